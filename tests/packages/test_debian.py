@@ -61,6 +61,9 @@ def test_it_works_on_a_clean_machine_and_leaves_nothing(packages, make_host, sui
 
     assert "What to try next" in demo.stdout
     assert "pygal" not in page.stdout
+    # What a program imports late is of its own version, whatever `current` leads to by then.
+    traceback = ce.does("arcacct", "--debug", "query", "SELEC").stdout
+    assert f"/opt/arcacct/versions/{arcacct.__version__}-2/site-packages/arcacct/cli" in traceback
     assert "0 errors" in ce.run("arcacct", "config", "check").stdout
     assert ce.inside(LAUNCHER).stat().st_mode & 0o777 == 0o755
     assert list(ce.inside("/opt/arcacct/current/").rglob("hook.cpython-*.pyc"))

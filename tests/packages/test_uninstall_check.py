@@ -1,0 +1,63 @@
+"""The check that packages and administrators ask before the launcher goes: without root or packages, 0.2 seconds."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+CHECK = pathlib.Path(__file__).parents[2] / "etc" / "arcacct-uninstall-check"
+CALL = "statecallout=FINISHED timeout=10,onfailure=log {} %C %I %S\n"
+LAUNCHER = "/usr/libexec/arcacct-hook"
+
+
+def check(conf: pathlib.Path, *programs: str) -> subprocess.CompletedProcess[str]:
+    """Ask it about a configuration."""
+    environment = {**os.environ, "ARC_CONFIG": str(conf)}
+    return subprocess.run([CHECK, *programs], env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def conf(tmp_path) -> pathlib.Path:
+    return tmp_path / "arc.conf"
+
+
+def test_a_line_that_calls_it_is_told_with_what_to_do_in_which_order(conf) -> None:
+    conf.write_text("[arex]\n" + CALL.format(LAUNCHER))
+
+    done = check(conf)
+
+    assert done.returncode == 1
+    assert f"{conf}:2:statecallout=FINISHED" in done.stderr
+    assert (
+        done.stderr.index("remove these lines") < done.stderr.index("restart A-REX") < done.stderr.index("then remove")
+    )
+
+
+def test_files_of_arc_conf_d_count(conf, tmp_path) -> None:
+    conf.write_text("[arex]\n")
+    (tmp_path / "arc.conf.d" / "deeper").mkdir(parents=True)
+    (tmp_path / "arc.conf.d" / "deeper" / "x.conf").write_text("[arex]\n" + CALL.format(LAUNCHER))
+
+    assert check(conf, LAUNCHER).returncode == 1
+
+
+@pytest.mark.parametrize(
+    "line", ["#" + CALL.format(LAUNCHER), "  # " + CALL.format(LAUNCHER), CALL.format("/usr/bin/true"), ""]
+)
+def test_what_is_commented_out_or_of_another_program_does_not_count(conf, line) -> None:
+    conf.write_text("[arex]\n" + line)
+
+    assert (check(conf).returncode, check(conf).stderr) == (0, "")
+
+
+def test_only_the_named_launcher_counts_by_whatever_link(conf, tmp_path) -> None:
+    ours = tmp_path / "arcacct-hook"
+    ours.touch()
+    (tmp_path / "link").symlink_to(ours)
+    conf.write_text("[arex]\n" + CALL.format(tmp_path / "link"))
+
+    assert check(conf, str(ours)).returncode == 1
+    assert check(conf, LAUNCHER).returncode == 0
