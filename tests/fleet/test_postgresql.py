@@ -254,7 +254,7 @@ def test_the_views_are_those_of_a_ce(postgresql, tmp_path) -> None:
 
 def test_the_recipe_of_the_manual(postgresql, tmp_path) -> None:
     """As printed, on another directory."""
-    recipe = manual.read("howto/many-ces").split("## In PostgreSQL\n")[1].split("```sh\n")[1].split("```")[0]
+    recipe = manual.read("howto/many-ces-engines").split("## In PostgreSQL\n")[1].split("```sh\n")[1].split("```")[0]
     write_partition(tmp_path, JANUARY, jobs(JANUARY, 9))
     postgresql.run("DROP DATABASE IF EXISTS accounting")
     postgresql.run("DROP ROLE IF EXISTS analysts")

@@ -1,4 +1,4 @@
-"""A real A-REX 7 in a Debian 13 of its own, with arcacct installed there as README says."""
+"""A real A-REX 7 in a Debian 13 of its own, with arcacct installed there as the manual says."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class LiveCE7(live_arex.LiveCE):
         return self.run(["arcctl", "test-jwt", "--jwk-dir", self.seen(self.home / "jwt"), *arguments]).stdout
 
     def _install(self) -> None:
-        """Install this tree into /opt/arcacct, the launcher and the callouts, as README says; the wheels come along."""
+        """Install this tree into /opt/arcacct, launcher and callouts, as the manual says; the wheels come along."""
         wheels = self.home / "wheels"
         pip = [sys.executable, "-m", "pip", "--quiet"]
         subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", wheels, PROJECT], check=True)
