@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 from contextlib import closing
 
 import arex_corpus as corpus
@@ -26,13 +27,15 @@ def run(shell: str, script: str, *arguments: object) -> list[str]:
     if program is None:
         pytest.skip(f"this host has no {shell}")
     plain = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
-    done = subprocess.run(
-        [program, *plain, "-c", script, *(["-"] if shell != "fish" else []), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": f"{os.path.dirname(ARCACCT)}:/usr/bin:/bin", "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"},
-    )
+    # fish makes directories in its home, whatever it is told.
+    with tempfile.TemporaryDirectory() as home:
+        done = subprocess.run(
+            [program, *plain, "-c", script, *(["-"] if shell != "fish" else []), *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": f"{os.path.dirname(ARCACCT)}:/usr/bin:/bin", "HOME": home, "LC_ALL": "C.UTF-8"},
+        )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
