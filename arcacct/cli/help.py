@@ -59,6 +59,8 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> None:  # noqa: A001  wha
     """
     manual = load()
     width = max(40, min(shutil.get_terminal_size().columns, _WIDEST))
+    # What is empty, as a script may make it, asks for nothing.
+    topic = tuple(one for one in topic if one.strip())
     leaf(_answer(ctx, manual, topic, width) if topic else _contents(manual))
 
 
