@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import pty
 import re
-import subprocess
 
 import manual_pages
 import pytest
+import terminal
 from installed import ARCACCT, arcacct
 
 from arcacct import resources
@@ -167,20 +165,15 @@ def test_nothing_in_pages_steers_the_terminal(ask, topic) -> None:
     assert [letter for letter in out if not (letter.isprintable() or letter == "\n")] == []
 
 
+@pytest.mark.parametrize("topic", [("",), (" ", "")])
+def test_what_is_empty_is_no_topic(ask, topic) -> None:
+    assert ask(*topic) == ask()
+
+
 def on_a_terminal(*arguments: str, lines: int, pager: str) -> str:
     """What reaches a terminal with so many lines."""
-    ours, theirs = pty.openpty()
     environment = {"PATH": "/usr/bin:/bin", "COLUMNS": "80", "LINES": str(lines), "PAGER": pager, "TERM": "xterm"}
-    with subprocess.Popen([ARCACCT, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment):
-        os.close(theirs)
-        seen = b""
-        try:
-            while chunk := os.read(ours, 65536):
-                seen += chunk
-        except OSError:
-            pass  # how Linux says that nobody writes any more
-    os.close(ours)
-    return seen.decode().replace("\r\n", "\n")
+    return terminal.on_a_terminal([ARCACCT, *arguments], environment)
 
 
 def test_a_long_page_goes_through_the_pager(tmp_path) -> None:

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import pty
 import re
 import sqlite3
 import subprocess
@@ -15,6 +14,7 @@ from contextlib import closing
 
 import arex_corpus as corpus
 import pytest
+import terminal
 from installed import ARCACCT
 from publishing_site import DIRECTORY, Job, Site
 
@@ -44,18 +44,8 @@ def piped(site: Site, *arguments: str) -> tuple[str, str]:
 
 def on_a_terminal(site: Site, *arguments: str) -> str:
     """What reaches the terminal of a person who gives a command."""
-    ours, theirs = pty.openpty()
     command = [ARCACCT, "--config", str(site.path / "arc.conf"), *arguments]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env={"PATH": "/usr/bin:/bin"}):
-        os.close(theirs)
-        seen = b""
-        try:
-            while chunk := os.read(ours, 65536):
-                seen += chunk
-        except OSError:
-            pass  # how Linux says that nobody writes any more
-    os.close(ours)
-    return seen.decode().replace("\r\n", "\n")
+    return terminal.on_a_terminal(command, {"PATH": "/usr/bin:/bin"})
 
 
 def steers(text: str) -> list[str]:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import re
-import subprocess
-import time
 
 import pytest
 from launcher_calls import Calls
 from package_hosts import (
     CONF,
     CONTROL,
+    DATABASE,
     FORMER_SCHEMA,
     LAUNCHER,
     ON_REQUEST,
     TARGET,
-    Host,
     finished_jobs,
 )
 
@@ -29,23 +26,6 @@ SUITES = [
     pytest.param("bookworm", marks=pytest.mark.xdist_group("bookworm")),
     pytest.param("trixie", marks=pytest.mark.xdist_group("trixie")),
 ]
-DATABASE = f"{CONTROL}/accounting/arcacct/accounting.db"
-AREX = "cp /bin/sleep /tmp/arched && exec /tmp/arched 600"
-"""A process that is called as that of A-REX."""
-
-
-def arched_runs(ce: Host) -> bool:
-    """Whether there is such a process in this host."""
-    return any(pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="ascii") == "arched\n" for pid in ce.processes())
-
-
-def schema(ce: Host) -> int:
-    code = f"""
-import sqlite3
-con = sqlite3.connect("file:{DATABASE}?mode=ro", uri=True)
-print(con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'").fetchone()[0])
-"""
-    return int(ce.run("python3", "-c", code).stdout)
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -88,20 +68,9 @@ def test_the_life_of_an_installation(packages, make_host, suite, tmp_path) -> No
     ce = make_host(suite)
     ce.become_a_ce()
     ce.dpkg("-i", packages.former_deb).check_returncode()
-    ce.call_out()
+    ce.take_into_use(first, corpus)
     configuration = ce.inside("/etc/arcacct.conf")
-    configuration.write_text(configuration.read_text() + TARGET)
-    launcher = ce.inside(LAUNCHER)
-    launcher.write_text(launcher.read_text().replace("fallback=${", "fallback=/var/lib/arcacct/spool #${"))
-    ce.run("arcacct", "db", "init")
-
-    # The version before records and publishes.
-    ce.bring_jobs(first, corpus)
-    ce.told(first)
-    ce.run("arcacct", "publish", "--since", "2020-01-01", "--accept-lower", "2026-11")
-    assert ce.recorded() == first
     once = ce.sent()
-    assert len(once) > 5
 
     # The upgrade, while jobs end.
     ce.bring_jobs(meanwhile, corpus)
@@ -111,7 +80,7 @@ def test_the_life_of_an_installation(packages, make_host, suite, tmp_path) -> No
     assert calls.count > len(meanwhile)
     assert "taken forward" in upgraded.stdout
     assert "the launcher keeps its line fallback=/var/lib/arcacct/spool" in upgraded.stdout
-    assert schema(ce) == ACCOUNTING_SCHEMA
+    assert ce.schema() == ACCOUNTING_SCHEMA
     ce.run("arcacct", "sweep")
     ce.run("arcacct", "publish", "--now")
     assert ce.recorded() == sorted(first + meanwhile)
@@ -166,7 +135,7 @@ def test_the_way_back_to_the_version_before(packages, make_host, tmp_path) -> No
         ce.run("arcacct", "db", "restore", "--yes", copy)
     ce.run("arcacct", "sweep")
 
-    assert schema(ce) == FORMER_SCHEMA
+    assert ce.schema() == FORMER_SCHEMA
     assert ce.recorded() == sorted(first + since)
     assert ce.does("arcacct", "db", "check").returncode == 0
 
@@ -195,17 +164,9 @@ def test_a_launcher_that_is_called_is_not_removed(packages, make_host) -> None:
     assert ce.run("arcacct", "config", "check")
 
     # The lines are gone, and A-REX runs as it was started.
-    ce.inside("/run/arched-arex.cfg").write_text(ce.inside("/etc/arc.conf").read_text())
-    ce.call_out(yes=False)
-    running = subprocess.Popen([*ce.prefix, "sh", "-c", AREX])
-    try:
-        while not arched_runs(ce):
-            assert running.poll() is None
-            time.sleep(0.05)
+    with ce.running_arex():
+        ce.call_out(yes=False)
         again = ce.dpkg("--remove", "arcacct")
-    finally:
-        ce.end_processes()
-        running.wait()
 
     assert again.returncode != 0
     assert "what A-REX runs with" in again.stdout

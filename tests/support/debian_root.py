@@ -29,9 +29,28 @@ root=$1
 shift 2
 exec chroot "$root" "$@"
 """
-_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+_ENVIRONMENT = {
+    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LC_ALL": "C.UTF-8",
+    "TZ": "UTC",
+    "DEBIAN_FRONTEND": "noninteractive",
+}
 _MADE = ".arcacct-live"
 """A file of the root that says which packages it has: it is written last."""
+
+
+def said(*command: str | os.PathLike[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with nothing of our environment; it may fail. What it said, on either stream, is in ``stdout``."""
+    return subprocess.run(
+        command,
+        env={**_ENVIRONMENT, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        check=False,
+    )
 
 
 class DebianRoot:
@@ -45,17 +64,13 @@ class DebianRoot:
         """What stands before a command for it to run in this root, with /proc and /dev, as host ce.example.org."""
         return ["unshare", "--mount", "--uts", "sh", "-c", _ENTER, "sh", str(self.path), HOSTNAME]
 
+    def does(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the root; it may fail. What it said, on either stream, is in ``stdout``."""
+        return said(*self.prefix, *command, **environment)
+
     def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the root; fails with what it said."""
-        done = subprocess.run(
-            [*self.prefix, *command],
-            env={**_ENVIRONMENT, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            check=False,
-        )
+        done = self.does(*command, **environment)
         assert done.returncode == 0, f"{' '.join(command)}: {done.returncode}\n{done.stdout}"
         return done
 
@@ -115,7 +130,7 @@ def debian_root(
     if packages:
         root.run("apt-get", "update", "-q")
         install = ["apt-get", "install", "-q", "-y", "--no-install-recommends", *packages]
-        root.run(*install, DEBIAN_FRONTEND="noninteractive")
+        root.run(*install)
     made.write_text(wanted)
     return root
 

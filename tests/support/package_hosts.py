@@ -14,12 +14,17 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import debian_root
 import pytest
 from arex_corpus import AREX, rebuild
 from control_directory import set_up
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).parents[2]
 BUILD = ROOT / "packaging" / "build.py"
@@ -28,6 +33,7 @@ FORMER = ROOT / "tests" / "packages" / "data" / "former.tar.xz"
 FORMER_SCHEMA = 16
 LAUNCHER = "/usr/libexec/arcacct-hook"
 CONTROL = "/var/spool/arc/jobstatus"
+DATABASE = f"{CONTROL}/accounting/arcacct/accounting.db"
 MESSAGES = "/var/spool/apel/outgoing"
 ON_REQUEST = [
     pytest.mark.skipif(not os.environ.get("ARCACCT_PACKAGES"), reason="runs on request: ARCACCT_PACKAGES=1"),
@@ -101,18 +107,6 @@ class Host(debian_root.DebianRoot):
         """A path of this host as we see it."""
         return self.path / path.lstrip("/")
 
-    def does(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a command; it may fail. What it said, on either stream, is in ``stdout``."""
-        return subprocess.run(
-            [*self.prefix, *command],
-            env={**_ENVIRONMENT, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            check=False,
-        )
-
     def dpkg(self, *words: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
         """Call dpkg, with packages brought in before."""
         return self.does("dpkg", *[self.bring(word) if isinstance(word, pathlib.Path) else word for word in words])
@@ -143,6 +137,40 @@ class Host(debian_root.DebianRoot):
         self.run("chown", "-R", user, CONTROL)
         self.inside(MESSAGES).mkdir(parents=True)
 
+    def take_into_use(self, jobs: list[str], corpus: pathlib.Path) -> None:
+        """A package that is installed records and publishes these jobs; configuration and launcher are edited."""
+        self.call_out()
+        configuration = self.inside("/etc/arcacct.conf")
+        configuration.write_text(configuration.read_text() + TARGET)
+        launcher = self.inside(LAUNCHER)
+        launcher.write_text(launcher.read_text().replace("fallback=${", "fallback=/var/lib/arcacct/spool #${"))
+        self.run("arcacct", "db", "init")
+        self.bring_jobs(jobs, corpus)
+        self.told(jobs)
+        self.run("arcacct", "publish", "--since", "2020-01-01", "--accept-lower", "2026-11")
+        assert self.recorded() == jobs
+        assert len(self.sent()) > 5
+
+    @contextmanager
+    def running_arex(self) -> Iterator[None]:
+        """A process by the name of A-REX's runs, started with the configuration that the host has now."""
+        run_time_file = self.inside("/run/arched-arex.cfg")
+        shutil.copyfile(self.inside("/etc/arc.conf"), run_time_file)
+        self.run("cp", "/usr/bin/sleep", "/tmp/arched")
+        process = subprocess.Popen([*self.prefix, "/tmp/arched", "infinity"])
+        try:
+            while pathlib.Path(f"/proc/{process.pid}/comm").read_text() != "arched\n":
+                assert process.poll() is None
+            yield
+        finally:
+            process.kill()
+            process.wait()
+            run_time_file.unlink()
+
+    def schema(self) -> int:
+        """The schema of the accounting database, as the host's sqlite3 reads it."""
+        return int(self._asked("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'"))
+
     def call_out(self, yes: bool = True) -> None:
         """Write the callouts into arc.conf, or take them back."""
         text = CONF
@@ -165,28 +193,25 @@ class Host(debian_root.DebianRoot):
 
     def recorded(self) -> list[str]:
         """The ids of finished jobs in the database."""
-        sql = "SELECT JobID FROM AAR JOIN Status ON Status.ID = StatusID WHERE Status.Name <> 'in-progress'"
+        return sorted(
+            self._asked(
+                "SELECT JobID FROM AAR JOIN Status ON Status.ID = StatusID WHERE Status.Name <> 'in-progress'"
+            ).split()
+        )
+
+    def _asked(self, sql: str) -> str:
         code = f"""
 import sqlite3
-con = sqlite3.connect("file:{CONTROL}/accounting/arcacct/accounting.db?mode=ro", uri=True)
+con = sqlite3.connect("file:{DATABASE}?mode=ro", uri=True)
 print(*[row[0] for row in con.execute("{sql}")])
 """
-        return sorted(self.run("python3", "-c", code).stdout.split())
+        return self.run("python3", "-c", code).stdout
 
     def sent(self) -> list[str]:
         """Batch id and end of the job of each record in the target's messages, as often as it was sent."""
         texts = [path.read_text() for path in sorted(self.inside(MESSAGES).rglob("*")) if path.is_file()]
         records = [dict(_FIELD.findall(record)) for text in texts for record in text.split("%%")]
         return sorted(f"{one['LocalJobId']} {one['EndTime']}" for one in records if "LocalJobId" in one)
-
-
-_ENVIRONMENT = {
-    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-    "HOME": "/root",
-    "LC_ALL": "C.UTF-8",
-    "TZ": "UTC",
-    "DEBIAN_FRONTEND": "noninteractive",
-}
 
 
 def host(suite: str, folder: pathlib.Path) -> Host:
