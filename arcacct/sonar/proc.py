@@ -119,10 +119,29 @@ def read_bytes(path: str, largest: int = 65536) -> bytes:
 
 
 def _slurm_job(cgroup: bytes) -> "int | None":
-    """The number of ``.../job_123/...``: of an array's element its own."""
-    for part in cgroup.replace(b"\n", b"/").split(b"/"):
-        if part[:4] == b"job_" and part[4:].isdigit():
-            return int(part[4:])
+    """
+    The job's number in the path of the cgroup that Slurm made for it; an element of an array has its own.
+
+    With cgroup v2 the path is ``/system.slice/slurmstepd.scope/job_123/...``, in another slice where CgroupSlice names
+    one, ``NODE_slurmstepd.scope`` where one host runs several nodes. With cgroup v1: ``/slurm/uid_1000/job_123/...``,
+    ``/slurm_NODE/...``.
+    """
+    # The whole path counts: users may give any name to cgroups below their user@UID.service or in their containers.
+    for line in cgroup.split(b"\n"):
+        top, *parts = line.split(b":", 2)[-1].split(b"/")[1:] or [b""]
+        if top == b"slurm" or top.startswith(b"slurm_"):
+            del parts[:1]
+        elif top.endswith(b".slice") and top != b"user.slice":
+            while parts and parts[0].endswith(b".slice"):
+                del parts[0]
+            scope = parts.pop(0) if parts else b""
+            if scope != b"slurmstepd.scope" and not scope.endswith(b"_slurmstepd.scope"):
+                continue
+        else:
+            continue
+        number = parts[0][4:] if parts and parts[0].startswith(b"job_") else b""
+        if number.isdigit() and len(number) <= _LONGEST_NUMBER:
+            return int(number)
     return None
 
 

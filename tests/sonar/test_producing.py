@@ -179,12 +179,29 @@ def write_process(
     [
         ("0::/system.slice/slurmstepd.scope/job_4242/step_0/user/task_0\n", 4242),
         ("4:memory:/slurm/uid_1000/job_77/step_batch\n1:name=systemd:/\n", 77),
+        ("1:name=systemd:/\n4:memory:/slurm/uid_1000/job_77\n", 77),
+        ("4:cpuset,cpu:/slurm_n7/uid_1000/job_77/step_batch\n", 77),
+        ("0::/system.slice/n7_slurmstepd.scope/job_4242/step_0/user/task_0\n", 4242),
+        ("0::/batch.slice/batch-low.slice/slurmstepd.scope/job_4242\n", 4242),
+        ("0::/system.slice/slurmstepd.scope/job_4242/step_0/user/job_99\n", 4242),
+        ("0::/system.slice/slurmstepd.scope/system\n", None),
+        ("0::/system.slice/slurmstepd.scope/job_x/job_99\n", None),
+        ("0::/system.slice/slurmstepd.scope/job_" + "9" * 30 + "\n", None),
         ("0::/user.slice/job_x/\n", None),
         ("0::/user.slice/user-1000.slice\n", None),
+        ("0::/user.slice/user-1000.slice/user@1000.service/job_99\n", None),
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/slurmstepd.scope/job_99\n", None),
+        ("0::/user.slice/user-1000.slice/slurmstepd.scope/job_99\n", None),
+        ("0::/user.slice/user-1000.slice/user@1000.service/a:/slurm/uid_0/job_99\n", None),
+        ("0::/user.slice/user-1000.slice/user@1000.service/a\r0::/slurm/uid_0/job_99\n", None),
+        ("0::/system.slice/docker-0a1b.scope/system.slice/slurmstepd.scope/job_99\n", None),
+        ("0::/system.slice/httpd.service/job_99\n", None),
+        ("4:memory:/user.slice/slurm/uid_1000/job_99\n", None),
+        ("0::/job_99\n", None),
     ],
 )
 def test_batch_jobs_are_known_by_their_cgroup(tmp_path, cgroup, job):
-    """Slurm's cgroup names the job of a process; other processes have their group."""
+    """Only a cgroup that Slurm made names the job of a process; users can give their own cgroups any name."""
     write_process(tmp_path, 10, group=9, cgroup=cgroup)
     [found] = processes(str(tmp_path))
     assert (found.batch_job, found.group) == (job, 9)
