@@ -238,7 +238,7 @@ def check(ctx: click.Context, where: _Where) -> int:
 @features.command(epilog=examples("arcacct features record --from '/var/spool/arc/features/{jobid}'"))
 @click.argument("jobid", nargs=-1)
 @click.option("--from", "pattern", required=True, metavar="PATTERN", help="Where features are saved, with {jobid}.")
-@click.option("--retry", is_flag=True, help="Those jobs whose features could not be used, see `import rejected`.")
+@click.option("--retry", is_flag=True, help="Only jobs whose features could not be used, see `import rejected`.")
 @click.pass_context
 def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str, retry: bool) -> int:
     """
@@ -251,6 +251,10 @@ def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str, retry: b
     with accounting(here) as con:
         done = collect(con, here, pattern, jobid, retry=retry)
     complain(*done.complaints)
+    for one in done.not_rejected:
+        say(f"{one}: no features of this job are rejected, nothing to retry", err=True)
+    if retry and not jobid and not done.looked_at:
+        say("no features are rejected, nothing to retry", err=True)
     say(
         f"{count_of(done.looked_at, 'job')} looked at, {done.found} with features, "
         f"{count_of(done.changed, 'record')} changed"

@@ -27,6 +27,8 @@ class Collected(NamedTuple):
     found: int
     changed: int
     complaints: tuple[str, ...]
+    not_rejected: tuple[str, ...] = ()
+    """Jobs of a retry of which no features were rejected."""
 
 
 SOURCE = "features"
@@ -43,7 +45,7 @@ def collect(
     """
     Take the features of these jobs, or of all that became final since the last time, from where they were saved.
 
-    ``retry``: of those jobs instead whose features could not be used before; one that has none now stays rejected.
+    ``retry``: only of those among them whose features could not be used before; one that has none now stays rejected.
     Raises UsageError for a pattern without a place for the job's id, StoreError and its kinds; what is wrong with one
     job is a complaint, and its features are among the rejected records.
     """
@@ -51,7 +53,8 @@ def collect(
     quarantine = Quarantine(con, SOURCE)
     with translating(here.database):
         waiting = {kept.position: kept.rejected_id for kept, _content in quarantine.waiting()} if retry else {}
-        todo: list[tuple[int | None, str]] = [(None, job_id) for job_id in waiting or job_ids]
+        wanted = [one for one in waiting if not job_ids or one in job_ids] if retry else job_ids
+        todo: list[tuple[int | None, str]] = [(None, job_id) for job_id in wanted]
         if not todo and not retry:
             # What became final, or changed, since features were last looked for.
             todo = [
@@ -92,7 +95,8 @@ def collect(
             found += 1
             complaints += [f"{features.location}: {text}" for text in features.warnings]
             complaints += told
-    return Collected(len(todo), found, changed, tuple(complaints))
+    not_rejected = tuple(one for one in job_ids if one not in waiting) if retry else ()
+    return Collected(len(todo), found, changed, tuple(complaints), not_rejected)
 
 
 def _looked_at(con: Connection, quarantine: Quarantine, path: str, job_id: str, seq: int | None) -> None:

@@ -158,6 +158,39 @@ def test_features_that_cannot_be_used_are_tried_again(tmp_path):
     assert arcacct("--config", conf, "import", "rejected").stderr == "no record is rejected\n"
 
 
+def test_a_retry_of_jobs_with_nothing_rejected(tmp_path):
+    """A job whose features were used keeps them, whether others wait for a retry or none; each such job is named."""
+    conf = configured(tmp_path)
+    arcacct("--config", conf, "import", "sonar", str(REAL / "real-jobs-completed.json"))
+    database = tmp_path / "control" / "accounting" / "arcacct" / "accounting.db"
+    with closing(sqlite3.connect(database)) as con:
+        good, bad = (job_id for (job_id,) in con.execute("SELECT job_id FROM v1_jobs ORDER BY 1 LIMIT 2"))
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    (folder / good).write_text("allocated_cpu=4\nhs06_job=50\n")
+    command = ["--config", conf, "features", "record", "--from", str(folder / "{jobid}")]
+    assert arcacct(*command).returncode == 0
+
+    done = arcacct(*command, good, "--retry")
+
+    nothing = "0 jobs looked at, 0 with features, 0 records changed\n"
+    none_of_it = f"{good}: no features of this job are rejected, nothing to retry\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, nothing, none_of_it)
+    done = arcacct(*command, "--retry")
+    assert (done.returncode, done.stdout, done.stderr) == (0, nothing, "no features are rejected, nothing to retry\n")
+    (folder / bad).symlink_to("/etc/passwd")
+    assert arcacct(*command, bad).returncode == 65
+    (folder / bad).unlink()
+    (folder / bad).write_text("allocated_cpu=4\nhs06_job=50\n")
+    done = arcacct(*command, good, bad, "--retry")
+    told = (done.returncode, done.stdout, done.stderr)
+    assert told == (0, "1 job looked at, 1 with features, 1 record changed\n", none_of_it)
+    with closing(sqlite3.connect(database)) as con:
+        kept = con.execute("SELECT benchmark_value FROM v1_jobs WHERE benchmark_source = 'features'").fetchall()
+    assert kept == [(12.5,), (12.5,)]
+    assert arcacct("--config", conf, "import", "rejected").stderr == "no record is rejected\n"
+
+
 def test_a_job_of_htcondor(tmp_path):
     """Its ads tell what it was given: the slot's before what was asked for, the sooner of two limits."""
     job_ad, slot_ad = tmp_path / ".job.ad", tmp_path / ".machine.ad"
