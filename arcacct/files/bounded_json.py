@@ -1,0 +1,115 @@
+"""
+JSON that others wrote: read in one pass, with a limit of depth.
+
+The decoder of the standard library recurses: a few kB of brackets raise RecursionError, and what it does decode can be
+nested so deeply that nothing else may recurse over it. So the depth is found first, without recursion.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+DEEPEST = 64
+"""Levels. What is exchanged in accounting has fewer than 10."""
+
+# Inside a string; a line end is none of JSON's, so a string that lacks its end damages its line alone.
+_IN_STRING = r'[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+'
+_FLAT = rf'[^"\[\]{{}}]*+(?:"{_IN_STRING}"[^"\[\]{{}}]*+)*+'
+_string = re.compile(_IN_STRING)
+_flat = re.compile(_FLAT)
+_leaves = re.compile(rf'(?:[^"\[\]{{}}]++|"{_IN_STRING}"|[\[{{]{_FLAT}[\]}}])*+')
+"""With the objects and arrays that nothing is nested in: nearly all, in one step."""
+
+
+class NestedTooDeeplyError(ValueError):
+    """JSON of more levels than anything that is exchanged has."""
+
+
+def parsed(text: str | bytes, *, most_depth: int = DEEPEST) -> Any:
+    """
+    The value of a text that is one JSON value; bytes are UTF-8.
+
+    Raises ValueError for anything else: damaged, NaN or Infinity, an integer of thousands of digits, more than
+    ``most_depth`` levels (NestedTooDeeplyError). Takes time and memory in proportion to the text.
+    """
+    if isinstance(text, bytes):
+        text = text.decode("utf-8-sig")
+    if text.count("[") + text.count("{") > most_depth:
+        scan = Scan(most_depth)
+        scan.end(text)
+        if scan.is_too_deep:
+            raise NestedTooDeeplyError(f"JSON of more than {most_depth} levels")
+    return _decoder.decode(text)
+
+
+class Scan:
+    """
+    Finds the end of one object or array in pieces of text, each of which is looked at once.
+
+    Only brackets and strings are looked at: what ends may still be damaged. ``is_too_deep``: there were more than
+    ``most_depth`` levels.
+    """
+
+    __slots__ = ("_depth", "_in_string", "_is_escaped", "_most_depth", "is_too_deep")
+
+    def __init__(self, most_depth: int = DEEPEST) -> None:
+        self._most_depth = most_depth
+        self._depth = 0
+        self._in_string = self._is_escaped = False
+        self.is_too_deep = False
+
+    def end(self, piece: str, start: int = 0) -> int | None:
+        """
+        The place behind the value in this piece, the first or the one that follows; ``None``: it continues.
+
+        Raises ValueError where the line ends within a string: no JSON.
+        """
+        place, length = start, len(piece)
+        while place < length:
+            if self._in_string:
+                place = self._passed_string(piece, place)
+                continue
+            # Within leaves nothing is counted, so that near the limit each bracket is a step of its own.
+            counts_all = self._depth == 0 or self._depth >= self._most_depth - 1
+            found = (_flat if counts_all else _leaves).match(piece, place)
+            place = found.end() if found else place
+            if place == length:
+                break
+            sign = piece[place]
+            place += 1
+            if sign == '"':
+                self._in_string = True
+            elif sign in "[{":
+                self._depth += 1
+                self.is_too_deep |= self._depth > self._most_depth
+            else:
+                self._depth -= 1
+                if self._depth <= 0:
+                    return place
+        return None
+
+    def _passed_string(self, piece: str, place: int) -> int:
+        """The place behind what this piece has of the string that it is in."""
+        if self._is_escaped:
+            self._is_escaped = False
+            place += piece[place] != "\n"
+        found = _string.match(piece, place)
+        place = found.end() if found else place
+        if place == len(piece):
+            return place
+        if piece[place] == '"':
+            self._in_string = False
+        elif piece[place] == "\\" and place + 1 == len(piece):
+            self._is_escaped = True
+        else:
+            raise ValueError("the line ends within a string")
+        return place + 1
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
