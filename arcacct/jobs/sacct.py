@@ -14,17 +14,21 @@ from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
 LARGEST = 2**53
-"""What is more is no measurement (Slurm's NO_VAL64 is 18446744073709551614)."""
+"""What is more is no measurement."""
+UNSET = frozenset((0xFFFFFFFE, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFE, 0xFFFFFFFFFFFFFFFF))
+"""Slurm's NO_VAL, INFINITE, NO_VAL64 and INFINITE64 (slurm/slurm.h): a number that is not known, in any column."""
+_UNSET_COUNTS = UNSET | {0xFFFE, 0xFFFF}
+"""With NO_VAL16 and INFINITE16, for counts and codes alone: 65,534 s or KiB are a measurement like any other."""
 LATEST_S = 2**34
 """Later than this (year 2514) is no time of a job."""
 _LARGEST_JOB = 2**53
 
 _NOTHING = frozenset(("", "Unknown", "None", "N/A", "(null)", "INVALID"))
-_DURATION = re.compile(r"(?:([0-9]{1,9})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{2})(?:\.([0-9]{1,6}))?", re.ASCII)
+_DURATION = re.compile(r"(?:([0-9]{1,15})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{2})(?:\.([0-9]{1,6}))?", re.ASCII)
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTPE]?)", re.ASCII)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _EPOCH = re.compile(r"[0-9]{1,12}", re.ASCII)
-_EXIT = re.compile(r"([0-9]{1,5}):([0-9]{1,5})", re.ASCII)
+_EXIT = re.compile(r"([0-9]{1,10}):([0-9]{1,10})", re.ASCII)
 _JOB = re.compile(r"([0-9]{1,16})(?:_(?:[0-9]{1,10}|\[[^\]]*\])|\+[0-9]{1,10})?(?:\.([A-Za-z0-9_+-]{1,64}))?", re.ASCII)
 
 
@@ -48,20 +52,39 @@ def duration_us(text: str) -> int | None:
         raise ValueError(f"{text[:40]!r} is no duration")
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
     total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    if total_s in UNSET:
+        return None
     if total_s > LARGEST // 10**6:
         raise ValueError(f"{text[:40]!r} is longer than any job")
     return total_s * 10**6 + int((match[5] or "").ljust(6, "0"))
 
 
 def amount(text: str) -> int | None:
-    """A whole number."""
+    """A whole number; ``None`` also for one that Slurm writes where it has none."""
     if text in _NOTHING:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
+    if not (text.isascii() and text.isdigit() and len(text) <= 20):
         raise ValueError(f"{text[:40]!r} is no number")
-    if int(text) > LARGEST:
+    number = known(int(text))
+    if number is not None and number > LARGEST:
         raise ValueError(f"{text[:40]!r} is larger than any measurement")
-    return int(text)
+    return number
+
+
+def count(text: str) -> int | None:
+    """A number of CPUs, nodes or the like."""
+    number = amount(text)
+    return None if number is None else known_count(number)
+
+
+def known(number: int) -> int | None:
+    """A number of Slurm's; ``None`` for one that stands for none (`UNSET`)."""
+    return None if number in UNSET else number
+
+
+def known_count(number: int) -> int | None:
+    """The same of a count or a code, which Slurm may also keep in 16 bits."""
+    return None if number in _UNSET_COUNTS else number
 
 
 def size_kib(text: str) -> int | None:
@@ -72,7 +95,11 @@ def size_kib(text: str) -> int | None:
     if match is None:
         raise ValueError(f"{text[:40]!r} is no size")
     number = int(match[1]) if match[1].isdigit() else float(match[1])
-    size = -int(-number * 1024 ** _POWERS[match[2]] // 1024)
+    size_bytes = number * 1024 ** _POWERS[match[2]]
+    # NO_VAL64 in a larger unit is 16384P or 16E.
+    if (number in UNSET and match[2] in ("", "K")) or size_bytes == 2**64:
+        return None
+    size = -int(-size_bytes // 1024)
     if size > LARGEST:
         raise ValueError(f"{text[:40]!r} is larger than any measurement")
     return size
@@ -85,7 +112,7 @@ def instants(text: str, zone: tzinfo | None) -> Instants | None:
     ``zone`` ``None``: this machine's. A local time that does not exist, since clocks were set forward, is what it
     would have been without.
     """
-    if text in _NOTHING:
+    if text in _NOTHING or (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) in UNSET):
         return None
     if _EPOCH.fullmatch(text):
         found = Instants(int(text), int(text))
@@ -114,14 +141,14 @@ def _seconds(when: datetime) -> int:
         raise ValueError("a time that no clock shows") from error
 
 
-def exit_code(text: str) -> tuple[int, int] | None:
+def exit_code(text: str) -> tuple[int | None, int | None] | None:
     """``N:SIGNAL``."""
     if text in _NOTHING:
         return None
     match = _EXIT.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:40]!r} is no exit code")
-    return int(match[1]), int(match[2])
+    return known_count(int(match[1])), known_count(int(match[2]))
 
 
 def state(text: str) -> str:
@@ -139,7 +166,7 @@ def job_number(text: str) -> tuple[int, str]:
     The step is ``batch``, ``extern``, ``0``, ...; empty: the job itself.
     """
     match = _JOB.fullmatch(text)
-    if match is None or not 0 < int(match[1]) < _LARGEST_JOB:
+    if match is None or not 0 < int(match[1]) < _LARGEST_JOB or int(match[1]) in UNSET:
         raise ValueError(f"{text[:40]!r} is no number of a job")
     return int(match[1]), match[2] or ""
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from arcacct.errors import InputError
-from arcacct.jobs.sacct import LARGEST, LATEST_S, Instants, clean, state
-from arcacct.slurm.record import UNFINISHED, SacctPart, SacctUse, SlurmRun
+from arcacct.jobs.sacct import LARGEST, LATEST_S, Instants, clean, known, known_count, state
+from arcacct.slurm.record import UNFINISHED, SacctPart, SacctUse, SlurmRun, cpu_use
 
 LARGEST_OBJECT = 64 * 1024 * 1024
 """Of one job, or of what stands around the jobs; in characters."""
@@ -143,7 +143,7 @@ def parts(text: str) -> tuple[SacctPart, SacctUse]:
     at = next((one for one in names if one in UNFINISHED), names[0] if names else "")
     code = _inside(job, "exit_code")
     of_signal = _inside(code, "signal")
-    status, signal = _number(code.get("return_code")), _number(of_signal.get("signal_id", of_signal.get("id")))
+    status, signal = _count(code.get("return_code")), _count(of_signal.get("signal_id", of_signal.get("id")))
     if not status and not signal and at != "COMPLETED":
         status = signal = None
     steps = SacctUse()
@@ -161,7 +161,7 @@ def parts(text: str) -> tuple[SacctPart, SacctUse]:
         state=at,
         exit_status=status,
         exit_signal=signal,
-        nodes=allocated.get("node") or _number(job.get("allocation_nodes")),
+        nodes=allocated.get("node") or _count(job.get("allocation_nodes")),
         node_list=_text(job.get("nodes")),
         partition=_text(job.get("partition")),
         user=_text(job.get("user")) or _text(_inside(job, "association").get("user")),
@@ -179,7 +179,7 @@ def parts(text: str) -> tuple[SacctPart, SacctUse]:
         end=_instants(time, "end"),
         elapsed_s=_number(time.get("elapsed")),
         suspended_s=_number(time.get("suspended")),
-        cores=allocated.get("cpu") or _number(_inside(job, "required").get("CPUs")),
+        cores=allocated.get("cpu") or _count(_inside(job, "required").get("CPUs")),
         use=_cpu(time),
         run=run,
     )
@@ -187,17 +187,24 @@ def parts(text: str) -> tuple[SacctPart, SacctUse]:
 
 
 def _step(step: dict[str, Any]) -> SacctUse:
-    most = _tres(_inside(_inside(step, "tres"), "requested").get("max"))
+    requested = _inside(_inside(step, "tres"), "requested")
+    most = _tres(requested.get("max"))
     memory, virtual = (-(-most[name] // 1024) if name in most else None for name in ("mem", "vmem"))
-    return _cpu(_inside(step, "time"))._replace(memory_kib=memory, virtual_memory_kib=virtual)
+    # What a table has as TRESUsageInTot: CPU time in milliseconds.
+    sampled_ms = _tres(requested.get("total")).get("cpu")
+    sampled_us = None if sampled_ms is None else sampled_ms * 1000
+    return _cpu(_inside(step, "time"), sampled_us)._replace(memory_kib=memory, virtual_memory_kib=virtual)
 
 
-def _cpu(time: dict[str, Any]) -> SacctUse:
-    values = (_inside(time, name) for name in ("user", "system", "total"))
-    user_us, kernel_us, total_us = (
-        (_number(one.get("seconds")) or 0) * 10**6 + (_number(one.get("microseconds")) or 0) for one in values
-    )
-    return SacctUse(cpu_us=max(total_us, user_us + kernel_us), cpu_kernel_us=kernel_us)
+def _cpu(time: dict[str, Any], sampled_us: int | None = None) -> SacctUse:
+    user_us, kernel_us, total_us = (_us(_inside(time, name)) for name in ("user", "system", "total"))
+    parts_us = None if user_us is None and kernel_us is None else (user_us or 0) + (kernel_us or 0)
+    return SacctUse(cpu_us=cpu_use((total_us, parts_us), sampled_us), cpu_kernel_us=kernel_us)
+
+
+def _us(time: dict[str, Any]) -> int | None:
+    seconds, rest_us = _number(time.get("seconds")), _number(time.get("microseconds"))
+    return None if seconds is None else seconds * 10**6 + (rest_us or 0)
 
 
 def _inside(value: dict[str, Any], name: str) -> dict[str, Any]:
@@ -209,7 +216,13 @@ def _number(value: Any) -> int | None:
     """A number, wrapped or not; ``None`` for what is none, unlimited, or no measurement."""
     if type(value) is dict:
         value = value.get("number") if value.get("set") is not False and value.get("infinite") is not True else None
-    return value if type(value) is int and 0 <= value <= LARGEST else None
+    return value if type(value) is int and 0 <= value <= LARGEST and known(value) is not None else None
+
+
+def _count(value: Any) -> int | None:
+    """A number of CPUs or nodes, or an exit code."""
+    number = _number(value)
+    return None if number is None else known_count(number)
 
 
 def _text(value: Any) -> str:

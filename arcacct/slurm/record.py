@@ -8,6 +8,7 @@ first. Only runs that are over are kept: of one that is not, nothing is known th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from arcacct.jobs.sacct import LARGEST, Instants
@@ -22,6 +23,8 @@ UNFINISHED = frozenset(
 NOWHERE = frozenset(("None assigned", "None", "(null)", "N/A"))
 """NodeList of a job that never had a node."""
 
+_NOTHING_USED_S = 1
+"""A run that took no longer may have used no CPU time that sacct shows (milliseconds)."""
 _TWICE = "is a local time that the clock showed twice that night; print it with SLURM_TIME_FORMAT=%s"
 
 
@@ -30,8 +33,8 @@ class SacctUse(NamedTuple):
 
     steps: int = 0
     """How many of them."""
-    cpu_us: int = 0
-    cpu_kernel_us: int = 0
+    cpu_us: int | None = None
+    cpu_kernel_us: int | None = None
     memory_kib: int | None = None
     """Of the task that used most; ``None``: not said."""
     virtual_memory_kib: int | None = None
@@ -40,8 +43,8 @@ class SacctUse(NamedTuple):
         """With one more step."""
         return SacctUse(
             self.steps + 1,
-            self.cpu_us + step.cpu_us,
-            self.cpu_kernel_us + step.cpu_kernel_us,
+            _sum(self.cpu_us, step.cpu_us),
+            _sum(self.cpu_kernel_us, step.cpu_kernel_us),
             _most(self.memory_kib, step.memory_kib),
             _most(self.virtual_memory_kib, step.virtual_memory_kib),
         )
@@ -63,7 +66,7 @@ class SlurmRun(NamedTuple):
     """Without the time that it was suspended, as Slurm counts."""
     exit_status: int | None = None
     exit_signal: int | None = None
-    cores: int = 1
+    cores: int | None = None
     nodes: int | None = None
     node_list: str = ""
     partition: str = ""
@@ -76,7 +79,7 @@ class SlurmRun(NamedTuple):
     tres: str = ""
     """AllocTRES."""
     cpu_us: int | None = None
-    """User and kernel together, of all steps; ``None``: sacct was asked without steps."""
+    """User and kernel together, of all steps; ``None``: sacct was asked without steps, or nothing measured it."""
     cpu_kernel_us: int | None = None
     memory_kib: int | None = None
     virtual_memory_kib: int | None = None
@@ -132,20 +135,18 @@ def run_of(job: SacctPart, steps: SacctUse, cluster: str | None) -> SlurmRun | N
         raise ValueError("it has no time of submission, by which Slurm knows its runs")
     if job.submit.early != job.submit.late:
         raise ValueError(f"its time of submission {_TWICE}")
-    if job.cores is None:
-        raise ValueError("nothing says how many CPUs it had; print the column AllocCPUS or AllocTRES")
     start, end = _span(job, job.start, job.end)
     elapsed_s = max(0, end - start - (job.suspended_s or 0)) if job.elapsed_s is None else job.elapsed_s
     if elapsed_s > end - start + 1:
         raise ValueError(f"it took {elapsed_s} s between a start and an end that are {end - start} s apart")
-    cpu_us, kernel_us = _cpu(job.use, steps)
+    cpu_us, kernel_us = _cpu(job.use, steps, elapsed_s)
     return job.run._replace(
         cluster=name,
         submit_time=job.submit.early,
         start_time=start,
         end_time=end,
         elapsed_s=elapsed_s,
-        cores=max(1, job.cores),
+        cores=None if job.cores is None else max(1, job.cores),
         cpu_us=cpu_us,
         cpu_kernel_us=kernel_us,
         memory_kib=_most(job.use.memory_kib, steps.memory_kib),
@@ -170,19 +171,38 @@ def _span(job: SacctPart, start: Instants, end: Instants) -> tuple[int, int]:
     return pairs[0]
 
 
-def _cpu(job: SacctUse, steps: SacctUse) -> tuple[int | None, int | None]:
+def cpu_use(measured: Iterable[int | None], sampled_us: int | None) -> int | None:
+    """
+    The CPU time of a step (or of a job's own row), in microseconds: the largest that any column has.
+
+    ``measured``: TotalCPU, and UserCPU with SystemCPU, which are of processes that ended. ``sampled_us``: of
+    TRESUsageInTot, which Slurm sums over the processes that it sees. Slurm 25.05 may have 0 in the first two for each
+    step, and of a step whose processes nobody waited for they lack those. Where they are right, the sampled one is no
+    larger: it is of a moment before the end.
+    """
+    return max((value for value in (*measured, sampled_us) if value is not None), default=None)
+
+
+def _cpu(job: SacctUse, steps: SacctUse, elapsed_s: int) -> tuple[int | None, int | None]:
     """
     CPU times: the job's own row has the sum of its steps, but only where steps were asked for (else 0).
 
-    (`sacct --json` of Slurm 22.05 has 0 there in any case; the steps are right.)
+    (`sacct --json` of Slurm 22.05 has 0 there in any case; the steps are right.) All steps of a run together use some
+    milliseconds: a run of more than a second with 0 was not measured, as when its node failed.
     """
-    if not steps.steps and not job.cpu_us:
+    kernel = _most(job.cpu_kernel_us, steps.cpu_kernel_us) or 0
+    total = max(_most(job.cpu_us, steps.cpu_us) or 0, kernel)
+    is_said = steps.steps and steps.cpu_us is not None and elapsed_s <= _NOTHING_USED_S
+    if not total and not is_said:
         return None, None
-    kernel = max(job.cpu_kernel_us, steps.cpu_kernel_us)
-    total = max(job.cpu_us, steps.cpu_us, kernel)
     if total > LARGEST:
         raise ValueError("its CPU time is larger than any measurement")
     return total, kernel
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    """Of what is known."""
+    return other if one is None else one if other is None else one + other
 
 
 def _most(one: int | None, other: int | None) -> int | None:

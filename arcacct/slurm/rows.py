@@ -53,7 +53,8 @@ _TEXTS = _words(
 """Columns in which a text may have delimiters and line ends."""
 COLUMNS = _words(
     "JobID JobIDRaw Cluster State Submit Start End Elapsed ElapsedRaw Suspended ExitCode AllocCPUS NCPUS NNodes JobName"
-    " AllocTRES TotalCPU UserCPU SystemCPU MaxRSS MaxVMSize Partition User Group Account QOS WCKey NodeList"
+    " AllocTRES TotalCPU UserCPU SystemCPU TRESUsageInTot MaxRSS MaxVMSize Partition User Group Account QOS WCKey"
+    " NodeList"
 )
 """The columns that are used, of those that sacct has; a text stands between others, so that its end is seen."""
 _CANONICAL = {name.lower(): name for name in (*COLUMNS, *_SHAPES, *_TEXTS)}

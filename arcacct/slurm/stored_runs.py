@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from arcacct.db.engine import Connection
 from arcacct.jobs.batch import pages
@@ -43,7 +43,17 @@ def of_jobs(con: Connection, cluster: str, job_ids: Iterable[int]) -> list[KeptR
         " ORDER BY SubmitTime, StartTime",
         (cluster,),
     )
-    return [KeptRun(row[0], row[1], SlurmRun._make(row[2:])) for row in rows]
+    return [KeptRun(row[0], row[1], _run(row[2:])) for row in rows]
+
+
+def _run(values: Sequence[Any]) -> SlurmRun:
+    run = SlurmRun._make(values)
+    return run if run.cores else run._replace(cores=None)
+
+
+def _values(run: SlurmRun) -> tuple[Any, ...]:
+    """As they are stored: CPUs that are not known as 0."""
+    return run if run.cores else run._replace(cores=0)
 
 
 def next_run_no(con: Connection) -> int:
@@ -53,8 +63,8 @@ def next_run_no(con: Connection) -> int:
 
 def keep(con: Connection, new: Iterable[KeptRun], changed: Iterable[KeptRun]) -> None:
     """Store runs."""
-    con.executemany(_INSERT, [(one.run_no, one.record_id, *one.run) for one in new])
-    con.executemany(_REPLACE, [(one.record_id, *one.run, one.run_no) for one in changed])
+    con.executemany(_INSERT, [(one.run_no, one.record_id, *_values(one.run)) for one in new])
+    con.executemany(_REPLACE, [(one.record_id, *_values(one.run), one.run_no) for one in changed])
 
 
 def waiting(con: Connection) -> Iterator[list[JobNumber]]:

@@ -7,9 +7,20 @@ from datetime import tzinfo
 from typing import TypeVar
 
 from arcacct.errors import InputError
-from arcacct.jobs.sacct import Instants, amount, clean, duration_us, exit_code, instants, job_number, size_kib, state
-from arcacct.jobs.tres import parse
-from arcacct.slurm.record import SacctPart, SacctUse, SlurmRun
+from arcacct.jobs.sacct import (
+    Instants,
+    amount,
+    clean,
+    count,
+    duration_us,
+    exit_code,
+    instants,
+    job_number,
+    size_kib,
+    state,
+)
+from arcacct.jobs.tres import cpu_us, parse
+from arcacct.slurm.record import SacctPart, SacctUse, SlurmRun, cpu_use
 from arcacct.slurm.rows import TableHeader
 
 T = TypeVar("T")
@@ -55,8 +66,9 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
     job_id, step = read("JobIDRaw", job_number)
     status, signal = read("ExitCode", exit_code) or (None, None)
     elapsed_s = read("ElapsedRaw", amount)
-    user_us, kernel_us, total_us = (read(column, duration_us) or 0 for column in ("UserCPU", "SystemCPU", "TotalCPU"))
-    cores = read("AllocCPUS", amount), read("NCPUS", amount), parse(text("AllocTRES")).get("cpu")
+    user_us, kernel_us, total_us = (read(column, duration_us) for column in ("UserCPU", "SystemCPU", "TotalCPU"))
+    parts_us = None if user_us is None and kernel_us is None else (user_us or 0) + (kernel_us or 0)
+    cores = read("AllocCPUS", count), read("NCPUS", count), parse(text("AllocTRES")).get("cpu")
     run = SlurmRun(
         text("Cluster"),
         job_id,
@@ -64,7 +76,7 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
         state=read("State", state),
         exit_status=status,
         exit_signal=signal,
-        nodes=read("NNodes", amount),
+        nodes=read("NNodes", count),
         node_list=text("NodeList"),
         partition=text("Partition"),
         user=text("User"),
@@ -84,7 +96,11 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
         suspended_s=seconds("Suspended"),
         cores=next((one for one in cores if one is not None), None),
         use=SacctUse(
-            0, max(total_us, user_us + kernel_us), kernel_us, read("MaxRSS", size_kib), read("MaxVMSize", size_kib)
+            0,
+            cpu_use((total_us, parts_us), cpu_us(text("TRESUsageInTot"))),
+            kernel_us,
+            read("MaxRSS", size_kib),
+            read("MaxVMSize", size_kib),
         ),
         run=run,
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from arcacct.jobs.hostlists import MalformedError, compress, expand
+from arcacct.jobs.sacct import UNSET, known_count
 from arcacct.sonar import fields as field
 from arcacct.sonar.fields import STRICT, Strict
 
@@ -61,43 +62,60 @@ def _state(value: dict[str, Any], key: str) -> str:
     return words[0].upper() if words else ""
 
 
+def _number(value: dict[str, Any], key: str) -> int | None:
+    """A number that Slurm told; ``None`` for one that stands for none."""
+    told = value.get(key)
+    return None if type(told) is int and told in UNSET else field.known(value, key)
+
+
+def _count(value: dict[str, Any], key: str) -> int | None:
+    """A number of CPUs or nodes, or an exit code."""
+    number = _number(value, key)
+    return None if number is None else known_count(number)
+
+
+def _extended(value: dict[str, Any], key: str) -> int | None:
+    number = field.extended(value, key)
+    return None if number in UNSET else number
+
+
 FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
     "job_name": field.text,
     "job_state": _state,
-    "array_job_id": field.known,
-    "array_task_id": field.known,
-    "het_job_id": field.known,
-    "het_job_offset": field.known,
+    "array_job_id": _number,
+    "array_task_id": _number,
+    "het_job_id": _number,
+    "het_job_offset": _number,
     "user_name": field.text,
     "account": field.text,
     "submit_time": field.moment,
-    "time_limit": field.extended,
+    "time_limit": _extended,
     "partition": field.text,
     "reservation": field.text,
     # Ranges are checked here and kept in one form.
     "nodes": lambda value, key: compress(expand(field.texts(value, key))),
-    "priority": field.extended,
+    "priority": _extended,
     # Sonar's filter is the wrong way round: it lets "Unknown" through.
     "distribution": lambda value, key: {"Unknown": ""}.get(found := field.text(value, key), found),
     "gres_detail": lambda value, key: ",".join(field.texts(value, key)),
     "requested_resources": field.text,
     "allocated_resources": field.text,
-    "requested_cpus": field.known,
-    "minimum_cpus_per_node": field.known,
-    "requested_memory_per_node": field.known,
-    "requested_node_count": field.known,
+    "requested_cpus": _count,
+    "minimum_cpus_per_node": _count,
+    "requested_memory_per_node": _number,
+    "requested_node_count": _count,
     "start_time": field.moment,
-    "suspend_time": field.known,
+    "suspend_time": _number,
     "end_time": field.moment,
-    "exit_code": field.known,
+    "exit_code": _count,
 }
 """The fields of a SlurmJob, by the name they have there, with their readers."""
 
 SACCT_FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
-    "MinCPU": field.known,
+    "MinCPU": _number,
     "AllocTRES": field.text,
-    **dict.fromkeys(("AveCPU", "AveDiskRead", "AveDiskWrite", "AveRSS", "AveVMSize", "ElapsedRaw"), field.known),
-    **dict.fromkeys(("SystemCPU", "UserCPU", "MaxRSS", "MaxVMSize"), field.known),
+    **dict.fromkeys(("AveCPU", "AveDiskRead", "AveDiskWrite", "AveRSS", "AveVMSize", "ElapsedRaw"), _number),
+    **dict.fromkeys(("SystemCPU", "UserCPU", "MaxRSS", "MaxVMSize"), _number),
 }
 """The fields of SacctData; CPU in seconds, memory and disk in KiB."""
 

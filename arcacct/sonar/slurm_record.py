@@ -44,7 +44,7 @@ class SlurmUsage(NamedTuple):
     cpu: CPUTime
     memory_kib: int | None
     virtual_memory_kib: int | None
-    core_count: int
+    core_count: int | None
     node_names: tuple[str, ...]
     node_count: int
 
@@ -60,7 +60,7 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -
         return None
     tres, state = allocated(main), main.text("job_state") or ""
     names = tuple(expand([main.text("nodes") or ""])) if main.text("nodes") else ()
-    cores = tres.get("cpu") or main.number("requested_cpus") or 1
+    cores = tres.get("cpu") or main.number("requested_cpus") or None
     # suspend_time may be later than the end of a job that was killed while suspended.
     wall = max(0, end - start - (main.number("suspend_time") or 0))
     return SlurmUsage(
@@ -71,7 +71,7 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -
         start_time=start,
         end_time=end,
         wall_s=wall,
-        cpu=_cpu_time(main, steps, sampled_cpu_s, wall * cores),
+        cpu=_cpu_time(main, steps, sampled_cpu_s, wall * cores if cores else LARGEST),
         memory_kib=max(step.number("MaxRSS") or 0 for step in (main, *steps)) or None,
         virtual_memory_kib=max(step.number("MaxVMSize") or 0 for step in (main, *steps)) or None,
         core_count=cores,

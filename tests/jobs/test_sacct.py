@@ -12,6 +12,7 @@ from arcacct.jobs.sacct import (
     Instants,
     amount,
     clean,
+    count,
     duration_us,
     exit_code,
     instants,
@@ -19,6 +20,7 @@ from arcacct.jobs.sacct import (
     size_kib,
     state,
 )
+from arcacct.jobs.tres import cpu_us, parse
 
 OSLO = ZoneInfo("Europe/Oslo")
 
@@ -82,6 +84,42 @@ def test_numbers() -> None:
     for text in ("-1", "1.0", "x", str(LARGEST + 1), "9" * 40, "²"):
         with pytest.raises(ValueError, match=r"no number|larger than any measurement"):
             amount(text)
+
+
+@pytest.mark.parametrize("number", [2**32 - 2, 2**32 - 1, 2**64 - 2, 2**64 - 1])
+def test_what_slurm_writes_for_no_number_is_unknown(number: int) -> None:
+    """NO_VAL and INFINITE, in 32 and 64 bits, in whatever column they stand."""
+    days, seconds = divmod(number, 86_400)
+    duration = f"{days}-{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+    assert [amount(str(number)), count(str(number)), size_kib(str(number)), size_kib(f"{number}K")] == [None] * 4
+    assert [duration_us(duration), instants(str(number), OSLO), parse(f"cpu={number},mem={number}M")] == [
+        None,
+        None,
+        {},
+    ]
+    with pytest.raises(ValueError, match="no number of a job"):
+        job_number(str(number))
+
+
+@pytest.mark.parametrize("number", [65534, 65535])
+def test_16_bits_are_enough_for_counts_alone(number: int) -> None:
+    """A job may take 65,534 s, and use so many KiB."""
+    assert count(str(number)) is None
+    assert exit_code(f"{number}:0") == (None, 0)
+    assert (amount(str(number)), size_kib(f"{number}K"), count("65533")) == (number, number, 65533)
+
+
+@pytest.mark.parametrize("text", ["16E", "16.00E", "16384P"])
+def test_a_size_that_is_unknown_may_have_a_unit(text: str) -> None:
+    assert size_kib(text) is None
+
+
+def test_cpu_time_of_a_usage() -> None:
+    """As TRESUsageInTot has it."""
+    assert cpu_us("cpu=03:50:00,energy=0,fs/disk=123,mem=352000K") == 13_800 * 10**6
+    assert cpu_us("energy=0,cpu=1-00:00:01") == 86_401 * 10**6
+    assert [cpu_us(text) for text in ("", "energy=0", "cpu=", "cpu=x", "fs/cpu=00:00:01")] == [None] * 5
 
 
 def test_times() -> None:

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 from fake_sacct import FakeSacct, real_rows
-from slurm_files import BEGIN, DATA, NOW, TABLE, SlurmHost
+from slurm_files import BEGIN, CASES, DATA, NOW, TABLE, SlurmHost
 
 from arcacct.errors import UsageError
 from arcacct.jobs.sacct import environment, new_delimiter
@@ -64,6 +64,17 @@ def test_it_is_asked_in_the_right_way(host, sacct, monkeypatch) -> None:
     assert {name: variables[name] for name in fixed} == fixed
     assert not {"SACCT_FORMAT", "SLURM_CLUSTERS", "LC_TIME"} & variables.keys()
     assert "PATH" in environment()
+
+
+def test_it_is_asked_for_the_cpu_time_that_slurm_sampled(host, tmp_path) -> None:
+    """Slurm 25.05 may have it in TRESUsageInTot alone."""
+    sacct = FakeSacct(tmp_path, CASES / "s2.txt")
+    rows = [one | {"NCPUS": "4"} for one in json.loads((tmp_path / "rows.json").read_text())]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    host.now = 1793534400
+    host.work().ask(sacct.command(), host.now - DAY_S)
+
+    assert host.rows("SELECT local_job_id, cpu_s, core_count FROM v1_jobs") == [("200", 13_800, 4)]
 
 
 def test_nobody_knows_the_delimiter() -> None:

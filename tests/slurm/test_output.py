@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slurm_files import (
     BEGIN,
+    CASES,
     CLUSTER,
+    COLUMNS,
     DATA,
     JSON,
     SONAR,
@@ -152,6 +154,76 @@ def test_cpu_and_memory_are_those_of_all_steps() -> None:
     assert (long.cpu_us, long.memory_kib) == (86_400 * 10**6, 2048)
 
 
+UNSET = (2**32 - 2, 2**32 - 1, 2**64 - 2, 2**64 - 1)
+
+
+@pytest.mark.parametrize("number", UNSET)
+def test_counts_that_slurm_does_not_know_are_unknown(number: int) -> None:
+    """71.6 million core hours for a minute otherwise; what another column says of the same counts."""
+    columns = f"{COLUMNS}|NNodes|AllocTRES|MaxVMSize"
+    job = f"{row(AllocCPUS=number, MaxRSS=number, ElapsedRaw=number)}|{number}|cpu={number},mem={number}M|{number}"
+    one = run(table(job, columns=columns), 1)
+
+    assert (one.cores, one.nodes, one.memory_kib, one.virtual_memory_kib) == (None, None, None, None)
+    assert one.elapsed_s == 60
+    assert run(table(job.replace(f"cpu={number}", "cpu=8"), columns=columns), 1).cores == 8
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda number: number, lambda number: {"set": True, "infinite": False, "number": number}]
+)
+@pytest.mark.parametrize("number", UNSET)
+def test_counts_of_json_that_slurm_does_not_know_are_unknown(number: int, wrap) -> None:
+    """Also where a wrapper says that they are set."""
+    job = json.loads(JSON.read_bytes())["jobs"][20]
+    job["tres"]["allocated"] = [{"type": kind, "name": None, "count": wrap(number)} for kind in ("cpu", "node", "mem")]
+    job |= {"required": {"CPUs": wrap(number)}, "allocation_nodes": wrap(number)}
+    job["exit_code"] = {"return_code": wrap(number), "signal": {"signal_id": wrap(number)}}
+    elapsed_s = job["time"]["elapsed"]
+    job["time"]["elapsed"] = wrap(number)
+    (one,) = runs(json.dumps({"jobs": [job]}).encode()).values()
+
+    assert (one.cores, one.nodes, one.tres, one.exit_status, one.exit_signal) == (None, None, "", None, None)
+    assert one.elapsed_s == elapsed_s
+
+
+@pytest.mark.parametrize("name", ["s2.txt", "j4.json"])
+def test_cpu_time_that_only_the_usage_has(name: str) -> None:
+    """Slurm 25.05 has TotalCPU 0 in job and steps; TRESUsageInTot of its step is 3:50 h."""
+    (one,) = runs(CASES / name).values()
+
+    assert (one.cpu_us, one.cpu_kernel_us) == (13_800 * 10**6, 0)
+
+
+def test_the_larger_of_two_cpu_times_counts() -> None:
+    """Of each step: Slurm samples its processes before their end, and nobody may wait for some of them."""
+    columns = f"{COLUMNS}|TRESUsageInTot"
+    steps = [("1.batch", "00:09.429", "cpu=00:00:07"), ("1.0", "00:01.000", "cpu=01:00:00"), ("1.1", "00:00:00", "")]
+    rows = [f"{row(number, TotalCPU=total, SystemCPU='')}|{usage}" for number, total, usage in steps]
+    one = run(table(f"{row(TotalCPU='00:10.429', SystemCPU='')}|", *rows, columns=columns), 1)
+
+    assert one.cpu_us == 3_609_429_000
+
+
+@pytest.mark.parametrize(("elapsed_s", "cpu_us"), [(0, 0), (1, 0), (2, None), (60, None)])
+def test_no_cpu_time_at_all_is_believed_of_a_second(elapsed_s: int, cpu_us: int | None) -> None:
+    """A step takes some milliseconds to start: a longer run with 0 was not measured."""
+    nothing = {"TotalCPU": "00:00:00", "SystemCPU": "00:00:00", "ElapsedRaw": elapsed_s, "End": BEGIN + 10 + elapsed_s}
+    one = run(table(row(**nothing), row("1.batch", **nothing)), 1)
+
+    assert one.cpu_us == cpu_us
+
+
+def test_cpu_time_of_jobs_whose_node_failed_is_unknown() -> None:
+    """Of real ones; that of all others is what TotalCPU says."""
+    found = runs(TABLE)
+
+    assert {one.job_id: one.state for one in found.values() if one.cpu_us is None} == dict.fromkeys(
+        (60, 61), "NODE_FAIL"
+    )
+    assert [one.what.cpu_us for one in told(CASES / "x2.txt")] == [None]
+
+
 def test_units_of_memory() -> None:
     """K, bytes of --noconvert, K of --units=K."""
     columns, *lines = (DATA / "sacct-units-default.txt").read_text(encoding="utf-8").splitlines()
@@ -245,7 +317,7 @@ def test_values_of_json_that_are_none() -> None:
     (one,) = runs(json.dumps({"jobs": [spoilt]}).encode()).values()
 
     assert (one.name, one.user, one.wckey, one.exit_status, one.qos) == ("", job["association"]["user"], "", None, "")
-    assert (one.cpu_us, one.elapsed_s) == (0, job["time"]["elapsed"])
+    assert (one.cpu_us, one.elapsed_s) == (None, job["time"]["elapsed"])
 
 
 @pytest.mark.parametrize(

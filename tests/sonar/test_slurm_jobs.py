@@ -33,6 +33,17 @@ def finished(**values):
     return job(report(job_state="COMPLETED", start_time=START, end_time=END, submit_time=START, **values))
 
 
+@pytest.mark.parametrize("number", [2**32 - 2, 2**32 - 1, 2**64 - 2, 2**64 - 1])
+def test_numbers_that_slurm_does_not_know_are_unknown(number):
+    """As sacct has them, and as Sonar passes them on."""
+    sacct = {"AllocTRES": f"cpu={number},node={number}", "MaxRSS": number, "UserCPU": number, "ElapsedRaw": number}
+    one = finished(requested_cpus=number, exit_code=number, suspend_time=number, sacct=sacct)
+    usage = slurm_usage(one, (), 0)
+
+    assert one.values.keys() == {"job_state", "start_time", "end_time", "submit_time", "AllocTRES"}
+    assert (usage.core_count, usage.memory_kib, usage.wall_s, usage.exit_code) == (None, None, 600, 0)
+
+
 def test_fields_merge_in_any_order():
     """What is said later holds, what is not said stays, whatever came first."""
     reports = [

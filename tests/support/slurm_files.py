@@ -21,6 +21,7 @@ from arcacct.slurm.output import OutputForm, ToldJob, read
 from arcacct.slurm.record import NoUsage, SlurmRun
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "slurm"
+CASES = pathlib.Path(__file__).parent.parent / "data" / "cases"
 SONAR = pathlib.Path(__file__).parent.parent / "data" / "sonar"
 TABLE = DATA / "sacct.txt"
 JSON = DATA / "sacct.json"
