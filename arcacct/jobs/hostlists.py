@@ -7,19 +7,22 @@ Zero padding of the lower bound is kept (``n[08-11]`` is n08, n09, n10, n11).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from itertools import islice, product
+from collections.abc import Iterable
+from itertools import product
+from typing import NamedTuple
 
 LARGEST_LIST = 100_000
-"""A list of more names than this is a mistake, and would take our memory."""
+"""Names. A longer list is a mistake; it would take our memory and our time."""
 
 NOBODY = frozenset(("", "None", "None assigned", "(null)", "Unknown", "N/A"))
 """What Slurm says for no nodes; Sonar before 0.17 passes it on as the name of one, for every pending job."""
 
-_LARGEST_BYTES = 8 * 1024 * 1024
+_MOST_CHARACTERS = 8 * 1024 * 1024
+_SIGN = re.compile(r"[\[\],]")
 _PARTS = re.compile(r"\[([^\[\]]*)\]|([^\[\],\s]+)")
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", re.ASCII)
-_LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.ASCII | re.DOTALL)
+_LAST_NUMBER = re.compile(r"((?:.*[^0-9])?)([0-9]+)([^0-9]*)", re.ASCII | re.DOTALL)
+"""Looked for from the end: the time is linear also for names of digits."""
 
 
 class MalformedError(ValueError):
@@ -30,63 +33,83 @@ def expand(ranges: Iterable[str]) -> list[str]:
     """
     The names of some ranges, in their order, each once.
 
-    Raises MalformedError for brackets that do not match, bounds that are no numbers or in the wrong order.
+    Raises MalformedError for brackets that do not match, for bounds that are not numbers or in the wrong order, and
+    for more than LARGEST_LIST names, repeated ones included. Names are counted before any is made.
     """
-    found: dict[str, None] = {}
+    elements = []
+    names = characters = 0
     for text in ranges:
-        if text in NOBODY:
-            continue
-        for element in split(text):
-            for name in _expand(element):
-                found[name] = None
-                if len(found) > LARGEST_LIST:
-                    raise MalformedError(f"{text[:60]!r} has more than {LARGEST_LIST} hosts")
-    return list(found)
+        for element in split(text) if text not in NOBODY else ():
+            parts, count, length = _parts(element)
+            names += count
+            characters += count * length
+            if names > LARGEST_LIST or characters > _MOST_CHARACTERS:
+                raise MalformedError(f"{text[:60]!r} has more than {LARGEST_LIST} hosts")
+            elements.append(parts)
+    made = ("".join(name) for parts in elements for name in product(*map(_made, parts)))
+    return list(dict.fromkeys(made))
 
 
 def split(text: str) -> list[str]:
     """The elements of a list: commas inside of brackets do not count."""
     elements, depth, start = [], 0, 0
-    for position, character in enumerate(text):
-        if character == "[":
+    for match in _SIGN.finditer(text):
+        if match[0] == "[":
             depth += 1
-        elif character == "]":
+        elif match[0] == "]":
             depth -= 1
-        elif character == "," and depth == 0:
-            elements.append(text[start:position])
-            start = position + 1
+        elif depth == 0:
+            elements.append(text[start : match.start()])
+            start = match.end()
     elements.append(text[start:])
     return elements
 
 
-def _expand(element: str) -> Iterator[str]:
-    parts: list[list[str]] = []
-    position = names = 0
+class _Range(NamedTuple):
+    """Numbers from ``low`` to ``high``, padded with zeros to ``width``, as Slurm does: that of the lower bound."""
+
+    low: int
+    high: int
+    width: int
+
+
+def _parts(element: str) -> tuple[list[str | list[_Range]], int, int]:
+    """Texts and ranges, in turn; how many names they make, and of how many characters the longest is at most."""
+    parts: list[str | list[_Range]] = []
+    position, names, length = 0, 1, 0
     while position < len(element):
         match = _PARTS.match(element, position)
         if match is None:
             raise MalformedError(f"{element[:60]!r} is not a range of hosts")
-        parts.append([match[2]] if match[1] is None else list(islice(_numbers(match[1], element), LARGEST_LIST + 1)))
-        names = (names or 1) * len(parts[-1])
-        if names > LARGEST_LIST or names * sum(len(part[-1]) for part in parts) > _LARGEST_BYTES:
-            raise MalformedError(f"{element[:60]!r} has more than {LARGEST_LIST} hosts")
+        if match[1] is None:
+            parts.append(match[2])
+            length += len(match[2])
+        else:
+            ranges = [_range(piece, element) for piece in match[1].split(",")]
+            parts.append(ranges)
+            # A product that is too large stays so, and is not multiplied into a number of many digits.
+            names = min(names * sum(high - low + 1 for low, high, _ in ranges), LARGEST_LIST + 1)
+            length += max(max(width, len(str(high))) for _, high, width in ranges)
         position = match.end()
     if not parts:
         raise MalformedError("a range of hosts is empty")
-    return ("".join(combined) for combined in product(*parts))
+    return parts, names, length
 
 
-def _numbers(inside: str, element: str) -> Iterator[str]:
-    for piece in inside.split(","):
-        match = _RANGE.fullmatch(piece)
-        if match is None:
-            raise MalformedError(f"{element[:60]!r} is not a range of hosts")
-        low, high = match[1], match[2] or match[1]
-        if int(low) > int(high) or int(high) - int(low) > LARGEST_LIST:
-            raise MalformedError(f"{element[:60]!r} has bounds in the wrong order, or too many hosts")
-        # Slurm pads to the width of the lower bound.
-        for number in range(int(low), int(high) + 1):
-            yield str(number).zfill(len(low))
+def _range(piece: str, element: str) -> _Range:
+    match = _RANGE.fullmatch(piece)
+    if match is None:
+        raise MalformedError(f"{element[:60]!r} is not a range of hosts")
+    low, high = int(match[1]), int(match[2] or match[1])
+    if low > high:
+        raise MalformedError(f"{element[:60]!r} has bounds in the wrong order")
+    return _Range(low, high, len(match[1]))
+
+
+def _made(part: str | list[_Range]) -> list[str]:
+    if isinstance(part, str):
+        return [part]
+    return [str(number).zfill(width) for low, high, width in part for number in range(low, high + 1)]
 
 
 def compress(names: Iterable[str]) -> str:

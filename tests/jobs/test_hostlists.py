@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory import cost_of
 
 from arcacct.jobs.hostlists import MalformedError, compress, expand
 from arcacct.jobs.tres import gpu_count, parse
@@ -97,3 +100,38 @@ def test_trackable_resources(text, found):
 def test_gpus_are_counted_once(text, gpus):
     """The untyped count, or the sum of the typed ones, never both."""
     assert gpu_count(parse(text)) == gpus
+
+
+@pytest.mark.parametrize(
+    "made",
+    ['["n[1-99999]"] * 2000', '[",".join(["n[1-99999]"] * 2000)]', '["a" + "[1]" * 30_000 + "b", "c[1-99999],d[1-9]"]'],
+    ids=["list", "text", "brackets"],
+)
+def test_a_short_text_costs_little_however_many_names_it_makes(made):
+    """Names are counted as they would be made, repeated ones too, before any is made."""
+    code = f"""
+from arcacct.jobs.hostlists import MalformedError, expand
+for _ in range(2):
+    try:
+        expand({made})
+    except MalformedError:
+        continue
+    raise SystemExit("expanded")
+"""
+    assert cost_of(sys.executable, "-c", code, most_cpu_s=10).peak_kib < 64 * 1024
+
+
+def test_names_that_are_written_out_count_as_well():
+    """As many as the largest machines have nodes; each once, though it was written twice."""
+    assert len(expand(["n[1-50000]", "n[1-50000]"])) == 50_000
+    with pytest.raises(MalformedError, match="more than 100000 hosts"):
+        expand(["n[1-50000]", "n[1-50000]", "n1"])
+
+
+def test_a_name_of_digits_is_compressed_in_linear_time():
+    """The number is looked for from the end."""
+    code = """
+from arcacct.jobs.hostlists import compress
+assert compress(["1" * 300_000 + "x1"]) == "1" * 300_000 + "x1"
+"""
+    cost_of(sys.executable, "-c", code, most_cpu_s=10)

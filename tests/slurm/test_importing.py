@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import pathlib
+import time
 from contextlib import closing
 
 import pytest
@@ -60,6 +61,20 @@ def test_a_real_output(host) -> None:
         ("lz", 321),
     ]
     assert host.said == []
+
+
+def test_a_list_of_millions_of_nodes_costs_itself_alone(host) -> None:
+    """A NodeList of 29 kB that repeats one range: refused before a name is made, without its job."""
+    began = time.process_time()
+    report = host.take(table(row(1), row(2, NodeList=",".join(["n[1-99999]"] * 2_000)), row(3)))
+
+    assert time.process_time() - began < 5
+    assert (report.jobs, report.rejected) == (3, 0)
+    assert host.rows("SELECT local_job_id, node_names, wall_s FROM v1_jobs ORDER BY 1") == [
+        ("1", "wn01", 60),
+        ("2", None, 60),
+        ("3", "wn01", 60),
+    ]
 
 
 def test_a_job_as_a_record(host) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sonar_site import REAL_FILES, SERIES, kind_of, objects, read, sample, schema, stream
 
 from arcacct.jobs.hostlists import MalformedError
-from arcacct.sonar.envelopes import Errors, Jobs, Sysinfo, envelope
+from arcacct.sonar.envelopes import Dropped, Errors, Jobs, Sysinfo, envelope
 from arcacct.sonar.samples import Sample
 from arcacct.sonar.stream import RejectedObject
 
@@ -170,3 +170,18 @@ def test_rubbish_costs_the_same_wherever_it_stands():
 def test_the_series_is_a_line_for_each_sample():
     """Eight samples of two processes are eight envelopes."""
     assert len(list(read([SERIES.read_bytes()]))) == 8
+
+
+def test_a_list_of_millions_of_hosts_costs_itself_alone():
+    """300 times the same range, 3 kB: refused before a name is made; its job is read without it, and all others."""
+    hosts = {"job_id": 1, "job_state": "COMPLETED", "nodes": ["n[1-99999]"] * 300}
+    jobs = [{"job_id": 2, "job_state": "PENDING"}, hosts, {"job_id": 3, "job_state": "PENDING"}]
+    whole = stream(enveloped("job", {"time": "2026-11-20T09:00:00Z", "slurm_jobs": jobs}), sample(0, []))
+
+    began = time.process_time()
+    found = list(read([whole]))
+
+    assert time.process_time() - began < 1
+    assert [job.job_id for one in found if isinstance(one, Jobs) for job in one.reports] == [2, 1, 3]
+    assert [one.counts for one in found if isinstance(one, Dropped)] == [{"nodes": 1}]
+    assert isinstance(found[-1], Sample)
