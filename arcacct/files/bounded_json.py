@@ -23,24 +23,27 @@ _leaves = re.compile(rf'(?:[^"\[\]{{}}]++|"{_IN_STRING}"|[\[{{]{_FLAT}[\]}}])*+'
 """With the objects and arrays that nothing is nested in: nearly all, in one step."""
 
 
-class NestedTooDeeplyError(ValueError):
-    """JSON of more levels than anything that is exchanged has."""
+class BeyondBoundsError(ValueError):
+    """JSON that is longer, or has more levels, than its reader takes."""
 
 
-def parsed(text: str | bytes, *, most_depth: int = DEEPEST) -> Any:
+def parsed(text: str | bytes, *, most_depth: int = DEEPEST, most_length: int | None = None) -> Any:
     """
     The value of a text that is one JSON value; bytes are UTF-8.
 
-    Raises ValueError for anything else: damaged, NaN or Infinity, an integer of thousands of digits, more than
-    ``most_depth`` levels (NestedTooDeeplyError). Takes time and memory in proportion to the text.
+    Raises ValueError for anything else: damaged, NaN or Infinity, an integer of thousands of digits; BeyondBoundsError
+    for more than ``most_depth`` levels, and for more bytes or characters than ``most_length``. Takes time and memory in
+    proportion to the text.
     """
+    if most_length is not None and len(text) > most_length:
+        raise BeyondBoundsError(f"JSON of {len(text)} {'bytes' if isinstance(text, bytes) else 'characters'}")
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
     if text.count("[") + text.count("{") > most_depth:
         scan = Scan(most_depth)
         scan.end(text)
         if scan.is_too_deep:
-            raise NestedTooDeeplyError(f"JSON of more than {most_depth} levels")
+            raise BeyondBoundsError(f"JSON of more than {most_depth} levels")
     return _decoder.decode(text)
 
 
@@ -72,7 +75,7 @@ class Scan:
                 place = self._passed_string(piece, place)
                 continue
             # Within leaves nothing is counted, so that near the limit each bracket is a step of its own.
-            counts_all = self._depth == 0 or self._depth >= self._most_depth - 1
+            counts_all = self._depth == 0 or (self._depth >= self._most_depth - 1 and not self.is_too_deep)
             found = (_flat if counts_all else _leaves).match(piece, place)
             place = found.end() if found else place
             if place == length:

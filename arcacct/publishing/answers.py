@@ -8,7 +8,6 @@ status alone, and never as the fault of a record: quarantine needs a receiver's 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from enum import StrEnum
@@ -16,11 +15,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from arcacct.errors import ArcacctError, CredentialError, TargetBusy, TargetError, TargetRefuses
+from arcacct.files.bounded_json import parsed
 from arcacct.wording import fit, without_secrets
 
 TEXT_LIMIT = 500
 _LOOKED_AT = 64 * TEXT_LIMIT
 _LONGEST_DATE = 100
+_MOST_JSON = 64 * 1024
+"""Bytes. What names no records is a sentence or a token."""
 
 
 class Kind(StrEnum):
@@ -154,9 +156,9 @@ def error_message(body: bytes) -> str | None:
     return message if isinstance(message, str) and message else None
 
 
-def json_of(body: bytes) -> Any:
-    """The JSON of a body; ``None`` for what is none."""
+def json_of(body: bytes, most_bytes: int = _MOST_JSON) -> Any:
+    """The JSON of a body; ``None`` for what is none, is longer, or is nested deeper than any answer."""
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
+        return parsed(body, most_length=most_bytes)
+    except ValueError:
         return None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcacct.files.bounded_json import NestedTooDeeplyError, Scan, parsed
+from arcacct.files.bounded_json import BeyondBoundsError, Scan, parsed
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -44,7 +44,7 @@ def test_the_limit_is_exact(value: object, limit: int) -> None:
     if levels_of(value) + 1 <= limit:
         assert parsed(text, most_depth=limit) == [value] * 3
     else:
-        with pytest.raises(NestedTooDeeplyError):
+        with pytest.raises(BeyondBoundsError):
             parsed(text, most_depth=limit)
 
 
@@ -52,8 +52,15 @@ def test_the_limit_is_exact(value: object, limit: int) -> None:
 def test_what_is_nested_too_deeply_is_refused_whatever_its_strings_hold(levels: int) -> None:
     assert parsed(nested(64)) is not None
     for text in (nested(levels), nested(levels)[:-levels], '{"a":' * levels):
-        with pytest.raises(NestedTooDeeplyError, match="more than 64 levels"):
+        with pytest.raises(BeyondBoundsError, match="more than 64 levels"):
             parsed(text)
+
+
+def test_what_is_longer_than_expected_is_not_parsed() -> None:
+    assert parsed("[1, 2]", most_length=6) == [1, 2]
+    for text in ("[1, 2] ", b"[1, 2] ", "[" * 7):
+        with pytest.raises(BeyondBoundsError, match="JSON of 7 "):
+            parsed(text, most_length=6)
 
 
 @pytest.mark.parametrize(

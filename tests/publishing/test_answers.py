@@ -8,7 +8,7 @@ import pytest
 
 from arcacct.errors import CredentialError, TargetBusy, TargetError, TargetRefuses
 from arcacct.publishing.answers import Answer, Kind, error_of, words
-from arcacct.targets.apel.answers import classify_ams, classify_authn, token_of
+from arcacct.targets.apel.answers import classify_ams, classify_authn, classify_status, token_of
 from arcacct.targets.sgas.answers import classify_sgas
 
 OK, LATER, LARGE = Kind.ACCEPTED, Kind.TRY_LATER, Kind.TOO_LARGE
@@ -160,6 +160,19 @@ def test_no_answer_ends_in_an_exception(status, tmp_path):
         ):
             texts = [answer.text, answer.receiver_id or "", *answer.receiver_rows.values(), str(error_of(answer))]
             assert all(text.isprintable() and len(text) <= 1000 for text in texts), answer
+
+
+@pytest.mark.parametrize("more", [b'"x": ' + b"[" * 65 + b"]" * 65, b'"x": [%s1]' % (b"[],[]," * 500_000)])
+def test_an_answer_that_is_larger_or_deeper_than_any_is_none(more):
+    """Whatever else stands in it: nothing is accepted for it, it is not parsed, and its token is still a secret."""
+    for answer in (
+        classify_ams(200, {}, b'{"messageIds": ["1"], %s}' % more),
+        classify_sgas(200, {}, b'{"a": 1, %s}' % more, {"a": "b"}),
+        classify_authn(200, {}, b'{"token": "s3cret-enough", %s}' % more),
+        classify_status(200, {}, b'{"status": "ok", %s}' % more),
+    ):
+        assert answer.kind == US
+        assert "s3cret" not in str(error_of(answer))
 
 
 def test_an_unmapped_certificate_sends_the_administrator_to_gocdb():

@@ -7,25 +7,36 @@ once more, alone, and called there: a server that says so would have said so bef
 goes alone, where 200 and RECORD_EXISTS both mean that it is there. None of it needs the right to read.
 
 Where the server may hold another version of a record than the one sent it is read back, if we may. One that differs in
-its end alone is put right; of another the ledger is told that the server keeps it (`ledger.KEPT`, `ledger.OTHER`).
+its end alone is put right; of another the ledger is told that the server keeps it (`ledger.KEPT`, `ledger.OTHER`). An
+answer that is much larger or deeper than a record is another one, and is not compared.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from arcacct.publishing.answers import Answer, Kind, json_of
+from arcacct.files.bounded_json import BeyondBoundsError, parsed
+from arcacct.publishing.answers import TEXT_LIMIT, Answer, Kind
 from arcacct.publishing.ledger import KEPT, OTHER, Message
 from arcacct.publishing.plug import Sender
 from arcacct.publishing.session import Request, TargetSession
 from arcacct.targets.auditor.answers import classify, classify_read
 from arcacct.targets.auditor.record import DOCUMENT
+from arcacct.wording import fit
 
 _HEADERS = {"Content-Type": "application/json"}
+_MOST_DEPTH = 8
+"""Levels of what is read back. A record has 5: itself, components, one of them, its scores, one of them."""
+
+
+def _most_bytes(text: str) -> int:
+    """How long the answer to a question for this record may be: the server spells and adds a few values its own way."""
+    return 4 * len(text) + 4096
 
 
 class AuditorSender(Sender):
@@ -58,37 +69,58 @@ class AuditorSender(Sender):
 
     def _send_each(self, texts: Sequence[str], in_doubt: Sequence[bool]) -> Answer:
         rows: dict[str, str] = {}
+        unlike: list[str] = []
         for text, is_doubtful in zip(texts, in_doubt, strict=True):
             answer = self._send("POST", "/record", text.encode())
             if answer.kind != Kind.ACCEPTED:
                 return answer
             if answer.status == 500 or (is_doubtful and not self._is_proven(text)):
-                answer = self._compare(json.loads(text), rows)
+                answer = self._compare(text, rows, unlike)
                 if answer.kind != Kind.ACCEPTED:
                     return answer
             elif self._hides_repeats:
                 # It is there now; of a server that says no more nobody knows since when.
                 rows[json.loads(text)["record_id"]] = KEPT
-        return Answer(Kind.ACCEPTED, 200, f"{len(texts)} sent one by one", receiver_rows=rows)
+        said = "; ".join((f"{len(texts)} sent one by one", *unlike))
+        return Answer(Kind.ACCEPTED, 200, fit(said, TEXT_LIMIT), receiver_rows=rows)
 
-    def _compare(self, sent: dict[str, Any], rows: dict[str, str]) -> Answer:
-        """Look at a record that was there, and note in ``rows`` if it is not what was sent, or cannot be looked at."""
+    def _compare(self, text: str, rows: dict[str, str], unlike: list[str]) -> Answer:
+        """
+        Look at a record that was there, and note in ``rows`` if it is not what was sent, or cannot be looked at.
+
+        ``unlike`` gets a sentence about an answer that no record can be.
+        """
+        sent = json.loads(text)
         record_id = sent["record_id"]
-        answer, there = self._read(record_id)
-        if there is None:
+        answer, body = self._read(record_id)
+        there: Any = None
+        try:
+            there = None if body is None else parsed(body, most_depth=_MOST_DEPTH, most_length=_most_bytes(text))
+        except BeyondBoundsError as error:
+            rows[record_id] = OTHER
+            unlike.append(f"{record_id}: the server has {error} there, which is no record of ours")
+            return answer
+        except ValueError:
+            # What is read back in half is as good as not read.
+            pass
+        if not isinstance(there, dict):
             rows[record_id] = KEPT
             return answer
         if _same(there, sent, but="stop_time"):
-            return answer if _same(there, sent) else self._send("PUT", "/record", json.dumps(sent).encode())
+            return answer if _same(there, sent) else self._send("PUT", "/record", text.encode())
         rows[record_id] = OTHER
         return answer
 
-    def _read(self, record_id: str) -> tuple[Answer, Mapping[str, Any] | None]:
-        """A record of the server's; ``None`` where it shows none to us. The answer is only a failure that passes."""
-        there: list[Any] = []
+    def _read(self, record_id: str) -> tuple[Answer, bytes | None]:
+        """
+        What the server says that a record of its is; ``None`` where it shows none to us.
+
+        The answer is only a failure that passes.
+        """
+        there: list[bytes | None] = []
 
         def judge(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
-            there.append(json_of(body) if status == 200 else None)
+            there.append(body if status == 200 else None)
             return classify_read(status, headers, body)
 
         if not self._may_read:
@@ -98,8 +130,7 @@ class AuditorSender(Sender):
         self._may_read = answer.status not in (401, 403)
         if answer.kind == Kind.TRY_LATER and answer.status != 500:
             return answer, None
-        found = there[-1] if there else None
-        return Answer(Kind.ACCEPTED), found if isinstance(found, Mapping) else None
+        return Answer(Kind.ACCEPTED), there[-1] if there else None
 
     def _send(self, method: str, path: str, data: bytes) -> Answer:
         return self.session.exchange(Request(method, self.destination + path, _HEADERS, data), classify)
@@ -107,20 +138,16 @@ class AuditorSender(Sender):
 
 def _same(there: Mapping[str, Any], sent: Mapping[str, Any], *, but: str = "") -> bool:
     """Whether the server has what was sent; it adds a run time, and may order what has no order."""
-    try:
-        return all(_plain(there.get(key)) == _plain(value) for key, value in sent.items() if key != but)
-    except RecursionError:
-        # Arrays in arrays, by the hundred: nothing that we sent.
-        return False
+    return all(_spelt(there.get(key)) == _spelt(value) for key, value in sent.items() if key != but)
 
 
-def _plain(value: Any) -> Any:
-    """A value to be compared: times as seconds, arrays without their order, 1 as 1.0."""
+def _spelt(value: Any) -> str:
+    """A value as the text that all like it have: times in seconds, arrays and members sorted, 1.0 as 1."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return f"{{{','.join(sorted(f'{json.dumps(key)}:{_spelt(one)}' for key, one in value.items()))}}}"
     if isinstance(value, list):
-        return sorted((_plain(one) for one in value), key=repr)
-    try:
-        return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else value
-    except ValueError:
-        return value
+        return f"[{','.join(sorted(map(_spelt, value)))}]"
+    if isinstance(value, str):
+        with suppress(ValueError, OverflowError, OSError):
+            return f"time {datetime.fromisoformat(value).timestamp()}"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else json.dumps(value)

@@ -9,6 +9,8 @@ from arcacct.publishing.answers import TEXT_LIMIT, Answer, Kind, by_status, json
 from arcacct.wording import fit
 
 _LONGEST_ROW = 40
+_LEAST_JSON = 64 * 1024
+"""Bytes that an answer may have whatever was sent."""
 
 
 def classify_sgas(status: int, headers: Mapping[str, str], body: bytes, sent_ids: Collection[str]) -> Answer:
@@ -65,7 +67,10 @@ _ADVICE_SGAS = {
 
 
 def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
-    parsed = json_of(body)
+    names = sent_ids if isinstance(sent_ids, Mapping) else {one: one for one in sent_ids}
+    # An id, or its job's, with the number of its row; a character may be written as two escapes.
+    lengths = (12 * max(len(one), len(job_id or "")) + 2 * _LONGEST_ROW for one, job_id in names.items())
+    parsed = json_of(body, _LEAST_JSON + sum(lengths))
     if parsed is None and body.strip() == b"null":
         # SGAS lost its database connection, inserted again and lost that result: the rows are there.
         said = "null: inserted, but the ids were lost"
@@ -73,7 +78,6 @@ def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
     if not isinstance(parsed, dict):
         said = words(body) or "an empty answer"
         return Answer(Kind.WE_ARE_REFUSED, 200, said, outcome_known=False, advice=_ADVICE_SGAS[None])
-    names = sent_ids if isinstance(sent_ids, Mapping) else {one: one for one in sent_ids}
     # By themselves, or by the GlobalJobId that SGAS put in their place.
     found = {
         one: parsed[one if one in parsed else job_id]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import closing
 from typing import Any
 
@@ -203,6 +204,49 @@ def test_a_record_without_a_bottom(box, server, sender, plug, texts) -> None:
     box.faults.answer("auditor", 200, deep, path="/record/", times=None)
     answer = send(sender, plug, texts[0], in_doubt=True)
     assert (answer.kind, answer.receiver_rows) == (Kind.ACCEPTED, {ids(texts)[0]: OTHER})
+
+
+LISTS = ",".join(["[]"] * 330_000)
+HOSTILE = {
+    "1 MB of lists in 300 levels": "[" * 300 + LISTS + "]" * 300,
+    "1 MB of lists": f"[{LISTS}]",
+    "deep, and short": "[" * 8 + "]" * 8,
+    "many keys": json.dumps({f"key {number}": [number] for number in range(50_000)}),
+}
+
+
+@pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
+def test_an_answer_that_no_record_can_be_is_not_compared(box, server, sender, plug, texts, value) -> None:
+    """Larger or deeper than what was sent: it costs next to nothing, and is another record to the ledger, by name."""
+    send(sender, plug, *texts)
+    body = json.dumps(json.loads(texts[0]) | {"meta": "HERE"}).replace('"HERE"', value)
+    box.faults.answer("auditor", 200, body, path="/record/", times=None)
+    began = time.process_time()
+    answer = send(sender, plug, texts[0], in_doubt=True)
+
+    assert time.process_time() - began < 2
+    assert (answer.kind, answer.receiver_rows) == (Kind.ACCEPTED, {ids(texts)[0]: OTHER})
+    assert f"{ids(texts)[0]}: the server has JSON of" in answer.text
+
+
+def test_a_record_that_is_spelt_otherwise_is_the_same(box, server, sender, plug, texts) -> None:
+    """Times with other offsets, floats for whole numbers, another order of members and arrays, more values."""
+    send(sender, plug, texts[0])
+    record = json.loads(texts[0])
+    record["components"] = [
+        dict(reversed(one.items())) | {"amount": float(one["amount"])} for one in record["components"]
+    ]
+    record |= {"components": record["components"][::-1], "runtime": 7}
+    record["stop_time"] = record["stop_time"].replace("Z", "+00:00")
+    box.faults.answer("auditor", 200, json.dumps(record, indent=2), path="/record/", times=None)
+
+    assert send(sender, plug, texts[0], in_doubt=True).receiver_rows == {}
+
+    record["components"][0]["amount"] += 1
+    box.faults.clear()
+    box.faults.answer("auditor", 200, json.dumps(record), path="/record/", times=None)
+
+    assert send(sender, plug, texts[0], in_doubt=True).receiver_rows == {ids(texts)[0]: OTHER}
 
 
 def test_in_clear(box, server, site) -> None:
