@@ -7,8 +7,7 @@ import click
 from arcacct.cli.speech import complain, examples, say
 from arcacct.cli.working import progress
 from arcacct.dataset.layout import TABLES
-from arcacct.errors import InputError
-from arcacct.fleet import postgresql
+from arcacct.errors import InputError, UsageError
 from arcacct.fleet.manifests import dataset
 from arcacct.wording import count_of
 
@@ -31,10 +30,18 @@ def load(directories: tuple[str, ...], tables: tuple[str, ...]) -> int:
     """
     Bring PostgreSQL to what the CEs have exported.
 
-    psql is started and finds the server as always, by PGSERVICE, PGHOST, PGDATABASE, ~/.pgpass. The first time this
-    makes the schema arcacct with the tables of the dataset. A month of a CE is one transaction; what is there already
-    costs nothing, a later export replaces an earlier one and never the other way round, and jobs that are gone go.
+    The server is found as by psql: PGSERVICE, PGHOST, PGDATABASE, ~/.pgpass. The first load makes the schema arcacct
+    with the tables of the dataset. A month of a CE is one transaction; what is there already costs nothing, a later
+    export replaces an earlier one and never the other way round, and jobs that are gone from the export are deleted.
     """
+    try:
+        from arcacct.fleet import postgresql  # noqa: PLC0415  the packages of two extras
+    except ImportError as error:
+        # psycopg is also no good without the library of PostgreSQL's client, and says so by an ImportError.
+        extra = "parquet" if (error.name or "").partition(".")[0] in {"duckdb", "pyarrow"} else "postgresql"
+        raise UsageError(
+            f"this needs a package that is not installed ({error}): pip install 'arcacct[{extra}]'"
+        ) from error
     wanted = [table for table in TABLES if not tables or table in {"jobs", *tables}]
     with progress("loading") as advanced:
         loaded = postgresql.load(dataset(directories), wanted, advanced)

@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 
 import manual
 import pytest
-from installed import ARCACCT, arcacct
+from cut_connection import CutConnection
+from in_process import said
+from installed import ARCACCT
+from installed import arcacct as run
 from postgresql_server import Server, reason, server
 from twelve_questions import QUESTIONS, canonical
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: the extra parquet")
+pytest.importorskip("psycopg", reason="psycopg is not installed: the extra postgresql")
 pytestmark = pytest.mark.skipif(bool(reason()), reason=reason() or "PostgreSQL is here")
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "bench"))
@@ -31,9 +35,9 @@ import pyarrow as pa  # noqa: E402
 import pyarrow.compute as pc  # noqa: E402
 from written_partitions import LIFE, WRITTEN_S, write_database, write_partition  # noqa: E402
 
+import arcacct.fleet  # noqa: E402
 from arcacct.dataset.layout import TABLES, Partition  # noqa: E402
 from arcacct.fleet.manifests import dataset  # noqa: E402
-from arcacct.fleet.postgresql import _partition  # noqa: E402
 from arcacct.fleet.postgresql import load as load_dataset  # noqa: E402
 
 JANUARY = Partition("Site-01", 2026, 1, "ce01.example.org")
@@ -58,8 +62,8 @@ def postgresql(running) -> Server:
 
 
 def load(postgresql: Server, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as somebody whom psql leads to this server."""
-    return arcacct("fleet", "load", *arguments, environment=postgresql.env | environment)
+    """Run the command as somebody whom libpq leads to this server."""
+    return run("fleet", "load", *arguments, environment=postgresql.env | environment)
 
 
 def jobs(partition: Partition, number: int) -> dict[str, pa.Table]:
@@ -188,37 +192,35 @@ def test_two_sites_may_call_a_ce_the_same_but_no_job_counts_twice(postgresql, tm
     assert postgresql.rows(COUNTS) == [(12, 108, 12, 120)]
 
 
-# Passes on so many bytes, and the program that writes them is gone.
-KILLING = """
-import os, signal, subprocess, sys
-psql = subprocess.Popen([{psql!r}, *sys.argv[1:]], stdin=subprocess.PIPE)
-told = sys.stdin.buffer.read({length})
-psql.stdin.write(told)
-if len(told) == {length}:
-    os.kill(os.getppid(), signal.SIGKILL)
-psql.stdin.close()
-psql.wait()
-"""
-
-
 def test_killed_anywhere_it_leaves_the_former_month(postgresql, tmp_path) -> None:
-    """Within a table, between two, and before the last byte; the next one completes it."""
+    """Within a table, between two, and before the last statement; the next load completes the month."""
     whole = jobs(JANUARY, 40)
     write_partition(tmp_path / "then", JANUARY, only(whole, whole["jobs"]["record_id"].to_pylist()[:10]))
     write_partition(tmp_path / "now", JANUARY, whole, written_s=WRITTEN_S + 1)
     assert load(postgresql, tmp_path / "then").returncode == 0
-    (one,) = dataset([str(tmp_path / "now")]).partitions
-    script = [b"SET client_encoding = 'UTF8';\n", *_partition(one, TABLES, "0" * 64)]
-    length, of_jobs = sum(map(len, script)), sum(map(len, script[:4]))
-    psql = tmp_path / "psql"
-    for cut in (of_jobs - 500, of_jobs, (of_jobs + length) // 2, length - len("COMMIT;\n")):
-        psql.write_text(f"#!{sys.executable}\n" + KILLING.format(psql=shutil.which("psql"), length=cut))
-        psql.chmod(0o755)
 
-        done = load(postgresql, tmp_path / "now", PATH=f"{tmp_path}:/usr/bin:/bin")
+    def load_until(cut: int | None) -> tuple[int, bytes]:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            connection = CutConnection(pathlib.Path(folder), postgresql.env["PGHOST"], cut)
+            done = load(postgresql, tmp_path / "now", PGHOST=folder)
+            connection.join()
+            return done.returncode, connection.sent
 
-        assert done.returncode == -signal.SIGKILL
+    # What is sent depends on nothing but the dataset: a load that is undone says where to cut the others.
+    with_all = "SELECT * FROM jobs ORDER BY record_id"
+    before = postgresql.rows(with_all)
+    postgresql.run("ALTER TABLE arcacct.attributes ADD CONSTRAINT none CHECK (record_id < 0) NOT VALID")
+    code, sent = load_until(None)
+    assert code == 65
+    postgresql.run("ALTER TABLE arcacct.attributes DROP CONSTRAINT none")
+    of_jobs, of_events, last = (
+        sent.index(text) for text in (b'COPY "incoming_jobs"', b'COPY "incoming_events"', b"SELECT arcacct.take_part")
+    )
+    for cut in (of_jobs + 500, of_events - 1, (of_events + last) // 2, last + 1):
+        assert load_until(cut) == (-signal.SIGKILL, sent[:cut])
         assert postgresql.rows(COUNTS) == [(10, 90, 10, 100)]
+        assert postgresql.rows(with_all) == before
     assert load(postgresql, tmp_path / "now").stdout.startswith("1 partition taken with 40 jobs")
     assert postgresql.rows(COUNTS) == [(40, 360, 40, 400)]
 
@@ -276,11 +278,46 @@ def test_the_recipe_of_the_manual(postgresql, tmp_path) -> None:
 
 
 def test_no_server_is_an_error_of_its_own(tmp_path) -> None:
-    """What psql says, and how it is told where the server is."""
+    """One line says what libpq says, and what leads it to the server."""
     write_partition(tmp_path, JANUARY, jobs(JANUARY, 1))
 
-    done = arcacct("fleet", "load", tmp_path, environment={"PGHOST": str(tmp_path)})
+    done = run("fleet", "load", tmp_path, environment={"PGHOST": str(tmp_path)})
 
-    assert done.returncode == 69
+    assert (done.returncode, done.stderr.count("\n")) == (69, 1)
+    assert str(tmp_path) in done.stderr
     assert "PGSERVICE" in done.stderr
-    assert arcacct("fleet", "load", tmp_path, environment={"PATH": ""}).returncode == 64
+
+
+def test_a_server_that_goes_away_ends_the_load(postgresql, tmp_path) -> None:
+    """The months that it took stay, and the exit code is that of no server."""
+    write_partition(tmp_path / "dataset", JANUARY, jobs(JANUARY, 5))
+    write_partition(tmp_path / "dataset", FEBRUARY, jobs(FEBRUARY, 5))
+    assert load(postgresql, tmp_path / "dataset", "--table", "jobs").returncode == 0
+    postgresql.run(
+        "DELETE FROM arcacct.partitions WHERE month = '02'",
+        "CREATE FUNCTION arcacct.end() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END'",
+        "CREATE TRIGGER ends BEFORE INSERT ON arcacct.partitions EXECUTE FUNCTION arcacct.end()",
+    )
+
+    done = load(postgresql, tmp_path / "dataset", "--table", "jobs")
+
+    assert (done.returncode, done.stderr.count("\n")) == (69, 1)
+    assert "terminating connection" in done.stderr
+    assert postgresql.rows("SELECT count(*) FROM jobs") == [(10,)]
+
+
+@pytest.mark.parametrize(("package", "extra"), [("psycopg", "postgresql"), ("duckdb", "parquet")])
+def test_a_missing_package_is_named(tmp_path, monkeypatch, capsys, package, extra) -> None:
+    """With what installs it."""
+    write_partition(tmp_path, JANUARY, jobs(JANUARY, 1))
+    for module in ("postgresql", "duck"):
+        monkeypatch.delitem(sys.modules, f"arcacct.fleet.{module}", raising=False)
+        monkeypatch.delattr(arcacct.fleet, module, raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+
+    done = said(capsys, "fleet", "load", tmp_path)
+
+    assert (done.returncode, done.stderr.count("\n")) == (64, 1)
+    assert package in done.stderr
+    assert f"pip install 'arcacct[{extra}]'" in done.stderr
