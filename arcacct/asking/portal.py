@@ -7,7 +7,6 @@ The portal is the only place that tells what APEL has made of what it was sent: 
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 from collections import Counter
@@ -17,6 +16,7 @@ from typing import NamedTuple
 from arcacct.asking.month_jobs import NotedJobs
 from arcacct.benchmark import FALLBACK, parsed_benchmark
 from arcacct.errors import InputError
+from arcacct.files.bounded_json import parsed
 from arcacct.jobs.aar import UsageCell
 from arcacct.publishing.instants import Month, month_name
 from arcacct.wording import count_of
@@ -27,7 +27,7 @@ _HOUR_S = 3600
 _NO_VO = "no VO"
 _ALL = "in all"
 _SHOWN = 5
-_MOST_BYTES = 50_000_000
+_MOST_BYTES = 8_000_000
 _TOO_MUCH = 1e18
 
 NOT_SENT = "not sent yet"
@@ -284,8 +284,8 @@ def _rows(path: str) -> list[list[str]]:
         raise InputError(f"{path}: cannot be read: {error}; export the table from the portal as CSV or JSON") from error
     if text.lstrip()[:1] in ("[", "{"):
         try:
-            return _rows_of(json.loads(text))
-        except (ValueError, RecursionError) as error:
+            return _rows_of(parsed(text))
+        except ValueError as error:
             raise InputError(f"{path}: no table in this JSON: {error}; export it from the portal as CSV") from error
     delimiter = ";" if text.count(";") > text.count(",") else ","
     try:

@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 from arcacct.conf.places import Places
 from arcacct.errors import InputError
+from arcacct.files.bounded_json import parsed
 from arcacct.files.foreign import open_directory
 
 BACKUP, CHECK, PRUNE, SNAPSHOT = KINDS = ("backup", "check", "prune", "snapshot")
 _FILE = "care.json"
+_LARGEST_CHARACTERS = 2**16
 
 
 class Done(NamedTuple):
@@ -46,7 +48,7 @@ def remembered(here: Places) -> dict[str, Done]:
     """By kind what was done last; what is not known is absent, and so is a copy that was removed."""
     with suppress(OSError, ValueError, TypeError, AttributeError):
         with open(os.path.join(here.directory, _FILE), encoding="utf-8") as file:
-            found = json.load(file)
+            found = parsed(file.read(_LARGEST_CHARACTERS))
         known = {
             kind: Done(int(found[kind][0]), bool(found[kind][1]), *map(str, found[kind][2:4]))
             for kind in KINDS

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from arcacct.errors import InputError
 from arcacct.features.reader import VARIABLES, location_of
+from arcacct.files.bounded_json import parsed
 from arcacct.files.foreign import open_parent, read_file
 
 _LARGEST_FILE = 1 << 16
@@ -55,8 +56,8 @@ def default_file(environ: Mapping[str, str]) -> str:
 def _of_metadata(url: str, path: str | None, fetch: Callable[[str], str | None]) -> dict[str, str]:
     """The locations under the keys ``machinefeatures`` and ``jobfeatures``, as they were when they were asked for."""
     try:
-        known = json.loads(read_file(path, _LARGEST_FILE)) if path is not None else None
-    except (OSError, ValueError, InputError, RecursionError):
+        known = parsed(read_file(path, _LARGEST_FILE)) if path is not None else None
+    except (OSError, ValueError, InputError):
         known = None
     kept = known.get(url) if isinstance(known, dict) else None
     if isinstance(kept, dict):

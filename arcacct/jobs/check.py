@@ -18,6 +18,7 @@ from arcacct.db.engine import Connection
 from arcacct.db.integrity import pages, references, schema, tables, use_of_pages
 from arcacct.db.schema import ACCOUNTING, PUBLISHING, DatabaseKind, incarnation
 from arcacct.errors import StoreBusy, StoreError
+from arcacct.files.bounded_json import parsed
 from arcacct.files.foreign import private
 from arcacct.jobs import cells
 from arcacct.jobs.recorder import CHILDREN
@@ -26,6 +27,7 @@ from arcacct.wording import count_of
 
 _SHOWN = 10
 _SLICE_RECORDS = 100_000
+_LARGEST_CHARACTERS = 2**24
 _KEPT_S = 3600
 """How long answers of a check that was stopped are good enough: what is damaged since they do not tell."""
 
@@ -163,7 +165,7 @@ class _Memory:
         self.begun_s = int(time.time())
         # Whatever else is in it is none that we wrote.
         with suppress(OSError, ValueError, KeyError, TypeError), open(self._path, encoding="utf-8") as file:
-            found = json.load(file)
+            found = parsed(file.read(_LARGEST_CHARACTERS))
             is_same = found["files"] == files and found["last_seq"] <= last_seq
             if is_same and not anew and 0 <= self.begun_s - found["begun_s"] < _KEPT_S:
                 self.begun_s, self.earlier = found["begun_s"], frozenset(found["sound"])

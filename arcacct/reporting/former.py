@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from arcacct.conf.places import Places
 from arcacct.db.place import REPORTS, own_as
+from arcacct.files.bounded_json import parsed
 from arcacct.files.foreign import private
 
 Figures = dict[str, list[float]]
@@ -105,7 +106,7 @@ def remember(here: Places, month: str, known: Former, now: Said, *, is_unchanged
 def _read(here: Places) -> dict[str, Any]:
     try:
         with open(_path(here), "rb") as file:
-            found = json.loads(file.read(_LARGEST_BYTES))
+            found = parsed(file.read(_LARGEST_BYTES))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

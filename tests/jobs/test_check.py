@@ -14,7 +14,7 @@ import stored_jobs
 from control_directory import set_up
 
 from arcacct.conf.places import Places, places
-from arcacct.db import integrity
+from arcacct.db import care, integrity
 from arcacct.db.opening import initialise, open_accounting
 from arcacct.errors import StoreError
 from arcacct.jobs import cells
@@ -296,6 +296,18 @@ def test_answers_are_kept_for_an_hour(here) -> None:
             json.dump({**found, "begun_s": found["begun_s"] - minutes * 60}, file)
 
         assert any(one.earlier for one in check(here)) is is_kept
+
+
+@pytest.mark.parametrize("content", ["[" * 200_000, '{"a":' * 200_000, "", "[]", "{"], ids=lambda text: text[:5])
+def test_a_file_beside_the_database_that_is_damaged_stops_nothing(here, content) -> None:
+    """What a check remembered, and when the database was cared for."""
+    stopped_behind(here, 3)
+    for name in ("check.json", "care.json"):
+        with open(os.path.join(here.directory, name), "w", encoding="utf-8") as file:
+            file.write(content)
+
+    assert care.remembered(here) == {}
+    assert {one.earlier for one in check(here)} == {0}
 
 
 def test_a_check_can_begin_anew(here) -> None:

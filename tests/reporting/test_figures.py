@@ -193,6 +193,9 @@ def test_who_may_only_read_is_told(capsys, site) -> None:
     made = site()
     made.add(stored_jobs.job(1))
     folder = pathlib.Path(made.settings().places.directory)
+    (folder / "reports.json").write_text("[" * 200_000)
+    assert said(capsys, "--config", made.conf, "report", *MAY).returncode == 0
+    (folder / "reports.json").unlink()
     (folder / "reports.json").mkdir()
 
     done = said(capsys, "--config", made.conf, "report", *MAY)
