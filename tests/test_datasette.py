@@ -1,13 +1,15 @@
-"""etc/datasette.yaml with the real Datasette: every page is there, none is dear, and nobody is disturbed."""
+"""etc/datasette.yaml with the real Datasette: what is open, what is forbidden, and what a page costs."""
 
 from __future__ import annotations
 
 import json
 import pathlib
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from urllib.parse import quote
 
@@ -18,6 +20,7 @@ sys.path.append(str(pathlib.Path(__file__).parent / "bench"))
 import generate
 from datasette.utils import parse_metadata
 
+from arcacct import demo
 from arcacct.conf.places import Places
 from arcacct.db import opening
 
@@ -43,6 +46,10 @@ def here(tmp_path_factory) -> Places:
     return made
 
 
+def files_of(here: Places) -> list[str]:
+    return [here.database, here.publishing_database]
+
+
 @pytest.fixture(scope="module")
 def metadata() -> dict:
     """What the file says, as Datasette reads it."""
@@ -55,9 +62,10 @@ def settings() -> dict[str, int | bool]:
     return {name: text == "on" if text in ("on", "off") else int(text) for name, text in found}
 
 
-def pages(here: Places, paths: list[str]) -> list[dict]:
-    """What Datasette answers, and the SQL that it ran for it."""
-    command = [sys.executable, PAGES, METADATA, json.dumps(settings()), here.database, here.publishing_database]
+def pages(files: list[str], paths: list[str], served_with: dict[str, int | bool] | None = None) -> list[dict]:
+    """What Datasette answers to an anonymous visitor of these databases, and the SQL that it ran for it."""
+    chosen = settings() if served_with is None else served_with
+    command = [sys.executable, PAGES, METADATA, json.dumps(chosen), *files]
     done = subprocess.run(command, input=json.dumps(paths), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -76,46 +84,58 @@ def test_what_is_named_is_there(here, metadata) -> None:
             for table, said in found["tables"].items():
                 columns = {row[1] for row in con.execute(f"PRAGMA table_info({table})")}
                 assert columns, table
-                named = {*said.get("columns", ()), *said.get("sortable_columns", ()), *said.get("facets", ())}
+                named = {*said.get("columns", ()), *said["sortable_columns"], *said.get("facets", ())}
                 assert named <= columns, table
-                assert said.get("hidden") or (said["title"] and said["description"])
+                assert said["title"]
+                assert said["description"]
             for query in found["queries"].values():
                 con.execute(f"EXPLAIN {query['sql']}", dict.fromkeys(query.get("params", ()), ""))
                 assert set(query.get("params", ())) == set(re.findall(r":([a-z_]+)", query["sql"]))
 
 
-def test_no_table_is_shown_by_accident(here, metadata) -> None:
-    """What readers are to see are views, whose columns stay: of the tables each is hidden, or has a title."""
+def test_each_view_is_offered(here, metadata) -> None:
+    """A new view v1_ of a later schema is forbidden until this file names it: this test asks for that."""
     for name, path in (("accounting", here.database), ("publishing", here.publishing_database)):
-        with closing(sqlite3.connect(path)) as con:
-            tables = {table for (table,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        # SQLite's statistics Datasette hides by itself.
-        tables = {table for table in tables if not table.startswith("sqlite_stat")}
-        told = metadata["databases"][name]["tables"]
-        assert {table for table in tables if not {"hidden", "title"} & told.get(table, {}).keys()} == set()
+        with closing(read_only(path)) as con:
+            views = {view for (view,) in con.execute("SELECT name FROM sqlite_master WHERE name GLOB 'v1_*'")}
+        assert set(metadata["databases"][name]["tables"]) == views
+
+
+def test_the_front_page_leads_to_every_view_and_query(here, metadata) -> None:
+    """Each link of the front page is relative and answers, and each view and query has one."""
+    front = pages(files_of(here), ["/"])[0]["text"]
+    links = set(re.findall(r'<li><a href="([^"/][^"]*)">', front))
+    offered = {
+        f"{database}/{name}"
+        for database, found in metadata["databases"].items()
+        for kind in ("tables", "queries")
+        for name in found[kind]
+    }
+    assert links == offered
+    answers = pages(files_of(here), [f"/{link}" for link in sorted(links)])
+    assert {one["path"]: one["status"] for one in answers if one["status"] != 200} == {}
 
 
 def test_every_page(here, metadata) -> None:
-    """Front page, databases, views, each sorted by each column that is offered, facets and queries: 200, and cheap."""
+    """Front page, views, each sorted by each column that is offered, facets and queries: 200, and cheap."""
     with closing(read_only(here.database)) as con:
         job_id, local_id, dn, vo, day, month = con.execute(
             "SELECT job_id, local_job_id, user_dn, vo, substr(end_time_iso, 1, 10), substr(end_time_iso, 1, 7)"
             " FROM v1_jobs WHERE vo IS NOT NULL LIMIT 1"
         ).fetchone()
     given = {"job_id": job_id, "local_job_id": local_id, "user_dn": dn, "vo": vo, "day": day, "month": month}
-    paths = ["/", "/accounting", "/publishing", f"/accounting/v1_usage_by_month?_facet=vo_group&month={month}"]
+    paths = ["/", f"/accounting/v1_usage_by_month?_facet=vo_group&month={month}"]
     paths += [f"/accounting/v1_job_events?job_id={quote(job_id)}", f"/accounting/v1_jobs?vo={vo}&_sort_desc=end_time"]
     for database, found in metadata["databases"].items():
         for table, said in found["tables"].items():
-            if not said.get("hidden"):
-                paths.append(f"/{database}/{table}")
-                paths += [
-                    f"/{database}/{table}?_sort{how}={one}" for one in said["sortable_columns"] for how in ("", "_desc")
-                ]
+            paths.append(f"/{database}/{table}")
+            paths += [
+                f"/{database}/{table}?_sort{how}={one}" for one in said["sortable_columns"] for how in ("", "_desc")
+            ]
         for name, query in found["queries"].items():
             asked = "&".join(f"{one}={quote(given[one])}" for one in query.get("params", ()))
             paths.append(f"/{database}/{name}?{asked}")
-    answers = pages(here, paths)
+    answers = pages(files_of(here), paths)
 
     assert {one["path"]: one["status"] for one in answers if one["status"] != 200} == {}
     assert [(one["path"], one["errors"]) for one in answers if one["errors"]] == []
@@ -165,13 +185,195 @@ def test_jobs_are_sorted_by_an_index(here, column, way) -> None:
     assert "USE TEMP B-TREE FOR ORDER BY" not in plan
 
 
-def test_nobody_asks_by_sql_of_their_own(here) -> None:
-    """The pages and queries of the file, and no statement from the web; no file to take away."""
-    paths = ["/accounting?sql=select+1", "/accounting/v1_jobs?_where=1", "/accounting.db"]
-    answers = {one["path"]: one for one in pages(here, paths)}
-    assert answers["/accounting?sql=select+1"]["status"] == 403
-    assert answers["/accounting/v1_jobs?_where=1"]["status"] == 403
-    assert answers["/accounting.db"]["status"] == 403
+CANARY = "Nobody-sees-this-51c7"
+"""A value that stands in tables only: no page of the portal may have it."""
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory) -> list[str]:
+    """Both databases as the program makes them: jobs recorded, messages published, and a canary in tables."""
+    directory = tmp_path_factory.mktemp("forbidden") / "demo"
+    demo.rehearse(str(directory))
+    files = [str(directory / "accounting.db"), str(directory / "publishing.db")]
+    with closing(sqlite3.connect(files[0])) as con, con:
+        con.execute("INSERT INTO Users (Name) VALUES (?)", (CANARY,))
+        con.execute("INSERT INTO DBConfig VALUES (?, ?)", (CANARY, CANARY))
+    with closing(sqlite3.connect(files[1])) as con, con:
+        con.execute("INSERT INTO DBConfig VALUES (?, ?)", (CANARY, CANARY))
+        assert con.execute("SELECT count(*) FROM MessageBytes").fetchone() > (0,)
+    return files
+
+
+@pytest.fixture(scope="module")
+def later(published, tmp_path_factory) -> list[str]:
+    """The same databases after a later schema: a table, a view, a virtual table with its shadow tables."""
+    directory = tmp_path_factory.mktemp("later")
+    files = [shutil.copy(path, directory) for path in published]
+    for path in files:
+        with closing(sqlite3.connect(path)) as con, con:
+            con.execute("CREATE TABLE LaterTable (ID INTEGER PRIMARY KEY, Name TEXT)")
+            con.execute("INSERT INTO LaterTable VALUES (1, ?)", (CANARY,))
+            con.execute("CREATE VIEW v1_later AS SELECT Name AS name FROM LaterTable")
+            con.execute("CREATE VIRTUAL TABLE LaterSearch USING fts5(Name)")
+            con.execute("INSERT INTO LaterSearch VALUES (?)", (CANARY,))
+    return files
+
+
+def stored(path: str) -> dict[str, list[str]]:
+    """Every table, view, virtual and shadow table of a database, with its columns."""
+    with closing(read_only(path)) as con:
+        names = [name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
+        return {name: [row[1] for row in con.execute(f'PRAGMA table_info("{name}")')] for name in names}
+
+
+def ways_to_read(database: str, table: str, columns: list[str]) -> list[str]:
+    """Requests that show a row of a table, a count of it, or whether it has a value, if it is open."""
+    at, column = f"/{database}/{table}", quote(columns[0])
+    selected = f"sql={quote(f'select * from [{table}]')}"
+    return [
+        *(f"{at}{ending}" for ending in ("", ".json", ".jsono", ".csv", "/1", "/1.json", "/1.csv", "/1,1")),
+        f"{at}.blob?_blob_column={column}",
+        f"{at}/1.blob?_blob_column={column}",
+        f"{at}/1.json?_extras=foreign_key_tables",
+        f"{at}.csv?_stream=on&_labels=on&_size=max",
+        *(f"{at}.json?_shape={shape}" for shape in ("array", "arrayfirst", "object")),
+        *(
+            f"{at}.json?{asked}"
+            for asked in (
+                "_where=1",
+                f"_facet={column}&_size=0",
+                f"_facet_array={column}",
+                f"_facet_date={column}",
+                "_labels=on",
+                f"_label={column}",
+                "_nl=on&_shape=array",
+                "_search=a",
+                f"_search_{column}=a",
+                f"{column}__contains=a",
+                f"_sort={column}",
+                f"_col={column}",
+                "_extra=count,foreign_key_tables",
+                "_nocount=1",
+                selected,
+            )
+        ),
+        *(f"/{database}{ending}?{selected}" for ending in ("", ".json", ".csv")),
+        f"/{database}.csv?_stream=on&{selected}",
+        f"/{database}/{''.join(f'~{ord(one):02X}' for one in table)}.json",
+    ]
+
+
+def forms(files: list[str], metadata: dict, known: Mapping[str, Collection[str]]) -> list[str]:
+    """All ways to read what is stored in these databases, but for what is offered or ``known``."""
+    return [
+        path
+        for database, file in zip(metadata["databases"], files, strict=True)
+        for table, columns in stored(file).items()
+        if table not in metadata["databases"][database]["tables"] and table not in known.get(database, ())
+        for path in ways_to_read(database, table, columns)
+    ]
+
+
+def check_forbidden(files: list[str], paths: list[str], statuses: Collection[int] = (403,)) -> None:
+    """By the permissions alone: Datasette's own settings allow more than the unit's do."""
+    answers = pages(files, paths, served_with={})
+    assert {one["path"]: one["status"] for one in answers if one["status"] not in statuses} == {}
+    assert [one["path"] for one in answers if CANARY in one["text"]] == []
+
+
+def test_what_is_not_a_view_or_a_query_is_forbidden(published, metadata) -> None:
+    """Each table, each view of our own use and SQLite's tables, of both databases: 403 in every form."""
+    paths = forms(published, metadata, {})
+    assert {"/accounting/Users.json", "/publishing/MessageBytes/1.json", "/accounting/UsageCells.csv"} <= {*paths}
+    check_forbidden(published, paths)
+    # Datasette knows none of these, or forbids them, according to its version.
+    other = [f"/accounting/{name}.json" for name in ("users", "USERS", "~75sers", "[Users]", "main.Users")]
+    for name in ("sqlite_master", "sqlite_schema", "sqlite_temp_master"):
+        other += ways_to_read("accounting", name, ["name"])
+    check_forbidden(published, other, {403, 404})
+
+
+def test_what_a_later_schema_adds_is_forbidden(published, later, metadata) -> None:
+    """A table, a view, a virtual table and its shadow tables, that this file does not know."""
+    known = {database: stored(file) for database, file in zip(metadata["databases"], published, strict=True)}
+    paths = forms(later, metadata, known)
+    added = ("LaterTable", "v1_later", "LaterSearch", "LaterSearch_content", "LaterSearch_data")
+    assert {f"/{database}/{name}.json" for database in known for name in added} <= {*paths}
+    check_forbidden(later, paths)
+
+
+def test_no_open_page_shows_what_stands_in_tables(later, metadata) -> None:
+    """The front page, views and queries in every form, and Datasette's own pages."""
+    own = ["databases", "metadata", "settings", "config", "versions", "plugins", "actor", "threads"]
+    paths = ["/", "/.json", *(f"/-/{name}{ending}" for name in own for ending in ("", ".json"))]
+    paths += [f"/-/{name}" for name in ("allow-debug", "messages", "patterns", "logout", "auth-token")]
+    for database, found in metadata["databases"].items():
+        for view in found["tables"]:
+            at = f"/{database}/{view}"
+            paths += [f"{at}.json?_size=max", f"{at}.csv?_size=max", f"{at}.csv?_stream=on", f"{at}/1", f"{at}/1.json"]
+            paths.append(f"{at}.json?_extra=count,foreign_key_tables&_labels=on")
+        for query in found["queries"]:
+            at, named = f"/{database}/{query}", "job_id=1&month=&vo=&day="
+            paths += [
+                f"{at}.json?{named}",
+                f"{at}.csv?{named}&_stream=on",
+                f"{at}.json?{named}&sql=select+*+from+Users",
+            ]
+    assert [one["path"] for one in pages(later, paths) if CANARY in one["text"]] == []
+
+
+def test_pages_that_reach_behind_the_views_are_forbidden(later, metadata) -> None:
+    """A database as a whole, as a file and by SQL, Datasette's own tables, and the permissions that it has checked."""
+    paths = ["/_internal", "/_internal.json", "/_internal/tables.json", "/_internal/columns.json", "/-/permissions"]
+    for database, found in metadata["databases"].items():
+        paths += [f"/{database}{ending}" for ending in ("", ".json", ".csv", ".db", ".json?sql=select+1")]
+        paths += [f"/{database}/{view}.json?_where=1" for view in found["tables"]]
+    answers = pages(later, paths, served_with={})
+    assert {one["path"]: one["status"] for one in answers} == dict.fromkeys(paths, 403)
+
+
+def test_a_view_does_not_answer_for_a_table(later, metadata) -> None:
+    """By a join, a search or a facet of another table: the same answer whether the table has the value or not."""
+    answers = {}
+    for value in (CANARY, CANARY[::-1]):
+        paths = []
+        for database, found in metadata["databases"].items():
+            for at in (f"/{database}/{view}.json" for view in found["tables"]):
+                for table, column in (("Users", "Name"), ("LaterSearch", "Name"), ("DBConfig", "KeyName")):
+                    through = quote(json.dumps({"table": table, "column": column, "value": value}))
+                    paths += [f"{at}?_through={through}", f"{at}?_fts_table={table}&_search={value}"]
+                    paths.append(f"{at}?_fts_table={table}&_search_{column}={value}")
+                    paths.append(f"{at}?_facet={table}.{column}&_facet={value}")
+        answers[value] = [
+            (one["status"], re.sub(r"[0-9.]+", "", one["text"].replace(value, ""))) for one in pages(later, paths)
+        ]
+    differ = [path for path, one, other in zip(paths, *answers.values(), strict=True) if one != other]
+    assert differ == []
+
+
+def test_names_of_columns_are_quoted(later) -> None:
+    """Datasette before 0.65.3 made SQL of them: whoever saw a view could read each table."""
+    paths = []
+    for name in ("x] y", "x] --", 'x" y', "x' y", "x\n y", "x;y", "x) y", "vo] from Users --"):
+        asked = ("_facet", "_facet_date", "_facet_array", "_fts_table", "_fts_pk", "_sort", "_col", f"{name}__exact")
+        paths += [f"/accounting/v1_jobs.json?_search=a&_fts_table=v1_jobs&{quote(one)}={quote(name)}" for one in asked]
+    paths += [path.replace("&_fts_table=v1_jobs", "") for path in paths]
+    broken = re.compile(r"syntax error|unrecognized token|incomplete input|one statement at a time")
+    assert {one["path"]: one["text"] for one in pages(later, paths) if broken.search(one["text"])} == {}
+
+
+def test_the_manual_installs_the_version_that_is_tested() -> None:
+    """With the same lower bound: older versions have holes."""
+    wanted = re.search(r'"(datasette[^"]*)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert wanted is not None
+    assert f"'{wanted[1]}'" in (ROOT / "docs/howto/portal.md").read_text(encoding="utf-8")
+
+
+def test_the_unit_serves_what_the_file_names(metadata) -> None:
+    """Datasette names a database after its file, and one that the metadata do not name is open to all."""
+    served = [pathlib.PurePath(path).stem for path in re.findall(r"^    (/\S+\.db)", UNIT, re.MULTILINE)]
+    assert served == list(metadata["databases"])
+    assert settings()["default_allow_sql"] is False
 
 
 def test_the_unit_reads_what_is_written_meanwhile() -> None:

@@ -22,7 +22,6 @@ SIZES = {"smoke": 300, "small": 100_000, "large": 1_000_000}
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = {
     "front page": "/",
-    "database": "/accounting",
     "jobs, by their ends": "/accounting/v1_jobs",
     "jobs, by id in the batch system": "/accounting/v1_jobs?_sort=local_job_id",
     "jobs of a VO": "/accounting/v1_jobs?vo=atlas",
