@@ -8,6 +8,12 @@ import ssl
 
 from arcacct.errors import ArcacctError, ConfigError, CredentialError
 
+_TOO_WEAK = {
+    "EE_KEY_TOO_SMALL": "its key is too small",
+    "CA_KEY_TOO_SMALL": "a key in its chain is too small",
+    "CA_MD_TOO_WEAK": "it or its chain is signed with a weak hash",
+}
+"""What OpenSSL's security level refuses of a certificate, by OpenSSL's reason."""
 _HASHED = re.compile(r"[0-9a-f]{8}\.[0-9]+")
 """The name that OpenSSL looks for in a directory of CAs."""
 
@@ -32,7 +38,7 @@ def tls_context(
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.hostname_checks_common_name = False
     if cert_path is not None:
-        _load_credential(context, cert_path, key_path or cert_path)
+        load_credential(context, cert_path, key_path or cert_path)
     if ca_dir is not None:
         _trust_directory(context, ca_dir)
     if ca_file is not None:
@@ -44,7 +50,13 @@ def tls_context(
     return context
 
 
-def _load_credential(context: ssl.SSLContext, cert_path: str, key_path: str) -> None:
+def load_credential(context: ssl.SSLContext, cert_path: str, key_path: str) -> None:
+    """
+    Have a context show a certificate with its chain, both files PEM.
+
+    Raises CredentialError, its text with the path first, for all that this host's OpenSSL refuses.
+    """
+
     def never() -> str:
         # Without this OpenSSL would ask on the terminal, or wait for ever where there is none.
         raise CredentialError(f"{key_path}: the key is encrypted; a service needs it in clear")
@@ -54,10 +66,45 @@ def _load_credential(context: ssl.SSLContext, cert_path: str, key_path: str) -> 
     try:
         context.load_cert_chain(cert_path, key_path, password=never)
     except ssl.SSLError as exc:
-        # The second is OpenSSL's word for a key of another kind than the certificate's.
-        if exc.reason in {"KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED", "KEY_TYPE_MISMATCH"}:
-            raise CredentialError(f"{key_path}: this is not the key of the certificate {cert_path}") from exc
-        raise CredentialError(f"{cert_path}, {key_path}: not a certificate and its key in PEM form") from exc
+        raise CredentialError(_refusal(exc.reason, context.security_level, cert_path, key_path)) from exc
+
+
+def _refusal(reason: str | None, security_level: int, cert_path: str, key_path: str) -> str:
+    """What OpenSSL refused and what to do; ``reason`` is OpenSSL's, ``None`` where it found no PEM."""
+    if reason in _TOO_WEAK:
+        return (
+            f"{cert_path}: OpenSSL refuses this certificate at its security level {security_level}: "
+            f"{_TOO_WEAK[reason]} ({_strengths(cert_path)}); ask for one with RSA of 2048 bits or more, or EC P-256, "
+            "signed with SHA-256"
+        )
+    # The second is OpenSSL's word for a key of another kind than the certificate's.
+    if reason in {"KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED", "KEY_TYPE_MISMATCH"}:
+        return f"{key_path}: this is not the key of the certificate {cert_path}; name the pair that belongs together"
+    for path, mark, what in ((cert_path, b"CERTIFICATE-----", "certificate"), (key_path, b"KEY-----", "private key")):
+        with open(path, "rb") as file:
+            if mark not in file.read():
+                return f"{path}: no {what} in PEM form; name the file of the host's"
+    why = "" if reason is None else f" (OpenSSL: {reason.lower().replace('_', ' ')})"
+    return f"{cert_path}, {key_path}: not a certificate and its key in PEM form{why}; name the files of both"
+
+
+def _strengths(cert_path: str) -> str:
+    """Key and hash of each certificate of a file, the host's first: ``RSA 1024 bits with sha1, RSA 2048 bits ...``."""
+    from cryptography import x509  # noqa: PLC0415  slow to import, and needed for this error only
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+
+    found = []
+    try:
+        with open(cert_path, "rb") as file:
+            chain = x509.load_pem_x509_certificates(file.read())
+        for certificate in chain:
+            key, signed_with = certificate.public_key(), certificate.signature_hash_algorithm
+            kind = type(key).__name__.removesuffix("PublicKey")
+            size = f" {key.key_size} bits" if hasattr(key, "key_size") else ""
+            found.append(f"{kind}{size}" + (f" with {signed_with.name}" if signed_with is not None else ""))
+    except (OSError, ValueError, UnsupportedAlgorithm):
+        found.append("a key or signature that cannot be read")
+    return ", ".join(found)
 
 
 def _trust_directory(context: ssl.SSLContext, path: str) -> None:

@@ -68,15 +68,11 @@ def _findings(target: Target, now: int) -> Iterator[tuple[str, Finding]]:
     shown = target.credentials()
     if shown is None:
         return
-    key, cert = shown.x509_host_key, shown.x509_host_cert
-    found = {
-        "x509_host_cert": credentials.certificate_findings(cert, now),
-        "x509_host_key": credentials.key_findings(key, cert),
-        "ca_file": [] if shown.ca_file is None else credentials.ca_file_findings(shown.ca_file),
-        "x509_cert_dir": credentials.ca_directory_findings(shown.x509_cert_dir),
-    }
-    for option, findings in found.items():
-        yield from ((option, finding) for finding in findings)
+    yield from (("x509_host_cert", one) for one in credentials.certificate_findings(shown.x509_host_cert, now))
+    yield from credentials.pair_findings(target)
+    if shown.ca_file is not None:
+        yield from (("ca_file", one) for one in credentials.ca_file_findings(shown.ca_file))
+    yield from (("x509_cert_dir", one) for one in credentials.ca_directory_findings(shown.x509_cert_dir))
 
 
 def _callouts(conf: Conf) -> Iterator[Problem]:

@@ -1,7 +1,8 @@
 """
 Whether the files that prove who we are can be used: certificate, key, CA directory.
 
-Each function takes paths and returns what is wrong, nothing if all is well. None of them raises for a bad file.
+Each function takes paths, or a target that names them, and returns what is wrong, nothing if all is well. None of them
+raises for a bad file.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
 from arcacct.conf.problems import ERROR, WARNING
+from arcacct.conf.targets import Target
+from arcacct.errors import CredentialError
 
 DAY_S = 86400
 SOON_S = 14 * DAY_S
@@ -67,26 +68,31 @@ def certificate_findings(cert: str, now: int) -> list[Finding]:
     return []
 
 
-def key_findings(key: str, cert: str) -> list[Finding]:
-    """What is wrong with the key, and whether it is the one of the certificate."""
+def pair_findings(target: Target) -> list[tuple[str, Finding]]:
+    """
+    What a run of a target would refuse of certificate and key, and who else may read the key, each with its option.
+
+    They are used for trial: OpenSSL of this host and the receiver's form of signature judge, not a list of ours. A
+    certificate that cannot be read is left to `certificate_findings`.
+    """
+    shown = target.credentials()
+    if shown is None:
+        return []
+    key, cert = shown.x509_host_key, shown.x509_host_cert
     data = _read(key)
     if isinstance(data, Finding):
-        return [data]
-    try:
-        public = load_pem_private_key(data, password=None).public_key()
-    except TypeError:
-        return [Finding(ERROR, f"{key} needs a passphrase; store the host key without one, readable by root alone")]
-    except ValueError:
-        return [Finding(ERROR, f"{key} holds no private key in PEM form; name the file of the host key")]
-    findings = []
-    if not isinstance(public, rsa.RSAPublicKey | ec.EllipticCurvePublicKey):
-        findings.append(Finding(ERROR, f"{key} is neither RSA nor EC; APEL can check the signatures of no other key"))
+        return [("x509_host_key", data)]
+    found = []
     if stat.S_IMODE(os.stat(key).st_mode) & 0o077:
-        findings.append(Finding(WARNING, f"{key} can be read by others than its owner; chmod 600 it"))
-    certificate = _certificate(cert)
-    if not isinstance(certificate, Finding) and certificate.public_key() != public:
-        findings.append(Finding(ERROR, f"{key} is not the key of {cert}; name the pair that belongs together"))
-    return findings
+        text = f"{key} can be read by others than its owner; chmod 600 it"
+        found.append(("x509_host_key", Finding(WARNING, text)))
+    if not isinstance(_certificate(cert), Finding):
+        try:
+            target.check_credentials()
+        except CredentialError as error:
+            about_cert = str(error).startswith(f"{cert}: ")
+            found.append(("x509_host_cert" if about_cert else "x509_host_key", Finding(ERROR, str(error))))
+    return found
 
 
 def slash_dn(name: x509.Name) -> str:

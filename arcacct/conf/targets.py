@@ -92,6 +92,20 @@ class Target(ABC):
         """What the host proves itself by; ``None``: by nothing."""
         return self.transport
 
+    def check_credentials(self) -> None:
+        """
+        Use certificate and key for trial, in the order in which a run does; when they are valid is not looked at.
+
+        Raises CredentialError, its text with the path first, for what a run would refuse.
+        """
+        shown = self.credentials()
+        if shown is not None:
+            import ssl  # noqa: PLC0415  slow to import, and needed by checks only
+
+            from arcacct.tls import load_credential  # noqa: PLC0415
+
+            load_credential(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), shown.x509_host_cert, shown.x509_host_key)
+
     def wrong(self) -> Iterator[tuple[str, str]]:
         """What the host lacks for this target, beside credentials: the option that names it, and what is wrong."""
         return iter(())

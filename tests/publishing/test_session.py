@@ -509,7 +509,7 @@ def test_wrong_credentials_are_named_before_anyone_is_asked(authority, host, rsa
     for key_path, why in (
         (rsa_host.key_path, "not the key of the certificate"),
         (str(tmp_path / "nowhere"), "No such file"),
-        (authority.ca_file, "not a certificate and its key"),
+        (authority.ca_file, "no private key in PEM form"),
         (str(encrypted), "the key is encrypted"),
     ):
         with pytest.raises(CredentialError, match=why):

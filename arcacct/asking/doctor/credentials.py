@@ -36,16 +36,24 @@ _CRL = re.compile(r"[0-9a-f]{8}\.r\d+")
 
 def credentials(site: Site) -> Iterator[Verdict]:
     """Each file once, whichever targets name it."""
-    shown = [way for one in targets(site.conf, kinds(), None, []) if (way := one.credentials()) is not None]
-    if not shown:
+    named = [(one, way) for one in targets(site.conf, kinds(), None, []) if (way := one.credentials()) is not None]
+    if not named:
         yield Verdict("certificate", UNTOLD, "no target needs one")
         return
-    for cert in dict.fromkeys(way.x509_host_cert for way in shown):
-        yield from _certificate(cert, site.now)
-    for key, cert in dict.fromkeys((way.x509_host_key, way.x509_host_cert) for way in shown):
-        yield from _judged(
-            "key", files.key_findings(key, cert), f"{key} is the key of {cert}, for its owner alone", KEYS
-        )
+    # What one kind of target takes another may refuse: only APEL has its messages signed.
+    pairs: dict[tuple[str, str], dict[tuple[str, Finding], None]] = {}
+    for target, way in named:
+        found = pairs.setdefault((way.x509_host_cert, way.x509_host_key), {})
+        found.update(dict.fromkeys(files.pair_findings(target)))
+    for cert in dict.fromkeys(cert for cert, _ in pairs):
+        about = [found for (other, _), found in pairs.items() if other == cert]
+        refused = [finding for found in about for option, finding in found if option == "x509_host_cert"]
+        yield from _certificate(cert, site.now, refused)
+    for (cert, key), found in pairs.items():
+        findings = [finding for option, finding in found if option == "x509_host_key"]
+        if findings or not found:
+            yield from _judged("key", findings, f"{key} is the key of {cert}, for its owner alone", KEYS)
+    shown = [way for _, way in named]
     for directory in dict.fromkeys(way.x509_cert_dir for way in shown):
         yield from _authorities(directory, site.now)
     for path in dict.fromkeys(way.ca_file for way in shown if way.ca_file is not None):
@@ -62,8 +70,8 @@ def _judged(what: str, findings: Iterable[Finding], well: str, exit_code: int) -
         yield Verdict(what, OK, well)
 
 
-def _certificate(path: str, now: int) -> Iterator[Verdict]:
-    findings = files.certificate_findings(path, now)
+def _certificate(path: str, now: int, refused: Iterable[Finding]) -> Iterator[Verdict]:
+    findings = [*files.certificate_findings(path, now), *dict.fromkeys(refused)]
     try:
         with open(path, "rb") as file:
             found = x509.load_pem_x509_certificate(file.read())

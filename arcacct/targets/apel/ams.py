@@ -96,9 +96,9 @@ class AMSSender(Sender):
     """One target's way to its topic, by signed messages."""
 
     def __init__(self, target: APELTarget, patience: Patience | None = None) -> None:
-        """Raise CredentialError and ConfigError as `Signer` and `tls_context` do."""
-        self._signer = Signer(target.transport.x509_host_cert, target.transport.x509_host_key)
+        """Raise CredentialError and ConfigError as `tls_context` and `Signer` do, as `Target.check_credentials` too."""
         self.session = session_to(target.transport, patience)
+        self._signer = Signer(target.transport.x509_host_cert, target.transport.x509_host_key)
         self._client = AMSClient(target.url, target.authn_url, self.session)
         self.destination = target.url
 

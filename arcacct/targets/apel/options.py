@@ -91,6 +91,14 @@ class APELTarget(APELContent):
         """The same topic may serve several sites."""
         return (self.url, self.gocdb_name)
 
+    def check_credentials(self) -> None:
+        """By TLS, and by a signature as messages have it."""
+        from arcacct.targets.apel.signing import signing_pair  # noqa: PLC0415  cryptography is slow to import
+
+        # Not super() alone: a dataclass with slots is another class than the one that it would find.
+        super(APELTarget, self).check_credentials()
+        signing_pair(self.transport.x509_host_cert, self.transport.x509_host_key)
+
 
 def _line_of_ascii(value: str) -> str:
     """Printable ASCII, blanks included."""

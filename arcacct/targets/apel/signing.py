@@ -34,39 +34,9 @@ class Signer:
         """
         Read a certificate (the first of the file, if it holds a chain) and its key, both PEM.
 
-        Raises CredentialError if one is unreadable or encrypted, they do not match, the key is neither RSA nor EC, or
-        the certificate is not valid from now until a day later.
+        Raises CredentialError as `signing_pair` does, and if the certificate is not valid from now until a day later.
         """
-        try:
-            self._certificate = x509.load_pem_x509_certificate(_read(cert_path, "x509_host_cert"))
-        except ValueError as exc:
-            raise CredentialError(f"{cert_path}: no certificate in PEM form; set x509_host_cert to one") from exc
-        try:
-            # Whether an RSA key is one takes 30 ms to find out by its numbers, and less than one by using it (below).
-            key = serialization.load_pem_private_key(
-                _read(key_path, "x509_host_key"), password=None, unsafe_skip_rsa_key_validation=True
-            )
-        except TypeError as exc:
-            raise CredentialError(
-                f"{key_path}: the key is encrypted; a service needs it in clear (openssl pkey -in ... -out ...)"
-            ) from exc
-        except (ValueError, UnsupportedAlgorithm) as exc:
-            raise CredentialError(f"{key_path}: no private key in PEM form; set x509_host_key to one") from exc
-        if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
-            raise CredentialError(f"{key_path}: the key is neither RSA nor EC; ask for a certificate with one of these")
-        if self._certificate.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
-            # Such a key signs by RSA-PSS only, and SSM takes every RSA-PSS signature for a broken one.
-            raise CredentialError(
-                f"{cert_path}: its key is for RSA-PSS only; ask for a certificate with a plain RSA key"
-            )
-        if key.public_key() != self._certificate.public_key():
-            raise CredentialError(
-                f"{key_path}: this is not the key of the certificate {cert_path}; set x509_host_key and x509_host_cert "
-                "to files that belong together"
-            )
-        if isinstance(key, rsa.RSAPrivateKey) and not _signs(key):
-            raise CredentialError(f"{key_path}: the key is damaged: what it signs is none of its signatures")
-        self._key = key
+        self._certificate, self._key = signing_pair(cert_path, key_path)
         _check_lifetime(cert_path, self._certificate)
 
     def signed(self, message: bytes) -> bool:
@@ -113,6 +83,51 @@ class Signer:
                 b"",
             )
         )
+
+
+def signing_pair(
+    cert_path: str, key_path: str
+) -> tuple[x509.Certificate, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey]:
+    """
+    Certificate and key, both of PEM files, after a signature for trial; when they are valid is not looked at.
+
+    Raises CredentialError, its text with the path first, if one is unreadable or encrypted, they do not match, or the
+    key makes no signature that SSM takes (it is neither RSA nor EC, for RSA-PSS only, or damaged).
+    """
+    try:
+        certificate = x509.load_pem_x509_certificate(_read(cert_path, "x509_host_cert"))
+    except ValueError as exc:
+        raise CredentialError(f"{cert_path}: no certificate in PEM form; set x509_host_cert to one") from exc
+    data = _read(key_path, "x509_host_key")
+    try:
+        # Whether an RSA key is one takes 30 ms to find out by its numbers, and less than one by using it (below).
+        key = serialization.load_pem_private_key(data, password=None, unsafe_skip_rsa_key_validation=True)
+    except TypeError as exc:
+        raise CredentialError(
+            f"{key_path}: the key is encrypted; a service needs it in clear (openssl pkey -in ... -out ...)"
+        ) from exc
+    except (ValueError, UnsupportedAlgorithm) as exc:
+        if b"PRIVATE KEY-----" in data:
+            raise CredentialError(
+                f"{key_path}: a key of a form that cannot sign messages; ask for a certificate with an RSA or EC key"
+            ) from exc
+        raise CredentialError(f"{key_path}: no private key in PEM form; set x509_host_key to one") from exc
+    if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
+        raise CredentialError(
+            f"{key_path}: the key is neither RSA nor EC, and APEL can check the signatures of no other; ask for a "
+            "certificate with one of these"
+        )
+    if certificate.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
+        # Such a key signs by RSA-PSS only, and SSM takes every RSA-PSS signature for a broken one.
+        raise CredentialError(f"{cert_path}: its key is for RSA-PSS only; ask for a certificate with a plain RSA key")
+    if key.public_key() != certificate.public_key():
+        raise CredentialError(
+            f"{key_path}: this is not the key of the certificate {cert_path}; set x509_host_key and x509_host_cert "
+            "to files that belong together"
+        )
+    if isinstance(key, rsa.RSAPrivateKey) and not _signs(key):
+        raise CredentialError(f"{key_path}: the key is damaged: what it signs is none of its signatures")
+    return certificate, key
 
 
 def _read(path: str, option: str) -> bytes:
