@@ -23,10 +23,16 @@ VERSION = 1
 TABLES = ("jobs", "events", "transfers", "attributes", "accelerators")
 MANIFESTS = f"manifests/v{VERSION}"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", re.ASCII)
-_MANIFEST = re.compile(
-    rf"{MANIFESTS}/site=({_NAME.pattern})/year=([0-9]{{4}})/month=(0[1-9]|1[0-2])/ce=({_NAME.pattern})\.json", re.ASCII
-)
+_MONTH_OF = (rf"site=({_NAME.pattern})", "year=((?!0000)[0-9]{4})", "month=(0[1-9]|1[0-2])")
+_MANIFEST = re.compile("/".join((MANIFESTS, *_MONTH_OF, rf"ce=({_NAME.pattern})\.json")), re.ASCII)
 _PART = re.compile(r"part-[0-9a-f]{16}\.parquet", re.ASCII)
+_VERSION = "v[0-9]{1,9}"
+_NAMES = {
+    **dict.fromkeys(TABLES, (_VERSION, *_MONTH_OF, f"ce={_NAME.pattern}", _PART.pattern)),
+    "manifests": (_VERSION, *_MONTH_OF, rf"ce={_NAME.pattern}\.json"),
+    "exports": (_VERSION, _MONTH_OF[0], rf"ce={_NAME.pattern}\.json"),
+}
+"""By the first part of a path, how the others look: the last one is a file, the others are folders."""
 
 
 class Partition(NamedTuple):
@@ -66,6 +72,19 @@ def partition_of(path: str) -> Partition | None:
     """The partition that a file is the manifest of, by its path below the dataset; ``None`` if it is none."""
     match = _MANIFEST.fullmatch(path)
     return None if match is None else Partition(match[1], int(match[2]), int(match[3]), match[4])
+
+
+def names_in(folder: str) -> tuple[re.Pattern[str], bool] | None:
+    """
+    How the names in a folder of the dataset look, and whether they are files or folders; ``None``: it has none.
+
+    Whatever else is in the folder is not part of the dataset.
+    """
+    first, *rest = folder.split("/")
+    names = _NAMES.get(first, ())
+    if len(rest) >= len(names):
+        return None
+    return re.compile(names[len(rest)], re.ASCII), len(rest) == len(names) - 1
 
 
 def position_path(site: str, ce: str) -> str:

@@ -8,12 +8,16 @@ was written twice since: then it reads the manifest again.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from arcacct.dataset.layout import TABLES, VERSION, Partition, is_part_name
+from arcacct.dataset.layout import TABLES, VERSION, Partition, part_name
 from arcacct.errors import InputError
+from arcacct.files.bounded_json import parsed
 
+MOST_BYTES = 2**20
+"""A larger file is no manifest."""
 NAMES = ("plain", "hashed", "withheld")
 """How a dataset has the names of users."""
 
@@ -65,49 +69,83 @@ def parse(data: bytes, partition: Partition, path: str) -> Manifest:
     Raises InputError for one that is damaged, of another version of the dataset, or of another partition.
     """
     try:
-        whole = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        whole = parsed(data, most_depth=_LEVELS)
+    except ValueError as error:
         raise InputError(f"{path}: no manifest, it is cut off or damaged ({error}); {_ANEW}") from None
-    if not isinstance(whole, dict) or "dataset_version" not in whole:
+    if not isinstance(whole, dict) or type(whole.get("dataset_version")) is not int:
         raise InputError(f"{path}: no manifest of a dataset; {_ANEW}")
     if whole["dataset_version"] != VERSION:
         raise InputError(
-            f"{path}: version {whole['dataset_version']} of the dataset, this program knows version {VERSION}:"
+            f"{path}: version {_shown(whole['dataset_version'])} of the dataset, this program knows version {VERSION}:"
             " use the version of arcacct that wrote it, or export into another directory"
         )
     try:
         return _made(whole, partition)
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: the manifest is damaged ({type(error).__name__}: {error}); {_ANEW}") from None
 
 
 _ANEW = "remove the file, and the next `arcacct export` of that CE writes the month anew"
+_LEVELS = 8
+_DIGEST = re.compile("[0-9a-f]{64}")
+_MOST_ROWS = 10**11
+_MOST_PART_BYTES = 10**13
+_MOST_SEEN = 100
+_LONGEST = 200
+"""Characters of a name."""
 
 
 def _made(whole: dict[str, Any], partition: Partition) -> Manifest:
-    said = Partition(whole["site"], whole["year"], whole["month"], whole["ce"])
-    if said != partition:
-        raise ValueError(f"it says that it is of {said}, but stands at {partition}")
+    said = tuple(whole[name] for name in ("site", "year", "month", "ce"))
+    if said != tuple(partition):
+        raise ValueError(f"it says that it is of {', '.join(map(_shown, said))}, but stands at {partition}")
     if whole["names"] not in NAMES:
-        raise ValueError(f"names: {whole['names']}")
-    written_s = int(whole["written_s"])
-    if not 0 <= written_s < 2**37:
-        raise ValueError(f"written_s: {written_s} is no time")
-    tables = {table: Part(**whole["tables"][table]) for table in TABLES}
-    for part in tables.values():
-        if not is_part_name(part.file) or part.file[5:21] != part.sha256[:16] or len(part.sha256) != 64:
-            raise ValueError(f"{part.file} is no name of a part with this digest")
-        if part.rows < 0 or part.bytes <= 0 or (part.end_min_s is None) != (part.end_max_s is None):
-            raise ValueError(f"{part.file}: impossible numbers")
-        begin, end = partition.bounds
-        if (
-            part.end_min_s is not None
-            and part.end_max_s is not None
-            and not begin <= part.end_min_s <= part.end_max_s < end
-        ):
-            raise ValueError(f"{part.file}: jobs that ended outside of the month")
-    seen = {str(name): int(number) for name, number in whole.get("seen", {}).items()}
+        raise ValueError(f"names: {_shown(whole['names'])}")
+    tables = {table: _part(whole["tables"][table], partition) for table in TABLES}
+    seen = whole.get("seen", {})
+    if len(seen) > _MOST_SEEN:
+        raise ValueError(f"{len(seen)} counts")
     return Manifest(
-        partition, int(whole["schema"]), str(whole["life"]), int(whole["finished_log_seq"]), whole["names"],
-        written_s, tables, seen,
-    )  # fmt: skip
+        partition,
+        _number(whole, "schema", 2**31),
+        _text(whole, "life"),
+        _number(whole, "finished_log_seq", 2**63),
+        whole["names"],
+        # No clock is in the year 6325.
+        _number(whole, "written_s", 2**37),
+        tables,
+        {name[:_LONGEST]: _number(seen, name, 2**63) for name in seen},
+    )
+
+
+def _part(told: dict[str, Any], partition: Partition) -> Part:
+    begin, end = partition.bounds
+    rows = _number(told, "rows", _MOST_ROWS)
+    first, last = (None if told[name] is None else _number(told, name, 2**63) for name in ("end_min_s", "end_max_s"))
+    part = Part(_text(told, "file"), rows, first, last, _text(told, "sha256"), _number(told, "bytes", _MOST_PART_BYTES))
+    if _DIGEST.fullmatch(part.sha256) is None or part.file != part_name(part.sha256):
+        raise ValueError(f"{part.file} is no name of a part with this digest")
+    if not part.bytes or (first is None) != (last is None):
+        raise ValueError(f"{part.file}: impossible numbers")
+    if first is not None and last is not None and not begin <= first <= last < end:
+        raise ValueError(f"{part.file}: jobs that ended outside of the month")
+    return part
+
+
+def _number(told: dict[str, Any], name: str, below: int) -> int:
+    number = told[name]
+    if type(number) is not int or not 0 <= number < below:
+        raise ValueError(f"{_shown(name)}: {_shown(number)}")
+    return number
+
+
+def _text(told: dict[str, Any], name: str) -> str:
+    text = told[name]
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        raise ValueError(f"{name}: {_shown(text)}")
+    return text
+
+
+def _shown(value: object) -> str:
+    """A value of others, as far as a message has room for it."""
+    return f"{value!s:.50}" if isinstance(value, str | int | float) else "neither a number nor a text"

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from arcacct.dataset.columns import columns
-from arcacct.dataset.layout import TABLES, Partition, is_part_name, key_name, part_name, partition_of
+from arcacct.dataset.layout import TABLES, Partition, is_part_name, key_name, names_in, part_name, partition_of
 from arcacct.dataset.manifest import Manifest, Part, parse
 from arcacct.db.schema import ACCOUNTING, in_memory
 from arcacct.errors import InputError
@@ -49,14 +49,31 @@ def test_a_manifest_comes_back() -> None:
     ("change", "message"),
     [
         pytest.param({"dataset_version": 2}, "version 2 of the dataset", id="version"),
-        pytest.param({"ce": "other.example.org"}, "it says that it is of SITE-1, other.example.org", id="another CE"),
+        pytest.param(
+            {"ce": "other.example.org"}, "it says that it is of SITE-1, 2024, 12, other.example.org", id="another CE"
+        ),
         pytest.param({"names": "guessed"}, "guessed", id="names"),
         pytest.param({"tables": {}}, "jobs", id="no tables"),
         pytest.param({"life": None, "schema": "x"}, "damaged", id="schema"),
         pytest.param({"part": {"file": "../../../etc/passwd"}}, "passwd", id="a file elsewhere"),
         pytest.param({"part": {"sha256": "0" * 64}}, "digest", id="digest"),
         pytest.param({"part": {"end_max_s": 1_735_689_600}}, "outside of the month", id="end"),
-        pytest.param({"part": {"rows": -1}}, "impossible", id="rows"),
+        pytest.param({"part": {"rows": -1}}, "rows: -1", id="rows"),
+        pytest.param({"part": {"rows": 10**18}}, "rows: 1000000000000000000", id="more rows than there can be"),
+        pytest.param({"part": {"bytes": 2**62}}, "bytes: 4611686018427387904", id="more bytes than there can be"),
+        pytest.param({"part": {"bytes": 0}}, "impossible", id="bytes"),
+        pytest.param({"part": {"bytes": True}}, "bytes: True", id="no number"),
+        pytest.param({"part": {"rows": 1e3}}, "rows: 1000.0", id="no integer"),
+        pytest.param({"part": {"rows": "9" * 4000}}, f"rows: {'9' * 50})", id="a long text"),
+        pytest.param({"part": {"sha256": ["0" * 64]}}, "sha256: neither", id="a list"),
+        pytest.param({"part": {"end_min_s": 5.0}}, "end_min_s: 5.0", id="no time"),
+        pytest.param({"written_s": 2**40}, "written_s", id="a time that no clock has"),
+        pytest.param({"finished_log_seq": -1}, "finished_log_seq: -1", id="position"),
+        pytest.param({"life": "x" * 10**5}, "life: xxx", id="a long life"),
+        pytest.param({"names": ["plain"]}, "names: neither", id="a list of names"),
+        pytest.param({"seen": {str(number): 1 for number in range(1000)}}, "1000 counts", id="counts"),
+        pytest.param({"seen": {"jobs": "7"}}, "jobs: 7", id="a count that is a text"),
+        pytest.param({"dataset_version": [1]}, "no manifest of a dataset", id="no version"),
     ],
 )
 def test_a_manifest_that_cannot_be_is_named(change, message) -> None:
@@ -67,6 +84,35 @@ def test_a_manifest_that_cannot_be_is_named(change, message) -> None:
     with pytest.raises(InputError, match=re.escape(message)) as error:
         parse(json.dumps(whole | change).encode(), MONTH, PATH)
     assert str(error.value).startswith(PATH)
+    assert len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"[" * 200_000, id="lists"),
+        pytest.param(b'{"a":' * 50_000, id="objects"),
+        pytest.param(b'{"dataset_version": 1, "seen": ' + b"[" * 500 + b"]" * 500 + b"}", id="whole"),
+        pytest.param(b'{"dataset_version": ' + b"9" * 5000 + b"}", id="digits"),
+        pytest.param(b'{"dataset_version": NaN}', id="no number"),
+        pytest.param(b"\xff\xfe{}", id="no UTF-8"),
+    ],
+)
+def test_a_manifest_of_others_is_read_in_one_pass(data) -> None:
+    """However deep its JSON is, it is damaged and nothing else."""
+    with pytest.raises(InputError, match="writes the month anew"):
+        parse(data, MONTH, PATH)
+
+
+def test_only_names_of_the_layout_count() -> None:
+    """In each folder only folders, or only files, that the layout can have; below a file there is nothing."""
+    folder = MONTH.folder("jobs")
+    for path, is_file in ((f"{folder}/{part_name(DIGEST)}", True), (folder, False), (PATH, True), ("jobs/v1", False)):
+        parent, _, name = path.rpartition("/")
+        pattern, are_files = names_in(parent) or (re.compile(""), None)
+        assert (pattern.fullmatch(name) is not None, are_files) == (True, is_file)
+        assert pattern.fullmatch(f"{name}~") is None
+    assert [names_in(other) for other in ("", "others", f"{PATH}", f"{folder}/{part_name(DIGEST)}")] == [None] * 4
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 50, b"[]", b"{}", manifest().to_json()[:-9]])
