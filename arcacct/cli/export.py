@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import click
 
 from arcacct.cli.context import settings_of
@@ -59,12 +57,8 @@ def export(ctx: click.Context, directory: str, site: str | None, ce: str | None,
     from arcacct.exporting.export import Wishes  # noqa: PLC0415
     from arcacct.exporting.export import export as exported  # noqa: PLC0415
 
-    with (
-        opening.translating(settings.places.database),
-        closing(opening.read_accounting(settings.places)) as con,
-        progress("exporting") as tell,
-    ):
-        done = exported(settings.places, con, store, Wishes(site, ce, names), tell)
+    with opening.translating(settings.places.database), progress("exporting") as tell:
+        done = exported(settings.places, store, Wishes(site, ce, names), tell)
     if done.written:
         say(
             f"{count_of(len(done.written), 'month')} of {ce} written, {count_of(done.jobs, 'job')},"

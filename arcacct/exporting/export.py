@@ -14,34 +14,57 @@ from __future__ import annotations
 import heapq
 import json
 import os
+import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack
-from itertools import islice
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from hashlib import sha256
 from operator import itemgetter
 from typing import NamedTuple
 
+from pyarrow import ArrowException
+
 from arcacct.conf.places import Places
-from arcacct.dataset.layout import MANIFESTS, TABLES, VERSION, Partition, is_part_name, partition_of, position_path
+from arcacct.dataset.layout import MANIFESTS, TABLES, VERSION, Partition, partition_of, position_path
 from arcacct.dataset.manifest import Manifest, Part, parse
 from arcacct.db.connect import ACCOUNTING_SCHEMA
 from arcacct.db.engine import Connection
 from arcacct.db.lives import highest_seq
+from arcacct.db.opening import read_accounting
 from arcacct.db.schema import incarnation, lineage
-from arcacct.errors import InputError, StoreError
+from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.exporting import months
-from arcacct.exporting.jobs import PAGE_JOBS, Job, pages
+from arcacct.exporting.jobs import Job, paged, pages
 from arcacct.exporting.naming import Concealer
 from arcacct.exporting.parquet import PartsWriter, former_jobs
-from arcacct.exporting.store import Store, is_half
+from arcacct.exporting.store import Listing, Store, is_half
+from arcacct.files.bounded_json import parsed
 from arcacct.jobs.pseudonyms import site_names
-from arcacct.publishing.locks import exporter
+from arcacct.publishing.locks import Reading, exporter
 
 _TRIES = 3
 """A month of which a job left while it was read is read again so often."""
 _KEPT_S = 86400
 """For who began to read with a former manifest."""
+
+
+_MOST_NOTE_BYTES, _NOTE_LEVELS = 1 << 16, 4
+_PIECE_BYTES = 1 << 20
+_SOME_JOBS = 100_000
+"""So many a former part may have beyond what the log accounts for: of a database that was restored."""
+_MOST_ROWS_OF_A_JOB = 1000
+"""In one table, on average."""
+_KEEP = "jobs that were pruned are in it alone: put it back, or remove the manifest to go on without them"
+
+
+class _Position(NamedTuple):
+    """How far an export came."""
+
+    life: str
+    """Which database that was, as in a manifest."""
+    seq: int
+    events_row: int
 
 
 class Wishes(NamedTuple):
@@ -69,39 +92,48 @@ class Exported(NamedTuple):
 
 def export(
     here: Places,
-    con: Connection,
     store: Store,
     wishes: Wishes,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
+    *,
+    patience_s: float = 60.0,
 ) -> Exported:
     """
-    Bring the months of this CE in a dataset up to date; ``progress`` is told how many jobs of how many were read.
+    Bring the months of this CE in a dataset up to date; ``progress`` gets how many jobs of how many were read.
 
-    Raises StoreBusy while another export, a prune or a restore is at work, StoreError when the database or the store
-    refuses.
+    While the store takes longer than ``patience_s``, jobs may be pruned or the database be replaced.
+    Raises StoreBusy while another export into the same place, a prune or a restore is at work, StoreError when the
+    database or the store refuses.
     """
-    with exporter(here):
-        return _Export(here, con, store, wishes, progress).run()
+    with exporter(here, store.place, patience_s) as reading:
+        return _Export(here, store, wishes, progress, reading).run()
 
 
 class _Export:
     def __init__(
-        self, here: Places, con: Connection, store: Store, wishes: Wishes, progress: Callable[[int, int], None]
+        self, here: Places, store: Store, wishes: Wishes, progress: Callable[[int, int], None], reading: Reading
     ) -> None:
-        self._here, self._con, self._store, self._wishes, self._progress = here, con, store, wishes, progress
-        self._life, self._lineage = incarnation(con), lineage(con)
-        self._now = months.look(con)
+        self._here, self._store, self._wishes, self._progress, self._reading = here, store, wishes, progress, reading
+        self._life = ""
+        self._lineage: frozenset[str] = frozenset()
         self._problems: list[str] = []
         self._done = self._all = 0
 
     def run(self) -> Exported:
-        there = self._there()
-        logged = self._logged()
+        there, listing = self._there()
+        last = self._last()
+        with self._database() as con:
+            self._lineage = lineage(con)
+            self._now = months.look(con)
+            self._position = _Position(self._life, self._now.seq, self._now.events_row)
+            logged = self._logged(con, last)
         todo: list[tuple[Partition, Manifest | None]] = []
         known = sorted(there | self._now.seen.keys())
         for month in known:
             partition = self._partition(month)
             try:
+                if (obstacle := listing.obstacle(partition.manifest)) is not None:
+                    raise InputError(obstacle)  # noqa: TRY301  as what reading it would raise
                 former = self._manifest(partition) if month in there else None
                 if former is not None and not self._is_new(month, former, logged):
                     self._check(former)
@@ -116,37 +148,62 @@ class _Export:
             manifest = self._month(partition, former)
             if manifest is not None:
                 written.append(manifest)
+        left_out = len(self._problems)
         if not self._problems:
             # Else the next one would not see what has changed in the months that were left out.
-            self._note_position()
+            try:
+                self._note_position()
+            except InputError as error:
+                self._problems.append(str(error))
         parts = [part for manifest in written for part in manifest.tables.values()]
         return Exported(
             tuple(manifest.partition for manifest in written),
             sum(manifest.tables["jobs"].rows for manifest in written),
             sum(part.bytes for part in parts),
-            len(known) - len(written) - len(self._problems),
-            tuple(self._problems),
+            len(known) - len(written) - left_out,
+            tuple(dict.fromkeys(self._problems)),
         )
 
-    def _there(self) -> set[int]:
-        """The months that have a manifest; halves of manifests go."""
-        found = set()
+    @contextmanager
+    def _database(self) -> Iterator[Connection]:
+        """
+        The database, as long as it is read; meanwhile nobody prunes it or puts another one in its place.
+
+        A month is read as a whole: a job that is pruned meanwhile would be in it twice, or not at all. Nothing is read
+        from the store or written to it in here: a store can take hours, and a prune would wait for it. A restore waits
+        until no process has the database open, so it is closed in between.
+
+        Raises StoreBusy when another database stands there than before.
+        """
+        with self._reading.now(), closing(read_accounting(self._here)) as con:
+            life = incarnation(con)
+            self._life = self._life or life
+            if life != self._life:
+                raise StoreBusy(
+                    f"{self._here.database}: another database was put in its place while it was exported; nothing is"
+                    " lost, and the next export continues"
+                )
+            yield con
+
+    def _there(self) -> tuple[set[int], Listing]:
+        """The months that have a manifest, and what stands where one could be; halves of manifests go."""
         position = position_path(self._wishes.site, self._wishes.ce)
-        for folder in (f"{MANIFESTS}/site={self._wishes.site}", os.path.dirname(position)):
-            for path in sorted(self._store.files(folder)):
-                partition = partition_of(f"{folder}/{path}")
-                if is_half(path, os.path.basename(position)):
-                    self._store.remove(f"{folder}/{path}")
-                if partition is not None and partition.ce == self._wishes.ce:
-                    found.add(partition.year * 100 + partition.month)
-        return found
+        listing = self._store.listing(f"{MANIFESTS}/site={self._wishes.site}", os.path.dirname(position))
+        found = set()
+        for path in sorted(listing.files):
+            partition = partition_of(path)
+            if is_half(path, os.path.basename(position)):
+                self._store.remove(path)
+            if partition is not None and partition.ce == self._wishes.ce:
+                found.add(partition.year * 100 + partition.month)
+        return found, listing
 
     def _partition(self, month: int) -> Partition:
         return Partition(self._wishes.site, month // 100, month % 100, self._wishes.ce)
 
     def _seen(self, partition: Partition) -> dict[str, int]:
         month = partition.year * 100 + partition.month
-        closed = {months.CLOSED: 1} if month in self._now.closed else {}
+        closed = {months.CLOSED: 1} if month in self._now.withdrawn.closed else {}
         return self._now.seen.get(month, {}) | closed
 
     def _manifest(self, partition: Partition) -> Manifest | None:
@@ -180,46 +237,44 @@ class _Export:
         """
         for table, part in manifest.tables.items():
             path = manifest.partition.part(table, part.file)
-            files = self._store.files(manifest.partition.folder(table))
-            size = files.get(part.file)
+            listing = self._store.listing(manifest.partition.folder(table))
+            size = listing.files.get(path)
             if size != part.bytes:
                 what = "is missing" if size is None else f"has {size} bytes, its manifest says {part.bytes}"
                 raise InputError(
-                    f"{self._store.path_of(path)}: {what}; remove"
+                    f"{listing.obstacle(path) or f'{self._store.path_of(path)}: {what}'}; remove"
                     f" {self._store.path_of(manifest.partition.manifest)}, and the next export writes the month anew"
                 )
             if abs(time.time() - manifest.written_s) > _KEPT_S:
-                self._clear(manifest.partition, table, files.keys() - {part.file})
+                self._clear(listing.files.keys() - {path})
 
-    def _clear(self, partition: Partition, table: str, names: Collection[str]) -> None:
-        """Remove parts, and halves of them; whatever else is in the folder is not ours."""
-        for name in names:
-            if is_part_name(name) or is_half(name):
-                self._store.remove(partition.part(table, name))
+    def _clear(self, paths: Collection[str]) -> None:
+        """Remove parts, and halves of them: a listing has nothing else of the folder."""
+        for path in paths:
+            self._store.remove(path)
 
-    def _logged(self) -> frozenset[int] | None:
-        """The months that the log tells of since the last export; ``None`` if nobody knows where that stood."""
-        data = self._store.read(position_path(self._wishes.site, self._wishes.ce))
+    def _last(self) -> _Position:
+        """How far the last export came; a note that cannot be used, whatever stands there, is as good as none."""
         try:
-            last = json.loads(data or b"{}")
-            if last.get("dataset_version") != VERSION or last.get("life") != self._life:
-                return None
-            seq, events_row = int(last["finished_log_seq"]), int(last["events_row"])
-        except (ValueError, KeyError, TypeError, AttributeError):
+            data = self._store.read(position_path(self._wishes.site, self._wishes.ce), _MOST_NOTE_BYTES)
+            return _position(data or b"")
+        except (InputError, ValueError):
+            return _Position("", 0, 0)
+
+    def _logged(self, con: Connection, last: _Position) -> frozenset[int] | None:
+        """The months that the log tells of since the last export; ``None`` if nobody knows where that stood."""
+        if last.life != self._life or last.seq > self._now.seq or last.events_row > self._now.events_row:
             return None
-        if seq > self._now.seq or events_row > self._now.events_row:
-            return None
-        return frozenset(months.changed(self._con, seq, events_row))
+        return frozenset(months.changed(con, last.seq, last.events_row))
 
     def _note_position(self) -> None:
-        path = position_path(self._wishes.site, self._wishes.ce)
-        position = {
-            "dataset_version": VERSION, "life": self._life, "finished_log_seq": self._now.seq,
-            "events_row": self._now.events_row,
-        }  # fmt: skip
-        data = f"{json.dumps(position, indent=1)}\n".encode()
-        if data != self._store.read(path):
-            self._put(path, data)
+        if self._position != self._last():
+            position = self._position
+            whole = {
+                "dataset_version": VERSION, "life": position.life, "finished_log_seq": position.seq,
+                "events_row": position.events_row,
+            }  # fmt: skip
+            self._put(position_path(self._wishes.site, self._wishes.ce), f"{json.dumps(whole, indent=1)}\n".encode())
 
     def _put(self, path: str, data: bytes) -> None:
         with tempfile.TemporaryFile() as file:
@@ -248,23 +303,72 @@ class _Export:
 
     def _read(self, partition: Partition, former: Manifest | None, folder: str) -> dict[str, tuple[Part, str]] | None:
         """The parts of a month in a local folder; ``None`` if a job left it meanwhile."""
-        seq = highest_seq(self._con)
+        kept = self._fetched(former, folder) if former is not None and self._has_pruned(former) else None
         writer = PartsWriter(folder)
         done = self._done
-        with ExitStack() as held:
-            held.callback(writer.close)
-            sources = [self._of_database(partition)]
-            if former is not None and partition.bounds[0] < self._now.pruned_before:
-                sources.append(self._pruned(former, held))
+        with closing(writer), self._database() as con:
+            if months.withdrawn(con) != self._now.withdrawn:
+                self._now = months.look(con)
+                if former is not None and kept is None and self._has_pruned(former):
+                    return None
+            seq = highest_seq(con)
+            sources = [self._of_database(con, partition)]
+            if former is not None and kept is not None:
+                sources.append(self._pruned(con, former, kept))
             jobs = heapq.merge(*sources, key=itemgetter(0, 1)) if len(sources) > 1 else sources[0]
-            while page := list(islice(jobs, PAGE_JOBS)):
+            for page in paged(jobs):
                 writer.add(page)
+            has_left = months.left_since(con, seq, partition)
         self._done = max(self._done, done + self._seen(partition).get(months.JOBS, 0))
-        return None if months.left_since(self._con, seq, partition) else writer.parts()
+        return None if has_left else writer.parts()
 
-    def _of_database(self, partition: Partition) -> Iterator[Job]:
+    def _has_pruned(self, former: Manifest) -> bool:
+        """Whether some of its jobs can be in an archive alone."""
+        return former.partition.bounds[0] < self._now.withdrawn.pruned_before
+
+    def _fetched(self, former: Manifest, folder: str) -> dict[str, str]:
+        """
+        Local copies of its parts, by table: the place that they are in is not waited for while the database is read.
+
+        Raises InputError when one is missing, is another than the manifest says, or cannot be ours. (Whoever may write
+        there can change both: the jobs of former parts are believed as far as the dataset is.)
+        """
+        path = self._store.path_of(former.partition.manifest)
+        rows = {table: part.rows for table, part in former.tables.items()}
+        most_jobs = 2 * self._now.seq + _SOME_JOBS
+        if rows["jobs"] > most_jobs or max(rows.values()) > _MOST_ROWS_OF_A_JOB * (rows["jobs"] + _SOME_JOBS):
+            raise InputError(f"{path}: {rows['jobs']} jobs and {max(rows.values())} rows cannot be of this CE; {_KEEP}")
+        if 2 * sum(part.bytes for part in former.tables.values()) > shutil.disk_usage(folder).free:
+            raise InputError(
+                f"{path}: its parts have more bytes than half of what is free in {tempfile.gettempdir()};"
+                " TMPDIR names another place"
+            )
+        found = {}
+        for table, part in former.tables.items():
+            found[table] = os.path.join(folder, f"former-{part.file}")
+            with open(found[table], "wb") as copy:
+                digest = sha256()
+                for piece in self._pieces(former.partition.part(table, part.file), part.bytes):
+                    copy.write(piece)
+                    digest.update(piece)
+            if digest.hexdigest() != part.sha256:
+                file = self._store.path_of(former.partition.part(table, part.file))
+                raise InputError(f"{file}: has another content than {path} says; {_KEEP}")
+        return found
+
+    def _pieces(self, path: str, most_bytes: int) -> Iterator[bytes]:
+        """The first bytes of a part. Raises InputError when it cannot be read."""
+        try:
+            with self._store.open(path) as file:
+                while most_bytes > 0 and (piece := file.read(min(most_bytes, _PIECE_BYTES))):
+                    yield piece
+                    most_bytes -= len(piece)
+        except (OSError, ArrowException) as error:
+            raise InputError(f"{self._store.path_of(path)}: {str(error).splitlines()[0]}; {_KEEP}") from error
+
+    def _of_database(self, con: Connection, partition: Partition) -> Iterator[Job]:
         conceal = None if self._wishes.names == "plain" else self._concealer()
-        for page in pages(self._con, partition):
+        for page in pages(con, partition):
             self._done += len(page)
             self._progress(self._done, self._all)
             yield from page if conceal is None else map(conceal, page)
@@ -272,21 +376,18 @@ class _Export:
     def _concealer(self) -> Concealer:
         return Concealer(None if self._wishes.names == "withheld" else site_names(self._here))
 
-    def _pruned(self, former: Manifest, held: ExitStack) -> Iterator[Job]:
+    def _pruned(self, con: Connection, former: Manifest, paths: Mapping[str, str]) -> Iterator[Job]:
         """The jobs of the former parts that were moved into an archive since; without names if some were forgotten."""
         partition = former.partition
-        path = self._store.path_of(partition.manifest)
-        opened = {
-            table: held.enter_context(self._store.open(partition.part(table, part.file)))
-            for table, part in former.tables.items()
-        }
+        pruned_before, _forgotten, closed = self._now.withdrawn
         conceal = None
-        if self._wishes.names != "plain" or partition.year * 100 + partition.month in self._now.closed:
+        if self._wishes.names != "plain" or partition.year * 100 + partition.month in closed:
             # In an archive nobody here knows whose names were forgotten: of the whole month, then.
             conceal = self._concealer()
-        for page in former_jobs(opened, {table: part.rows for table, part in former.tables.items()}, path):
-            kept = months.pruned_among(self._con, [(job.record_id, job.values[1]) for job in page])
-            kept_jobs = [job for job in page if job.record_id in kept and job.end_s < self._now.pruned_before]
+        rows = {table: part.rows for table, part in former.tables.items()}
+        for page in paged(former_jobs(paths, rows, partition, self._store.path_of(partition.manifest))):
+            kept = months.pruned_among(con, [(job.record_id, job.values[1]) for job in page])
+            kept_jobs = [job for job in page if job.record_id in kept and job.end_s < pruned_before]
             yield from kept_jobs if conceal is None else map(conceal, kept_jobs)
 
     def _put_month(
@@ -298,13 +399,13 @@ class _Export:
         made = Manifest(
             partition, ACCOUNTING_SCHEMA, self._life, self._now.seq, self._wishes.names, int(time.time()), tables, seen
         )
-        there = {table: self._store.files(partition.folder(table)) for table in TABLES}
+        there = self._store.listing(*map(partition.folder, TABLES)).files
         # A part that no manifest names may be a damaged one, for which somebody has removed the manifest.
         known = former.tables if former is not None else {}
         new = [
             table
             for table, part in tables.items()
-            if there[table].get(part.file) != part.bytes or known.get(table) != part
+            if there.get(partition.part(table, part.file)) != part.bytes or known.get(table) != part
         ]
         if former is not None and not new:
             same = former._replace(finished_log_seq=made.finished_log_seq, written_s=made.written_s)
@@ -316,14 +417,22 @@ class _Export:
                 self._store.put(partition.part(table, part.file), file)
         self._put(partition.manifest, made.to_json())
         names_changed = former is not None and _names(former) != _names(made)
-        for table, files in there.items():
-            kept = (
-                {tables[table].file}
-                if names_changed or former is None
-                else {tables[table].file, former.tables[table].file}
-            )
-            self._clear(partition, table, files.keys() - kept)
+        kept = {partition.part(table, part.file) for table, part in tables.items()}
+        if not names_changed:
+            kept |= {partition.part(table, part.file) for table, part in known.items()}
+        self._clear(there.keys() - kept)
         return made
+
+
+def _position(data: bytes) -> _Position:
+    """Raises ValueError for a note that none of our exports wrote."""
+    told = parsed(data, most_depth=_NOTE_LEVELS)
+    if not isinstance(told, dict) or told.get("dataset_version") != VERSION:
+        raise ValueError("of another version")
+    life, seq, events_row = (told.get(name) for name in ("life", "finished_log_seq", "events_row"))
+    if not isinstance(life, str) or type(seq) is not int or type(events_row) is not int or min(seq, events_row) < 0:
+        raise ValueError("no position")
+    return _Position(life, seq, events_row)
 
 
 def _names(manifest: Manifest) -> tuple[str, int | None, int | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import starmap
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from arcacct.jobs.reading import decoded, one_state, plain_text, unescaped
 
 PAGE_JOBS = 1000
 """A reader's transaction ends before a second is over (INVARIANTS 7)."""
+_PAGE_ROWS = 50_000
 Values = tuple[Any, ...]
 """A row of one table of the dataset: the number of its record first."""
 
@@ -31,6 +32,20 @@ class Job(NamedTuple):
     record_id: int
     values: Values
     children: dict[str, list[Values]]
+
+
+def paged(jobs: Iterable[Job]) -> Iterator[list[Job]]:
+    """Jobs a page at a time, of jobs with many rows in other tables fewer."""
+    page: list[Job] = []
+    rows = 0
+    for job in jobs:
+        page.append(job)
+        rows += sum(map(len, job.children.values()))
+        if len(page) >= PAGE_JOBS or rows >= _PAGE_ROWS:
+            yield page
+            page, rows = [], 0
+    if page:
+        yield page
 
 
 def pages(con: Connection, partition: Partition) -> Iterator[list[Job]]:

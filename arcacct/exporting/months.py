@@ -12,9 +12,20 @@ from arcacct.gridengine.gpus import RUNS_WITH_GPUS
 from arcacct.jobs.reading import LAST_SECOND, one_state
 
 JOBS, FORGOTTEN, CLOSED, TELEMETRY, RUNS = "jobs", "forgotten", "closed", "telemetry", "runs"
-"""What a month is known by, beside what the log tells: `Now.seen`, and whether it is one of `Now.closed`."""
+"""What a month is known by, beside what the log tells: `Now.seen`, and whether it is one of `Withdrawn.closed`."""
 _MONTH = "CAST(strftime('%Y%m', EndTime, 'unixepoch') AS INTEGER)"
 _OF_MONTHS = f"EndTime BETWEEN 1 AND {LAST_SECOND}"
+
+
+class Withdrawn(NamedTuple):
+    """What was taken out of the database, of which the log says nothing."""
+
+    pruned_before: int
+    """UTC seconds: no job that ended then or later was moved into an archive."""
+    forgotten: int
+    """Records whose names were forgotten."""
+    closed: frozenset[int]
+    """Months in which names were forgotten."""
 
 
 class Now(NamedTuple):
@@ -24,12 +35,9 @@ class Now(NamedTuple):
     """The highest Seq of FinishedLog."""
     events_row: int
     """The last row of JobEvents: what comes to a job that has ended is no change to the log."""
-    pruned_before: int
-    """UTC seconds: no job that ended then or later was moved into an archive."""
     seen: dict[int, dict[str, int]]
     """By month: how many jobs, how many without names, and what is told of accelerators, added up."""
-    closed: frozenset[int]
-    """Months in which names were forgotten."""
+    withdrawn: Withdrawn
 
 
 def look(con: Connection) -> Now:
@@ -65,9 +73,15 @@ def look(con: Connection) -> Now:
         ):
             seen[month][RUNS] = seen[month].get(RUNS, 0) + runs
         (events_row,) = con.execute("SELECT ifnull(max(rowid), 0) FROM JobEvents").fetchone()
-        (pruned_before,) = con.execute("SELECT ifnull(max(EndedBefore), 0) FROM Archives").fetchone()
-        closed = frozenset(month for (month,) in con.execute("SELECT Month FROM ForgottenMonths"))
-        return Now(highest_seq(con), events_row, pruned_before, seen, closed)
+        return Now(highest_seq(con), events_row, seen, withdrawn(con))
+
+
+def withdrawn(con: Connection) -> Withdrawn:
+    """What was taken out until now."""
+    (pruned_before,) = con.execute("SELECT ifnull(max(EndedBefore), 0) FROM Archives").fetchone()
+    (forgotten,) = con.execute("SELECT count(*) FROM ForgottenRecords").fetchone()
+    closed = frozenset(month for (month,) in con.execute("SELECT Month FROM ForgottenMonths"))
+    return Withdrawn(pruned_before, forgotten, closed)
 
 
 ACCELERATORS = (

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import resource
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
@@ -13,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arcacct.dataset.columns import DESCRIPTION, UNIT, Column, columns
-from arcacct.dataset.layout import TABLES, part_name
+from arcacct.dataset.layout import TABLES, Partition, part_name
 from arcacct.dataset.manifest import Part
 from arcacct.errors import InputError
 from arcacct.exporting.jobs import Job, Values
@@ -21,7 +23,16 @@ from arcacct.jobs.reading import plain_text
 
 GROUP_ROWS = {table: 32_768 if table == "jobs" else 131_072 for table in TABLES}
 """In a group: what a reader passes over by its least and greatest values, and what is held in memory of a table."""
+_GROUP_BYTES = 1 << 27
+"""A group of long texts has fewer rows."""
 _BATCH_ROWS = 4096
+_FORMER_ROWS = 1024
+_MOST_BYTES = {table: 1 << 27 if table == "jobs" else 1 << 24 for table in TABLES}
+"""Of so many rows of others: a hundred times what they have, as a rule."""
+_UNPACKED_BYTES = 1 << 29
+"""What may be taken of memory to unpack them."""
+_MOST_OF_A_JOB, _MOST_BYTES_OF_A_JOB = 100_000, 1 << 26
+"""Rows of a table, and what they have in memory."""
 # The allocators that come with pyarrow keep a tenth more of it.
 pa.set_memory_pool(pa.system_memory_pool())
 _TYPES = {"int64": pa.int64(), "double": pa.float64(), "string": pa.string()}
@@ -86,14 +97,14 @@ class _Table:
         )
         self._rows: list[Values] = []
         self._batches: list[pa.RecordBatch] = []
-        self._waiting = 0
+        self._waiting = self._waiting_bytes = 0
         self.written = 0
 
     def add(self, rows: Sequence[Values]) -> None:
         self._rows += rows
         if len(self._rows) >= _BATCH_ROWS:
             self._pack()
-            if self._waiting >= self._group_rows:
+            if self._waiting >= self._group_rows or self._waiting_bytes >= _GROUP_BYTES:
                 self._flush()
 
     def _pack(self) -> None:
@@ -101,15 +112,17 @@ class _Table:
             arrays = [
                 _array(values, one) for values, one in zip(zip(*self._rows, strict=True), self._columns, strict=True)
             ]
-            self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+            batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+            self._batches.append(batch)
             self._waiting += len(self._rows)
+            self._waiting_bytes += batch.nbytes
             self._rows = []
 
     def _flush(self) -> None:
         if self._batches:
             self._writer.write_table(pa.Table.from_batches(self._batches), row_group_size=self._waiting)
             self.written += self._waiting
-            self._batches, self._waiting = [], 0
+            self._batches, self._waiting, self._waiting_bytes = [], 0, 0
 
     def close(self) -> None:
         self._pack()
@@ -176,52 +189,89 @@ class PartsWriter:
         return found
 
 
-def former_jobs(files: Mapping[str, Any], rows: Mapping[str, int], path: str) -> Iterator[list[Job]]:
+def former_jobs(paths: Mapping[str, str], rows: Mapping[str, int], partition: Partition, path: str) -> Iterator[Job]:
     """
-    The jobs of the parts of a partition, each a file that is open, some at a time.
+    The jobs of the parts of a partition, one after the other; ``paths``: local files, by table.
 
-    ``rows``: how many each part is to have. Raises InputError, with the ``path`` of the manifest, when one is damaged.
+    ``rows``: how many each part is to have. Raises InputError, with the ``path`` of the manifest, when one is damaged,
+    or is none that an export wrote: others may write where the parts were.
     """
-    end = [column.name for column in columns()["jobs"]].index("end_time")
     try:
-        children = {name: _Beside(_rows(name, files[name], rows[name])) for name in TABLES if name != "jobs"}
-        jobs = _rows("jobs", files["jobs"], rows["jobs"])
-        while page := list(islice(jobs, _BATCH_ROWS)):
-            yield [
-                Job(
-                    values[end],
-                    values[0],
-                    values,
-                    {name: found for name, beside in children.items() if (found := beside.of(values[0]))},
-                )
-                for values in page
-            ]
-        for beside in children.values():
-            beside.refuse_more()
-    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
+        with ExitStack() as held:
+            opened = {table: held.enter_context(open(one, "rb")) for table, one in paths.items()}
+            read = {table: _Rows(file, table, rows[table]) for table, file in opened.items()}
+            children = {table: _Beside(of) for table, of in read.items() if table != "jobs"}
+            for job in _in_order(read["jobs"], partition):
+                beside = {table: found for table, of in children.items() if (found := of.rows_of(job.record_id))}
+                yield job._replace(children=beside)
+            for of in children.values():
+                of.refuse_more()
+    except (pa.ArrowException, MemoryError, OSError, ValueError, LookupError, TypeError) as error:
+        why = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(
-            f"{path}: a part that it names cannot be read ({str(error).splitlines()[0]}); jobs that were pruned are"
-            " in it alone: put it back, or remove the manifest to go on without them"
+            f"{path}: a part that it names cannot be read ({why}); jobs that were pruned are in it alone: put it back,"
+            " or remove the manifest to go on without them"
         ) from error
+
+
+def _in_order(rows: Iterable[Values], partition: Partition) -> Iterator[Job]:
+    """Jobs without what is beside them. Raises ValueError for one that no export can have put there."""
+    end = [column.name for column in columns()["jobs"]].index("end_time")
+    first, behind = partition.bounds
+    before = (first, 0)
+    for values in rows:
+        place = values[end], values[0]
+        if None in place or not before < place < (behind, 0) or values[0] < 1 or values[1] is None:
+            raise ValueError(f"job {values[0]} is of another month, without a name, or in another place than it was")
+        yield Job(*place, values, {})
+        before = place
+
+
+class _Rows:
+    """The rows of a part; ``bytes`` is what those that were read so far had in memory."""
+
+    def __init__(self, file: Any, table: str, rows: int) -> None:
+        self.bytes = 0
+        self._table = table
+        self._batches = batches(file, table, rows, _FORMER_ROWS)
+
+    def __iter__(self) -> Iterator[Values]:
+        for batch in self._batches:
+            self.bytes += batch.nbytes
+            # One that was written before a column was added has nothing in it.
+            there = set(batch.schema.names)
+            lists = [
+                batch.column(one.name).to_pylist() if one.name in there else [None] * batch.num_rows
+                for one in columns()[self._table]
+            ]
+            yield from zip(*lists, strict=True)
 
 
 class _Beside:
     """The rows of another table, which has them in the order of the jobs, too."""
 
-    def __init__(self, rows: Iterator[Values]) -> None:
+    def __init__(self, rows: _Rows) -> None:
+        self._rows = rows
         self._groups = groupby(rows, itemgetter(0))
         self._next: tuple[int, list[Values]] | None = None
         self._step()
 
     def _step(self) -> None:
-        group = next(self._groups, None)
-        self._next = None if group is None else (group[0], list(group[1]))
+        self._next = None
+        for record_id, group in self._groups:
+            before, found = self._rows.bytes, []
+            while some := list(islice(group, _FORMER_ROWS)):
+                found += some
+                if len(found) > _MOST_OF_A_JOB or self._rows.bytes - before > _MOST_BYTES_OF_A_JOB:
+                    raise ValueError(f"more rows of record {record_id} than a job can have")
+            self._next = record_id, found
+            return
 
     def refuse_more(self) -> None:
         if self._next is not None:
             raise ValueError(f"rows of record {self._next[0]}, which is in no part of jobs, or in another place there")
 
-    def of(self, record_id: int) -> list[Values]:
+    def rows_of(self, record_id: int) -> list[Values]:
         if self._next is None or self._next[0] != record_id:
             return []
         found = self._next[1]
@@ -229,13 +279,54 @@ class _Beside:
         return found
 
 
-def _rows(table: str, file: Any, rows: int) -> Iterator[Values]:
-    names = [column.name for column in columns()[table]]
-    reader = pq.ParquetFile(file)
-    if reader.metadata.num_rows != rows:
-        raise ValueError(f"{reader.metadata.num_rows} rows in {table}, not {rows}")
-    there = set(reader.schema_arrow.names)
-    for batch in reader.iter_batches(batch_size=_BATCH_ROWS, columns=[name for name in names if name in there]):
-        # One that was written before a column was added has nothing in it.
-        lists = [batch.column(name).to_pylist() if name in there else [None] * batch.num_rows for name in names]
-        yield from zip(*lists, strict=True)
+def batches(file: Any, table: str, rows: int, at_once: int) -> Iterator[pa.RecordBatch]:
+    """
+    The rows of a part that others may have written, ``at_once`` at a time, of those of our columns that it has.
+
+    Raises ValueError where it has not as many rows, or a column of another type than ours; MemoryError for what
+    unpacks to more than a part of ours (a few kB of Parquet can be terabytes of text); pyarrow's errors for what is
+    damaged otherwise.
+    """
+    with _little_memory():
+        reader = pq.ParquetFile(file)
+        if reader.metadata.num_rows != rows:
+            raise ValueError(f"{reader.metadata.num_rows} rows in {table}, not {rows}")
+        names = refuse_other_types(table, reader.schema_arrow)
+        coming = reader.iter_batches(batch_size=at_once, columns=names, use_threads=False)
+    while True:
+        with _little_memory():
+            batch = next(coming, None)
+        if batch is None:
+            return
+        if batch.nbytes > _MOST_BYTES[table] * at_once // _FORMER_ROWS:
+            raise MemoryError(f"{batch.num_rows} rows of {table} have {batch.nbytes} bytes")
+        yield batch
+
+
+def refuse_other_types(table: str, found: pa.Schema) -> list[str]:
+    """Those of our columns of a table that a file has. Raises ValueError when one has another type there, or twice."""
+    names = []
+    for ours in schema_of(table):
+        places = found.get_all_field_indices(ours.name)
+        if len(places) > 1 or (not places and not ours.nullable):
+            raise ValueError(f"{len(places)} columns {ours.name} in {table}")
+        if places:
+            kind = found.field(places[0]).type
+            if kind != ours.type:
+                raise ValueError(f"{ours.name} in {table} has the type {f'{kind}':.50}, not {ours.type}")
+            names.append(ours.name)
+    return names
+
+
+@contextmanager
+def _little_memory() -> Iterator[None]:
+    """What takes more memory than a part of ours does raises MemoryError, and this host is not asked for it."""
+    before, most = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm", "rb") as file:
+        now_bytes = int(file.read().split()[0]) * resource.getpagesize()
+    limits = [one for one in (before, now_bytes + _UNPACKED_BYTES) if one != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(limits), most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (before, most))

@@ -3,66 +3,161 @@ The place that a dataset is in: a local directory, or what a URL names and pyarr
 
 A file is there whole or not at all: a local one gets its name when it is on disk, an object of a store when it is
 complete. Files are only added, replaced and removed, one by one; what they mean together the manifests say.
+
+Others may write there, too. So only names that the layout can have are looked at, no link inside is followed, a pipe
+or a device is not opened, and what is read at once is bounded. What cannot be used costs itself alone (InputError).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, Any
+from itertools import islice
+from typing import IO, Any, NamedTuple
 
+from arcacct.dataset.layout import VERSION, names_in
+from arcacct.dataset.manifest import MOST_BYTES
 from arcacct.errors import InputError, StoreError, UsageError
-from arcacct.files.foreign import TEMPORARY, open_directory
+from arcacct.files.foreign import TEMPORARY, Directory, open_directory
 
 _CHUNK_BYTES = 1 << 20
+_MOST_IN_A_FOLDER = 10_000
+"""As many sites in a dataset, or CEs in a month."""
+_MOST_OF_A_SITE = 100_000
+_MOST = 1_000_000
+"""Names that are looked at below a folder: of all sites 200 CEs have so many parts of a table in 200 years."""
+_HALF = re.compile(re.escape(TEMPORARY) + "[0-9a-f]+-")
+_OTHERS = frozenset(
+    (errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ENAMETOOLONG, errno.ENOTEMPTY, errno.EEXIST)
+)
+"""What the system says when something else stands under a name: the store itself is well."""
+_NOT_OURS = frozenset((errno.EACCES, errno.EPERM))
+"""When what stands there may not be read or replaced."""
+_GONE = _OTHERS | _NOT_OURS | {errno.ENOENT}
+
+
+_ANOTHER = f"a dataset of another version, which is left out; this program reads v{VERSION}"
 
 
 def is_half(path: str, name: str = "") -> bool:
     """Whether a file is what a killed export left of one, with this name."""
-    return path.rpartition("/")[2].startswith(TEMPORARY) and path.endswith(name and f"-{name}")
+    return _HALF.match(path.rpartition("/")[2]) is not None and path.endswith(name and f"-{name}")
 
 
-class Store:
-    """The files of a dataset, by their paths below it. Everything raises StoreError, which names the file."""
+class Listing(NamedTuple):
+    """What there is of what the layout can have, by the paths below the dataset."""
 
-    def __init__(self, filesystem: Any, root: str, shown: str, *, makes_folders: bool = False) -> None:
-        self._fs = filesystem
-        self._makes_folders = makes_folders
-        self._root = root.rstrip("/")
+    files: dict[str, int]
+    """Bytes."""
+    refused: dict[str, str]
+    """What is something else than it should be (a link, a pipe), or too much: a message for each."""
+
+    def obstacle(self, path: str) -> str | None:
+        """The message about what stands in the place of a file, or of a folder on the way to it; ``None``: nothing."""
+        return next((why for place, why in self.refused.items() if place == path or path.startswith(f"{place}/")), None)
+
+
+class Store(ABC):
+    """
+    The files of a dataset, by their paths below it.
+
+    Everything raises InputError, which names the file, for what cannot be used and costs itself alone, and StoreError
+    when the store cannot be reached or refuses.
+    """
+
+    def __init__(self, place: str, shown: str) -> None:
+        self.place = place
+        """The same for the same dataset, and no other one has it."""
         self.shown = shown.rstrip("/")
 
     def path_of(self, path: str) -> str:
         """What a file is called in a message."""
         return f"{self.shown}/{path}"
 
-    def read(self, path: str) -> bytes | None:
-        """A small file; ``None`` if there is none."""
+    @abstractmethod
+    def read(self, path: str, most_bytes: int = MOST_BYTES) -> bytes | None:
+        """A small file; ``None`` if there is none. Raises InputError for one that is larger, or is no file."""
+
+    @abstractmethod
+    def open(self, path: str) -> Any:
+        """A part, for pyarrow to read: the same file as long as it is open. Raises InputError for what is no file."""
+
+    def listing(self, *folders: str) -> Listing:
+        """What there is in some folders of the layout and below them; nothing where there is no folder."""
+        found = Listing({}, {})
+        for folder in folders:
+            with self._named(folder):
+                self._list(folder, found)
+        return found
+
+    @abstractmethod
+    def _list(self, folder: str, found: Listing) -> None:
+        """Add what there is in a folder."""
+
+    @abstractmethod
+    def put(self, path: str, file: IO[bytes]) -> None:
+        """What is in a local file from where it stands, under a path, in the place of what is there."""
+
+    @abstractmethod
+    def remove(self, path: str) -> None:
+        """Take a file away, if it is there."""
+
+    @contextmanager
+    def _named(self, path: str, costs_itself: Collection[int] = _OTHERS | _NOT_OURS) -> Iterator[None]:
+        from pyarrow import ArrowException  # noqa: PLC0415  of the extra
+
+        try:
+            yield
+        except (OSError, ArrowException) as error:
+            why = getattr(error, "strerror", None) or str(error).splitlines()[0]
+            kind = InputError if getattr(error, "errno", None) in costs_itself else StoreError
+            raise kind(f"{self.path_of(path)}: {why}") from error
+
+
+class RemoteStore(Store):
+    """What a URL names; its objects have no links."""
+
+    def __init__(self, filesystem: Any, root: str, place: str, shown: str, *, makes_folders: bool = False) -> None:
+        super().__init__(place, shown)
+        self._fs = filesystem
+        self._makes_folders = makes_folders
+        self._root = root.rstrip("/")
+
+    def read(self, path: str, most_bytes: int = MOST_BYTES) -> bytes | None:
+        """See `Store`."""
         with self._named(path):
             try:
-                with self._fs.open_input_stream(f"{self._root}/{path}") as file:
-                    return bytes(file.read())
+                # It knows how long it is without a further request.
+                file = self._fs.open_input_file(f"{self._root}/{path}")
             except FileNotFoundError:
                 return None
+            with file:
+                return _read(file, self.path_of(path), file.size(), most_bytes)
 
     def open(self, path: str) -> Any:
-        """A part, for pyarrow to read."""
-        with self._named(path):
+        """See `Store`."""
+        with self._named(path, _GONE):
             return self._fs.open_input_file(f"{self._root}/{path}")
 
-    def files(self, folder: str) -> dict[str, int]:
-        """The files in a folder and below it, by their paths there, with their bytes; none if there is no folder."""
+    def _list(self, folder: str, found: Listing) -> None:
         from pyarrow.fs import FileSelector  # noqa: PLC0415  of the extra
 
         whole = f"{self._root}/{folder}"
-        with self._named(folder):
-            found = self._fs.get_file_info(FileSelector(whole, allow_not_found=True, recursive=True))
-            return {info.path.rpartition(whole)[2].lstrip("/"): info.size for info in found if info.is_file}
+        for info in self._fs.get_file_info(FileSelector(whole, allow_not_found=True, recursive=True)):
+            path = folder + info.path.rpartition(whole)[2]
+            if info.is_file and (version := _other_version(path)):
+                found.refused[version] = f"{self.path_of(version)}: {_ANOTHER}"
+            elif info.is_file and _is_of_dataset(path):
+                found.files[path] = info.size
 
     def put(self, path: str, file: IO[bytes]) -> None:
-        """What is in a local file from where it stands, under a path, in the place of what is there."""
+        """See `Store`."""
         whole = f"{self._root}/{path}"
         with self._named(path):
             if self._makes_folders:
@@ -73,48 +168,196 @@ class Store:
                     there.write(chunk)
 
     def remove(self, path: str) -> None:
-        """Take a file away, if it is there."""
+        """See `Store`."""
         with self._named(path), suppress(FileNotFoundError):
             self._fs.delete_file(f"{self._root}/{path}")
 
-    @contextmanager
-    def _named(self, path: str) -> Iterator[None]:
-        from pyarrow import ArrowException  # noqa: PLC0415  of the extra
-
-        try:
-            yield
-        except (OSError, ArrowException) as error:
-            why = getattr(error, "strerror", None) or str(error).splitlines()[0]
-            raise StoreError(f"{self.path_of(path)}: {why}") from error
-
 
 class LocalStore(Store):
-    """A directory; the umask says who may read it. No link is followed that somebody else could have made."""
+    """A directory, which may be a link of the administrator's; the umask says who may read what is put there."""
 
     def __init__(self, root: str) -> None:
-        from pyarrow.fs import LocalFileSystem  # noqa: PLC0415  of the extra
-
-        super().__init__(LocalFileSystem(), os.path.abspath(root), root)
+        super().__init__(os.path.realpath(root), root)
+        self._root = os.path.abspath(root)
         umask = os.umask(0o077)
         os.umask(umask)
         self._file_mode, self._folder_mode = 0o666 & ~umask, 0o777 & ~umask
 
+    def read(self, path: str, most_bytes: int = MOST_BYTES) -> bytes | None:
+        """See `Store`."""
+        with self._named(path):
+            try:
+                fd = self._opened(path)
+            except FileNotFoundError:
+                return None
+            with open(fd, "rb") as file:
+                return _read(file, self.path_of(path), os.fstat(fd).st_size, most_bytes)
+
+    def open(self, path: str) -> Any:
+        """See `Store`; whoever reads it reads what was looked at, whatever is put in its place."""
+        from pyarrow import PythonFile  # noqa: PLC0415  of the extra
+
+        with self._named(path, _GONE):
+            return PythonFile(open(self._opened(path), "rb", buffering=0), mode="r")
+
+    def _opened(self, path: str) -> int:
+        folder, _, name = path.rpartition("/")
+        with self._folder(folder) as there:
+            return there.plain(name)
+
+    def _folder(self, path: str, make: int | None = None) -> Directory:
+        """A folder of the dataset, made if wished; no link below the dataset's own directory is followed."""
+        here = open_directory(self._root, make=make)
+        for name in filter(None, path.split("/")):
+            with here:
+                try:
+                    there = here.open(name)
+                except FileNotFoundError:
+                    if make is None:
+                        raise
+                    there = here.make(name, make)
+            here = there
+        return here
+
+    def _list(self, folder: str, found: Listing) -> None:
+        try:
+            top = self._folder(folder)
+        except FileNotFoundError:
+            return
+        except InputError as error:
+            found.refused[folder] = str(error)
+            return
+        with top:
+            _Walk(self, found).site(top, folder)
+
     def put(self, path: str, file: IO[bytes]) -> None:
         """As the others, and on disk when it returns."""
-        folder, _, name = f"{self._root}/{path}".rpartition("/")
-        with self._named(path), open_directory(folder, make=self._folder_mode) as there:
+        folder, _, name = path.rpartition("/")
+        # Where nothing may be made the store is at fault, and not what stands there.
+        with self._named(path, _OTHERS), self._folder(folder, self._folder_mode) as there:
             temporary = f"{TEMPORARY}{os.urandom(8).hex()}-{name}"
             try:
                 with open(there.create(temporary, self._file_mode), "wb") as new:
                     shutil.copyfileobj(file, new, _CHUNK_BYTES)
                     new.flush()
                     os.fsync(new.fileno())
-                os.rename(temporary, name, src_dir_fd=there.fd, dst_dir_fd=there.fd)
+                with self._named(path):
+                    os.rename(temporary, name, src_dir_fd=there.fd, dst_dir_fd=there.fd)
             except BaseException:
                 with suppress(OSError):
                     os.unlink(temporary, dir_fd=there.fd)
                 raise
             os.fsync(there.fd)
+
+    def remove(self, path: str) -> None:
+        """See `Store`."""
+        folder, _, name = path.rpartition("/")
+        with self._named(path), suppress(FileNotFoundError), self._folder(folder) as there:
+            os.unlink(name, dir_fd=there.fd)
+
+
+class _TooManyError(Exception):
+    """A site has more names than it can have."""
+
+
+class _Walk:
+    """Looks at the names below a folder, at each once, and at no more than `_MOST`."""
+
+    def __init__(self, store: Store, found: Listing) -> None:
+        self._store = store
+        self._found = found
+        self._left = _MOST
+        self._left_of_site = 0
+
+    def site(self, here: Directory, path: str) -> None:
+        """What is in the folder of a site, or in any other one."""
+        self._left_of_site = _MOST_OF_A_SITE
+        try:
+            self._folder(here, path)
+        except _TooManyError:
+            # All or nothing, or it would depend on the order of the directory what is left out.
+            for file in [file for file in self._found.files if file.startswith(f"{path}/")]:
+                del self._found.files[file]
+            self._refuse(path, f"more than {_MOST_OF_A_SITE} files and folders, so all are left out")
+
+    def _folder(self, here: Directory, path: str) -> None:
+        with os.scandir(here.fd) as entries:
+            names = [entry.name for entry in islice(entries, _MOST_IN_A_FOLDER + 1)]
+        self._left -= len(names)
+        self._left_of_site -= len(names)
+        if self._left < 0:
+            raise StoreError(f"{self._store.path_of(path)}: the dataset has more than {_MOST} files and folders")
+        if self._left_of_site < 0:
+            raise _TooManyError
+        if len(names) > _MOST_IN_A_FOLDER:
+            self._refuse(path, f"more than {_MOST_IN_A_FOLDER} files, so all are left out; remove what is strange")
+            return
+        expected = names_in(path)
+        for name in sorted(names):
+            is_file = _is_file(expected, name)
+            if is_file is not None:
+                with suppress(FileNotFoundError):
+                    self._take(here, name, f"{path}/{name}", is_file=is_file)
+
+    def _take(self, here: Directory, name: str, path: str, *, is_file: bool) -> None:
+        status = here.lstat(name)
+        if _other_version(path):
+            self._refuse(path, _ANOTHER)
+        elif stat.S_ISLNK(status.st_mode):
+            self._refuse(path, "a symbolic link, which is not followed; remove it")
+        elif is_file and stat.S_ISREG(status.st_mode):
+            self._found.files[path] = status.st_size
+        elif is_file or not stat.S_ISDIR(status.st_mode):
+            self._refuse(path, f"no {'file' if is_file else 'directory'}, though it is called as one; remove it")
+        else:
+            try:
+                there = here.open(name)
+            except (InputError, OSError) as error:
+                if isinstance(error, FileNotFoundError):
+                    raise
+                self._refuse(path, getattr(error, "strerror", None) or "exchanged while it was listed; try again")
+                return
+            with there:
+                (self.site if name.startswith("site=") else self._folder)(there, path)
+
+    def _refuse(self, path: str, why: str) -> None:
+        self._found.refused[path] = f"{self._store.path_of(path)}: {why}"
+
+
+def _is_file(expected: tuple[re.Pattern[str], bool] | None, name: str) -> bool | None:
+    """Whether a name is one of a file or of a folder, by what `names_in` says; ``None``: it is not of the dataset."""
+    if expected is None:
+        return None
+    pattern, are_files = expected
+    half = _HALF.match(name) if are_files else None
+    return are_files if pattern.fullmatch(name, half.end() if half else 0) else None
+
+
+def _is_of_dataset(path: str) -> bool:
+    """Whether the layout can have a file with this path."""
+    names = path.split("/")
+    last = len(names) - 1
+    return all(_is_file(names_in("/".join(names[:at])), names[at]) is (at == last) for at in range(1, last + 1))
+
+
+def _other_version(path: str) -> str | None:
+    """The folder of another version of the dataset that a path is, or leads through."""
+    first, version, *_rest = f"{path}/".split("/")
+    is_other = version.startswith("v") and version[1:].isdigit() and version != f"v{VERSION}"
+    return f"{first}/{version}" if is_other else None
+
+
+def _read(file: Any, path: str, size_bytes: int, most_bytes: int) -> bytes:
+    """All of an open file, into which somebody may write meanwhile. Raises InputError when it is too large."""
+    data = b""
+    if size_bytes <= most_bytes:
+        data = bytes(file.read(most_bytes + 1))
+        size_bytes = len(data)
+    if size_bytes > most_bytes:
+        raise InputError(
+            f"{path}: {size_bytes} bytes, and nothing that arcacct writes there has more than {most_bytes}; remove it"
+        )
+    return data
 
 
 def open_store(place: str) -> Store:
@@ -138,11 +381,11 @@ def open_store(place: str) -> Store:
     try:
         if scheme in ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs"):
             filesystem, root = FileSystem.from_uri(place)
-            return Store(filesystem, root, shown)
+            return RemoteStore(filesystem, root, place, shown)
         from fsspec.core import url_to_fs  # noqa: PLC0415  of the extra
 
         remote, root = url_to_fs(place)
-        return Store(PyFileSystem(FSSpecHandler(remote)), root, shown, makes_folders=True)
+        return RemoteStore(PyFileSystem(FSSpecHandler(remote)), root, place, shown, makes_folders=True)
     except ImportError as error:
         raise InputError(f"{shown}: for {scheme}:// a package is needed: {error}") from error
     except ValueError as error:

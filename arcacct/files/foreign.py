@@ -17,6 +17,10 @@ from contextlib import suppress
 
 from arcacct.errors import InputError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _CLOSED = os.O_NOFOLLOW | os.O_CLOEXEC
 _SEARCH = os.O_PATH | os.O_DIRECTORY | _CLOSED
 _LIST = os.O_RDONLY | os.O_DIRECTORY | _CLOSED
@@ -144,14 +148,8 @@ class Directory:
 
         Raises InputError for what `doubt` finds wrong with it (also with ``for_all``), OSError when it cannot be read.
         """
-        # Before it is opened: to open a device may be to use it.
-        self._refuse(name, self.lstat(name), for_all=for_all)
+        fd = self._opened(name, lambda status: self.doubt(status, for_all=for_all))
         try:
-            fd = os.open(name, _READ, dir_fd=self.fd)
-        except OSError as error:
-            raise self._named(error, name) from None
-        try:
-            self._refuse(name, os.fstat(fd), for_all=for_all)
             chunks = []
             while most_bytes > 0 and (chunk := os.read(fd, min(most_bytes, 1 << 20))):
                 chunks.append(chunk)
@@ -162,6 +160,28 @@ class Directory:
         finally:
             os.close(fd)
 
+    def plain(self, name: str) -> int:
+        """
+        A descriptor of a plain file in it, whoever owns that, to be read.
+
+        Raises InputError for a link, a pipe and whatever else is no plain file, OSError when it cannot be opened.
+        """
+        return self._opened(name, _not_plain)
+
+    def _opened(self, name: str, doubt: "Callable[[os.stat_result], str]") -> int:
+        # Before it is opened: to open a device may be to use it.
+        self._refuse(name, doubt(self.lstat(name)))
+        try:
+            fd = os.open(name, _READ, dir_fd=self.fd)
+        except OSError as error:
+            raise self._named(error, name) from None
+        try:
+            self._refuse(name, doubt(os.fstat(fd)))
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
     def doubt(self, status: os.stat_result, *, for_all: bool = False) -> str:
         """
         Why a file that is in it should not be believed; empty when there is nothing against it.
@@ -170,8 +190,8 @@ class Directory:
         file of ours or root's that is not the owner's, if it has a second name (a hard link), or with ``for_all`` if
         not everybody may read it: who may write there can have brought it.
         """
-        if not stat.S_ISREG(status.st_mode):
-            return "no plain file"
+        if wrong := _not_plain(status):
+            return wrong
         owner = status.st_uid
         if not self.shared:
             return ""
@@ -183,8 +203,7 @@ class Directory:
             return f"a file of user {owner} that has another name elsewhere"
         return ""
 
-    def _refuse(self, name: str, status: os.stat_result, *, for_all: bool) -> None:
-        wrong = self.doubt(status, for_all=for_all)
+    def _refuse(self, name: str, wrong: str) -> None:
         if wrong:
             raise InputError(f"{self.path_of(name)}: {wrong}")
 
@@ -274,6 +293,10 @@ def private(path: str, flags: int) -> int:
 def _parts(path: str) -> list[str]:
     """The parts of a path, the last one first."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+
+def _not_plain(status: os.stat_result) -> str:
+    return "" if stat.S_ISREG(status.st_mode) else "no plain file"
 
 
 def _is_ours(status: os.stat_result) -> bool:

@@ -7,16 +7,15 @@ A file that no manifest names is never read: an export may be under way, or was 
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from arcacct.dataset.layout import MANIFESTS, TABLES, VERSION, Partition, is_part_name, partition_of
 from arcacct.dataset.manifest import Manifest, Part, parse
 from arcacct.errors import InputError, StoreError
-from arcacct.exporting.store import Store, open_store
+from arcacct.exporting.store import Listing, Store, open_store
 
-_LARGEST_MANIFEST = 2**20
+_MOST_NAMED = 20
 
 
 class Exported(NamedTuple):
@@ -80,30 +79,21 @@ def dataset(directories: Sequence[str]) -> Dataset:
     problems: list[str] = []
     for directory in dict.fromkeys(one if "://" in one else os.path.abspath(one) for one in directories):
         store = open_store(directory)
-        manifests = store.files(os.path.dirname(MANIFESTS))
-        if not manifests:
+        manifests = store.listing(os.path.dirname(MANIFESTS))
+        if not manifests.files and not manifests.refused:
             raise InputError(f"{directory}: there is no exported dataset; `arcacct export {directory}` writes one")
-        others = {path.partition("/")[0] for path in manifests} - {os.path.basename(MANIFESTS)}
-        problems += [
-            f"{store.path_of(f'{os.path.dirname(MANIFESTS)}/{name}')}: a dataset of another version, which is left out;"
-            f" this program reads v{VERSION}"
-            for name in sorted(others)
-        ]
-        files = {
-            f"{table}/v{VERSION}/{path}": size_bytes
-            for table in TABLES
-            for path, size_bytes in store.files(f"{table}/v{VERSION}").items()
-        }
+        problems += _refused(store, manifests)
+        parts = store.listing(*(f"{table}/v{VERSION}" for table in TABLES))
         known = set()
-        for below, size_bytes in sorted(manifests.items()):
-            partition = partition_of(f"{os.path.dirname(MANIFESTS)}/{below}")
+        for path in sorted(manifests.files):
+            partition = partition_of(path)
             if partition is not None:
                 known.add(partition.folder("jobs"))
                 try:
-                    found.append(_usable(store, partition, size_bytes, files))
+                    found.append(_usable(store, partition, parts))
                 except (InputError, StoreError) as wrong:
                     problems.append(f"{wrong}")
-        problems += _unnamed(store, files, known)
+        problems += _unnamed(store, parts, known)
     kept, doubles = _one_of_each(found)
     return Dataset(tuple(sorted(kept, key=lambda one: one.path)), (*problems, *doubles, *_lives(kept)))
 
@@ -116,13 +106,22 @@ def last_month(directories: Sequence[str]) -> tuple[int, int]:
     return max((one.year, one.month) for one in known)
 
 
-def _unnamed(store: Store, files: Mapping[str, int], known: set[str]) -> Iterator[str]:
+def _refused(store: Store, manifests: Listing) -> Iterator[str]:
+    """What stands where manifests could be, as far as people read on."""
+    for number, path in enumerate(sorted(manifests.refused)):
+        if number == _MOST_NAMED:
+            yield f"{store.path_of(os.path.dirname(MANIFESTS))}: {len(manifests.refused) - number} more like these"
+            return
+        yield manifests.refused[path]
+
+
+def _unnamed(store: Store, parts: Listing, known: set[str]) -> Iterator[str]:
     """Partitions with files and without a manifest."""
-    unnamed = defaultdict(set)
-    for path in files:
+    unnamed = set()
+    for path in parts.files:
         folder, _, name = path.rpartition("/")
         if folder.startswith("jobs/") and folder not in known and is_part_name(name):
-            unnamed[folder].add(name)
+            unnamed.add(folder)
     for folder in sorted(unnamed):
         yield (
             f"{store.path_of(folder)}: half written: no manifest names its files, which are left out; `arcacct export`"
@@ -130,28 +129,25 @@ def _unnamed(store: Store, files: Mapping[str, int], known: set[str]) -> Iterato
         )
 
 
-def _usable(store: Store, partition: Partition, size_bytes: int, files: Mapping[str, int]) -> Exported:
-    """The manifest with all of its files there, by the bytes of each file. Raises InputError, StoreError."""
+def _usable(store: Store, partition: Partition, parts: Listing) -> Exported:
+    """The manifest with all of its files there, by a listing of these. Raises InputError, StoreError."""
     path = store.path_of(partition.manifest)
-    if size_bytes > _LARGEST_MANIFEST:
-        raise InputError(f"{path}: no manifest, it has {size_bytes} bytes; remove it")
     found = _read(store, partition, path)
-    if _absent(found, files) is not None:
+    if _absent(found, parts) is not None:
         # It may have been replaced, and what it named be removed, since it was listed.
         found = _read(store, partition, path)
-        folders = {table: partition.folder(table) for table in TABLES}
-        now = {f"{folder}/{name}": size for folder in folders.values() for name, size in store.files(folder).items()}
-        wrong = _absent(found, now)
+        wrong = _absent(found, store.listing(*map(partition.folder, TABLES)))
         if wrong is not None:
             raise InputError(f"{path}: {wrong}; remove it, and the next export of that CE writes the month anew")
     return found
 
 
-def _absent(found: Exported, files: Mapping[str, int]) -> str | None:
+def _absent(found: Exported, parts: Listing) -> str | None:
     for table, part in found.manifest.tables.items():
-        is_bytes = files.get(found.partition.part(table, part.file))
+        path = found.partition.part(table, part.file)
+        is_bytes = parts.files.get(path)
         if is_bytes is None:
-            return f"it names {found.file(table)}, which is not there"
+            return parts.obstacle(path) or f"it names {found.file(table)}, which is not there"
         if is_bytes != part.bytes:
             return f"{found.file(table)} has {is_bytes} bytes, and should have {part.bytes}: it is cut off or changed"
     return None

@@ -4,7 +4,8 @@ Who may publish: any number of processes at once, each to other receivers, and n
 ``publishing.lock`` is shared by all publishers; commands that restore, move or prune a database take it alone, as do
 publishers of older programs. In the directory ``publishing.locks`` beside it each target of the ledger and each
 receiver has a file of its own: a target is one run's at a time, and a receiver hears one message after the other,
-whatever the target is called. ``begin`` there is held for the moments in which a run notes its number.
+whatever the target is called. ``begin`` there is held for the moments in which a run notes its number. Each place that
+is exported into has one, too.
 
 The files are empty, for their owner only, and nobody removes them: whoever has opened one that is gone would hold a
 lock that nobody else can see. `flock` ends with the process, however that ends.
@@ -15,9 +16,10 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 
 from arcacct.conf.places import Places
 from arcacct.conf.targets import Target
@@ -48,14 +50,65 @@ def publisher(here: Places) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def exporter(here: Places) -> Iterator[None]:
-    """Nobody else exports from this database, and none is replaced or pruned meanwhile. Raises as `publisher`."""
-    path = os.path.join(f"{here.publishing_lock}s", "export")
-    with (
-        publisher(here),
-        _locked(path, _OURS, f"{path}: another arcacct exports from this database; wait until it is done"),
-    ):
-        yield
+def exporter(here: Places, place: str, patience_s: float = 60.0) -> Iterator[Reading]:
+    """
+    Nobody else exports from this database into a place, which is any text that names it.
+
+    Two exports into one place would take away each other's new parts. A place can take hours, or a hostile user can
+    keep it busy: exports into other places do not wait for it, and whoever prunes or restores waits for no longer than
+    ``patience_s``, since only the `Reading` that this gives keeps them out. Raises StoreBusy at once.
+    """
+    path = os.path.join(f"{here.publishing_lock}s", _file_name("export", place))
+    busy = f"{path}: another arcacct exports into the same place; wait until it is done"
+    with _locked(path, _OURS, busy), closing(Reading(here, patience_s)) as reading:
+        yield reading
+
+
+class Reading:
+    """
+    The lock of a `publisher` for somebody who reads the database, waits for something slow, and reads on.
+
+    The lock is kept during the wait, so that as a rule nothing is pruned or replaced in between; after ``patience_s``
+    it is given up until the next reading.
+    """
+
+    def __init__(self, here: Places, patience_s: float) -> None:
+        self._here, self._patience_s = here, patience_s
+        self._mutex = threading.Lock()
+        self._lock = ExitStack()
+        self._is_held = False
+        self._timer: threading.Timer | None = None
+
+    @contextmanager
+    def now(self) -> Iterator[None]:
+        """The database is read inside. Raises as `publisher`."""
+        self._stop_timer()
+        with self._mutex:
+            if not self._is_held:
+                self._lock.enter_context(publisher(self._here))
+                self._is_held = True
+        try:
+            yield
+        finally:
+            self._timer = threading.Timer(self._patience_s, self._let_go)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def close(self) -> None:
+        """Nothing is read any more."""
+        self._stop_timer()
+        self._let_go()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+            self._timer = None
+
+    def _let_go(self) -> None:
+        with self._mutex:
+            self._lock.close()
+            self._is_held = False
 
 
 def lock_targets(here: Places, targets: Sequence[Target]) -> ExitStack:

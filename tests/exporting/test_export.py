@@ -2,130 +2,39 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-import os
 import pathlib
 import shutil
 import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from contextlib import closing, nullcontext
 
 import conf_files
 import pytest
 import stored_jobs
-from control_directory import set_up
 
 pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
 
 import pyarrow.parquet as pq
+from exported_site import JULY_S, JUNE_S, MAY_S, Site, ids, manifests, names_of, read
 from pyarrow.fs import FileSystem
 
 from arcacct.cli import main
-from arcacct.conf.places import Places, places
 from arcacct.dataset.columns import UNIT, columns
-from arcacct.dataset.layout import MANIFESTS, TABLES, Partition, partition_of
-from arcacct.dataset.manifest import Manifest, parse
-from arcacct.db.opening import initialise, open_accounting, open_publishing, read_accounting, writing
+from arcacct.dataset.layout import MANIFESTS, TABLES, Partition
+from arcacct.db.opening import open_publishing, read_accounting, writing
 from arcacct.db.schema import begin_new_life, incarnation
 from arcacct.errors import StoreBusy, StoreError, UsageError
 from arcacct.exporting import export as exporting
-from arcacct.exporting.export import Exported, Wishes, export
-from arcacct.exporting.store import LocalStore, Store, open_store
+from arcacct.exporting.export import Exported
+from arcacct.exporting.store import LocalStore, open_store
 from arcacct.jobs import forgetting
 from arcacct.jobs.aar import Transfer
-from arcacct.jobs.prune import PruneWishes, prune
 from arcacct.jobs.pseudonyms import site_names
-from arcacct.jobs.writing import forget
 from arcacct.publishing.locks import exporter
-
-MAY_S, JUNE_S, JULY_S = 1_778_000_000, 1_781_000_000, 1_783_500_000
-"""Within May, June and July 2026."""
-WISHES = Wishes("SITE", "ce.example.org", "plain")
-
-
-class Site:
-    """An accounting database, and a dataset that it is exported into."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.here: Places = places(None, set_up(folder / "control"))
-        initialise(self.here)
-        self.con = open_accounting(self.here)
-        self.dataset = folder / "dataset"
-
-    def add(self, *jobs) -> None:
-        stored_jobs.add(self.con, self.here, *jobs)
-
-    def sql(self, statement: str, *values: object) -> None:
-        with writing(self.con, self.here):
-            self.con.execute(statement, values)
-
-    def forget(self, *records: int) -> None:
-        with writing(self.con, self.here):
-            forget(self.con, records)
-
-    def export(self, store: Store | None = None, **wishes: str) -> Exported:
-        with closing(read_accounting(self.here)) as con:
-            return export(self.here, con, store or LocalStore(str(self.dataset)), WISHES._replace(**wishes))
-
-    def prune(self, before: int) -> None:
-        with closing(open_publishing(self.here)) as publishing:
-            prune(self.here, self.con, publishing, PruneWishes(before, os.path.join(self.here.directory, "archive.db")))
-
-    def files(self) -> dict[str, tuple[int, int]]:
-        """Inode and time of change of every file of the dataset."""
-        found = [path for path in self.dataset.rglob("*") if path.is_file()]
-        return {str(path.relative_to(self.dataset)): (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
-
-    def manifest(self, month: int) -> pathlib.Path:
-        return self.dataset / Partition("SITE", 2026, month, "ce.example.org").manifest
-
-
-@pytest.fixture
-def site(tmp_path) -> Iterator[Site]:
-    """Two jobs of each of May, June and July, of three users."""
-    made = Site(tmp_path)
-    ends = (MAY_S, MAY_S + 10, JUNE_S, JUNE_S + 5, JULY_S, JULY_S + 99)
-    made.add(*(stored_jobs.job(number, end_s=end) for number, end in enumerate(ends, 1)))
-    yield made
-    made.con.close()
-
-
-def manifests(store: Store) -> list[Manifest]:
-    """Every manifest of a dataset, as a reader finds them."""
-    paths = [f"{MANIFESTS}/{path}" for path in sorted(store.files(MANIFESTS))]
-    found = [(path, partition) for path in paths if (partition := partition_of(path)) is not None]
-    return [parse(store.read(path) or b"", partition, path) for path, partition in found]
-
-
-def read(store: Store) -> dict[str, list[dict[str, object]]]:
-    """All rows of the dataset by table, of the parts that manifests name; each is what its manifest says."""
-    found: dict[str, list[dict[str, object]]] = {table: [] for table in TABLES}
-    for manifest in manifests(store):
-        for table, part in manifest.tables.items():
-            data = store.read(manifest.partition.part(table, part.file))
-            assert data is not None
-            assert (len(data), hashlib.sha256(data).hexdigest()) == (part.bytes, part.sha256)
-            with store.open(manifest.partition.part(table, part.file)) as file:
-                rows = pq.ParquetFile(file).read().to_pylist()
-            assert len(rows) == part.rows
-            if table == "jobs" and rows:
-                ends = [row["end_time"] for row in rows]
-                assert (ends, ends[0], ends[-1]) == (sorted(ends), part.end_min_s, part.end_max_s)
-            found[table] += rows
-    return found
-
-
-def names_of(site: Site) -> list[str]:
-    return [row["job_id"] for row in read(LocalStore(str(site.dataset)))["jobs"]]
-
-
-def ids(*numbers: int) -> list[str]:
-    return [f"STORED{number:06d}" for number in numbers]
 
 
 def test_a_dataset_has_what_the_views_have(site) -> None:
@@ -232,11 +141,11 @@ def test_parts_stay_for_a_generation(site) -> None:
     site.export()
     store = LocalStore(str(site.dataset))
     part = manifests(store)[0].partition.folder("jobs")
-    generations = [set(store.files(part))]
+    generations = [set(store.listing(part).files)]
     for number in (11, 12):
         site.add(stored_jobs.job(number, end_s=MAY_S))
         site.export()
-        generations.append(set(store.files(part)))
+        generations.append(set(store.listing(part).files))
 
     assert [len(files) for files in generations] == [1, 2, 2]
     assert generations[0] < generations[1]
@@ -314,7 +223,11 @@ def test_former_parts_go_after_a_day(site) -> None:
     site.export()
     site.add(stored_jobs.job(9, end_s=JUNE_S + 1))
     site.export()
-    half = site.dataset / Partition("SITE", 2026, 6, "ce.example.org").folder("events") / ".new-0123-part-1.parquet"
+    half = (
+        site.dataset
+        / Partition("SITE", 2026, 6, "ce.example.org").folder("events")
+        / f".new-0123-part-{'1' * 16}.parquet"
+    )
     half.write_bytes(b"PAR1")
     assert site.export().written == ()
     assert parts_of(site) > named_files(site)
@@ -400,7 +313,7 @@ def test_an_export_killed_anywhere_is_never_misread(site, tmp_path) -> None:
             assert all(part in (old[partition], new[partition]) for partition, part in found.items())
             site.export()
             assert read(store) == expected
-            assert not [path for path in store.files(MANIFESTS) if ".new-" in path]
+            assert not [path for path in store.listing(MANIFESTS).files if ".new-" in path]
         else:
             break
     assert changes > 15
@@ -415,9 +328,7 @@ def test_a_process_that_is_killed_leaves_a_dataset_to_go_on_with(site) -> None:
     """By SIGKILL, as the kernel does it, at any of its steps: what stands is never half, and the last one ends it."""
     code = """
         import os, signal, sys
-        from contextlib import closing
         from arcacct.conf.places import places
-        from arcacct.db.opening import open_accounting
         from arcacct.exporting.export import Wishes, export
         from arcacct.exporting.store import LocalStore
         controldir, dataset, steps = sys.argv[1:]
@@ -428,10 +339,9 @@ def test_a_process_that_is_killed_leaves_a_dataset_to_go_on_with(site) -> None:
                 left -= 1
                 if left < 0:
                     os.kill(os.getpid(), signal.SIGKILL)
-        with closing(open_accounting(here)) as con:
-            store = LocalStore(dataset)
-            sys.addaudithook(step)
-            export(here, con, store, Wishes("SITE", "ce.example.org", "plain"))
+        store = LocalStore(dataset)
+        sys.addaudithook(step)
+        export(here, store, Wishes("SITE", "ce.example.org", "plain"))
     """
     whole = {5: ids(1, 2), 6: ids(3, 4), 7: ids(5, 6)}
     done = 0
@@ -634,22 +544,24 @@ def test_values_of_other_types_do_not_end_it(site, value, names) -> None:
 def test_a_file_is_replaced_at_once(tmp_path) -> None:
     """Who reads while it is written reads the former one, and may go on to."""
     store = LocalStore(str(tmp_path))
-    store.put("a/b", io.BytesIO(b"old"))
-    reader = (tmp_path / "a" / "b").open("rb")
+    path = Partition("SITE", 2026, 6, "ce").manifest
+    store.put(path, io.BytesIO(b"old"))
+    reader = (tmp_path / path).open("rb")
 
     class Source(io.BytesIO):
         def read(self, _most: int | None = -1, /) -> bytes:
-            assert store.read("a/b") == b"old"
+            assert store.read(path) == b"old"
             return super().read(1)
 
-    store.put("a/b", Source(b"new"))
+    store.put(path, Source(b"new"))
     with reader:
-        assert (reader.read(), store.read("a/b"), list(store.files("a"))) == (b"old", b"new", ["b"])
+        assert (reader.read(), store.read(path), list(store.listing(MANIFESTS).files)) == (b"old", b"new", [path])
 
 
 def test_one_export_at_a_time(site) -> None:
     """A second one is told so, and that nothing is lost (75)."""
-    with exporter(site.here), pytest.raises(StoreBusy, match="another arcacct exports"):
+    store = LocalStore(str(site.dataset))
+    with exporter(site.here, store.place), pytest.raises(StoreBusy, match="another arcacct exports"):
         site.export()
 
 
