@@ -3,11 +3,13 @@
 
 DuckDB keeps the limits: its database is empty and in memory, it opens the files of the dataset and no other, loads and
 installs nothing, and none of that can be changed by then (`arcacct.fleet.duck`). What takes too long is interrupted.
+Its limit of memory leaves texts out, so the operating system keeps one as well.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -22,6 +24,9 @@ from arcacct.fleet.engine import EngineFailed, left_out
 from arcacct.fleet.manifests import Dataset
 
 _AT_ONCE = 1000
+_MIB = 2**20
+_SLACK_MIB = 128
+"""What the process may take beside the query: stacks of threads, code that is loaded late."""
 _OF_STATEMENT = (
     *(duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError),
     *(duckdb.InterruptException, duckdb.OutOfMemoryException, duckdb.PermissionException),
@@ -63,7 +68,7 @@ def _begun(found: Dataset, sql: str, limits: QueryLimits) -> Iterator[Result]:
     timer.daemon = True
     timer.start()
     try:
-        with closing(engine), _explaining(sql, limits, is_over):
+        with closing(engine), _explaining(sql, limits, is_over), _memory_of(limits.memory_mib + _SLACK_MIB):
             try:
                 engine.con.execute(sql)
             except duckdb.Error as error:
@@ -76,6 +81,20 @@ def _begun(found: Dataset, sql: str, limits: QueryLimits) -> Iterator[Result]:
         timer.cancel()
         # A thread that is left at the end keeps what it knows, and DuckDB complains of that.
         timer.join()
+
+
+@contextmanager
+def _memory_of(more_mib: int) -> Iterator[None]:
+    """Let this process allocate so much more and no byte beyond: what DuckDB or Python then raises is named."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        data_bytes = int(file.read().split()[5]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = data_bytes + more_mib * _MIB
+    resource.setrlimit(resource.RLIMIT_DATA, (min({wanted, soft, hard} - {resource.RLIM_INFINITY}), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _require_reading(sql: str) -> None:
@@ -114,7 +133,7 @@ def _explaining(sql: str, limits: QueryLimits, is_over: threading.Event) -> Iter
     """What DuckDB says, as one line that says what to do."""
     try:
         yield
-    except duckdb.OutOfMemoryException:
+    except (MemoryError, duckdb.OutOfMemoryException):
         raise InputError(
             f"the query needs more than {limits.memory_mib} MiB: make it smaller, or raise --max-memory"
         ) from None

@@ -22,6 +22,8 @@ _CLOSED = (
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
     "SET temp_directory = ''",
+    # It would be drawn on standard output, among the rows.
+    "SET enable_progress_bar = false",
     # Footers are read to be compared with the manifests, and again by the question.
     "SET parquet_metadata_cache = true",
 )

@@ -6,7 +6,8 @@ import json
 
 import pytest
 from in_process import said
-from installed import arcacct
+from installed import ARCACCT, arcacct
+from memory import cost_of
 
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")
 pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
@@ -75,6 +76,24 @@ def test_what_takes_too_much_is_ended(federation, capsys, statement, options, co
 
     assert done.returncode == 65
     assert complaint in done.stderr
+
+
+@pytest.mark.parametrize(
+    "statement", ["SELECT length(repeat('x', 4000000000))", "SELECT repeat('x', 40000000) FROM range(100)"]
+)
+def test_large_texts_count_as_memory(federation, statement) -> None:
+    """DuckDB's own limit leaves texts out: without another one these take more than a gigabyte each."""
+    cost = cost_of(ARCACCT, "fleet", "sql", federation.root, statement, "--max-memory", "64", exit_code=65)
+
+    assert "more than 64 MiB" in cost.stderr
+    assert cost.peak_kib < 600 * 1024
+
+
+def test_a_long_query_prints_nothing_but_its_answer(federation, capsys) -> None:
+    """DuckDB draws a bar on standard output after two seconds, which readers of CSV or JSON would take for rows."""
+    done = said(capsys, "fleet", "sql", federation.root, "SELECT current_setting('enable_progress_bar') AS draws")
+
+    assert done.stdout.split() == ["draws", "-----", "False"]
 
 
 def test_all_tables_answer(federation, capsys) -> None:
