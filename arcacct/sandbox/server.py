@@ -28,6 +28,8 @@ from arcacct.sandbox.journal import Journal
 from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Peer, Receiver
 
 HANDSHAKE_S = 10.0
+LARGEST_REQUEST = 16 * 1024 * 1024
+"""Bytes of a body: more than any receiver takes. Every user of this machine can connect."""
 
 _NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module knows no name for."""
@@ -204,10 +206,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         self.server.owner.count("requests")
         url = urlsplit(self.path)
-        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
-            body = b"".join(iter(self._chunk, b""))
-        else:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self._body()
+        if isinstance(body, HTTPAnswer):
+            self.close_connection = True
+            self._write(body)
+            return
         answer = self.server.owner.respond(
             HTTPRequest(
                 self.command,
@@ -225,11 +228,28 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815  http.server's names
 
-    def _chunk(self) -> bytes:
-        size = int(self.rfile.readline().partition(b";")[0], 16)
-        chunk = self.rfile.read(size)
-        self.rfile.readline()
-        return chunk
+    def _body(self) -> bytes | HTTPAnswer:
+        """What was sent, or the answer to a length that is none or too large; then the rest is not read."""
+        is_chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
+        parts, room = [], LARGEST_REQUEST
+        while True:
+            said = (
+                self.rfile.readline(1024).partition(b";")[0]
+                if is_chunked
+                else self.headers.get("Content-Length") or "0"
+            )
+            try:
+                size = int(said, 16 if is_chunked else 10)
+            except ValueError:
+                return HTTPAnswer(400)
+            room -= size
+            if room < 0 or size < 0:
+                return HTTPAnswer(413 if room < 0 else 400)
+            parts.append(self.rfile.read(size))
+            if is_chunked:
+                self.rfile.readline(1024)
+            if not is_chunked or not size:
+                return b"".join(parts)
 
     def _write(self, answer: HTTPAnswer) -> None:
         lines = [

@@ -78,6 +78,26 @@ def test_chunked_requests_are_read(sandbox):
     assert len(sandbox.sgas.records) == 1
 
 
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("Content-Length: 1000000000000", 413),
+        ("Content-Length: -1", 400),
+        ("Content-Length: much", 400),
+        ("Transfer-Encoding: chunked\r\n\r\nE8D4A51000", 413),
+        ("Transfer-Encoding: chunked\r\n\r\n" + "800000\r\n" + "x" * 0x800000 + "\r\n800001", 413),
+        ("Transfer-Encoding: chunked\r\n\r\n-1", 400),
+    ],
+)
+def test_a_neighbour_cannot_fill_the_memory(sandbox, head, status):
+    """Who shows no certificate is answered before a body without end is read, and the connection is closed."""
+    with Connection(sandbox, "ams") as connection:
+        connection.http.connect()
+        connection.http.sock.sendall(f"POST {PUBLISH} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n".encode())
+        answer = connection.http.sock.makefile("rb").read()
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+
+
 def test_an_unknown_client_has_no_rights(sandbox):
     """A certificate of the right authority that is in no authz file gets 403."""
     stranger = sandbox.authority.issue("other.example.org", stem="other")
