@@ -89,8 +89,10 @@ def _cpu_time(main: SlurmJob, steps: Sequence[SlurmJob], sampled_s: int, limit_s
     user, kernel = main.number("UserCPU") or 0, main.number("SystemCPU") or 0
     # Of one task; how many tasks a step had is not sent, so this is a lower bound as well.
     of_steps = sum(step.number("AveCPU") or 0 for step in steps)
-    total, source = max((user + kernel, "sacct"), (of_steps, "steps"), (sampled_s, "samples"), key=lambda one: one[0])
-    total = min(total, limit_s, LARGEST)
+    # What is more than there was is no lower bound. What sacct reports stays as it is, whatever way it comes.
+    bounds = ((user + kernel, "sacct"), (min(of_steps, limit_s), "steps"), (min(sampled_s, limit_s), "samples"))
+    total, source = max(bounds, key=lambda one: one[0])
+    total = min(total, LARGEST)
     if user and kernel:
         part = total * kernel // (user + kernel)
         return CPUTime(total - part, part, source)

@@ -91,18 +91,10 @@ def test_an_array_that_was_sampled_as_a_whole_is_told(host, first):
 
 
 def arc_job(host, local_id, job_id="ARC1", arrayid=None):
-    """A finished job of A-REX's, here by hand."""
-    con = host.con
-    con.execute("INSERT OR IGNORE INTO Endpoints VALUES (1, 'org.nordugrid.arcrest', 'https://ce')")
-    for table in ("Queues", "Users", "WLCGVOs"):
-        con.execute(f"INSERT OR IGNORE INTO {table} VALUES (1, 'x')")
-    con.execute(
-        "INSERT INTO AAR VALUES (NULL, ?, ?, 1, 1, 1, 1, 2, 0, ?, ?, 1, 2, 0, 0, 1800, 10, 1, 0, 0, 0)",
-        (job_id, local_id, START, START + 600),
-    )
-    record_id = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (job_id,)).fetchone()[0]
+    """A finished job of A-REX's at the time of that array."""
+    record_id = host.arc_job(local_id, job_id, submit=START, end=START + 600)
     if arrayid is not None:
-        set_children(con, record_id, "JobExtraInfo", [("arrayid", arrayid)])
+        set_children(host.con, record_id, "JobExtraInfo", [("arrayid", arrayid)])
     return record_id
 
 

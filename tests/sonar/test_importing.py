@@ -272,18 +272,10 @@ def test_a_requeued_job_is_two_records(host):
 
 
 def arc_job(host, job_id="ARC1", local_id="7", benchmark="HEPSPEC:1.0", end=1795170600):
-    """A finished job as A-REX's files make it, here by hand."""
-    con = host.con
-    con.execute("INSERT OR IGNORE INTO Endpoints VALUES (1, 'org.nordugrid.arcrest', 'https://ce')")
-    for table in ("Queues", "Users", "WLCGVOs"):
-        con.execute(f"INSERT OR IGNORE INTO {table} VALUES (1, 'x')")
-    con.execute(
-        "INSERT INTO AAR VALUES (NULL, ?, ?, 1, 1, 1, 1, 2, 0, 1795168000, ?, 1, 2, 0, 0, 1800, 10, 1, 0, 0, 0)",
-        (job_id, local_id, end),
-    )
-    record_id = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (job_id,)).fetchone()[0]
-    con.execute("INSERT INTO StatusFiles (RecordID, State, EventNs) VALUES (?, 'FINISHED', 1)", (record_id,))
-    set_children(con, record_id, "JobExtraInfo", [("benchmark", benchmark), ("nodenames", "n1:n1")])
+    """A finished job as A-REX's files make it."""
+    record_id = host.arc_job(local_id, job_id, end=end)
+    host.con.execute("INSERT INTO StatusFiles (RecordID, State, EventNs) VALUES (?, 'FINISHED', 1)", (record_id,))
+    set_children(host.con, record_id, "JobExtraInfo", [("benchmark", benchmark), ("nodenames", "n1:n1")])
     return record_id
 
 

@@ -122,12 +122,17 @@ def test_a_requeued_job_has_another_run():
         ({"UserCPU": 60, "SystemCPU": 20}, [5], 0, (60, 20, "sacct")),
         ({"UserCPU": 30, "SystemCPU": 10}, [5], 80, (60, 20, "samples")),
         ({"AllocTRES": "cpu=2"}, [90_000], 0, (1200, 0, "steps")),
+        ({"AllocTRES": "cpu=2"}, [], 90_000, (1200, 0, "samples")),
+        ({"AllocTRES": "cpu=2", "UserCPU": 5400, "SystemCPU": 600}, [90_000], 0, (5400, 600, "sacct")),
         ({}, [], 0, (0, 0, "sacct")),
     ],
-    ids=["steps", "samples", "sacct", "split as sacct says", "not more than there was", "nothing"],
+    ids=[
+        *("steps", "samples", "sacct", "split as sacct says", "steps: not more than there was"),
+        *("samples: not more than there was", "sacct: as it is reported", "nothing"),
+    ],
 )
 def test_the_best_cpu_time(main, steps, sampled, found):
-    """Of three lower bounds the best, but not more than cores times clock time, and its source."""
+    """Of three lower bounds the best, and its source; estimates are not more than cores times clock time."""
     of_steps = [
         job(slurm_report({"job_id": 5, "job_step": str(n), "job_state": "COMPLETED", "sacct": {"AveCPU": cpu}}, 0))
         for n, cpu in enumerate(steps)

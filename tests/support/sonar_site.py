@@ -10,8 +10,11 @@ from datetime import UTC, datetime
 
 from arcacct.conf.places import JobRules, Places
 from arcacct.db.opening import open_accounting
+from arcacct.jobs.batch import BatchPolicy, BatchSite
 from arcacct.jobs.rejected import Retried
 from arcacct.resources import resource
+from arcacct.slurm.importing import SlurmImport
+from arcacct.slurm.output import OutputForm
 from arcacct.sonar.envelopes import Dropped, Envelope, TelemetryStream
 from arcacct.sonar.importing import Importer, SonarReport
 from arcacct.sonar.site import Site
@@ -20,6 +23,8 @@ from arcacct.sonar.stream import RejectedObject
 REAL = pathlib.Path(__file__).parents[1] / "data" / "sonar"
 REAL_FILES = sorted(path for path in REAL.iterdir() if path.name.startswith("real-") and path.suffix != ".txt")
 SERIES = REAL / "real-series-job4242.jsonl"
+_LATER = 1_900_000_000
+"""After all jobs of tests."""
 
 
 def places(tmp_path: pathlib.Path) -> Places:
@@ -52,6 +57,27 @@ class Host:
         finally:
             run.finish()
         return run.report
+
+    def sacct(self, content: bytes) -> None:
+        """Import what sacct printed."""
+        policy = BatchPolicy(BatchSite(), _LATER, 0)
+        run = SlurmImport(self.here, self.con, policy, OutputForm(), self.said.append, lambda: _LATER)
+        try:
+            run.output("sacct", [content])
+        finally:
+            run.finish()
+
+    def arc_job(self, local_id: str, job_id: str = "ARC1", *, submit: int = 1795168000, end: int = 1795170600) -> int:
+        """A finished job of A-REX's, here by hand; its RecordID."""
+        con = self.con
+        con.execute("INSERT OR IGNORE INTO Endpoints VALUES (1, 'org.nordugrid.arcrest', 'https://ce')")
+        for table in ("Queues", "Users", "WLCGVOs"):
+            con.execute(f"INSERT OR IGNORE INTO {table} VALUES (1, 'x')")
+        done = con.execute(
+            "INSERT INTO AAR VALUES (NULL, ?, ?, 1, 1, 1, 1, 2, 0, ?, ?, 1, 2, 0, 0, 1800, 10, 1, 0, 0, 0)",
+            (job_id, local_id, submit, end),
+        )
+        return done.lastrowid or 0
 
     def retry(self) -> Retried:
         """Try again what was rejected."""
