@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from arcacct.db.engine import Connection
 from arcacct.sonar.hardware import Names
 from arcacct.sonar.samples import CardShare, CommandShare, JobSnapshot, Reading, SampledKey
-from arcacct.sonar.use import job_use, node_use
+from arcacct.sonar.use import job_use, longest_step, node_use
 
 KEPT_S = 14 * 86400
 """How long after its last change an hour takes further samples."""
@@ -37,8 +37,8 @@ class _Series(NamedTuple):
     """... and that of what it comes to."""
     columns: tuple[str, ...]
     own: tuple[int, ...]
-    measure: Callable[[int, list[Point], Point | None], None]
-    """Writes what an hour comes to: of its points, and of the last one before them."""
+    measure: Callable[[int, list[Point], list[Point]], None]
+    """Writes what an hour comes to: of its points, and of those of the last hour before it."""
 
     def _one(self, what: str, table: str, condition: str, hour: int) -> Any:
         where = "".join(f"{column} = ? AND " for column in self.columns)
@@ -74,8 +74,7 @@ class _Series(NamedTuple):
 
     def _measure(self, hour: int, points: dict[str, Json]) -> None:
         earlier = self._one("Hour", self.points, "Hour < ? ORDER BY Hour DESC LIMIT 1", hour)
-        before = _in_order(self._load(earlier))[-1] if earlier is not None else None
-        self.measure(hour, _in_order(points), before)
+        self.measure(hour, _in_order(points), _in_order(self._load(earlier)) if earlier is not None else [])
 
 
 def add_node_points(
@@ -84,12 +83,12 @@ def add_node_points(
     """Add readings to an hour of a node; False when the hour is closed and they came too late."""
     node_id = names.node(cluster, node)
 
-    def measure(hour: int, readings: list[Point], before: Point | None) -> None:
+    def measure(hour: int, readings: list[Point], earlier: list[Point]) -> None:
         con.execute("DELETE FROM NodeUsage WHERE NodeID = ? AND Hour = ?", (node_id, hour))
         con.executemany(
             "INSERT INTO NodeUsage (NodeID, Hour, Device, Measure, Samples, CoveredS, Mean, Low, High, Increase, Text)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(node_id, hour, *one) for one in node_use(readings, before)],
+            [(node_id, hour, *one) for one in node_use(readings, earlier)],
         )
 
     return _Series(con, "NodePoints", "NodeUsage", ("NodeID",), (node_id,), measure).add(hour, points, now)
@@ -109,10 +108,11 @@ def add_job_points(
     """Add snapshots to an hour of a job on a node; False when the hour is closed and they came too late."""
     own = names.job(cluster, node, key)
 
-    def measure(hour: int, points: list[Point], before: Point | None) -> None:
+    def measure(hour: int, points: list[Point], earlier: list[Point]) -> None:
         shots = [(at, _snapshot(value)) for at, value in points]
-        earlier = None if before is None else (before[0], _snapshot(before[1]))
-        use = job_use(shots, earlier, group=bool(key.epoch))
+        before = (earlier[-1][0], _snapshot(earlier[-1][1])) if earlier else None
+        longest_s = longest_step([at for at, _ in (*earlier, *points)])
+        use = job_use(shots, before, longest_s, group=bool(key.epoch))
         con.execute(
             "INSERT OR REPLACE INTO JobUsage (SampledJobID, NodeID, Hour, UserName, Samples, FirstTime, LastTime,"
             " Starts, CPUS, ReadKiB, WrittenKiB, PeakMemory, PeakVirtMem, PeakProcesses, PeakThreads, CancelledKiB,"

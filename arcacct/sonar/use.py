@@ -98,12 +98,16 @@ class Measure(NamedTuple):
 
 
 def job_use(
-    snapshots: Sequence[tuple[int, JobSnapshot]], before: tuple[int, JobSnapshot] | None, *, group: bool
+    snapshots: Sequence[tuple[int, JobSnapshot]],
+    before: tuple[int, JobSnapshot] | None,
+    longest_s: float,
+    *,
+    group: bool,
 ) -> JobUse:
     """
     What a job used over its snapshots on one node, after the one ``before`` them.
 
-    ``group``: a process group, whose number is another job's after a long gap.
+    ``longest_s`` as of `longest_step`. ``group``: a process group, whose number is another job's after a long gap.
     """
     if group and before is not None and snapshots[0][0] - before[0] > NEW_JOB_GAP_S:
         before = None
@@ -125,7 +129,7 @@ def job_use(
         max(shot.thread_count for shot in shots),
         max(shot.cancelled_kib for shot in shots),
         any(shot.in_container for shot in shots),
-        _cards(snapshots, before),
+        _cards(snapshots, before, longest_s),
         *_percents(shots),
         _commands(shots),
     )
@@ -212,25 +216,32 @@ def _survivor(parent: int, earlier: dict[str, Counters], now: dict[str, Counters
     return None
 
 
-def _steps(times: Sequence[int], before: int | None) -> list[float]:
+def longest_step(times: Sequence[int]) -> float:
     """
-    The seconds that each of some times stands for: back to the one before it, but no more than three cadences.
+    The longest time between two samples that is no gap: three sampling intervals, and no more than two hours.
 
-    What a longer gap hides is unknown and not counted. The first of all stands for nothing.
+    ``times``: when samples were taken, in order; the median of their intervals is the sampling interval.
     """
-    all_times = ([before] if before is not None else []) + list(times)
-    gaps = [late - early for early, late in pairwise(all_times)]
-    if before is None:
-        gaps.insert(0, 0)
-    positive = [gap for gap in gaps if gap > 0]
-    limit = min(_CADENCES * median(positive), HOUR_S) if positive else 0
-    return [float(min(gap, limit)) for gap in gaps]
+    steps = [late - early for early, late in pairwise(times) if late > early]
+    return min(_CADENCES * median(steps), NEW_JOB_GAP_S) if steps else 0
 
 
-def _cards(snapshots: Sequence[tuple[int, JobSnapshot]], before: tuple[int, JobSnapshot] | None) -> dict[str, CardUse]:
+def _steps(times: Sequence[int], before: int | None, longest_s: float) -> list[float]:
+    """
+    The seconds that each of some times stands for: back to the one before it.
+
+    What happened in a gap is unknown, so a time behind one stands for nothing, and so does the first of all.
+    """
+    steps = [late - early for early, late in pairwise([times[0] if before is None else before, *times])]
+    return [float(step) if step <= longest_s else 0.0 for step in steps]
+
+
+def _cards(
+    snapshots: Sequence[tuple[int, JobSnapshot]], before: tuple[int, JobSnapshot] | None, longest_s: float
+) -> dict[str, CardUse]:
     if not any(shot.cards for _, shot in snapshots):
         return {}
-    steps = _steps([time for time, _ in snapshots], before[0] if before is not None else None)
+    steps = _steps([time for time, _ in snapshots], before[0] if before is not None else None, longest_s)
     found: dict[str, CardUse] = {}
     for (_, shot), step in zip(snapshots, steps, strict=True):
         for uuid, share in shot.cards.items():
@@ -252,20 +263,25 @@ def _memory_util(snapshots: Sequence[tuple[int, JobSnapshot]], uuid: str) -> flo
     return _mean([one for one in shares if one is not None])
 
 
-def node_use(readings: Sequence[tuple[int, Reading]], before: tuple[int, Reading] | None) -> list[Measure]:
-    """What the readings of a node come to: means and extremes of what goes up and down, growth of what is counted."""
+def node_use(readings: Sequence[tuple[int, Reading]], earlier: Sequence[tuple[int, Reading]]) -> list[Measure]:
+    """
+    What the readings of a node come to: means and extremes of what goes up and down, growth of what is counted.
+
+    ``earlier``: those before them, of which the last one is the beginning of the first interval.
+    """
     names = sorted({(device, measure) for _, reading in readings for device, own in reading.items() for measure in own})
-    return [_measured(readings, before, *name) for name in names if name[1] != "boot"]
+    return [_measured(readings, earlier, *name) for name in names if name[1] != "boot"]
 
 
 def _measured(
-    readings: Sequence[tuple[int, Reading]], before: tuple[int, Reading] | None, device: str, measure: str
+    readings: Sequence[tuple[int, Reading]], earlier: Sequence[tuple[int, Reading]], device: str, measure: str
 ) -> Measure:
     rows = [(time, reading) for time, reading in readings if measure in reading.get(device, ())]
-    if before is not None and measure not in before[1].get(device, ()):
-        before = None
+    before = earlier[-1] if earlier and measure in earlier[-1][1].get(device, ()) else None
     values = [reading[device][measure] for _, reading in rows]
-    steps = _steps([time for time, _ in rows], before[0] if before is not None else None)
+    times = [time for time, _ in rows]
+    longest_s = longest_step([*(time for time, reading in earlier if measure in reading.get(device, ())), *times])
+    steps = _steps(times, before[0] if before is not None else None, longest_s)
     told = Measure(device, measure, len(rows), sum(steps), None, None, None, None, None)
     if isinstance(values[-1], str):
         return told._replace(text=values[-1])

@@ -8,7 +8,7 @@ import pytest
 from sonar_site import REAL, SERIES, read, sample, stream
 
 from arcacct.sonar.samples import Sample, SampledKey
-from arcacct.sonar.use import job_use, node_use
+from arcacct.sonar.use import job_use, longest_step, node_use
 
 SEVEN = SampledKey(7, 0)
 
@@ -18,9 +18,15 @@ def snapshots(content, key=SEVEN):
     return [(one.time, one.jobs[key]) for one in read([content]) if isinstance(one, Sample) and key in one.jobs]
 
 
-def used(*samples, before=None, group=False):
+def used(*samples):
     """What job 7 used over some samples."""
-    return job_use(snapshots(stream(*samples)), before, group=group)
+    return use_of(snapshots(stream(*samples)))
+
+
+def use_of(shots, before=None, *, group=False):
+    """What a job used over some snapshots, after one before them."""
+    times = [time for time, _ in shots]
+    return job_use(shots, before, longest_step(times if before is None else [before[0], *times]), group=group)
 
 
 def process(pid, cpu, ppid=1, **more):
@@ -32,11 +38,11 @@ def test_the_real_series():
     """Two processes of which one ends: CPU, memory, and what each interval added are as observed."""
     expected = json.loads((REAL / "expected-job4242.json").read_text())
     shots = snapshots(SERIES.read_bytes(), SampledKey(4242, 0))
-    found = job_use(shots, None, group=False)
+    found = use_of(shots)
     assert (found.use.cpu_s, found.peak_memory_kib, found.samples) == (30, 207684, 8)
     before = None
     for shot, interval in zip(shots, expected["intervals"], strict=True):
-        step = job_use([shot], before, group=False)
+        step = use_of([shot], before)
         assert (step.use.cpu_s, step.peak_memory_kib) == (interval["cpu_delta"], interval["rss_sum_kib"])
         assert shot[1].process_count == interval["nproc"]
         before = shot
@@ -80,7 +86,7 @@ def test_cpu_time_is_counted_once(samples, cpu_s):
 def test_what_was_before_is_not_counted_again():
     """A later row of samples adds only what came after the sample before it."""
     earlier, later = snapshots(stream(sample(0, [process(5, 10)]), sample(60, [process(5, 25)])))
-    assert job_use([later], earlier, group=False).use.cpu_s == 15
+    assert use_of([later], earlier).use.cpu_s == 15
 
 
 def test_a_process_group_after_a_long_gap_is_another_job():
@@ -88,8 +94,8 @@ def test_a_process_group_after_a_long_gap_is_another_job():
     shots = snapshots(
         stream(sample(0, [process(5, 10)], epoch=9), sample(7201, [process(5, 25)], epoch=9)), SampledKey(7, 9)
     )
-    assert job_use(shots[1:], shots[0], group=True)[3:5] == (True, (25, 0, 0))
-    assert job_use(shots[1:], shots[0], group=False)[3:5] == (False, (15, 0, 0))
+    assert use_of(shots[1:], shots[0], group=True)[3:5] == (True, (25, 0, 0))
+    assert use_of(shots[1:], shots[0])[3:5] == (False, (15, 0, 0))
 
 
 def test_bytes_threads_and_memory():
@@ -121,10 +127,30 @@ def test_gpu_time_is_busy_and_occupied():
 
 
 def test_a_gap_in_samples_is_unknown():
-    """What a gap of more than three cadences hides is not counted as use of a card."""
-    times = [0, 60, 120, 3000]
+    """A gap of more than three sampling intervals counts nothing as use of a card; one of three is none."""
+    times = [0, 60, 120, 3000, 3180, 3240]
     cards = used(*(sample(at, [process(5, 0, gpus=[gpu("a", 100)])]) for at in times)).cards
-    assert cards["a"].busy_s == 60 + 60 + 180
+    assert cards["a"].busy_s == 60 + 60 + 180 + 60
+
+
+@pytest.mark.parametrize(
+    ("times", "longest_s"), [([], 0), ([5], 0), ([0, 60], 180), ([0, 60, 3600, 3660], 180), ([0, 9000], 7200)]
+)
+def test_what_is_no_gap(times, longest_s):
+    """Three times the usual interval, and no more than two hours."""
+    assert longest_step(times) == longest_s
+
+
+def test_the_interval_is_that_of_the_hour_before():
+    """Two samples of an hour, far behind those of the hour before: what lies between is a gap."""
+    hours = [[60 * minute for minute in range(6)], [7100, 7160]]
+    shots = [snapshots(stream(*(sample(at, [process(5, 0)], system={"load1": 1.0}) for at in hour))) for hour in hours]
+    assert longest_step([time for hour in shots for time, _ in hour]) == 180
+    earlier, later = (
+        [(one.time, one.reading) for one in read([stream(*(sample(at, [], system={"load1": 1.0}) for at in hour))])]
+        for hour in hours
+    )
+    assert {one.covered_s for one in node_use(later, earlier)} == {60}
 
 
 def test_energy_is_shared_by_use():
@@ -151,7 +177,7 @@ def measures(*systems):
         (one.time, one.reading)
         for one in read([stream(*(sample(60 * n, [], system=s) for n, s in enumerate(systems)))])
     ]
-    return {(one.device, one.measure): one for one in node_use(readings, None)}
+    return {(one.device, one.measure): one for one in node_use(readings, [])}
 
 
 def test_readings_of_a_node():
