@@ -200,7 +200,8 @@ CREATE OR REPLACE VIEW v1_sampled_jobs AS SELECT * REPLACE (
   CAST("array_task_id" AS BIGINT) AS "array_task_id",
   CAST("cpu_avg_percent" AS DOUBLE) AS "cpu_avg_percent",
   CAST("cpu_util_percent" AS DOUBLE) AS "cpu_util_percent",
-  CAST("peak_cpu_util_percent" AS DOUBLE) AS "peak_cpu_util_percent")
+  CAST("peak_cpu_util_percent" AS DOUBLE) AS "peak_cpu_util_percent",
+  CAST("run_start_time" AS BIGINT) AS "run_start_time")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_sampled_jobs');
 
 CREATE OR REPLACE VIEW v1_job_accelerators AS SELECT * REPLACE (
@@ -213,7 +214,8 @@ CREATE OR REPLACE VIEW v1_job_accelerators AS SELECT * REPLACE (
   CAST("peak_memory_kib" AS BIGINT) AS "peak_memory_kib",
   CAST("array_task_id" AS BIGINT) AS "array_task_id",
   CAST("card_index" AS BIGINT) AS "card_index",
-  CAST("memory_util_percent" AS DOUBLE) AS "memory_util_percent")
+  CAST("memory_util_percent" AS DOUBLE) AS "memory_util_percent",
+  CAST("run_start_time" AS BIGINT) AS "run_start_time")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_job_accelerators');
 
 CREATE OR REPLACE VIEW v1_job_telemetry AS SELECT * REPLACE (
@@ -298,5 +300,6 @@ CREATE OR REPLACE VIEW v1_job_commands AS SELECT * REPLACE (
   CAST("peak_processes" AS BIGINT) AS "peak_processes",
   CAST("peak_memory_kib" AS BIGINT) AS "peak_memory_kib",
   CAST("cpu_avg_percent" AS DOUBLE) AS "cpu_avg_percent",
-  CAST("cpu_util_percent" AS DOUBLE) AS "cpu_util_percent")
+  CAST("cpu_util_percent" AS DOUBLE) AS "cpu_util_percent",
+  CAST("run_start_time" AS BIGINT) AS "run_start_time")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_job_commands');

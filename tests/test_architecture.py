@@ -76,7 +76,7 @@ SPEAKERS = {
     "publishing": {"former_rows", "given", "held", "jura", "ledger", "months", "sent", "sent_rows"},
     "reporting": {"facts"},
     "slurm": {"stored_runs"},
-    "sonar": {"hardware", "job_telemetry", "points", "records", "slurm_rows"},
+    "sonar": {"hardware", "job_telemetry", "points", "records", "slurm_rows", "spans"},
     "targets.apel": {"jura_cells"},
 }
 """The modules with SQL, beside what it is about, in each folder that has any; all of db and jobs may."""

@@ -92,6 +92,12 @@ def _tell(report: SonarReport) -> int:
         )
     for why, count in sorted(Counter(why for why, _record_id in report.unjoined).items()):
         complain(f"no telemetry added to {count_of(count, 'record')} of {UNJOINED[why]}")
+    outside = [samples for samples in report.outside.values() if samples]
+    if outside:
+        complain(
+            f"{count_of(sum(outside), 'sample')} of {count_of(len(outside), 'job number')} taken outside every known "
+            "run of the number: added to no job unless a run of that time is imported"
+        )
     kinds = (
         ", ".join(count_of(count, f"{kind} envelope") for kind, count in sorted(report.envelopes.items())) or "nothing"
     )

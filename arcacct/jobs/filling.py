@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
-from arcacct.jobs.precedence import ARC, DEFAULT, OF_AREX, PROGRAMS, UNASKED, kept_as, precedes
+from arcacct.jobs.precedence import ARC, CONFIGURED, DEFAULT, OF_AREX, PROGRAMS, UNASKED, kept_as, precedes
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import escaped, event_time
 from arcacct.jobs.rows import COLUMNS, NUMBERS, Numbers
-from arcacct.jobs.stored import INFO_FIELDS, INFO_KEYS
+from arcacct.jobs.stored import INFO_FIELDS, INFO_KEYS, UNKNOWN
 
 Value = int | str
 EVENTS = {"lrms_start_time": "LRMSSTART", "lrms_end_time": "LRMSEND"}
@@ -121,15 +121,19 @@ def enrich(
     events: Iterable[tuple[str, int | str]] = (),
     default_benchmark: str | None = None,
     over_arex: bool = False,
+    takes_back: bool = False,
 ) -> Enriched:
     """
     Take what another source tells of a record where its word holds; inside the caller's transaction.
 
     ``told``: by field of a `Job` (node names joined by ":"), or by key of JobExtraInfo; ``None``: not told. ``events``:
     of these LRMSSTART and LRMSEND, if the record has none. ``default_benchmark``: of a record without another.
-    ``over_arex``: the numbers take the place of those that A-REX measured, too.
+    ``over_arex``: the numbers take the place of those that A-REX measured, too. ``takes_back``: a value that
+    this source gave before, and that is ``None`` now, is unknown again.
     """
     now = present(con, record_id)
+    gone = [field for field, value in told.items() if takes_back and value is None and now.holders.get(field) == source]
+    _take_back(con, record_id, now, gone, default_benchmark)
     changes: dict[str, Value] = {}
     conflicts: list[Conflict] = []
     for field, value in told.items():
@@ -144,7 +148,25 @@ def enrich(
     _set(con, record_id, changes)
     fields = [*changes, *_add_missing_events(con, record_id, now, events)]
     set_holders(con, record_id, dict.fromkeys(fields, source))
-    return Enriched(bool(fields), tuple(conflicts))
+    return Enriched(bool(fields or gone), tuple(conflicts))
+
+
+def _take_back(
+    con: Connection, record_id: int, now: Present, fields: Iterable[str], default_benchmark: str | None
+) -> None:
+    """Make values unknown again that another source gave; the benchmark is that of the site then."""
+    for field in fields:
+        con.execute("DELETE FROM FieldSources WHERE RecordID = ? AND Field = ?", (record_id, field))
+        if field in COLUMNS:
+            _set(con, record_id, {field: getattr(UNKNOWN, field)})
+        elif field == "benchmark" and default_benchmark:
+            _set(con, record_id, {field: default_benchmark})
+            if now.source not in OF_AREX:
+                set_holders(con, record_id, {field: CONFIGURED})
+        else:
+            con.execute(
+                "DELETE FROM JobExtraInfo WHERE RecordID = ? AND InfoKey = ?", (record_id, INFO_KEYS.get(field, field))
+            )
 
 
 def _agree(field: str, value: Value, other: int) -> bool:

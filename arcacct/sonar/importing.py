@@ -68,6 +68,8 @@ class SonarReport:
     """Finished Slurm jobs that have no record, on a host that records jobs of A-REX."""
     unjoined: set[tuple[str, int]] = field(default_factory=set)
     """As of `Settled`: what has telemetry, and cannot be told to be the same job."""
+    outside: dict[tuple[int, LocalID], int] = field(default_factory=dict)
+    """By cluster and number the samples that no run of it holds, though all known ones are over."""
 
 
 class _Source(NamedTuple):
@@ -276,8 +278,7 @@ class Importer(ImportRun):
         while True:
             with writing(self._con, self._here) as con:
                 done = settle_logged(con, self.site, self._unsettled)
-            self.report.enriched += done.enriched
-            self.report.unjoined.update(done.unjoined)
+            self._count([done])
             if not done.more:
                 break
         with writing(self._con, self._here) as con:
@@ -357,6 +358,8 @@ class Importer(ImportRun):
                 self.report.enriched += result.enriched
                 self.report.unrecorded += result.unrecorded
                 self.report.unjoined.update(result.unjoined)
+                for cluster_id, job, samples in result.outside:
+                    self.report.outside[cluster_id, job] = samples
             elif result is False:
                 self.report.late += 1
 

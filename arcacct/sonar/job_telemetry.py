@@ -6,6 +6,7 @@ Nothing that is right already is written, so that nothing is published again wit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
@@ -19,6 +20,7 @@ from arcacct.sonar.fields import LARGEST
 from arcacct.sonar.site import Site
 from arcacct.sonar.slurm_jobs import SlurmJob
 from arcacct.sonar.slurm_record import allocated, node_benchmark, slurm_usage
+from arcacct.sonar.spans import sampled_job
 
 
 class Hardware(NamedTuple):
@@ -51,6 +53,17 @@ class Telemetry(NamedTuple):
     task: int = 0
 
 
+class Part(NamedTuple):
+    """What a record has of the telemetry of a number."""
+
+    cluster_id: int
+    job: LocalID
+    starts: tuple[int, ...]
+    """The starts of its runs, by which its samples are known."""
+    slurm: tuple[SlurmJob, ...]
+    """Its runs as job envelopes report them, in order of time."""
+
+
 def tell(con: Connection, site: Site, record_id: int, told: tuple[Telemetry, list[Hardware]]) -> bool:
     """Add telemetry to a record of another source; True when it changed."""
     telemetry, hardware = told
@@ -64,62 +77,80 @@ def tell(con: Connection, site: Site, record_id: int, told: tuple[Telemetry, lis
         "system_software": systems or None,
         "wn_instance": telemetry.cpu_model,
     }
-    enrich(con, record_id, SAMPLES, values, default_benchmark=site.default_benchmark)
+    enrich(con, record_id, SAMPLES, values, default_benchmark=site.default_benchmark, takes_back=True)
     return con.total_changes != before
 
 
-def telemetry_of(
-    con: Connection, cluster_id: int, job: LocalID, main: SlurmJob | None, record_id: int | None, sampled: bool
-) -> tuple[Telemetry, list[Hardware]]:
-    """
-    What is known of a job, and its nodes as they were when it started.
+def take_back(con: Connection, site: Site, record_id: int) -> bool:
+    """Remove what telemetry added to a record; True when it changed."""
+    before = con.total_changes
+    if con.execute("DELETE FROM JobTelemetry WHERE RecordID = ?", (record_id,)).rowcount:
+        values = dict.fromkeys(("memory_kib", "benchmark", "system_software", "wn_instance"))
+        enrich(con, record_id, SAMPLES, values, default_benchmark=site.default_benchmark, takes_back=True)
+    return con.total_changes != before
 
-    ``main`` is the run that Slurm knows of, ``sampled`` says whether the samples of the number are this job's.
-    """
-    own = (cluster_id, *job[:2]) if sampled else (0, 0, 0)
+
+def telemetry_of(con: Connection, part: Part, record_id: int | None) -> tuple[Telemetry, list[Hardware]]:
+    """What is known of a job, and its nodes as they were when it started."""
+    cluster_id, job, starts, slurm = part
+    own = f"SampledJobID = ? AND RunStart IN ({', '.join('?' * len(starts))})"
+    values = (sampled_job(con, cluster_id, job), *starts)
     use = con.execute(
         "SELECT coalesce(sum(Samples), 0), sum(CPUS), max(PeakMemory), sum(ReadKiB), sum(WrittenKiB), min(FirstTime)"
-        " FROM JobUsage JOIN SampledJobs ON SampledJobs.ID = SampledJobID"
-        " WHERE ClusterID = ? AND JobID = ? AND Task = ? AND Epoch = 0",
-        own,
+        f" FROM JobUsage WHERE {own}",
+        values,
     ).fetchone()
     cards = con.execute(
         "SELECT UUID, sum(OccupiedS), sum(BusyS), max(PeakMemory), sum(EnergyJ) FROM JobCardUsage"
-        " JOIN SampledJobs ON SampledJobs.ID = SampledJobID"
-        " WHERE ClusterID = ? AND JobID = ? AND Task = ? AND Epoch = 0 GROUP BY UUID ORDER BY UUID",
-        own,
+        f" WHERE {own} GROUP BY UUID ORDER BY UUID",
+        values,
     ).fetchall()
     newest = "SELECT Model FROM NodeCards WHERE UUID = ? ORDER BY NodesID DESC LIMIT 1"
     card_models = [model for card in cards for (model,) in con.execute(newest, card[:1])]
-    tres = allocated(main) if main is not None else {}
-    usage = slurm_usage(main, (), 0) if main is not None else None
-    gpus = gpu_count(tres) if main is not None else None
-    start = (main.number("start_time") if main is not None else None) or use[5] or 0
+    gpus, allocated_s, energy_j = _allocated(slurm)
+    start = (slurm[0].number("start_time") if slurm else None) or use[5] or 0
     # Each node as it was when the job started.
-    names = _node_names(con, own, main, record_id)
+    names = _node_names(con, (own, values), slurm, record_id)
     hardware = [found for name in names if (found := hardware_at(con, cluster_id, name, start)) is not None]
     models = dict.fromkeys(one.cpu_model for one in hardware if one.cpu_model)
-    # A count beyond all measure makes a product that no column holds.
-    allocated_s = min(gpus * usage.wall_s, LARGEST) if gpus is not None and usage is not None else None
     card_model = ";".join(dict.fromkeys(filter(None, card_models))) or None
     seconds = (sum(card[1] for card in cards), sum(card[2] for card in cards)) if cards else (None, None)
     peak_kib = max((card[3] for card in cards), default=None)
     energies = [card[4] for card in cards if card[4] is not None]
     of_cards = (gpus, allocated_s, card_model, *seconds, peak_kib, sum(energies) if energies else None)
     of_job = (cluster_id, job.number, ";".join(models) or None, *use[:5])
-    return Telemetry._make((*of_job, *of_cards, tres.get("energy"), None, job.task)), hardware
+    return Telemetry._make((*of_job, *of_cards, energy_j, None, job.task)), hardware
 
 
-def _node_names(con: Connection, own: tuple[int, ...], main: SlurmJob | None, record_id: int | None) -> list[str]:
-    """The nodes of a job: as Slurm lists them, else the samples (``own``: cluster, number, task), else the record."""
-    if main is not None and main.text("nodes"):
-        return expand([main.text("nodes") or ""])
-    rows = con.execute(
-        "SELECT DISTINCT Name FROM JobUsage JOIN SampledJobs ON SampledJobs.ID = SampledJobID"
-        " JOIN NodeNames ON NodeNames.ID = JobUsage.NodeID"
-        " WHERE SampledJobs.ClusterID = ? AND JobID = ? AND Task = ? AND Epoch = 0 ORDER BY Name",
-        own,
-    ).fetchall()
+def _allocated(slurm: Sequence[SlurmJob]) -> tuple[int | None, int | None, int | None]:
+    """GPUs of the last run, seconds of GPUs and joules of all runs, as Slurm gave and measured them."""
+    counts = []
+    seconds = []
+    joules = []
+    for run in slurm:
+        tres, usage = allocated(run), slurm_usage(run, (), 0)
+        counts.append(gpu_count(tres))
+        if usage is not None:
+            seconds.append(gpu_count(tres) * usage.wall_s)
+        if "energy" in tres:
+            joules.append(tres["energy"])
+    return counts[-1] if counts else None, _sum(seconds), _sum(joules)
+
+
+def _sum(amounts: Sequence[int]) -> int | None:
+    # A count beyond all measure makes a product that no column holds.
+    return min(sum(amounts), LARGEST) if amounts else None
+
+
+def _node_names(
+    con: Connection, own: tuple[str, tuple[int, ...]], slurm: Sequence[SlurmJob], record_id: int | None
+) -> list[str]:
+    """The nodes of a job: as Slurm lists them, else the samples (``own``: which ones), else the record."""
+    listed = [nodes for run in slurm if (nodes := run.text("nodes"))]
+    if listed:
+        return list(dict.fromkeys(expand(listed)))
+    joined = "JobUsage JOIN NodeNames ON NodeNames.ID = JobUsage.NodeID"
+    rows = con.execute(f"SELECT DISTINCT Name FROM {joined} WHERE {own[0]} ORDER BY Name", own[1]).fetchall()
     if rows or record_id is None:
         return [row[0] for row in rows]
     row = con.execute(

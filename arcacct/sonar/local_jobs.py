@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from arcacct.db.engine import Connection
 from arcacct.jobs import local
 from arcacct.jobs.filling import enrich
 from arcacct.jobs.job import Job
-from arcacct.jobs.local_ids import LocalID
 from arcacct.jobs.precedence import SAMPLES, SLURM
 from arcacct.jobs.writing import JobWriter
-from arcacct.sonar.job_telemetry import Hardware, store_telemetry, telemetry_of
+from arcacct.sonar.job_telemetry import Hardware, Part, store_telemetry, telemetry_of
 from arcacct.sonar.site import Site
 from arcacct.sonar.slurm_jobs import SlurmJob
 from arcacct.sonar.slurm_record import SlurmUsage, local_ids, node_benchmark, slurm_usage
 from arcacct.sonar.slurm_rows import steps
 
 
-def record_run(
-    con: Connection,
-    site: Site,
-    cluster_id: int,
-    cluster: str,
-    main: SlurmJob,
-    earlier: list[SlurmJob],
-    *,
-    sampled: bool,
-) -> bool:
-    """One finished run of a Slurm job as a record; True when a row of it changed."""
-    told, hardware = telemetry_of(con, cluster_id, LocalID(main.job_id), main, None, sampled)
-    usage = slurm_usage(main, steps(con, cluster_id, main), told.cpu_s or 0)
+def record_run(con: Connection, site: Site, cluster: str, part: Part, earlier: Sequence[SlurmJob]) -> bool:
+    """
+    One finished run of a Slurm job (``part`` has it alone) as a record; True when a row of it changed.
+
+    ``earlier``: what Slurm reported of runs before it.
+    """
+    (main,) = part.slurm
+    told, hardware = telemetry_of(con, part, None)
+    usage = slurm_usage(main, steps(con, part.cluster_id, main), told.cpu_s or 0)
     if usage is None:
         return False
     before = con.total_changes
@@ -39,7 +36,7 @@ def record_run(
     job = slurm_job(site, job_id, main, usage, hardware)
     record_id = JobWriter(con, SLURM, cluster).write([job]).record_ids[job.job_id]
     store_telemetry(con, record_id, told._replace(cpu_source=usage.cpu.source))
-    enrich(con, record_id, SAMPLES, {"memory_kib": told.peak_memory_kib or None})
+    enrich(con, record_id, SAMPLES, {"memory_kib": told.peak_memory_kib or None}, takes_back=True)
     return con.total_changes != before
 
 

@@ -4,26 +4,23 @@ What telemetry gives to records: records of Slurm's jobs where no A-REX makes th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
 from arcacct.db.schema import note, noted
-from arcacct.jobs.local_ids import LocalID, local_id, spellings, tasks_of
+from arcacct.jobs.local_ids import LocalID, local_id, tasks_of
 from arcacct.jobs.precedence import SLURM
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.rejected import is_of_record
-from arcacct.jobs.statuses import SQL_FINAL
-from arcacct.sonar.job_telemetry import telemetry_of, tell
+from arcacct.sonar.job_telemetry import Part, take_back, telemetry_of, tell
 from arcacct.sonar.local_jobs import record_run
+from arcacct.sonar.points import divide
 from arcacct.sonar.site import Site
-from arcacct.sonar.slurm_jobs import SlurmJob
-from arcacct.sonar.slurm_rows import runs
+from arcacct.sonar.spans import Claim, finished_records, is_sampled, known_runs, with_telemetry
 
 ENRICHED = "SONAR_ENRICHED_SEQ"
 _PAGE = 200
-_SLACK_S = 3600
-"""How far the clocks and the latencies of a batch system and of telemetry may be apart."""
 
 
 class Settled(NamedTuple):
@@ -34,7 +31,13 @@ class Settled(NamedTuple):
     unrecorded: int = 0
     unjoined: tuple[tuple[str, int], ...] = ()
     """Why telemetry could not be added to a record, and to which: a key of UNJOINED, and its RecordID."""
+    outside: tuple[tuple[int, LocalID, int], ...] = ()
+    """Cluster, number, and how many samples none of its runs holds, though all of them are over."""
     more: bool = False
+
+    def plus(self, other: Settled) -> Settled:
+        """Both together."""
+        return Settled._make(one + more for one, more in zip(self, other, strict=True))  # type: ignore[operator]
 
 
 UNJOINED = {
@@ -54,47 +57,45 @@ def has_arex_records(con: Connection) -> bool:
 
 
 def settle(con: Connection, site: Site, cluster_id: int, cluster: str, job: LocalID) -> Settled:
-    """Make, correct or enrich every record of one job of a batch system."""
-    # Slurm gives each element of an array a number of its own.
-    found = [] if job.task else runs(con, cluster_id, job.number)
-    recorded = unrecorded = 0
-    names = [job, *(_element(one) for one in found if one.number("array_job_id"))]
-    # The finished records of other sources that have this number.
-    theirs = [record_id for name in dict.fromkeys(names) for record_id in _named(con, spellings(name))]
-    enriched = sum(_enrich(con, site, record_id, cluster_id, job, found) for record_id in theirs)
-    for number, main in enumerate(found):
-        if not main.finished or main.number("start_time") is None:
-            continue
-        if any(_overlaps(con, record_id, main) for record_id in theirs):
+    """Divide the samples of a number among its runs, and make, correct or enrich the record of each run."""
+    known = known_runs(con, cluster_id, job)
+    outside = divide(con, cluster_id, job, known.spans)
+    recorded = enriched = unrecorded = 0
+    unjoined = []
+    for claim in known.claims:
+        enriched += _enrich(con, site, Part(cluster_id, job, claim.starts, claim.slurm), claim)
+        if len(claim.clusters) > 1:
+            unjoined.append(("clusters", claim.record_id))
+    for run, start in known.unclaimed:
+        if not run.finished:
             continue
         if site.make_records:
-            sampled = len(found) == 1
-            recorded += record_run(con, site, cluster_id, cluster, main, found[:number], sampled=sampled)
+            earlier = known.slurm[: known.slurm.index(run)]
+            recorded += record_run(con, site, cluster, Part(cluster_id, job, start, (run,)), earlier)
         else:
             unrecorded += 1
     # Samples of all tasks of an array together are of none of them.
-    tasks = [] if theirs or found or job.task else _named(con, [tasks_of(job.number)])
-    unjoined = [("array", record_id) for record_id in tasks if _is_sampled(con, record_id, cluster_id, job)]
-    return Settled(recorded, enriched, unrecorded, tuple(unjoined))
+    if not (known.claims or known.slurm or job.task):
+        unjoined += [
+            ("array", task.record_id)
+            for task in finished_records(con, [tasks_of(job.number)])
+            if is_sampled(con, cluster_id, job, task.submit_time, task.end_time)
+        ]
+    return Settled(
+        recorded, enriched, unrecorded, tuple(unjoined), ((cluster_id, job, outside if known.are_over else 0),)
+    )
 
 
-def _element(run: SlurmJob) -> LocalID:
-    return LocalID(run.number("array_job_id") or 0, run.number("array_task_id") or 0, is_element=True)
-
-
-def _named(con: Connection, ranges: Iterable[tuple[str, str]]) -> list[int]:
-    """The finished records of other sources with a local id in these ranges."""
-    return [
-        record_id
-        for first, behind in ranges
-        for (record_id,) in con.execute(
-            # The status only of those found: nearly all jobs have a final one.
-            "SELECT AAR.RecordID FROM AAR LEFT JOIN RecordSources USING (RecordID)"
-            " WHERE LocalJobID >= ? AND LocalJobID < ? AND coalesce(Source, '') <> ?"
-            f" AND (SELECT Name FROM Status WHERE ID = StatusID) IN {SQL_FINAL}",
-            (first, behind, SLURM),
-        ).fetchall()
-    ]
+def _enrich(con: Connection, site: Site, part: Part, claim: Claim) -> bool:
+    """Make a record of another source have its telemetry, and no other's; True when it changed."""
+    if claim.clusters == {part.cluster_id}:
+        told = telemetry_of(con, part, claim.record_id)
+        if part.slurm or told[0].samples:
+            return tell(con, site, claim.record_id, told)
+    elif len(claim.clusters) == 1:
+        # It has that of another cluster.
+        return False
+    return take_back(con, site, claim.record_id)
 
 
 def sampled_tasks(con: Connection, cluster: str, number: int) -> list[int]:
@@ -109,106 +110,67 @@ def sampled_tasks(con: Connection, cluster: str, number: int) -> list[int]:
 
 def settle_logged(con: Connection, site: Site, complain: Callable[[str, Exception], None]) -> Settled:
     """
-    Enrich a page of the records that became final or changed later than their telemetry.
+    Settle a page of the records that became final, or changed, later than their telemetry.
 
-    A record that cannot be enriched is told to ``complain``, and stays as it is.
+    A record that cannot be settled is passed to ``complain``, and stays as it is.
     """
-    rows = con.execute(
+    again = con.execute(
+        "SELECT RecordID, LocalJobID FROM TelemetryToDivide LEFT JOIN AAR USING (RecordID) LIMIT ?", (_PAGE,)
+    ).fetchall()
+    logged = con.execute(
         "SELECT Seq, RecordID, LocalJobID, Source FROM FinishedLog JOIN AAR USING (RecordID)"
         " LEFT JOIN RecordSources USING (RecordID) WHERE Seq > ? ORDER BY Seq LIMIT ?",
         (int(noted(con, ENRICHED) or 0), _PAGE),
     ).fetchall()
-    if not rows:
-        return Settled()
-    enriched = 0
-    unjoined: list[tuple[str, int]] = []
     has_telemetry = bool(
         con.execute(
             "SELECT EXISTS (SELECT 1 FROM SlurmJobs) OR EXISTS (SELECT 1 FROM SampledJobs WHERE Epoch = 0)"
         ).fetchone()[0]
     )
-    for _, record_id, local_job_id, source in rows:
-        # Of one that no batch system ever had there is nothing.
-        if source == SLURM or not local_job_id or not has_telemetry:
-            continue
-        con.execute("SAVEPOINT record")
-        try:
-            joined = _join(con, site, record_id, local_job_id)
-        except Exception as error:
-            if not is_of_record(error):
-                raise
-            con.execute("ROLLBACK TO record")
-            complain(f"job {local_job_id}", error)
-        else:
-            if isinstance(joined, str):
-                unjoined.append((joined, record_id))
-            else:
-                enriched += joined
-        con.execute("RELEASE record")
-    note(con, ENRICHED, rows[-1][0])
-    return Settled(enriched=enriched, unjoined=tuple(unjoined), more=len(rows) == _PAGE)
+    names = dict(again) | {record_id: name for _, record_id, name, source in logged if source != SLURM}
+    done = Settled()
+    # Of a record that no batch system ever had there is nothing.
+    for record_id, name in names.items() if has_telemetry else ():
+        if name:
+            done = done.plus(_settle_record(con, site, record_id, name, complain))
+    con.executemany("DELETE FROM TelemetryToDivide WHERE RecordID = ?", [row[:1] for row in again])
+    if logged:
+        note(con, ENRICHED, logged[-1][0])
+    return done._replace(more=_PAGE in (len(again), len(logged)))
 
 
-def _join(con: Connection, site: Site, record_id: int, local_job_id: str) -> bool | str:
-    """Add telemetry to a record: whether that changed it, or a key of UNJOINED."""
+def _settle_record(
+    con: Connection, site: Site, record_id: int, local_job_id: str, complain: Callable[[str, Exception], None]
+) -> Settled:
+    con.execute("SAVEPOINT record")
+    try:
+        found = _settle_numbers(con, site, record_id, local_job_id)
+    except Exception as error:
+        if not is_of_record(error):
+            raise
+        con.execute("ROLLBACK TO record")
+        complain(f"job {local_job_id}", error)
+        found = Settled()
+    con.execute("RELEASE record")
+    return found
+
+
+def _settle_numbers(con: Connection, site: Site, record_id: int, local_job_id: str) -> Settled:
+    """Settle every number that a record may have in telemetry."""
     name = local_id(unescaped(local_job_id))
     if name is None:
-        return "form"
-    found = _with_telemetry(con, name)
-    if len(found) > 1:
-        return "clusters"
+        return Settled(unjoined=(("form", record_id),))
+    found = with_telemetry(con, name)
     if name.is_element and not found:
-        return "element"
+        return Settled(unjoined=(("element", record_id),))
+    done = Settled()
     for cluster_id, job in found:
-        return _enrich(con, site, record_id, cluster_id, job, [] if job.task else runs(con, cluster_id, job.number))
-    whole = LocalID(name.number)
-    is_whole = name.task and any(_is_sampled(con, record_id, *known) for known in _with_telemetry(con, whole))
-    return "array" if is_whole else False
-
-
-def _with_telemetry(con: Connection, job: LocalID) -> list[tuple[int, LocalID]]:
-    """The clusters that have telemetry of a job, and what it is called there."""
-    if job.is_element:
-        rows = con.execute(
-            "SELECT DISTINCT ClusterID, JobID FROM SlurmJobs WHERE ArrayJobID = ? AND ArrayTaskID = ?", job[:2]
-        ).fetchall()
-        return [(cluster_id, LocalID(number)) for cluster_id, number in rows]
-    rows = con.execute(
-        "SELECT ID FROM Clusters WHERE EXISTS (SELECT 1 FROM SampledJobs WHERE ClusterID = Clusters.ID AND JobID = ?1"
-        " AND Epoch = 0 AND Task = ?2)"
-        " OR ?2 = 0 AND EXISTS (SELECT 1 FROM SlurmJobs WHERE ClusterID = Clusters.ID AND JobID = ?1)",
-        job[:2],
-    ).fetchall()
-    return [(cluster_id, job) for (cluster_id,) in rows]
-
-
-def _span(con: Connection, record_id: int) -> tuple[int, int]:
-    submit, end = con.execute("SELECT SubmitTime, EndTime FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()
-    return submit - _SLACK_S, end + _SLACK_S
-
-
-def _overlaps(con: Connection, record_id: int, main: SlurmJob) -> bool:
-    since, until = _span(con, record_id)
-    start, end = main.number("start_time") or 0, main.number("end_time") or 0
-    return since <= end and start <= until
-
-
-def _is_sampled(con: Connection, record_id: int, cluster_id: int, job: LocalID) -> bool:
-    """Whether samples of this number are of the time in which the job of a record ran."""
-    since, until = _span(con, record_id)
-    first, last = con.execute(
-        "SELECT min(FirstTime), max(LastTime) FROM JobUsage JOIN SampledJobs ON SampledJobs.ID = SampledJobID"
-        " WHERE ClusterID = ? AND JobID = ? AND Task = ? AND Epoch = 0",
-        (cluster_id, *job[:2]),
-    ).fetchone()
-    return first is not None and since <= last and first <= until
-
-
-def _enrich(con: Connection, site: Site, record_id: int, cluster_id: int, job: LocalID, found: list[SlurmJob]) -> bool:
-    """Add telemetry to a record of another source; True when it changed."""
-    main = next((one for one in reversed(found) if _overlaps(con, record_id, one)), None)
-    sampled = _is_sampled(con, record_id, cluster_id, job)
-    if main is None and not sampled:
-        # The number is the same, the job is not.
-        return False
-    return tell(con, site, record_id, telemetry_of(con, cluster_id, job, main, record_id, sampled))
+        (cluster,) = con.execute("SELECT Name FROM Clusters WHERE ID = ?", (cluster_id,)).fetchone()
+        done = done.plus(settle(con, site, cluster_id, cluster, job))
+    if not found and name.task:
+        whole = LocalID(name.number)
+        first, last = con.execute("SELECT SubmitTime, EndTime FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()
+        if any(is_sampled(con, *known, first, last) for known in with_telemetry(con, whole)):
+            return Settled(unjoined=(("array", record_id),))
+    # The jobs that job envelopes told of were counted when these came.
+    return done._replace(unrecorded=0)

@@ -175,6 +175,20 @@ def test_every_real_file_at_once(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_samples_of_no_run_are_reported(tmp_path):
+    """January's run of a number holds its own samples; November's are counted, until their run is there."""
+    conf = configured(tmp_path)
+    lines = (REAL.parent / "cases" / "rec.jsonl").read_text().splitlines(keepends=True)
+    done = piped(conf, "".join(lines[:-1]))
+    assert done.returncode == 0
+    assert done.stderr.endswith(
+        "6 samples of 1 job number taken outside every known run of the number: added to no job unless a run of that"
+        " time is imported\n"
+    )
+    assert piped(conf, lines[-1]).stderr == ""
+    assert rows(tmp_path, "SELECT cpu_s FROM v1_jobs") == [(360,), (360,)]
+
+
 HOSTILE = (
     '{"meta":{"producer":"sonar","version":"0.15.0"},"data":{"type":"job","attributes":{"time":'
     '"2026-11-20T11:00:00Z","cluster":"c","slurm_jobs":[{"job_id":5,"job_state":" ","allocated_resources":"cpu='

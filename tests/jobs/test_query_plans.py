@@ -30,7 +30,7 @@ from arcacct.jobs import aborting, cells, former, lookup, outbox, rating, readin
 from arcacct.jobs.aar import PackedAAR
 from arcacct.jobs.local_ids import LocalID
 from arcacct.publishing import given, held, ledger, months, sent, sent_rows
-from arcacct.sonar import records
+from arcacct.sonar import records, spans
 from arcacct.sonar.site import Site as SonarSite
 from arcacct.targets import kinds, plugs
 
@@ -482,7 +482,7 @@ def test_telemetry_finds_its_records_by_their_local_ids(ours) -> None:
     def find(con: Connection, _site: Site) -> None:
         for job in (LocalID(7), LocalID(7, 4), LocalID(7, 4, is_element=True)):
             records.settle(con, SonarSite(), 1, "c", job)
-            records._with_telemetry(con, job)
+            spans.with_telemetry(con, job)
 
     assert_flat(ours, find)
 
