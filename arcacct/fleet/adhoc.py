@@ -98,8 +98,10 @@ def _memory_of(more_mib: int) -> Iterator[None]:
 
 
 def _require_reading(sql: str) -> None:
+    # DuckDB before 2.0 reads the scripts of IMPORT DATABASE to say what kind of statement it is: no file can be opened.
     try:
-        statements = duckdb.extract_statements(sql)
+        with duckdb.connect(":memory:", config={"enable_external_access": False}) as con:
+            statements = con.extract_statements(sql)
     except duckdb.Error as error:
         raise UsageError(f"{beginning(sql)}: {_first(error)}") from None
     if len(statements) != 1:

@@ -19,7 +19,7 @@ REFUSED = {
     "INSTALL httpfs": "queries can only read",
     "LOAD httpfs": "queries can only read",
     "SET enable_external_access = true": "queries can only read",
-    "PRAGMA database_list": "queries can only read",
+    "PRAGMA disable_object_cache": "queries can only read",
     "EXPLAIN ANALYZE COPY (SELECT 1) TO '{other}/stolen.csv'": "queries can only read",
     "SELECT * FROM query('COPY (SELECT 1) TO ''{other}/stolen.csv'' ')": "",
     "SELECT 1; SELECT 2": "give one statement",
@@ -50,6 +50,17 @@ def test_what_does_more_than_read_is_refused(federation, tmp_path, capsys, state
     assert done.stderr.count("\n") == 1
     assert "do not tell" not in done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["secret", "secret.csv"]
+
+
+def test_a_statement_is_judged_where_no_file_can_be_opened(federation, tmp_path, capsys) -> None:
+    """DuckDB before 2.0 reads the scripts that IMPORT DATABASE names, and quotes them where they are no SQL."""
+    (tmp_path / "schema.sql").write_text("secret_of_others")
+    (tmp_path / "load.sql").write_text("")
+
+    done = said(capsys, "fleet", "sql", federation.root, f"IMPORT DATABASE '{tmp_path}'")
+
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "secret_of_others" not in done.stderr
 
 
 def test_nothing_can_be_switched_on(federation, capsys) -> None:
