@@ -308,7 +308,7 @@ class _Walk:
         elif is_file and stat.S_ISREG(status.st_mode):
             self._found.files[path] = status.st_size
         elif is_file or not stat.S_ISDIR(status.st_mode):
-            self._refuse(path, f"no {'file' if is_file else 'directory'}, though it is called as one; remove it")
+            self._refuse(path, f"not a {'file' if is_file else 'directory'}; remove it")
         else:
             try:
                 there = here.open(name)

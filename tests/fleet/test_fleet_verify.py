@@ -27,6 +27,12 @@ COMPLAINTS = {
     "two CEs with one name in one directory": "two CEs have the same name",
     "overlapping exports": "overlapping exports of the same CE",
     "an export that is not finished": "no manifest names its files",
+    "links to the root directory": "ce02.example.org.json: a symbolic link, which is not followed",
+    "a link to a part": ".parquet: a symbolic link, which is not followed",
+    "a pipe in the place of a part": ".parquet: not a file; remove it",
+    "a pipe in the place of a manifest": "ce02.example.org.json: not a file; remove it",
+    "a manifest of 6 GB": f"{6 << 30} bytes, and nothing that arcacct writes there has more",
+    "a manifest of 200,000 brackets": "no manifest, it is cut off or damaged",
 }
 
 

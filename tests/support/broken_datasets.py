@@ -7,6 +7,7 @@ Datasets with something wrong: each beside partitions that are whole, which read
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -135,6 +136,52 @@ def _overlapping(folder: pathlib.Path) -> list[pathlib.Path]:
     return [folder / "then", folder / "now"]
 
 
+def _link_to_the_root(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Where a site could be, and each of its months: whoever follows one walks the whole file system."""
+    _, manifest = _both(folder)
+    manifest.unlink()
+    manifest.symlink_to("/")
+    (folder / "manifests/v1/site=Site-99").symlink_to("/")
+    (folder / "jobs/v1/site=Site-99").symlink_to("..")
+    return [folder]
+
+
+def _link_to_the_part(folder: pathlib.Path) -> list[pathlib.Path]:
+    """What it leads to is the part, which whoever made the link can exchange."""
+    _, manifest = _both(folder)
+    file = part(folder, manifest)
+    file.rename(folder / "elsewhere")
+    file.symlink_to(folder / "elsewhere")
+    return [folder]
+
+
+def _pipe_for_a_part(folder: pathlib.Path) -> list[pathlib.Path]:
+    _, manifest = _both(folder)
+    file = part(folder, manifest)
+    file.unlink()
+    os.mkfifo(file)
+    return [folder]
+
+
+def _pipe_for_a_manifest(folder: pathlib.Path) -> list[pathlib.Path]:
+    _, manifest = _both(folder)
+    manifest.unlink()
+    os.mkfifo(manifest)
+    return [folder]
+
+
+def _sparse_manifest(folder: pathlib.Path) -> list[pathlib.Path]:
+    _, manifest = _both(folder)
+    os.truncate(manifest, 6 << 30)
+    return [folder]
+
+
+def _nested_manifest(folder: pathlib.Path) -> list[pathlib.Path]:
+    _, manifest = _both(folder)
+    manifest.write_text("[" * 200_000)
+    return [folder]
+
+
 BROKEN = (
     Broken("another version of the dataset", _another_version, JOBS),
     Broken("a manifest that is cut off", _cut_off_manifest, JOBS),
@@ -147,4 +194,10 @@ BROKEN = (
     Broken("two CEs with one name in one directory", _one_name_and_directory, JOBS),
     Broken("overlapping exports", _overlapping, 2 * JOBS),
     Broken("an export that is not finished", _unfinished, JOBS),
+    Broken("links to the root directory", _link_to_the_root, JOBS),
+    Broken("a link to a part", _link_to_the_part, JOBS),
+    Broken("a pipe in the place of a part", _pipe_for_a_part, JOBS),
+    Broken("a pipe in the place of a manifest", _pipe_for_a_manifest, JOBS),
+    Broken("a manifest of 6 GB", _sparse_manifest, JOBS),
+    Broken("a manifest of 200,000 brackets", _nested_manifest, JOBS),
 )
