@@ -1,0 +1,50 @@
+"""SECURITY.md: each giver of input has promises, and each promise has tests, which are there."""
+
+from __future__ import annotations
+
+import re
+
+import manual
+import pytest
+
+READERS = {
+    *("arex", "conf", "db", "exporting", "features", "files", "fleet", "gridengine", "htcondor", "jobs", "publishing"),
+    *("reporting", "sandbox", "slurm", "sonar", "targets"),
+}
+"""Folders of the package that read what others wrote."""
+
+
+def promises() -> list[tuple[str, str, tuple[str, ...]]]:
+    """Giver, promise and tests of each row."""
+    text = (manual.ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    part = manual.between(text, "## What arcacct reads, and what it promises\n", "## Who may write where\n")
+    found = []
+    for section in re.split(r"^### ", part, flags=re.MULTILINE)[1:]:
+        giver, _, body = section.partition("\n")
+        rows = [line for line in body.splitlines() if line.startswith("| ")][1:]
+        assert rows, f"{giver}: no promise"
+        for row in rows:
+            promise, tests = row.strip("| ").rsplit(" | ", 1)
+            found.append((giver, promise, tuple(re.findall(r"`(tests/[^`]+)`", tests))))
+    return found
+
+
+def test_each_promise_has_tests() -> None:
+    """A sentence without one is no promise."""
+    assert [promise for _, promise, tests in promises() if not tests] == []
+
+
+@pytest.mark.parametrize("name", sorted({name for _, _, tests in promises() for name in tests}))
+def test_the_test_of_a_promise_is_there(name: str) -> None:
+    """Whoever renames or removes a test changes the promise as well."""
+    file, _, function = name.partition("::")
+
+    assert re.search(rf"^def {function}\(", (manual.ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_each_reader_has_a_promise() -> None:
+    """Each folder that reads what others wrote, and the portal."""
+    named = {name.split("/")[1] for _, _, tests in promises() for name in tests}
+
+    assert READERS | {"test_datasette.py::test_what_is_not_a_view_or_a_query_is_forbidden"} <= named
+    assert {path.name for path in (manual.ROOT / "arcacct").iterdir()} >= READERS
