@@ -49,6 +49,7 @@ _KEPT_S = 86400
 """For who began to read with a former manifest."""
 
 
+_FIRST_MONTH = 197001
 _MOST_NOTE_BYTES, _NOTE_LEVELS = 1 << 16, 4
 _PIECE_BYTES = 1 << 20
 _SOME_JOBS = 100_000
@@ -128,7 +129,9 @@ class _Export:
             self._position = _Position(self._life, self._now.seq, self._now.events_row)
             logged = self._logged(con, last)
         todo: list[tuple[Partition, Manifest | None]] = []
-        known = sorted(there | self._now.seen.keys())
+        # Whoever may write there can have put one for each month of ten thousand years.
+        last_month = (time.gmtime().tm_year + 1) * 100 + 12
+        known = sorted({month for month in there if _FIRST_MONTH <= month <= last_month} | self._now.seen.keys())
         for month in known:
             partition = self._partition(month)
             try:

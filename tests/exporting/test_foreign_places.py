@@ -167,7 +167,16 @@ def test_a_link_elsewhere_in_the_dataset_is_not_looked_at(site) -> None:
     assert site.export() == Exported((), 0, 0, 3, ())
 
 
-Rows = dict[str, list[object]]
+def test_manifests_of_months_in_which_no_job_can_have_ended_are_not_looked_at(site) -> None:
+    """There can be a hundred thousand of them; a job with such an end keeps its month."""
+    site.add(stored_jobs.job(9, end_s=32_503_680_000))
+    site.export()
+    for year in (1, 1969, 2999, 9999):
+        bogus = site.dataset / MONTH._replace(year=year).manifest
+        bogus.parent.mkdir(parents=True)
+        bogus.write_text("{")
+    assert (site.dataset / MONTH._replace(year=3000, month=1).manifest).exists()
+    assert site.export() == Exported((), 0, 0, 4, ())
 
 
 def changed(**values: object) -> Callable[[pa.Table], pa.Table]:
