@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from exported_site import JUNE_S, MAY_S, Site, ids, names_of, read
 
-from arcacct.dataset.layout import Partition, part_name, position_path
+from arcacct.dataset.layout import TABLES, Partition, part_name, position_path
 from arcacct.db.opening import writing
 from arcacct.exporting.export import Exported
 from arcacct.exporting.store import LocalStore
@@ -252,6 +252,19 @@ def test_a_part_with_pruned_jobs_can_be_anything(site, kind) -> None:
     assert ("month=06" in problem, "pruned" in problem) == (True, True)
     assert (site.manifest(6).read_bytes(), resource.getrlimit(resource.RLIMIT_AS)) == (before, limits)
     assert (site.dataset / MONTH._replace(month=8).manifest).exists()
+
+
+@pytest.mark.parametrize("places", [(1, 0), (0, 0)])
+def test_pruned_jobs_in_another_order_are_not_believed(site, places) -> None:
+    """Also where nothing beside the jobs tells it."""
+    site.export()
+    site.prune(JUNE_S + 10)
+    for table in TABLES[1:]:
+        rewritten(site, lambda rows: rows.slice(0, 0), table)
+    rewritten(site, lambda rows: rows.take(pa.array(places)))
+    site.add(stored_jobs.job(8, end_s=JUNE_S + 20))
+    (problem,) = site.export().problems
+    assert "in another place than it was" in problem
 
 
 @pytest.mark.parametrize("what", ["missing", "another content", "a pipe", "more rows", "very many rows"])
