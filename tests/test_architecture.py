@@ -70,7 +70,7 @@ SPEAKERS = {
     "asking": {"health_rows", "job_record", "month_jobs", "questions", "reading", "who_recorded", "why"},
     "exporting": {"jobs", "months"},
     "features": {"collect"},
-    "fleet": {"adhoc", "duck", "postgresql"},
+    "fleet": {"duck", "postgresql"},
     "gridengine": {"positions", "questions", "rows"},
     "htcondor": {"stored_jobs"},
     "publishing": {"former_rows", "given", "held", "jura", "ledger", "months", "sent", "sent_rows"},

@@ -56,8 +56,8 @@ def fleet() -> None:
     Ask many CEs at once, by the files that `arcacct export` writes.
 
     Each DIR is a dataset of one CE or of many, a directory or a URL such as s3://bucket/path. What a manifest names is
-    read, and nothing else; what is wrong with any of it is named on stderr, the rest is answered, and the exit code is
-    65.
+    read, and nothing else. A file that is damaged or differs from the schema of the dataset is named on stderr and left
+    out; the rest is answered, and the exit code is 65.
     """
 
 
@@ -110,7 +110,7 @@ def stats(
         every = dataset(directories)
         _tell_unknown(which, [one.partition for one in every.partitions])
         found = concerned(every, chosen, which)
-        table, problems = answered(
+        table, found = answered(
             given.engine,
             found,
             lambda opened: usage(
@@ -130,7 +130,7 @@ def stats(
     out = say if given.form == "table" else data
     for line in answer_lines(table, given.form):
         out(line)
-    return told(problems)
+    return told(found.problems)
 
 
 def _tell_unknown(which: FleetSelection, partitions: Sequence[Partition]) -> None:
@@ -158,14 +158,14 @@ for param in map(copy, of_one_ce.params):
     epilog=examples("arcacct fleet verify /srv/accounting", "arcacct fleet verify --deep /srv/site-a /srv/site-b")
 )
 @_directories
-@click.option("--deep", is_flag=True, help="Read every byte, and compare it with the digest in the manifest.")
+@click.option("--deep", is_flag=True, help="Read every byte and every value, and compare the digest with the manifest.")
 def verify(directories: tuple[str, ...], deep: bool) -> int:
     """
     Compare every manifest with its files, and the CEs with each other.
 
-    Rows, range of end times and size of each file, and its digest with --deep; partitions that are half written, of
-    another version, exported twice, or of two databases under one name. Months that lack between others are told, and
-    are no error: it may be that no job ended then.
+    Of each file: size, rows, range of end times, columns and their types; with --deep its digest and every value.
+    Partitions that are half written, of another version, exported twice, or of two databases under one name. Missing
+    months between others are listed and are no error: perhaps no job ended then.
     """
     with at_work("checking"):
         checked = checks.check(dataset(directories), deep=deep)
@@ -201,13 +201,10 @@ def sql(directories: tuple[str, ...], sql: str, form: str, limits: QueryLimits) 
     except ModuleNotFoundError as error:
         raise UsageError(f"this needs the package {error.name}: pip install 'arcacct[parquet]'") from error
     statement = statement_of(sql)
-    with (
-        watchdog(limits.seconds),
-        adhoc.asked(dataset(directories), statement, limits) as (answer, problems),
-        at_work("asking"),
-    ):
-        show(answer.columns, answer.rows, form)
-    return told(problems)
+    with at_work("asking"):
+        answer, found = adhoc.asked(dataset(directories), statement, limits, lambda: watchdog(limits.seconds))
+    show(answer.columns, answer.rows, form)
+    return told(found.problems)
 
 
 def told(problems: Sequence[str]) -> int:

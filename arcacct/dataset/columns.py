@@ -12,6 +12,10 @@ from arcacct.resources import resource
 Type = Literal["int64", "double", "string"]
 
 
+KEYS: dict[str, Type] = {"site": "string", "year": "int64", "month": "string", "ce": "string"}
+"""The columns of a partition: they are in the paths alone."""
+
+
 class Column(NamedTuple):
     """A column; every one may be NULL but ``record_id``."""
 
@@ -24,11 +28,20 @@ class Column(NamedTuple):
 
 UNIT = b"unit"
 DESCRIPTION = b"description"
+TEXT_BYTES = 2**18
+"""A text has at most so many bytes of UTF-8: the names of 20,000 slots."""
+GROUP_ROWS = 2**20
+"""A row group has at most so many rows."""
+
+
+def group_bytes(rows: int) -> int:
+    """How many bytes a row group with so many rows may have, uncompressed."""
+    return 2**28 + rows * 2**13
 
 
 @cache
 def columns() -> dict[str, tuple[Column, ...]]:
-    """By table, in their order; those of the partition (site, year, month, ce) are in the paths alone."""
+    """By table, in their order, without `KEYS`."""
     found: dict[str, list[Column]] = {table: [] for table in TABLES}
     with open(resource("schema", "fleet", "columns.csv"), encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):

@@ -3,59 +3,92 @@
 
 DuckDB keeps the limits: its database is empty and in memory, it opens the files of the dataset and no other, loads and
 installs nothing, and none of that can be changed by then (`arcacct.fleet.duck`). What takes too long is interrupted.
-Its limit of memory leaves texts out, so the operating system keeps one as well.
 """
 
 from __future__ import annotations
 
 import json
-import resource
+import marshal
+import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from typing import IO, Any, NamedTuple
 
 import duckdb
 
 from arcacct.db.adhoc import QueryLimits, Result, beginning, too_long, too_many
 from arcacct.errors import InputError, UsageError
+from arcacct.fleet.checks import damaged, judged
 from arcacct.fleet.duck import Duck
 from arcacct.fleet.engine import EngineFailed, left_out
-from arcacct.fleet.manifests import Dataset
+from arcacct.fleet.manifests import Dataset, first_line
 
 _AT_ONCE = 1000
-_MIB = 2**20
-_SLACK_MIB = 128
-"""What the process may take beside the query: stacks of threads, code that is loaded late."""
-_OF_STATEMENT = (
-    *(duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError),
-    *(duckdb.InterruptException, duckdb.OutOfMemoryException, duckdb.PermissionException),
-)
-"""What a statement can be to blame for; all else is a file's fault."""
+_IN_MEMORY_BYTES = 2**24
+"""Of an answer; the rest waits in a temporary file."""
+_LENGTH = 8
+_OF_STATEMENT = (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError, duckdb.InterruptException)
+"""What a statement can be to blame for, unless the message is about a file; all else is a file's fault."""
 
 
-@contextmanager
-def asked(found: Dataset, sql: str, limits: QueryLimits) -> Iterator[tuple[Result, Sequence[str]]]:
+class _TooMuch(InputError):
+    """A statement takes more than it may, of time or of memory."""
+
+
+def asked(
+    found: Dataset,
+    sql: str,
+    limits: QueryLimits,
+    watched: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> tuple[Result, Dataset]:
     """
-    Run one statement that reads; its answer, and what is wrong with the files that it does not have.
+    Run one statement that reads; its answer, and what it is of, with what is wrong with the other files.
 
-    Raises UsageError for one that is refused or is no SQL, InputError when it takes more than ``limits``; also while
-    the rows come.
+    The whole answer is read before any of it is given, since a file may turn out to be damaged at its last row.
+    ``watched``: what each run is to be within. Raises UsageError for a statement that is refused or is no SQL,
+    InputError when it takes more than ``limits``.
     """
     _require_reading(sql)
+
+    def ask(some: Dataset) -> _Answer:
+        with watched():
+            return _run(some, sql, limits)
+
+    def try_alone(some: Dataset) -> None:
+        try:
+            ask(some).kept.close()
+        except _TooMuch as error:
+            raise EngineFailed(str(error)) from error
+
+    found = judged(found)
     while True:
         try:
-            with _begun(found, sql, limits) as result:
-                yield result, found.problems
+            answer = ask(found)
+            return Result(answer.columns, answer.rows()), found
         except EngineFailed as error:
-            found = left_out("duckdb", found, error)
-        else:
-            return
+            found = left_out("duckdb", found, error, try_alone)
+        except _TooMuch:
+            bad = damaged(found, within_s=limits.seconds)
+            if not bad:
+                raise
+            found = found.without(bad)
 
 
-@contextmanager
-def _begun(found: Dataset, sql: str, limits: QueryLimits) -> Iterator[Result]:
-    """The answer as it comes. Raises EngineFailed when a file can be to blame and there is no row yet."""
+class _Answer(NamedTuple):
+    columns: tuple[str, ...]
+    kept: IO[bytes]
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        with self.kept:
+            self.kept.seek(0)
+            while length := self.kept.read(_LENGTH):
+                # Written by us, into a file without a name.
+                yield from marshal.loads(self.kept.read(int.from_bytes(length, "big")))  # noqa: S302
+
+
+def _run(found: Dataset, sql: str, limits: QueryLimits) -> _Answer:
+    """The answer. Raises EngineFailed when a file is to blame, _TooMuch when one may be."""
     engine = Duck(found, memory_mib=limits.memory_mib)
     is_over = threading.Event()
 
@@ -67,34 +100,30 @@ def _begun(found: Dataset, sql: str, limits: QueryLimits) -> Iterator[Result]:
     timer = threading.Timer(limits.seconds, end)
     timer.daemon = True
     timer.start()
+    kept: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115  closed with the last row
     try:
-        with closing(engine), _explaining(sql, limits, is_over), _memory_of(limits.memory_mib + _SLACK_MIB):
-            try:
-                engine.con.execute(sql)
-            except duckdb.Error as error:
-                if is_over.is_set() or isinstance(error, _OF_STATEMENT):
-                    raise
-                raise EngineFailed(_first(error)) from error
+        with closing(engine), _explaining(sql, limits, is_over):
+            engine.run(sql)
             columns = tuple(column[0] for column in engine.con.description or ())
-            yield Result(columns, _counted(engine.con, limits))
+            seen = 0
+            while some := engine.fetched(_AT_ONCE):
+                seen += len(some)
+                _require_few(seen, limits)
+                data = marshal.dumps([tuple(map(_plain, row)) for row in some])
+                kept.write(len(data).to_bytes(_LENGTH, "big") + data)
+    except BaseException:
+        kept.close()
+        raise
     finally:
         timer.cancel()
         # A thread that is left at the end keeps what it knows, and DuckDB complains of that.
         timer.join()
+    return _Answer(columns, kept)
 
 
-@contextmanager
-def _memory_of(more_mib: int) -> Iterator[None]:
-    """Let this process allocate so much more and no byte beyond: what DuckDB or Python then raises is named."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        data_bytes = int(file.read().split()[5]) * resource.getpagesize()
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = data_bytes + more_mib * _MIB
-    resource.setrlimit(resource.RLIMIT_DATA, (min({wanted, soft, hard} - {resource.RLIM_INFINITY}), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+def _require_few(rows: int, limits: QueryLimits) -> None:
+    if rows > limits.rows:
+        raise InputError(too_many(limits.rows))
 
 
 def _require_reading(sql: str) -> None:
@@ -103,22 +132,12 @@ def _require_reading(sql: str) -> None:
         with duckdb.connect(":memory:", config={"enable_external_access": False}) as con:
             statements = con.extract_statements(sql)
     except duckdb.Error as error:
-        raise UsageError(f"{beginning(sql)}: {_first(error)}") from None
+        raise UsageError(f"{beginning(sql)}: {first_line(error)}") from None
     if len(statements) != 1:
         raise UsageError(f"{beginning(sql)}: give one statement")
     # EXPLAIN ANALYZE runs what it explains, and DuckDB may write what it may read.
     if statements[0].type != duckdb.StatementType.SELECT:
         raise UsageError(f"{beginning(sql)}: queries can only read")
-
-
-def _counted(con: duckdb.DuckDBPyConnection, limits: QueryLimits) -> Iterator[tuple[Any, ...]]:
-    seen = 0
-    while some := con.fetchmany(_AT_ONCE):
-        for row in some:
-            seen += 1
-            if seen > limits.rows:
-                raise InputError(too_many(limits.rows))
-            yield tuple(map(_plain, row))
 
 
 def _plain(value: Any) -> Any:
@@ -135,23 +154,17 @@ def _explaining(sql: str, limits: QueryLimits, is_over: threading.Event) -> Iter
     """What DuckDB says, as one line that says what to do."""
     try:
         yield
-    except (MemoryError, duckdb.OutOfMemoryException):
-        raise InputError(
+    except (duckdb.OutOfMemoryException, MemoryError):
+        raise _TooMuch(
             f"the query needs more than {limits.memory_mib} MiB: make it smaller, or raise --max-memory"
         ) from None
     except duckdb.PermissionException as error:
         raise UsageError(
-            f"{beginning(sql)}: queries read the tables of the dataset, and no other file: {_first(error)}"
+            f"{beginning(sql)}: queries read the tables of the dataset, and no other file: {first_line(error)}"
         ) from None
     except duckdb.Error as error:
         if is_over.is_set():
-            raise InputError(too_long(limits.seconds)) from None
-        if isinstance(error, _OF_STATEMENT):
-            raise UsageError(f"{beginning(sql)}: {_first(error)}") from None
-        raise InputError(
-            f"a file of the dataset cannot be read: {_first(error)}; `arcacct fleet verify --deep` names all of these"
-        ) from None
-
-
-def _first(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
+            raise _TooMuch(too_long(limits.seconds)) from None
+        if isinstance(error, _OF_STATEMENT) and "Parquet" not in str(error):
+            raise UsageError(f"{beginning(sql)}: {first_line(error)}") from None
+        raise EngineFailed(first_line(error)) from error

@@ -1,18 +1,25 @@
-"""Files of a dataset against what their manifests say of them."""
+"""Files of a dataset against the schema of the dataset, and against what their manifests say of them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from importlib import import_module
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
+from arcacct.dataset.columns import TEXT_BYTES, columns
 from arcacct.errors import UsageError
-from arcacct.fleet.manifests import Dataset, Exported
+from arcacct.exporting.store import LocalStore
+from arcacct.fleet.manifests import Dataset, Exported, Footer, Unsound, first_line
 from arcacct.wording import count_of
 
 _PIECE = 2**20
+_REQUESTS = 8
+"""To an object store at once."""
+_Result = TypeVar("_Result")
 
 
 class Checked(NamedTuple):
@@ -29,68 +36,117 @@ class Checked(NamedTuple):
 
 def check(found: Dataset, *, deep: bool) -> Checked:
     """All files by their footers, with ``deep`` every byte too; and what the CEs lack. Raises UsageError."""
-    bad = dict(damaged(found.partitions, deep=deep))
+    sound = judged(found, empty=True)
+    if deep:
+        sound = sound.without(damaged(sound))
     return Checked(
         len(found.partitions),
         sum(len(one.manifest.tables) for one in found.partitions),
-        sum(one.jobs.rows for one in found.partitions if one.path not in bad),
-        (*found.problems, *bad.values()),
+        sum(one.jobs.rows for one in sound.partitions),
+        sound.problems,
         tuple(_notes(found.partitions)),
     )
 
 
-def damaged(partitions: Iterable[Exported], *, deep: bool = False) -> Iterator[tuple[str, str]]:
-    """The manifest of each whose files are not what it says, with the reason. Raises UsageError without pyarrow."""
+def judged(found: Dataset, *, empty: bool = False) -> Dataset:
+    """
+    The same without the partitions of which a file differs from the schema or its manifest, by the footers.
+
+    ``empty``: also files without rows, which nobody reads. Raises UsageError without pyarrow.
+    """
     try:
-        parquet = import_module("pyarrow.parquet")
+        from arcacct.fleet.footers import Footers  # noqa: PLC0415  the package of an extra
     except ModuleNotFoundError as error:
         raise UsageError("files are checked by the package pyarrow: pip install 'arcacct[parquet]'") from error
-    for one in partitions:
-        for table in one.manifest.tables:
-            wrong = _wrong(parquet, one, table, deep=deep)
-            if wrong is not None:
-                told = f"{one.path}: {one.file(table)} {wrong}; {one.partition} is left out: remove the manifest, and"
-                yield one.path, f"{told} the next export of that CE writes the month anew"
+    footers = Footers()
+
+    def of(one: Exported) -> tuple[dict[str, Footer], str | None]:
+        known: dict[str, Footer] = {}
+        for table, part in one.manifest.tables.items():
+            if part.rows or empty:
+                try:
+                    known[one.file(table)] = footers.of(one, table)
+                except Exception as error:  # noqa: BLE001  pyarrow raises many kinds for what is no sound file
+                    return {}, _complaint(one, table, error)
+        return known, None
+
+    by_file: dict[str, Footer] = {}
+    bad = {}
+    for one, (known, wrong) in zip(found.partitions, _each(of, found.partitions), strict=True):
+        by_file |= known
+        if wrong is not None:
+            bad[one.path] = wrong
+    return found.without(bad)._replace(footers=by_file)
+
+
+def _each(of: Callable[[Exported], _Result], partitions: Sequence[Exported]) -> Iterable[_Result]:
+    """Of each partition; of an object store some at once, since each file takes a few requests."""
+    if all(isinstance(one.store, LocalStore) for one in partitions):
+        return map(of, partitions)
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        return [*pool.map(of, partitions)]
+
+
+def damaged(found: Dataset, *, within_s: float | None = None) -> dict[str, str]:
+    """
+    By manifest the reason for each partition that has a damaged file: every byte and every value of all is read.
+
+    ``found``: with its footers read, by `judged`. ``within_s``: those that there is time for.
+    """
+    bad = {}
+    until_s = None if within_s is None else time.monotonic() + within_s
+    for one in found.partitions:
+        if until_s is not None and time.monotonic() > until_s:
+            break
+        for table, part in one.manifest.tables.items():
+            try:
+                _check_bytes(one, table)
+                if part.rows:
+                    _check_values(found, one, table)
+            except Exception as error:  # noqa: BLE001  engines raise many kinds for what is no sound file
+                bad[one.path] = _complaint(one, table, error)
                 break
+    return bad
 
 
-def _wrong(parquet: Any, one: Exported, table: str, *, deep: bool) -> str | None:
-    part = one.manifest.tables[table]
-    try:
-        with one.open(table) as file:
-            if deep:
-                digest = hashlib.sha256()
-                while piece := file.read(_PIECE):
-                    digest.update(piece)
-                if digest.hexdigest() != part.sha256:
-                    return "has other content than was exported (sha256)"
-            footer = parquet.read_metadata(file)
-        if footer.num_rows != part.rows:
-            return f"has {count_of(footer.num_rows, 'row')}, the manifest says {part.rows}"
-        ends = _ends(footer) if table == "jobs" else None
-    except Exception as error:  # noqa: BLE001  pyarrow raises many kinds for what is no sound file
-        # The first line says it, the others are pyarrow's own places.
-        return f"cannot be read: {(str(error) or type(error).__name__).splitlines()[0]}"
-    if ends is not None and ends != (part.end_min_s, part.end_max_s):
-        return (
-            f"has jobs that ended from {ends[0]} to {ends[1]}, the manifest says {part.end_min_s} to {part.end_max_s}"
-        )
-    return None
+def _complaint(one: Exported, table: str, error: Exception) -> str:
+    said = str(error) if isinstance(error, Unsound) else f"cannot be read: {first_line(error)}"
+    return (
+        f"{one.path}: {one.file(table)} {said}; {one.partition} is left out: remove the manifest, and the next export"
+        " of that CE writes the month anew"
+    )
 
 
-def _ends(footer: Any) -> tuple[int, int] | None:
-    """The first and the last end time, if the footer tells them."""
-    found: list[int] = []
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        for place in range(group.num_columns):
-            column = group.column(place)
-            if column.path_in_schema == "end_time":
-                if column.statistics is None or not column.statistics.has_min_max:
-                    return None
-                found += [column.statistics.min, column.statistics.max]
-                break
-    return (min(found), max(found)) if found else None
+def _check_bytes(one: Exported, table: str) -> None:
+    digest = hashlib.sha256()
+    with one.open(table) as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    if digest.hexdigest() != one.manifest.tables[table].sha256:
+        raise Unsound("has other content than was exported (sha256)")
+
+
+def _check_values(found: Dataset, one: Exported, table: str) -> None:
+    """Read every value, as a question would. Raises Unsound for texts that are too long, and EngineFailed."""
+    from arcacct.fleet.duck import every_value  # noqa: PLC0415  the package of an extra
+
+    footer = found.footers[one.file(table)]
+    kinds = {column.name: column.type for column in columns()[table] if column.name in footer.names}
+    texts = [name for name, kind in kinds.items() if kind == "string"]
+    numbers = [f"sum({name})" for name in kinds if name not in texts]
+    lengths = [f"{what}(strlen({name}))" for what in ("max", "sum") for name in texts]
+    with closing(every_value(found._replace(partitions=(one,)), [table])) as engine:
+        ((known, *told),) = engine.rows(f"SELECT count(record_id), {', '.join(lengths + numbers)} FROM {table}", {})
+    rows = one.manifest.tables[table].rows
+    if known != rows:
+        raise Unsound(f"has {count_of(known, 'row')} with a record_id, the manifest says {rows}")
+    longest = dict(zip(texts, told, strict=False))
+    together = sum(filter(None, told[len(texts) : 2 * len(texts)]))
+    for name, length in longest.items():
+        if length is not None and length > TEXT_BYTES:
+            raise Unsound(f"has a text of {length} bytes in {name}; at most {TEXT_BYTES} are read")
+    if together > footer.most_bytes:
+        raise Unsound(f"has {together} bytes of text; at most {footer.most_bytes} are read")
 
 
 def _notes(partitions: Iterable[Exported]) -> Iterator[str]:

@@ -1,20 +1,26 @@
-"""DuckDB over the files of a dataset: within this process, and after its views are made it opens no other file."""
+"""DuckDB over the files of a dataset: within this process, under a limit of memory, and it opens no other file."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import resource
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import duckdb
 
+from arcacct.dataset.columns import KEYS, columns
 from arcacct.dataset.layout import TABLES
 from arcacct.exporting.store import LocalStore
 from arcacct.fleet.engine import VIEWS, EngineFailed, script, typed
-from arcacct.fleet.manifests import Dataset
+from arcacct.fleet.manifests import Dataset, first_line
 
+MEMORY_MIB = 1024
+"""What a question may take, unless it says otherwise."""
+_BESIDE_BYTES, _OF_THREAD_BYTES = 2**27, 2**23
+"""What the process may take beside the question, and for the stack of each of DuckDB's threads."""
 _VALUE = re.compile(r":([a-z]\w*)")
-_AT_ONCE = 1000
 _TYPES = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
 _HIVE = "hive_partitioning = true, hive_types = {'site': VARCHAR, 'year': BIGINT, 'month': VARCHAR, 'ce': VARCHAR}"
 _CLOSED = (
@@ -24,46 +30,44 @@ _CLOSED = (
     "SET temp_directory = ''",
     # It would be drawn on standard output, among the rows.
     "SET enable_progress_bar = false",
-    # Footers are read to be compared with the manifests, and again by the question.
+    # The first footer is read by the view, and again by the question.
     "SET parquet_metadata_cache = true",
 )
 
 
 class Duck:
-    """An open dataset. Raises EngineFailed for files that cannot be read."""
+    """An open dataset, whose footers were compared with the schema. Raises EngineFailed for files it cannot read."""
 
-    def __init__(self, found: Dataset, _master: str | None = None, *, memory_mib: int | None = None) -> None:
-        self.con = duckdb.connect(":memory:")
+    def __init__(
+        self,
+        found: Dataset,
+        _master: str | None = None,
+        *,
+        tables: Sequence[str] = TABLES,
+        memory_mib: int = MEMORY_MIB,
+        threads: int | None = None,
+        at_once: int = 1000,
+    ) -> None:
+        self._at_once = at_once
+        self.con = duckdb.connect(":memory:", config={} if threads is None else {"threads": threads})
+        ((running,),) = self.con.execute("SELECT current_setting('threads')").fetchall()
+        self._more_bytes = memory_mib * 2**20 + _BESIDE_BYTES + running * _OF_THREAD_BYTES
         try:
-            for setting in _CLOSED:
+            for setting in (*_CLOSED, f"SET memory_limit = '{memory_mib}MiB'"):
                 self.con.execute(setting)
-            if memory_mib is not None:
-                self.con.execute(f"SET memory_limit = '{memory_mib}MiB'")
             paths = self._reached(found)
             allowed: list[str] = []
-            # Databases of several versions differ in columns; to know which, every footer is read.
-            is_mixed = len({one.manifest.schema for one in found.partitions}) > 1
-            how = f"{_HIVE}, union_by_name = {is_mixed}"
-            for table in TABLES:
-                files = [quoted(paths[file]) for file in found.files(table)]
-                allowed += files
-                names = typed(table, _TYPES)
-                source = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in names.items()) + " WHERE false"
-                if files:
-                    source += f" UNION ALL BY NAME SELECT * FROM read_parquet([{', '.join(files)}], {how})"
-                self.con.execute(f"CREATE VIEW {table} AS SELECT {', '.join(names)} FROM (SELECT {source})")
-            self._agree({paths[file]: one.jobs.rows for file, one in found.files("jobs").items()})
+            for table in tables:
+                allowed += [quoted(paths[file]) for file in found.files(table)]
+                self.run(f"CREATE VIEW {table} AS {_selected(found, table, paths)}")
             self.con.execute(f"SET allowed_paths = [{', '.join(allowed)}]")
             self.con.execute("SET enable_external_access = false")
-            for view in VIEWS:
+            for view in VIEWS if "jobs" in tables else ():
                 self.con.execute(f"CREATE VIEW {view} AS {script(view)}")
             self.con.execute("SET lock_configuration = true")
-        except duckdb.Error as error:
-            self.con.close()
-            raise EngineFailed(str(error)) from error
-        except EngineFailed:
-            self.con.close()
-            raise
+        except (duckdb.Error, MemoryError) as error:
+            self.close()
+            raise EngineFailed(first_line(error)) from error
 
     def _reached(self, found: Dataset) -> dict[str, str]:
         """What each file is called here, by the path that it has for people: those of a URL are opened by us."""
@@ -84,27 +88,79 @@ class Duck:
             self.con.register_filesystem(Remote(f"dataset{number}", store, sizes))
         return paths
 
-    def _agree(self, rows: Mapping[str, int]) -> None:
-        """Raises EngineFailed where a file of jobs has not so many rows as its manifest says."""
-        if rows:
-            told = self.con.execute(
-                f"SELECT file_name, num_rows FROM parquet_file_metadata([{', '.join(map(quoted, rows))}])"
-            ).fetchall()
-            if dict(told) != rows:
-                raise EngineFailed("a manifest and its file disagree")
-
     def rows(self, sql: str, values: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
         """See `Engine`."""
         try:
-            self.con.execute(_VALUE.sub(r"$\1", sql), dict(values) or None)
-            while some := self.con.fetchmany(_AT_ONCE):
+            self.run(_VALUE.sub(r"$\1", sql), values)
+            while some := self.fetched(self._at_once):
                 yield from some
-        except duckdb.Error as error:
-            raise EngineFailed(str(error)) from error
+        except (duckdb.Error, MemoryError) as error:
+            raise EngineFailed(first_line(error)) from error
+
+    def run(self, sql: str, values: Mapping[str, object] | None = None) -> None:
+        """Start a statement of DuckDB. Raises duckdb.Error and MemoryError."""
+        with _limited(self._more_bytes):
+            self.con.execute(sql, dict(values) if values else None)
+
+    def fetched(self, rows: int) -> list[tuple[Any, ...]]:
+        """The next rows of the answer, so many at most. Raises duckdb.Error and MemoryError."""
+        with _limited(self._more_bytes):
+            return self.con.fetchmany(rows)
 
     def close(self) -> None:
         """See `Engine`."""
         self.con.close()
+
+
+def every_value(found: Dataset, tables: Sequence[str]) -> Duck:
+    """For reading tables of a partition: with little memory, since each file is read from its beginning to its end."""
+    # A row may have megabytes of text.
+    return Duck(found, tables=tables, memory_mib=512, threads=1, at_once=64)
+
+
+def _selected(found: Dataset, table: str, paths: Mapping[str, str]) -> str:
+    """
+    All rows of a table.
+
+    DuckDB takes the columns of many files from the first one, or joins the types of all: so it is given files with the
+    same columns at a time, and is told the types. What files of an older version lack is NULL.
+    """
+    names = typed(table, _TYPES)
+    parts = [f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind in names.items())} WHERE false"]
+    alike: dict[frozenset[str], list[str]] = {}
+    for file in found.files(table):
+        alike.setdefault(frozenset(found.footers[file].names), []).append(quoted(paths[file]))
+    for there, files in alike.items():
+        kinds = {column.name: _TYPES[column.type] for column in columns()[table] if column.name in there}
+        cast = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in kinds.items())
+        parts.append(f"SELECT {', '.join(KEYS)}, {cast} FROM read_parquet([{', '.join(files)}], {_HIVE})")
+    return f"SELECT {', '.join(names)} FROM ({' UNION ALL BY NAME '.join(parts)})"
+
+
+@contextmanager
+def _limited(more_bytes: int) -> Iterator[None]:
+    """
+    Let this process take so much more memory and not beyond that: the kernel refuses, and DuckDB or Python says so.
+
+    DuckDB counts the memory of its buffers, and not that of every text: one of 1 MB that the rows of a page have in
+    common takes gigabytes.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    known = [bound for bound in (soft, hard) if bound != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min([_data_bytes() + more_bytes, *known]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _data_bytes() -> int:
+    """What this process has of its own."""
+    with suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("VmData:"):
+                return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def quoted(text: str) -> str:

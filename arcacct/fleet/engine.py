@@ -6,15 +6,15 @@ All engines run the same texts, with values by name (``:name``); what is special
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
-from arcacct.dataset.columns import columns
+from arcacct.dataset.columns import KEYS, columns
 from arcacct.errors import InputError, UsageError
-from arcacct.fleet.checks import damaged
-from arcacct.fleet.manifests import Dataset
+from arcacct.fleet.checks import damaged, judged
+from arcacct.fleet.manifests import Dataset, Exported
 from arcacct.resources import resource
 
 ENGINES = {"duckdb": ("arcacct.fleet.duck", "Duck", "parquet"), "spark": ("arcacct.fleet.spark", "Spark", "spark")}
@@ -56,26 +56,60 @@ def opened(name: str, found: Dataset, master: str | None = None) -> Engine:
 
 def answered(
     name: str, found: Dataset, ask: Callable[[Engine], Answer], master: str | None = None
-) -> tuple[Answer, Sequence[str]]:
+) -> tuple[Answer, Dataset]:
     """
-    An answer from all that can be read, and what is wrong with the rest.
+    An answer from all that can be read, and what that is, with what is wrong with the rest.
 
     Raises InputError when the engine fails and no file is to blame.
     """
+
+    def tried(some: Dataset) -> Answer:
+        with closing(opened(name, some, master)) as engine:
+            return ask(engine)
+
+    found = judged(found)
     while True:
         try:
-            with closing(opened(name, found, master)) as engine:
-                return ask(engine), found.problems
+            return tried(found), found
         except EngineFailed as error:
-            found = left_out(name, found, error)
+            found = left_out(name, found, error, tried)
 
 
-def left_out(name: str, found: Dataset, error: EngineFailed) -> Dataset:
-    """The same without the files that made an engine fail. Raises InputError when there are none."""
-    bad = dict(damaged(found.partitions)) or dict(damaged(found.partitions, deep=True))
+def left_out(name: str, found: Dataset, error: EngineFailed, ask: Callable[[Dataset], object]) -> Dataset:
+    """
+    The same without the partitions that make an engine fail, which are found by asking parts of the dataset.
+
+    Raises InputError when no partition is to blame.
+    """
+    suspects = _failing(found, error, ask)
+    bad = damaged(found._replace(partitions=tuple(one for one, _why in suspects)))
+    if not bad and len(suspects) < len(found.partitions):
+        bad = {
+            one.path: f"{one.path}: {name} cannot read {one.partition}, which is left out: {why}"
+            for one, why in suspects
+        }
+    # Two may take too much together.
+    bad = bad or damaged(found)
     if not bad:
         raise InputError(f"{name} cannot answer: {error}") from error
     return found.without(bad)
+
+
+def _failing(
+    found: Dataset, error: EngineFailed, ask: Callable[[Dataset], object]
+) -> list[tuple[Exported, EngineFailed]]:
+    """The partitions that an engine fails at alone, of a dataset that it fails at."""
+    half = len(found.partitions) // 2
+    if not half:
+        return [(one, error) for one in found.partitions]
+    failing = []
+    for some in (found.partitions[:half], found.partitions[half:]):
+        part = found._replace(partitions=some)
+        try:
+            ask(part)
+        except EngineFailed as why:
+            failing += _failing(part, why, ask)
+    return failing
 
 
 def typed(table: str, types: Mapping[str, str]) -> dict[str, str]:
@@ -84,6 +118,5 @@ def typed(table: str, types: Mapping[str, str]) -> dict[str, str]:
 
     Files that an older version wrote may lack some of them: these are NULL.
     """
-    keys = {"site": "string", "year": "int64", "month": "string", "ce": "string"}
-    every = keys | {column.name: column.type for column in columns()[table]}
+    every = KEYS | {column.name: column.type for column in columns()[table]}
     return {name: types[kind] for name, kind in every.items()}

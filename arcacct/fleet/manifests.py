@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from arcacct.dataset.layout import MANIFESTS, TABLES, VERSION, Partition, is_part_name, partition_of
@@ -16,6 +17,10 @@ from arcacct.errors import InputError, StoreError
 from arcacct.exporting.store import Listing, Store, open_store
 
 _MOST_NAMED = 20
+
+
+class Unsound(Exception):
+    """A file that is no table of the dataset, or not what its manifest says: how it differs, to follow its name."""
 
 
 class Exported(NamedTuple):
@@ -51,17 +56,28 @@ class Exported(NamedTuple):
         return self.store.open(self.partition.part(table, self.manifest.tables[table].file))
 
 
+class Footer(NamedTuple):
+    """What is known of a file by its footer."""
+
+    names: tuple[str, ...]
+    """All of its columns: a later version may have written some that nobody knows here."""
+    most_bytes: int
+    """That its rows may have, uncompressed."""
+
+
 class Dataset(NamedTuple):
     """What can be asked, and what is wrong with the rest."""
 
     partitions: tuple[Exported, ...]
     """One for each CE and month."""
     problems: tuple[str, ...]
+    footers: Mapping[str, Footer] = MappingProxyType({})
+    """By file (`Exported.file`), of those whose footers were read: see `arcacct.fleet.checks.judged`."""
 
     def without(self, bad: Mapping[str, str]) -> Dataset:
         """The same where these manifests cannot be used: by path, with the reason of each."""
         kept = tuple(one for one in self.partitions if one.path not in bad)
-        return Dataset(kept, (*self.problems, *bad.values()))
+        return self._replace(partitions=kept, problems=(*self.problems, *bad.values()))
 
     def files(self, table: str) -> dict[str, Exported]:
         """The files of a table that have rows, in the order of their paths."""
@@ -201,3 +217,8 @@ def _lives(kept: Sequence[Exported]) -> Iterator[str]:
                 " two CEs have the same name, or the database was restored and its earlier months not exported again;"
                 " all of their jobs count"
             )
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of a library says; further lines are about its own code."""
+    return (str(error) or type(error).__name__).splitlines()[0]

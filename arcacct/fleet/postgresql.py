@@ -9,24 +9,23 @@ transaction; one that is there already with the same files costs nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
 
-from arcacct.dataset.columns import columns
+from arcacct.dataset.columns import KEYS, columns
 from arcacct.dataset.layout import Partition
-from arcacct.errors import StoreError, TargetError
-from arcacct.fleet.checks import damaged
-from arcacct.fleet.duck import Duck
+from arcacct.errors import TargetError
+from arcacct.fleet.checks import damaged, judged
+from arcacct.fleet.duck import Duck, every_value
 from arcacct.fleet.engine import EngineFailed
 from arcacct.fleet.manifests import Dataset, Exported
 from arcacct.resources import resource
 
 _TYPES = {"string": "text", "int64": "int8", "double": "float8"}
-_OF_PARTITION = {"site": "text", "year": "int8", "month": "text", "ce": "text"}
 _KNOWN = "SELECT site, year, month::integer, ce, written_s, finished_log_seq, digest FROM arcacct.partitions"
 _TAKE = "SELECT arcacct.take_partition(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
@@ -62,16 +61,19 @@ def load(found: Dataset, tables: Sequence[str], advanced: Callable[[int, int], o
                 unchanged += 1
             elif there is not None and there[:2] > revision:
                 older += 1
-            elif wrong := [said for _path, said in damaged([one], deep=True)]:
-                problems += wrong
             else:
+                sound = judged(Dataset((one,), ()))
+                sound = sound.without(damaged(sound))
+                problems += sound.problems
                 try:
-                    if _taken(con, one, tables, digest):
+                    if not sound.partitions:
+                        continue
+                    if _taken(con, sound, tables, digest):
                         taken += 1
                         jobs += one.jobs.rows
                     else:
                         older += 1  # Another load took it meanwhile.
-                except (OSError, StoreError, EngineFailed) as error:
+                except EngineFailed as error:
                     problems.append(f"{one.path}: {error}; it may have been exported again meanwhile: repeat this")
                 except psycopg.Error as error:
                     if con.broken:
@@ -108,22 +110,25 @@ def _known(con: psycopg.Connection) -> dict[Partition, tuple[int, int, str]]:
         raise TargetError(f"PostgreSQL refuses: {_said(error)}") from error
 
 
-def _taken(con: psycopg.Connection, one: Exported, tables: Sequence[str], digest: str) -> bool:
-    """Whether the server took the partition; if not, it has a later export."""
+def _taken(con: psycopg.Connection, found: Dataset, tables: Sequence[str], digest: str) -> bool:
+    """Whether the server took the only partition of a dataset; if not, it has a later export."""
+    (one,) = found.partitions
     site, year, month, ce = one.partition
     of = one.manifest
-    with closing(Duck(Dataset((one,), ()))) as opened, con.transaction():
+    with closing(every_value(found, tables)) as opened, con.transaction():
         con.execute("SELECT arcacct.begin_partition()")
         for table in tables:
             if of.tables[table].rows:
-                _copy(con, opened, table)
+                _copy(con, opened, table, found.footers[one.file(table)].names)
         values = (site, ce, year, f"{month:02d}", of.life, of.written_s, of.finished_log_seq, of.names, digest)
         (is_taken,) = con.execute(_TAKE, values).fetchone() or (False,)
     return bool(is_taken)
 
 
-def _copy(con: psycopg.Connection, opened: Duck, table: str) -> None:
-    types = _OF_PARTITION | {column.name: _TYPES[column.type] for column in columns()[table]}
+def _copy(con: psycopg.Connection, opened: Duck, table: str, there: Collection[str]) -> None:
+    """The rows of a table, without the columns that its file lacks: the server may not have them yet."""
+    known = KEYS | {column.name: column.type for column in columns()[table] if column.name in there}
+    types = {name: _TYPES[kind] for name, kind in known.items()}
     statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
         sql.Identifier(f"incoming_{table}"), sql.SQL(", ").join(map(sql.Identifier, types))
     )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from arcacct.asking.questions import MeasuredPart, Selection, UsagePart
 from arcacct.asking.usage import NEEDS, Conversion, UsageOrder, UsageTable, tabulated
-from arcacct.fleet.engine import Engine, script
+from arcacct.fleet.engine import Engine, EngineFailed, script
 from arcacct.fleet.manifests import Dataset
 from arcacct.jobs.reading import LAST_SECOND
 
@@ -22,6 +22,8 @@ _FILTERS = {
     "endpoints": "endpoint_type",
     "fqans": "fqan",
 }
+_LONG = "a text of more than 8192 bytes"
+"""What counted_jobs has in the place of one."""
 _DETAILS = ("is_failed", "stage_in_bytes", "stage_out_bytes")
 _BENCHMARK = ("benchmark_type", "benchmark_value")
 _BOUNDS = {"after_s": "end_time >", "until_s": "end_time <=", "from_s": "end_time >=", "before_s": "end_time <"}
@@ -108,10 +110,14 @@ def _key(keys: Sequence[str], row: Sequence[Any]) -> tuple[str | None, ...]:
 
 
 def _benchmark(kind: str | None, value: float | None) -> str | None:
+    if kind == _LONG:
+        raise EngineFailed(f"benchmark_type has {_LONG}")
     return None if kind is None else f"{kind}:{value!r}"
 
 
 def _shown(key: str, value: Any) -> str | None:
+    if value == _LONG:
+        raise EngineFailed(f"{key} has {_LONG}")
     if key == "month":
         return f"{value // 100:04d}-{value % 100:02d}"
     if key == "day":

@@ -34,7 +34,6 @@ def federation_report(
     start_s, before_s = month_bounds(*month)
     promised = None if pledge is None else pledges(pledge, month)
     of_month = Selection(from_s=start_s, before_s=before_s)
-    found = concerned(dataset(directories), of_month, FleetSelection())
 
     def tables(engine: Engine) -> tuple[Table, ...]:
         def ask(by: Sequence[str]) -> UsageTable:
@@ -52,13 +51,12 @@ def federation_report(
             by_day_with_vo(ask, start_s).table,
             use_of_pledge(by_vo, promised),
             top_users(ask, users, pseudonyms),
-            _completeness(found),
         )
 
-    made, problems = answered("duckdb", found, tables)
+    made, found = answered("duckdb", concerned(dataset(directories), of_month, FleetSelection()), tables)
     sites = {one.partition.site for one in found.partitions}
     title = f"{count_of(len(sites), 'site')} with {count_of(len(found.partitions), 'CE')}"
-    return Report(title, month, written_s, made), problems
+    return Report(title, month, written_s, (*made, _completeness(found))), found.problems
 
 
 def _joined(answer: UsageTable) -> UsageTable:

@@ -1,12 +1,21 @@
 -- Jobs of the dataset as `stats` counts them, with what they can be told apart by. Read by DuckDB and Spark (and
 -- PostgreSQL) alike: no division of whole numbers, no functions of dates, no types beyond BIGINT, INTEGER and text.
--- What is larger than 2^53 is no measurement, and counts 0; is_published: those that receivers are sent.
+-- What is larger than 2^53 is no measurement, and counts 0; is_published: those that receivers are sent. Jobs may be
+-- told apart by texts of 8 KiB: a longer one would be compared as often as there are jobs, and `stats` refuses its file.
 SELECT
-  site, ce, record_id, submit_time, end_time, core_count, status, endpoint_type, fqan, benchmark_type, benchmark_value,
+  site, ce, record_id, submit_time, end_time, core_count, benchmark_value,
   year * 100 + CAST(month AS INTEGER) AS month,
   end_time - end_time % 86400 AS day,
-  user_dn, vo, queue, endpoint_url, project,
-  split_part(node_names, ':', 1) AS node_names,
+  CASE WHEN bit_length(status) > 65536 THEN 'a text of more than 8192 bytes' ELSE status END AS status,
+  CASE WHEN bit_length(endpoint_type) > 65536 THEN 'a text of more than 8192 bytes' ELSE endpoint_type END AS endpoint_type,
+  CASE WHEN bit_length(fqan) > 65536 THEN 'a text of more than 8192 bytes' ELSE fqan END AS fqan,
+  CASE WHEN bit_length(benchmark_type) > 65536 THEN 'a text of more than 8192 bytes' ELSE benchmark_type END AS benchmark_type,
+  CASE WHEN bit_length(user_dn) > 65536 THEN 'a text of more than 8192 bytes' ELSE user_dn END AS user_dn,
+  CASE WHEN bit_length(vo) > 65536 THEN 'a text of more than 8192 bytes' ELSE vo END AS vo,
+  CASE WHEN bit_length(queue) > 65536 THEN 'a text of more than 8192 bytes' ELSE queue END AS queue,
+  CASE WHEN bit_length(endpoint_url) > 65536 THEN 'a text of more than 8192 bytes' ELSE endpoint_url END AS endpoint_url,
+  CASE WHEN bit_length(project) > 65536 THEN 'a text of more than 8192 bytes' ELSE project END AS project,
+  split_part(left(node_names, 255), ':', 1) AS node_names,
   CASE WHEN status IN ('completed', 'failed') THEN 1
        WHEN status = 'aborted' AND (wall_s <> 0 OR cpu_user_s <> 0 OR cpu_kernel_s <> 0) THEN 1
        ELSE 0 END AS is_published,

@@ -16,6 +16,7 @@ from arcacct.asking.usage import NEEDS
 from arcacct.asking.usage import usage as of_one_ce
 from arcacct.dataset.layout import Partition
 from arcacct.fleet import engine, manifests, usage
+from arcacct.fleet.checks import judged
 from arcacct.fleet.engine import Engine
 
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")
@@ -39,7 +40,7 @@ SELECTIONS = {
 @pytest.fixture(scope="module")
 def opened(federation) -> Iterator[Engine]:
     """All of it, in DuckDB."""
-    found = engine.opened("duckdb", manifests.dataset([str(federation.root)]))
+    found = engine.opened("duckdb", judged(manifests.dataset([str(federation.root)])))
     yield found
     found.close()
 

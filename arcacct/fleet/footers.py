@@ -1,0 +1,162 @@
+"""
+What the footer of a file says, compared with the one schema of the dataset before anything else of the file is read.
+
+Files are of other CEs, and their types may be chosen to harm: what differs is left out, and so decides nothing for
+others. Parquet has a type for each column, and the schema of Arrow that a file may have beside it another one: engines
+read the one or the other, so both must be right. A footer can say less than the pages hold; engines read under a limit
+of memory for that (`arcacct.fleet.duck`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from arcacct.dataset.columns import GROUP_ROWS, KEYS, columns, group_bytes
+from arcacct.fleet.manifests import Exported, Footer, Unsound, first_line
+from arcacct.wording import count_of
+
+_TAIL_BYTES = 2**16
+"""Read at once from the end of a file: most footers have 15 kB."""
+_FOOTER_BYTES = 2**21
+"""Of a file with 10 million jobs. Decoded, a footer that is made for it takes 200 times as much."""
+_LIST_LENGTH = 1024
+"""The most columns, and the most row groups."""
+_ROWS_PER_BYTE = 64
+"""The most jobs per byte of their file; each has times and an id of its own, and takes 20 bytes or more."""
+_MAGIC = b"PAR1"
+_TYPES = {
+    ("INT64", "None"): "int64",
+    ("INT64", "Int(bitWidth=64, isSigned=true)"): "int64",
+    ("DOUBLE", "None"): "double",
+    ("BYTE_ARRAY", "String"): "string",
+}
+"""By physical and logical type of Parquet: that of the dataset."""
+_ARROW = {"int64": pa.int64(), "double": pa.float64(), "string": pa.string()}
+
+
+class Footers:
+    """Reads footers. Most files have the same columns, which are looked at closely once."""
+
+    def __init__(self) -> None:
+        self._accepted: dict[str, tuple[tuple[str, ...], Any, Any]] = {}
+
+    def of(self, one: Exported, table: str) -> Footer:
+        """
+        That of the part of a table.
+
+        Raises Unsound that says what differs from the schema or from the manifest, StoreError and whatever pyarrow
+        raises for a file that cannot be read.
+        """
+        part = one.manifest.tables[table]
+        with one.open(table) as file:
+            metadata = _metadata(file)
+        names = self._names(table, metadata)
+        if metadata.num_rows != part.rows:
+            raise Unsound(f"has {count_of(metadata.num_rows, 'row')}, the manifest says {part.rows}")
+        if table == "jobs" and part.rows > _ROWS_PER_BYTE * part.bytes:
+            raise Unsound(f"has {part.rows} rows in {part.bytes} bytes; at most {_ROWS_PER_BYTE} per byte are read")
+        most_bytes = _most_bytes(metadata)
+        if table == "jobs" and "end_time" in names:
+            ends = _ends(metadata, names.index("end_time"))
+            if ends is not None and ends != (part.end_min_s, part.end_max_s):
+                raise Unsound(
+                    f"has jobs that ended from {ends[0]} to {ends[1]}, the manifest says {part.end_min_s} to"
+                    f" {part.end_max_s}"
+                )
+        return Footer(names, most_bytes)
+
+    def _names(self, table: str, metadata: Any) -> tuple[str, ...]:
+        schema, beside = metadata.schema, metadata.metadata
+        names = tuple([schema.column(place).path for place in range(len(schema))])
+        accepted = self._accepted.get(table)
+        if accepted is None or names != accepted[0] or not schema.equals(accepted[1]) or beside != accepted[2]:
+            wrong = _difference(table, names, schema)
+            if wrong is not None:
+                raise Unsound(f"differs from the schema of the dataset: {wrong}")
+            self._accepted[table] = names, schema, beside
+        return names
+
+
+def _metadata(file: Any) -> Any:
+    """What the footer of an open file says; how much it can make us allocate is bounded."""
+    size = file.size()
+    file.seek(max(0, size - _TAIL_BYTES))
+    tail = file.read(_TAIL_BYTES)
+    length = int.from_bytes(tail[-8:-4], "little")
+    if tail[-4:] != _MAGIC or length > size - 12:
+        raise Unsound("is no Parquet file")
+    if length > _FOOTER_BYTES:
+        raise Unsound(f"has a footer of {length} bytes; at most {_FOOTER_BYTES} are read")
+    if length + 8 > len(tail):
+        file.seek(size - 8 - length)
+        tail = file.read(length + 8)
+    footer = pa.BufferReader(_MAGIC + tail[-8 - length :])
+    limits = {"thrift_string_size_limit": _FOOTER_BYTES, "thrift_container_size_limit": _LIST_LENGTH}
+    try:
+        return pq.ParquetFile(footer, **limits).metadata
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise Unsound(f"has a footer that cannot be read: {first_line(error)}") from error
+
+
+def _difference(table: str, names: Sequence[str], schema: Any) -> str | None:
+    """How the columns differ from those of the table; ``None`` if they agree."""
+    wanted = {column.name: column.type for column in columns()[table]}
+    in_arrow = schema.to_arrow_schema()
+    if in_arrow.names != [*names]:
+        group = next((name for name in in_arrow.names if name not in names), in_arrow.names[0])
+        return f"column {group} is a group of columns"
+    known = {name.lower(): name for name in wanted}
+    seen = set()
+    for place, name in enumerate(names):
+        if name.lower() in KEYS:
+            return f"column {name} is in the path alone"
+        if name.lower() in seen:
+            return f"two columns are called {name.lower()}"
+        seen.add(name.lower())
+        if known.get(name.lower(), name) != name:
+            return f"column {name} is called {known[name.lower()]}"
+        column = schema.column(place)
+        kind = _TYPES.get((column.physical_type, str(column.logical_type)))
+        told = in_arrow.field(place).type
+        if kind is None or told != _ARROW[kind] or wanted.get(name, kind) != kind:
+            is_lie = name in wanted and told == _ARROW[wanted[name]]
+            found = f"{column.physical_type} of Parquet" if is_lie else str(told)
+            return f"column {name} is {found}, not {wanted.get(name) or ' or '.join(_ARROW)}"
+    return None if "record_id" in names else "there is no column record_id"
+
+
+def _most_bytes(metadata: Any) -> int:
+    """What all row groups may have. Raises Unsound for those that have more, or that do not make up the file."""
+    rows = most_bytes = 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        rows += group.num_rows
+        if not 0 <= group.num_rows <= GROUP_ROWS:
+            raise Unsound(f"has a group of {group.num_rows} rows; at most {GROUP_ROWS} are read")
+        most = group_bytes(group.num_rows)
+        if not 0 <= group.total_byte_size <= most:
+            raise Unsound(
+                f"has {group.total_byte_size} uncompressed bytes in {count_of(group.num_rows, 'row')}; at most {most}"
+                " are read"
+            )
+        most_bytes += most
+        if group.num_columns != metadata.num_columns:
+            raise Unsound(f"has a row group of {count_of(group.num_columns, 'column')}, not {metadata.num_columns}")
+    if rows != metadata.num_rows:
+        raise Unsound(f"has {count_of(rows, 'row')} in its row groups, and its footer says {metadata.num_rows}")
+    return most_bytes
+
+
+def _ends(metadata: Any, place: int) -> tuple[int, int] | None:
+    """The first and the last end time, if the footer has them."""
+    found: list[int] = []
+    for number in range(metadata.num_row_groups):
+        statistics = metadata.row_group(number).column(place).statistics
+        if statistics is None or not statistics.has_min_max:
+            return None
+        found += [statistics.min, statistics.max]
+    return (min(found), max(found)) if found else None
