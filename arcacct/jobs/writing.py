@@ -44,7 +44,7 @@ _RECORD_NAMES = ("LocalJobID", "Interface", "URL", "Queue", "User", "VO", "Statu
 OF_RECORD = (
     *_CHILDREN,
     *("JobEvents", "RecordSources", "FieldSources", "RecordNotes", "AuthGroups", "StatusFiles", "JobTelemetry"),
-    "PackedJob",
+    *("TelemetryToDivide", "PackedJob"),
     "ForgottenRecords",
 )
 """The tables with rows of a record that mean nothing without it."""
