@@ -18,7 +18,8 @@ DEEPEST = 64
 _IN_STRING = r'[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+'
 _FLAT = rf'[^"\[\]{{}}]*+(?:"{_IN_STRING}"[^"\[\]{{}}]*+)*+'
 _string = re.compile(_IN_STRING)
-_flat = re.compile(_FLAT)
+flat = re.compile(_FLAT)
+"""Matches up to the next bracket, or to a string without an end on its line."""
 _leaves = re.compile(rf'(?:[^"\[\]{{}}]++|"{_IN_STRING}"|[\[{{]{_FLAT}[\]}}])*+')
 """With the objects and arrays that nothing is nested in: nearly all, in one step."""
 
@@ -41,7 +42,7 @@ def parsed(text: str | bytes, *, most_depth: int = DEEPEST, most_length: int | N
         text = text.decode("utf-8-sig")
     if text.count("[") + text.count("{") > most_depth:
         scan = Scan(most_depth)
-        scan.end(text)
+        scan.end(text, len(text) - len(text.lstrip()))
         if scan.is_too_deep:
             raise BeyondBoundsError(f"JSON of more than {most_depth} levels")
     return _decoder.decode(text)
@@ -49,37 +50,40 @@ def parsed(text: str | bytes, *, most_depth: int = DEEPEST, most_length: int | N
 
 class Scan:
     """
-    Finds the end of one object or array in pieces of text, each of which is looked at once.
+    Finds the end of one object, array or string in pieces of text, each of which is looked at once.
 
     Only brackets and strings are looked at: what ends may still be damaged. ``is_too_deep``: there were more than
-    ``most_depth`` levels.
+    ``most_depth`` levels. ``is_broken``: it has no end, since a line ends within a string, or it is nothing of these.
     """
 
-    __slots__ = ("_depth", "_in_string", "_is_escaped", "_most_depth", "is_too_deep")
+    __slots__ = ("_depth", "_in_string", "_is_escaped", "_most_depth", "is_broken", "is_too_deep")
 
     def __init__(self, most_depth: int = DEEPEST) -> None:
         self._most_depth = most_depth
         self._depth = 0
         self._in_string = self._is_escaped = False
-        self.is_too_deep = False
+        self.is_broken = self.is_too_deep = False
 
     def end(self, piece: str, start: int = 0) -> int | None:
         """
-        The place behind the value in this piece, the first or the one that follows; ``None``: it continues.
+        The place behind the value in this piece; ``None``: it continues.
 
-        Raises ValueError where the line ends within a string: no JSON.
+        The first piece has its beginning at ``start``, each other one follows there on the one before.
         """
         place, length = start, len(piece)
-        while place < length:
+        while place < length and not self.is_broken:
             if self._in_string:
                 place = self._passed_string(piece, place)
-                continue
-            # Within leaves nothing is counted, so that near the limit each bracket is a step of its own.
-            counts_all = self._depth == 0 or (self._depth >= self._most_depth - 1 and not self.is_too_deep)
-            found = (_flat if counts_all else _leaves).match(piece, place)
-            place = found.end() if found else place
-            if place == length:
-                break
+                if self._in_string or self._depth or self.is_broken:
+                    continue
+                return place
+            if self._depth:
+                # Within leaves nothing is counted, so that near the limit each bracket is a step of its own.
+                counts_all = self._depth >= self._most_depth - 1 and not self.is_too_deep
+                found = (flat if counts_all else _leaves).match(piece, place)
+                place = found.end() if found else place
+                if place == length:
+                    break
             sign = piece[place]
             place += 1
             if sign == '"':
@@ -87,9 +91,11 @@ class Scan:
             elif sign in "[{":
                 self._depth += 1
                 self.is_too_deep |= self._depth > self._most_depth
+            elif not self._depth:
+                self.is_broken = True
             else:
                 self._depth -= 1
-                if self._depth <= 0:
+                if not self._depth:
                     return place
         return None
 
@@ -107,7 +113,7 @@ class Scan:
         elif piece[place] == "\\" and place + 1 == len(piece):
             self._is_escaped = True
         else:
-            raise ValueError("the line ends within a string")
+            self.is_broken = True
         return place + 1
 
 

@@ -11,6 +11,7 @@ import json
 import re
 from typing import Any
 
+from arcacct.files.bounded_json import parsed
 from arcacct.gridengine.record import Record
 
 _TEXTS = (
@@ -71,11 +72,11 @@ def us_of(times: tuple[int, ...]) -> int:
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        line: Any = _DECODER.decode(text)
-    except RecursionError:
-        raise ValueError("not JSON: nested too deeply") from None
+        line: Any = parsed(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
     if not isinstance(line, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  what the caller shows is one kind of error
     found: dict[str, Any] = _storable(line) if _UNSTORABLE.search(text) else line
@@ -98,13 +99,6 @@ def _storable(value: Any) -> Any:
 def _written_out(half: re.Match[str]) -> str:
     code = ord(half[0])
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"not JSON: {name} is no number there")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def _members(value: Any, name: str) -> dict[str, Any]:

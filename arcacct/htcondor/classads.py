@@ -20,6 +20,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
+from arcacct.files.json_streams import Found, Objects
 from arcacct.jobs.faults import Fault
 
 LARGEST_AD = 4 * 1024 * 1024
@@ -29,15 +30,18 @@ KEPT = 1024 * 1024
 _MOST_OTHERS = 5
 """So many attributes are told twice, and otherwise, only where two ads are one: a schedd repeats some few."""
 _MOST_NAMES = 10_000
+_LONGEST_NAME = 200
+"""So many names of attributes, none of them longer, are kept as they are written."""
 _MOST_SEEN = 50
 """So many lines are looked at for one that an ad has."""
-_READ_FIRST = 64 * 1024
 _ATTRIBUTE = re.compile(rb"[ \t]*([A-Za-z_'][^= \t\"]*)[ \t]*=(?!=)[ \t]*(.*)", re.DOTALL)
 _BANNER = re.compile(rb"\*\*\* .*")
-_IN_BANNER = re.compile(rb'(\w+) = ("(?:[^"]|\\")*"|\S+)')
+_IN_BANNER = re.compile(rb'\b(\w++) = ("[^"]*+"|\S++)')
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
 _REAL = re.compile(r"[+-]?[0-9]{0,30}\.?[0-9]{1,40}(?:[eE][+-]?[0-9]{1,4})?")
-_BLANK = re.compile(r"[ \t\r\n,\[\]]*")
+_BETWEEN = r"[ \t\r\n,\[\]]*"
+_BEGINS = r"^(?=\{)"
+"""As condor_history prints them, an ad begins a line."""
 _EXPRESSION = re.compile(r"/Expr\((.*)\)/", re.DOTALL)
 _IN_BOTH = ("clusterid", "procid")
 _IDS = ("globaljobid", *_IN_BOTH)
@@ -104,7 +108,10 @@ def json_value(value: Any) -> Value:
         return Expression(match[1]) if match else value
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    return Expression(json.dumps(value)[:KEPT])
+    try:
+        return Expression(json.dumps(value)[:KEPT])
+    except RecursionError:
+        return Expression("nested too deeply")
 
 
 def read(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ToldAd]:
@@ -116,8 +123,8 @@ def read(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ToldAd]:
     coming = iter(chunks)
     begun: list[bytes] = []
     for chunk in coming:
-        begun.append(chunk)
         if chunk.strip():
+            begun.append(chunk)
             break
     first = b"".join(begun).lstrip(b" \t\r\n\xef\xbb\xbf")
     whole = chain(begun, coming)
@@ -154,7 +161,13 @@ class _Blocks:
         """All of them."""
         rest = b""
         for chunk in chunks:
-            *lines, rest = (rest + chunk).split(b"\n")
+            line_end = chunk.find(b"\n") if len(rest) > LARGEST_AD else 0
+            if line_end < 0:
+                # The rest of a line that is longer than any ad.
+                self._place += len(chunk)
+                continue
+            self._place += line_end
+            *lines, rest = (rest + chunk[line_end:]).split(b"\n")
             for line in lines:
                 if line.strip() and not line.startswith(b"*** "):
                     self._number += 1
@@ -163,8 +176,8 @@ class _Blocks:
                 else:
                     yield from self._line(line + b"\n")
             if len(rest) > LARGEST_AD:
-                self._place += len(rest) - LARGEST_AD
-                rest = rest[:LARGEST_AD]
+                self._place += len(rest) - LARGEST_AD - 1
+                rest = rest[: LARGEST_AD + 1]
         if rest:
             yield from self._line(rest)
         if self._lines:
@@ -247,7 +260,7 @@ class _Blocks:
                 raise ValueError(f"no attribute: {line[:40].decode('utf-8', 'backslashreplace').strip()!r}")
             name = match[1].decode("utf-8", "backslashreplace").lower()
             name, text = name if name in self._wanted else "", match[2]
-            if before == match[1] and len(self._names) < _MOST_NAMES:
+            if before == match[1] and len(before) <= _LONGEST_NAME and len(self._names) < _MOST_NAMES:
                 self._names[before] = name
         return name, text
 
@@ -282,71 +295,22 @@ def _has_id(ad: ToldAd) -> bool:
 
 
 def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ToldAd]:
-    for number, (found, text) in enumerate(_objects(chunks), 1):
-        what: Ad | Fault = found if isinstance(found, Fault) else {}
-        if isinstance(found, dict):
-            what = {name.lower(): json_value(value) for name, value in found.items() if name.lower() in wanted}
-        content = text.encode("utf-8", "surrogateescape")
+    """The ads of a list, of one to a line, or one behind the other; what is damaged ends where the next one begins."""
+    stream = Objects(_BETWEEN, _BEGINS, LARGEST_AD)
+    for number, found in enumerate(_objects(stream, chunks), 1):
+        what: Ad | Fault
+        if found.value is not None:
+            what = {name.lower(): json_value(value) for name, value in found.value.items() if name.lower() in wanted}
+        elif found.is_too_long:
+            what = Fault(f"longer than any job ({len(stream.text)} characters)")
+        else:
+            what = Fault("cut: it ends before its end" if found.is_cut else "damaged: no JSON")
+        content = stream.text.encode("utf-8", "surrogateescape")
         yield ToldAd(what, f"ad {number}", content[:KEPT], len(content))
 
 
-class _Text:
-    """What is read of JSON and not done yet."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = iter(chunks)
-        self._decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
-        self.text, self.place = "", 0
-
-    def more(self, least: int) -> bool:
-        """Read on, at least so many bytes if there are; whether there was anything."""
-        pieces = [self.text[self.place :]]
-        got = 0
-        for chunk in self._chunks:
-            pieces.append(self._decode(chunk))
-            got += len(chunk)
-            if got >= least:
-                break
-        self.text, self.place = "".join(pieces), 0
-        return got > 0
-
-    def is_at_end(self) -> bool:
-        """Whether nothing comes any more; what stands between objects is passed."""
-        while True:
-            self.place = _BLANK.match(self.text, self.place).end()  # type: ignore[union-attr]
-            if self.place < len(self.text):
-                return False
-            if not self.more(1):
-                return True
-
-    def next(self) -> tuple[dict[str, Any] | Fault, str]:
-        """The object that comes next, or why what comes is none; with its text."""
-        least = _READ_FIRST
-        while self.text[self.place] == "{":
-            try:
-                found, end = _decoder.raw_decode(self.text, self.place)
-            except (ValueError, RecursionError):
-                if len(self.text) - self.place >= LARGEST_AD or not self.more(least):
-                    break
-                least = min(2 * least, LARGEST_AD)
-            else:
-                return found, self._passed(end)
-        # As condor_history prints them, an object begins a line.
-        end = self.text.find("\n{", self.place + 1)
-        if end < 0:
-            return Fault("cut: it ends before its end"), self._passed(len(self.text))
-        return Fault("damaged: no JSON"), self._passed(end)
-
-    def _passed(self, end: int) -> str:
-        text, self.place = self.text[self.place : end], end
-        return text
-
-
-_decoder = json.JSONDecoder()
-
-
-def _objects(chunks: Iterable[bytes]) -> Iterator[tuple[dict[str, Any] | Fault, str]]:
-    """The objects of a list, of one to a line, or one behind the other; what is damaged ends where the next begins."""
-    reader = _Text(chunks)
-    while not reader.is_at_end():
-        yield reader.next()
+def _objects(stream: Objects, chunks: Iterable[bytes]) -> Iterator[Found]:
+    decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
+    for chunk in chunks:
+        yield from stream.feed(decode(chunk))
+    yield from stream.feed(decode(b"", final=True), final=True)

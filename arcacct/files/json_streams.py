@@ -1,0 +1,427 @@
+"""
+JSON out of streams of any length: objects one behind the other (`Objects`), or the values of one document (`Reader`).
+
+The work is in proportion to what is read, whatever that is: a value that is not complete is not decoded again with each
+piece that comes, and damage is not read again from each object that seems to begin in it. What is held in memory is one
+value, up to the bound that the source gives.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, NamedTuple
+
+from arcacct.errors import InputError
+from arcacct.files.bounded_json import BeyondBoundsError, Scan, flat
+
+_LONGEST_TOKEN = 16
+"""Characters of a literal or an escape that the end of a piece can cut; of a string the decoder says so."""
+_SHALLOW = 32
+"""Levels that an object keeps that is nested too deeply."""
+_LONGEST_NUMBER = 40
+_BLANK = re.compile(r"[ \t\r\n]*")
+_SCALAR = re.compile(r"[^,:\[\]{}\s]*")
+_CUT = "cut: it ends before the end of its JSON"
+MISSING = object()
+_MOST_DAMAGED = 2 * 1024 * 1024
+"""Characters of damage that are held until an object begins; what follows them is passed over."""
+_BEGINNING = 64
+"""Characters that show whether an object begins."""
+_plain = json.JSONDecoder()
+_patient = json.JSONDecoder(
+    # Python refuses to read thousands of digits; the reader of the field refuses NaN, so that it costs the field alone.
+    parse_int=lambda digits: int(digits) if len(digits) <= _LONGEST_NUMBER else float("nan"),
+)
+
+
+class Found(NamedTuple):
+    """An object of a stream, or why there is none."""
+
+    value: dict[str, Any] | None
+    fault: str = ""
+    is_cut: bool = False
+    """Whether the stream ends within it."""
+    is_too_long: bool = False
+
+
+class _Text(str):
+    """A text whose lines are not counted: the decoder does so for each of its errors, from the beginning."""
+
+    __slots__ = ()
+
+    def count(self, *_: object) -> int:
+        return 0
+
+    def rfind(self, *_: object) -> int:
+        return 0
+
+
+class Objects:
+    """
+    The objects of a stream, fed with text as it comes; what is damaged ends where the next object begins.
+
+    ``between`` matches what may stand between objects; ``begins`` matches, without a character, where one can begin. An
+    object of more than ``most_characters`` is refused. Integers of thousands of digits are NaN; of an object that is
+    nested too deeply for Python the deep parts are null.
+    """
+
+    def __init__(self, between: str, begins: str, most_characters: int) -> None:
+        self._between = re.compile(between)
+        self._begins = re.compile(begins, re.MULTILINE)
+        self._most_characters = most_characters
+        self._text = ""
+        self._coming: list[str] = []
+        self._length = 0
+        """Of the text, and of what came since."""
+        self._tried = 0
+        """How much of it was there when its first object was decoded in vain; 0: it was not."""
+        self._scan: Scan | None = None
+        """Looks for the end of that object, where only the end of what came cuts it."""
+        self._scan_end: int | None = None
+        self._damage: Found | None = None
+        """What is wrong with the text, where no object begins in it."""
+        self._is_given = False
+        """Whether it continues damage that was given away."""
+        self._begin = self._end = 0
+        self._known_until = self._fails_until = 0
+        """Within damage: up to where the ends of objects are known; up to where all fail that do not end before."""
+        self._ends: dict[int, int] = {}
+        """By where they begin; the same place: it must be decoded to know."""
+
+    @property
+    def text(self) -> str:
+        """What came last, as it was read: to be asked for before the next."""
+        return self._text[self._begin : self._end]
+
+    def feed(self, piece: str, *, final: bool = False) -> Iterator[Found]:
+        """The objects that are complete with this text; ``final``: no more comes."""
+        if not self._is_worth_trying(piece) and not final:
+            return
+        self._text = _Text("".join([self._text, *self._coming]))
+        self._coming.clear()
+        place = 0
+        if self._damage is not None:
+            damage, is_given = self._damage, self._is_given
+            place = self._behind_damage(final=final)
+            if place and not is_given:
+                self._begin, self._end = 0, place
+                yield damage
+        while self._damage is None:
+            blank = self._between.match(self._text, place)
+            place = blank.end() if blank else place
+            if place >= self._length:
+                break
+            found, after = self._next(place, final=final)
+            if found is None:
+                break
+            self._scan = None
+            self._begin, self._end = place, after
+            place = after
+            yield found
+        self._text = self._text[place:]
+        self._length = self._tried = len(self._text)
+        self._begin = self._end = self._known_until = self._fails_until = 0
+
+    def _is_worth_trying(self, piece: str) -> bool:
+        """Whether anything can be there now that was not before."""
+        before = self._length
+        self._coming.append(piece)
+        self._length += len(piece)
+        if self._scan is None:
+            # Behind damage only the beginning of an object is news.
+            return not self._tried or "{" in piece or self._length >= _MOST_DAMAGED
+        if self._scan_end is None:
+            end = self._scan.end(piece)
+            self._scan_end = None if end is None else before + end
+        # It may also be damaged, so that it has no end: looked for each time that it is twice as long.
+        is_far = self._length >= min(2 * self._tried, self._most_characters)
+        return is_far or self._scan_end is not None or self._scan.is_broken
+
+    def _behind_damage(self, *, final: bool) -> int:
+        """Where the next object begins, or how much of the damage is not needed to see that; 0: more must come."""
+        begins = self._begins.search(self._text, max(1, self._tried - _BEGINNING))
+        if begins is not None or final:
+            self._damage, self._is_given = None, False
+            return self._length if begins is None else begins.start()
+        self._is_given |= self._length >= _MOST_DAMAGED
+        if not self._is_given:
+            return 0
+        return max(0, self._length - _BEGINNING)
+
+    def _next(self, place: int, *, final: bool) -> tuple[Found | None, int]:
+        """What is at a place, and where it ends; ``None``: more must come first."""
+        is_cut = knows_place = False
+        fails_at, fault = place, "no object begins here"
+        if self._text[place] == "{":
+            try:
+                return self._decoded(place)
+            except json.JSONDecodeError as error:
+                fault, fails_at, knows_place = f"{error.msg} at character {error.pos - place}", error.pos, True
+                if error.msg.startswith("Unterminated") or self._length - error.pos <= _LONGEST_TOKEN:
+                    is_cut = self._end_of(place) is None and not self._is_broken()
+            except RecursionError:
+                fault, fails_at = "nested too deeply", self._length
+                is_cut = not self._is_broken()
+        is_too_long = is_cut and self._length - place >= self._most_characters
+        if is_cut and not is_too_long and not final:
+            return None, place
+        following = self._following(place, fails_at, knows_place=knows_place, keeps_last=is_cut and not final)
+        if is_too_long:
+            fault = f"longer than {self._most_characters} characters"
+        found = Found(None, fault, is_cut and final and following is None, is_too_long)
+        if following is None and not final:
+            self._scan, self._damage = None, found
+            return None, place
+        return found, self._length if following is None else following
+
+    def _decoded(self, place: int) -> tuple[Found, int]:
+        """The object at a place, and where it ends. Raises JSONDecodeError; RecursionError if it does not end."""
+        try:
+            try:
+                value, after = _plain.raw_decode(self._text, place)
+            except json.JSONDecodeError:
+                raise
+            except ValueError:
+                value, after = _patient.raw_decode(self._text, place)
+        except RecursionError:
+            end = self._end_of(place)
+            if end is None:
+                raise
+            value, after = _shallow(self._text[place:end]), end
+        return Found(value, "" if value is not None else "nested too deeply, and damaged"), after
+
+    def _end_of(self, place: int) -> int | None:
+        """Where the object at a place ends; ``None``: not in what came."""
+        if self._scan is None:
+            self._scan = Scan()
+            self._scan_end = self._scan.end(self._text, place)
+        return self._scan_end
+
+    def _is_broken(self) -> bool:
+        return self._scan is not None and self._scan.is_broken
+
+    def _following(self, place: int, fails_at: int, *, knows_place: bool, keeps_last: bool) -> int | None:
+        """
+        Where the next object begins behind damage at a place; ``None``: nowhere in what came.
+
+        The decoder came as far as ``fails_at``, so an object that begins before, and does not end before, would fail at
+        the same place: it is not decoded to see that.
+        """
+        if place >= self._known_until:
+            begins = self._begins.search(self._text, place + 1)
+            if begins is None or begins.start() >= fails_at:
+                return None if begins is None else begins.start()
+            self._ends = self._ends_within(place, fails_at, all_begin=knows_place, keeps_last=keeps_last)
+            self._known_until, self._fails_until = fails_at, place
+        self._fails_until = max(self._fails_until, fails_at)
+        for begins in self._begins.finditer(self._text, place + 1):
+            begin = begins.start()
+            if begin >= self._known_until:
+                return begin
+            end = self._ends.get(begin)
+            if end == begin:
+                self._known_until = begin
+                return begin
+            if end is not None and (end <= self._fails_until or begin >= self._fails_until):
+                return begin
+        return None
+
+    def _ends_within(self, place: int, until: int, *, all_begin: bool, keeps_last: bool) -> dict[int, int]:
+        """
+        Where objects end that begin and end between two places, by where they begin.
+
+        What stands in a string is no object. But a text that the decoder refused may be torn in a string, and an object
+        follow (``all_begin``). The last one without an end may still get it (``keeps_last``).
+        """
+        ends: dict[int, int] = {}
+        inside: list[tuple[int, int]] = []
+        begins = (found.start() for found in self._begins.finditer(self._text, place + 1))
+        begin = next(begins, until)
+        depth = 0
+        for bracket in chain(_brackets(self._text, place, until), [until]):
+            while begin < bracket:
+                if all_begin:
+                    ends[begin] = begin
+                begin = next(begins, until)
+            if bracket == until:
+                break
+            if self._text[bracket] in "[{":
+                depth += 1
+                if begin == bracket:
+                    inside.append((begin, depth))
+                    begin = next(begins, until)
+            else:
+                if inside and inside[-1][1] == depth:
+                    ends[inside.pop()[0]] = bracket + 1
+                depth -= 1
+        if keeps_last and inside:
+            ends[inside[-1][0]] = inside[-1][0]
+        return ends
+
+
+class Reader:
+    """
+    The values of a JSON document that comes in pieces, or of several, one behind the other.
+
+    Of the text since `keep` was called as many characters are kept as ``most_kept``.
+    """
+
+    def __init__(self, chunks: Iterable[bytes], most_kept: int) -> None:
+        self._chunks = iter(chunks)
+        self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+        self._text = ""
+        self._place = 0
+        self._before = 0
+        """Characters before the text."""
+        self._most_kept = most_kept
+        self._kept: list[str] = []
+        self._kept_from = 0
+        """Where in the text begins what is not among them yet."""
+        self._left_to_keep = 0
+
+    @property
+    def passed(self) -> int:
+        """How many characters were read."""
+        return self._before + self._place
+
+    def keep(self) -> None:
+        """Keep the text from here on."""
+        self._kept, self._kept_from, self._left_to_keep = [], self._place, self._most_kept
+
+    @property
+    def kept(self) -> str:
+        """What was kept."""
+        return "".join(
+            [*self._kept, self._text[self._kept_from : min(self._place, self._kept_from + self._left_to_keep)]]
+        )
+
+    def is_at_end(self) -> bool:
+        """Whether nothing comes any more; blanks are passed."""
+        while True:
+            self._place = _BLANK.match(self._text, self._place).end()  # type: ignore[union-attr]
+            if self._place < len(self._text):
+                return False
+            if not self._comes():
+                return True
+
+    def skip(self, sign: str) -> bool:
+        """Whether this sign comes next; then it is passed."""
+        if self._next_sign() != sign:
+            return False
+        self._place += 1
+        return True
+
+    def expect(self, sign: str) -> None:
+        """Pass this sign. Raises InputError if it does not come next."""
+        if not self.skip(sign):
+            raise InputError(f"damaged: {sign!r} expected before {self._text[self._place : self._place + 20]!r}")
+
+    def whole(self) -> Any:
+        """The next value, if all of it came already and Python's decoder takes it; else `MISSING`."""
+        self._next_sign()
+        try:
+            found, end = _plain.raw_decode(self._text, self._place)
+        except (ValueError, RecursionError):
+            return MISSING
+        if end == len(self._text) and type(found) in (int, float):
+            # More digits may come.
+            return MISSING
+        self._place = end
+        return found
+
+    def value(self, most_characters: int) -> Any:
+        """
+        The next value.
+
+        Raises BeyondBoundsError for one of more characters, or that is nested too deeply for Python, and passes it;
+        InputError where the document is damaged, or ends.
+        """
+        found = self.whole()
+        if found is not MISSING:
+            return found
+        text = self._passed(most_characters)
+        try:
+            return _patient.decode(text)
+        except RecursionError:
+            raise BeyondBoundsError("nested too deeply") from None
+        except ValueError as error:
+            raise InputError(f"damaged: {error}") from None
+
+    def _passed(self, most_characters: int) -> str:
+        """The text of the next value. Raises BeyondBoundsError for a longer one, and passes it."""
+        scan = Scan() if self._next_sign() in '[{"' else None
+        pieces, length = [], 0
+        while True:
+            if scan is None:
+                end: int | None = _SCALAR.match(self._text, self._place).end()  # type: ignore[union-attr]
+                end = None if end == len(self._text) else end
+            else:
+                end = scan.end(self._text, self._place)
+            piece = self._text[self._place : end]
+            self._place += len(piece)
+            length += len(piece)
+            if length <= most_characters:
+                pieces.append(piece)
+            if end is not None:
+                break
+            if scan is not None and scan.is_broken:
+                raise InputError("damaged: a line ends within a string")
+            if not self._comes():
+                raise InputError(_CUT)
+        if length > most_characters:
+            raise BeyondBoundsError(f"longer than {most_characters} characters")
+        return "".join(pieces)
+
+    def _next_sign(self) -> str:
+        if self.is_at_end():
+            raise InputError(_CUT)
+        return self._text[self._place]
+
+    def _comes(self) -> bool:
+        """Read on behind the text, all of which was passed; whether there was anything."""
+        piece = self._text[self._kept_from :][: self._left_to_keep]
+        self._kept.append(piece)
+        self._left_to_keep -= len(piece)
+        self._before += len(self._text)
+        self._text, self._place, self._kept_from = "", 0, 0
+        for chunk in self._chunks:
+            self._text = self._decode(chunk)
+            if self._text:
+                return True
+        return False
+
+
+def _shallow(text: str) -> dict[str, Any] | None:
+    """An object with null for what is nested too deeply; ``None`` if it is damaged as well."""
+    pieces = []
+    done = depth = 0
+    for bracket in _brackets(text, 0, len(text)):
+        if text[bracket] in "[{":
+            depth += 1
+            if depth == _SHALLOW + 1:
+                pieces += [text[done:bracket], "null"]
+        else:
+            if depth == _SHALLOW + 1:
+                done = bracket + 1
+            depth -= 1
+    try:
+        value: dict[str, Any] = _patient.decode("".join([*pieces, text[done:]]))
+    except ValueError:
+        return None
+    return value
+
+
+def _brackets(text: str, place: int, until: int) -> Iterator[int]:
+    """Where brackets are between two places that are outside of strings; no string is longer than its line."""
+    while (found := flat.match(text, place, until)) and found.end() < until:
+        place = found.end()
+        if text[place] == '"':
+            line_end = text.find("\n", place, until)
+            place = until if line_end < 0 else line_end
+        else:
+            yield place
+            place += 1
