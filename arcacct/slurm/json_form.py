@@ -7,46 +7,63 @@ Later versions wrap numbers (``{"set": true, "infinite": false, "number": 3}``) 
 
 from __future__ import annotations
 
-import codecs
 import json
-import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
+from arcacct.files.bounded_json import BeyondBoundsError
+from arcacct.files.json_streams import MISSING, Reader
+from arcacct.jobs.faults import Fault, fault_of
 from arcacct.jobs.sacct import LARGEST, LATEST_S, Instants, clean, known, known_count, state
 from arcacct.slurm.record import UNFINISHED, SacctPart, SacctUse, SlurmRun, cpu_use
 
-LARGEST_OBJECT = 64 * 1024 * 1024
-"""Of one job, or of what stands around the jobs; in characters."""
-_BLANK = re.compile(r"[ \t\r\n]*")
-_READ_MORE = 64 * 1024
+LARGEST_JOB = 2 * 1024 * 1024
+"""Characters of a job without its steps, which have some 10,000, and of what stands around the jobs."""
+LARGEST_STEP = 1024 * 1024
+"""Characters. Slurm 22.05 prints some 9,000; a job may have any number of steps."""
+_LONGEST_NAME = 1024
 _MOST_COMPLAINT = 500
 """Characters."""
 
 
-def elements(chunks: Iterable[bytes]) -> Iterator[str]:
+class Element(NamedTuple):
+    """A job of an output."""
+
+    job: Any
+    steps: SacctUse
+    fault: Fault | None
+    """Why it cannot be used: what of it was not read."""
+    text: str
+    """As it was read, as far as that is kept."""
+    length: int
+    """Characters, all of it."""
+
+
+def elements(chunks: Iterable[bytes], most_kept: int) -> Iterator[Element]:
     """
-    The jobs of an output, however long it is, each as its text; of several outputs, one behind the other, all.
+    The jobs of an output, however long it is; of several outputs, one behind the other, all. Bounded memory.
 
     Raises InputError when it ends before its end, is no output of sacct, or sacct says in it that something failed;
     what came before is good.
     """
-    reader = _Reader(chunks)
+    reader = Reader(chunks, most_kept)
     failed: list[object] = []
     while True:
         has_jobs = False
         reader.expect("{")
         while not reader.skip("}"):
-            name, _ = reader.value()
-            reader.expect(":")
+            name = _name(reader)
             if name == "jobs" and reader.skip("["):
                 has_jobs = True
                 while not reader.skip("]"):
-                    yield reader.value()[1]
+                    yield _element(reader)
                     reader.skip(",")
             else:
-                value, _ = reader.value()
+                try:
+                    value = reader.value(LARGEST_JOB)
+                except BeyondBoundsError as error:
+                    value = f"{name} is {error}"
                 if name == "errors" and value:
                     failed += value if isinstance(value, list) else [value]
             reader.skip(",")
@@ -58,82 +75,93 @@ def elements(chunks: Iterable[bytes]) -> Iterator[str]:
         raise InputError(f"sacct says in it: {json.dumps(failed)[:_MOST_COMPLAINT]}")
 
 
-class _Reader:
-    """Values of JSON out of pieces of it."""
+def _name(reader: Reader) -> str:
+    """The name of a member, and its colon."""
+    try:
+        name = reader.value(_LONGEST_NAME)
+    except BeyondBoundsError as error:
+        raise InputError(f"damaged: a name is {error}") from None
+    if type(name) is not str:
+        raise InputError(f"damaged: a name is {name!r:.40}")
+    reader.expect(":")
+    return name
 
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = iter(chunks)
-        self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
-        self._text = ""
-        self._place = 0
-        self._json = json.JSONDecoder()
 
-    def _more(self, least: int = 1) -> bool:
-        """Read on, at least so many bytes if there are; whether there was anything."""
-        pieces = [self._text[self._place :]]
-        got = 0
-        for chunk in self._chunks:
-            pieces.append(self._decode(chunk))
-            got += len(chunk)
-            if got >= least:
-                break
-        self._text, self._place = "".join(pieces), 0
-        return got > 0
+def _element(reader: Reader) -> Element:
+    """The next job: at once if all of it came already, else member by member, and step by step."""
+    reader.keep()
+    begin = reader.passed
+    fault = None
+    job, steps = reader.whole(), _Steps()
+    if type(job) is dict:
+        for one in job["steps"] if type(job.get("steps")) is list else ():
+            steps.add(one)
+    elif job is MISSING and reader.skip("{"):
+        job, fault = _members(reader, steps)
+    elif job is MISSING:
+        try:
+            job = reader.value(LARGEST_JOB)
+        except BeyondBoundsError as error:
+            job, fault = None, Fault(f"not an object, and {error}")
+    return Element(job, steps.use, fault or steps.fault, reader.kept, reader.passed - begin)
 
-    def is_at_end(self) -> bool:
-        """Whether nothing comes any more; blanks are passed."""
-        while True:
-            self._place = _BLANK.match(self._text, self._place).end()  # type: ignore[union-attr]
-            if self._place < len(self._text):
-                return False
-            if not self._more():
-                return True
 
-    def _to_next(self) -> str:
-        if self.is_at_end():
-            raise InputError("cut: it ends before the end of its JSON")
-        return self._text[self._place]
+class _Steps:
+    """The steps of a job together."""
 
-    def skip(self, sign: str) -> bool:
-        """Whether this sign comes next; then it is passed."""
-        if self._to_next() != sign:
-            return False
-        self._place += 1
-        return True
+    def __init__(self) -> None:
+        self.use = SacctUse()
+        self.fault: Fault | None = None
 
-    def expect(self, sign: str) -> None:
-        """Pass this sign."""
-        if not self.skip(sign):
-            raise InputError(f"damaged: {sign!r} expected before {self._text[self._place : self._place + 20]!r}")
-
-    def value(self) -> tuple[Any, str]:
-        """The next value, and its text."""
-        self._to_next()
-        least = _READ_MORE
-        while True:
+    def add(self, step: Any) -> None:
+        if type(step) is dict and self.fault is None:
             try:
-                found, end = self._json.raw_decode(self._text, self._place)
-            except (json.JSONDecodeError, RecursionError) as error:
-                # It may only be cut by the end of what was read.
-                if len(self._text) - self._place > LARGEST_OBJECT or not self._more(least):
-                    raise InputError(f"damaged or cut: {error}") from error
-                least *= 2
-            except ValueError:
-                # A number that is too long for Python costs its job alone.
-                self._json = json.JSONDecoder(parse_int=float)
-            else:
-                text = self._text[self._place : end]
-                self._place = end
-                return found, text
+                self.use = self.use.plus(_step(step))
+            except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
+                self.fault = fault_of(error)
+
+    def read(self, reader: Reader) -> None:
+        """The rest of their list; what was added before was of another one."""
+        self.use, self.fault = SacctUse(), None
+        while not reader.skip("]"):
+            try:
+                self.add(reader.value(LARGEST_STEP))
+            except BeyondBoundsError as error:
+                self.fault = self.fault or Fault(f"a step is {error}")
+            reader.skip(",")
 
 
-def parts(text: str) -> tuple[SacctPart, SacctUse]:
+def _members(reader: Reader, steps: _Steps) -> tuple[dict[str, Any], Fault | None]:
+    """The rest of a job, but for its steps; why not all of it was read."""
+    job: dict[str, Any] = {}
+    fault: Fault | None = None
+    used = 0
+    while not reader.skip("}"):
+        begin = reader.passed
+        name = _name(reader)
+        if name == "steps" and reader.skip("["):
+            steps.read(reader)
+        else:
+            try:
+                value = reader.value(LARGEST_JOB)
+            except BeyondBoundsError as error:
+                fault = fault or Fault(f"{name:.40} is {error}")
+            used += reader.passed - begin
+            if used > LARGEST_JOB:
+                fault = fault or Fault(f"longer than any job without its steps: {LARGEST_JOB} characters")
+            if fault is None:
+                job[name] = value
+        reader.skip(",")
+    return job, fault
+
+
+def parts(element: Element) -> tuple[SacctPart, SacctUse]:
     """
-    A job and its steps, of the text of one element.
+    A job and its steps.
 
     Raises ValueError when it has no number, or a value that has to be there is none.
     """
-    job = json.loads(text)
+    job = element.job
     if type(job) is not dict:
         raise ValueError("not an object")
     time = _inside(job, "time")
@@ -146,10 +174,6 @@ def parts(text: str) -> tuple[SacctPart, SacctUse]:
     status, signal = _count(code.get("return_code")), _count(of_signal.get("signal_id", of_signal.get("id")))
     if not status and not signal and at != "COMPLETED":
         status = signal = None
-    steps = SacctUse()
-    for one in job["steps"] if type(job.get("steps")) is list else ():
-        if type(one) is dict:
-            steps = steps.plus(_step(one))
     allocated = _tres(_inside(job, "tres").get("allocated"))
     number = _number(job.get("job_id"))
     if not number:
@@ -183,7 +207,7 @@ def parts(text: str) -> tuple[SacctPart, SacctUse]:
         use=_cpu(time),
         run=run,
     )
-    return part, steps
+    return part, element.steps
 
 
 def _step(step: dict[str, Any]) -> SacctUse:

@@ -61,14 +61,14 @@ def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
 
 
 def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
-    for number, text in enumerate(json_form.elements(chunks), 1):
-        position = f"job {number}"
+    for number, one in enumerate(json_form.elements(chunks, LONGEST_LINE), 1):
         what: SlurmRun | NoUsage | Fault
         try:
-            what = run_of(*json_form.parts(text), form.cluster)
+            what = one.fault or run_of(*json_form.parts(one), form.cluster)
         except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
             what = fault_of(error)
-        yield ToldJob(what, position, *_bounded(f'{{"jobs": [{text}]}}'))
+        content, length = _bounded(f'{{"jobs": [{one.text}]}}')
+        yield ToldJob(what, f"job {number}", content, length + one.length - len(one.text))
 
 
 def _bounded(content: str) -> tuple[str, int]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from htcondor_files import HISTORY, JSON, JSONL, LONG, ad, history, jobs, reasons, told
+from memory import cost_of
 
 from arcacct.errors import InputError
 from arcacct.htcondor.classads import Expression, value_of
@@ -166,3 +169,46 @@ def test_a_huge_ad_is_left_out_alone() -> None:
 
     assert list(jobs(content)) == ["1.0", "3.0"]
     assert len(told(content)[1].content) <= 1024 * 1024
+
+
+IDS = r"""b'GlobalJobId = "a#1.0#2"\nClusterId = 1\nProcId = 0\n'"""
+BANNER = r"""b'*** Offset = 0 ClusterId = 1 ProcId = 0 Owner = "x"\n'"""
+HOSTILE = {
+    "800 ads of JSON without an end": r"""b'{"a":[\n' * 800 + b'1,' * 2_000_000""",
+    "800 ads of JSON in each other, and damage": r"""b'{"a":[\n' * 800 + b'{},\n' * 500_000 + b'x' + b']}' * 800""",
+    "a banner of one word": rf"""{IDS} + b'*** ' + b'a' * 2_000_000 + b'\n'""",
+    "a banner of quotes": rf"""{IDS} + b'*** ' + b'a = "' * 400_000 + b'\n'""",
+    "a text of escaped quotes": rf"""{IDS} + b'Owner = "' + b'\\"' * 1_000_000 + b'"\n' + {BANNER}""",
+    "a text of backslashes": rf"""{IDS} + b'Owner = "' + b'\\' * 2_000_000 + b'"\n' + {BANNER}""",
+    "10,000 attributes": rf"""{IDS} + b''.join(b'A%d = %d\n' % (n, n) for n in range(10_000)) * 10 + {BANNER}""",
+    "long names": rf"""{IDS} + b''.join(b'A%d' % n * 20_000 + b' = 1\n' for n in range(400)) + {BANNER}""",
+    "one line of 60 MB": rf"""{IDS} + b'x' * 60_000_000 + b'\n' + {BANNER}""",
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_time_and_memory_are_in_proportion(content) -> None:
+    """MBs of each take a second or two, and some took minutes; the ad behind is read."""
+    code = f"""
+import io
+from arcacct.htcondor.classads import read
+def chunks():
+    content = io.BytesIO({content})
+    yield from iter(lambda: content.read(65536), b"")
+    yield b'\\n' + {IDS} + {BANNER} if not content.getvalue().startswith(b"{{") else b'\\n{{"ClusterId": 1}}\\n'
+for found in read(chunks(), ("globaljobid", "clusterid", "procid", "owner")):
+    pass
+assert found.what["clusterid"] == 1
+"""
+    assert cost_of(sys.executable, "-c", code, most_cpu_s=20).peak_kib < 300 * 1024
+
+
+def test_an_ad_that_is_too_long_is_left_out_alone() -> None:
+    """In JSON as well; what is nested too deeply loses its deep part."""
+    text = JSON.read_bytes().strip()[1:-1].strip()
+    long = b'{"GlobalJobId": "x", "Environment": "%s"}' % (b"x" * 6_000_000)
+    deep = b'{"GlobalJobId": "y", "Environment": %s}' % (b"[" * 5_000 + b"]" * 5_000)
+    content = b"[\n" + long + b",\n" + deep + b",\n" + text + b"\n]\n"
+
+    assert sorted(jobs(content)) == sorted(jobs(JSON))
+    assert reasons(content)[0].startswith("longer than any job")

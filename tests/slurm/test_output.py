@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory import cost_of
 from slurm_files import (
     BEGIN,
     CASES,
@@ -29,6 +31,7 @@ from slurm_files import (
 )
 
 from arcacct.errors import InputError
+from arcacct.jobs.faults import Fault
 from arcacct.slurm.output import OutputForm, read
 from arcacct.slurm.record import SlurmRun, joined
 
@@ -308,6 +311,74 @@ def test_a_number_without_end_costs_its_job() -> None:
 
     assert len(faults(long.encode())) == 1
     assert len(faults(table(row(JobIDRaw=digits), row()))) == 1
+
+
+def test_a_job_that_is_nested_too_deeply_costs_itself() -> None:
+    """1,000 levels are more than Python decodes: its neighbours are read, whether it comes at once or in pieces."""
+    jobs = json.loads(JSON.read_text(encoding="utf-8"))["jobs"][:3]
+    whole = json.dumps({"jobs": [jobs[0], jobs[1] | {"deep": "HERE"}, jobs[2]]})
+    content = whole.replace('"HERE"', "[" * 1_000 + "]" * 1_000).encode()
+    for piece in (1 << 20, 1_000):
+        found = told(content, piece)
+
+        assert [one.what for one in (found[0], found[2])] == [one.what for one in told(whole.encode())[::2]]
+        assert found[1].what == Fault("deep is nested too deeply")
+        assert told(found[1].content.encode())[0].what == found[1].what
+
+
+HUGE = {
+    "a text": ('"comment": "', '"x" * 65_536', '"', "comment is longer than"),
+    "lists": ('"comment": [', '"[]," * 20_000', "[]]", "comment is longer than"),
+    "members": (
+        '"a": 1, ',
+        """''.join(f'"b{n}": "{n:300}", ' for n in range(at, at + 500))""",
+        '"c": 1',
+        "than any job",
+    ),
+    "a step": ('"steps": [{"x": [', '"[]," * 20_000', "[]]}]", "a step is longer than"),
+}
+
+
+@pytest.mark.parametrize(("begin", "middle", "end", "reason"), HUGE.values(), ids=HUGE)
+def test_a_job_of_60_mb_costs_itself(begin: str, middle: str, end: str, reason: str) -> None:
+    """It is passed without being held, and named; its neighbours are read."""
+    (one, other) = json.loads(JSON.read_text(encoding="utf-8"))["jobs"][:2]
+    code = f"""
+from arcacct.jobs.faults import Fault
+from arcacct.slurm.output import OutputForm, read
+def chunks():
+    yield {f'{{"jobs": [{json.dumps(one)}, {{{begin}'.encode()!r}
+    came = at = 0
+    while came < 60_000_000:
+        chunk = ({middle}).encode()
+        yield chunk
+        came, at = came + len(chunk), at + 500
+    yield {f"{end}}}, {json.dumps(other)}]}}".encode()!r}
+found = list(read(chunks(), OutputForm()))
+assert [type(one.what).__name__ for one in found] == ["SlurmRun", "Fault", "SlurmRun"], found
+assert {reason!r} in found[1].what.reason, found[1].what
+assert found[1].position == "job 2" and found[1].length > 60_000_000 and len(found[1].content) <= 1024 * 1024
+"""
+    assert cost_of(sys.executable, "-c", code, most_cpu_s=60).peak_kib < 150 * 1024
+
+
+def test_a_job_of_10_000_steps_is_read() -> None:
+    """90 MB as Slurm 22.05 prints it: each step is read for itself."""
+    (job,) = [one for one in json.loads(JSON.read_text(encoding="utf-8"))["jobs"] if one["job_id"] == 28]
+    times = {"time": {"total": {"seconds": 2, "microseconds": 500_000}}}
+    step = json.dumps(job["steps"][0] | times, indent=4)
+    code = f"""
+from arcacct.jobs.faults import Fault
+from arcacct.slurm.output import OutputForm, read
+def chunks():
+    yield {f'{{"jobs": [{json.dumps(job | {"steps": []})[:-1]}, "steps": ['.encode()!r}
+    for _ in range(9_999):
+        yield {f"{step},".encode()!r}
+    yield {f"{step}]}}]}}".encode()!r}
+(found,) = read(chunks(), OutputForm())
+assert found.what.cpu_us == 25_000_000_000, found.what
+"""
+    assert cost_of(sys.executable, "-c", code, most_cpu_s=60).peak_kib < 100 * 1024
 
 
 def test_values_of_json_that_are_none() -> None:
