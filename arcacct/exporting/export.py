@@ -18,7 +18,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from operator import itemgetter
 from typing import NamedTuple
@@ -129,7 +129,7 @@ class _Export:
             self._position = _Position(self._life, self._now.seq, self._now.events_row)
             logged = self._logged(con, last)
         todo: list[tuple[Partition, Manifest | None]] = []
-        # Whoever may write there can have put one for each month of ten thousand years.
+        # Others who may write there could put a manifest for each month of ten thousand years.
         last_month = (time.gmtime().tm_year + 1) * 100 + 12
         known = sorted({month for month in there if _FIRST_MONTH <= month <= last_month} | self._now.seen.keys())
         for month in known:
@@ -196,7 +196,9 @@ class _Export:
         for path in sorted(listing.files):
             partition = partition_of(path)
             if is_half(path, os.path.basename(position)):
-                self._store.remove(path)
+                # What was exchanged since is no half of ours, and harms nobody.
+                with suppress(InputError):
+                    self._store.remove(path)
             if partition is not None and partition.ce == self._wishes.ce:
                 found.add(partition.year * 100 + partition.month)
         return found, listing
