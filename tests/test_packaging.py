@@ -10,12 +10,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from email import message_from_bytes
 from typing import NamedTuple
 
 import pytest
 from installed_program import ARCACCT
+from packaging.requirements import Requirement
 
 import arcacct
 
@@ -158,6 +160,89 @@ def test_metadata_names_what_is_needed(wheel) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Version"] == arcacct.__version__
     assert metadata["License-Expression"] == "Apache-2.0"
+
+
+PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+class Dependency(NamedTuple):
+    """A requirement of pyproject.toml, and the comment beside it or above it."""
+
+    requirement: Requirement
+    reason: str
+
+    @property
+    def bounds(self) -> list[str]:
+        """Its lower bounds, as they are written; a pin is one."""
+        return [one.version for one in self.requirement.specifier if one.operator in {">=", "=="}]
+
+
+def dependencies() -> list[Dependency]:
+    """Those of the program and of every extra; an extra that takes in others is none."""
+    found, above = [], ""
+    listed = PYPROJECT[PYPROJECT.index("\ndependencies = [") : PYPROJECT.index("\n[tool.")]
+    for line in map(str.strip, listed.splitlines()):
+        if line.startswith("#"):
+            above += line.strip("# ")
+            continue
+        if entry := re.fullmatch(r"""(["'])(.+?)\1,(?:\s*#(.*))?""", line):
+            requirement = Requirement(entry[2])
+            if requirement.name != "arcacct":
+                found.append(Dependency(requirement, (entry[3] or above).strip()))
+        above = ""
+    project = tomllib.loads(PYPROJECT)["project"]
+    lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    assert [str(one.requirement) for one in found] == [
+        str(one) for one in map(Requirement, lines) if one.name != "arcacct"
+    ]
+    return found
+
+
+def sites() -> set[str]:
+    """The names of what the program imports, of its extras, too."""
+    project = tomllib.loads(PYPROJECT)["project"]
+    extras = project["optional-dependencies"]
+    of_developers = {"docs", "packages", "release", "test"}
+    lines = [*project["dependencies"], *(line for name in set(extras) - of_developers for line in extras[name])]
+    return {Requirement(line).name for line in lines}
+
+
+@pytest.mark.parametrize("dependency", dependencies(), ids=lambda one: one.requirement.name)
+def test_each_dependency_has_one_lower_bound_and_a_reason(dependency) -> None:
+    """The bound is the same wherever the dependency stands, in what builds the wheel, too."""
+    name = dependency.requirement.name
+    build = [Requirement(line) for line in tomllib.loads(PYPROJECT)["build-system"]["requires"]]
+    same = [one for one in (*dependencies(), *(Dependency(one, "") for one in build)) if one.requirement.name == name]
+
+    assert len(dependency.bounds) == 1
+    assert [one.bounds for one in same] == [dependency.bounds] * len(same)
+    assert dependency.reason
+
+
+def test_each_dependency_is_tested_at_its_lower_bound() -> None:
+    """
+    CI installs the lower bounds and runs the tests of what uses them: a dependency that is new here is new there.
+
+    It fails where one is installed above its bound (``tests/matrix --lowest``).
+    """
+    script = (ROOT / "tests" / "matrix").read_text(encoding="utf-8")
+    tested: dict[str, list[str]] = {}
+    for row in re.findall(r"^lowest='\n(.*?)^'$", script, re.MULTILINE | re.DOTALL)[0].splitlines():
+        name, *tests = row.split()
+        tested.setdefault(name, []).extend(tests)
+    elsewhere = re.findall(r"^not_lowest='(.*)'$", script, re.MULTILINE)[0].split()
+
+    assert sorted([*tested, *elsewhere]) == sorted({one.requirement.name for one in dependencies()})
+    # What a site installs is tested there, but for Spark.
+    assert sites() & set(elsewhere) == {"pyspark"}
+    for name, tests in tested.items():
+        assert tests, name
+        for test in tests:
+            path, _, function = test.partition("::")
+            assert (ROOT / path).exists(), test
+            assert not function or f"\ndef {function}(" in (ROOT / path).read_text(encoding="utf-8"), test
+    if (ROOT / ".ci" / "run").exists():
+        assert "tests/matrix --lowest\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
 def test_sdist_builds_the_same_wheel(wheel, tmp_path) -> None:
