@@ -12,9 +12,10 @@ from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from arcacct.dataset.columns import DESCRIPTION, UNIT, Column, columns
+from arcacct.dataset.columns import DESCRIPTION, TEXT_BYTES, UNIT, Column, columns, group_bytes
 from arcacct.dataset.layout import TABLES, Partition, part_name
 from arcacct.dataset.manifest import Part
 from arcacct.errors import InputError
@@ -120,7 +121,8 @@ class _Table:
 
     def _flush(self) -> None:
         if self._batches:
-            self._writer.write_table(pa.Table.from_batches(self._batches), row_group_size=self._waiting)
+            table = pa.Table.from_batches(self._batches)
+            self._writer.write_table(table, row_group_size=_rows_of_group(table))
             self.written += self._waiting
             self._batches, self._waiting, self._waiting_bytes = [], 0, 0
 
@@ -130,12 +132,34 @@ class _Table:
         self._writer.close()
 
 
+def _rows_of_group(table: pa.Table) -> int:
+    """All rows in one group, or fewer where readers would refuse it: none of them has more than the widest."""
+    if table.nbytes <= group_bytes(table.num_rows):
+        return int(table.num_rows)
+    widest = sum(_longest(column) for column in table.columns) + 8 * len(table.column_names)
+    return max(1, _GROUP_BYTES // widest)
+
+
+def _longest(column: pa.Array) -> int:
+    """Bytes of the longest text of a column; 0 of one of numbers."""
+    return int(pc.max(pc.binary_length(column)).as_py() or 0) if pa.types.is_string(column.type) else 0
+
+
 def _array(values: Sequence[Any], column: Column) -> pa.Array:
     """A column, of what SQLite has there; what is of another type and means nothing in this one is NULL."""
     try:
-        return pa.array(values, _TYPES[column.type])
+        found = pa.array(values, _TYPES[column.type])
     except (pa.ArrowException, TypeError, OverflowError, ValueError):
-        return pa.array([_fitting(value, column.type) for value in values], _TYPES[column.type])
+        found = pa.array([_fitting(value, column.type) for value in values], _TYPES[column.type])
+    if _longest(found) <= TEXT_BYTES:
+        return found
+    # A reader refuses a file with a longer text.
+    return pa.array([None if text is None else _cut(text) for text in found.to_pylist()], found.type)
+
+
+def _cut(text: str) -> str:
+    """The beginning of a text, if it is too long."""
+    return text.encode()[:TEXT_BYTES].decode(errors="ignore")
 
 
 def _fitting(value: object, kind: str) -> object:
