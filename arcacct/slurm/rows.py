@@ -22,6 +22,8 @@ LONGEST_LINE = 1024 * 1024
 HORIZON = 64 * 1024
 """Bytes of lines that one text may be spread over: what a comment in Slurm's database may have."""
 _MOST_LINES = 50
+_OF_LINE = 64
+"""Bytes that Python keeps of a line besides its text, at least."""
 _MOST_DELIMITERS = 200
 """A text with more than these is not put together again: trying would take too long."""
 
@@ -80,7 +82,7 @@ class Misfit(NamedTuple):
     """Lines that are no row, or of which it is not certain which."""
 
     reason: str
-    lines: tuple[str, ...]
+    lines: Sequence[str]
     number: int
     job: str
     """JobIDRaw, as far as it can be told; else empty."""
@@ -117,7 +119,7 @@ class TableRows:
     def of(self, lines: Iterable[tuple[int, str]]) -> Iterator[TableRow | Misfit]:
         """Every row of some numbered lines (without their ends), and what is none; bounded memory."""
         stretch: list[tuple[int, str]] = []
-        left = 0
+        left = length = 0
         before: TableRow | None = None
         for number, line in lines:
             row = self._alone(number, line)
@@ -126,12 +128,15 @@ class TableRows:
                     yield before
                 before = row
                 continue
-            if not stretch and before is not None:
-                stretch = [(before.number, before.lines[0])]
+            if not stretch:
+                stretch = [] if before is None else [(before.number, before.lines[0])]
+                length = sum(len(one) for _, one in stretch)
                 before = None
             stretch.append((number, line))
+            # An empty line is something to keep, too.
+            length += len(line) + _OF_LINE
             left = HORIZON if row is None else left - len(line)
-            if left <= 0 or sum(len(one) for _, one in stretch) > 4 * LONGEST_LINE:
+            if left <= 0 or length > 4 * LONGEST_LINE:
                 yield from self._resolved(stretch)
                 stretch = []
         if before is not None:
@@ -179,10 +184,12 @@ class TableRows:
                 first = next(broken, max(0, len(found) - 1))
                 doubtful = found[first:]
                 del found[first:]
-                lines = tuple(line for one in (*doubtful, row) for line in one.lines)
+                # Lines of which thousands are left of one row are added to one list.
+                lines = doubtful[0].lines if doubtful and isinstance(doubtful[0].lines, list) else []
+                lines += (line for one in (*doubtful, row) if one.lines is not lines for line in one.lines)
                 row = row._replace(lines=lines, number=doubtful[0].number if doubtful else row.number)
             found.append(row)
-        return found
+        return [one._replace(lines=tuple(one.lines)) if isinstance(one, Misfit) else one for one in found]
 
     def _next(self, stretch: Sequence[tuple[int, str]], place: int) -> tuple[TableRow | Misfit, int]:
         """The row that begins at a line, and how many lines it has."""

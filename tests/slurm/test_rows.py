@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
+from memory import cost_of
 from slurm_files import COLUMNS, DATA, TABLE, row
 
 from arcacct.errors import InputError
@@ -119,3 +122,16 @@ def test_many_broken_lines_are_read_in_time_that_grows_with_them() -> None:
     found = rows(*[row(number)[:30] for number in range(1, 3000)])
 
     assert all(isinstance(one, Misfit) for one in found)
+
+
+@pytest.mark.parametrize(("line", "times"), [("", 60_000), ("x", 60_000), ("a|b|c", 60_000), ("1|testgrid", 5_000)])
+def test_thousands_of_lines_that_are_no_rows(line, times) -> None:
+    """What is left of one row, or seems to be, takes time and memory in proportion; rows before and behind are read."""
+    code = f"""
+from arcacct.slurm.output import OutputForm, read
+first, good = {COLUMNS!r}, {row(1)!r}
+whole = "".join(one + "\\n" for one in (first, good, good, {row(2)[:50]!r}, *[{line!r}] * {times}, *[good] * 200))
+found = list(read([whole.encode()], OutputForm()))
+assert "SlurmRun" in {{type(one.what).__name__ for one in (found[0], found[-1])}}
+"""
+    assert cost_of(sys.executable, "-c", code, most_cpu_s=25).peak_kib < 200 * 1024
