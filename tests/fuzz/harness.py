@@ -187,6 +187,8 @@ def _child(module: Fuzzer, inputs: list[_Input], work: pathlib.Path, shared: mma
         for number in range(int.from_bytes(shared[:], "little"), len(inputs)):
             shared[:] = number.to_bytes(8, "little")
             empty = work / "try"
+            # What a child left that was ended.
+            _clear(empty)
             empty.mkdir()
             # The action of SIGPROF is to end the process: also one that is inside of SQLite.
             signal.setitimer(signal.ITIMER_PROF, CPU_LIMIT_S)
