@@ -153,7 +153,8 @@ SELECT
   CAST(nullif(Task, 0) AS INTEGER) AS array_task_id, -- as in v1_sampled_jobs
   CAST(max(CardIndex) AS INTEGER) AS card_index, -- its number on the node; NULL: imported without --details
   CAST(sum(MemoryUtilPercent * Samples) / sum(CASE WHEN MemoryUtilPercent IS NOT NULL THEN Samples END) AS REAL) AS memory_util_percent, -- percent of its memory that the job had, mean of the samples; NULL: the same
-  CAST(nullif(RunStart, 0) AS INTEGER) AS run_start_time -- as in v1_sampled_jobs
+  CAST(nullif(RunStart, 0) AS INTEGER) AS run_start_time, -- as in v1_sampled_jobs
+  CAST(strftime('%Y-%m-%dT%H:%M:%SZ', nullif(RunStart, 0), 'unixepoch') AS TEXT) AS run_start_time_iso -- run_start_time as text
 FROM JobCardUsage
 JOIN SampledJobs ON SampledJobs.ID = SampledJobID
 JOIN NodeNames ON NodeNames.ID = JobCardUsage.NodeID
@@ -174,7 +175,8 @@ SELECT
   CAST(max(JobCommandUsage.PeakMemory) AS INTEGER) AS peak_memory_kib, -- KiB resident of all of them (private pages)
   CAST(sum(CPUAvgPercent * Samples) / sum(Samples) AS REAL) AS cpu_avg_percent, -- as in v1_sampled_jobs
   CAST(sum(CPUUtilPercent * Samples) / sum(CASE WHEN CPUUtilPercent IS NOT NULL THEN Samples END) AS REAL) AS cpu_util_percent, -- as in v1_sampled_jobs
-  CAST(nullif(RunStart, 0) AS INTEGER) AS run_start_time -- as in v1_sampled_jobs
+  CAST(nullif(RunStart, 0) AS INTEGER) AS run_start_time, -- as in v1_sampled_jobs
+  CAST(strftime('%Y-%m-%dT%H:%M:%SZ', nullif(RunStart, 0), 'unixepoch') AS TEXT) AS run_start_time_iso -- run_start_time as text
 FROM JobCommandUsage
 JOIN SampledJobs ON SampledJobs.ID = SampledJobID
 JOIN NodeNames ON NodeNames.ID = JobCommandUsage.NodeID
