@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 _LONGEST_NUMBER = 18
+_SLUID_LENGTH = 14
 _LARGEST_ENVIRONMENT = 256 * 1024
 _TASK_VARIABLES = {"JOB_ID": "SGE_TASK_ID", "LSB_JOBID": "LSB_JOBINDEX"}
 """Where batch systems tell the task of an array, by where they tell the number of the array."""
@@ -25,8 +26,9 @@ class Process:
     One process at a moment.
 
     ``batch_job`` and ``batch_task`` are the batch system's number of its job, ``None`` if it has none, and its index in
-    an array, 0 if there is none. ``cpu_s`` is with children that it has waited for, ``start_s`` after the boot,
-    ``resident_kib`` of private pages, ``data_kib`` of data and stack.
+    an array, 0 if there is none. ``sluid`` is what Slurm calls the cgroup of the job, empty if that has the number;
+    ``is_stepd`` says whether it is Slurm's own process there. ``cpu_s`` is with children that it has waited for,
+    ``start_s`` after the boot, ``resident_kib`` of private pages, ``data_kib`` of data and stack.
     """
 
     __slots__ = (
@@ -37,11 +39,13 @@ class Process:
         "cpu_s",
         "data_kib",
         "group",
+        "is_stepd",
         "own_cpu_s",
         "pid",
         "ppid",
         "read_bytes",
         "resident_kib",
+        "sluid",
         "start_s",
         "threads",
         "uid",
@@ -64,6 +68,8 @@ class Process:
         self.command = command + " <defunct>" if state == b"Z" else command
         self.batch_job: int | None = None
         self.batch_task = 0
+        self.sluid = b""
+        self.is_stepd = False
         self.cpu_s = (own + numbers[12] + numbers[13]) / TICKS
         self.own_cpu_s = own / TICKS
         self.start_s = numbers[18] / TICKS
@@ -103,10 +109,48 @@ def _process(proc: str, name: str, variable: "str | None") -> "Process | None":
         # Another user's.
         moved = {}
     found = Process(int(name), uid, stat, statm, moved)
-    found.batch_job = _slurm_job(cgroup)
-    if found.batch_job is None and variable is not None:
+    job, *below = _slurm_cgroup(cgroup) or [b""]
+    found.batch_job = _number_of_cgroup(job)
+    if job and found.batch_job is None:
+        found.sluid = job
+        # Slurm's own process is alone in this cgroup, and users cannot enter it.
+        found.is_stepd = below[1:] == [b"slurm"]
+    if found.batch_job is None and not found.sluid and variable is not None:
         found.batch_job, found.batch_task = _job_of_environment(folder, variable)
     return found
+
+
+def name_jobs(found: "list[Process]", proc: str = "/proc") -> int:
+    """
+    Give the processes in cgroups that Slurm calls by SLUID the number of their job; returns how many jobs have none.
+
+    Slurm 26.05 does so (``CgroupJobIdPaths=no`` in cgroup.conf). The number is in the title of slurmstepd, which all
+    may read and no user can change; else in SLURM_JOB_ID of the job's first process, which its owner and root may read.
+    """
+    jobs: dict[bytes, list[Process]] = {}
+    for process in found:
+        if process.sluid:
+            jobs.setdefault(process.sluid, []).append(process)
+    unnamed = 0
+    for members in jobs.values():
+        members.sort(key=lambda one: (not one.is_stepd, one.start_s))
+        number = next((number for one in members if (number := _job_of_step(proc, one)) is not None), None)
+        unnamed += number is None
+        for one in members:
+            one.batch_job = number
+    return unnamed
+
+
+def _job_of_step(proc: str, process: Process) -> "int | None":
+    folder = f"{proc}/{process.pid}"
+    if not process.is_stepd:
+        return _job_of_environment(folder, "SLURM_JOB_ID")[0]
+    try:
+        title = read_bytes(f"{folder}/cmdline")
+    except OSError:
+        return None
+    start = b"slurmstepd: ["
+    return _number(title[len(start) :].partition(b".")[0]) if title.startswith(start) else None
 
 
 def read_bytes(path: str, largest: int = 65536) -> bytes:
@@ -118,13 +162,13 @@ def read_bytes(path: str, largest: int = 65536) -> bytes:
         os.close(fd)
 
 
-def _slurm_job(cgroup: bytes) -> "int | None":
+def _slurm_cgroup(cgroup: bytes) -> "list[bytes]":
     """
-    The job's number in the path of the cgroup that Slurm made for it; an element of an array has its own.
+    The names of the cgroups, from a job's down, that Slurm made for a process; empty if it made none.
 
-    With cgroup v2 the path is ``/system.slice/slurmstepd.scope/job_123/...``, in another slice where CgroupSlice names
-    one, ``NODE_slurmstepd.scope`` where one host runs several nodes. With cgroup v1: ``/slurm/uid_1000/job_123/...``,
-    ``/slurm_NODE/...``.
+    With cgroup v2 the path is ``/system.slice/slurmstepd.scope/job_123/step_0/...``, in another slice where
+    CgroupSlice names one, ``NODE_slurmstepd.scope`` where one host runs several nodes, and a SLUID in the place of
+    ``job_123`` in Slurm 26.05. With cgroup v1: ``/slurm/uid_1000/job_123/...``, ``/slurm_NODE/...``.
     """
     # The whole path counts: users may give any name to cgroups below their user@UID.service or in their containers.
     for line in cgroup.split(b"\n"):
@@ -139,10 +183,22 @@ def _slurm_job(cgroup: bytes) -> "int | None":
                 continue
         else:
             continue
-        number = parts[0][4:] if parts and parts[0].startswith(b"job_") else b""
-        if number.isdigit() and len(number) <= _LONGEST_NUMBER:
-            return int(number)
-    return None
+        if parts and (_number_of_cgroup(parts[0]) is not None or _is_sluid(parts[0])):
+            return parts
+    return []
+
+
+def _number_of_cgroup(name: bytes) -> "int | None":
+    return _number(name[4:]) if name[:4] == b"job_" else None
+
+
+def _is_sluid(name: bytes) -> bool:
+    return len(name) == _SLUID_LENGTH and name[:1] == b"s" and name.isalnum()
+
+
+def _number(text: bytes) -> "int | None":
+    """An element of an array has a number of its own."""
+    return int(text) if text.isdigit() and len(text) <= _LONGEST_NUMBER else None
 
 
 def _job_of_environment(folder: str, variable: str) -> "tuple[int | None, int]":

@@ -8,8 +8,8 @@ import os
 import time
 
 from arcacct.sonar import cards
-from arcacct.sonar.proc import TICKS, processes, read_bytes
-from arcacct.sonar.telling import moment, with_content
+from arcacct.sonar.proc import TICKS, name_jobs, processes, read_bytes
+from arcacct.sonar.telling import moment, now, with_content
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,12 +37,20 @@ def sample(host: "Host", *, system_jobs: bool = True, variable: "str | None" = N
     smi = cards.program()
     used = cards.users(smi) if smi else {}
     found = list(processes(host.proc, variable=variable))
+    unnamed = name_jobs(found, host.proc)
     stat = _text(f"{host.proc}/stat")
     boot = boot_time(stat)
-    return {
+    sampled: Fields = {
         "system": _system(host, stat, boot, cards.states(smi) if smi else []),
         "jobs": _jobs(found, boot, used, system_jobs=system_jobs),
     }
+    if unnamed:
+        detail = (
+            f"Slurm jobs of unknown number: {unnamed}. Their cgroups are named by SLUID, and neither the title of"
+            " slurmstepd nor SLURM_JOB_ID can be read; run as root, or set CgroupJobIdPaths=yes in cgroup.conf"
+        )
+        sampled["errors"] = [{"detail": detail, "time": now()}]
+    return sampled
 
 
 def _text(path: str) -> str:

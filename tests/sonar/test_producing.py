@@ -17,7 +17,7 @@ from sonar_site import REAL, kind_of, objects, read, schema
 
 from arcacct.sonar import cards
 from arcacct.sonar.envelopes import Errors, Sysinfo
-from arcacct.sonar.proc import processes
+from arcacct.sonar.proc import name_jobs, processes
 from arcacct.sonar.producing import cpu_layout, numa_distances, sysinfo
 from arcacct.sonar.samples import Sample, SampledKey
 from arcacct.sonar.sampling import sample
@@ -161,12 +161,19 @@ def test_cpu_time_grows():
 
 
 def write_process(
-    proc: pathlib.Path, pid: int, *, ppid: int = 1, group: int = 0, command: str = "python3", cgroup: str = "0::/\n"
+    proc: pathlib.Path,
+    pid: int,
+    *,
+    ppid: int = 1,
+    group: int = 0,
+    command: str = "python3",
+    cgroup: str = "0::/\n",
+    start: int = 1000,
 ):
     """A process as /proc tells it."""
     folder = proc / str(pid)
     folder.mkdir(parents=True)
-    rest = ["S", ppid, group, *[0] * 8, 300, 100, 50, 50, 20, 0, 4, 0, 1000, *[0] * 30]
+    rest = ["S", ppid, group, *[0] * 8, 300, 100, 50, 50, 20, 0, 4, 0, start, *[0] * 30]
     (folder / "stat").write_text(f"{pid} ({command}) {' '.join(map(str, rest))}\n")
     (folder / "statm").write_text("1000 600 100 10 0 400 0\n")
     (folder / "cgroup").write_text(cgroup)
@@ -185,6 +192,7 @@ def write_process(
         ("0::/batch.slice/batch-low.slice/slurmstepd.scope/job_4242\n", 4242),
         ("0::/system.slice/slurmstepd.scope/job_4242/step_0/user/job_99\n", 4242),
         ("0::/system.slice/slurmstepd.scope/system\n", None),
+        ("1:cpu:/system.slice/slurmstepd.scope/system\n0::/system.slice/slurmstepd.scope/job_7/step_0\n", 7),
         ("0::/system.slice/slurmstepd.scope/job_x/job_99\n", None),
         ("0::/system.slice/slurmstepd.scope/job_" + "9" * 30 + "\n", None),
         ("0::/user.slice/job_x/\n", None),
@@ -206,6 +214,80 @@ def test_batch_jobs_are_known_by_their_cgroup(tmp_path, cgroup, job):
     [found] = processes(str(tmp_path))
     assert (found.batch_job, found.group) == (job, 9)
     assert (found.cpu_s, found.own_cpu_s, found.resident_kib, found.data_kib) == (5.0, 4.0, 2000, 1600)
+
+
+SCOPE = "0::/system.slice/slurmstepd.scope"
+SLUID = "sEKNKTV3WPV500"
+
+
+def job_of_sluid(proc, sluid=SLUID, *, title=None, environment=None, pid=20, start=1000):
+    """Slurm's own process of a step and one of its user, as Slurm 26.05 names their cgroups."""
+    stepd = write_process(proc, pid, command="slurmstepd", cgroup=f"{SCOPE}/{sluid}/step_0/slurm\n", start=start - 1)
+    user = write_process(proc, pid + 1, group=9, cgroup=f"{SCOPE}/{sluid}/step_0/user/task_0\n", start=start)
+    if title is not None:
+        (stepd / "cmdline").write_bytes(title)
+    if environment is not None:
+        (user / "environ").write_bytes(environment)
+
+
+def named(proc):
+    """The job of each process by pid, and how many jobs have no number."""
+    found = list(processes(str(proc)))
+    unnamed = name_jobs(found, str(proc))
+    return {one.pid: one.batch_job for one in found}, unnamed
+
+
+@pytest.mark.parametrize(
+    ("title", "environment", "job"),
+    [
+        (b"slurmstepd: [3385.0]\0", None, 3385),
+        (b"slurmstepd: [3385.extern]\0", b"SLURM_JOB_ID=9\0", 3385),
+        (b"", b"HOME=/\0SLURM_JOB_ID=3385\0", 3385),
+        (None, b"SLURM_JOB_ID=3385\0", 3385),
+        (b"/usr/sbin/slurmstepd infinity\0", b"SLURM_JOB_ID=3385\0", 3385),
+        (b"slurmstepd: [sEKNKTV3WPV500.0]\0", b"SLURM_JOB_ID=3385\0", 3385),
+        (None, b"HOME=/\0", None),
+        (None, None, None),
+        (b"slurmstepd: [" + b"9" * 30 + b".0]\0", None, None),
+    ],
+)
+def test_jobs_of_slurm_26_are_known_though_their_cgroups_have_no_number(tmp_path, title, environment, job):
+    """The title of slurmstepd has it, which no user can change, else the environment of the job's processes."""
+    job_of_sluid(tmp_path, title=title, environment=environment)
+    assert named(tmp_path) == ({20: job, 21: job}, int(job is None))
+
+
+def test_a_user_cannot_name_another_job(tmp_path):
+    """Neither by a title and a cgroup of his own, nor by the environment of a process that he starts later."""
+    job_of_sluid(tmp_path, environment=b"SLURM_JOB_ID=7\0")
+    forged = write_process(
+        tmp_path, 30, command="slurmstepd", cgroup=f"{SCOPE}/{SLUID}/step_0/user/slurm\n", start=2000
+    )
+    (forged / "cmdline").write_bytes(b"slurmstepd: [8.0]\0")
+    (forged / "environ").write_bytes(b"SLURM_JOB_ID=8\0")
+    write_process(tmp_path, 40, cgroup=f"0::/user.slice/user-1000.slice/slurmstepd.scope/{SLUID}/step_0/slurm\n")
+    assert named(tmp_path) == ({20: 7, 21: 7, 30: 7, 40: None}, 0)
+
+
+def test_jobs_that_cannot_be_named_are_in_the_errors_of_the_sample(tmp_path):
+    """Not silently: the sample says how many, and what to do; the others are there."""
+    job_of_sluid(tmp_path, title=b"slurmstepd: [3385.0]\0")
+    job_of_sluid(tmp_path, "sEKNKTV3WPV501", pid=50)
+    for name, text in (
+        ("stat", "cpu 1 2 3 4\ncpu0 1 2 3 4 5 6 7\nbtime 1795000000\n"),
+        ("loadavg", "0.1 0.2 0.3 1/200 300\n"),
+        ("meminfo", "MemTotal: 100 kB\nMemAvailable: 50 kB\n"),
+        ("diskstats", ""),
+    ):
+        (tmp_path / name).write_text(text)
+    text, succeeded = line(lambda: sample(Host(proc=str(tmp_path))), "sample", Host("c", "n1"))
+    jsonschema.validate(json.loads(text), schema("sample"))
+    [found] = read([text.encode()])
+    assert succeeded
+    assert [key.job for key in found.jobs if not key.epoch] == [3385]
+    [(_, detail)] = found.errors
+    assert detail.startswith("Slurm jobs of unknown number: 1. ")
+    assert "CgroupJobIdPaths=yes" in detail
 
 
 @pytest.mark.parametrize(
