@@ -11,6 +11,8 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
@@ -27,6 +29,7 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 _SCALAR = re.compile(r"[^,:\[\]{}\s]*")
 _CUT = "cut: it ends before the end of its JSON"
 MISSING = object()
+_NO_END = -1
 _MOST_DAMAGED = 2 * 1024 * 1024
 """Characters of damage that are held until an object begins; what follows them is passed over."""
 _BEGINNING = 64
@@ -89,8 +92,10 @@ class Objects:
         self._begin = self._end = 0
         self._known_until = self._fails_until = 0
         """Within damage: up to where the ends of objects are known; up to where all fail that do not end before."""
-        self._ends: dict[int, int] = {}
-        """By where they begin; the same place: it must be decoded to know."""
+        self._places = array("q")
+        """Where they begin, ascending."""
+        self._ends = array("q")
+        """Of each of these; `_NO_END`, or the place itself: it must be decoded to know."""
 
     @property
     def text(self) -> str:
@@ -156,7 +161,9 @@ class Objects:
         """What is at a place, and where it ends; ``None``: more must come first."""
         is_cut = knows_place = False
         fails_at, fault = place, "no object begins here"
-        if self._text[place] == "{":
+        if place < self._known_until and self._text[place] == "{" and not self._may_begin(place):
+            fault = "it has no end"
+        elif self._text[place] == "{":
             try:
                 return self._decoded(place)
             except json.JSONDecodeError as error:
@@ -215,52 +222,61 @@ class Objects:
             begins = self._begins.search(self._text, place + 1)
             if begins is None or begins.start() >= fails_at:
                 return None if begins is None else begins.start()
-            self._ends = self._ends_within(place, fails_at, all_begin=knows_place, keeps_last=keeps_last)
+            self._look_for_ends(place, fails_at, all_begin=knows_place, keeps_last=keeps_last)
             self._known_until, self._fails_until = fails_at, place
         self._fails_until = max(self._fails_until, fails_at)
         for begins in self._begins.finditer(self._text, place + 1):
             begin = begins.start()
-            if begin >= self._known_until:
-                return begin
-            end = self._ends.get(begin)
-            if end == begin:
-                self._known_until = begin
-                return begin
-            if end is not None and (end <= self._fails_until or begin >= self._fails_until):
+            if begin >= self._known_until or self._may_begin(begin):
                 return begin
         return None
 
-    def _ends_within(self, place: int, until: int, *, all_begin: bool, keeps_last: bool) -> dict[int, int]:
+    def _may_begin(self, place: int) -> bool:
+        """Whether an object may begin at a place where it is known what does."""
+        number = bisect_left(self._places, place)
+        end = self._ends[number] if number < len(self._places) and self._places[number] == place else _NO_END
+        if end == place:
+            self._known_until = place
+            return True
+        return end != _NO_END and (end <= self._fails_until or place >= self._fails_until)
+
+    def _look_for_ends(self, place: int, until: int, *, all_begin: bool, keeps_last: bool) -> None:
         """
-        Where objects end that begin and end between two places, by where they begin.
+        Find where objects end that begin and end between two places: where one can begin, and behind another one.
 
         What stands in a string is no object. But a text that the decoder refused may be torn in a string, and an object
         follow (``all_begin``). The last one without an end may still get it (``keeps_last``).
         """
-        ends: dict[int, int] = {}
+        self._places, self._ends = array("q"), array("q")
         inside: list[tuple[int, int]] = []
         begins = (found.start() for found in self._begins.finditer(self._text, place + 1))
         begin = next(begins, until)
+        behind: int | None = None
         depth = 0
         for bracket in chain(_brackets(self._text, place, until), [until]):
             while begin < bracket:
                 if all_begin:
-                    ends[begin] = begin
+                    self._places.append(begin)
+                    self._ends.append(begin)
                 begin = next(begins, until)
             if bracket == until:
                 break
-            if self._text[bracket] in "[{":
+            sign = self._text[bracket]
+            if sign in "[{":
                 depth += 1
-                if begin == bracket:
-                    inside.append((begin, depth))
-                    begin = next(begins, until)
+                follows = behind is not None and self._between.fullmatch(self._text, behind, bracket)
+                if begin == bracket or (sign == "{" and follows):
+                    inside.append((len(self._places), depth))
+                    self._places.append(bracket)
+                    self._ends.append(_NO_END)
+                begin = next(begins, until) if begin == bracket else begin
             else:
                 if inside and inside[-1][1] == depth:
-                    ends[inside.pop()[0]] = bracket + 1
+                    self._ends[inside.pop()[0]] = bracket + 1
                 depth -= 1
+            behind = bracket + 1 if sign == "}" else None
         if keeps_last and inside:
-            ends[inside[-1][0]] = inside[-1][0]
-        return ends
+            self._ends[inside[-1][0]] = self._places[inside[-1][0]]
 
 
 class Reader:

@@ -119,6 +119,7 @@ HOSTILE = {
     "long numbers": """('{"n":' + '9' * 5_000 + ',"b":[\\n') * 400""",
     "deep in strings": """('{"meta":' + '[' * 1100 + '"') * 1_800""",
     "deep objects in one without an end": """'{"a":[\\n' * 1500 + '{"b":[\\n{"c":[1,\\nx]},\\n' * 90_000""",
+    "good objects before one without an end": """('{"d":' + '['*1200 + ']'*1200 + '}\\n{"m":1} {"f":[\\n') * 800""",
     "damage without an object": """'x{' * 1_000_000""",
     "quotes": """'{"a":"' + '\\\\"' * 1_000_000""",
     "a string in many pieces": """'{"a":"' + 'x' * 8_000_000""",
