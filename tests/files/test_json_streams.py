@@ -102,7 +102,7 @@ def test_damage_without_an_end_is_told_once() -> None:
 
 
 def test_what_is_nested_too_deeply_loses_its_deep_part() -> None:
-    deep = "[" * 5_000 + "]" * 5_000
+    deep = "[" * 100_000 + "]" * 100_000
     ((one, _), (other, _)) = read(f'{{"a": 1, "b": {deep}, "c": 2}}\n{{"d": {"9" * 9_000}}}')
 
     assert one.value is not None

@@ -313,16 +313,20 @@ def test_a_number_without_end_costs_its_job() -> None:
     assert len(faults(table(row(JobIDRaw=digits), row()))) == 1
 
 
-def test_a_job_that_is_nested_too_deeply_costs_itself() -> None:
-    """1,000 levels are more than Python decodes: its neighbours are read, whether it comes at once or in pieces."""
+@pytest.mark.parametrize("levels", [1_000, 100_000])
+def test_a_job_that_is_nested_too_deeply_costs_itself(levels: int) -> None:
+    """Its neighbours are read, whether it comes at once or in pieces; some versions of Python decode 1,000 levels."""
     jobs = json.loads(JSON.read_text(encoding="utf-8"))["jobs"][:3]
     whole = json.dumps({"jobs": [jobs[0], jobs[1] | {"deep": "HERE"}, jobs[2]]})
-    content = whole.replace('"HERE"', "[" * 1_000 + "]" * 1_000).encode()
+    content = whole.replace('"HERE"', "[" * levels + "]" * levels).encode()
+    read_as_usual = [one.what for one in told(whole.encode())]
     for piece in (1 << 20, 1_000):
         found = told(content, piece)
 
-        assert [one.what for one in (found[0], found[2])] == [one.what for one in told(whole.encode())[::2]]
-        assert found[1].what == Fault("deep is nested too deeply")
+        assert [one.what for one in (found[0], found[2])] == read_as_usual[::2]
+        assert found[1].what == Fault("deep is nested too deeply") or (
+            levels < 10_000 and found[1].what == read_as_usual[1]
+        )
         assert told(found[1].content.encode())[0].what == found[1].what
 
 
