@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple
 import duckdb
 
 from arcacct.db.adhoc import QueryLimits, Result, beginning, too_long, too_many
-from arcacct.errors import InputError, UsageError
+from arcacct.errors import ArcacctError, InputError, UsageError
 from arcacct.fleet.checks import damaged, judged
 from arcacct.fleet.duck import Duck
 from arcacct.fleet.engine import EngineFailed, left_out
@@ -28,12 +28,21 @@ _AT_ONCE = 1000
 _IN_MEMORY_BYTES = 2**24
 """Of an answer; the rest waits in a temporary file."""
 _LENGTH = 8
-_OF_STATEMENT = (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError, duckdb.InterruptException)
-"""What a statement can be to blame for, unless the message is about a file; all else is a file's fault."""
+_DOUBT_S = 10
+"""To look for a damaged file when a statement failed that may be wrong itself."""
+_OF_STATEMENT = (
+    *(duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.DataError),
+    *(duckdb.NotSupportedError, duckdb.InterruptException),
+)
+"""What a statement is to blame for, unless the message names a file; of what else is wrong a file may be the reason."""
 
 
-class _TooMuch(InputError):
-    """A statement takes more than it may, of time or of memory."""
+class _Doubtful(Exception):
+    """A statement failed and a file may be the reason: ``error`` is what to say if none is found in so much time."""
+
+    def __init__(self, error: ArcacctError, within_s: float) -> None:
+        super().__init__(str(error))
+        self.error, self.within_s = error, within_s
 
 
 def asked(
@@ -58,8 +67,8 @@ def asked(
     def try_alone(some: Dataset) -> None:
         try:
             ask(some).kept.close()
-        except _TooMuch as error:
-            raise EngineFailed(str(error)) from error
+        except _Doubtful as doubt:
+            raise EngineFailed(str(doubt)) from doubt
 
     found = judged(found)
     while True:
@@ -68,10 +77,10 @@ def asked(
             return Result(answer.columns, answer.rows()), found
         except EngineFailed as error:
             found = left_out("duckdb", found, error, try_alone)
-        except _TooMuch:
-            bad = damaged(found, within_s=limits.seconds)
+        except _Doubtful as doubt:
+            bad = damaged(found, within_s=doubt.within_s)
             if not bad:
-                raise
+                raise doubt.error from None
             found = found.without(bad)
 
 
@@ -88,7 +97,7 @@ class _Answer(NamedTuple):
 
 
 def _run(found: Dataset, sql: str, limits: QueryLimits) -> _Answer:
-    """The answer. Raises EngineFailed when a file is to blame, _TooMuch when one may be."""
+    """The answer. Raises EngineFailed when a file is to blame, _Doubtful when one may be."""
     engine = Duck(found, memory_mib=limits.memory_mib)
     is_over = threading.Event()
 
@@ -155,16 +164,18 @@ def _explaining(sql: str, limits: QueryLimits, is_over: threading.Event) -> Iter
     try:
         yield
     except (duckdb.OutOfMemoryException, MemoryError):
-        raise _TooMuch(
-            f"the query needs more than {limits.memory_mib} MiB: make it smaller, or raise --max-memory"
-        ) from None
+        refused = f"the query needs more than {limits.memory_mib} MiB: make it smaller, or raise --max-memory"
+        raise _Doubtful(InputError(refused), limits.seconds) from None
     except duckdb.PermissionException as error:
         raise UsageError(
             f"{beginning(sql)}: queries read the tables of the dataset, and no other file: {first_line(error)}"
         ) from None
     except duckdb.Error as error:
         if is_over.is_set():
-            raise _TooMuch(too_long(limits.seconds)) from None
-        if isinstance(error, _OF_STATEMENT) and "Parquet" not in str(error):
-            raise UsageError(f"{beginning(sql)}: {first_line(error)}") from None
-        raise EngineFailed(first_line(error)) from error
+            raise _Doubtful(InputError(too_long(limits.seconds)), limits.seconds) from None
+        if ".parquet" in str(error) or "Parquet file" in str(error):
+            raise EngineFailed(first_line(error)) from error
+        wrong = UsageError(f"{beginning(sql)}: {first_line(error)}")
+        if isinstance(error, _OF_STATEMENT):
+            raise wrong from None
+        raise _Doubtful(wrong, _DOUBT_S) from None

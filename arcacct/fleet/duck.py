@@ -59,12 +59,15 @@ class Duck:
             allowed: list[str] = []
             for table in tables:
                 allowed += [quoted(paths[file]) for file in found.files(table)]
-                self.run(f"CREATE VIEW {table} AS {_selected(found, table, paths)}")
+                self.run(f"CREATE VIEW {table} AS {self._selected(found, table, paths)}")
             self.con.execute(f"SET allowed_paths = [{', '.join(allowed)}]")
             self.con.execute("SET enable_external_access = false")
             for view in VIEWS if "jobs" in tables else ():
                 self.con.execute(f"CREATE VIEW {view} AS {script(view)}")
             self.con.execute("SET lock_configuration = true")
+        except EngineFailed:
+            self.close()
+            raise
         except (duckdb.Error, MemoryError) as error:
             self.close()
             raise EngineFailed(first_line(error)) from error
@@ -87,6 +90,28 @@ class Duck:
                 sizes[path] = part.bytes
             self.con.register_filesystem(Remote(f"dataset{number}", store, sizes))
         return paths
+
+    def _selected(self, found: Dataset, table: str, paths: Mapping[str, str]) -> str:
+        """
+        All rows of a table. Raises EngineFailed where DuckDB reads other types than pyarrow read in the footer.
+
+        DuckDB takes the columns and types of several files from the first one, or joins the types of all: so it is
+        given files with the same columns at a time. What files of an older version lack is NULL.
+        """
+        names = typed(table, _TYPES)
+        parts = [f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind in names.items())} WHERE false"]
+        alike: dict[frozenset[str], list[str]] = {}
+        for file in found.files(table):
+            alike.setdefault(frozenset(found.footers[file].names), []).append(quoted(paths[file]))
+        for there, files in alike.items():
+            wanted = {column.name: _TYPES[column.type] for column in columns()[table] if column.name in there}
+            told = ", ".join(wanted)
+            self.run(f"DESCRIBE SELECT {told} FROM read_parquet({files[0]}, {_HIVE})")
+            for name, kind, *_more in self.con.fetchall():
+                if kind != wanted[name]:
+                    raise EngineFailed(f"{files[0]}: column {name} is {kind} for DuckDB, not {wanted[name]}")
+            parts.append(f"SELECT {', '.join(KEYS)}, {told} FROM read_parquet([{', '.join(files)}], {_HIVE})")
+        return f"SELECT {', '.join(names)} FROM ({' UNION ALL BY NAME '.join(parts)})"
 
     def rows(self, sql: str, values: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
         """See `Engine`."""
@@ -116,25 +141,6 @@ def every_value(found: Dataset, tables: Sequence[str]) -> Duck:
     """For reading tables of a partition: with little memory, since each file is read from its beginning to its end."""
     # A row may have megabytes of text.
     return Duck(found, tables=tables, memory_mib=512, threads=1, at_once=64)
-
-
-def _selected(found: Dataset, table: str, paths: Mapping[str, str]) -> str:
-    """
-    All rows of a table.
-
-    DuckDB takes the columns of many files from the first one, or joins the types of all: so it is given files with the
-    same columns at a time, and is told the types. What files of an older version lack is NULL.
-    """
-    names = typed(table, _TYPES)
-    parts = [f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind in names.items())} WHERE false"]
-    alike: dict[frozenset[str], list[str]] = {}
-    for file in found.files(table):
-        alike.setdefault(frozenset(found.footers[file].names), []).append(quoted(paths[file]))
-    for there, files in alike.items():
-        kinds = {column.name: _TYPES[column.type] for column in columns()[table] if column.name in there}
-        cast = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in kinds.items())
-        parts.append(f"SELECT {', '.join(KEYS)}, {cast} FROM read_parquet([{', '.join(files)}], {_HIVE})")
-    return f"SELECT {', '.join(names)} FROM ({' UNION ALL BY NAME '.join(parts)})"
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pytest
 
 HERE = pathlib.Path(__file__).parent
 NAMES = sorted(file.stem.removeprefix("fuzz_") for file in HERE.glob("fuzz_*.py"))
-TRIES = {"rows": "12", "controlfiles": "25", "databases": "30"}
+TRIES = {"rows": "12", "controlfiles": "25", "databases": "30", "datasets": "25"}
 """Inputs of each fuzzer, 60 of those that are not named: some begin a process or make a database for each."""
 
 

@@ -21,6 +21,12 @@ from arcacct.dataset.layout import Partition, part_name
 
 SHELL = "PWNED"
 """The file that the shell command of `escaping` makes in the current directory."""
+SEPARATORS = (
+    *("\t", "\\N", "\\.", "\n\\.\n", "\\", "\r\n", "\r", ",", ";", "|", '"', '""', "'", "''", "$$", "$1", "--", "/*"),
+    *("NULL", "", " ", "\0", "\x1b[2J", "\x0b", "\x1d", "\u202e", "\u2028", "\ufeff", "żółć 🚀", "=1+1", "{}", "%s"),
+    *(":a", "\\! id", "E'\\''", "\\x00", "PGCOPY\n\xff\r\n\0", "a:b"),
+)
+"""What ends or escapes a value in SQL, CSV and each form of COPY, and what steers a terminal."""
 
 
 class Hostile(NamedTuple):
@@ -195,6 +201,18 @@ def _repeated(root: pathlib.Path, partition: Partition, rows: int, values: pa.Ar
     write(root, partition, many, store_schema=False, compression="zstd", write_statistics=False, **options)
 
 
+def _decimal_that_says_int(root: pathlib.Path, partition: Partition) -> None:
+    """Parquet has two ways to say what a number is: the newer one says int64, and the older one a decimal."""
+    table = read(root, partition)
+    cents = with_column(table, "wall_s", [1] * table.num_rows, pa.decimal128(18, 2))
+    data = written(cents, store_decimal_as_integer=True, store_schema=False)
+    footer = data[len(data) - 8 - int.from_bytes(data[-8:-4], "little") : -8]
+    # A field of LogicalType: DECIMAL with scale 2 and precision 18, and INTEGER with 64 bits and a sign.
+    decimal, integer = b"\x5c\x15\x04\x15\x24\x00", b"\xac\x13\x40\x11\x00"
+    assert footer.count(decimal) == 1
+    replace(root, partition, with_footer(data, footer.replace(decimal, integer)), table.num_rows)
+
+
 def varint(number: int, length: int = 0) -> bytes:
     """A number of a footer in bytes, padded to a length: all readers take that."""
     out = bytearray()
@@ -322,6 +340,9 @@ NEWER = {
         _column("wall_s", pa.decimal128(18, 2), lambda rows: [1] * rows, store_decimal_as_integer=True),
         "wall_s is decimal128(18, 2), not int64",
     ),
+    "decimal that says int64": Hostile(
+        _decimal_that_says_int, "wall_s is DECIMAL(18,2) for DuckDB", is_in_footer=False
+    ),
 }
 """Kinds that not every pyarrow can write."""
 
@@ -337,4 +358,5 @@ def _can_write(kind: pa.DataType, **options: Any) -> bool:
 if _can_write(pa.string_view()):
     HOSTILE["string_view"] = NEWER["string_view"]
 if _can_write(pa.decimal128(18, 2), store_decimal_as_integer=True):
-    HOSTILE["decimal as int64"] = NEWER["decimal as int64"]
+    for name in ("decimal as int64", "decimal that says int64"):
+        HOSTILE[name] = NEWER[name]
