@@ -12,6 +12,7 @@ import io
 import json
 import pathlib
 import random
+import resource
 import shutil
 import tempfile
 from functools import cache
@@ -27,6 +28,9 @@ from fuzz.damage import damaged
 from hostile_datasets import SEPARATORS
 from written_partitions import schema_of, write_partition
 
+MEMORY_LIMIT_BYTES = 2**32
+"""Addresses of the threads of DuckDB; what they use is looked at in each try."""
+_USED_KIB = 2**20
 _JOBS = 12
 _TYPES: tuple[pa.DataType, ...] = (
     *(pa.int8(), pa.int32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.string(), pa.large_string()),
@@ -160,6 +164,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
     for left_out, told in ((summed.code, by_stats), (code, by_sql)):
         jobs = sum(row["jobs"] for row in told if row["ce"] == BAD.ce)
         assert jobs == (0 if left_out else rows), (left_out, jobs)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < _USED_KIB
     if checked.code == 0:
         assert (code, summed.code) == (0, 0), summed.err
         if files["whole"] == b"1":

@@ -33,6 +33,7 @@ CPU_LIMIT_S = 20
 WALL_LIMIT_S = 300
 """The same for one that waits instead: generous, for a machine that is busy."""
 MEMORY_LIMIT_BYTES = 2**30
+"""Of addresses; a fuzzer of what starts threads, each with room of its own, has a ``MEMORY_LIMIT_BYTES`` itself."""
 _BATCH_TRIES = 100
 """In one process: commands leave databases open at their end, and a process may have some 1,000 files open."""
 
@@ -181,7 +182,7 @@ def _child(module: Fuzzer, inputs: list[_Input], work: pathlib.Path, shared: mma
     """Try inputs from the position in ``shared`` on; never returns."""
     code = 1
     try:
-        _limit_memory()
+        _limit_memory(getattr(module, "MEMORY_LIMIT_BYTES", MEMORY_LIMIT_BYTES))
         # What a fuzzer makes once goes with the batch.
         tempfile.tempdir = str(work)
         for number in range(int.from_bytes(shared[:], "little"), len(inputs)):
@@ -215,10 +216,10 @@ def _clear(directory: pathlib.Path) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _limit_memory() -> None:
+def _limit_memory(more_bytes: int) -> None:
     with open("/proc/self/statm", encoding="ascii") as file:
         now = int(file.read().split()[0]) * os.sysconf("SC_PAGESIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY_LIMIT_BYTES,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (now + more_bytes,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
