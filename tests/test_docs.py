@@ -134,7 +134,7 @@ def test_every_setting_of_the_manual_exists(name: str) -> None:
     with open(resource("etc", "arcacct-hook"), encoding="utf-8") as launcher:
         variables = set(re.findall(r"(?m)^([a-z]+)=\$\{ARCACCT_", launcher.read()))
     others = {"auth", "user", "User", "ExecStart", "ExecStartPost", "immutable", "mode", "key", "from", "to"}
-    others |= {"AWS_REQUEST_CHECKSUM_CALCULATION"}
+    others |= {"AWS_REQUEST_CHECKSUM_CALCULATION", "CgroupJobIdPaths"}
     assert name.partition("=")[0] in known | callout | variables | others
 
 
