@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from arcacct.gridengine.gpus import gpus_of
 from arcacct.gridengine.record import NOT_FINAL, Record, failed_text
-from arcacct.gridengine.runs import JobRuns, Run, deciding, end_us, used, wall_us
+from arcacct.gridengine.runs import JobRuns, Run, deciding, end_us, has_no_end, used, wall_us
 from arcacct.jobs import local
 from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.job import Job
@@ -44,6 +44,9 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
     if record.granted_pe and record.slots > 1 and not last.tasks:
         # The records of the other nodes are summed into this one, or were never written: at least one node.
         sources.append(("node_count", DEFAULT))
+    if any(has_no_end(run.master) for run in counted):
+        # By the daemon's clock, not from start to end.
+        sources.append(("wall_s", DEFAULT))
     return Job(
         # A requeue resets the time of submission, so it is the smallest one.
         local.job_id("gesge", site.cell, local_job_id(runs.runs[0].master), submitted),

@@ -138,13 +138,18 @@ def wall_us(record: Record) -> int:
     """
     How long the record's run took, in microseconds: from start to end.
 
-    Never `wallclock`, which ends only when the daemon reaped the job, unless there is no end.
+    Never `wallclock`, which ends only when the daemon reaped the job, unless there is no end that can be true.
     """
     if record.end_time_us > record.start_time_us > 0:
         return record.end_time_us - record.start_time_us
-    if record.start_time_us and not record.end_time_us:
+    if has_no_end(record):
         return round((record.wallclock_s or record.ru_wallclock_s) * 1_000_000)
     return 0
+
+
+def has_no_end(record: Record) -> bool:
+    """Whether a record of a run that started has no end, or one before the start: two clocks of a site may differ."""
+    return record.start_time_us > record.end_time_us >= 0
 
 
 def end_us(record: Record) -> int:
