@@ -53,6 +53,7 @@ _NEEDED = (
     "db/engine",
     "db/connect",
     "jobs/packing",
+    "jobs/plausibility",
     "jobs/recorder",
     "db/transaction",
 )

@@ -86,6 +86,8 @@ _RAW_2 = _RAW | {
     "fqan": "(SELECT nullif(Name, '') FROM FQANs WHERE ID = FQANID)",
     "benchmark": "(SELECT nullif(Name, '') FROM Benchmarks WHERE ID = BenchmarkID)",
 }
+_RAW_OURS = _RAW | {"benchmark": f"nullif(coalesce(HoldBenchmark, {_RAW['benchmark']}), '')"}
+"""Of the jobs as they count (AccountedAAR)."""
 _GROUP_BY_2 = _GROUP_BY | {"fqan": "FQANID", "benchmark": "BenchmarkID"}
 
 
@@ -163,17 +165,25 @@ class MeasuredPart(NamedTuple):
     """Of the nodes, as the batch system measured it."""
 
 
+_OURS = "AccountedAAR AS AAR"
+"""The jobs of our own database as they count: without those that are held, and with what was decided (`jobs.holds`)."""
+
+
+def _counted(con: Connection) -> str:
+    return _OURS if is_ours(con) else "AAR"
+
+
 def whole(value: object) -> int:
     """A number that is one, and fits; 0 for what was never measured: SQLite keeps texts and bytes as numbers, too."""
     return int(value) if isinstance(value, int | float) and abs(value) < 2**63 else 0
 
 
 def totals(con: Connection, selection: Selection) -> JobTotals:
-    """The sums over all selected jobs, finished or not; all 0 when there are none."""
+    """The sums over all selected jobs that are not held, finished or not; all 0 when there are none."""
     where, values = _where(con, selection)
     row = con.execute(
         "SELECT count(*), sum(UsedWalltime), sum(UsedCPUUserTime), sum(UsedCPUKernelTime), sum(StageInVolume),"
-        f" sum(StageOutVolume), min(SubmitTime), max(EndTime), min(EndTime) FROM AAR WHERE {where}",
+        f" sum(StageOutVolume), min(SubmitTime), max(EndTime), min(EndTime) FROM {_counted(con)} WHERE {where}",
         values,
     ).fetchone()
     return JobTotals(*map(whole, row))
@@ -226,7 +236,7 @@ def parts(con: Connection, selection: Selection, keys: Sequence[str], *, everyth
     measurement count 0, as in the monthly sums.
     """
     where, values = _where(con, selection)
-    return _parts_of(con, keys, "AAR", where if everything else f"{where} AND {_COUNTED}", values)
+    return _parts_of(con, keys, _counted(con), where if everything else f"{where} AND {_COUNTED}", values)
 
 
 def measured_parts(
@@ -297,7 +307,9 @@ def _gpu_s(gpus: int, elapsed_s: object) -> float | None:
 def _joined(told: str, *, is_bounded: bool) -> str:
     """Records with what is told of them: from the index of ends where a range of time is asked for."""
     condition = "ON AAR.RecordID = Told.Of"
-    return f"AAR CROSS JOIN {told} AS Told {condition}" if is_bounded else f"{told} AS Told CROSS JOIN AAR {condition}"
+    if is_bounded:
+        return f"{_OURS} CROSS JOIN {told} AS Told {condition}"
+    return f"{told} AS Told CROSS JOIN {_OURS} {condition}"
 
 
 def _key(row: Sequence[Any], width: int) -> tuple[str | None, ...]:
@@ -308,6 +320,8 @@ def _parts_of(
     con: Connection, keys: Sequence[str], source: str, where: str, values: Sequence[object]
 ) -> Iterator[UsagePart]:
     raw, group_by = (_RAW_2, _GROUP_BY_2) if schema_version(con) == 2 else (_RAW, _GROUP_BY)
+    if is_ours(con):
+        raw = _RAW_OURS
     columns = ", ".join(raw[key] for key in keys)
     grouped = ", ".join(group_by.get(key, str(number)) for number, key in enumerate(keys, 1))
     rows = con.execute(
@@ -485,7 +499,7 @@ def _parts_of_some(
     con: Connection, keys: Sequence[str], records: str, where: str, values: Sequence[object]
 ) -> Iterator[UsagePart]:
     """Of the records that a SELECT finds those that fulfil a condition, summed: found first, and looked up then."""
-    source = f"({records}) AS Few CROSS JOIN AAR ON AAR.RecordID = Few.RecordID"
+    source = f"({records}) AS Few CROSS JOIN {_OURS} ON AAR.RecordID = Few.RecordID"
     # A condition on AAR alone would let SQLite read all of it, to make a Bloom filter for a few records.
     return _parts_of(con, keys, source, f"CASE WHEN Few.RecordID THEN {where} END", values)
 

@@ -39,6 +39,8 @@ from arcacct.jobs import reading
 from arcacct.jobs.aar import UsageCell
 from arcacct.jobs.cells import usage_cells
 from arcacct.jobs.forgotten import forgotten
+from arcacct.jobs.holds import HELD
+from arcacct.jobs.implausible import Asked, HeldRecord, held_records
 from arcacct.jobs.states import ABORTED, IN_PROGRESS
 from arcacct.jobs.writing import known_jobs
 from arcacct.publishing import given, held, ledger, months, sent
@@ -169,12 +171,13 @@ def verify(
         has_records = any(one.has_records for one in targets)
         with MonthJobs.of(pages, with_digests=has_records, closed=partial(forgotten, accounting)) as jobs:
             report.add(_source("database", jobs.amount(jobs.vos)), unsettled(settings.places, accounting, month))
-            _control_directory(report, settings, jobs, month)
-            _arex(report, settings.places, accounting, jobs, month)
+            doubtful = _implausible(report, accounting, month)
+            _control_directory(report, settings, jobs, month, doubtful)
+            _arex(report, settings.places, accounting, jobs, month, doubtful)
             _ledger(report, settings, accounting, publishing)
             counted = []
             for target in targets:
-                one = _AtTarget(target, accounting, jobs, has_portal=bool(portal))
+                one = _AtTarget(target, accounting, jobs, doubtful, has_portal=bool(portal))
                 one.compare(report)
                 # Who counts by sites is behind the portal.
                 counted += [one] if target.plug.site else []
@@ -235,7 +238,27 @@ def _source(name: str, amount: JobSums) -> Source:
     return Source(name, *amount)
 
 
-def _control_directory(report: MonthReport, settings: Settings, jobs: MonthJobs, month: Month) -> None:
+Doubtful = Mapping[str, HeldRecord]
+"""By JobID the records that have values that cannot be true."""
+
+
+def _implausible(report: MonthReport, con: Connection, month: Month) -> Doubtful:
+    """Those of the month: of the ones that are held nothing is published, so that the month is not all there."""
+    start, end = month_bounds(*month)
+    found = {one.job_id: one for one in held_records(con, Asked(ended_from=start, ended_before=end))}
+    held = [one for one in found.values() if one.state == HELD]
+    if found:
+        report.add(
+            Source("held as implausible", len(held)),
+            ((one.job_id, f"{one.text}: `arcacct quarantine decide` settles it") for one in held),
+            *(f"{one.job_id}: {one.text}: decided: {one.state}" for one in found.values() if one.state != HELD),
+        )
+    return found
+
+
+def _control_directory(
+    report: MonthReport, settings: Settings, jobs: MonthJobs, month: Month, doubtful: Doubtful
+) -> None:
     """A-REX removes files of old jobs: it may have fewer jobs than the database, but none that is not there."""
     name = "control directory"
     total = JobSums()
@@ -247,6 +270,9 @@ def _control_directory(report: MonthReport, settings: Settings, jobs: MonthJobs,
             for job_id, job in batch:
                 if isinstance(job, str):
                     yield job_id, job
+                    continue
+                if job_id in doubtful:
+                    # Told already: what counts is not what its files say.
                     continue
                 total = total.plus(*job)
                 known = ours.get(job_id)
@@ -293,7 +319,9 @@ def _control_jobs(settings: Settings, month: Month) -> Iterator[tuple[str, JobSu
     yield from unreadable
 
 
-def _arex(report: MonthReport, here: Places, con: Connection, jobs: MonthJobs, month: Month) -> None:
+def _arex(
+    report: MonthReport, here: Places, con: Connection, jobs: MonthJobs, month: Month, doubtful: Doubtful
+) -> None:
     """
     A-REX may have fewer jobs (it loses some, and knows no other sources), but none that is not in the database.
 
@@ -315,6 +343,7 @@ def _arex(report: MonthReport, here: Places, con: Connection, jobs: MonthJobs, m
             ours: dict[str, MonthJob] = {}
             for some in batches(ended, _LOOKED_UP_JOBS):
                 ours |= jobs.find(some)
+            ended = {job_id: one for job_id, one in ended.items() if job_id not in doubtful}
             for job_id, one in ended.items():
                 total = total.plus(1, one.wall_s, one.cpu_s)
                 if job_id in ours and ours[job_id].wall_s < one.wall_s:
@@ -388,7 +417,13 @@ class _AtTarget:
     """What the ledger says that a receiver was given of a month, and why it lacks a job, or has one too many."""
 
     def __init__(
-        self, target: _TargetMonth, accounting: Connection, jobs: MonthJobs, *, has_portal: bool = False
+        self,
+        target: _TargetMonth,
+        accounting: Connection,
+        jobs: MonthJobs,
+        doubtful: Doubtful,
+        *,
+        has_portal: bool = False,
     ) -> None:
         """``has_portal``: why it lacks a job is kept for the portal, which then cannot have it either."""
         self._has_portal = has_portal and bool(target.plug.site)
@@ -400,6 +435,7 @@ class _AtTarget:
         self._accounting = accounting
         self._ledger = target.ledger
         self._jobs = jobs
+        self._doubtful = doubtful
         self._vos = [vo for vo in jobs.vos if target.plug.target.wants(vo)]
         self._wanted = jobs.amount(self._vos)
         self._held_month = months.held_month(self._ledger, self._block, target.month)
@@ -515,7 +551,9 @@ class _AtTarget:
             for lacking in () if is_all else has.missing():
                 yield lacking.job_id, self._aside(lacking) or self._why_not(lacking)
             for job_id, job, is_wanted in has.otherwise():
-                if job is None:
+                if job is None and job_id in self._doubtful:
+                    yield job_id, f"sent in another version, and held since: {self._doubtful[job_id].text}"
+                elif job is None:
                     yield job_id, "sent, and not in the database with an end in this month any more"
                 elif is_wanted:
                     why = self._aside(job) or self._why_not(job)

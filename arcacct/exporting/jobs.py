@@ -64,8 +64,9 @@ def pages(con: Connection, partition: Partition) -> Iterator[list[Job]]:
 
 def _jobs(con: Connection, chosen: tuple[int, ...]) -> list[Job]:
     keys = con.execute(
-        "SELECT EndTime, RecordID, JobID FROM AAR WHERE (EndTime, RecordID) > (?, ?) AND EndTime >= ? AND EndTime < ?"
-        " ORDER BY EndTime, RecordID LIMIT ?",
+        # Not those that are held: they are in no figure (`jobs.holds`).
+        "SELECT EndTime, RecordID, JobID FROM AccountedAAR WHERE (EndTime, RecordID) > (?, ?) AND EndTime >= ?"
+        " AND EndTime < ? ORDER BY EndTime, RecordID LIMIT ?",
         chosen,
     ).fetchall()
     numbers = ",".join(str(record_id) for _end, record_id, _job_id in keys)

@@ -78,6 +78,8 @@ class AAR(NamedTuple):
     lrms_end_time: int | None = None
     auth_groups: tuple[str, ...] = ()
     """The authgroups of arc.conf that A-REX found the user in; of jobs without a VO."""
+    held: str = ""
+    """Why the record is in no figure and at no receiver (`holds`), words with blanks between; empty: it is not held."""
 
     @property
     def cpu_s(self) -> int:

@@ -15,6 +15,7 @@ from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
 from arcacct.jobs import finer_cells
 from arcacct.jobs.aar import UsageCell
+from arcacct.jobs.implausible import judge_former
 from arcacct.jobs.reading import auth_groups_of, unescaped_name
 
 Month = tuple[int, int]
@@ -80,8 +81,10 @@ def advance(con: Connection, here: Places) -> int:
     """
     Bring the monthly cells up to the end of FinishedLog, in slices of some 30 ms; returns how many records that took.
 
-    Raises StoreError and SQLite's errors; interrupted anywhere, the next call goes on.
+    Raises StoreError and SQLite's errors; interrupted anywhere, the next call goes on. What an older program recorded
+    is judged first (`implausible`): what no publisher has read of it may be held.
     """
+    judge_former(con, here)
     return _in_slices(con, here, _advance)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
+from arcacct.jobs.holds import judge
 from arcacct.jobs.precedence import ARC, CONFIGURED, DEFAULT, OF_AREX, PROGRAMS, UNASKED, kept_as, precedes
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import escaped, event_time
@@ -148,6 +149,8 @@ def enrich(
     _set(con, record_id, changes)
     fields = [*changes, *_add_missing_events(con, record_id, now, events)]
     set_holders(con, record_id, dict.fromkeys(fields, source))
+    if fields or gone:
+        judge(con, [record_id])
     return Enriched(bool(fields or gone), tuple(conflicts))
 
 
@@ -190,6 +193,7 @@ def rate(con: Connection, record_id: int, benchmark: str, source: str) -> None:
     """Give a record another benchmark, by the word of the site (`rating`); inside the caller's transaction."""
     _set(con, record_id, {"benchmark": benchmark})
     set_holders(con, record_id, {"benchmark": source})
+    judge(con, [record_id])
 
 
 def _add_missing_events(

@@ -37,6 +37,7 @@ _MOST_DAYS = 1000
 _INSERT = (
     "INSERT OR REPLACE INTO PackedJob (RecordID, Seq, Version, Digest, Data)"
     f" SELECT RecordID, Seq, {VERSION}, ?2, ?3 FROM FinishedLog WHERE RecordID = ?1"
+    " AND NOT EXISTS (SELECT 1 FROM RecordHolds WHERE RecordHolds.RecordID = ?1)"
 )
 
 
@@ -115,7 +116,7 @@ def _values(
             named.setdefault(key, value)
     get = named.get
     # Of a job that ran twice the last run counts.
-    times = {key: _seconds(when) for key, when in events if key in EVENTS}
+    times = {key: event_seconds(when) for key, when in events if key in EVENTS}
     moved = [(url, size, begin, end, TRANSFER_KINDS.get(kind, "input")) for url, size, begin, end, kind in transfers]
     if {type(number) for row in transfers for number in row[1:]} - {int}:
         raise TypeError
@@ -140,7 +141,7 @@ def _values(
     )
 
 
-def _seconds(when: str) -> int:
+def event_seconds(when: str) -> int:
     """UTC seconds of JobEvents.EventTime; raises TypeError and ValueError for what is not in A-REX's form."""
     try:
         return _DAYS[when[:10]] + _MINUTES[when[10:17]] + _SECONDS[when[17:]]
@@ -169,7 +170,11 @@ def _learn(when: str) -> None:
 
 
 def keep(con: Connection, packs: "Iterable[tuple[int, bytes]]") -> None:
-    """Packs of records, by RecordID, as they are at the end of the caller's transaction; all are in the log."""
+    """
+    Packs of records, by RecordID, as they are at the end of the caller's transaction; all are in the log.
+
+    What counts of a record that is held, or was decided about (`holds`), is not what it has: it gets none.
+    """
     con.executemany(_INSERT, [(record_id, digest(data), data) for record_id, data in packs])
 
 

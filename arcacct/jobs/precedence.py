@@ -30,7 +30,7 @@ SOURCES = {
     SAMPLES: "what Sonar has of processes and nodes",
     FEATURES: "machine/job features",
     CONFIGURED: "the benchmark of [queue:NAME] of arc.conf",
-    DEFAULT: "the benchmark of [lrms] of arc.conf; a count that is a guess",
+    DEFAULT: "the benchmark of [lrms] of arc.conf; a count or a wall time that is a guess",
 }
 """Sources of records (column ``source`` of v1_jobs; RecordSources) and of single values (FieldSources)."""
 PROGRAMS = {GRIDENGINE: "Grid Engine", HTCONDOR: "HTCondor", SACCT: "Slurm", SLURM: "Slurm"}

@@ -26,12 +26,21 @@ from arcacct.db.schema import ACCOUNTING, ensure, incarnation
 from arcacct.errors import InputError, SchemaError, StoreBusy
 from arcacct.jobs import cells
 from arcacct.jobs import rows as arex_rows
+from arcacct.jobs.holds import HELD
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.rows import ArexRows
 from arcacct.jobs.statuses import SQL_FINAL
 from arcacct.jobs.writing import JobWriter, forget, known_jobs
 
-MOVED = ("RecordSources", "FieldSources", "RecordNotes", "AuthGroups", "ForgottenRecords")
+MOVED = (
+    "RecordSources",
+    "FieldSources",
+    "RecordNotes",
+    "AuthGroups",
+    "ForgottenRecords",
+    "RecordHolds",
+    "HoldDecisions",
+)
 """Tables of a record, beside A-REX's own, that go with it into the archive."""
 TELEMETRY = "JobTelemetry"
 """Goes with it, too; its cluster is known by name there."""
@@ -82,6 +91,8 @@ class Candidate(NamedTuple):
     job_id: str
     end_time: int
     seq: int
+    held: str
+    """Why it is held (`jobs.holds`); empty: it is not."""
 
 
 _Judged = tuple[Candidate, str | None]
@@ -170,9 +181,10 @@ def candidates(con: Connection, ended_before: int, ended_from: int = 0) -> Itera
     """Pages of the finished jobs with ``ended_from <= EndTime < ended_before``, by their end."""
     # The plus keeps SQLite on the index of EndTime.
     query = (
-        "SELECT AAR.RecordID, JobID, EndTime, ifnull(Seq, 0) FROM AAR"
+        "SELECT AAR.RecordID, JobID, EndTime, ifnull(Seq, 0), ifnull(Reasons, '') FROM AAR"
         " JOIN Status ON Status.ID = +StatusID"
         " LEFT JOIN FinishedLog ON FinishedLog.RecordID = AAR.RecordID"
+        f" LEFT JOIN RecordHolds ON RecordHolds.RecordID = AAR.RecordID AND State = '{HELD}'"
         " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime > 0 AND EndTime < ?"
         f" AND Status.Name IN {SQL_FINAL} ORDER BY EndTime, AAR.RecordID LIMIT ?"
     )
@@ -204,6 +216,8 @@ def judged(
             yield one, "not in the log of finished records (`arcacct db check`)"
         elif waiting is not None:
             yield one, f"{waiting} was not sent them yet"
+        elif one.held:
+            yield one, "held, since values of theirs cannot be true (`arcacct quarantine list`)"
         elif job_id in held:
             yield one, "held back or set aside (`arcacct quarantine list`)"
         else:

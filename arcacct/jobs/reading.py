@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from arcacct.db.engine import Connection, OperationalError
 from arcacct.jobs import packing
 from arcacct.jobs.aar import AAR, PackedAAR, StoredAAR, Transfer, UsageCell
+from arcacct.jobs.holds import HELD, OVERRIDDEN, OVERRIDES
 from arcacct.jobs.packing import TRANSFER_KINDS
 from arcacct.jobs.recorder import escaped
 from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
@@ -41,21 +42,26 @@ _UNREADABLE = (ValueError, TypeError, LookupError, EOFError, OverflowError, Memo
 """What reading bytes that are no pack comes to."""
 # A job that vanished unfinished is published only when the batch system measured something.
 _PUBLISHABLE = (
-    f"Status.Name IN {SQL_FINAL} AND NOT (Status.Name = {SQL_ABORTED}"
-    " AND UsedWalltime = 0 AND UsedCPUUserTime = 0 AND UsedCPUKernelTime = 0)"
+    f"Status.Name IN {SQL_FINAL} AND ifnull(Hold.IsHeld, 0) = 0 AND NOT (Status.Name = {SQL_ABORTED}"
+    " AND max(coalesce(Hold.UsedWalltime, AAR.UsedWalltime), 0) = 0"
+    " AND max(coalesce(Hold.UsedCPUUserTime, AAR.UsedCPUUserTime), 0) = 0"
+    " AND max(coalesce(Hold.UsedCPUKernelTime, AAR.UsedCPUKernelTime), 0) = 0)"
 )
+_OVERRIDES = ", ".join(f"RecordHolds.{column}" for column in ("IsHeld", "Reasons", *OVERRIDES))
+_HOLD = "LEFT JOIN RecordHolds AS Hold ON Hold.RecordID = AAR.RecordID"
 _RECORD = """
     AAR.RecordID, JobID, LocalJobID, Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, Status.Name, ExitCode,
-    SubmitTime, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime,
-    UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume
+    SubmitTime, EndTime, AAR.NodeCount, AAR.CPUCount, UsedMemory, UsedVirtMem, AAR.UsedWalltime, AAR.UsedCPUUserTime,
+    AAR.UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume
 """
 # LEFT: a name that is missing must not make a job disappear.
-_NAMES = """
+_NAMES = f"""
     LEFT JOIN Endpoints ON Endpoints.ID = EndpointID
     LEFT JOIN Queues ON Queues.ID = QueueID
     LEFT JOIN Users ON Users.ID = UserID
     LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID
     JOIN Status ON Status.ID = StatusID
+    {_HOLD}
 """
 LAST_SECOND = 253_402_300_799
 """The end of the year 9999: a later EndTime belongs to no month."""
@@ -93,7 +99,7 @@ def logged_after(con: Connection, seq: int, horizon: int, *, ended_from: int = 0
     """
     The next records with ``seq < Seq <= horizon`` that ended at ``ended_from`` or later; ``None`` when there are none.
 
-    Deleted records and aborted ones without usage are passed over.
+    Deleted records, aborted ones without usage and those that are held (`holds`) are passed over.
     """
     return decoded(con, lambda: _page_after(con, seq, horizon, ended_from))
 
@@ -216,7 +222,7 @@ def _unpacked(
         # Those of the tables, which many records share: what is made of them is looked up at half the cost.
         aar = PackedAAR._make(
             (record_id, *values[: _NAMED.start], *names, *values[_NAMED.stop : _TRANSFERS], moved,
-             *values[_TRANSFERS + 1 :], groups_of)
+             *values[_TRANSFERS + 1 :], groups_of, "")
         )  # fmt: skip
     except _UNREADABLE:
         return None
@@ -235,7 +241,7 @@ def pack_of(aar: AAR) -> bytes | None:
 
 
 def _from_tables(con: Connection, chosen: str, ended_from: int) -> tuple[list[Logged], list[tuple[int, str]]]:
-    """The records of places in the log, and the others among them, as `Page` has both."""
+    """The records of places in the log, and the others among them, as `Page` has both; not those that are held."""
     main = con.execute(
         # CROSS: from the log, whatever else looks cheap to SQLite.
         f"SELECT Seq, {_RECORD} FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID {_NAMES}"
@@ -244,8 +250,8 @@ def _from_tables(con: Connection, chosen: str, ended_from: int) -> tuple[list[Lo
     ).fetchall()
     others = con.execute(
         "SELECT Seq, JobID FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
-        " JOIN Status ON Status.ID = StatusID"
-        f" WHERE {chosen} AND Status.Name IN {SQL_FINAL} AND NOT (EndTime >= ? AND {_PUBLISHABLE})",
+        f" JOIN Status ON Status.ID = StatusID {_HOLD} WHERE {chosen} AND Status.Name IN {SQL_FINAL}"
+        f" AND ifnull(Hold.IsHeld, 0) = 0 AND NOT (EndTime >= ? AND {_PUBLISHABLE})",
         (ended_from,),
     ).fetchall()
     children = _Children(con, "FinishedLog", "Seq", chosen, ())
@@ -284,8 +290,8 @@ def ended_at(
     seconds = ",".join(str(end) for end in set(end_times) if isinstance(end, int))
     rows = con.execute(
         # The plus keeps SQLite on the index of EndTime.
-        "SELECT RecordID, JobID, LocalJobID, EndTime FROM AAR JOIN Status ON Status.ID = +StatusID"
-        f" WHERE EndTime IN ({seconds}) AND {_PUBLISHABLE} ORDER BY RecordID"
+        f"SELECT AAR.RecordID, JobID, LocalJobID, EndTime FROM AAR JOIN Status ON Status.ID = +StatusID {_HOLD}"
+        f" WHERE EndTime IN ({seconds}) AND {_PUBLISHABLE} ORDER BY AAR.RecordID"
     )
     return [
         (record_id, unescaped(job_id), unescaped(local) if local else None, end)
@@ -360,6 +366,7 @@ class _Children:
         self.auth_groups: dict[int, tuple[str, ...]] = {
             record_id: auth_groups_of(names) for record_id, names, _ in rows("AuthGroups", "Names, NULL")
         }
+        self.holds: dict[int, list[Any]] = {record_id: found for record_id, *found in rows("RecordHolds", _OVERRIDES)}
 
     def record(self, values: Sequence[Any]) -> AAR:
         """A row of AAR, names resolved, with its children."""
@@ -367,7 +374,7 @@ class _Children:
         names, rest = rest[:5], rest[5:]
         extra = self.extra.get(record_id, _NOTHING).get
         events = self.events.get(record_id, _NO_EVENTS).get
-        return StoredAAR._make(
+        aar = StoredAAR._make(
             (
                 record_id,
                 unescaped(job_id),
@@ -383,8 +390,19 @@ class _Children:
                 tuple(self.transfers.get(record_id, ())),
                 *map(events, ("SUBMIT", "LRMSSTART", "LRMSEND")),
                 self.auth_groups.get(record_id, ()),
+                "",
             )
         )
+        hold = self.holds.get(record_id)
+        return aar if hold is None else _as_it_counts(aar, *hold)
+
+
+def _as_it_counts(aar: AAR, is_held: int, reasons: str, *overrides: Any) -> AAR:
+    """A record with what counts in the place of values that cannot be true, and why it is held, if it is."""
+    values = {field: value for field, value in zip(OVERRIDDEN, overrides, strict=True) if value is not None}
+    # Receivers have no word for unknown: 0 is theirs, and a benchmark is the site's default.
+    known: dict[str, Any] = {field: max(value, 0) if value != "" else None for field, value in values.items()}
+    return aar._replace(held=reasons if is_held else "", **known)
 
 
 def transfer_of(url: object, *numbers: object) -> Transfer:
@@ -429,9 +447,9 @@ def is_time(end_time: object) -> bool:
 
 
 def is_publishable(aar: AAR) -> bool:
-    """Whether a record is of a job that ended, or vanished after the batch system had measured something."""
+    """Whether a record is of a job that ended, or vanished after something was measured, and is not held."""
     measured = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s) != (0, 0, 0)
-    return aar.status in (COMPLETED, FAILED) or (aar.status == ABORTED and measured)
+    return not aar.held and (aar.status in (COMPLETED, FAILED) or (aar.status == ABORTED and measured))
 
 
 def count_logged(con: Connection, seq: int) -> int:
@@ -494,6 +512,16 @@ def logged_ended_from(con: Connection, seq: int, horizon: int, ended_from: int) 
     return [unescaped(job_id) for (job_id,) in rows]
 
 
+def count_held(con: Connection, seq: int, horizon: int) -> int:
+    """How many of the records that were logged with ``seq < Seq <= horizon`` wait for a decision (`holds`)."""
+    row = con.execute(
+        "SELECT count(*) FROM RecordHolds CROSS JOIN FinishedLog USING (RecordID)"
+        " WHERE State = ? AND Seq > ? AND Seq <= ?",
+        (HELD, seq, horizon),
+    ).fetchone()
+    return int(row[0])
+
+
 def earliest_unhandled_end(con: Connection, seq: int, *, ended_from: int = 0) -> int | None:
     """The smallest EndTime of a record that became final after ``seq``; ``None`` when there is none."""
     row = con.execute(
@@ -509,6 +537,8 @@ def vos(con: Connection) -> list[str]:
 
 
 def latest_end(con: Connection) -> int | None:
-    """The largest EndTime of a finished record, of those that are times."""
-    row = con.execute("SELECT max(EndTime) FROM AAR WHERE EndTime <= ?", (LAST_SECOND,)).fetchone()
-    return int(row[0]) if row[0] else None
+    """The largest EndTime of a finished record that is not held, of those that are times."""
+    # Not max(): with a condition on another table it would look at all of them.
+    query = "SELECT EndTime FROM AccountedAAR WHERE EndTime <= ? ORDER BY EndTime DESC LIMIT 1"
+    row = con.execute(query, (LAST_SECOND,)).fetchone()
+    return int(row[0]) if row and row[0] else None

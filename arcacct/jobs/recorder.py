@@ -11,11 +11,12 @@ import time
 
 from arcacct.db.engine import Connection
 from arcacct.jobs.packing import keep, packed
+from arcacct.jobs.plausibility import doubts
 from arcacct.jobs.states import ABORTED, FQAN_KEYS, IN_PROGRESS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from arcacct.jobs.states import StateChange, StatusFile, Usage
@@ -78,8 +79,8 @@ class RecordedJob:
     """
 
     __slots__ = (
-        *("auth_groups", "end_time", "event_ns", "has_notes", "is_aborted", "local_job_id", "owner", "record_id"),
-        "state",
+        *("auth_groups", "end_time", "event_ns", "has_hold", "has_notes", "is_aborted", "local_job_id", "owner"),
+        *("record_id", "state"),
     )
 
     def __init__(self, row: "tuple[Any, ...]") -> None:
@@ -88,12 +89,13 @@ class RecordedJob:
         self.state: str | None
         self.local_job_id: str | None
         self.auth_groups: str | None
-        self.record_id, self.end_time, status, self.state, event_ns, notes, *rest = row
+        self.record_id, self.end_time, status, self.state, event_ns, notes, hold, *rest = row
         self.local_job_id, self.auth_groups, *owner = rest
         self.owner: tuple[Any, ...] = tuple(owner)
         self.is_aborted = status == ABORTED
         self.event_ns: int = event_ns or 0
         self.has_notes = bool(notes)
+        self.has_hold = bool(hold)
 
     def has_ended(self) -> bool:
         """An aborted job has only vanished."""
@@ -141,7 +143,7 @@ def record(con: Connection, facts: "StateChange", *, present: bool = False, sett
         _insert(con, [(facts, settled)])
         return NEW_JOB
     usage, latest = _of_this_run(known, facts, present=present)
-    before = con.total_changes
+    before, submitted = con.total_changes, known.owner[5]
     tokens = _correct_owner(con, known, facts, latest=latest) if facts.known else []
     before_events = con.total_changes
     times = _add_events(con, known, facts)
@@ -151,6 +153,8 @@ def record(con: Connection, facts: "StateChange", *, present: bool = False, sett
         _finish(con, known, facts, usage, (tokens, times))
     elif latest:
         _go_on(con, known, facts)
+    elif known.end_time and known.owner[5] != submitted:
+        _judge_again(con, known.record_id)
     changes = con.total_changes - before
     if latest:
         # The hook does not say that the file is read: .failed may still appear after it, so the sweep reads it once.
@@ -211,7 +215,8 @@ def remember_status_file(con: Connection, job_id: str, status: "StatusFile") -> 
 def _known(con: Connection, job_id: str) -> RecordedJob | None:
     row = con.execute(
         "SELECT AAR.RecordID, EndTime, Status.Name, State, EventNs,"
-        " EXISTS (SELECT 1 FROM RecordNotes WHERE RecordNotes.RecordID = AAR.RecordID), LocalJobID, Names,"
+        " EXISTS (SELECT 1 FROM RecordNotes WHERE RecordNotes.RecordID = AAR.RecordID),"
+        " EXISTS (SELECT 1 FROM RecordHolds WHERE RecordHolds.RecordID = AAR.RecordID), LocalJobID, Names,"
         " Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, SubmitTime FROM AAR"
         " JOIN Status ON Status.ID = +StatusID"
         " LEFT JOIN Endpoints ON Endpoints.ID = +EndpointID LEFT JOIN Queues ON Queues.ID = +QueueID"
@@ -260,8 +265,9 @@ def _insert(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> None:
         if key not in names:
             names[key] = (*dimension_ids(con, tuple(map(escaped, key[:5]))), name_id(con, "Status", status))
         used = _used(facts)
+        is_held = facts.usage is not None and _hold(con, record_id, facts, facts.submit_time, used)
         records.append((record_id, escaped(facts.job_id), facts.submit_time, *names[key], *used))
-        if final:
+        if final and not is_held:
             owner = (*map(escaped, key[:5]), facts.submit_time)
             pack = _packed(facts.job_id, owner, status, used, tokens, events, dict(final))
             if pack is not None:
@@ -453,6 +459,32 @@ def _used(facts: "StateChange") -> "tuple[object, ...]":
     )
 
 
+def _hold(
+    con: Connection, record_id: int, facts: "StateChange", submit_time: int, used: "Sequence[Any]", *, note: bool = True
+) -> bool:
+    """
+    Whether values of a job that has ended cannot be true; then its record is held, if that is to be noted now.
+
+    ``used``: the values of `USAGE_COLUMNS`.
+    """
+    _local_job_id, _exit_code, end, nodes, cores, _memory, _virtual, wall_s, user_s, kernel_s = used[:10]
+    start = 0 if submit_time else dict(facts.events).get("LRMSSTART", 0)
+    benchmark = facts.extra.get("benchmark")
+    found = doubts(submit_time, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start)
+    if found and note:
+        # Of few jobs.
+        from arcacct.jobs.holds import hold  # noqa: PLC0415
+
+        hold(con, record_id, found, (user_s, kernel_s))
+    return bool(found)
+
+
+def _judge_again(con: Connection, record_id: int) -> None:
+    from arcacct.jobs.holds import judge  # noqa: PLC0415
+
+    judge(con, [record_id])
+
+
 def _finish(
     con: Connection,
     known: RecordedJob,
@@ -479,8 +511,12 @@ def _finish(
     for table, rows in children.items():
         children[table] = set_children(con, known.record_id, table, rows)
     values = (name_id(con, "Status", usage.status), local_job_id, *used)
+    # Before the status, so that a job that ends is logged once, and as held.
+    is_held = _hold(con, known.record_id, facts, known.owner[5], values[1:], note=not known.end_time)
     ended = con.execute(_UPDATE_USAGE, (*values, known.record_id, *values)).rowcount > 0
-    if ended and not known.end_time:
+    if known.has_hold or (is_held and known.end_time):
+        _judge_again(con, known.record_id)
+    if ended and not known.end_time and not is_held:
         # Of an end that replaces another there may be more than what is in hand here: that is read from the tables.
         pack = _packed(facts.job_id, known.owner, usage.status, values[1:], *told, children)
         if pack is not None:

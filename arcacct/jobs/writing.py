@@ -16,7 +16,9 @@ from arcacct.db.engine import Connection
 from arcacct.jobs import packing
 from arcacct.jobs.filling import EVENTS, Value, present, set_holders, unmeasured
 from arcacct.jobs.forgotten import forgotten
+from arcacct.jobs.holds import hold, judge, known_cores, release
 from arcacct.jobs.job import Job
+from arcacct.jobs.plausibility import Doubt, doubts
 from arcacct.jobs.precedence import OF_AREX, UNASKED, precedes
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import CHILDREN, dimension_ids, escaped, last_record_id, name_id, set_children
@@ -38,14 +40,18 @@ _CHILDREN = {
 }
 """By table the field of ArexRows; a change of these children, unlike that of events, is a change of the record."""
 _INSERT_EVENT = "INSERT INTO JobEvents (RecordID, EventKey, EventTime) VALUES (?, ?, ?)"
+LRMS_START = "LRMSSTART"
 _ROWS = 32
 """Rows of one INSERT: a statement for each row takes more than twice as long."""
 _RECORD_NAMES = ("LocalJobID", "Interface", "URL", "Queue", "User", "VO", "Status", *NUMBERS.split(", "))
+OF_HOLDS = ("RecordHolds", "HoldDecisions")
+"""Those that a trigger deletes behind the record: what it counted as depends on them."""
 OF_RECORD = (
     *_CHILDREN,
     *("JobEvents", "RecordSources", "FieldSources", "RecordNotes", "AuthGroups", "StatusFiles", "JobTelemetry"),
     *("TelemetryToDivide", "PackedJob"),
     "ForgottenRecords",
+    *OF_HOLDS,
 )
 """The tables with rows of a record that mean nothing without it."""
 
@@ -149,6 +155,9 @@ class JobWriter:
             "INSERT OR REPLACE INTO RecordSources (RecordID, Source, Origin) VALUES (?, ?, ?)",
             [(record_id, self._source, self._origin) for record_id, _job in numbered],
         )
+        for record_id, job in numbered:
+            if found := self._doubts(job):
+                self._hold(record_id, found, job)
         records = [(record_id, job.job_id, *self._values(job)) for record_id, job in numbered]
         _insert_rows(self._con, f"AAR (RecordID, {_AAR_COLUMNS})", records)
         return first
@@ -266,7 +275,50 @@ class JobWriter:
             (known.record_id, self._source, self._origin),
         )
         values = self._values(rows)
+        found = self._doubts(rows)
+        if found and known.status not in FINAL:
+            # Before the status, so that it is logged once, and as held.
+            self._hold(known.record_id, found, rows)
         self._con.execute(_UPDATE, (*values, known.record_id, *values))
+        if not found:
+            release(self._con, known.record_id)
+        elif known.has_others:
+            # A job that A-REX had given up may have run on: what others tell of it is in the tables.
+            judge(self._con, [known.record_id])
+        elif known.status in FINAL:
+            self._hold(known.record_id, found, rows)
+
+    def _doubts(self, job: ArexRows) -> tuple[Doubt, ...]:
+        """What cannot be true of a job; of one that has not ended nothing is judged."""
+        if job.status not in FINAL:
+            return ()
+        numbers, start = job.numbers, 0
+        extra: dict[object, Any] = {key: value for key, value in job.extra}  # noqa: C416  rows of two
+        cores = known_cores(numbers.core_count, self._source, has_nodes=bool(extra.get("nodenames")))
+        if not numbers.submit_time:
+            start = next((_instant(when) for key, when in reversed(job.events) if key == LRMS_START), 0)
+        return doubts(
+            numbers.submit_time,
+            numbers.end_time,
+            numbers.wall_s,
+            numbers.cpu_user_s,
+            numbers.cpu_kernel_s,
+            cores,
+            numbers.node_count,
+            job.benchmark or extra.get("benchmark"),
+            start,
+        )
+
+    def _hold(self, record_id: int, found: tuple[Doubt, ...], rows: ArexRows) -> None:
+        hold(self._con, record_id, found, (rows.numbers.cpu_user_s, rows.numbers.cpu_kernel_s))
+
+
+def _instant(when: str) -> int:
+    """UTC seconds of an event; 0 of one whose time is in no form that we know."""
+    try:
+        return packing.event_seconds(when)
+    except (TypeError, ValueError):
+        return 0
 
 
 def _packs(jobs: Sequence[ArexRows], first: int) -> Iterator[tuple[int, bytes]]:
@@ -329,7 +381,7 @@ def forget(con: Connection, record_ids: Sequence[int]) -> None:
 
     What was logged leaves a tombstone, by which it is taken back where it was published.
     """
-    for table in (*OF_RECORD, "AAR"):
+    for table in (*(table for table in OF_RECORD if table not in OF_HOLDS), "AAR"):
         con.executemany(f"DELETE FROM {table} WHERE RecordID = ?", [(record_id,) for record_id in record_ids])
 
 

@@ -157,7 +157,7 @@ class Router(JobBatcher):
             if aar.job_id in rivals:
                 return this.plug.target.wants(aar.vo) and state not in ("quarantined", "dropped")
             try:
-                return state != "dropped" and family.accept(aar, int(time.time())).refusal is None
+                return not aar.held and state != "dropped" and family.accept(aar, int(time.time())).refusal is None
             except UNFORESEEN:
                 return False
 
@@ -270,7 +270,10 @@ def add_held(this: ThisRun, router: Router) -> None:
         page = [("", "")]
         while page := held.held_to_send(this.publishing, this.block, due, refused=refused, after=page[-1][0]):
             job_ids = [job_id for job_id, _state in page]
-            records = reading.by_job_id(this.accounting, job_ids)
+            found = reading.by_job_id(this.accounting, job_ids)
+            # What is held for values that cannot be true waits for a decision, whatever else it waits for.
+            job_ids = [job_id for job_id in job_ids if job_id not in found or not found[job_id].held]
+            records = {job_id: found[job_id] for job_id in job_ids if job_id in found}
             known = _versions(this, job_ids)
             twins = router.twins([aar for job_id, aar in records.items() if not known.get(job_id)])
             for job_id, state in page:

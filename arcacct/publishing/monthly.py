@@ -269,7 +269,7 @@ def _hold_refused(
 
 def _hold_one(this: ThisRun, family: Summaries, aar: AAR, now: int, aside: dict[str, Held]) -> None:
     """Set a job aside if it is in no sum, or without its usage."""
-    if not this.plug.target.wants(aar.vo):
+    if aar.held or not this.plug.target.wants(aar.vo):
         return
     reason: str | None
     not_before: int | None = None

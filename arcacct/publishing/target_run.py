@@ -210,6 +210,7 @@ class TargetRun:
         start = ledger.cursor(this.publishing, block) or start
         holding = {(one.year, one.month) for one in months.held(this.publishing, block).get(block, ())}
         given.count_given(this)
+        this.tally.implausible = reading.count_held(this.accounting, start.last_seq, horizon)
         walked = months.selections(this.publishing, block)[1]
         # The log is gone through from its beginning when what is selected has changed, or is held. Sums that are held,
         # or accepted, are looked at by themselves; of records it is the log that tells.

@@ -47,6 +47,8 @@ class Tally:
         """Records that wait since they end in the future, by this host's clock."""
         self.corrections = 0
         """Records that the receiver has in an older version and will not change."""
+        self.implausible = 0
+        """Records that are held for values that cannot be true (`jobs.holds`), of those that were logged."""
         self.notes: list[str] = []
 
     def note(self, text: str) -> None:

@@ -75,7 +75,8 @@ def failures(con: Connection, start_s: int, before_s: int) -> Iterator[Failed]:
         " (SELECT Meaning FROM GridEngineRecords JOIN GridEngineFailures USING (Failed)"
         " WHERE GridEngineRecords.RecordID = AAR.RecordID AND PeTaskID IS NULL AND Failed <> 0"
         " ORDER BY RecordNo DESC LIMIT 1) AS Failure"
-        f" FROM AAR CROSS JOIN Status ON Status.ID = StatusID AND Status.Name IN ({SQL_FAILED}, {SQL_ABORTED})"
+        " FROM AccountedAAR AS AAR"
+        f" CROSS JOIN Status ON Status.ID = StatusID AND Status.Name IN ({SQL_FAILED}, {SQL_ABORTED})"
         " WHERE EndTime >= ? AND EndTime < ?) GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5",
         (start_s, before_s),
     )

@@ -312,7 +312,7 @@ def test_a_job_that_vanished_is_completed(here, con, path, arex) -> None:
 
     assert run(here, con, path).completed == 1
     assert statuses(con) == {job_files.JOB: "completed"}
-    assert con.execute("SELECT UsedWalltime FROM AAR").fetchone() == (3500,)
+    assert con.execute("SELECT UsedWalltime FROM AAR").fetchone() == (50,)
 
 
 def test_our_recorder_has_the_last_word(here, con, path, arex) -> None:

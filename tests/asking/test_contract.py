@@ -50,7 +50,7 @@ def test_v1_jobs_has_every_column_of_the_record() -> None:
         "lrms_start_time lrms_end_time end_time node_count core_count wall_s cpu_s cpu_user_s cpu_kernel_s "
         "memory_kib virtual_memory_kib scratch_bytes stage_in_bytes stage_in_s stage_out_bytes stage_out_s "
         "run_time_environments system_software wn_instance benchmark_type benchmark_value benchmark_source "
-        "source"
+        "source hold_reasons hold_state"
     )
     names = [one.name for one in sql_contract.documented(ACCOUNTING)["v1_jobs"]]
 

@@ -48,7 +48,8 @@ def varied(number: int) -> Job:
             "benchmark": ("HEPSPEC:12.26", "HEPscore23:10.5", "Si2k:2500.125", None, "hs06:8")[number % 5],
             "project": (None, "climate")[number % 2],
             "exit_code": number % 3,
-            "wall_s": (0, 3500, 2**60)[number % 3] if number > 20 else 100 * number,
+            "wall_s": (0, 3500, 3500)[number % 3] if number > 20 else 100 * number,
+            "cpu_user_s": 20_000 if number > 20 else 200 * number,
             "endpoint_url": ("", "https://ce.example.org:443/arex")[number % 2],
             "endpoint_type": ("local", "org.nordugrid.arcrest")[number % 2],
             "auth_tokens": (("mainfqan", f"/atlas/g{number % 2}/Role={('NULL', 'pilot')[number % 2]}"),)
@@ -74,6 +75,8 @@ def federation(tmp_path_factory) -> Iterator[Federation]:
             initialise(here)
             con = databases[site, ce] = open_accounting(here)
             stored_jobs.add(con, here, *map(varied, range(1 + 30 * number, 40 + 30 * number)))
+            # Another program's, which nobody judged: no measurement, and counted as 0.
+            con.execute(f"UPDATE AAR SET UsedWalltime = {2**60} WHERE UsedWalltime = 3500 AND CPUCount = 0")
             con.execute("INSERT INTO Clusters (ID, Name) VALUES (1, 'fox')")
             con.execute(f"{TELEMETRY} SELECT RecordID, 1, RecordID, 2, 2, 7200, RecordID + 0.5, NULL FROM AAR LIMIT 20")
         for con in databases.values():

@@ -238,7 +238,9 @@ def test_the_views_are_those_of_a_ce(postgresql, tmp_path) -> None:
             "GRANT SELECT ON ALL TABLES IN SCHEMA arcacct TO reader",
         )
         for view in ("v1_jobs", "v1_job_events", "v1_transfers", "v1_job_attributes"):
-            cursor = con.execute(f"SELECT * FROM {view}")
+            columns = [name for _cid, name, *_rest in con.execute(f"PRAGMA table_info({view})")]
+            # A dataset has no word of holds.
+            cursor = con.execute(f"SELECT {', '.join(one for one in columns if one[:5] != 'hold_')} FROM {view}")
             names = [column[0] for column in cursor.description]
             expected = canonical(cursor)
 

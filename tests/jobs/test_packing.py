@@ -83,7 +83,7 @@ def test_the_layout_has_its_number() -> None:
 
     assert max(layouts) == packing.VERSION
     assert tuple(layouts[packing.VERSION].split()) == PACKED_FIELDS
-    assert AAR._fields == ("record_id", *PACKED_FIELDS, "auth_groups")
+    assert AAR._fields == ("record_id", *PACKED_FIELDS, "auth_groups", "held")
 
 
 TEXT = NASTY.filter(lambda text: text.isprintable() or text.isascii()) | st.text(max_size=20)
@@ -202,7 +202,7 @@ def test_a_job_is_packed_by_the_hook_and_by_the_sweep(con) -> None:
         record_present(other, [(change(*LIFE[-1]), True)])
         assert assert_same(other) == [JOB]
         by_sweep = page(other).records[0].aar
-    assert by_hooks[1:-4] == by_sweep[1:-4]
+    assert by_hooks[1:-5] == by_sweep[1:-5]
     assert by_hooks.lrms_submit_time == NOON_NS // 10**9 + 2
 
 
@@ -373,7 +373,7 @@ def test_times_are_those_that_sqlite_reads(shared, seconds) -> None:
     """The text of an event's time in A-REX's form is the second that SQLite takes it for."""
     (theirs,) = shared.execute("SELECT CAST(strftime('%s', ?) AS INTEGER)", (event_time(seconds),)).fetchone()
 
-    assert packing._seconds(event_time(seconds)) == seconds == theirs
+    assert packing.event_seconds(event_time(seconds)) == seconds == theirs
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_times_are_those_that_sqlite_reads(shared, seconds) -> None:
 def test_other_forms_of_time_are_left_to_sqlite(when) -> None:
     """SQLite knows many forms; only A-REX's is read here."""
     with pytest.raises(ValueError, match=f"^{re.escape(when)}$"):
-        packing._seconds(when)
+        packing.event_seconds(when)
 
 
 def test_a_reader_between_pages_sees_what_is_there(con) -> None:

@@ -112,7 +112,8 @@ def test_sgas_a_deleted_record_is_listed(sgas) -> None:
 
 def test_a_dropped_record_is_never_sent(sgas) -> None:
     """What an operator dropped is not sent: not when it changes, and not by a republish."""
-    sgas.record(*jobs(2), Job("bad", wall_s=-1))
+    sgas.record(*jobs(2))
+    sgas.refusable(Job("bad"))
     sgas.publish()
     mark(sgas, "bad", "dropped")
     sgas.record(Job("bad", wall_s=5))
@@ -160,7 +161,7 @@ def test_apel_a_correction_that_apel_would_refuse_takes_nothing_back(apel) -> No
     """What a job has become cannot be sent: what APEL has of it stays until there is something to replace it."""
     apel.record(*jobs(2))
     apel.publish()
-    apel.record(Job("job00001", JUNE + 500, wall_s=2**40))
+    apel.refusable(Job("job00001", JUNE + 500), wall_s=2**40)
 
     apel.publish()
     assert at_apel(apel.box.apel.job_records) == truth(jobs(2), by_lrms=True)

@@ -59,8 +59,9 @@ FULL = AAR(
     lrms_start_time=1_718_449_300,
     lrms_end_time=1_718_452_600,
     auth_groups=("zero",),
+    held="wall-beyond-life",
 )
-UNSEEN = {"record_id", "auth_groups"}
+UNSEEN = {"record_id", "auth_groups", "held"}
 """What no digest is of: a record's place, and what was kept of records only later."""
 
 

@@ -160,7 +160,9 @@ def test_what_nobody_wants_is_passed_and_waits_no_more(tmp_path: pathlib.Path) -
 def test_a_held_job_that_nobody_wants_any_more_waits_no_more(tmp_path: pathlib.Path) -> None:
     """Once its time has come."""
     other = Job("other", MAY, vo="cms", fqan="/cms")
-    this, router, kept = run_of(tmp_path, f"{SGAS}vofilter=atlas\n", other, Job("bad", MAY, wall_s=-1))
+    this, router, kept = run_of(tmp_path, f"{SGAS}vofilter=atlas\n", other, Job("bad", MAY))
+    # Another program's: nobody judged it.
+    this.accounting.execute("UPDATE AAR SET UsedWalltime = -1 WHERE JobID = 'bad'")
     for job in ("other", "bad"):
         set_aside(this.publishing, job, "retry")
     add_held(this, router)

@@ -217,7 +217,7 @@ def test_metrics_tell_what_is_held(sums) -> None:
 def test_what_was_logged_explains_a_fall(sums, change) -> None:
     """Corrections and deletions lower the figures at once, as they always did."""
     if change == "shorter":
-        sums.record(jobs(41)[0]._replace(wall_s=1))
+        sums.record(jobs(41)[0]._replace(wall_s=1, cpu_s=1))
         expected = {JUNE_2024: (41, 4001)}
     elif change == "deleted":
         sums.sql("DELETE FROM AAR WHERE JobID IN ('job00000', 'job00001')")

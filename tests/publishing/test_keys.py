@@ -377,8 +377,9 @@ def test_a_job_that_is_refused_keeps_none_of_the_same_id_out(memory, empty_box) 
     """Once it may go all the same, it is set aside for the one that went."""
     site = Site(memory, empty_box, CARS)
     # More seconds than APEL has room for.
-    first, second = Job("first", local_id="77", cpu_s=2**31), Job("second", local_id="77", wall_s=50)
-    site.record(first, second)
+    first, second = Job("first", local_id="77"), Job("second", local_id="77", wall_s=50)
+    site.refusable(first, wall_s=2**31)
+    site.record(second)
     site.publish()
 
     assert list(site.held()) == ["first"]

@@ -153,7 +153,8 @@ def test_juras_own_row_is_kept_true(site) -> None:
     publish_well(site)
     assert last_end() == JUNE + 4
 
-    site.record(Job("bad", JUNE + 100, wall_s=-1), Job("good", JUNE + 200))
+    site.refusable(Job("bad", JUNE + 100))
+    site.record(Job("good", JUNE + 200))
     site.publish_all()
     assert last_end() == JUNE + 99
 
@@ -311,7 +312,8 @@ def test_a_held_job_that_is_deleted_waits_no_longer(site) -> None:
     """What no longer exists is held back from nobody."""
     site.configure(f"{SGAS}settle=100000\n")
     now = int(time.time())
-    site.record(Job("gone", now - 50_000, status="failed"), Job("bad", JUNE, wall_s=-1))
+    site.record(Job("gone", now - 50_000, status="failed"))
+    site.refusable(Job("bad", JUNE))
     publish_well(site)
     assert set(site.held()) == {"gone", "bad"}
     site.sql("DELETE FROM AAR")
@@ -330,7 +332,8 @@ def test_two_publishers_at_once(site) -> None:
 
 def test_a_dry_run_leaves_no_trace(site) -> None:
     """What would be sent is counted; databases and receivers stay as they are, the cursor is not even begun."""
-    site.record(*jobs(5), Job("bad", wall_s=-1))
+    site.record(*jobs(5))
+    site.refusable(Job("bad"))
     (sgas, apel) = site.publish_all(dry_run=True)
 
     assert sgas.tally.sent["ur"].records == apel.tally.sent["car"].records == 5

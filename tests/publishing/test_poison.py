@@ -57,21 +57,27 @@ def child(name: str, table: str, values: str, sgas: str | None = None, apel: str
     return Poison(name, {}, sgas, apel, sql=(statement,))
 
 
+def other_benchmark(name: str, benchmark: str) -> Poison:
+    """A benchmark that is none, written by another program: ours would hold the job."""
+    of_bad = "RecordID = (SELECT RecordID FROM AAR WHERE JobID = 'bad')"
+    statement = f"UPDATE JobExtraInfo SET InfoValue = '{benchmark}' WHERE InfoKey = 'benchmark' AND {of_bad}"
+    return Poison(name, {}, None, None, sql=(statement,))
+
+
+UNMEASURED = "cannot have been measured"
 POISON = [
-    Poison("wall-time-beyond-int4", {"wall_s": 2**31}, "wall time", "wall time"),
-    Poison("wall-time-beyond-exact", {"wall_s": 2**53 + 1}, "wall time", "wall time", "cannot have been measured"),
-    Poison(
-        "wall-time-beyond-sqlite-sums", {"wall_s": 2**63 - 1}, "wall time", "wall time", "cannot have been measured"
-    ),
-    Poison("negative-wall-time", {"wall_s": -1}, "wall time", "wall time", "cannot have been measured"),
-    Poison("cpu-time-beyond-int4", {"cpu_s": 2**31}, None, "CPU time"),
-    Poison("negative-cpu-time", {"cpu_s": -5}, "CPU time", "CPU time", "cannot have been measured"),
+    damage("wall-time-beyond-int4", f"UsedWalltime = {2**31}", "wall time", "wall time"),
+    damage("wall-time-beyond-exact", f"UsedWalltime = {2**53 + 1}", "wall time", "wall time", UNMEASURED),
+    damage("wall-time-beyond-sqlite-sums", f"UsedWalltime = {2**63 - 1}", "wall time", "wall time", UNMEASURED),
+    damage("negative-wall-time", "UsedWalltime = -1", "wall time", "wall time", UNMEASURED),
+    damage("cpu-time-beyond-int4", f"UsedCPUUserTime = {2**31}", None, "CPU time"),
+    damage("negative-cpu-time", "UsedCPUUserTime = -5", "CPU time", "CPU time", UNMEASURED),
     Poison("unknown-benchmark", {"benchmark": "SPECint:10"}, None, None),
-    Poison("benchmark-zero", {"benchmark": "HEPSPEC:0"}, None, None),
+    other_benchmark("benchmark-zero", "HEPSPEC:0"),
     Poison("benchmark-no-number", {"benchmark": "HEPSPEC:fast"}, None, None),
     Poison("too-many-nodes", {"nodes": 2**15}, None, None),
-    Poison("nodes-beyond-int4", {"nodes": 2**31}, None, None),
-    Poison("negative-cores", {"cores": -1}, None, None),
+    damage("nodes-beyond-int4", f"NodeCount = {2**31}", None, None),
+    damage("negative-cores", "CPUCount = -1", None, None),
     Poison("no-cores", {"cores": 0, "nodes": 0}, None, None),
     Poison("long-queue", {"queue": "q" * 300}, None, None),
     Poison("long-name", {"name": "n" * 2000}, None, None),
@@ -109,7 +115,7 @@ POISON = [
     damage("negative-memory", "UsedMemory = -1, UsedScratch = -1, StageInVolume = -1", None, None),
     damage("exit-code-beyond-everything", "ExitCode = 1 << 62", None, None),
     damage("words-for-numbers", "UsedMemory = 'much', NodeCount = 'some', ExitCode = 'bad'", None, None),
-    Poison("endless-benchmark", {"benchmark": "HEPSPEC:" + "9" * 70_000}, None, None),
+    other_benchmark("endless-benchmark", "HEPSPEC:" + "9" * 70_000),
     Poison("hosts-that-are-none", {"hosts": "\x01:" + "h" * 70_000 + ":wn1.example.org"}, None, None),
     damage(
         "words-for-a-duration",

@@ -97,7 +97,16 @@ def test_a_browser_shows_the_page_without_overflow(capsys, site) -> None:
     made = site("core_watts=5\npue=1.4\ncarbon_intensity=45")
     jobs = [stored_jobs.job(number, end_s=stored_jobs.END_S - number * 80_000) for number in range(30)]
     made.add(*(one._replace(vo=f"a-vo-with-a-long-name-{place % 8}.example.org") for place, one in enumerate(jobs)))
-    made.add(stored_jobs.job(77)._replace(user_dn=DN, vo="atlas", status="failed", exit_code=137, wall_s=900_000))
+    made.add(
+        stored_jobs.job(77)._replace(
+            user_dn=DN,
+            vo="atlas",
+            status="failed",
+            exit_code=137,
+            wall_s=900_000,
+            submit_time=stored_jobs.END_S - 10**6,
+        )
+    )
     (made.path / "pledge.csv").write_text("atlas,2026-01,1000,core\n")
     report = made.path / "report.html"
     command = ("--config", made.conf, "report", "--month", "2026-05", "--pledge", made.path / "pledge.csv")

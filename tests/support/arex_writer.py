@@ -120,7 +120,7 @@ class Writer:
         status_id = self.name("Status", status)
         self.exec(
             f"UPDATE AAR SET LocalJobID = '{number}', StatusID = {status_id}, ExitCode = 0, EndTime = {end_s},"
-            f" CPUCount = 8, UsedWalltime = 3500, UsedCPUUserTime = 20000 WHERE RecordID = {number}"
+            f" CPUCount = 8, UsedWalltime = 50, UsedCPUUserTime = 300 WHERE RecordID = {number}"
         )
         self.transaction(f"INSERT INTO RunTimeEnvironments VALUES ({number}, 'ENV/PROXY')")
         self.transaction(

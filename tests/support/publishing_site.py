@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 JUNE = 1_718_452_800
 """2024-06-15 12:00:00 UTC."""
 DAY_S = 86_400
+LIFE_S = 36_000
+"""From the submission of a job to its end."""
 QUICK = Patience(connect_s=5.0, read_s=5.0, backoff_s=(0.0, 0.01), longest_wait_s=0.05)
 """Every wait of the real patience, too short to notice."""
 
@@ -87,7 +89,7 @@ def facts_of(job: Job) -> StateChange:
     facts.endpoint_url = job.endpoint_url
     facts.queue, facts.user_dn, facts.vo = job.queue, job.user_dn, job.vo
     facts.has_voms, facts.auth_groups = bool(job.fqan), list(job.auth_groups)
-    facts.submit_time = job.end_time - 1000
+    facts.submit_time = job.end_time - LIFE_S
     facts.auth_tokens = [("mainfqan", job.fqan)] if job.fqan else []
     facts.extra = {"jobname": job.name, "benchmark": job.benchmark, "lrms": "slurm"}
     if job.hosts:
@@ -106,6 +108,10 @@ def write(con: sqlite3.Connection, job: Job) -> None:
     Inside the caller's transaction.
     """
     facts = facts_of(job)
+    con.execute(
+        "UPDATE AAR SET SubmitTime = ?1 WHERE JobID = ?2 AND SubmitTime <> ?1",
+        (facts.submit_time, recorder.escaped(job.job_id)),
+    )
     recorder.record(con, facts, present=True)
     values = (
         endpoint_id(con, facts.endpoint_type, facts.endpoint_url),
@@ -183,6 +189,12 @@ class Site:
                 con.execute(statement)
         finally:
             con.close()
+
+    def refusable(self, *recorded: Job, wall_s: int = -1) -> None:
+        """Record jobs that receivers refuse: another program writes a wall time that nobody judges."""
+        self.record(*recorded)
+        for job in recorded:
+            self.sql(f"UPDATE AAR SET UsedWalltime = {wall_s} WHERE JobID = '{job.job_id}'")
 
     def publish(self, name: str | None = None, **wishes: Any) -> Outcome:
         """One run for the only target, or the one of a name; everything is due, whatever ended is wanted."""

@@ -146,7 +146,7 @@ def sqlite_views(site: str, ce: str) -> str:
     }
     return "".join(
         f"CREATE TEMP VIEW {name} AS SELECT {of_job}{view}.* FROM {view} JOIN AAR ON AAR.JobID = {view}.job_id"
-        " WHERE AAR.EndTime > 0;\n"
+        " WHERE AAR.EndTime > 0 AND AAR.RecordID NOT IN (SELECT RecordID FROM RecordHolds WHERE IsHeld);\n"
         for name, view in views.items()
     )
 

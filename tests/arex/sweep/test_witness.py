@@ -164,7 +164,7 @@ def test_a_job_that_vanished_has_the_end_that_arex_recorded(
     assert report.found == {Gap.TAKEN: 1}
     assert statuses(con) == [(FIRST, "completed", FIRST_S + 61)]
     found = rows(con)
-    assert found["AAR"][0][15] == 3500
+    assert found["AAR"][0][15] == 50
     assert (FIRST, "PREPARING") in [row[:2] for row in found["JobEvents"]]
     assert found["RunTimeEnvironments"] == [(FIRST, "ENV/PROXY")]
     assert con.execute("SELECT Source FROM RecordSources").fetchall() == [("arex",)]

@@ -1,0 +1,210 @@
+"""
+Records that are held: in no figure and at no receiver until an operator decides (table RecordHolds). On the hook's path
+where a job has values that cannot be true.
+
+AAR keeps what was reported. A hold is written in the transaction that writes the record, before its final status, so
+that the record enters the log once, and it is judged anew whenever the record changes: a decision applies to the values
+that it was made about.
+"""
+
+import time
+
+from arcacct.db.engine import Connection
+from arcacct.jobs.plausibility import doubts, overrides
+from arcacct.jobs.states import FINAL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from arcacct.jobs.plausibility import Doubt
+
+HELD = "held"
+AS_UNKNOWN, AS_BOUND, AS_REPORTED, EXCLUDED = "unknown", "bound", "reported", "excluded"
+DECISIONS = (AS_UNKNOWN, AS_BOUND, AS_REPORTED, EXCLUDED)
+PUBLISHED = "published"
+"""Of records from before there were holds, which a receiver may have: they stay as they are."""
+
+_COLUMNS = {
+    "node_count": "NodeCount",
+    "core_count": "CPUCount",
+    "wall_s": "UsedWalltime",
+    "cpu_user_s": "UsedCPUUserTime",
+    "cpu_kernel_s": "UsedCPUKernelTime",
+    "benchmark": "Benchmark",
+}
+"""By field of v1_jobs the column of RecordHolds with what counts in its place."""
+OVERRIDDEN, OVERRIDES = tuple(_COLUMNS), tuple(_COLUMNS.values())
+"""Fields of an AAR, and the columns."""
+_OVERRIDES = ", ".join(OVERRIDES)
+_INSERT = (
+    f"INSERT INTO RecordHolds (RecordID, Reasons, Doubts, State, IsHeld, Since, {_OVERRIDES})"
+    f" VALUES (?, ?, ?, ?, ?, ?{', ?' * len(_COLUMNS)})"
+)
+_UPDATE = (
+    f"UPDATE RecordHolds SET (Reasons, Doubts, State, IsHeld, Decided, DecidedBy, {_OVERRIDES})"
+    f" = (?, ?, ?, ?, ?, ?{', ?' * len(_COLUMNS)}) WHERE RecordID = ?"
+)
+OF_AREX = (None, "arc", "arex")
+"""RecordSources.Source of records of A-REX's: none, or its own database."""
+VALUES = """
+    AAR.RecordID, Status.Name, SubmitTime, EndTime, UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime, AAR.CPUCount,
+    AAR.NodeCount, Source,
+    (SELECT InfoValue FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID AND +InfoKey = 'benchmark'
+      ORDER BY Extra.rowid LIMIT 1),
+    EXISTS (SELECT 1 FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID
+               AND +InfoKey IN ('nodenames', 'nodename')),
+    CASE WHEN SubmitTime = 0 THEN
+      (SELECT CAST(strftime('%s', EventTime) AS INTEGER) FROM JobEvents
+        WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSSTART' ORDER BY JobEvents.rowid DESC LIMIT 1) END,
+    CASE WHEN EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
+                         AND Field IN ('wall_s', 'lrms_end_time')) THEN
+      (SELECT CAST(strftime('%s', EventTime) AS INTEGER) FROM JobEvents
+        WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSEND' ORDER BY JobEvents.rowid DESC LIMIT 1) END
+"""
+FROM = """
+    FROM AAR JOIN Status ON Status.ID = +StatusID LEFT JOIN RecordSources ON RecordSources.RecordID = AAR.RecordID
+"""
+"""What `judged` needs of records, and where it is."""
+
+
+def known_cores(cores: "Any", source: str | None, *, has_nodes: bool) -> "Any":
+    """
+    The cores of a record; 0 where they are unknown.
+
+    A-REX counts them from .diag. Of other sources one core on no named node stands for an unknown number.
+    """
+    return 0 if cores == 1 and not has_nodes and source not in OF_AREX else cores
+
+
+def judged(row: "Sequence[Any]") -> "tuple[Doubt, ...]":
+    """What cannot be true of a record, by its `VALUES`; of one that is not final nothing is judged."""
+    _record_id, status, submit, end, wall_s, user_s, kernel_s, cores, nodes, source, benchmark, has_nodes, *lrms = row
+    if status not in FINAL:
+        return ()
+    cores = known_cores(cores, source, has_nodes=bool(has_nodes))
+    # A-REX dates its events itself, but workers those of the batch system, some in local time: theirs only fill in.
+    start, until = [when or 0 for when in lrms]
+    return doubts(submit, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start, until)
+
+
+def judge(con: Connection, record_ids: "Iterable[int]") -> None:
+    """Hold records that have values that cannot be true, and release those that have none any more, as they are now."""
+    ids = ",".join(str(int(record_id)) for record_id in record_ids)
+    for row in con.execute(f"SELECT {VALUES} {FROM} WHERE AAR.RecordID IN ({ids})").fetchall():
+        found = judged(row)
+        if found:
+            hold(con, row[0], found, (row[5], row[6]))
+        else:
+            release(con, row[0])
+
+
+def hold(
+    con: Connection, record_id: int, found: "tuple[Doubt, ...]", cpu: "tuple[Any, Any]", state: str = HELD
+) -> None:
+    """
+    Hold a record for what cannot be true of it; a decision about the very same values stays.
+
+    Inside the caller's transaction. Before the final status of a job that ends, behind the change of one that has
+    ended: so the log has what receivers may have had of it. ``cpu``: user and kernel time as reported.
+    """
+    lines = _lines(found)
+    row = con.execute(
+        f"SELECT Doubts, State, Decided, DecidedBy, {_OVERRIDES} FROM RecordHolds WHERE RecordID = ?", (record_id,)
+    ).fetchone()
+    if row is None:
+        kept = (_reasons(found), lines, state, _is_held(state), int(time.time()), *_overriding(found, cpu, state))
+        con.execute(_INSERT, (record_id, *kept))
+        return
+    decided: tuple[Any, ...] = (None, None)
+    if row[0] == lines:
+        state, *decided_by = row[1:4]
+        decided = tuple(decided_by)
+    values = _overriding(found, cpu, state)
+    if row != (lines, state, *decided, *values):
+        con.execute(_UPDATE, (_reasons(found), lines, state, _is_held(state), *decided, *values, record_id))
+
+
+def release(con: Connection, record_id: int) -> None:
+    """Of a record whose values can all be true now; inside the transaction of its change, and behind it."""
+    con.execute("DELETE FROM RecordHolds WHERE RecordID = ?", (record_id,))
+
+
+def mark_former(
+    con: Connection, record_id: int, found: "tuple[Doubt, ...]", cpu: "tuple[Any, Any]", state: str
+) -> bool:
+    """Hold a record from before there were holds, or mark it PUBLISHED; False if it was judged or changed meanwhile."""
+    row = con.execute(f"SELECT {VALUES} {FROM} WHERE AAR.RecordID = ?", (record_id,)).fetchone()
+    known = con.execute("SELECT 1 FROM RecordHolds WHERE RecordID = ?", (record_id,)).fetchone()
+    if row is None or known is not None or judged(row) != found:
+        return False
+    hold(con, record_id, found, cpu, state)
+    return True
+
+
+def decide(con: Connection, record_id: int, state: str, by: str) -> bool:
+    """
+    What an operator decides about a held record: one of DECISIONS, or HELD to take that back.
+
+    Inside the caller's transaction. The log has the record again, so every target sees it. False if that was decided
+    already, or the record is no longer held.
+    """
+    row = con.execute(
+        "SELECT Doubts, State, AAR.UsedCPUUserTime, AAR.UsedCPUKernelTime FROM RecordHolds JOIN AAR USING (RecordID)"
+        " WHERE RecordID = ?",
+        (record_id,),
+    ).fetchone()
+    if row is None or row[1] == state:
+        return False
+    lines, _state, user_s, kernel_s = row
+    found = told(lines)
+    now = int(time.time())
+    values = _overriding(found, (user_s, kernel_s), state)
+    decided = (None, None) if state == HELD else (now, by)
+    con.execute(_UPDATE, (_reasons(found), lines, state, _is_held(state), *decided, *values, record_id))
+    con.execute("INSERT INTO HoldDecisions VALUES (?, ?, ?, ?, ?)", (record_id, now, by, state, _reasons(found)))
+    return True
+
+
+def _is_held(state: str) -> int:
+    return int(state in (HELD, EXCLUDED))
+
+
+def _overriding(found: "tuple[Doubt, ...]", cpu: "tuple[Any, Any]", state: str) -> "tuple[Any, ...]":
+    """What counts in the place of what was reported, in the order of `OVERRIDES`."""
+    if state in (AS_REPORTED, PUBLISHED):
+        return (None,) * len(_COLUMNS)
+    values = overrides(found, cpu, take_bound=state == AS_BOUND)
+    return tuple([values.get(field) for field in _COLUMNS])
+
+
+def _reasons(found: "tuple[Doubt, ...]") -> str:
+    return " ".join(dict.fromkeys([reason for reason, *_rest in found]))
+
+
+def _lines(found: "tuple[Doubt, ...]") -> str:
+    return "\n".join(
+        [
+            f"{reason}\t{field}\t{'' if bound is None else bound}\t{_shown(reported)}"
+            for reason, field, bound, reported in found
+        ]
+    )
+
+
+_LONGEST_SHOWN = 60
+
+
+def _shown(value: object) -> str:
+    text = str(value) if isinstance(value, (int, float, str)) else repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def told(lines: str) -> "tuple[Doubt, ...]":
+    """What RecordHolds.Doubts says; what was reported as text."""
+    found = []
+    for line in lines.split("\n"):
+        reason, field, bound, reported = line.split("\t", 3)
+        found.append((reason, field, int(bound) if bound else None, reported))
+    return tuple(found)

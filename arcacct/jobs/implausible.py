@@ -1,0 +1,216 @@
+"""
+Which records are held, and were, for values that cannot be true (`holds`): listed, counted, decided about.
+
+Records from before there were holds are judged here, once: what a receiver may have of them stays as it is there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from arcacct.conf.places import Places
+from arcacct.db.engine import Connection
+from arcacct.db.opening import writing
+from arcacct.db.schema import note, noted
+from arcacct.errors import InputError
+from arcacct.jobs import holds, plausibility
+from arcacct.jobs.holds import AS_REPORTED, HELD, PUBLISHED
+from arcacct.jobs.plausibility import CPU_FACTOR, CPU_SLACK_S, Doubt
+from arcacct.jobs.reading import unescaped
+from arcacct.jobs.recorder import escaped
+
+_UNJUDGED = "ARCACCT_UNJUDGED"
+"""
+DBConfig: of records from before there were holds the RecordID up to which they are judged, the last RecordID, and the
+place in the log up to which a receiver may have had them.
+"""
+_PAGE = 2000
+_SLICE = 200
+
+
+class HeldRecord(NamedTuple):
+    """A record with values that cannot be true."""
+
+    record_id: int
+    job_id: str
+    end_time: int
+    state: str
+    """HELD, one of DECISIONS, or PUBLISHED (`holds`)."""
+    doubts: tuple[Doubt, ...]
+    since_s: int
+    decided_s: int | None
+    decided_by: str | None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Each once."""
+        return tuple(dict.fromkeys(one[0] for one in self.doubts))
+
+    @property
+    def text(self) -> str:
+        """``wall-beyond-life (wall_s 100000, at most 130)``, and so on."""
+        return "; ".join(map(doubt_text, self.doubts))
+
+
+class Decision(NamedTuple):
+    """What was decided about a record once."""
+
+    decided_s: int
+    decided_by: str
+    state: str
+
+
+class Asked(NamedTuple):
+    """Which records; what is not set does not matter."""
+
+    states: tuple[str, ...] = ()
+    reason: str | None = None
+    ended_from: int | None = None
+    ended_before: int | None = None
+    """UTC seconds."""
+    job_ids: tuple[str, ...] = ()
+
+
+def doubt_text(one: Doubt) -> str:
+    """``wall-beyond-life (wall_s 100000, at most 130)``."""
+    reason, field, bound, reported = one
+    if field == "end_time" and bound is not None:
+        return f"{reason} ({field} {reported}, submitted {bound})"
+    return f"{reason} ({field} {reported}{'' if bound is None else f', at most {bound}'})"
+
+
+EVERYTHING = Asked()
+
+
+def held_records(con: Connection, asked: Asked = EVERYTHING) -> Iterator[HeldRecord]:
+    """The records, by the end of their jobs."""
+    conditions = {
+        "EndTime >= ?": asked.ended_from,
+        "EndTime < ?": asked.ended_before,
+        "instr(' ' || Reasons || ' ', ' ' || ? || ' ')": asked.reason,
+    }
+    values: list[object] = [value for value in conditions.values() if value is not None]
+    chosen = [condition for condition, value in conditions.items() if value is not None]
+    for column, some in (("State", asked.states), ("JobID", tuple(map(escaped, asked.job_ids)))):
+        if some:
+            chosen.append(f"{column} IN ({','.join('?' * len(some))})")
+            values += some
+    rows = con.execute(
+        # CROSS: from the few that are held.
+        "SELECT RecordID, JobID, EndTime, State, Doubts, Since, Decided, DecidedBy FROM RecordHolds"
+        f" CROSS JOIN AAR USING (RecordID) WHERE {' AND '.join(chosen) or '1'} ORDER BY EndTime, RecordID",
+        values,
+    )
+    for record_id, job_id, end_time, state, lines, *when in rows:
+        yield HeldRecord(record_id, unescaped(job_id), end_time, state, holds.told(lines), *when)
+
+
+def held_record(con: Connection, record_id: int) -> HeldRecord | None:
+    """What cannot be true of a record; ``None``: nothing."""
+    row = con.execute("SELECT JobID FROM RecordHolds JOIN AAR USING (RecordID) WHERE RecordID = ?", (record_id,))
+    job_ids = tuple(unescaped(job_id) for (job_id,) in row)
+    return next(held_records(con, Asked(job_ids=job_ids)), None) if job_ids else None
+
+
+def decisions(con: Connection, record_id: int) -> list[Decision]:
+    """What was decided about a record, the oldest first; also what was taken back."""
+    query = "SELECT Decided, DecidedBy, State FROM HoldDecisions WHERE RecordID = ? ORDER BY rowid"
+    return [Decision(*row) for row in con.execute(query, (record_id,))]
+
+
+class Counts(NamedTuple):
+    """How many records in a state have values that cannot be true."""
+
+    records: int = 0
+    by_reason: tuple[tuple[str, int], ...] = ()
+    """A record with two reasons is counted for both."""
+
+    @property
+    def text(self) -> str:
+        """``2 wall-beyond-life, 1 cpu-beyond-cores``."""
+        return ", ".join(f"{count} {reason}" for reason, count in self.by_reason)
+
+
+NONE = Counts()
+
+
+def counts(con: Connection, ended_from: int | None = None, ended_before: int | None = None) -> dict[str, Counts]:
+    """By state, of all records or of those that ended in a time; quick: only what is held is looked at."""
+    where = "" if ended_from is None else " CROSS JOIN AAR USING (RecordID) WHERE EndTime >= ? AND EndTime < ?"
+    rows = con.execute(
+        f"SELECT State, Reasons, count(*) FROM RecordHolds{where} GROUP BY 1, 2",
+        () if ended_from is None else (ended_from, ended_before),
+    )
+    records: Counter[str] = Counter()
+    by_reason: dict[str, Counter[str]] = {}
+    for state, reasons, count in rows:
+        records[state] += count
+        for reason in reasons.split():
+            by_reason.setdefault(state, Counter())[reason] += count
+    return {state: Counts(records[state], tuple(sorted(found.items()))) for state, found in by_reason.items()}
+
+
+def why_not(one: HeldRecord, state: str) -> str | None:
+    """Why nothing of the kind can be decided about a record; ``None``: it can."""
+    if state != AS_REPORTED:
+        return None
+    for reason, field, bound, reported in one.doubts:
+        if reason == plausibility.OUT_OF_RANGE and not _may_be_sent(field, bound, reported):
+            return f"{field} {reported} does not fit into the columns of receivers: decide unknown, bound or excluded"
+        if reason == plausibility.END_IMPOSSIBLE:
+            return f"end_time {reported} belongs to no month: only excluded is possible until the record is corrected"
+    return None
+
+
+def _may_be_sent(field: str, bound: int | None, reported: object) -> bool:
+    """Whether a CPU time that no record holds can be true, so that sums may have it: as the cores have it."""
+    text = str(reported)
+    most = 0 if bound is None else bound * CPU_FACTOR + CPU_SLACK_S
+    return field == "cpu_s" and text.isdecimal() and int(text) <= most
+
+
+def decide(con: Connection, here: Places, records: Sequence[HeldRecord], state: str, by: str) -> int:
+    """
+    Decide about some records, in slices of a transaction each; HELD takes decisions back. Returns how many changed.
+
+    Raises InputError, before anything is done, where that cannot be decided.
+    """
+    refused = [f"{one.job_id}: {why}" for one in records if (why := why_not(one, state)) is not None]
+    if refused:
+        more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        raise InputError(f"{refused[0]}{more}")
+    done = 0
+    for start in range(0, len(records), _SLICE):
+        with writing(con, here):
+            for one in records[start : start + _SLICE]:
+                done += holds.decide(con, one.record_id, state, by)
+    return done
+
+
+def judge_former(con: Connection, here: Places, stopping: Callable[[], bool] = lambda: False) -> int:
+    """
+    Judge the records from before there were holds; returns how many have values that cannot be true.
+
+    What no publisher has read is held. What a receiver may have is only marked (PUBLISHED), so that nothing changes
+    there by an upgrade. Reads page by page and writes where something is found; interrupted, the next call resumes.
+    """
+    found = 0
+    while (text := noted(con, _UNJUDGED)) is not None and not stopping():
+        done, last, horizon = map(int, text.split())
+        rows = con.execute(
+            f"SELECT {holds.VALUES}, (SELECT Seq FROM FinishedLog WHERE FinishedLog.RecordID = AAR.RecordID)"
+            f" {holds.FROM} WHERE AAR.RecordID > ? AND AAR.RecordID <= ? ORDER BY AAR.RecordID LIMIT {_PAGE}",
+            (done, last),
+        ).fetchall()
+        doubtful = [(row, doubts) for row in rows if (doubts := holds.judged(row[:-1]))]
+        with writing(con, here):
+            for row, doubts in doubtful:
+                state = PUBLISHED if (row[-1] or 0) <= horizon else HELD
+                found += holds.mark_former(con, row[0], doubts, (row[5], row[6]), state)
+            if len(rows) < _PAGE:
+                con.execute("DELETE FROM DBConfig WHERE KeyName = ?", (_UNJUDGED,))
+            else:
+                note(con, _UNJUDGED, f"{rows[-1][0]} {last} {horizon}")
+    return found

@@ -1,0 +1,124 @@
+"""Values that cannot be true are found, each under its reason, and honest ones, however odd, are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from arcacct.jobs.plausibility import LARGEST_S, UNKNOWN, doubts, overrides
+
+END = 1_795_176_000
+"""2026-11-20 12:00:00 UTC."""
+HONEST = {
+    "submit_time": END - 3700,
+    "end_time": END,
+    "wall_s": 3600,
+    "cpu_user_s": 3000,
+    "cpu_kernel_s": 100,
+    "cores": 1,
+    "nodes": 1,
+    "benchmark": "HEPSPEC:12.26",
+}
+
+
+def reasons(**values: object) -> list[tuple[str, str]]:
+    """Reason and field of all that cannot be true of a job that is honest but for these values."""
+    return [(reason, field) for reason, field, _bound, _reported in doubts(**{**HONEST, **values})]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"wall_s": 0, "cpu_user_s": 0, "cpu_kernel_s": 0},
+        # One CPU more than it was given, for half of the time (case x1); two threads of a core; POWER's eight.
+        {"cpu_user_s": 5400, "cpu_kernel_s": 0},
+        {"cpu_user_s": 2 * 3600},
+        {"cpu_user_s": 8 * 3600, "cpu_kernel_s": 0},
+        # Cut to seconds, and what a job left behind.
+        {"wall_s": 0, "cpu_user_s": 50, "cpu_kernel_s": 0},
+        {"wall_s": 1, "cpu_user_s": 60, "cpu_kernel_s": 0},
+        # Clocks that are five minutes apart.
+        {"submit_time": END - 3300},
+        {"submit_time": END + 200, "wall_s": 30, "cpu_user_s": 0},
+        # Nothing says when it was submitted, nor how many cores it had.
+        {"submit_time": 0, "wall_s": 10**8},
+        {"cores": 0, "cpu_user_s": 512 * 3600},
+        # A-REX had given it up, and it ran on.
+        {"end_time": END - 3000, "ran_until": END},
+        {"end_time": END - 3000, "ran_until": END, "wall_s": 10},
+        # As large as machines are.
+        {"cores": 7_630_848, "nodes": 158_976, "cpu_user_s": 2 * 10**9},
+        {"cpu_user_s": LARGEST_S, "cpu_kernel_s": 0, "cores": 10**6},
+        {"benchmark": None},
+        {"benchmark": "HEPSPEC:1.0"},
+        {"benchmark": "no benchmark"},
+        {"benchmark": "HEPscore23:no number"},
+        # A fraction in a column of whole numbers.
+        {"wall_s": 3600.5},
+    ],
+)
+def test_honest_values_raise_no_doubt(values) -> None:
+    assert reasons(**values) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({"wall_s": 2**32 - 1}, [("out-of-range", "wall_s")]),
+        ({"wall_s": -1}, [("out-of-range", "wall_s")]),
+        ({"wall_s": "3600 s"}, [("out-of-range", "wall_s")]),
+        ({"wall_s": b"\x00"}, [("out-of-range", "wall_s")]),
+        ({"wall_s": float("inf")}, [("out-of-range", "wall_s")]),
+        ({"wall_s": END}, [("wall-beyond-life", "wall_s")]),
+        ({"wall_s": 100_000, "cpu_user_s": 100, "submit_time": END - 130}, [("wall-beyond-life", "wall_s")]),
+        # Without a submission the start of the run counts, and without that nothing is older than 1995.
+        (
+            {"wall_s": 100_000, "cpu_user_s": 0, "submit_time": 0, "start_time": END - 130},
+            [("wall-beyond-life", "wall_s")],
+        ),
+        ({"wall_s": END, "submit_time": 0}, [("wall-beyond-life", "wall_s")]),
+        ({"cpu_user_s": 10**12}, [("out-of-range", "cpu_s")]),
+        ({"cpu_kernel_s": -5}, [("out-of-range", "cpu_s")]),
+        ({"cpu_user_s": 2**31 - 1, "cpu_kernel_s": 1, "cores": 10**6}, [("out-of-range", "cpu_s")]),
+        ({"cpu_user_s": 47 * 3600}, [("cpu-beyond-cores", "cpu_s")]),
+        # Case s1: 41 hours on two cores in half an hour.
+        ({"wall_s": 1594, "cpu_user_s": 147_587, "cores": 2}, [("cpu-beyond-cores", "cpu_s")]),
+        # Of a job whose wall time is unknown the time that it existed counts.
+        ({"wall_s": 0, "cpu_user_s": 47 * 3600}, [("cpu-beyond-cores", "cpu_s")]),
+        ({"cores": 0, "cpu_user_s": 10_000 * 3600}, [("cpu-beyond-cores", "cpu_s")]),
+        ({"cores": 4_294_967_294}, [("cores-impossible", "core_count")]),
+        ({"nodes": 4_294_967_294}, [("nodes-impossible", "node_count")]),
+        ({"submit_time": END + 3600}, [("end-before-submission", "end_time")]),
+        ({"end_time": 100_000}, [("end-impossible", "end_time")]),
+        ({"end_time": 10**15}, [("end-impossible", "end_time")]),
+        ({"benchmark": "HEPscore23:1500"}, [("benchmark-impossible", "benchmark")]),
+        ({"benchmark": "HEPSPEC:0.01"}, [("benchmark-impossible", "benchmark")]),
+        ({"benchmark": "Si2k:10"}, [("benchmark-impossible", "benchmark")]),
+        ({"benchmark": "HEPSPEC:nan"}, [("benchmark-impossible", "benchmark")]),
+        # Each value under its own reason: the wall time says nothing of the CPU time then.
+        ({"wall_s": END, "cpu_user_s": 47 * 3700}, [("wall-beyond-life", "wall_s"), ("cpu-beyond-cores", "cpu_s")]),
+        ({"wall_s": END, "cpu_user_s": 3000}, [("wall-beyond-life", "wall_s")]),
+    ],
+)
+def test_what_cannot_be_true_is_found_under_its_reason(values, found) -> None:
+    assert reasons(**values) == found
+
+
+def test_a_bound_is_named_where_there_is_one() -> None:
+    """The life of the job, and cores times how long it can have run."""
+    found = doubts(**{**HONEST, "submit_time": END - 130, "wall_s": 100_000, "cpu_user_s": 10**12, "cores": 4})  # type: ignore[arg-type]
+
+    assert found == (
+        ("wall-beyond-life", "wall_s", 130, 100_000),
+        ("out-of-range", "cpu_s", 520, 10**12 + 100),
+    )
+    assert overrides(found, (10**12, 100), take_bound=True) == {"wall_s": 130, "cpu_user_s": 520, "cpu_kernel_s": 0}
+    assert overrides(found, (10**12, 100), take_bound=False) == dict.fromkeys(
+        ("wall_s", "cpu_user_s", "cpu_kernel_s"), UNKNOWN
+    )
+
+
+def test_the_kernel_keeps_its_share_of_a_bound() -> None:
+    found = doubts(**{**HONEST, "cpu_user_s": 90_000, "cpu_kernel_s": 10_000})  # type: ignore[arg-type]
+
+    assert overrides(found, (90_000, 10_000), take_bound=True) == {"cpu_user_s": 3240, "cpu_kernel_s": 360}
