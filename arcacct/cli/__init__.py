@@ -27,7 +27,7 @@ COMMANDS = {
     "switch": "Take over from jura-ng without counting a job twice.",
     "publish": "Send new records to every configured target.",
     "republish": "Send the records of a period again.",
-    "quarantine": "List, retry or drop records that are not sent.",
+    "quarantine": "List, retry, drop or decide about records that are not sent.",
     "job": "Tell all about one job: record, events, transfers, or why it was not sent.",
     "stats": "Sum jobs, as arcctl prints them or by month, VO, user, ...",
     "report": "Report a month: usage, pledge, failures, users, energy and publishing.",

@@ -48,3 +48,13 @@ def settings_of(ctx: click.Context, *, to_publish: bool = False, warns: bool = T
     for problem in found.warnings if warns else ():
         complain(f"warning: {problem}")
     return found
+
+
+def name_of_user() -> str:
+    """The user who gives the command, also behind sudo."""
+    import getpass  # noqa: PLC0415  of few commands
+
+    try:
+        return os.environ.get("SUDO_USER") or getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}"

@@ -33,6 +33,7 @@ def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
         for number, what, became in (
             (tally.resent, "message", "of an earlier run had no answer"),
             (tally.quarantined, "record", "set aside"),
+            (tally.implausible, "record", "held: values that cannot be true; see `arcacct quarantine list`"),
             (tally.refused_once, "record", "refused, to be tried again"),
             (tally.ahead, "record", "of the future, by this host's clock: sent once it is right"),
         ):
@@ -49,12 +50,12 @@ def announce(target: str, note: str) -> None:
 
 def exit_code(outcomes: Sequence[Outcome], complaints: Sequence[str] = ()) -> int:
     """
-    The gravest of the targets; 65 when something was set aside, 75 when it is to be tried again, else 0.
+    The gravest of the targets; 65 when something was set aside or is held, 75 when it is to be tried again, else 0.
 
     ``complaints``: what of the spool could not be used, which is set aside, too.
     """
     codes = {outcome.error.exit_code for outcome in outcomes if outcome.error is not None}
-    if complaints or any(outcome.tally.quarantined for outcome in outcomes):
+    if complaints or any(outcome.tally.quarantined or outcome.tally.implausible for outcome in outcomes):
         codes.add(InputError.exit_code)
     if any(outcome.tally.refused_once for outcome in outcomes):
         codes.add(TargetBusy.exit_code)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 
 import click
 
-from arcacct.cli.context import settings_of
+from arcacct.cli.context import name_of_user, settings_of
 from arcacct.cli.instants import INSTANT, NAMED_MONTH
 from arcacct.cli.naming import target_option
 from arcacct.cli.outcomes import announce, exit_code, show
@@ -84,7 +83,7 @@ def publish(
         dry_run=planned,
         write_to=write_to,
         accept_lower=accepted,
-        who=_name_of_user() if accepted else "",
+        who=name_of_user() if accepted else "",
         announce=announce,
         complain=complaints.append,
         watch=tallies.__setitem__,
@@ -94,13 +93,3 @@ def publish(
     complain(*complaints)
     show(outcomes, planned=planned)
     return exit_code(outcomes, complaints)
-
-
-def _name_of_user() -> str:
-    """The user who gives the command, also behind sudo."""
-    import getpass  # noqa: PLC0415  asked for when somebody accepts figures
-
-    try:
-        return os.environ.get("SUDO_USER") or getpass.getuser()
-    except (OSError, KeyError):
-        return f"uid {os.getuid()}"

@@ -1,4 +1,4 @@
-"""`arcacct quarantine`: records that are not sent, and why."""
+"""`arcacct quarantine`: records that are not sent, and why; and what is decided about values that cannot be true."""
 
 from __future__ import annotations
 
@@ -7,30 +7,45 @@ from contextlib import closing
 
 import click
 
-from arcacct.cli.context import settings_of
+from arcacct.cli.context import name_of_user, settings_of
+from arcacct.cli.instants import MONTH
 from arcacct.cli.naming import complete_target, target_option
 from arcacct.cli.speech import ask, block, data, examples, say
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import select_targets
 from arcacct.db import opening
 from arcacct.errors import InputError
+from arcacct.jobs import cells, implausible
+from arcacct.jobs.holds import DECISIONS, HELD, PUBLISHED
+from arcacct.jobs.implausible import Asked, HeldRecord
+from arcacct.jobs.plausibility import BOUNDS
+from arcacct.jobs.reading import is_time
 from arcacct.publishing import held
-from arcacct.publishing.instants import iso
+from arcacct.publishing.instants import iso, month_bounds, month_name
 from arcacct.targets import plugs
 from arcacct.wording import count_of
 
 _HEADER = ("target", "state", "job", "ended", "reason")
+_ALL = "(all)"
+_IMPLAUSIBLE = "implausible"
+"""In the list: the state of a record that no target is sent, since values of it cannot be true."""
 
 
 @click.group(
-    short_help="List, retry or drop records that are not sent.",
-    epilog=examples("arcacct quarantine list", "arcacct quarantine retry --all --target sgas:s"),
+    short_help="List, retry, drop or decide about records that are not sent.",
+    epilog=examples(
+        "arcacct quarantine list",
+        "arcacct quarantine retry --all --target sgas:s",
+        "arcacct quarantine decide --as bound --reason wall-beyond-life --month 2026-11",
+    ),
 )
 def quarantine() -> None:
     """
     Records that are not sent to a target: those its receiver would refuse or refused, and corrections it ignores.
 
     Their neighbours are not affected. "held" waits for another try by itself, "quarantined" is believed to be refused.
+    "implausible" has values that cannot be true (a run that lasts longer than its job exists): no target is sent it,
+    and no sum has it, until `quarantine decide` says what counts.
     """
 
 
@@ -40,21 +55,26 @@ def quarantine() -> None:
     epilog=examples("arcacct quarantine list --format json"),
 )
 @target_option
+@click.option("--decided", is_flag=True, help="Implausible records about which something was decided, too.")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", help="How to print them.")
 @click.pass_context
-def list_(ctx: click.Context, target: str | None, form: str) -> None:
+def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -> None:
     """List every record that is set aside, with the reason."""
     settings = settings_of(ctx)
     with closing(opening.read_publishing(settings.places)) as con:
         found = held.set_aside(con, target=_block(settings, target))
+    with closing(opening.read_accounting(settings.places)) as con:
+        doubtful = list(implausible.held_records(con, Asked(states=() if decided else (HELD,))))
     if form == "json":
-        block(json.dumps([one._asdict() for one in found], indent=2), data)
+        rows_of_target = [one._asdict() for one in found]
+        block(json.dumps([*map(_as_json, doubtful), *rows_of_target], indent=2), data)
         return
-    if not found:
+    if not found and not doubtful:
         say("nothing is set aside", err=True)
         return
     names = {one.block: one.name for one in settings.targets}
-    rows = [
+    rows = [(_ALL, _state(one), one.job_id, _end(one), one.text) for one in doubtful]
+    rows += [
         (names.get(one.target, one.target), one.state, one.job_id, iso(one.end_time), _reason(one)) for one in found
     ]
     widths = [max(map(len, column)) for column in zip(_HEADER, *rows, strict=True)]
@@ -73,7 +93,16 @@ def show(ctx: click.Context, job_id: str) -> None:
     settings = settings_of(ctx)
     with closing(opening.read_publishing(settings.places)) as con:
         found = held.set_aside(con, job_id=job_id)
-    if not found:
+    with closing(opening.read_accounting(settings.places)) as con:
+        doubtful = list(implausible.held_records(con, Asked(job_ids=(job_id,))))
+        for record in doubtful:
+            say(f"all targets: {_state(record)} since {iso(record.since_s)}")
+            say(f"  ended {_end(record)}")
+            for doubt in record.doubts:
+                say(f"  {implausible.doubt_text(doubt)}: {BOUNDS[doubt[0]][0]}")
+            for decision in implausible.decisions(con, record.record_id):
+                say(f"  {iso(decision.decided_s)} {decision.decided_by} decided: {decision.state}")
+    if not found and not doubtful:
         raise InputError(f"{job_id}: not set aside; see `arcacct quarantine list` and `arcacct job why {job_id}`")
     for one in found:
         say(f"{one.target}: {one.state} since {iso(one.since_s)}, tried {count_of(one.attempts + 1, 'time')}")
@@ -119,6 +148,66 @@ def drop(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target:
 
 
 @quarantine.command(
+    short_help="Decide what counts of records with values that cannot be true.",
+    epilog=examples(
+        "arcacct quarantine decide --as bound rUkNDmRi",
+        "arcacct quarantine decide --as unknown --reason cpu-beyond-cores",
+        "arcacct quarantine decide --as reported --month 2026-11 --yes",
+        "arcacct quarantine decide --as held rUkNDmRi",
+    ),
+)
+@click.argument("job_ids", metavar="[JOBID...]", nargs=-1)
+@click.option(
+    "--as",
+    "state",
+    type=click.Choice([*DECISIONS, HELD]),
+    required=True,
+    help="unknown: the value is not known; bound: what is possible at most; reported: what was reported; excluded: the"
+    " job is never counted; held: take a decision back.",
+)
+@click.option("--reason", type=click.Choice(list(BOUNDS)), help="All that are held for this reason.")
+@click.option("--month", type=MONTH, metavar="YYYY-MM", help="All that are held and ended in this month (UTC).")
+@click.option("--published", is_flag=True, help="Those that were published before arcacct checked values, instead.")
+@click.option("--yes", is_flag=True, help="With --reason or --month: go on without asking.")
+@click.pass_context
+def decide(
+    ctx: click.Context,
+    job_ids: tuple[str, ...],
+    *,
+    state: str,
+    reason: str | None,
+    month: tuple[int, int] | None,
+    published: bool,
+    yes: bool,
+) -> None:
+    """
+    Decide what counts of records with values that cannot be true; the next run publishes them so, as records and sums.
+
+    Of these records what was reported stays in the database; `quarantine list` names it, and the bound. A decision
+    applies to the values that it was made about: if the record changes in these, it is held again. It is noted with
+    the time and the operator (`arcacct job why`), and `--as held` takes it back.
+    """
+    if bool(job_ids) == bool(reason or month):
+        raise click.UsageError("give the ids of jobs, or --reason or --month")
+    here = settings_of(ctx).places
+    states = (PUBLISHED,) if published else DECISIONS if state == HELD else (HELD,)
+    period = (None, None) if month is None else month_bounds(*month)
+    asked = Asked((), None, None, None, job_ids) if job_ids else Asked(states, reason, *period)
+    with opening.accounting(here) as con:
+        records = list(implausible.held_records(con, asked))
+        unknown = [job_id for job_id in job_ids if job_id not in {one.job_id for one in records}]
+        if unknown:
+            raise InputError(f"{unknown[0]}: no value of it is implausible; see `arcacct quarantine list`")
+        if not job_ids and records:
+            where = f"{f' for {reason}' if reason else ''}{f' of {month_name(month)}' if month else ''}"
+            ask(f"decide `{state}` about {count_of(len(records), 'record')}{where}?", yes=yes)
+        done = implausible.decide(con, here, records, state, name_of_user())
+        cells.advance(con, here)
+        cells.refine(con, here)
+    say(f"{count_of(done, 'record')}: {state}")
+
+
+@quarantine.command(
     "sql",
     short_help="What SGAS's administrator runs to make room for corrections.",
     epilog=examples("arcacct quarantine sql sgas:s > corrections.sql"),
@@ -145,6 +234,33 @@ def _change(ctx: click.Context, job_ids: tuple[str, ...], state: str, *, everyth
     with closing(opening.open_publishing(settings.places)) as con:
         changed = held.change_state(con, _block(settings, target), job_ids, state)
     say(f"{count_of(changed, 'record')}: {state}")
+
+
+def _state(one: HeldRecord) -> str:
+    return _IMPLAUSIBLE if one.state == HELD else one.state
+
+
+def _end(one: HeldRecord) -> str:
+    return iso(one.end_time) if is_time(one.end_time) else str(one.end_time)
+
+
+def _as_json(one: HeldRecord) -> dict[str, object]:
+    values = [
+        {"reason": reason, "value": field, "bound": bound, "reported": reported}
+        for reason, field, bound, reported in one.doubts
+    ]
+    return {
+        "target": None,
+        "job_id": one.job_id,
+        "record_id": one.record_id,
+        "end_time": one.end_time,
+        "state": _state(one),
+        "reason": one.text,
+        "since_s": one.since_s,
+        "values": values,
+        "decided_s": one.decided_s,
+        "decided_by": one.decided_by,
+    }
 
 
 def _reason(one: held.Aside) -> str:
