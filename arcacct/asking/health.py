@@ -25,7 +25,9 @@ from arcacct.db.care import Done
 from arcacct.db.lives import MEANING, Doubt
 from arcacct.db.place import spools
 from arcacct.errors import ArcacctError, StoreBusy
-from arcacct.jobs import aborting
+from arcacct.jobs import aborting, implausible
+from arcacct.jobs.holds import HELD, PUBLISHED
+from arcacct.jobs.implausible import Counts
 from arcacct.publishing.floor import held_text
 from arcacct.publishing.instants import iso
 from arcacct.targets import plugs
@@ -64,6 +66,8 @@ class Thresholds(NamedTuple):
     """Until a certificate ends."""
     quarantined: Limit = Limit(1, 1000)
     """Records that a target refuses."""
+    implausible: Limit = Limit(1, 1000)
+    """Records that are held, since values of theirs cannot be true."""
     backup_s: Limit = Limit(7 * DAY_S, 30 * DAY_S)
     """Since the last `arcacct db backup`, or since the database was made."""
     free_mib: Limit = Limit(1024, 128)
@@ -139,6 +143,8 @@ class Health(NamedTuple):
     """Room on their disk; ``None``: not known."""
     on_hold: int = 0
     """Jobs that have ended and of which nothing tells what they used."""
+    implausible: Mapping[str, Counts] = MappingProxyType({})
+    """By state (`jobs.holds`) the records with values that cannot be true."""
 
 
 def examine(settings: Settings) -> Health:
@@ -189,6 +195,7 @@ def _looked(settings: Settings, found: Health) -> Health:
             size_bytes=sum(os.stat(file).st_size for file in files if os.path.exists(file)),
             recorded=health_rows.recorded(ours),
             on_hold=len(aborting.on_hold(ours)),
+            implausible=implausible.counts(ours),
             targets=tuple(health_rows.target_state(ledger, ours, plug) for plug in plugs(settings)),
             doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=here.rehearsal is not None))),
         )
@@ -332,6 +339,7 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
             " month names them"
         )
         yield Check("vanished", WARNING, text)
+    yield from _implausible_checks(found, limits)
     yield from _callout_checks(found)
     yield _spool_check(found, limits)
     for launcher in found.launchers:
@@ -343,6 +351,25 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
                 " directory as spool_fallback= in [arcacct], or leave spool= of the launcher empty"
             )
             yield Check("launcher spool", severity, text)
+
+
+def _implausible_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
+    """Whether figures lack jobs whose values cannot be true, or have some."""
+    held = found.implausible.get(HELD, implausible.NONE)
+    if held.records:
+        text = (
+            f"{count_of(held.records, 'job')} held, in no figure and at no receiver, since values cannot be true"
+            f" ({held.text}): see `arcacct quarantine list`, and settle them by `arcacct quarantine decide`"
+        )
+        yield Check("implausible", _over(held.records, limits.implausible), text)
+    published = found.implausible.get(PUBLISHED, implausible.NONE)
+    if published.records:
+        text = (
+            f"{count_of(published.records, 'job')} published before values were checked, with values that cannot be"
+            f" true ({published.text}): see `arcacct quarantine list --decided`, and correct or keep them by"
+            " `arcacct quarantine decide --published`"
+        )
+        yield Check("implausible", _over(published.records, limits.implausible._replace(critical=2**63)), text)
 
 
 def _callout_checks(found: Health) -> Iterator[Check]:

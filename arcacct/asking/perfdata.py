@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from arcacct.asking.health import Health, Limit, Thresholds
 from arcacct.asking.health_rows import TargetState
 from arcacct.db import care
+from arcacct.jobs.holds import HELD
+from arcacct.jobs.implausible import NONE
 
 SECONDS, BYTES = "s", "B"
 
@@ -24,6 +26,8 @@ def perfdata(found: Health, limits: Thresholds) -> Iterator[str]:
             yield _datum("sweep age", found.now - found.recorded.last_sweep_s, SECONDS, limits.sweep_s)
         yield _datum("ended by callout", found.recorded.ends.jobs - found.recorded.ends.swept)
         yield _datum("ended by sweep", found.recorded.ends.swept)
+        held = found.implausible.get(HELD, NONE).records
+        yield _datum("implausible", held, "", limits.implausible)
     if not found.spool.unknown:
         oldest_s = found.spool.oldest_s
         yield _datum("spool", found.spool.files, "", limits.spool_files)

@@ -11,7 +11,7 @@ from arcacct.asking.sent_texts import SentText, SentTexts
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
 from arcacct.db.engine import Connection
-from arcacct.jobs import aborting, reading
+from arcacct.jobs import aborting, implausible, reading
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.lookup import FoundJob
 from arcacct.jobs.states import ABORTED
@@ -95,6 +95,7 @@ def why(
     yield f"  record {found.record_id}: {record}"
     for field, note in notes_of(accounting, found.record_id):
         yield f"  left out: {field}: {note}"
+    yield from _implausible(accounting, found.record_id)
     controldir = settings.places.controldir
     hashed = is_hashed(controldir, aar.job_id)
     files = [(suffix, job_file(controldir, aar.job_id, suffix, hashed=hashed)) for suffix in _SUFFIXES]
@@ -129,6 +130,27 @@ def why(
         sent = messages_of(publishing, plug.target.block, aar.job_id)
         yield from _records_sent(plug, sent, aar, texts)
         yield from _beside_records(plug, publishing, aar, seq, sent, texts)
+
+
+def _implausible(con: Connection, record_id: int) -> Iterator[str]:
+    """Which values of a record cannot be true, and what was decided."""
+    held = implausible.held_record(con, record_id)
+    if held is None:
+        return
+    yield f"  reported, and cannot be true: {held.text}"
+    for one in implausible.decisions(con, record_id):
+        yield f"  {iso(one.decided_s)}: {one.decided_by} decided: {one.state}"
+    yield f"  {_COUNTED_AS[held.state]}"
+
+
+_COUNTED_AS = {
+    "held": "held: in no figure and at no receiver until `arcacct quarantine decide` settles it",
+    "unknown": "counted with these values as unknown",
+    "bound": "counted with these values at their bounds, or as unknown where there is none",
+    "reported": "counted as reported",
+    "excluded": "excluded: in no figure and at no receiver",
+    "published": "published before values were checked, so counted as reported",
+}
 
 
 def was_sent(publishing: Connection, job_id: str) -> bool:
@@ -194,6 +216,8 @@ def _beside_records(
         month = instants.month_of(aar.end_time) if reading.is_time(aar.end_time) else None
         if month is not None and months.held_month(con, target.block, month) is not None:
             reason = f"{instants.month_name(month)} is held; `arcacct status` says why and what to do"
+        elif aar.held:
+            reason = f"held, since values cannot be true ({aar.held}); `arcacct quarantine decide` settles it"
         else:
             reason = _reason(target, con, aar, seq)
         yield f"  {target.name}: not sent: {reason}"

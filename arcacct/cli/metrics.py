@@ -26,6 +26,9 @@ from arcacct.cli.thresholds import threshold_options
 from arcacct.db.care import CHECK
 from arcacct.errors import ConfigError, InputError, StoreError
 from arcacct.files.foreign import open_parent
+from arcacct.jobs.holds import HELD
+from arcacct.jobs.implausible import NONE
+from arcacct.jobs.plausibility import BOUNDS
 
 HELP: dict[str, tuple[str, tuple[str, ...]]] = {
     "arcacct_build_info": ("1; which arcacct wrote this, under which Python", ("version", "python")),
@@ -41,6 +44,10 @@ HELP: dict[str, tuple[str, tuple[str, ...]]] = {
     "arcacct_last_event_timestamp_seconds": ("Time of the state change that was recorded last", ()),
     "arcacct_last_sweep_timestamp_seconds": ("End of the last sweep", ()),
     "arcacct_jobs_on_hold": ("Jobs that have ended and of which nothing tells what they used", ()),
+    "arcacct_implausible_jobs": (
+        "Jobs with values that cannot be true, by reason: held, decided about, or published before this was checked",
+        ("reason", "state"),
+    ),
     "arcacct_cut_records": ("Records of the last day of which something was left out, since it was too much", ()),
     "arcacct_import_rejected_records": ("Records of imports that could not be used", ("source",)),
     "arcacct_import_rejected_oldest_timestamp_seconds": ("Time when the oldest of them was met", ()),
@@ -166,6 +173,7 @@ def _found(found: Health) -> Iterator[Value]:
         yield "arcacct_last_event_timestamp_seconds", found.recorded.last_event_s, ()
         yield "arcacct_last_sweep_timestamp_seconds", found.recorded.last_sweep_s, ()
         yield "arcacct_jobs_on_hold", found.on_hold, ()
+        yield from _implausible_values(found)
         yield "arcacct_cut_records", found.recorded.cut_records, ()
         yield "arcacct_ended_jobs", found.recorded.ends.jobs - found.recorded.ends.swept, ("callout",)
         yield "arcacct_ended_jobs", found.recorded.ends.swept, ("sweep",)
@@ -186,6 +194,16 @@ def _found(found: Health) -> Iterator[Value]:
         yield from _target_values(target)
     for path, end in found.certificates.items():
         yield "arcacct_certificate_not_after_timestamp_seconds", end if isinstance(end, int) else None, (path,)
+
+
+def _implausible_values(found: Health) -> Iterator[Value]:
+    """Each reason for which jobs may be held, also where none is; of those that were settled what there is."""
+    held = dict(found.implausible.get(HELD, NONE).by_reason)
+    for reason in BOUNDS:
+        yield "arcacct_implausible_jobs", held.get(reason, 0), (reason, HELD)
+    for state, counts in found.implausible.items():
+        for reason, count in counts.by_reason if state != HELD else ():
+            yield "arcacct_implausible_jobs", count, (reason, state)
 
 
 def _spool_values(found: Health) -> Iterator[Value]:

@@ -14,6 +14,7 @@ _OPTIONS = {
     "spool_s": ("spool-age", HOUR_S, "H", "when the oldest event in the spool is older than {} hours"),
     "certificate_s": ("certificate", DAY_S, "D", "when a certificate expires within {} days"),
     "quarantined": ("quarantine", 1, "N", "at {} records that a target refuses"),
+    "implausible": ("implausible", 1, "N", "at {} jobs that are held, since values cannot be true"),
     "backup_s": ("backup", DAY_S, "D", "when the last backup is older than {} days"),
     "free_mib": ("disk", 1, "MIB", "when less than {} MiB are free on the disk of the databases"),
 }

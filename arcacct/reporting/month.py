@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.asking.questions import Selection
@@ -11,6 +11,8 @@ from arcacct.asking.verify import verify
 from arcacct.conf.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.db.schema import incarnation
+from arcacct.jobs.holds import HELD, PUBLISHED
+from arcacct.jobs.implausible import NONE, counts
 from arcacct.jobs.pseudonyms import Names, site_names
 from arcacct.jobs.states import FAILED
 from arcacct.publishing.instants import Month, iso, month_bounds
@@ -91,6 +93,7 @@ def month_report(
         return usage(accounting, Selection(from_s=start_s, before_s=before_s), by, details=True)
 
     by_vo = usage_by(ask, "vo", Table("vo", "Usage by VO", "VO", ()))
+    by_vo = by_vo._replace(notes=(*by_vo.notes, *_implausible(accounting, start_s, before_s)))
     by_day_and_vo = by_day_with_vo(ask, start_s)
     tables = [
         by_vo,
@@ -115,6 +118,19 @@ def month_report(
     tables.append(_changes(accounting, said, compared, start_s, before_s))
     report = Report(settings.hostname, asked.month, written_s, tuple(tables), verdict)
     return Made(report, known, said, is_unchanged)
+
+
+def _implausible(con: Connection, start_s: int, before_s: int) -> Iterator[str]:
+    """What these figures lack, and have, of jobs with values that cannot be true."""
+    found = counts(con, start_s, before_s)
+    held, published = found.pop(HELD, NONE), found.pop(PUBLISHED, NONE)
+    if held.records:
+        yield f"Not in these figures: {count_of(held.records, 'job')} held, since values cannot be true ({held.text})."
+    if published.records:
+        jobs = count_of(published.records, "job")
+        yield f"In these figures: {jobs} with values that cannot be true, published before they were checked."
+    for state, decided in sorted(found.items()):
+        yield f"{count_of(decided.records, 'job')} with values that cannot be true: decided as {state}."
 
 
 def _number(table: Table, row: Row, column: str) -> float:

@@ -14,6 +14,7 @@ from arcacct.dataset.columns import columns
 from arcacct.db.lives import MEANING
 from arcacct.db.schema import ACCOUNTING, PUBLISHING
 from arcacct.features.check import RULES, Demand
+from arcacct.jobs.plausibility import BOUNDS
 from arcacct.jobs.precedence import PRECEDENCE, SOURCES
 
 
@@ -33,6 +34,12 @@ def precedence() -> str:
     rows = [(", ".join(map(code, row.fields)), " > ".join(row.order), row.reason) for row in PRECEDENCE]
     words = "\n".join(f"* `{source}`: {meaning}" for source, meaning in SOURCES.items())
     return f"{table(('what', 'the strongest first', 'why'), rows)}\n{words}\n"
+
+
+def bounds() -> str:
+    """What the values of a job cannot exceed, by the reason for which it is held then."""
+    rows = [(code(reason), plain(bound), plain(source)) for reason, (bound, source) in BOUNDS.items()]
+    return table(("reason", "bound", "source"), rows)
 
 
 _RULE = re.compile(

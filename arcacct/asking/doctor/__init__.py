@@ -35,6 +35,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("backup", databases.backups),
     ("spool", recording.spooled),
     ("recording", recording.told),
+    ("values", recording.values),
     ("targets", configuration.targets),
     ("credentials", credentials.credentials),
 )

@@ -31,6 +31,8 @@ from arcacct.conf.callouts import callouts
 from arcacct.db import opening
 from arcacct.db.place import spools
 from arcacct.errors import ArcacctError
+from arcacct.jobs.holds import HELD, PUBLISHED
+from arcacct.jobs.implausible import NONE, counts
 from arcacct.publishing.instants import iso
 from arcacct.wording import count_of
 
@@ -180,3 +182,20 @@ def _clock(now: int, event_s: int | None) -> Verdict:
             "clock", ERROR, detail, "see that chronyd or ntpd runs: records of the future are not sent", STORE
         )
     return Verdict("clock", OK, f"{iso(now)}, after A-REX's newest event ({iso(event_s)})")
+
+
+def values(site: Site) -> Iterator[Verdict]:
+    """Whether values of recorded jobs cannot be true."""
+    if site.here is None or not os.path.exists(site.here.database):
+        return
+    with closing(opening.read_accounting(site.here)) as con:
+        found = counts(con)
+    held, published = found.get(HELD, NONE), found.get(PUBLISHED, NONE)
+    if held.records:
+        detail = f"{count_of(held.records, 'job')} held, since values cannot be true: {held.text}"
+        yield Verdict("values", WARNING, detail, "look at `arcacct quarantine list`, and at what reports such values")
+    if published.records:
+        detail = f"{count_of(published.records, 'job')} published with values that cannot be true: {published.text}"
+        yield Verdict("values", WARNING, detail, "decide about them: `arcacct quarantine decide --published`")
+    if not held.records and not published.records:
+        yield Verdict("values", OK, "no job has values that cannot be true")
