@@ -16,6 +16,13 @@ _FORM = re.compile(r"([^\s:]+)(?:\s*:\s*|\s+)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
 _LIMIT_THOUSANDTHS = 10**10
 _SI2K_PER_HEPSPEC = 250
 _LONGEST_SHOWN = 60
+PLAUSIBLE = {"HEPscore23": (2, 100), "HEPSPEC": (2, 100), "Si2k": (500, 25_000)}
+"""
+What one core may have, by type: the least and the most.
+
+WLCG's sites publish 5 to 30 HEP-SPEC06 for cores of 2009 to 2024; HEPscore23 is scaled to agree with it on its
+reference machine; APEL's server divides Si2k by 250. What lies far outside is the value of a node, or of another unit.
+"""
 
 
 class Benchmark(NamedTuple):
@@ -60,6 +67,12 @@ class Benchmark(NamedTuple):
         """``TYPE:VALUE``."""
         return f"{self.type}:{self.value}"
 
+    @property
+    def is_plausible(self) -> bool:
+        """Whether one core may have it (`PLAUSIBLE`)."""
+        least, most = PLAUSIBLE[self.type]
+        return least * 1000 <= self.thousandths <= most * 1000
+
     def normalised(self, seconds: int) -> int:
         """Seconds times value, in millionths; Si2k is divided by 250 as APEL's server does."""
         product = seconds * self.thousandths * 1000
@@ -72,7 +85,13 @@ def canonical_type(name: str) -> str | None:
 
 
 FALLBACK = Benchmark("HEPSPEC", 1000)
-"""What ARC publishes for a job without a benchmark."""
+"""What ARC records and publishes for a job without a benchmark. No core is that slow: it stands for none."""
+
+
+def measured_benchmark(text: str | None) -> Benchmark | None:
+    """A job's benchmark, or None where it has none of its own: nothing, what is no benchmark, or the default."""
+    found = parsed_benchmark(text)
+    return None if found == FALLBACK else found
 
 
 @lru_cache(maxsize=1024)

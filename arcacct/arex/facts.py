@@ -13,6 +13,7 @@ from arcacct.jobs.states import (
     COMPLETED,
     FAILED,
     FQAN_KEYS,
+    MEASURED,
     TRANSFER_CACHED_INPUT,
     TRANSFER_INPUT,
     TRANSFER_OUTPUT,
@@ -191,6 +192,11 @@ def _read_usage(facts: StateChange, files: JobFiles, rules: "JobRules", gate: Ga
     usage.end_time = files.event_ns // 1_000_000_000
     if files.diag:
         _read_diag(facts, usage, files.diag, gate, last_benchmark=files.hashed)
+    else:
+        usage.unknown = MEASURED
+    if usage.unknown and usage.status != COMPLETED and "LRMSSTART" not in [key for key, _when in facts.events]:
+        # It did not run, so it used nothing.
+        usage.unknown = ()
     facts.default_benchmark = rules.benchmark_of(facts.queue, usage.end_time)
     if not facts.extra.get("benchmark"):
         facts.extra["benchmark"] = facts.default_benchmark
@@ -243,6 +249,9 @@ def _read_diag(facts: StateChange, usage: Usage, content: bytes, gate: Gate, *, 
     usage.wall_s = numbers.get("walltime", 0)
     usage.cpu_user_s = numbers.get("usertime", 0)
     usage.cpu_kernel_s = numbers.get("kerneltime", 0)
+    # Without a .diag, or with one that only the front end wrote to, there is none of them.
+    has_cpu = "usertime" in numbers or "kerneltime" in numbers
+    usage.unknown = (() if "walltime" in numbers else MEASURED[:1]) + (() if has_cpu else MEASURED[1:])
     usage.scratch_bytes = numbers.get("usedscratch", 0)
     usage.memory_kib = numbers.get("maxresidentmemory") or numbers.get("averageresidentmemory", 0)
     total = numbers.get("maxtotalmemory") or numbers.get("averagetotalmemory", 0)

@@ -18,6 +18,7 @@ from cryptography import x509
 from arcacct.arex import spooled
 from arcacct.arex.spooled import Spooled
 from arcacct.asking import health_rows
+from arcacct.asking.basis import Basis, basis
 from arcacct.asking.health_rows import Recorded, TargetState
 from arcacct.conf.settings import Settings
 from arcacct.db import care, lives, opening
@@ -145,6 +146,8 @@ class Health(NamedTuple):
     """Jobs that have ended and of which nothing tells what they used."""
     implausible: Mapping[str, Counts] = MappingProxyType({})
     """By state (`jobs.holds`) the records with values that cannot be true."""
+    basis: Basis | None = None
+    """How the jobs of this month and the one before it were measured; ``None``: not known."""
 
 
 def examine(settings: Settings) -> Health:
@@ -196,9 +199,16 @@ def _looked(settings: Settings, found: Health) -> Health:
             recorded=health_rows.recorded(ours),
             on_hold=len(aborting.on_hold(ours)),
             implausible=implausible.counts(ours),
+            basis=basis(ours, _two_months(found.now)),
             targets=tuple(health_rows.target_state(ledger, ours, plug) for plug in plugs(settings)),
             doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=here.rehearsal is not None))),
         )
+
+
+def _two_months(now: int) -> list[tuple[int, int]]:
+    """This month and the one before it, UTC."""
+    year, month = time.gmtime(now)[:2]
+    return [(year - (month == 1), (month - 2) % 12 + 1), (year, month)]
 
 
 def _launcher(path: str, drained: Sequence[str]) -> Launcher:
@@ -340,6 +350,9 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
         )
         yield Check("vanished", WARNING, text)
     yield from _implausible_checks(found, limits)
+    if found.basis is not None and found.basis.jobs:
+        year, month = _two_months(found.now)[0]
+        yield Check("measured", OK, f"{year:04d}-{month:02d} and later: {found.basis}")
     yield from _callout_checks(found)
     yield _spool_check(found, limits)
     for launcher in found.launchers:

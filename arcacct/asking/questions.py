@@ -149,6 +149,11 @@ class UsagePart(NamedTuple):
     failed_jobs: int
     stage_in_bytes: int
     stage_out_bytes: int
+    jobs_without_wall: int = 0
+    """Those whose clock time nobody measured: it counts 0."""
+    jobs_without_cpu: int = 0
+    wall_without_cpu_s: int = 0
+    """The clock time of those whose CPU time nobody measured."""
 
 
 class MeasuredPart(NamedTuple):
@@ -320,14 +325,17 @@ def _parts_of(
     con: Connection, keys: Sequence[str], source: str, where: str, values: Sequence[object]
 ) -> Iterator[UsagePart]:
     raw, group_by = (_RAW_2, _GROUP_BY_2) if schema_version(con) == 2 else (_RAW, _GROUP_BY)
+    no_wall, no_cpu = "0", "0"
     if is_ours(con):
         raw = _RAW_OURS
+        no_wall, no_cpu = "NoWall", "NoCpu"
     columns = ", ".join(raw[key] for key in keys)
     grouped = ", ".join(group_by.get(key, str(number)) for number, key in enumerate(keys, 1))
     rows = con.execute(
         f"SELECT {columns}{', ' if keys else ''}CPUCount, {raw['benchmark']}, count(*),"
         f" {_measured('UsedWalltime')}, {_measured('UsedCPUUserTime')} + {_measured('UsedCPUKernelTime')},"
-        f" sum(StatusID IN (SELECT ID FROM Status WHERE Name = {SQL_FAILED})), sum(StageInVolume), sum(StageOutVolume)"
+        f" sum(StatusID IN (SELECT ID FROM Status WHERE Name = {SQL_FAILED})), sum(StageInVolume), sum(StageOutVolume),"
+        f" sum({no_wall}), sum({no_cpu}), sum(CASE WHEN {no_cpu} THEN {_sound('UsedWalltime')} ELSE 0 END)"
         f" FROM {source} WHERE {where}"
         f" GROUP BY {grouped}{', ' if grouped else ''}CPUCount, {group_by.get('benchmark', len(keys) + 2)}",
         values,
@@ -341,7 +349,12 @@ def _part(row: Sequence[Any], width: int) -> UsagePart:
 
 
 def _measured(column: str) -> str:
-    return f"sum(CASE WHEN {column} BETWEEN 0 AND {_LARGEST} THEN {column} ELSE 0 END)"
+    return f"sum({_sound(column)})"
+
+
+def _sound(column: str) -> str:
+    return f"CASE WHEN {column} BETWEEN 0 AND {_LARGEST} THEN {column} ELSE 0 END"
+
 
 
 class _KeptSums(NamedTuple):
@@ -450,7 +463,8 @@ def _kept(
         f"({changed}) AS Changed CROSS JOIN Contributions ON Contributions.RecordID = Changed.RecordID"
         f" CROSS JOIN {kept.rows} AS Kept ON Kept.{kept.number} = Contributions.{kept.contribution}"
     )
-    amounts = ("Kept.Wall", "Kept.Cpu", *(("Kept.StageIn", "Kept.StageOut") if kept.has_details else ("0", "0")))
+    volumes = ("Kept.StageIn", "Kept.StageOut") if kept.has_details else ("0", "0")
+    amounts = ("Kept.Wall", "Kept.Cpu", *volumes, "Kept.NoWall", "Kept.NoCpu", "Kept.WallNoCpu")
     taken = [amount.replace("Kept.", "-Contributions.") for amount in amounts]
     where = " AND ".join(conditions)
     found = _rows_of_kept(con, kept, keys, f"{kept.rows} AS Kept", ("Kept.Jobs", *amounts), where, values)
@@ -468,7 +482,7 @@ def _rows_of_kept(
     where: str,
     values: Sequence[object],
 ) -> list[UsagePart]:
-    jobs, wall_s, cpu_s, stage_in, stage_out = amounts
+    jobs, wall_s, cpu_s, *others = amounts
     raw = _RAW | _KEPT_COLUMNS | {key: _RAW[key] for key in _GROUP_BY}
     raw["month"] = (_MONTH_OF_DAY if kept.is_daily else _MONTH_OF).format(kept.period)
     raw["day"] = _DAY_OF.format(kept.period)
@@ -477,8 +491,9 @@ def _rows_of_kept(
     failed = f"StatusID IN (SELECT ID FROM Status WHERE Name = {SQL_FAILED})"
     rows = con.execute(
         f"SELECT {columns}CPUCount, Benchmark, sum({jobs}), sum({wall_s}), sum({cpu_s}),"
-        f" {f'sum(CASE WHEN {failed} THEN {jobs} ELSE 0 END)' if kept.has_details else '0'}, sum({stage_in}),"
-        f" sum({stage_out}) FROM {source} WHERE {where} GROUP BY {grouped} HAVING sum({jobs}) <> 0",
+        f" {f'sum(CASE WHEN {failed} THEN {jobs} ELSE 0 END)' if kept.has_details else '0'},"
+        f" {', '.join(f'sum({one})' for one in others)} FROM {source}"
+        f" WHERE {where} GROUP BY {grouped} HAVING sum({jobs}) <> 0",
         values,
     )
     return [_part(row, len(keys)) for row in rows]

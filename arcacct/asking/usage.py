@@ -14,7 +14,7 @@ from typing import NamedTuple
 from arcacct.asking import questions
 from arcacct.asking.questions import MeasuredPart, Selection, UsagePart, whole
 from arcacct.asking.reading import is_ours
-from arcacct.benchmark import Benchmark, parsed_benchmark
+from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.db.engine import Connection
 from arcacct.errors import UsageError
 from arcacct.jobs.fqan import parsed_fqan
@@ -41,6 +41,16 @@ _HOUR_S = 3600
 _KWH_J = 3_600_000
 
 
+class Lacking(NamedTuple):
+    """How many of the jobs of an answer have no measured clock time, no CPU time, and no benchmark."""
+
+    jobs: int = 0
+    """All of them."""
+    wall: int = 0
+    cpu: int = 0
+    benchmark: int = 0
+
+
 class UsageTable(NamedTuple):
     """An answer."""
 
@@ -48,6 +58,7 @@ class UsageTable(NamedTuple):
     rows: list[tuple[str | int | float | None, ...]]
     total: tuple[str | int | float | None, ...] = ()
     """All of it in one row, also what `UsageOrder.top` leaves out."""
+    lacking: Lacking = Lacking()
 
 
 class UsageOrder(NamedTuple):
@@ -103,6 +114,14 @@ class UsageSum:
     energy_j: float | None = None
     as_millionths: int = 0
     """By other benchmarks: core time times `Conversion`."""
+    default_millionths: int = 0
+    """Core time times the default benchmark, as it is published of jobs without another."""
+    jobs_without_wall: int = 0
+    """Jobs whose clock time nobody measured: it counts 0."""
+    jobs_without_cpu: int = 0
+    jobs_without_benchmark: int = 0
+    core_without_cpu_s: int = 0
+    """Core time of jobs whose CPU time nobody measured."""
 
     def add(self, part: UsagePart, conversion: Conversion | None = None) -> None:
         """Add some jobs."""
@@ -118,12 +137,18 @@ class UsageSum:
         self.failed_jobs += part.failed_jobs
         self.stage_in_bytes += whole(part.stage_in_bytes)
         self.stage_out_bytes += whole(part.stage_out_bytes)
+        self.jobs_without_wall += part.jobs_without_wall
+        self.jobs_without_cpu += part.jobs_without_cpu
+        self.core_without_cpu_s += whole(part.wall_without_cpu_s) * core_count
         benchmark = parsed_benchmark(part.benchmark)
         if conversion is not None:
             self.as_millionths += conversion.millionths(core_s, benchmark)
-        if benchmark is not None and benchmark.type == "HEPscore23":
+        if benchmark is None or benchmark == FALLBACK:
+            self.jobs_without_benchmark += part.jobs
+            self.default_millionths += 0 if benchmark is None else benchmark.normalised(core_s)
+        elif benchmark.type == "HEPscore23":
             self.hepscore23_millionths += benchmark.normalised(core_s)
-        elif benchmark is not None:
+        else:
             # HEPSPEC is HS06; Si2k is converted as APEL's server does.
             self.hs06_millionths += benchmark.normalised(core_s)
 
@@ -142,18 +167,31 @@ class UsageSum:
     def row(
         self, *, details: bool, measured: bool = False, conversion: Conversion | None = None
     ) -> dict[str, int | float | None]:
-        """The numbers that are shown; the efficiency is CPU time over core time, ``None`` without core time."""
+        """
+        The numbers that are shown; ``None`` is what is known of none of the jobs.
+
+        The efficiency is CPU time over core time of the jobs that have CPU time.
+        """
+        has_wall, has_cpu, has_benchmark = (
+            lacking < self.jobs or not self.jobs
+            for lacking in (self.jobs_without_wall, self.jobs_without_cpu, self.jobs_without_benchmark)
+        )
+        measured_core_s = self.core_s - self.core_without_cpu_s
+        hs06, hepscore23 = (
+            round(one / (_HOUR_S * 10**6), 3) if has_benchmark else None
+            for one in (self.hs06_millionths, self.hepscore23_millionths)
+        )
         shown: dict[str, int | float | None] = {
             "jobs": self.jobs,
-            "wall_s": self.wall_s,
-            "cpu_s": self.cpu_s,
-            "core_hours": round(self.core_s / _HOUR_S, 3),
-            "hs06_hours": round(self.hs06_millionths / (_HOUR_S * 10**6), 3),
-            "hepscore23_hours": round(self.hepscore23_millionths / (_HOUR_S * 10**6), 3),
-            "cpu_efficiency": round(self.cpu_s / self.core_s, 4) if self.core_s else None,
+            "wall_s": self.wall_s if has_wall else None,
+            "cpu_s": self.cpu_s if has_cpu else None,
+            "core_hours": round(self.core_s / _HOUR_S, 3) if has_wall else None,
+            "hs06_hours": hs06,
+            "hepscore23_hours": hepscore23,
+            "cpu_efficiency": round(self.cpu_s / measured_core_s, 4) if has_cpu and measured_core_s else None,
         }
         if details:
-            shown |= {name: getattr(self, name) for name in ("failed_jobs", "stage_in_bytes", "stage_out_bytes")}
+            shown |= {name: getattr(self, name) for name in _DETAILS}
         if measured:
             shown |= {
                 "gpu_hours": _rounded(self.gpu_s, _HOUR_S),
@@ -162,13 +200,17 @@ class UsageSum:
                 "energy_kwh": _rounded(self.energy_j, _KWH_J),
             }
         if conversion is not None:
-            now = self.hs06_millionths + self.hepscore23_millionths
+            now = self.hs06_millionths + self.hepscore23_millionths + self.default_millionths
             amounts = {"normalised_before": now, "normalised_after": self.as_millionths}
             amounts["difference"] = self.as_millionths - now
             shown |= {name: round(amount / (_HOUR_S * 10**6), 3) for name, amount in amounts.items()}
         return shown
 
 
+_DETAILS = (
+    *("failed_jobs", "stage_in_bytes", "stage_out_bytes"),
+    *("jobs_without_wall", "jobs_without_cpu", "jobs_without_benchmark"),
+)
 _MEASURED = ("gpu_s", "gpu_busy_s", "gpu_energy_j", "energy_j")
 
 
@@ -250,7 +292,9 @@ def tabulated(
                 rest.merge(sums[shown])
             label = (f"({len(rows) - order.top} others)", *[None] * (len(by) - 1))
             rows[order.top :] = [(label, row(label, rest))]
-    return UsageTable(columns, [made for _shown, made in rows], row(("(total)", *[None] * (len(by) - 1)), total))
+    lacking = Lacking(total.jobs, total.jobs_without_wall, total.jobs_without_cpu, total.jobs_without_benchmark)
+    label = ("(total)", *[None] * (len(by) - 1))
+    return UsageTable(columns, [made for _shown, made in rows], row(label, total), lacking)
 
 
 _Rows = list[tuple[tuple[str | None, ...], tuple[str | int | float | None, ...]]]

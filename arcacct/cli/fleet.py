@@ -14,7 +14,7 @@ from arcacct.cli.arguments import in_order, together
 from arcacct.cli.fleet_load import load
 from arcacct.cli.query import limit_options, statement_of, watchdog
 from arcacct.cli.speech import complain, data, examples, say
-from arcacct.cli.stats import Periods, answer_lines, in_period, named, order_of
+from arcacct.cli.stats import Periods, answer_lines, complain_of, in_period, named, order_of
 from arcacct.cli.stats import stats as of_one_ce
 from arcacct.cli.tables import format_option, show
 from arcacct.cli.working import at_work
@@ -128,6 +128,8 @@ def stats(
     if not table.rows and any(isinstance(asked, tuple) and asked for asked in (*chosen, *which)):
         complain("no job of the dataset is as the filters ask for")
     out = say if given.form == "table" else data
+    if given.form == "table":
+        complain_of(table.lacking)
     for line in answer_lines(table, given.form):
         out(line)
     return told(found.problems)

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from arcacct import __version__
 from arcacct.asking import health
+from arcacct.asking.basis import Basis
 from arcacct.asking.health import Check, Health
 from arcacct.asking.health_rows import TargetState
 from arcacct.cli.context import settings_of
@@ -47,6 +48,11 @@ HELP: dict[str, tuple[str, tuple[str, ...]]] = {
     "arcacct_implausible_jobs": (
         "Jobs with values that cannot be true, by reason: held, decided about, or published before this was checked",
         ("reason", "state"),
+    ),
+    "arcacct_recent_jobs": ("Jobs that ended in this month or the one before, as the sums count them", ()),
+    "arcacct_recent_jobs_without": (
+        "Those of them without a measured wall time, without CPU time, and with no benchmark but the default",
+        ("what",),
     ),
     "arcacct_cut_records": ("Records of the last day of which something was left out, since it was too much", ()),
     "arcacct_import_rejected_records": ("Records of imports that could not be used", ("source",)),
@@ -182,6 +188,7 @@ def _found(found: Health) -> Iterator[Value]:
         yield "arcacct_import_rejected_oldest_timestamp_seconds", found.recorded.rejected.oldest_s, ()
         for field, count in found.recorded.dropped.items():
             yield "arcacct_sonar_dropped_values_total", count, (field,)
+    yield from _basis_values(found.basis)
     yield from _spool_values(found)
     for kind, done in found.care.items():
         yield "arcacct_last_care_timestamp_seconds", done.at_s, (kind,)
@@ -204,6 +211,14 @@ def _implausible_values(found: Health) -> Iterator[Value]:
     for state, counts in found.implausible.items():
         for reason, count in counts.by_reason if state != HELD else ():
             yield "arcacct_implausible_jobs", count, (reason, state)
+
+
+def _basis_values(found: Basis | None) -> Iterator[Value]:
+    if found is not None:
+        yield "arcacct_recent_jobs", found.jobs, ()
+        yield "arcacct_recent_jobs_without", found.without_wall, ("wall",)
+        yield "arcacct_recent_jobs_without", found.without_cpu, ("cpu",)
+        yield "arcacct_recent_jobs_without", found.without_benchmark, ("benchmark",)
 
 
 def _spool_values(found: Health) -> Iterator[Value]:

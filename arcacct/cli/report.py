@@ -154,6 +154,8 @@ def _print(report: Report) -> None:
     say(f"{report.site}, {report.month_name} (written {iso(report.written_s)})")
     if report.verdict is not None:
         say(report.verdict.text)
+    if report.basis:
+        say(f"These figures rest on {report.basis}.")
     marked = False
     for table in report.tables:
         if table.is_detail:

@@ -11,7 +11,7 @@ import click
 from arcacct.asking import arcctl as words
 from arcacct.asking import questions
 from arcacct.asking.questions import Selection
-from arcacct.asking.usage import NEEDS, Conversion, UsageOrder, UsageTable, usage
+from arcacct.asking.usage import NEEDS, Conversion, Lacking, UsageOrder, UsageTable, usage
 from arcacct.cli.arguments import in_order, together
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
@@ -24,6 +24,7 @@ from arcacct.errors import UsageError
 from arcacct.gridengine.questions import records, sums
 from arcacct.gridengine.totals import COLUMNS, table, table_columns
 from arcacct.jobs.states import FINAL, IN_PROGRESS
+from arcacct.wording import count_of
 
 _AMOUNTS = {
     "jobcount": "count",
@@ -306,7 +307,19 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
         order=order_of(given.sort, given.top),
         conversion=given.conversion,
     )
+    if given.form == "table":
+        complain_of(table.lacking)
     yield from answer_lines(table, given.form)
+
+
+def complain_of(lacking: Lacking) -> None:
+    """Say how many of the jobs count with 0, since nobody measured them."""
+    for name, jobs in (("wall", lacking.wall), ("CPU", lacking.cpu)):
+        if jobs:
+            complain(
+                f"{jobs} of {count_of(lacking.jobs, 'job')} have no measured {name} time: it counts 0 here;"
+                " --details has the number of each row"
+            )
 
 
 def named(by: str, known: Collection[str]) -> tuple[str, ...]:

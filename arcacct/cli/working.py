@@ -118,6 +118,8 @@ def at_work(doing: str, so_far: Callable[[], str] = str) -> Iterator[None]:
         redraw("")
 
 
+UNMEASURED = "it is unknown, and receivers are sent 0"
+"""What becomes of a value that a source does not tell of a job."""
 STOPPED = 130
 """The exit code of what was stopped by Ctrl-C."""
 

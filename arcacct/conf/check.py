@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 
+from arcacct.benchmark import FALLBACK
 from arcacct.conf import credentials, parser
 from arcacct.conf.callouts import wrong_callouts
 from arcacct.conf.credentials import Finding
@@ -41,7 +42,21 @@ def check_text(conf: Conf, kinds: Kinds) -> list[Problem]:
         text = f"there is no such file, nor {conf.our_conf}; name one by --config or write it"
         return [Problem(ERROR, conf.arc_conf, None, None, None, text)]
     _, problems = examine(conf, kinds)
-    return in_order([*problems, *_not_restarted(conf), *_callouts(conf)], conf.files)
+    return in_order([*problems, *_no_benchmark(conf), *_not_restarted(conf), *_callouts(conf)], conf.files)
+
+
+def _no_benchmark(conf: Conf) -> Iterator[Problem]:
+    """Where no line names a benchmark, jobs have one only if their .diag or their features do."""
+    rating = {"lrms": "benchmark", "queue": "benchmark", "arcacct": "queue_benchmark node_benchmark"}
+    for block in conf.blocks.values():
+        names = rating.get("arcacct" if block.name == "custom:arcacct" else block.kind, "").split()
+        if any(line.value for name in names for line in block.options.get(name, ())):
+            return
+    text = (
+        f"there is none, neither here nor for a queue or a kind of node: jobs are published with {FALLBACK}, and"
+        " normalised figures are none; measure one core and write benchmark=HEPscore23:VALUE"
+    )
+    yield Problem(WARNING, conf.arc_conf, None, "lrms", "benchmark", text)
 
 
 def _not_restarted(conf: Conf) -> Iterator[Problem]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from arcacct.benchmark import canonical_type
 from arcacct.conf import places
 from arcacct.conf.options import ARC_BLOCKS, ARC_ONLY, OBSOLETE, Spec
 from arcacct.conf.parser import ARC_CONF, OUR_CONF, Block, Conf, Option, is_run_time
 from arcacct.conf.problems import ERROR, WARNING, Problem
 from arcacct.conf.targets import Kinds, options_of
+from arcacct.conf.values import benchmark_advice
 
 ARCHIVING = "arex/jura/archiving"
 LIKE = 0.75
@@ -91,10 +91,9 @@ def _block(conf: Conf, block: Block, kinds: Kinds) -> Iterator[Problem]:
         yield _about(block, WARNING, "is obsolete since ARC 6.8; remove it, arcacct keeps every record in its database")
     elif kind in ("lrms", "queue"):
         for line in block.options.get("benchmark", ()):
-            rated = (places.benchmark(line.value) or "").partition(":")[0]
-            if rated and canonical_type(rated) is None:
-                text = f"is of a type that APEL refuses, {rated!r}; it knows HEPscore23, HEPSPEC (HS06) and Si2k"
-                yield _option(block, line, "benchmark", WARNING, text)
+            advice = benchmark_advice(line.value)
+            if advice:
+                yield _option(block, line, "benchmark", WARNING, advice)
     elif kind in kinds or kind == "arcacct" or (kind == "arex/jura" and ours):
         yield from _options(block, kind, kinds, strict=ours and kind != "arex/jura")
     elif ours and kind not in ARC_BLOCKS:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
+from arcacct.benchmark import FALLBACK, PLAUSIBLE, canonical_type, parsed_benchmark
 from arcacct.conf import places
 from arcacct.secrecy import without_login
 
@@ -192,6 +193,28 @@ def benchmark(value: str) -> str:
     if found is None:
         raise ValueError(f"{value!r} is not a benchmark; write TYPE:VALUE or TYPE VALUE, as HEPscore23:11.5")
     return found
+
+
+def benchmark_advice(value: str) -> str | None:
+    """What to say of a benchmark that APEL refuses, or that no core has; ``None``: it is good, or none at all."""
+    kind, _, _number = (places.benchmark(value) or "").partition(":")
+    if kind and canonical_type(kind) is None:
+        return f"is of a type that APEL refuses, {kind!r}; it knows HEPscore23, HEPSPEC (HS06) and Si2k"
+    rated = parsed_benchmark(places.benchmark(value))
+    if rated is None or rated.is_plausible:
+        return None
+    if rated == FALLBACK:
+        return f"is what is recorded without a benchmark, {rated}: normalised figures are none; measure one core"
+    least, most = PLAUSIBLE[rated.type]
+    return f"is {rated}, and a core has {least} to {most} {rated.type}; give the value of one core, not of a node"
+
+
+def rated_advice(value: str) -> str | None:
+    """The same of a line ``"NAME" TYPE:VALUE [from=DAY] [to=DAY]``."""
+    try:
+        return benchmark_advice(places.rated(value, "NAME")[1])
+    except ValueError:
+        return None
 
 
 def proxy(value: str) -> str:

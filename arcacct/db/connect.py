@@ -9,7 +9,7 @@ import sys
 from arcacct.db.engine import Connection, DatabaseError, OperationalError, connect
 from arcacct.errors import SchemaError, StoreBusy, StoreError
 
-ACCOUNTING_SCHEMA = 23
+ACCOUNTING_SCHEMA = 24
 """The number of the last script in schema/accounting; a test keeps it true."""
 PUBLISHING_SCHEMA = 7
 """The number of the last script in schema/publishing."""

@@ -48,6 +48,7 @@ ATTRIBUTES = (
     *("GPUsProvisioned", "RequestGPUs", "MemoryProvisioned", "ResidentSetSize", "ResidentSetSize_RAW", "ImageSize"),
     *("ImageSize_RAW", "ExitCode", "ExitBySignal", "ExitSignal", "LastRemoteHost", "RemoteHost", "AllRemoteHosts"),
     *("MaxHosts", "NordugridQueue", "x509userproxysubject", "x509UserProxyVOName", "x509UserProxyFirstFQAN"),
+    *("AuthTokenSubject", "AuthTokenIssuer", "AuthTokenGroups", "AuthTokenScopes", "AuthTokenId"),
 )
 """What is asked for; condor_history takes and prints names in any letters."""
 
@@ -99,9 +100,17 @@ class CondorJob(NamedTuple):
     queue: str = ""
     """A-REX's; HTCondor has none."""
     user_dn: str = ""
+    """Of the proxy that it was submitted with; of a token its issuer and subject, as A-REX 7 has it."""
     vo: str = ""
     fqan: str = ""
+    """The main one of the proxy, or the first group of the token."""
     benchmark: str = ""
+    token_subject: str = ""
+    token_issuer: str = ""
+    token_groups: str = ""
+    """In the order of the token, joined by commas; as the next."""
+    token_scopes: str = ""
+    token_id: str = ""
 
     @property
     def key(self) -> tuple[str, int, int, int]:
@@ -149,6 +158,8 @@ def job_of(ad: Ad, schedd: str | None = None, scores: Scores | None = None) -> C
     user_s, kernel_s = _cpu(ad, is_one_run=(starts or 0) < 2)
     memory_kib = _amount(ad, "ResidentSetSize_RAW") or _amount(ad, "ResidentSetSize")
     image_kib = _amount(ad, "ImageSize_RAW") or _amount(ad, "ImageSize")
+    queue = _queue(ad)
+    user_dn, vo, fqan = _credential(ad, is_arex=bool(queue))
     return CondorJob(
         schedd or name,
         cluster,
@@ -176,11 +187,16 @@ def job_of(ad: Ad, schedd: str | None = None, scores: Scores | None = None) -> C
         account=_account(ad),
         project=_text(ad, "ProjectName"),
         name=_text(ad, "JobBatchName"),
-        queue=_queue(ad),
-        user_dn=_text(ad, "x509userproxysubject"),
-        vo=_text(ad, "x509UserProxyVOName"),
-        fqan=_fqan(ad),
+        queue=queue,
+        user_dn=user_dn,
+        vo=vo,
+        fqan=fqan,
         benchmark=_benchmark(ad, scores),
+        token_subject=_text(ad, "AuthTokenSubject"),
+        token_issuer=_text(ad, "AuthTokenIssuer"),
+        token_groups=_text(ad, "AuthTokenGroups"),
+        token_scopes=_text(ad, "AuthTokenScopes"),
+        token_id=_text(ad, "AuthTokenId"),
     )
 
 
@@ -310,6 +326,23 @@ def _fqan(ad: Ad) -> str:
     text = _text(ad, "x509UserProxyFirstFQAN")
     names = {part.partition("=")[0] for part in text.split("/") if "=" in part}
     return text if parsed_fqan(text) and names <= {"Role", "Capability"} else ""
+
+
+def _credential(ad: Ad, *, is_arex: bool) -> tuple[str, str, str]:
+    """
+    User, VO and main FQAN by the proxy that a job was submitted with, else by its token.
+
+    The groups of a token are in the order in which its owner asked for them, the first is the VO group (WLCG Common JWT
+    Profile, `wlcg.groups`). ``is_arex``: A-REX submitted the job, with a token of its own.
+    """
+    proxy = _text(ad, "x509userproxysubject"), _text(ad, "x509UserProxyVOName"), _fqan(ad)
+    subject, issuer = _text(ad, "AuthTokenSubject"), _text(ad, "AuthTokenIssuer")
+    if any(proxy) or is_arex or not subject:
+        return proxy
+    group = _text(ad, "AuthTokenGroups").partition(",")[0].strip()
+    found = parsed_fqan(group) if group.startswith("/") and "=" not in group else None
+    user = f"{issuer.rstrip('/')}/{subject}" if issuer else subject
+    return (user, "", "") if found is None else (user, found.vo, group)
 
 
 def _benchmark(ad: Ad, scores: Scores | None) -> str:

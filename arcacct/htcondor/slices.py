@@ -15,7 +15,7 @@ from arcacct.htcondor.local_jobs import local_job, may_be_of
 from arcacct.htcondor.record import CondorJob, joined
 from arcacct.htcondor.stored_jobs import JobNumber, KeptJob
 from arcacct.jobs import local
-from arcacct.jobs.batch import BatchPolicy, BatchSlice, BatchTaken
+from arcacct.jobs.batch import BatchPolicy, BatchSlice, BatchTaken, of_written
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import HTCONDOR
 from arcacct.jobs.writing import JobWriter, forget
@@ -96,7 +96,7 @@ class _JobsSlice(BatchSlice):
             written = JobWriter(self.con, HTCONDOR, schedd).write([job for job, _ in some])
             for job, one in some:
                 self._link(one, written.record_ids[job.job_id])
-            self.taken = self.taken.plus(BatchTaken(added=written.added, changed=written.changed))
+            self.taken = self.taken.plus(of_written(written))
         changed = [one for number, one in self.now.items() if number in self.kept and one != self.kept[number]]
         stored_jobs.keep(self.con, [one for number, one in self.now.items() if number not in self.kept], changed)
         return self.taken

@@ -12,6 +12,7 @@ from arcacct.jobs.batch import pages
 _SPELT = {"wall_s": "Wall", "cores": "CPUs", "gpus": "GPUs", "cpu_user_s": "CPUUser", "cpu_kernel_s": "CPUKernel"}
 _SPELT |= {"memory_kib": "MaxRSS", "virtual_memory_kib": "MaxVMSize", "memory_mib": "MemoryMiB", "status": "JobStatus"}
 _SPELT |= {"user": "UserName", "name": "JobName", "queue": "QueueName", "user_dn": "UserDN", "vo": "VO", "fqan": "FQAN"}
+_SPELT |= {"token_id": "TokenID"}
 COLUMNS = ", ".join(
     _SPELT.get(field, "".join(part.capitalize() for part in field.split("_"))) for field in CondorJob._fields
 )

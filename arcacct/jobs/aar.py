@@ -51,6 +51,7 @@ class AAR(NamedTuple):
     """Maximum resident memory; 0 is unknown."""
     virtual_memory_kib: int
     wall_s: int
+    """0 also where nobody measured it (``unknown``): receivers need a number. The same of the next two."""
     cpu_user_s: int
     cpu_kernel_s: int
     scratch_bytes: int
@@ -80,11 +81,26 @@ class AAR(NamedTuple):
     """The authgroups of arc.conf that A-REX found the user in; of jobs without a VO."""
     held: str = ""
     """Why the record is in no figure and at no receiver (`holds`), words with blanks between; empty: it is not held."""
+    unknown: tuple[str, ...] = ()
+    """
+    The fields above that nobody told, sorted: ``wall_s``, ``cpu_user_s``, ``cpu_kernel_s``, ``core_count``,
+    ``node_count``. They are 0 here (one core, one node), and are published so.
+    """
 
     @property
     def cpu_s(self) -> int:
         """All CPU time: user and kernel."""
         return self.cpu_user_s + self.cpu_kernel_s
+
+    @property
+    def has_wall(self) -> bool:
+        """Whether anybody measured the clock time."""
+        return "wall_s" not in self.unknown
+
+    @property
+    def has_cpu(self) -> bool:
+        """Whether anybody measured the CPU time."""
+        return "cpu_user_s" not in self.unknown
 
 
 class StoredAAR(AAR):
@@ -120,3 +136,6 @@ class UsageCell(NamedTuple):
     latest_end_time: int
     auth_groups: tuple[str, ...] = ()
     """As of an AAR."""
+    jobs_without_wall: int = 0
+    """Those of the jobs whose clock time nobody measured: it counts 0."""
+    jobs_without_cpu: int = 0

@@ -26,6 +26,7 @@ from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import OF_AREX
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.rejected import Kept
+from arcacct.jobs.writing import Written
 
 N = TypeVar("N")
 """What a source knows a job by."""
@@ -88,6 +89,10 @@ class BatchTaken(NamedTuple):
     pruned: int = 0
     """Jobs that were pruned from the database: they are counted and published already."""
     conflicts: tuple[Conflict, ...] = ()
+    without_wall: int = 0
+    """Of the jobs that were added or changed those whose wall time the batch system does not tell ..."""
+    without_cpu: int = 0
+    """... and those whose CPU time it does not tell."""
 
     def plus(self, other: BatchTaken) -> BatchTaken:
         """The sum of two."""
@@ -154,6 +159,16 @@ class BatchSlice:
             and self._unfinished <= job.submit_time + local.CLOCKS_S
             and self.policy.now - job.end_time < self.policy.wait_s
         )
+
+
+def of_written(written: Written) -> BatchTaken:
+    """What became of jobs that were written as records of the batch system's own."""
+    return BatchTaken(
+        added=written.added,
+        changed=written.changed,
+        without_wall=written.without_wall,
+        without_cpu=written.without_cpu,
+    )
 
 
 class BatchImport(ImportRun, Generic[N]):

@@ -26,12 +26,16 @@ _AT_ONCE = 1_000
 
 _KEY = "Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups"
 _SAME_KEY = " AND ".join(f"Cells.{column} = Slice.{column}" for column in _KEY.split(", "))
-_USED = "EndTime, Wall, Cpu"
+_OF_RECORD = ("Wall", "Cpu", "NoWall", "NoCpu")
+"""What a record contributes, by the columns of RecordUsage; NoWall, NoCpu: 1 where nobody measured that."""
+_USED = f"EndTime, {', '.join(_OF_RECORD)}"
+_AMOUNTS = (*_OF_RECORD, "WallNoCpu")
+"""What is summed, by the columns of Contributions and Cells; WallNoCpu: clock time of jobs without CPU time."""
 
-_COUNT = """
-    UPDATE Cells SET Jobs = Cells.Jobs {0} Part.Jobs, Wall = Cells.Wall {0} Part.Wall, Cpu = Cells.Cpu {0} Part.Cpu,
-                     ChangedSeq = :last
-      FROM (SELECT CellID, count(*) AS Jobs, sum(Contributions.Wall) AS Wall, sum(Contributions.Cpu) AS Cpu
+_COUNT = f"""
+    UPDATE Cells SET Jobs = Cells.Jobs {{0}} Part.Jobs,
+                     {", ".join(f"{one} = Cells.{one} {{0}} Part.{one}" for one in _AMOUNTS)}, ChangedSeq = :last
+      FROM (SELECT CellID, count(*) AS Jobs, {", ".join(f"sum(Contributions.{one}) AS {one}" for one in _AMOUNTS)}
               FROM Slice CROSS JOIN Contributions USING (RecordID) GROUP BY CellID) AS Part
      WHERE Cells.CellID = Part.CellID
 """
@@ -53,8 +57,9 @@ _ADVANCE = (
     SELECT DISTINCT {_KEY}, :last FROM Slice WHERE Month IS NOT NULL
     """,
     f"""
-    INSERT INTO Contributions (RecordID, CellID, EndTime, Wall, Cpu)
-    SELECT RecordID, CellID, EndTime, Slice.Wall, Slice.Cpu FROM Slice JOIN Cells ON {_SAME_KEY}
+    INSERT INTO Contributions (RecordID, CellID, EndTime, {", ".join(_AMOUNTS)})
+    SELECT RecordID, CellID, EndTime, {", ".join(f"Slice.{one}" for one in _OF_RECORD)}, Slice.NoCpu * Slice.Wall
+      FROM Slice JOIN Cells ON {_SAME_KEY}
     """,
     _COUNT.format("+"),
     """
@@ -69,7 +74,7 @@ _REFINE = (
     "DELETE FROM Slice",
     f"""
     INSERT INTO Slice (RecordID, {_KEY}, {_USED})
-    SELECT RecordID, {_KEY}, EndTime, Contributions.Wall, Contributions.Cpu
+    SELECT RecordID, {_KEY}, EndTime, {", ".join(f"Contributions.{one}" for one in _OF_RECORD)}
       FROM (SELECT * FROM Contributions WHERE MonthID IS NULL ORDER BY RecordID LIMIT :size) AS Contributions
      CROSS JOIN Cells USING (CellID)
     """,
@@ -181,7 +186,7 @@ def months_changed_after(con: Connection, seq: int) -> set[Month]:
 # LEFT: a name that is missing must not make jobs disappear from their sum.
 _NAMED = """
     SELECT Month, Users.Name, WLCGVOs.Name, FQAN, URL, NodeCount, CPUCount, Benchmark, Jobs, Wall, Cpu,
-           Earliest, Latest, AuthGroups
+           Earliest, Latest, AuthGroups, NoWall, NoCpu
       FROM {cells}
       LEFT JOIN Users ON Users.ID = UserID
       LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID
@@ -193,9 +198,35 @@ _NAMED = """
 def usage_cells(con: Connection, months: Iterable[Month] | None = None) -> list[UsageCell]:
     """The cells of some months, or all: the present, also where the cells are not up to date."""
     chosen = "Jobs > 0" if months is None else f"Jobs > 0 AND {_in(months)}"
-    # The view takes its time to find that nothing changed.
+    return _cells(con.execute(_NAMED.format(cells=_present(con), chosen=chosen)))
+
+
+def _present(con: Connection) -> str:
+    """The table, or the view, of the cells as they are now: the view takes its time to find that nothing changed."""
     tail = con.execute("SELECT 1 FROM FinishedLog WHERE Seq > (SELECT Seq FROM CellsPosition) LIMIT 1").fetchone()
-    return _cells(con.execute(_NAMED.format(cells="UsageCells" if tail else "Cells", chosen=chosen)))
+    return "UsageCells" if tail else "Cells"
+
+
+class RatedJobs(NamedTuple):
+    """Jobs of some months with the same benchmark."""
+
+    benchmark: str | None
+    """``TYPE:VALUE`` as recorded."""
+    jobs: int
+    without_wall: int
+    without_cpu: int
+    core_s: int
+    first_end_s: int
+    last_end_s: int
+
+
+def by_benchmark(con: Connection, months: Iterable[Month]) -> list[RatedJobs]:
+    """The jobs of some months by their benchmark, in the order in which the first of each ended."""
+    rows = con.execute(
+        "SELECT Benchmark, sum(Jobs), sum(NoWall), sum(NoCpu), sum(Wall * max(CPUCount, 1)), min(Earliest), max(Latest)"
+        f" FROM {_present(con)} WHERE Jobs > 0 AND {_in(months)} GROUP BY Benchmark ORDER BY 6, 1"
+    )
+    return [RatedJobs(unescaped_name(benchmark), *rest) for benchmark, *rest in rows]
 
 
 def _in(months: Iterable[Month]) -> str:
@@ -207,9 +238,10 @@ def _cells(rows: Iterable[Any]) -> list[UsageCell]:
         UsageCell(
             month // 100, month % 100, unescaped_name(user_dn), unescaped_name(vo), unescaped_name(fqan),
             unescaped_name(url), nodes, cores, unescaped_name(benchmark), jobs, wall_s, cpu_s, first, last,
-            auth_groups_of(groups),
+            auth_groups_of(groups), *lacks,
         )
-        for month, user_dn, vo, fqan, url, nodes, cores, benchmark, jobs, wall_s, cpu_s, first, last, groups in rows
+        for month, user_dn, vo, fqan, url, nodes, cores, benchmark, jobs, wall_s, cpu_s, first, last, groups, *lacks
+        in rows
     ]  # fmt: skip
 
 
@@ -236,8 +268,9 @@ def counted_until(con: Connection, month: Month, ended_until: int) -> list[Count
 def cells_of_changed(con: Connection, month: Month, seq: int, ended_until: int) -> list[UsageCell]:
     """What the finished records that changed after a place in FinishedLog are now, of a month and up to an end."""
     changed = (
-        f"(SELECT {_KEY}, count(*) AS Jobs, sum(Wall) AS Wall, sum(Cpu) AS Cpu, min(EndTime) AS Earliest,"
-        f" max(EndTime) AS Latest FROM (SELECT DISTINCT RecordID FROM FormerVersions WHERE Seq > {int(seq)})"
+        f"(SELECT {_KEY}, count(*) AS Jobs, {', '.join(f'sum({one}) AS {one}' for one in _OF_RECORD)},"
+        " min(EndTime) AS Earliest, max(EndTime) AS Latest"
+        f" FROM (SELECT DISTINCT RecordID FROM FormerVersions WHERE Seq > {int(seq)})"
         " CROSS JOIN RecordUsage USING (RecordID)"
         f" WHERE Month = {month[0] * 100 + month[1]} AND EndTime <= {int(ended_until)} GROUP BY {_KEY})"
     )
@@ -250,6 +283,10 @@ def emptied_cells(con: Connection, months: Iterable[Month]) -> list[UsageCell]:
     return [one._replace(wall_s=0, cpu_s=0, earliest_end_time=0, latest_end_time=0) for one in emptied]
 
 
+def _amounts_of(table: str) -> str:
+    return " || ".join(f"' ' || {table}.{one}" for one in _OF_RECORD)
+
+
 def differences(con: Connection) -> list[str]:
     """Where the cells are not what a recount of the records gives, in words; for `db check`."""
     rows = con.execute(
@@ -258,9 +295,9 @@ def differences(con: Connection) -> list[str]:
                || ', is ' || coalesce(Live, 'nothing')
           FROM (
             SELECT AAR.RecordID,
-                   (SELECT Cells.CellID || ' ' || EndTime || ' ' || Contributions.Wall || ' ' || Contributions.Cpu
+                   (SELECT Cells.CellID || ' ' || EndTime || {_amounts_of("Contributions")}
                       FROM Contributions JOIN Cells USING (CellID) WHERE Contributions.RecordID = AAR.RecordID) AS Kept,
-                   (SELECT Cells.CellID || ' ' || EndTime || ' ' || Slice.Wall || ' ' || Slice.Cpu
+                   (SELECT Cells.CellID || ' ' || EndTime || {_amounts_of("Slice")}
                       FROM RecordUsage AS Slice JOIN Cells ON {_SAME_KEY} WHERE Slice.RecordID = AAR.RecordID) AS Live
               FROM AAR WHERE NOT EXISTS
                 (SELECT 1 FROM FinishedLog WHERE RecordID = AAR.RecordID AND Seq > (SELECT Seq FROM CellsPosition)))
@@ -268,9 +305,11 @@ def differences(con: Connection) -> list[str]:
         UNION ALL
         SELECT 'cell ' || CellID || ': sums are not those of its jobs'
           FROM Cells LEFT JOIN (
-            SELECT CellID, count(*) AS N, sum(Wall) AS W, sum(Cpu) AS C, min(EndTime) AS First, max(EndTime) AS Last
+            SELECT CellID, count(*) AS N, {", ".join(f"sum({one}) AS Sum{one}" for one in _AMOUNTS)},
+                   min(EndTime) AS First, max(EndTime) AS Last
               FROM Contributions GROUP BY CellID) USING (CellID)
-         WHERE (Jobs, Wall, Cpu, Earliest, Latest) IS NOT (coalesce(N, 0), coalesce(W, 0), coalesce(C, 0), First, Last)
+         WHERE (Jobs, {", ".join(_AMOUNTS)}, Earliest, Latest)
+            IS NOT (coalesce(N, 0), {", ".join(f"coalesce(Sum{one}, 0)" for one in _AMOUNTS)}, First, Last)
         UNION ALL
         SELECT 'records: counted as ' || Records || ', are ' || Found
           FROM RecordCount, (SELECT count(*) AS Found FROM AAR) WHERE Records <> Found

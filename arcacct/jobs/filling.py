@@ -16,7 +16,8 @@ from arcacct.jobs.precedence import ARC, CONFIGURED, DEFAULT, OF_AREX, PROGRAMS,
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import escaped, event_time
 from arcacct.jobs.rows import COLUMNS, NUMBERS, Numbers
-from arcacct.jobs.stored import INFO_FIELDS, INFO_KEYS, UNKNOWN
+from arcacct.jobs.states import UNKNOWN
+from arcacct.jobs.stored import INFO_FIELDS, INFO_KEYS, NOTHING_TOLD
 
 Value = int | str
 EVENTS = {"lrms_start_time": "LRMSSTART", "lrms_end_time": "LRMSEND"}
@@ -58,6 +59,8 @@ class Present(NamedTuple):
     """By field of a `Job`, what is in JobExtraInfo under another key by that key."""
     unmeasured: frozenset[str]
     """Those of the numbers that nobody told."""
+    unknown: frozenset[str]
+    """Those of them of which FieldSources says so."""
     holders: dict[str, str]
     """FieldSources: who told what the record's own source did not."""
     events: tuple[tuple[str, str], ...]
@@ -79,7 +82,9 @@ def present(con: Connection, record_id: int) -> Present:
         " WHERE RecordID = ?",
         (ARC, record_id),
     ).fetchone()
-    holders = dict(con.execute("SELECT Field, Source FROM FieldSources WHERE RecordID = ?", (record_id,)).fetchall())
+    sources = con.execute("SELECT Field, Source FROM FieldSources WHERE RecordID = ?", (record_id,)).fetchall()
+    unknown = frozenset(field for field, source in sources if source == UNKNOWN)
+    holders = {field: source for field, source in sources if field not in unknown}
     values: dict[str, Value] = Numbers._make(numbers)._asdict()
     extra = con.execute(
         "SELECT InfoKey, InfoValue FROM JobExtraInfo WHERE RecordID = ? AND InfoValue <> '' ORDER BY rowid",
@@ -94,7 +99,7 @@ def present(con: Connection, record_id: int) -> Present:
         has_nodes="node_names" in values and "node_names" not in holders,
         has_end="LRMSEND" in dict(events) and "lrms_end_time" not in holders,
     )
-    return Present(job_id, source, values, frozenset(told - holders.keys()), holders, events)
+    return Present(job_id, source, values, frozenset(unknown | told - holders.keys()), unknown, holders, events)
 
 
 def unmeasured(numbers: Numbers, *, has_nodes: bool, has_end: bool) -> set[str]:
@@ -138,7 +143,7 @@ def enrich(
     changes: dict[str, Value] = {}
     conflicts: list[Conflict] = []
     for field, value in told.items():
-        if value is None or value == now.values.get(field):
+        if value is None or (value == now.values.get(field) and field not in now.unknown):
             continue
         holder = now.holder(field, default_benchmark)
         is_turned_round = over_arex and holder in OF_AREX and field in COLUMNS
@@ -161,7 +166,7 @@ def _take_back(
     for field in fields:
         con.execute("DELETE FROM FieldSources WHERE RecordID = ? AND Field = ?", (record_id, field))
         if field in COLUMNS:
-            _set(con, record_id, {field: getattr(UNKNOWN, field)})
+            _set(con, record_id, {field: getattr(NOTHING_TOLD, field)})
         elif field == "benchmark" and default_benchmark:
             _set(con, record_id, {field: default_benchmark})
             if now.source not in OF_AREX:

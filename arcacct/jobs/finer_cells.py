@@ -51,7 +51,8 @@ _NOW = f"""
       FROM AAR
 """
 """That of each record, as `stats` counts it."""
-_AMOUNTS = ("Wall", "Cpu", "StageIn", "StageOut")
+_AMOUNTS = ("Wall", "Cpu", "StageIn", "StageOut", "NoWall", "NoCpu", "WallNoCpu")
+"""What a job adds; NoWall, NoCpu: 1 where nobody measured that; WallNoCpu: its clock time without CPU time."""
 
 
 def _key(kind: FinerKind) -> dict[str, str]:

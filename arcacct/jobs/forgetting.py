@@ -284,7 +284,7 @@ _CLOCKS_S = 86400
 """A number of the batch system that comes again does so later than this."""
 _GRIDENGINE = (("Owner", "DeletedBy", "JobName"), ("SubmitCmdLine", "Cwd"), "GroupName")
 _SLURM = (("UserName", "JobName"), (), "GroupName")
-_HTCONDOR = (("UserName", "JobName", "UserDN"), (), "Account")
+_HTCONDOR = (("UserName", "JobName", "UserDN", "TokenSubject"), ("TokenID",), "Account")
 _SONAR = (("UserName", "JobName"), (), None)
 _SAMPLED = (("UserName",), (), None)
 """Columns that get a pseudonym, columns that are emptied, and the group, which may be called as the account."""
@@ -388,7 +388,8 @@ _KEYS_OF_SUMS = {
 
 def _merge(con: Connection, table: str, number: str, cell: int, there: int) -> None:
     """A sum into one that has the same key by now, and nothing left of the first."""
-    amounts = ("Jobs", "Wall", "Cpu", *(("StageIn", "StageOut") if table == "FinerCells" else ()))
+    amounts = ["Jobs", "Wall", "Cpu", "NoWall", "NoCpu", "WallNoCpu"]
+    amounts += ("StageIn", "StageOut") if table == "FinerCells" else ()
     added = ", ".join(f"{one} = {one} + (SELECT {one} FROM {table} WHERE {number} = :old)" for one in amounts)
     both = {"old": cell, "new": there}
     con.execute(f"UPDATE {table} SET {added} WHERE {number} = :new", both)

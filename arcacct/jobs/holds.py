@@ -49,8 +49,10 @@ _UPDATE = (
 OF_AREX = (None, "arc", "arex")
 """RecordSources.Source of records of A-REX's: none, or its own database."""
 VALUES = """
-    AAR.RecordID, Status.Name, SubmitTime, EndTime, UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime, AAR.CPUCount,
-    AAR.NodeCount, Source,
+    AAR.RecordID, Status.Name, SubmitTime, EndTime, UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime,
+    CASE WHEN EXISTS (SELECT 1 FROM FieldSources AS Told WHERE Told.RecordID = AAR.RecordID
+                         AND Field = 'core_count' AND Told.Source = 'unknown') THEN 0 ELSE AAR.CPUCount END,
+    AAR.NodeCount, RecordSources.Source,
     (SELECT InfoValue FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID AND +InfoKey = 'benchmark'
       ORDER BY Extra.rowid LIMIT 1),
     EXISTS (SELECT 1 FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID

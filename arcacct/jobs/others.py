@@ -2,6 +2,7 @@
 
 from arcacct.db.engine import Connection
 from arcacct.jobs.recorder import NOTHING_USED, USAGE_COLUMNS
+from arcacct.jobs.states import MEASURED, UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,5 +39,8 @@ def keep_filled_in(
             told.add(field)
         elif field in others:
             used[place - 1] = have[place]
+    if facts.usage is not None:
+        # Also a measured 0.
+        told |= {one for one in MEASURED if others.get(one) == UNKNOWN and one not in facts.usage.unknown}
     gone = [(record_id, field) for field in others if field in told]
     con.executemany("DELETE FROM FieldSources WHERE (RecordID, Field) = (?, ?)", gone)

@@ -34,7 +34,7 @@ LATEST_S = 253_402_300_799
 BENCHMARKS = {"hepspec": (0.2, 1_000.0), "hepscore23": (0.2, 1_000.0), "si2k": (50.0, 250_000.0)}
 """What a core can have at all: an order of magnitude outside of 2 to 100, and of 500 to 25,000 (Si2k)."""
 
-UNKNOWN = -1
+UNKNOWN_NUMBER = -1
 """Stands for a value that is taken as unknown (`overrides`)."""
 
 OUT_OF_RANGE, WALL_BEYOND_LIFE, CPU_BEYOND_CORES = "out-of-range", "wall-beyond-life", "cpu-beyond-cores"
@@ -199,17 +199,17 @@ def _is_impossible(benchmark: str) -> bool:
 
 def overrides(found: "tuple[Doubt, ...]", cpu: "tuple[Any, Any]", *, take_bound: bool) -> "dict[str, int | str]":
     """
-    What counts in the place of values that cannot be true, by field of v1_jobs: `UNKNOWN`, or their bound.
+    What counts in the place of values that cannot be true, by field of v1_jobs: `UNKNOWN_NUMBER`, or their bound.
 
     ``cpu``: user and kernel time as reported; of a bound the kernel time keeps its share. An end that cannot be true
     has no other value. A bound that is not there is unknown.
     """
     values: dict[str, int | str] = {}
     for _reason, field, bound, _reported in found:
-        taken = min(bound, LARGEST_S) if take_bound and bound is not None else UNKNOWN
+        taken = min(bound, LARGEST_S) if take_bound and bound is not None else UNKNOWN_NUMBER
         if field == "cpu_s":
             user_s = kernel_s = taken
-            if taken != UNKNOWN:
+            if taken != UNKNOWN_NUMBER:
                 kernel_s = _share(cpu, taken)
                 user_s = taken - kernel_s
             values["cpu_user_s"], values["cpu_kernel_s"] = user_s, kernel_s

@@ -19,8 +19,9 @@ from arcacct.jobs import packing
 from arcacct.jobs.aar import AAR, PackedAAR, StoredAAR, Transfer, UsageCell
 from arcacct.jobs.holds import HELD, OVERRIDDEN, OVERRIDES
 from arcacct.jobs.packing import TRANSFER_KINDS
+from arcacct.jobs.plausibility import UNKNOWN_NUMBER
 from arcacct.jobs.recorder import escaped
-from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
+from arcacct.jobs.states import ABORTED, COMPLETED, FAILED, UNKNOWN
 from arcacct.jobs.statuses import SQL_ABORTED, SQL_FINAL
 
 _T = TypeVar("_T")
@@ -31,8 +32,8 @@ LARGEST_EXACT = 2**53
 
 PACKED_FIELDS = AAR._fields[1 : AAR._fields.index("auth_groups")]
 """
-The values of a pack, in their order: all but a record's place in the database, and its authgroups, which may be told
-after it. Other fields, or other meanings of them, are another `packing.VERSION`.
+The values of a pack, in their order: all but a record's place in the database, and what may be told after it, its
+authgroups and which values are not known. Other fields, or other meanings of them, are another `packing.VERSION`.
 """
 _TRANSFERS = PACKED_FIELDS.index("transfers")
 _NAMED = slice(PACKED_FIELDS.index("endpoint_type"), PACKED_FIELDS.index("status") + 1)
@@ -175,17 +176,30 @@ def _packed_between(con: Connection, seq: int, last: int) -> tuple[list[Logged],
         " WHERE FinishedLog.Seq > ? AND FinishedLog.Seq <= ? ORDER BY FinishedLog.Seq",
         (seq, last),
     ).fetchall()
+    unknown = _unknown(con, "FinishedLog", "Seq > ? AND Seq <= ?", (seq, last))
     endpoints, queues, users, vos, statuses = _names(con, [ids for _place, _id, data, *ids in rows if data is not None])
     for place, record_id, data, endpoint, queue, user, vo, status, digest, groups in rows:
         aar = None
         if data is not None:
             names = (*endpoints[endpoint], queues[queue][0], users[user][0], vos[vo][0], statuses[status][0])
-            aar = _unpacked(record_id, names, data, digest, groups)
+            aar = _unpacked(record_id, names, data, digest, groups, unknown.get(record_id, ()))
         if aar is None:
             lacking.append(place)
         else:
             packed.append(Logged(place, aar))
     return packed, lacking
+
+
+def _unknown(con: Connection, table: str, condition: str, values: tuple[int, ...]) -> dict[int, tuple[str, ...]]:
+    """By RecordID the fields that nobody told, of the records that a condition on FinishedLog or AAR selects."""
+    found: dict[int, tuple[str, ...]] = {}
+    for record_id, field in con.execute(
+        f"SELECT {table}.RecordID, Field FROM {table} CROSS JOIN FieldSources"
+        f" ON FieldSources.RecordID = {table}.RecordID AND Source = '{UNKNOWN}' WHERE {condition} ORDER BY 1, 2",
+        values,
+    ):
+        found[record_id] = (*found.get(record_id, ()), field)
+    return found
 
 
 _TABLES_OF_NAMES = {
@@ -207,7 +221,12 @@ def _names(con: Connection, used: Sequence[Sequence[object]]) -> list[_Names]:
 
 
 def _unpacked(
-    record_id: int, names: tuple[str | None, ...], data: bytes, digest: bytes, groups: str | None
+    record_id: int,
+    names: tuple[str | None, ...],
+    data: bytes,
+    digest: bytes,
+    groups: str | None,
+    unknown: tuple[str, ...],
 ) -> PackedAAR | None:
     """A record from its pack; ``None`` if that is none, or its ``names``, as the tables have them, are others."""
     try:
@@ -222,7 +241,7 @@ def _unpacked(
         # Those of the tables, which many records share: what is made of them is looked up at half the cost.
         aar = PackedAAR._make(
             (record_id, *values[: _NAMED.start], *names, *values[_NAMED.stop : _TRANSFERS], moved,
-             *values[_TRANSFERS + 1 :], groups_of, "")
+             *values[_TRANSFERS + 1 :], groups_of, "", unknown)
         )  # fmt: skip
     except _UNREADABLE:
         return None
@@ -367,6 +386,7 @@ class _Children:
             record_id: auth_groups_of(names) for record_id, names, _ in rows("AuthGroups", "Names, NULL")
         }
         self.holds: dict[int, list[Any]] = {record_id: found for record_id, *found in rows("RecordHolds", _OVERRIDES)}
+        self.unknown = _unknown(con, table, condition, values)
 
     def record(self, values: Sequence[Any]) -> AAR:
         """A row of AAR, names resolved, with its children."""
@@ -391,6 +411,7 @@ class _Children:
                 *map(events, ("SUBMIT", "LRMSSTART", "LRMSEND")),
                 self.auth_groups.get(record_id, ()),
                 "",
+                self.unknown.get(record_id, ()),
             )
         )
         hold = self.holds.get(record_id)
@@ -400,9 +421,19 @@ class _Children:
 def _as_it_counts(aar: AAR, is_held: int, reasons: str, *overrides: Any) -> AAR:
     """A record with what counts in the place of values that cannot be true, and why it is held, if it is."""
     values = {field: value for field, value in zip(OVERRIDDEN, overrides, strict=True) if value is not None}
-    # Receivers have no word for unknown: 0 is theirs, and a benchmark is the site's default.
-    known: dict[str, Any] = {field: max(value, 0) if value != "" else None for field, value in values.items()}
-    return aar._replace(held=reasons if is_held else "", **known)
+    unknown = {field for field, value in values.items() if value == UNKNOWN_NUMBER}
+    # Receivers have no word for unknown: a number is A-REX's own, and a benchmark is the site's default.
+    counted: dict[str, Any] = {
+        field: (int(field in _COUNTS) if field in unknown else value) if value != "" else None
+        for field, value in values.items()
+    }
+    return aar._replace(
+        held=reasons if is_held else "", unknown=tuple(sorted(unknown.union(aar.unknown))), **counted
+    )
+
+
+_COUNTS = ("node_count", "core_count")
+"""They are at least 1."""
 
 
 def transfer_of(url: object, *numbers: object) -> Transfer:
@@ -466,7 +497,9 @@ def cell_of(aar: AAR) -> UsageCell:
     key = (aar.user_dn, aar.vo, aar.fqans[0] if aar.fqans else None, aar.endpoint_url)
     size = (aar.node_count, aar.core_count, aar.benchmark)
     used = (1, wall_s, user_s + kernel_s)
-    return UsageCell(when.tm_year, when.tm_mon, *key, *size, *used, aar.end_time, aar.end_time, aar.auth_groups)
+    lacks = (int(not aar.has_wall), int(not aar.has_cpu))
+    ends = (aar.end_time, aar.end_time)
+    return UsageCell(when.tm_year, when.tm_mon, *key, *size, *used, *ends, aar.auth_groups, *lacks)
 
 
 def months_logged_after(con: Connection, seq: int, horizon: int, *, ended_from: int = 0) -> set[tuple[int, int]]:

@@ -12,7 +12,7 @@ import time
 from arcacct.db.engine import Connection
 from arcacct.jobs.packing import keep, packed
 from arcacct.jobs.plausibility import doubts
-from arcacct.jobs.states import ABORTED, FQAN_KEYS, IN_PROGRESS
+from arcacct.jobs.states import ABORTED, FQAN_KEYS, IN_PROGRESS, UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +65,11 @@ _NOTE = (
     "INSERT INTO RecordNotes (RecordID, Field, Note, Noted) VALUES (?, ?, ?, ?)"
     " ON CONFLICT (RecordID, Field) DO UPDATE SET Note = excluded.Note, Noted = excluded.Noted"
     " WHERE Note IS NOT excluded.Note"
+)
+
+_SET_UNKNOWN = (
+    f"INSERT INTO FieldSources (RecordID, Field, Source) VALUES (?, ?, '{UNKNOWN}') ON CONFLICT (RecordID, Field)"
+    f" DO UPDATE SET Source = excluded.Source WHERE Source <> excluded.Source"
 )
 
 NOTHING, NEW_JOB, NEW_END, NEW_EVENT, CORRECTION = "", "job", "end", "event", "correction"
@@ -273,16 +278,23 @@ def _insert(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> None:
             if pack is not None:
                 packs.append((record_id, pack))
         files.append((record_id, *_identity(facts, settled=settled)))
-        if facts.auth_groups:
-            con.execute(_SET_AUTH_GROUPS, (record_id, _auth_groups(facts)))
-        if facts.notes:
-            _add_notes(con, record_id, facts)
+        _insert_beside(con, record_id, facts)
     for table, rows in children.items():
         if rows:
             con.executemany(_insert_child(table), rows)
     con.executemany(_INSERT_RECORD, records)
     con.executemany(_REMEMBER, files)
     keep(con, packs)
+
+
+def _insert_beside(con: Connection, record_id: int, facts: "StateChange") -> None:
+    """What few records have, in tables of ours."""
+    if facts.auth_groups:
+        con.execute(_SET_AUTH_GROUPS, (record_id, _auth_groups(facts)))
+    if facts.notes:
+        _add_notes(con, record_id, facts)
+    if facts.usage is not None and facts.usage.unknown:
+        con.executemany(_SET_UNKNOWN, [(record_id, field) for field in facts.usage.unknown])
 
 
 def _packed(
@@ -495,6 +507,7 @@ def _finish(
     """The end of a job; ``told`` are the rows that it has by now in AuthTokenAttributes and JobEvents."""
     children = dict(_final_children(facts))
     local_job_id, *used = _used(facts)
+    unknown = usage.unknown
     if known.has_ended() and usage.end_time == known.end_time:
         query = "SELECT Field, Source FROM FieldSources WHERE RecordID = ?"
         others = dict(con.execute(query, (known.record_id,)).fetchall())
@@ -504,10 +517,12 @@ def _finish(
             from arcacct.jobs.others import keep_filled_in  # noqa: PLC0415
 
             keep_filled_in(con, known.record_id, facts, used, others)
+            unknown = tuple([field for field in unknown if others.get(field, UNKNOWN) == UNKNOWN])
         local_job_id = local_job_id or known.local_job_id
     elif known.end_time:
         # What others told was of another run.
         con.execute("DELETE FROM FieldSources WHERE RecordID = ?", (known.record_id,))
+    con.executemany(_SET_UNKNOWN, [(known.record_id, field) for field in unknown])
     for table, rows in children.items():
         children[table] = set_children(con, known.record_id, table, rows)
     values = (name_id(con, "Status", usage.status), local_job_id, *used)

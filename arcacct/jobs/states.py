@@ -9,6 +9,10 @@ Nothing here knows where it was read. Texts are plain, times in UTC seconds.
 IN_PROGRESS = "in-progress"
 COMPLETED, FAILED, ABORTED = FINAL = ("completed", "failed", "aborted")
 """Status.Name of a job that has ended; aborted: nothing is left of it, or its batch system says so."""
+UNKNOWN = "unknown"
+"""FieldSources.Source of a value that nobody told: A-REX's tables have 0 there, one node or one core."""
+MEASURED = ("wall_s", "cpu_user_s", "cpu_kernel_s")
+"""What is measured of a job that ran, as FieldSources names it."""
 FQAN_KEYS = ("mainfqan", "vomsfqan")
 """AuthTokenAttributes.AttrKey of VOMS attributes: the first, and the others."""
 TRANSFER_INPUT, TRANSFER_CACHED_INPUT, TRANSFER_OUTPUT = 10, 11, 20
@@ -47,7 +51,11 @@ class TransferLine:
 
 
 class Usage:
-    """What a finished job used and left behind: the columns that A-REX fills at FINISHED."""
+    """
+    What a finished job used and left behind: the columns that A-REX fills at FINISHED.
+
+    ``unknown``: those of `MEASURED` that nobody told of a job that ran; they are 0 here.
+    """
 
     __slots__ = (
         "cpu_count",
@@ -63,6 +71,7 @@ class Usage:
         "stage_out_bytes",
         "status",
         "transfers",
+        "unknown",
         "virtual_memory_kib",
         "wall_s",
     )
@@ -81,6 +90,7 @@ class Usage:
         self.scratch_bytes = 0
         self.stage_in_bytes = 0
         self.stage_out_bytes = 0
+        self.unknown: tuple[str, ...] = ()
         self.rtes: list[str] = []
         self.transfers: list[TransferLine] = []
 

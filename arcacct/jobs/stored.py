@@ -28,7 +28,7 @@ INFO_KEYS = {
     "wn_instance": "wninstance",
 }
 """JobExtraInfo.InfoKey of the fields of a `Job` that are kept there, in the order of the keys."""
-UNKNOWN = Numbers._make((1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0))
+NOTHING_TOLD = Numbers._make((1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0))
 INFO_FIELDS = {key: field for field, key in INFO_KEYS.items()}
 _TEXTS = ("job_id", "local_job_id", "endpoint_type", "endpoint_url", "queue", "user_dn", "vo")
 """Fields of a `Job`, as the first texts of ArexRows stand."""
@@ -56,7 +56,9 @@ def stored(job: Job) -> ArexRows:
         extra = sorted([*extra, *((key, escaped(text)) for key, text in job.extra)])
     numbers = _numbers(job)
     if None in numbers:
-        numbers = tuple(unknown if value is None else value for value, unknown in zip(numbers, UNKNOWN, strict=True))
+        numbers = tuple(
+            unknown if value is None else value for value, unknown in zip(numbers, NOTHING_TOLD, strict=True)
+        )
     transfers = [
         (escaped(one.url), one.size_bytes, one.start_time, one.end_time, _KIND_NUMBERS[one.kind])
         for one in job.transfers

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from arcacct.db.engine import Connection
@@ -23,7 +24,7 @@ from arcacct.jobs.precedence import OF_AREX, UNASKED, precedes
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import CHILDREN, dimension_ids, escaped, last_record_id, name_id, set_children
 from arcacct.jobs.rows import NUMBERS, ArexRows, Numbers, Row, rows_of
-from arcacct.jobs.states import ABORTED, FINAL, FQAN_KEYS, IN_PROGRESS
+from arcacct.jobs.states import ABORTED, FINAL, FQAN_KEYS, IN_PROGRESS, UNKNOWN
 from arcacct.jobs.stored import stored
 
 _AAR_COLUMNS = f"JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, {NUMBERS}"
@@ -90,6 +91,9 @@ class Written(NamedTuple):
     differences: tuple[Difference, ...] = ()
     record_ids: Mapping[str, int] = {}
     """The record of each job by its id, whatever became of it."""
+    without_wall: int = 0
+    """Finished jobs, of those added or changed, whose wall time the source does not tell; the next: their CPU time."""
+    without_cpu: int = 0
 
 
 class JobWriter:
@@ -120,28 +124,31 @@ class JobWriter:
         record_ids = {job_id: one.record_id for job_id, one in known.items()}
         if new:
             rows = [stored(job) for job in new]
-            first = self.insert(rows)
+            first = self.insert(rows, without_cores=[job.core_count is None for job in new])
             packing.keep(self._con, _packs(rows, first))
             for record_id, job in enumerate(new, first):
                 record_ids[job.job_id] = record_id
-                if job.field_sources:
-                    set_holders(self._con, record_id, dict(job.field_sources))
-        merged = [
-            self._merge(known[job.job_id], job)
-            for job in jobs
-            if job.job_id in known and known[job.job_id].record_id not in closed
-        ]
+                labels = _labels(job)
+                if labels:
+                    set_holders(self._con, record_id, labels)
+        again = [job for job in jobs if job.job_id in known and known[job.job_id].record_id not in closed]
+        merged = [self._merge(known[job.job_id], job) for job in again]
+        written = [*new, *(job for job, one in zip(again, merged, strict=True) if one.changed)]
         return Written(
             len(new),
             sum(one.changed for one in merged),
             sum(one.completed for one in merged),
             tuple(difference for one in merged for difference in one.differences),
             record_ids,
+            sum(job.wall_s is None and job.status in FINAL for job in written),
+            sum(job.cpu_user_s is None and job.status in FINAL for job in written),
         )
 
-    def insert(self, jobs: Sequence[ArexRows]) -> int:
+    def insert(self, jobs: Sequence[ArexRows], *, without_cores: Sequence[bool] = ()) -> int:
         """
         New jobs, as they are to be stored; returns the RecordID of the first, the others follow.
+
+        ``without_cores``: of each job whether its number of cores is unknown; none is where this is empty.
 
         Children first, under the numbers that their records will have, then the records: so each enters FinishedLog
         once, by its own insertion. (Nobody else can insert meanwhile: the transaction is the only one that writes.)
@@ -155,8 +162,8 @@ class JobWriter:
             "INSERT OR REPLACE INTO RecordSources (RecordID, Source, Origin) VALUES (?, ?, ?)",
             [(record_id, self._source, self._origin) for record_id, _job in numbered],
         )
-        for record_id, job in numbered:
-            if found := self._doubts(job):
+        for number, (record_id, job) in enumerate(numbered):
+            if found := self._doubts(job, has_cores=not (without_cores and without_cores[number])):
                 self._hold(record_id, found, job)
         records = [(record_id, job.job_id, *self._values(job)) for record_id, job in numbered]
         _insert_rows(self._con, f"AAR (RecordID, {_AAR_COLUMNS})", records)
@@ -184,7 +191,7 @@ class JobWriter:
         if self._events(known) != events:
             self._con.execute("DELETE FROM JobEvents WHERE RecordID = ?", (known.record_id,))
             self._con.executemany(_INSERT_EVENT, [(known.record_id, *event) for event in events])
-        self._put(known, rows)
+        self._put(known, rows, has_cores=job.core_count is not None)
         return Written(changed=int(self._con.total_changes != before))
 
     def _complete(self, known: KnownJob, job: Job) -> Written:
@@ -198,12 +205,13 @@ class JobWriter:
             return Written()
         # Aborted is what a sweep calls a job that vanished: a guess.
         if known.status in (IN_PROGRESS, ABORTED) or job.end_time > known.end_time:
-            rows = stored(self._judged(known, job)[0])
+            job, _events = self._judged(known, job)
+            rows = stored(job)
             if not rows.vo:
                 # A rule may have told one that the source does not have.
                 query = "SELECT Name FROM WLCGVOs WHERE ID = (SELECT VOID FROM AAR WHERE RecordID = ?)"
                 rows = rows._replace(vo=str(self._con.execute(query, (known.record_id,)).fetchone()[0]))
-            self._put(known, rows)
+            self._put(known, rows, has_cores=job.core_count is not None)
             return Written(completed=1)
         return Written(differences=self._differences(known, rows))
 
@@ -234,7 +242,7 @@ class JobWriter:
 
     def _judged(self, known: KnownJob, job: Job) -> tuple[Job, list[tuple[str, str]]]:
         """The job with what others told of it and whose word holds, and their events; FieldSources say so."""
-        labels = dict(job.field_sources)
+        labels = _labels(job)
         if not known.has_others:
             set_holders(self._con, known.record_id, labels)
             return job, []
@@ -247,7 +255,7 @@ class JobWriter:
             if holder not in (self._source, *UNASKED)
             and (not self._tells(job, field) or precedes(field, holder, labels.get(field) or self._source))
         }
-        gone = [(known.record_id, field) for field in now.holders if field not in {**labels, **kept}]
+        gone = [(known.record_id, field) for field in {*now.holders, *now.unknown} - {*labels, *kept}]
         self._con.executemany("DELETE FROM FieldSources WHERE (RecordID, Field) = (?, ?)", gone)
         set_holders(self._con, known.record_id, {**labels, **kept})
         keys = {EVENTS[field] for field in kept if field in EVENTS}
@@ -265,7 +273,7 @@ class JobWriter:
             return field not in unmeasured(stored(job).numbers, has_nodes=bool(job.node_names), has_end=has_end)
         return getattr(job, field) not in (None, "", ())
 
-    def _put(self, known: KnownJob, rows: ArexRows) -> None:
+    def _put(self, known: KnownJob, rows: ArexRows, *, has_cores: bool) -> None:
         """Make our record these rows: children first, the status last, so that it is logged once."""
         for table, field in _CHILDREN.items():
             set_children(self._con, known.record_id, table, list(getattr(rows, field)))
@@ -275,7 +283,7 @@ class JobWriter:
             (known.record_id, self._source, self._origin),
         )
         values = self._values(rows)
-        found = self._doubts(rows)
+        found = self._doubts(rows, has_cores=has_cores)
         if found and known.status not in FINAL:
             # Before the status, so that it is logged once, and as held.
             self._hold(known.record_id, found, rows)
@@ -288,13 +296,15 @@ class JobWriter:
         elif known.status in FINAL:
             self._hold(known.record_id, found, rows)
 
-    def _doubts(self, job: ArexRows) -> tuple[Doubt, ...]:
+    def _doubts(self, job: ArexRows, *, has_cores: bool) -> tuple[Doubt, ...]:
         """What cannot be true of a job; of one that has not ended nothing is judged."""
         if job.status not in FINAL:
             return ()
         numbers, start = job.numbers, 0
         extra: dict[object, Any] = {key: value for key, value in job.extra}  # noqa: C416  rows of two
-        cores = known_cores(numbers.core_count, self._source, has_nodes=bool(extra.get("nodenames")))
+        cores = 0
+        if has_cores:
+            cores = known_cores(numbers.core_count, self._source, has_nodes=bool(extra.get("nodenames")))
         if not numbers.submit_time:
             start = next((_instant(when) for key, when in reversed(job.events) if key == LRMS_START), 0)
         return doubts(
@@ -327,6 +337,19 @@ def _packs(jobs: Sequence[ArexRows], first: int) -> Iterator[tuple[int, bytes]]:
         pack = packing.packed(job[1:9], job.numbers, job.auth_tokens, job.rtes, job.transfers, job.extra, job.events)
         if pack is not None:
             yield record_id, pack
+
+
+_MAY_BE_UNKNOWN = ("wall_s", "cpu_user_s", "cpu_kernel_s", "core_count", "node_count")
+_counted = attrgetter(*_MAY_BE_UNKNOWN)
+
+
+def _labels(job: Job) -> dict[str, str]:
+    """Of a job the values that are not its source's own, and those that are not known: FieldSources."""
+    counted = _counted(job)
+    if None not in counted or job.status not in FINAL:
+        return dict(job.field_sources)
+    unknown = [field for field, value in zip(_MAY_BE_UNKNOWN, counted, strict=True) if value is None]
+    return {**dict.fromkeys(unknown, UNKNOWN), **dict(job.field_sources)}
 
 
 def _with(job: Job, values: Mapping[str, Value]) -> Job:

@@ -70,6 +70,8 @@ class Report(NamedTuple):
     """UTC seconds."""
     tables: tuple[Table, ...]
     verdict: Verdict | None = None
+    basis: str = ""
+    """What the figures rest on, in one line: how many jobs were measured, and have a benchmark."""
     """``None``: nobody asked."""
 
     @property

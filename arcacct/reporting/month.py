@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from arcacct.asking.basis import Basis, basis
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import UsageTable, usage
 from arcacct.asking.verify import verify
+from arcacct.benchmark import FALLBACK, parsed_benchmark
 from arcacct.conf.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.db.schema import incarnation
@@ -43,6 +45,8 @@ _USAGE = {
     "hs06_hours": Column("hs06_hours", "HS06 hours", "HS06 h"),
     "hepscore23_hours": Column("hepscore23_hours", "HEPscore23 hours", "HEPscore23 h"),
     "cpu_efficiency": Column("cpu_efficiency", "Efficiency", "ratio"),
+    "jobs_without_wall": Column("jobs_without_wall", "Without wall time", "jobs"),
+    "jobs_without_cpu": Column("jobs_without_cpu", "Without CPU time", "jobs"),
 }
 """As `arcacct stats` names and computes them; CPU hours are its cpu_s."""
 
@@ -104,6 +108,8 @@ def month_report(
         top_users(ask, asked.users, pseudonyms),
         *_energy(accounting, start_s, before_s, model, by_vo, by_day_and_vo),
     ]
+    rests_on = basis(accounting, [asked.month])
+    tables.append(_rated(rests_on))
     places, published, verdict = _publishing(settings, accounting, publishing, asked)
     tables.append(published)
     usage_of = {
@@ -116,7 +122,7 @@ def month_report(
     is_unchanged = logged is not None and not any(logged)
     compared = former.compared_with(known, said, is_unchanged=is_unchanged)
     tables.append(_changes(accounting, said, compared, start_s, before_s))
-    report = Report(settings.hostname, asked.month, written_s, tuple(tables), verdict)
+    report = Report(settings.hostname, asked.month, written_s, tuple(tables), verdict, str(rests_on))
     return Made(report, known, said, is_unchanged)
 
 
@@ -145,7 +151,7 @@ def usage_by(ask: Ask, by: str, table: Table) -> Table:
         found = ask(keys)
         for row in found.rows:
             of = dict(zip(found.columns, row, strict=True))
-            of["cpu_hours"] = round(_whole(of["cpu_s"]) / _HOUR_S, 3)
+            of["cpu_hours"] = _hours(of["cpu_s"])
             made = Row("All" if not keys else _name(row[0]), tuple(of[name] for name in _USAGE))
             if keys:
                 rows.append(made)
@@ -154,7 +160,55 @@ def usage_by(ask: Ask, by: str, table: Table) -> Table:
     if by == "vo":
         rows.sort(key=lambda row: (-_whole(row.values[2]), row.key))
     notes = () if rows else ("No job ended in this month.",)
+    if found.lacking.jobs and found.lacking.benchmark == found.lacking.jobs:
+        notes = (f"No job has a benchmark: normalised figures are none, and {FALLBACK} is sent.",)
     return table._replace(columns=columns, rows=tuple(rows), total=total if rows else None, notes=notes)
+
+
+def _rated(found: Basis) -> Table:
+    """By which benchmarks hours are normalised, and since when: a change within the month is seen."""
+    columns = (
+        _USAGE["jobs"],
+        _USAGE["core_hours"],
+        _USAGE["jobs_without_wall"],
+        _USAGE["jobs_without_cpu"],
+        Column("first_end", "First end"),
+        Column("last_end", "Last end"),
+    )
+    rows = [
+        Row(
+            one.benchmark or f"none ({FALLBACK} is sent)",
+            (
+                one.jobs,
+                round(one.core_s / _HOUR_S, 3),
+                one.without_wall,
+                one.without_cpu,
+                iso(one.first_end_s),
+                iso(one.last_end_s),
+            ),
+        )
+        for one in found.rated
+    ]
+    notes = [f"{found}."]
+    kinds = [one.benchmark for one in found.rated if one.benchmark is not None]
+    if len(kinds) > 1:
+        notes.append(
+            f"Jobs of this month have {len(kinds)} benchmarks: nodes or queues differ, or the benchmark was changed"
+            " between these ends."
+        )
+    notes += [
+        f"{one} is outside of what a core has; see `arcacct config check`." for one in kinds if not _is_sound(one)
+    ]
+    return Table("benchmark", "Measurements and benchmarks", "Benchmark", columns, tuple(rows), notes=tuple(notes))
+
+
+def _is_sound(benchmark: str) -> bool:
+    found = parsed_benchmark(benchmark)
+    return found is not None and found.is_plausible
+
+
+def _hours(seconds: Value) -> Value:
+    return None if seconds is None else round(_whole(seconds) / _HOUR_S, 3)
 
 
 def _whole(value: Value) -> float:
@@ -253,7 +307,7 @@ def top_users(ask: Ask, most: int, pseudonyms: Names | None) -> Table:
     ranked = []
     for row in found.rows:
         of = dict(zip(found.columns, row, strict=True))
-        of["cpu_hours"] = round(_whole(of["cpu_s"]) / _HOUR_S, 3)
+        of["cpu_hours"] = _hours(of["cpu_s"])
         dn = of["user"]
         shown = "(no name)" if dn is None else str(dn) if pseudonyms is None else pseudonyms.of(str(dn))
         of["vo"] = _name(of["vo"])

@@ -24,6 +24,8 @@ _LONGEST = 500
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Should an escape ever be forgotten: the page may run and load nothing."""
 _BENCHMARKS = ("hs06_hours", "hepscore23_hours")
+_IF_ANY = (*_BENCHMARKS, "jobs_without_wall", "jobs_without_cpu")
+"""Columns that are shown only if a row has more than 0."""
 _CARDS = ("jobs", "core_hours", "cpu_hours", *_BENCHMARKS, "cpu_efficiency")
 
 
@@ -85,6 +87,8 @@ def _cards(report: Report) -> Iterator[str]:
     yield "</dl>"
     if report.verdict is not None:
         yield f'<p class="verdict {"good" if report.verdict.is_well else "bad"}">{_text(report.verdict.text)}</p>'
+    if report.basis:
+        yield f'<p class="basis">These figures rest on {_text(report.basis)}.</p>'
 
 
 def _card(column: Column, value: Value) -> str:
@@ -119,7 +123,7 @@ def _table(table: Table) -> Iterator[str]:
     places = [
         place
         for place, column in enumerate(table.columns)
-        if any(row.values[place] or (row.values[place] == 0 and column.name not in _BENCHMARKS) for row in every)
+        if any(row.values[place] or (row.values[place] == 0 and column.name not in _IF_ANY) for row in every)
     ]
     yield f'<div class="scroll" role="region" aria-labelledby="{table.name}" tabindex="0">'
     yield "<table>"

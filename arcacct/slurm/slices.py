@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from arcacct.db.engine import Connection
-from arcacct.jobs.batch import BatchPolicy, BatchSlice, BatchTaken
+from arcacct.jobs.batch import BatchPolicy, BatchSlice, BatchTaken, of_written
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import SACCT
 from arcacct.jobs.writing import JobWriter, forget
@@ -93,7 +93,7 @@ class _RunsSlice(BatchSlice):
             written = JobWriter(self.con, SACCT, cluster).write([job for job, _ in some])
             for job, one in some:
                 self._link(one, written.record_ids[job.job_id])
-            self.taken = self.taken.plus(BatchTaken(added=written.added, changed=written.changed))
+            self.taken = self.taken.plus(of_written(written))
         changed = [one for number, one in self.now.items() if number in self.kept and one != self.kept[number]]
         stored_runs.keep(self.con, [one for number, one in self.now.items() if number not in self.kept], changed)
         return self.taken

@@ -1,9 +1,10 @@
 -- Jobs of the dataset as `stats` counts them, with what they can be told apart by. Read by DuckDB and Spark (and
 -- PostgreSQL) alike: no division of whole numbers, no functions of dates, no types beyond BIGINT, INTEGER and text.
--- What is larger than 2^53 is no measurement, and counts 0; is_published: those that receivers are sent. Jobs may be
--- told apart by texts of 8 KiB: a longer one would be compared as often as there are jobs, and `stats` refuses its file.
+-- What is larger than 2^53 is no measurement, and counts 0; is_published: those that receivers are sent. NULL is what
+-- nobody measured: no_wall and no_cpu are 1 then, and a job whose cores are not known has one. Jobs may be told apart by
+-- texts of 8 KiB: a longer one would be compared as often as there are jobs, and `stats` refuses its file.
 SELECT
-  site, ce, record_id, submit_time, end_time, core_count, benchmark_value,
+  site, ce, record_id, submit_time, end_time, coalesce(core_count, 1) AS core_count, benchmark_value,
   year * 100 + CAST(month AS INTEGER) AS month,
   end_time - end_time % 86400 AS day,
   CASE WHEN bit_length(status) > 65536 THEN 'a text of more than 8192 bytes' ELSE status END AS status,
@@ -23,6 +24,9 @@ SELECT
   CASE WHEN wall_s BETWEEN 0 AND 9007199254740992 THEN wall_s ELSE 0 END AS wall_s,
   CASE WHEN cpu_user_s BETWEEN 0 AND 9007199254740992 THEN cpu_user_s ELSE 0 END
   + CASE WHEN cpu_kernel_s BETWEEN 0 AND 9007199254740992 THEN cpu_kernel_s ELSE 0 END AS cpu_s,
+  CASE WHEN wall_s IS NULL THEN 1 ELSE 0 END AS no_wall,
+  CASE WHEN cpu_user_s IS NULL THEN 1 ELSE 0 END AS no_cpu,
+  CASE WHEN cpu_user_s IS NULL AND wall_s BETWEEN 0 AND 9007199254740992 THEN wall_s ELSE 0 END AS wall_without_cpu_s,
   CASE WHEN stage_in_bytes BETWEEN 0 AND 9007199254740992 THEN stage_in_bytes ELSE 0 END AS stage_in_bytes,
   CASE WHEN stage_out_bytes BETWEEN 0 AND 9007199254740992 THEN stage_out_bytes ELSE 0 END AS stage_out_bytes
 FROM jobs

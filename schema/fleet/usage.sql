@@ -7,7 +7,10 @@ SELECT
   CAST(sum(cpu_s) AS BIGINT) AS cpu_s,
   CAST(sum({is_failed}) AS BIGINT) AS failed_jobs,
   CAST(sum({stage_in_bytes}) AS BIGINT) AS stage_in_bytes,
-  CAST(sum({stage_out_bytes}) AS BIGINT) AS stage_out_bytes
+  CAST(sum({stage_out_bytes}) AS BIGINT) AS stage_out_bytes,
+  CAST(sum(no_wall) AS BIGINT) AS jobs_without_wall,
+  CAST(sum(no_cpu) AS BIGINT) AS jobs_without_cpu,
+  CAST(sum(wall_without_cpu_s) AS BIGINT) AS wall_without_cpu_s
 FROM counted_jobs
 WHERE {where}
 GROUP BY {keys}core_count, benchmark_type, benchmark_value

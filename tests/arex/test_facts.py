@@ -330,7 +330,8 @@ def test_any_bytes_in_any_file_give_values_that_can_be_stored(
     values: list[object] = [getattr(facts, name) for name in names]
     values += [part for token in facts.auth_tokens for part in token]
     values += facts.extra.values()
-    values += [getattr(facts.usage, name) for name in Usage.__slots__ if name not in ("rtes", "transfers")]
+    values += [getattr(facts.usage, name) for name in Usage.__slots__ if name not in ("rtes", "transfers", "unknown")]
+    values += facts.usage.unknown
     values += facts.usage.rtes
     values += [part for event in facts.events for part in event]
     for one in facts.usage.transfers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arcacct.jobs.plausibility import LARGEST_S, UNKNOWN, doubts, overrides
+from arcacct.jobs.plausibility import LARGEST_S, UNKNOWN_NUMBER, doubts, overrides
 
 END = 1_795_176_000
 """2026-11-20 12:00:00 UTC."""
@@ -114,7 +114,7 @@ def test_a_bound_is_named_where_there_is_one() -> None:
     )
     assert overrides(found, (10**12, 100), take_bound=True) == {"wall_s": 130, "cpu_user_s": 520, "cpu_kernel_s": 0}
     assert overrides(found, (10**12, 100), take_bound=False) == dict.fromkeys(
-        ("wall_s", "cpu_user_s", "cpu_kernel_s"), UNKNOWN
+        ("wall_s", "cpu_user_s", "cpu_kernel_s"), UNKNOWN_NUMBER
     )
 
 

@@ -47,7 +47,7 @@ PATCHES = (
     ("jobs/reading.py", r"\n    def record\(self", READ),
     (
         "jobs/reading.py",
-        r"(?<=self\.auth_groups\.get\(record_id, \(\)\),\n)",
+        r"(?<=self\.unknown\.get\(record_id, \(\)\),\n)",
         "                self.limits.get(record_id),\n",
     ),
     ("jobs/writing.py", r"        return Written\(\n            len\(new\),", WRITE),

@@ -60,8 +60,9 @@ FULL = AAR(
     lrms_end_time=1_718_452_600,
     auth_groups=("zero",),
     held="wall-beyond-life",
+    unknown=("core_count",),
 )
-UNSEEN = {"record_id", "auth_groups", "held"}
+UNSEEN = {"record_id", "auth_groups", "held", "unknown"}
 """What no digest is of: a record's place, and what was kept of records only later."""
 
 
