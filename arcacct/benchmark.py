@@ -86,6 +86,8 @@ def canonical_type(name: str) -> str | None:
 
 FALLBACK = Benchmark("HEPSPEC", 1000)
 """What ARC records and publishes for a job without a benchmark. No core is that slow: it stands for none."""
+FALLBACK_SHOWN = "HEPSPEC 1.0"
+"""It for people, as ARC writes it."""
 
 
 def measured_benchmark(text: str | None) -> Benchmark | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from arcacct.benchmark import FALLBACK, measured_benchmark
+from arcacct.benchmark import FALLBACK_SHOWN, measured_benchmark
 from arcacct.db.engine import Connection
 from arcacct.jobs.cells import Month, RatedJobs, by_benchmark
 from arcacct.wording import count_of
@@ -38,7 +38,7 @@ class Basis(NamedTuple):
         if self.without_wall or self.without_cpu:
             parts.append("what was not measured counts 0")
         if self.without_benchmark:
-            default = f"{FALLBACK.type} {FALLBACK.value} is sent"
+            default = f"{FALLBACK_SHOWN} is sent"
             if self.without_benchmark == self.jobs:
                 parts.append(f"no benchmark: normalised figures are none, and {default}")
             else:

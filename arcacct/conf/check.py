@@ -6,12 +6,13 @@ import os
 import time
 from collections.abc import Iterator
 
-from arcacct.benchmark import FALLBACK
+from arcacct.benchmark import FALLBACK, FALLBACK_SHOWN, parsed_benchmark
 from arcacct.conf import credentials, parser
 from arcacct.conf.callouts import wrong_callouts
 from arcacct.conf.credentials import Finding
 from arcacct.conf.lookup import find
 from arcacct.conf.parser import Block, Conf, Option
+from arcacct.conf.places import benchmark
 from arcacct.conf.problems import ERROR, WARNING, Problem, in_order
 from arcacct.conf.settings import examine
 from arcacct.conf.targets import Kinds, Target, targets
@@ -50,13 +51,15 @@ def _no_benchmark(conf: Conf) -> Iterator[Problem]:
     rating = {"lrms": "benchmark", "queue": "benchmark", "arcacct": "queue_benchmark node_benchmark"}
     for block in conf.blocks.values():
         names = rating.get("arcacct" if block.name == "custom:arcacct" else block.kind, "").split()
-        if any(line.value for name in names for line in block.options.get(name, ())):
+        lines = [line.value for name in names for line in block.options.get(name, ()) if line.value]
+        # The default stands for none.
+        if any(parsed_benchmark(benchmark(value)) != FALLBACK for value in lines):
             return
     text = (
-        f"there is none, neither here nor for a queue or a kind of node: jobs are published with {FALLBACK}, and"
+        f"there is none, neither here nor for a queue or a kind of node: jobs are published with {FALLBACK_SHOWN}, and"
         " normalised figures are none; measure one core and write benchmark=HEPscore23:VALUE"
     )
-    yield Problem(WARNING, conf.arc_conf, None, "lrms", "benchmark", text)
+    yield Problem(WARNING, conf.files[0], None, "lrms", "benchmark", text)
 
 
 def _not_restarted(conf: Conf) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
-from arcacct.benchmark import FALLBACK, PLAUSIBLE, canonical_type, parsed_benchmark
+from arcacct.benchmark import PLAUSIBLE, canonical_type, measured_benchmark
 from arcacct.conf import places
 from arcacct.secrecy import without_login
 
@@ -196,15 +196,13 @@ def benchmark(value: str) -> str:
 
 
 def benchmark_advice(value: str) -> str | None:
-    """What to say of a benchmark that APEL refuses, or that no core has; ``None``: it is good, or none at all."""
+    """What to say of a benchmark that APEL refuses, or that no core has; ``None``: it is good, none, or the default."""
     kind, _, _number = (places.benchmark(value) or "").partition(":")
     if kind and canonical_type(kind) is None:
         return f"is of a type that APEL refuses, {kind!r}; it knows HEPscore23, HEPSPEC (HS06) and Si2k"
-    rated = parsed_benchmark(places.benchmark(value))
+    rated = measured_benchmark(places.benchmark(value))
     if rated is None or rated.is_plausible:
         return None
-    if rated == FALLBACK:
-        return f"is what is recorded without a benchmark, {rated}: normalised figures are none; measure one core"
     least, most = PLAUSIBLE[rated.type]
     return f"is {rated}, and a core has {least} to {most} {rated.type}; give the value of one core, not of a node"
 

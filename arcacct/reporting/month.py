@@ -9,7 +9,7 @@ from arcacct.asking.basis import Basis, basis
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import UsageTable, usage
 from arcacct.asking.verify import verify
-from arcacct.benchmark import FALLBACK, parsed_benchmark
+from arcacct.benchmark import FALLBACK_SHOWN, parsed_benchmark
 from arcacct.conf.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.db.schema import incarnation
@@ -161,7 +161,7 @@ def usage_by(ask: Ask, by: str, table: Table) -> Table:
         rows.sort(key=lambda row: (-_whole(row.values[2]), row.key))
     notes = () if rows else ("No job ended in this month.",)
     if found.lacking.jobs and found.lacking.benchmark == found.lacking.jobs:
-        notes = (f"No job has a benchmark: normalised figures are none, and {FALLBACK} is sent.",)
+        notes = (f"No job has a benchmark: normalised figures are none, and {FALLBACK_SHOWN} is sent.",)
     return table._replace(columns=columns, rows=tuple(rows), total=total if rows else None, notes=notes)
 
 
@@ -177,7 +177,7 @@ def _rated(found: Basis) -> Table:
     )
     rows = [
         Row(
-            one.benchmark or f"none ({FALLBACK} is sent)",
+            one.benchmark or f"none ({FALLBACK_SHOWN} is sent)",
             (
                 one.jobs,
                 round(one.core_s / _HOUR_S, 3),

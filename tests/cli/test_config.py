@@ -15,6 +15,12 @@ from arcacct.conf.parser import Conf
 from arcacct.sandbox import authority
 from arcacct.targets import kinds
 
+OTHERS = "".join(
+    f"statecallout = {state} timeout=10,onfailure=log,ontimeout=log /opt/arcacct-hook %C %I %S\n"
+    for state in ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING")
+)
+LAST = OTHERS.splitlines(keepends=True)[0].replace("ACCEPTED", "FINISHED")
+
 
 @pytest.fixture
 def run(monkeypatch, capsys):
@@ -39,7 +45,7 @@ def credentials(tmp_path):
     return (
         f"[common]\nhostname = ce.example.org\nx509_host_key = {host.key_path}\n"
         f"x509_host_cert = {host.cert_path}\nx509_cert_dir = {ca.ca_dir}\n"
-        f"[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n"
+        f"[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n[lrms]\nbenchmark = HEPscore23:11.5\n"
     )
 
 
@@ -50,6 +56,40 @@ def test_a_good_configuration(tmp_path, run, credentials):
     code, out, err = run("--config", conf_files.write(tmp_path, ours, credentials), "config", "check")
     assert (code, out) == (0, "")
     assert err.startswith("ok: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "arc.conf: warning: [lrms] benchmark: there is none"),
+        ("[lrms]\nbenchmark = HEPSPEC:1.0\n", "arc.conf: warning: [lrms] benchmark: there is none"),
+        ("[lrms]\nbenchmark = HEPscore23:1500\n", "[lrms] benchmark: is HEPscore23:1500, and a core has 2 to 100 HEP"),
+        ("[lrms]\nbenchmark = HEPSPEC:0.01\n", "[lrms] benchmark: is HEPSPEC:0.01, and a core has 2 to 100 HEPSPEC"),
+        ("[queue:a]\nbenchmark = Si2k 10\n", "[queue:a] benchmark: is Si2k:10, and a core has 500 to 25000 Si2k"),
+        ("[queue:a]\nbenchmark = Si2k 2500\n", ""),
+        ("[lrms]\nbenchmark = HEPscore23:14.5\n", ""),
+    ],
+)
+def test_a_benchmark_that_no_core_has_is_a_warning(tmp_path, run, text, said):
+    """Nor is the default one: whoever is paid by normalised figures has none."""
+    arc = f"[common]\nhostname = ce.example.org\n[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n{OTHERS}{LAST}{text}"
+    code, out, _ = run("--config", conf_files.write(tmp_path, "[arcacct]\npublishes = no\n", arc), "config", "check")
+
+    assert code == 0
+    assert said in out
+    assert bool(out) == bool(said)
+
+
+@pytest.mark.parametrize("option", ["queue_benchmark", "node_benchmark"])
+def test_lines_of_benchmarks_are_judged_as_well(tmp_path, run, option):
+    ours = f'[arcacct]\npublishes = no\n{option} = "a*" HEPscore23:1500 from=2026-01-01\n{option} = "b" HEPscore23:15\n'
+    _, out, _ = run("--config", conf_files.write(tmp_path, ours), "config", "check")
+
+    (said,) = [line for line in out.splitlines() if f" {option}: " in line]
+    assert said == (
+        f"{tmp_path}/arcacct.conf:3: warning: [arcacct] {option}: is HEPscore23:1500, and a core has 2 to 100"
+        " HEPscore23; give the value of one core, not of a node"
+    )
 
 
 def test_every_problem_is_listed(tmp_path, run):
@@ -98,12 +138,6 @@ def test_what_a_run_with_nothing_to_send_does_not_notice(tmp_path, run, is_fille
     assert f"{trusted} has no CA certificate under a hashed name" in out
 
 
-OTHERS = "".join(
-    f"statecallout = {state} timeout=10,onfailure=log,ontimeout=log /opt/arcacct-hook %C %I %S\n"
-    for state in ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING")
-)
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -131,7 +165,8 @@ OTHERS = "".join(
 )
 def test_a_callout_that_could_hurt_jobs_is_a_warning(tmp_path, run, line, said):
     """A-REX fails the job when its callout fails, unless the line says otherwise."""
-    arc = f"[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n{OTHERS}statecallout = FINISHED {line}\n"
+    arex = f"[lrms]\nbenchmark = HEPscore23:11.5\n[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n"
+    arc = f"{arex}{OTHERS}statecallout = FINISHED {line}\n"
     if "somebody-elses" in line:
         arc = arc.replace("arcacct-hook", "their-hook")
     code, out, _ = run("--config", conf_files.write(tmp_path, None, arc), "config", "check")

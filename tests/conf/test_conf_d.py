@@ -18,7 +18,7 @@ from arcacct.conf.show import show
 from arcacct.errors import ConfigError
 from arcacct.targets import kinds
 
-MOVED = "[arex]\ncontroldir = /srv/arc/control\n"
+MOVED = "[arex]\ncontroldir = /srv/arc/control\n[lrms]\nbenchmark = HEPSPEC:10.2\n"
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_what_was_changed_since_a_rex_started_is_told(tmp_path, conf_d, monkeypa
     (conf_d / "1.conf").write_text(MOVED)
     run_time = tmp_path / "run" / "arched-arex.cfg"
     run_time.parent.mkdir()
-    run_time.write_text((tmp_path / "arc.conf").read_text())
+    run_time.write_text((tmp_path / "arc.conf").read_text() + "[lrms]\nbenchmark = HEPSPEC:10.2\n")
     monkeypatch.setattr(parser, "RUN_TIME_FILE", str(run_time))
     monkeypatch.setattr(parser, "RUN_TIME_FOLDERS", (str(run_time.parent),))
     monkeypatch.setattr(parser, "ARC_CONF", arc)
@@ -204,7 +204,7 @@ def test_two_files_that_contradict_each_other_are_a_warning(tmp_path, conf_d):
 def test_problems_are_listed_in_the_order_of_the_files(tmp_path, conf_d):
     """As ARC reads them, ours last."""
     (conf_d / "1.conf").write_text("nothing\n")
-    (conf_d / "2.conf").write_text("nothing\n")
+    (conf_d / "2.conf").write_text("nothing\n[lrms]\nbenchmark = HEPSPEC:10.2\n")
     conf = conf_files.read(tmp_path, ours="[arcacct]\nsettel = 1\n", arc=conf_files.ARC + "[b\n")
     said = [line.split(": ")[0] for line in conf_files.lines(check(conf, kinds()), tmp_path)]
     assert said == ["arc.conf:6", "arc.conf.d/1.conf:1", "arc.conf.d/2.conf:1", "arcacct.conf:2"]

@@ -101,7 +101,9 @@ class Clinic:
             common += f"x509_host_key={self.credential.key_path}\nx509_host_cert={self.credential.cert_path}\n"
             common += "" if "x509_cert_dir" in self.common else f"x509_cert_dir={box.ca_dir}\n"
         callouts = "\n".join(self.lines)
-        self.conf.write_text(f"{common}{self.common}[lrms]\nlrms=fork\n[arex]\ncontroldir={self.control}\n{callouts}\n")
+        self.conf.write_text(
+            f"{common}{self.common}[lrms]\nlrms=fork\nbenchmark=HEPSPEC:10.2\n[arex]\ncontroldir={self.control}\n{callouts}\n"
+        )
         ours = self.path / "arcacct.conf"
         ours.write_text(f"[arcacct]\n{self.ours}\n{self.targets.format(**words) if words else self.targets}")
         for file in (self.conf, ours):
