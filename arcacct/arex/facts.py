@@ -47,6 +47,7 @@ _NUMBERS = frozenset(
 
 _TOKEN_CLAIM = "tokenclaim."  # noqa: S105  a key
 """ARC 7 writes the claims of the user's token so: ``tokenclaim.iss=https://...``, repeated for lists."""
+_GROUPS = "wlcg.groups"
 _LOCAL_EXTRA = (
     ("jobname", "jobname", "job_name"),
     ("lrms", "lrms", "lrms"),
@@ -127,6 +128,11 @@ def _set_credentials(
     kept = [(name, value) for claim, value in claims for name in rules.claim_names.get(claim, ())]
     # A site may keep the groups of a token as FQANs.
     named = [*fqans, *(value for name, value in kept if name in FQAN_KEYS)]
+    # A-REX 6 leaves the VO of jobs without VOMS attributes to who publishes.
+    told = "" if fqans else vo_of_claims(claims, rules)
+    vo = told or ("" if fqans or not hashed else vomsless_vo(auth_groups, rules))
+    if not named:
+        named = main_group(claims, vo, rules)
     tokens = [("vomsfqan" if position else "mainfqan", fqan) for position, fqan in enumerate(named)]
     tokens += [row for row in kept if row[0] not in FQAN_KEYS]
     most = MOST_ROWS["auth_tokens"][0]
@@ -138,13 +144,25 @@ def _set_credentials(
         facts.has_voms = True
         facts.vo = gate.text("vo", tokens[0][1].removeprefix("/").partition("/")[0], 3)
         return
-    # A-REX 6 leaves the VO of such jobs to who publishes.
-    vo = vo_of_claims(claims, rules)
-    facts.vo = gate.text("vo", vo or (vomsless_vo(auth_groups, rules) if hashed else ""), 3)
-    if not vo and auth_groups:
+    facts.vo = gate.text("vo", vo, 3)
+    if not told and auth_groups:
         most = MOST_ROWS["auth_groups"][0]
         names = [gate.text("auth_groups", name) for name in auth_groups[:most] if " " not in name]
         facts.auth_groups = names[: gate.most("auth_groups", (len(name) + 1 for name in names), len(auth_groups))]
+
+
+def main_group(claims: list[tuple[str, str]], vo: str, rules: "JobRules") -> list[str]:
+    """
+    The group of a token that stands for the first FQAN, if it is a group within the job's VO; else none.
+
+    The groups of `wlcg.groups` are in the order in which the user asked for them, and the first is the one that he
+    works for (WLCG Common JWT Profile 1.0). That of the VO itself needs no FQAN. Only if a rule of the site names that
+    claim, to keep it or for the VO: no other one gets into the database.
+    """
+    if _GROUPS not in rules.claim_names and _GROUPS not in [claim for claim, _issuer in rules.vo_claims]:
+        return []
+    first = [value for name, value in claims if name == _GROUPS][:1]
+    return first if vo and first and first[0].startswith(f"/{vo}/") else []
 
 
 def vo_of_claims(claims: list[tuple[str, str]], rules: "JobRules") -> str:

@@ -13,7 +13,7 @@ from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import complain, examples, say
-from arcacct.cli.working import UNMEASURED, tell_counts, tell_retried, wait_option
+from arcacct.cli.working import tell_counts, tell_retried, tell_unmeasured, wait_option
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.htcondor.command import TIMEOUT_S, HistoryCommand
@@ -139,13 +139,12 @@ def htcondor(ctx: click.Context, files: tuple[str, ...], given: HTCondorOptions)
         ),
         (taken.waiting, "job", " not recorded yet: each may be an unfinished ARC job (see --wait)"),
         (taken.pruned, "job", " left out: moved into an archive by `arcacct db prune`"),
-        (taken.without_wall, "job", f" without wall time: {UNMEASURED}"),
-        (taken.without_cpu, "job", f" without CPU time: {UNMEASURED}"),
     )
     say(
         f"{count_of(report.jobs, 'job')} read, {report.unfinished} unfinished, {report.never_started} never started:"
         f" {taken.new} new, {taken.known} known; {count_of(taken.added, 'job')} added,"
         f" {taken.changed} changed, {count_of(taken.enriched, 'job')} of others completed"
     )
+    tell_unmeasured(taken)
     unusable = report.rejected + report.unreadable + report.failed_jobs
     return InputError.exit_code if unusable and not given.lenient else 0

@@ -24,7 +24,6 @@ from arcacct.errors import UsageError
 from arcacct.gridengine.questions import records, sums
 from arcacct.gridengine.totals import COLUMNS, table, table_columns
 from arcacct.jobs.states import FINAL, IN_PROGRESS
-from arcacct.wording import count_of
 
 _AMOUNTS = {
     "jobcount": "count",
@@ -317,7 +316,7 @@ def complain_of(lacking: Lacking) -> None:
     for name, jobs in (("wall", lacking.wall), ("CPU", lacking.cpu)):
         if jobs:
             complain(
-                f"{jobs} of {count_of(lacking.jobs, 'job')} have no measured {name} time: it counts 0 here;"
+                f"{jobs} of {lacking.jobs} jobs have no measured {name} time: it counts 0 here;"
                 " --details has the number of each row"
             )
 

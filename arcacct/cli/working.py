@@ -14,6 +14,7 @@ from types import FrameType
 import click
 
 from arcacct.cli.speech import complain, redraw, say
+from arcacct.jobs.batch import BatchTaken
 from arcacct.jobs.rejected import Retried
 from arcacct.wording import count_of
 
@@ -118,8 +119,6 @@ def at_work(doing: str, so_far: Callable[[], str] = str) -> Iterator[None]:
         redraw("")
 
 
-UNMEASURED = "it is unknown, and receivers are sent 0"
-"""What becomes of a value that a source does not tell of a job."""
 STOPPED = 130
 """The exit code of what was stopped by Ctrl-C."""
 
@@ -132,6 +131,13 @@ def tell_retried(done: Retried) -> None:
             f"{count_of(done.needs_file, 'further record')} too long to be kept whole: import the files that "
             "`arcacct import rejected` names again, with --retry"
         )
+
+
+def tell_unmeasured(taken: BatchTaken) -> None:
+    """How many of the jobs that were added or changed the batch system did not measure."""
+    for what, jobs in (("wall", taken.without_wall), ("CPU", taken.without_cpu)):
+        if jobs:
+            say(f"{count_of(jobs, 'job')} without {what} time: it is unknown, and receivers are sent 0")
 
 
 def tell_counts(*counts: tuple[int, str, str]) -> None:

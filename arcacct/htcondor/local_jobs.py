@@ -10,6 +10,7 @@ from __future__ import annotations
 from arcacct.htcondor.record import REMOVED, CondorJob
 from arcacct.jobs import local
 from arcacct.jobs.batch import BatchSite
+from arcacct.jobs.fqan import parsed_fqan
 from arcacct.jobs.job import Job
 from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
 
@@ -26,7 +27,7 @@ def local_job(job: CondorJob, site: BatchSite) -> Job:
     owner = local.accounted_to({name: value or None for name, value in whose.items()}, site.rules)
     if not owner.vo:
         # No map line says whose it is: the credential that it was submitted with does.
-        owner = local.Owner(job.vo, job.user_dn, (("mainfqan", job.fqan),) if job.fqan else ())
+        owner = _of_proxy(job) if job.vo or job.user_dn or job.fqan else _of_token(job)
     benchmark, source = (job.benchmark, "") if job.benchmark else site.benchmark(job.queue or None, job.end_time)
     names = node_names(job)
     return Job(
@@ -56,6 +57,27 @@ def local_job(job: CondorJob, site: BatchSite) -> Job:
         events=(("LRMSSTART", job.start_time), ("LRMSEND", job.end_time)),
         field_sources=(("benchmark", source),) if benchmark and source else (),
     )
+
+
+def _of_proxy(job: CondorJob) -> local.Owner:
+    return local.Owner(job.vo, job.user_dn, (("mainfqan", job.fqan),) if job.fqan else ())
+
+
+def _of_token(job: CondorJob) -> local.Owner:
+    """
+    The user by issuer and subject, as A-REX 7 names him, and the VO by the first group.
+
+    Groups are in the order in which the user asked for them, and the first is the one that he works for (WLCG Common
+    JWT Profile 1.0, `wlcg.groups`). What A-REX submitted has a token of A-REX's own.
+    """
+    if not job.token_subject or job.queue:
+        return local.Owner()
+    issuer = job.token_issuer.rstrip("/")
+    user = f"{issuer}/{job.token_subject}" if issuer else job.token_subject
+    group = job.token_groups.partition(",")[0].strip()
+    # Anything else may name a person.
+    found = None if "=" in group else parsed_fqan(group)
+    return local.Owner("", user) if found is None else local.Owner(found.vo, user, (("mainfqan", group),))
 
 
 def node_names(job: CondorJob) -> tuple[str, ...]:

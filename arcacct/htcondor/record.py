@@ -100,15 +100,15 @@ class CondorJob(NamedTuple):
     queue: str = ""
     """A-REX's; HTCondor has none."""
     user_dn: str = ""
-    """Of the proxy that it was submitted with; of a token its issuer and subject, as A-REX 7 has it."""
+    """Of the proxy that it was submitted with; as the next two."""
     vo: str = ""
     fqan: str = ""
-    """The main one of the proxy, or the first group of the token."""
     benchmark: str = ""
-    token_subject: str = ""
+    token_subject: str | None = ""
+    """Of the token that it was submitted with, as the others; ``None``: it was read before tokens were."""
     token_issuer: str = ""
     token_groups: str = ""
-    """In the order of the token, joined by commas; as the next."""
+    """In the order of the token, joined by commas; as the scopes."""
     token_scopes: str = ""
     token_id: str = ""
 
@@ -116,6 +116,11 @@ class CondorJob(NamedTuple):
     def key(self) -> tuple[str, int, int, int]:
         """What HTCondor knows a job by."""
         return self[:4]
+
+    @property
+    def without_token(self) -> CondorJob:
+        """What is known of it besides its token."""
+        return self._replace(token_subject="", token_issuer="", token_groups="", token_scopes="", token_id="")
 
     @property
     def number(self) -> str:
@@ -158,8 +163,6 @@ def job_of(ad: Ad, schedd: str | None = None, scores: Scores | None = None) -> C
     user_s, kernel_s = _cpu(ad, is_one_run=(starts or 0) < 2)
     memory_kib = _amount(ad, "ResidentSetSize_RAW") or _amount(ad, "ResidentSetSize")
     image_kib = _amount(ad, "ImageSize_RAW") or _amount(ad, "ImageSize")
-    queue = _queue(ad)
-    user_dn, vo, fqan = _credential(ad, is_arex=bool(queue))
     return CondorJob(
         schedd or name,
         cluster,
@@ -187,10 +190,10 @@ def job_of(ad: Ad, schedd: str | None = None, scores: Scores | None = None) -> C
         account=_account(ad),
         project=_text(ad, "ProjectName"),
         name=_text(ad, "JobBatchName"),
-        queue=queue,
-        user_dn=user_dn,
-        vo=vo,
-        fqan=fqan,
+        queue=_queue(ad),
+        user_dn=_text(ad, "x509userproxysubject"),
+        vo=_text(ad, "x509UserProxyVOName"),
+        fqan=_fqan(ad),
         benchmark=_benchmark(ad, scores),
         token_subject=_text(ad, "AuthTokenSubject"),
         token_issuer=_text(ad, "AuthTokenIssuer"),
@@ -326,23 +329,6 @@ def _fqan(ad: Ad) -> str:
     text = _text(ad, "x509UserProxyFirstFQAN")
     names = {part.partition("=")[0] for part in text.split("/") if "=" in part}
     return text if parsed_fqan(text) and names <= {"Role", "Capability"} else ""
-
-
-def _credential(ad: Ad, *, is_arex: bool) -> tuple[str, str, str]:
-    """
-    User, VO and main FQAN by the proxy that a job was submitted with, else by its token.
-
-    The groups of a token are in the order in which its owner asked for them, the first is the VO group (WLCG Common JWT
-    Profile, `wlcg.groups`). ``is_arex``: A-REX submitted the job, with a token of its own.
-    """
-    proxy = _text(ad, "x509userproxysubject"), _text(ad, "x509UserProxyVOName"), _fqan(ad)
-    subject, issuer = _text(ad, "AuthTokenSubject"), _text(ad, "AuthTokenIssuer")
-    if any(proxy) or is_arex or not subject:
-        return proxy
-    group = _text(ad, "AuthTokenGroups").partition(",")[0].strip()
-    found = parsed_fqan(group) if group.startswith("/") and "=" not in group else None
-    user = f"{issuer.rstrip('/')}/{subject}" if issuer else subject
-    return (user, "", "") if found is None else (user, found.vo, group)
 
 
 def _benchmark(ad: Ad, scores: Scores | None) -> str:

@@ -56,6 +56,9 @@ class _JobsSlice(BatchSlice):
             one = old._replace(job=joined(old.job, job))
             self.taken = self.taken._replace(known=self.taken.known + 1)
         known[job.queued] = self.now[one.job_no] = one
+        if old is not None and old.job.token_subject is None:
+            # Recorded, and perhaps published, before tokens were read: `--derive-again` says whose it is by its token.
+            return one.job.without_token != old.job.without_token
         return one != old
 
     def record_of_arc(self, one: CondorJob, job: Job) -> int | None:

@@ -211,6 +211,11 @@ class JobWriter:
                 # A rule may have told one that the source does not have.
                 query = "SELECT Name FROM WLCGVOs WHERE ID = (SELECT VOID FROM AAR WHERE RecordID = ?)"
                 rows = rows._replace(vo=str(self._con.execute(query, (known.record_id,)).fetchone()[0]))
+            if not any(key in FQAN_KEYS for key, _value in rows.auth_tokens):
+                # The first group of a token, which it does not call an FQAN.
+                query = "SELECT AttrKey, AttrValue FROM AuthTokenAttributes WHERE RecordID = ? AND AttrKey = 'mainfqan'"
+                first = self._con.execute(query, (known.record_id,)).fetchall()
+                rows = rows._replace(auth_tokens=[*first, *rows.auth_tokens])
             self._put(known, rows, has_cores=job.core_count is not None)
             return Written(completed=1)
         return Written(differences=self._differences(known, rows))
@@ -222,6 +227,8 @@ class JobWriter:
     def _differences(self, known: KnownJob, rows: ArexRows) -> tuple[Difference, ...]:
         """Both have the job's end: what is not the same."""
         (ours,) = rows_of(self._con, 1, [known.record_id])
+        if not any(key in FQAN_KEYS for key, _value in rows.auth_tokens):
+            ours = ours._replace(auth_tokens=self._as_told(ours.auth_tokens))
         children = {table: (getattr(ours, field), getattr(rows, field)) for table, field in _CHILDREN.items()}
         has_voms = any(row[0] in FQAN_KEYS for some in children["AuthTokenAttributes"] for row in some)
         what = [
@@ -239,6 +246,15 @@ class JobWriter:
                     f"{table} has {_listed(set(mine) - set(others))} here, {_listed(set(others) - set(mine))} there"
                 )
         return (Difference(unescaped(rows.job_id), tuple(what)),) if what else ()
+
+    def _as_told(self, tokens: Sequence[Row]) -> Sequence[Row]:
+        """
+        The attributes of a token without its first group, which our recorder has as the first FQAN, and A-REX has not.
+
+        By the rules of the site (`arex.facts.main_group`): those about claims, or those by which it is kept besides.
+        """
+        groups = {value for key, value in tokens if key not in FQAN_KEYS}
+        return [row for row in tokens if row[0] not in FQAN_KEYS or not (self._vo_by_claims or row[1] in groups)]
 
     def _judged(self, known: KnownJob, job: Job) -> tuple[Job, list[tuple[str, str]]]:
         """The job with what others told of it and whose word holds, and their events; FieldSources say so."""

@@ -122,7 +122,9 @@ def month_report(
     is_unchanged = logged is not None and not any(logged)
     compared = former.compared_with(known, said, is_unchanged=is_unchanged)
     tables.append(_changes(accounting, said, compared, start_s, before_s))
-    report = Report(settings.hostname, asked.month, written_s, tuple(tables), verdict, str(rests_on))
+    report = Report(
+        settings.hostname, asked.month, written_s, tuple(tables), verdict, str(rests_on) if rests_on.jobs else ""
+    )
     return Made(report, known, said, is_unchanged)
 
 
@@ -189,7 +191,7 @@ def _rated(found: Basis) -> Table:
         )
         for one in found.rated
     ]
-    notes = [f"{found}."]
+    notes = [f"{found}." if found.jobs else "No job ended in this month."]
     kinds = [one.benchmark for one in found.rated if one.benchmark is not None]
     if len(kinds) > 1:
         notes.append(

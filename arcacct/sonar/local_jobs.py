@@ -25,7 +25,7 @@ def record_run(con: Connection, site: Site, cluster: str, part: Part, earlier: S
     """
     (main,) = part.slurm
     told, hardware = telemetry_of(con, part, None)
-    usage = slurm_usage(main, steps(con, part.cluster_id, main), told.cpu_s or 0)
+    usage = slurm_usage(main, steps(con, part.cluster_id, main), told.cpu_s)
     if usage is None:
         return False
     before = con.total_changes

@@ -26,10 +26,10 @@ _STATUS = {"COMPLETED": COMPLETED, "CANCELLED": ABORTED}
 class CPUTime(NamedTuple):
     """CPU seconds and what they rest on."""
 
-    user_s: int
-    kernel_s: int
-    source: str
-    """``sacct`` (UserCPU and SystemCPU), ``steps`` (the sum of the steps' AveCPU) or ``samples``."""
+    user_s: int | None
+    kernel_s: int | None
+    source: str | None
+    """``sacct`` (UserCPU and SystemCPU), ``steps`` (the sum of the steps' AveCPU) or ``samples``; ``None``: unknown."""
 
 
 class SlurmUsage(NamedTuple):
@@ -49,11 +49,11 @@ class SlurmUsage(NamedTuple):
     node_count: int
 
 
-def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -> SlurmUsage | None:
+def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int | None) -> SlurmUsage | None:
     """
     What a job used, or ``None`` while it is unfinished, or if it never ran.
 
-    ``sampled_cpu_s`` is what samples of its processes say, 0 if there are none.
+    ``sampled_cpu_s`` is what samples of its processes say, ``None`` if there are none.
     """
     start, end = main.number("start_time"), main.number("end_time")
     if not main.finished or start is None or end is None or end < start:
@@ -85,10 +85,13 @@ def allocated(main: SlurmJob) -> dict[str, int]:
     return parse(main.text("allocated_resources") or "") | parse(main.text("AllocTRES") or "")
 
 
-def _cpu_time(main: SlurmJob, steps: Sequence[SlurmJob], sampled_s: int, limit_s: int) -> CPUTime:
-    user, kernel = main.number("UserCPU") or 0, main.number("SystemCPU") or 0
+def _cpu_time(main: SlurmJob, steps: Sequence[SlurmJob], sampled: int | None, limit_s: int) -> CPUTime:
+    means = [step.number("AveCPU") for step in steps]
+    if {main.number("UserCPU"), main.number("SystemCPU"), sampled, *means} == {None}:
+        return CPUTime(None, None, None)
+    user, kernel, sampled_s = main.number("UserCPU") or 0, main.number("SystemCPU") or 0, sampled or 0
     # Of one task; how many tasks a step had is not sent, so this is a lower bound as well.
-    of_steps = sum(step.number("AveCPU") or 0 for step in steps)
+    of_steps = sum(mean or 0 for mean in means)
     # What is more than there was is no lower bound. What sacct reports stays as it is, whatever way it comes.
     bounds = ((user + kernel, "sacct"), (min(of_steps, limit_s), "steps"), (min(sampled_s, limit_s), "samples"))
     total, source = max(bounds, key=lambda one: one[0])

@@ -391,8 +391,9 @@ SELECT
   CAST(Elapsed * nullif(CPUs, 0) AS INTEGER) AS core_s -- s that it ran, times CPUs: what sreport sums
 FROM SlurmRuns LEFT JOIN AAR ON AAR.RecordID = SlurmRuns.RecordID;
 
--- The token that a job of HTCondor was submitted with; '': none, or not told.
-ALTER TABLE HTCondorJobs ADD COLUMN TokenSubject TEXT NOT NULL DEFAULT '';
+-- The token that a job of HTCondor was submitted with; '': none, or not told. TokenSubject NULL: it was read before tokens
+-- were, and its record does not say whose it is by its token.
+ALTER TABLE HTCondorJobs ADD COLUMN TokenSubject TEXT;
 ALTER TABLE HTCondorJobs ADD COLUMN TokenIssuer TEXT NOT NULL DEFAULT '';
 ALTER TABLE HTCondorJobs ADD COLUMN TokenGroups TEXT NOT NULL DEFAULT '';
 ALTER TABLE HTCondorJobs ADD COLUMN TokenScopes TEXT NOT NULL DEFAULT '';

@@ -15,6 +15,8 @@ BARE = b"".join(line for line in LOCAL.splitlines(keepends=True) if not line.sta
 TOKENS, EVERYBODY = b"auth=tokens\n", b"auth=everybody\n"
 ISSUER = "https://iam.example.org/"
 GROUPS = f"tokenclaim.iss={ISSUER}\ntokenclaim.wlcg.groups=/atlas/production\ntokenclaim.wlcg.groups=/cms\n".encode()
+KEPT = {"wlcg.groups": ("group",)}
+"""As authtokenmap has it."""
 ENTITLED = (
     b"tokenclaim.eduperson_entitlement=urn:mace:egi.eu:aai:other\n"
     b"tokenclaim.eduperson_entitlement=urn:mace:egi.eu:group:vo.example.org:admins:role=member#aai.egi.eu\n"
@@ -92,6 +94,33 @@ def test_no_claim_is_kept_that_is_not_named() -> None:
 
     assert facts.auth_tokens == [("name", "Ada")]
     assert facts_of(BARE + GROUPS, claim_names={}).auth_tokens == []
+
+
+@pytest.mark.parametrize(
+    ("groups", "rules", "expected"),
+    [
+        (["/cms/production", "/cms"], {"vo_claims": (("wlcg.groups", None),)}, ("cms", "/cms/production")),
+        (["/cms", "/cms/production"], {"vo_claims": (("wlcg.groups", None),)}, ("cms", None)),
+        (["/cms/t1", "/cms"], {"vomsless_vos": (rule("cms"),), "claim_names": KEPT}, ("cms", "/cms/t1")),
+        (["/cmsx/t1"], {"vomsless_vos": (rule("cms"),), "claim_names": KEPT}, ("cms", None)),
+        (["/cms/t1"], {"vomsless_vos": (rule("cms"),)}, ("cms", None)),
+        (["/cms/t1"], {"claim_names": KEPT}, ("", None)),
+    ],
+)
+def test_the_first_group_of_a_token_is_the_group_of_the_vo(groups, rules, expected) -> None:
+    """In the order of `wlcg.groups`, if it is one of the job's VO, and a rule of the site names the claim."""
+    claims = "".join(f"tokenclaim.wlcg.groups={group}\n" for group in groups).encode()
+    facts = facts_of(BARE + claims, **rules)
+
+    assert (facts.vo, dict(facts.auth_tokens).get("mainfqan")) == expected
+    assert [value for name, value in facts.auth_tokens if name == "group"] == (groups if "claim_names" in rules else [])
+    assert not facts.has_voms
+
+
+def test_voms_attributes_go_before_the_groups_of_a_token() -> None:
+    facts = facts_of(LOCAL + b"tokenclaim.wlcg.groups=/atlas/uk\n", vo_claims=(("wlcg.groups", None),))
+
+    assert [value for name, value in facts.auth_tokens if name == "mainfqan"] == ["/atlas/Role=production"]
 
 
 def test_groups_that_the_site_keeps_as_fqans_are_some() -> None:

@@ -296,6 +296,28 @@ def test_records_that_lack_something(site) -> None:
     assert "arcacct_cut_records 2.0" in arcacct("--config", site.conf, "metrics").stdout
 
 
+def test_what_the_figures_rest_on_is_said(site) -> None:
+    """How many jobs nobody measured, and how many have the benchmark that is sent for want of one."""
+
+    def measured() -> str:
+        done = arcacct("--config", site.conf, "status", "--json")
+        (found,) = [one for one in json.loads(done.stdout) if one["subject"] == "measured"]
+        assert found["severity"] == health.OK
+        return found["text"]
+
+    jobs = int(measured().partition(": ")[2].split()[0])
+    assert f"wall time of {jobs} measured, CPU time of {jobs}" in measured()
+    assert "normalised figures are none" not in measured()
+
+    site.update("INSERT OR REPLACE INTO FieldSources SELECT min(RecordID), 'cpu_user_s', 'unknown' FROM RecordUsage")
+    site.update("UPDATE JobExtraInfo SET InfoValue = 'HEPSPEC:1.0' WHERE InfoKey = 'benchmark'")
+    assert f"CPU time of {jobs - 1}, what was not measured counts 0" in measured()
+    assert "no benchmark: normalised figures are none, and HEPSPEC 1.0 is sent" in measured()
+    found = site.metrics()
+    assert [found["arcacct_recent_jobs_without", what] for what in ("wall", "cpu", "benchmark")] == [0, 1, jobs]
+    assert found["arcacct_recent_jobs",] == jobs
+
+
 def test_a_clock_that_is_wrong(site) -> None:
     """Events from the future mean that the clock was set back."""
     site.update("UPDATE JobEvents SET EventTime = datetime('now', '+2 days')")

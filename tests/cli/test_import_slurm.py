@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import sqlite3
 import subprocess
@@ -10,9 +11,12 @@ from contextlib import closing
 import pytest
 from fake_sacct import FakeSacct
 from installed import ARCACCT, arcacct, configured
-from slurm_files import DATA, JSON, TABLE, row, table
+from slurm_files import CASES, DATA, JSON, TABLE, row, table
 
 DONE = "64 jobs read, 2 unfinished, 3 never started: 59 new runs, 0 known; 59 jobs added, 0 changed, 0 jobs of others"
+
+UNMEASURED = "2 jobs without CPU time: it is unknown, and receivers are sent 0\n"
+"""Their node failed."""
 
 
 @pytest.fixture
@@ -33,10 +37,28 @@ def value(conf: pathlib.Path, sql: str) -> object:
 def test_files(conf) -> None:
     """What was done is said in one line; the same again is nothing new."""
     done = import_(conf, TABLE)
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"{DONE} completed\n")
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"{DONE} completed\n{UNMEASURED}")
     done = import_(conf, JSON, TABLE)
     assert (done.returncode, done.stderr) == (0, "")
     assert "0 new runs, 118 known; 0 jobs added, 0 changed" in done.stdout
+
+
+def test_an_output_without_cpu_time(conf) -> None:
+    """How many jobs have none is said; `stats` says that their CPU time lacks, and shows none."""
+    done = import_(conf, CASES / "x2.txt")
+    assert done.stdout.endswith("1 job without CPU time: it is unknown, and receivers are sent 0\n")
+    assert "without CPU time" not in import_(conf, CASES / "x2.txt").stdout
+
+    done = arcacct("--config", conf, "stats", "--by", "month", "--details", "--format", "json")
+    (found,) = json.loads(done.stdout)
+    assert (found["cpu_s"], found["cpu_efficiency"], found["jobs_without_cpu"], found["core_hours"]) == (
+        None,
+        None,
+        1,
+        4.0,
+    )
+    told = arcacct("--config", conf, "stats", "--by", "month").stderr
+    assert "1 of 1 jobs have no measured CPU time: it counts 0 here" in told
 
 
 def test_times_of_another_zone(conf) -> None:
@@ -88,4 +110,4 @@ def test_standard_input(conf) -> None:
     words = ("--config", str(conf), "import", "slurm", "-")
     done = subprocess.run([ARCACCT, *words], input=JSON.read_bytes(), capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode() == f"{DONE} completed\n"
+    assert done.stdout.decode() == f"{DONE} completed\n{UNMEASURED}"

@@ -135,6 +135,75 @@ def test_whose_a_job_is(tmp_path) -> None:
         assert host.value("SELECT user_dn FROM v1_jobs WHERE vo = 'mapped'") is None
 
 
+TOKEN = {
+    "AuthTokenSubject": '"a1b2-c3"',
+    "AuthTokenIssuer": '"https://cms-auth.cern.ch/"',
+    "AuthTokenGroups": '"/cms/production,/cms"',
+    "AuthTokenScopes": '"compute.create,compute.read"',
+    "AuthTokenId": '"jti-1"',
+}
+WHOSE = "SELECT user_dn, vo, vo_group FROM v1_jobs ORDER BY job_id"
+
+
+def test_a_token_says_whose_a_job_is(host) -> None:
+    """Where there is no proxy, and A-REX did not submit it with its own; the first group is that of the VO."""
+    proxy = {"x509userproxysubject": '"/CN=Ada"', "x509UserProxyVOName": '"atlas"'}
+    host.take(
+        history(
+            ad(1, **TOKEN),
+            ad(2, **TOKEN, **proxy),
+            ad(3, **TOKEN, NordugridQueue="grid"),
+            ad(4, AuthTokenSubject='"s"'),
+            ad(5, **TOKEN | {"AuthTokenGroups": '"cms"'}),
+        )
+    )
+
+    assert host.rows(WHOSE) == [
+        ("https://cms-auth.cern.ch/a1b2-c3", "cms", "/cms/production"),
+        ("/CN=Ada", "atlas", None),
+        (None, None, None),
+        ("s", None, None),
+        ("https://cms-auth.cern.ch/a1b2-c3", None, None),
+    ]
+    query = "SELECT token_subject, token_issuer, token_groups, token_scopes, token_id FROM v1_htcondor_jobs LIMIT 1"
+    assert host.rows(query) == [tuple(value.strip('"') for value in TOKEN.values())]
+
+
+def test_a_job_from_before_tokens_were_read_stays_as_it_is(host) -> None:
+    """An upgrade sends nothing again; `--derive-again` makes it anew."""
+    host.take(history(ad(1)))
+    host.con.execute("UPDATE HTCondorJobs SET TokenSubject = NULL")
+    logged = host.logged()
+    host.take(history(ad(1, **TOKEN)))
+    host.take(history(ad(1, **TOKEN)))
+    assert (host.rows(WHOSE), host.logged()) == ([(None, None, None)], logged)
+
+    host.con.execute("UPDATE HTCondorJobs SET TokenSubject = NULL")
+    assert host.take(history(ad(1, **TOKEN, ExitCode=1))).taken.changed == 1
+    assert host.rows(WHOSE) == [("https://cms-auth.cern.ch/a1b2-c3", "cms", "/cms/production")]
+
+
+def test_a_token_that_another_output_tells(host) -> None:
+    """In whatever order."""
+    host.take(history(ad(1)))
+    host.take(history(ad(1, **TOKEN)))
+
+    assert host.value("SELECT vo FROM v1_jobs") == "cms"
+
+
+def test_cpu_time_that_is_no_number_is_unknown(host) -> None:
+    """As that of a job of several runs of which only the last is told."""
+    nan = 'real("NaN")'
+    host.take(history(ad(1, RemoteUserCpu=nan, CumulativeRemoteUserCpu=nan), ad(2)))
+
+    assert host.rows("SELECT cpu_s, cpu_user_s, wall_s FROM v1_jobs ORDER BY job_id") == [
+        (None, None, 60),
+        (100, 99, 60),
+    ]
+    assert host.value("SELECT sum(jobs_without_cpu) FROM v1_usage_by_month") == 1
+    assert host.rows("SELECT cpu_user_s FROM v1_htcondor_jobs ORDER BY job_no") == [(None,), (99,)]
+
+
 BENCHMARKS = (
     "SELECT (SELECT InfoValue FROM JobExtraInfo AS Info WHERE Info.RecordID = AAR.RecordID AND InfoKey = 'benchmark')"
     " FROM AAR ORDER BY JobID"

@@ -32,11 +32,14 @@ def write(con: sqlite3.Connection, *jobs: Job, source: str = "arex") -> Written:
 
 
 def test_what_became_of_jobs_is_counted(con) -> None:
-    """New, changed, and as they were: each job counts once, and where it was."""
-    other = JOB._replace(job_id="job2")
-    assert write(con, JOB) == Written(added=1, record_ids={"job1": 1})
-    assert write(con, JOB, other) == Written(added=1, record_ids={"job1": 1, "job2": 2})
-    assert write(con, JOB._replace(wall_s=901), other) == Written(changed=1, record_ids={"job1": 1, "job2": 2})
+    """New, changed, and as they were: each job counts once, and where it was; those without a measure besides."""
+    measured = JOB._replace(cpu_user_s=10, cpu_kernel_s=1)
+    other = JOB._replace(job_id="job2", wall_s=None)
+    both = {"job1": 1, "job2": 2}
+    assert write(con, measured) == Written(added=1, record_ids={"job1": 1})
+    assert write(con, measured, other) == Written(added=1, record_ids=both, without_wall=1, without_cpu=1)
+    assert write(con, measured._replace(wall_s=901), other) == Written(changed=1, record_ids=both)
+    assert write(con, measured, other._replace(wall_s=1)) == Written(changed=2, record_ids=both, without_cpu=1)
 
 
 def test_what_tells_nothing_new_of_a_job_leaves_it_as_it_is(con) -> None:

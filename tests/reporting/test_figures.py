@@ -218,6 +218,47 @@ def test_a_damaged_key_is_told(capsys, site) -> None:
     assert "pseudonyms.key: it is to have 32 bytes" in done.stderr
 
 
+def test_what_the_figures_rest_on_is_said(capsys, site) -> None:
+    """Jobs that nobody measured, jobs without a benchmark, and a benchmark that was changed within the month."""
+    host = site()
+    day = 86_400
+    jobs = [stored_jobs.job(number, end_s=stored_jobs.END_S - number * day) for number in range(4)]
+    jobs[0] = jobs[0]._replace(cpu_user_s=None, cpu_kernel_s=None, benchmark="HEPscore23:14.5")
+    jobs[1] = jobs[1]._replace(wall_s=None, cpu_user_s=None, cpu_kernel_s=None, benchmark="HEPSPEC:1.0")
+    jobs[3] = jobs[3]._replace(benchmark="HEPSPEC:1200")
+    host.add(*jobs)
+    told = figures(capsys, host.conf, *MAY)
+
+    assert told["vo", "atlas", "jobs_without_cpu"] == "2"
+    assert told["vo", "atlas", "jobs_without_wall"] == "1"
+    core_h = 8 * 3500 / 3600
+    assert float(told["vo", "atlas", "core_hours"]) == pytest.approx(3 * core_h, abs=0.01)
+    # Of the two jobs that have CPU time.
+    assert float(told["vo", "atlas", "cpu_efficiency"]) == pytest.approx(20_300 / (8 * 3500), abs=0.001)
+    assert told["benchmark", "HEPSPEC:1200", "last_end"] < told["benchmark", "HEPSPEC:12.26", "first_end"]
+    assert told["benchmark", "HEPSPEC:12.26", "last_end"] < told["benchmark", "HEPscore23:14.5", "first_end"]
+    assert told["benchmark", "none (HEPSPEC 1.0 is sent)", "jobs"] == "1"
+    text = said(capsys, "--config", host.conf, "report", *MAY).stdout
+    rests_on = (
+        "wall time of 3 measured, CPU time of 2, what was not measured counts 0, 1 without a benchmark: HEPSPEC 1.0 is"
+    )
+    assert f"These figures rest on 4 jobs: {rests_on} sent." in text
+    assert "Jobs of this month have 3 benchmarks" in text
+    assert "HEPSPEC:1200 is outside of what a core has" in text
+
+
+def test_hours_of_jobs_without_a_benchmark_are_not_normalised(capsys, site) -> None:
+    """They are sent with HEPSPEC 1.0, which is no measurement: nobody reads HS06 hours in the report."""
+    host = site()
+    host.add(*(stored_jobs.job(number)._replace(benchmark="HEPSPEC:1.0") for number in range(3)))
+    told = figures(capsys, host.conf, *MAY)
+
+    assert (told["vo", "atlas", "hs06_hours"], told["vo", "atlas", "hepscore23_hours"]) == ("", "")
+    text = said(capsys, "--config", host.conf, "report", *MAY).stdout
+    assert "No job has a benchmark: normalised figures are none, and HEPSPEC 1.0 is sent." in text
+    assert "no benchmark: normalised figures are none" in text
+
+
 def test_an_empty_month_says_so(capsys, site) -> None:
     """A month in which no job ended has tables that say so."""
     made = site()
@@ -226,7 +267,7 @@ def test_an_empty_month_says_so(capsys, site) -> None:
     done = said(capsys, "--config", made.conf, "report", "--month", "2020-01")
 
     assert done.returncode == 0
-    assert done.stdout.count("No job ended in this month.") == 3
+    assert done.stdout.count("No job ended in this month.") == 4
     assert "No target is configured: nothing of this month is published." in done.stdout
 
 

@@ -44,6 +44,13 @@ def test_numbers_that_slurm_does_not_know_are_unknown(number):
     assert (usage.core_count, usage.memory_kib, usage.wall_s, usage.exit_code) == (None, None, 600, 0)
 
 
+def test_cpu_time_that_nobody_told_is_unknown():
+    """A 0 that sacct, a step or samples told is one."""
+    assert slurm_usage(finished(), (), None).cpu == (None, None, None)
+    assert slurm_usage(finished(), (), 0).cpu[:2] == (0, 0)
+    assert slurm_usage(finished(sacct={"UserCPU": 0}), (), None).cpu[:2] == (0, 0)
+
+
 def test_fields_merge_in_any_order():
     """What is said later holds, what is not said stays, whatever came first."""
     reports = [
