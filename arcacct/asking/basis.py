@@ -1,17 +1,20 @@
 """
-What the figures of some months rest on: how many jobs were measured, and how many have a benchmark.
+What the figures of some months rest on: how many jobs were measured, how many have a benchmark, and how many are held.
 
-Read from the monthly sums, so it counts the jobs that are published, pruned ones too.
+Read from the monthly sums, so it counts the jobs that are published, pruned ones too; held jobs are beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from arcacct.benchmark import FALLBACK_SHOWN, measured_benchmark
 from arcacct.db.engine import Connection
 from arcacct.jobs.cells import Month, RatedJobs, by_benchmark
+from arcacct.jobs.holds import HELD
+from arcacct.jobs.implausible import NONE, counts
+from arcacct.publishing.instants import month_bounds
 from arcacct.wording import count_of
 
 
@@ -24,13 +27,16 @@ class Basis(NamedTuple):
     without_cpu: int = 0
     without_benchmark: int = 0
     """Jobs of which receivers are sent the default benchmark."""
+    held: int = 0
+    """Jobs that are in no figure, since values of theirs cannot be true."""
     rated: tuple[RatedJobs, ...] = ()
     """By benchmark, in the order in which the first job of each ended; those without one are in one row."""
 
     def __str__(self) -> str:
         """One line for people."""
+        held = f"{count_of(self.held, 'job')} held as implausible"
         if not self.jobs:
-            return "no job ended"
+            return held if self.held else "no job ended"
         parts = [
             f"wall time of {self.jobs - self.without_wall} measured",
             f"CPU time of {self.jobs - self.without_cpu}",
@@ -43,11 +49,13 @@ class Basis(NamedTuple):
                 parts.append(f"no benchmark: normalised figures are none, and {default}")
             else:
                 parts.append(f"{self.without_benchmark} without a benchmark: {default}")
-        return f"{count_of(self.jobs, 'job')}: {', '.join(parts)}"
+        return f"{count_of(self.jobs, 'job')}: {', '.join(parts)}{f'; {held}, in no figure' if self.held else ''}"
 
 
-def basis(con: Connection, months: Iterable[Month]) -> Basis:
-    """That of the jobs that ended in these months."""
+def basis(con: Connection, months: Sequence[Month]) -> Basis:
+    """That of the jobs that ended in these months, which follow each other."""
+    bounds = [month_bounds(*month) for month in months]
+    held = counts(con, min(bounds)[0], max(bounds)[1]).get(HELD, NONE).records
     rated: dict[str | None, RatedJobs] = {}
     for one in by_benchmark(con, months):
         found = measured_benchmark(one.benchmark)
@@ -58,6 +66,7 @@ def basis(con: Connection, months: Iterable[Month]) -> Basis:
         sum(one.without_wall for one in rated.values()),
         sum(one.without_cpu for one in rated.values()),
         rated[None].jobs if None in rated else 0,
+        held,
         tuple(rated.values()),
     )
 

@@ -350,7 +350,7 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
         )
         yield Check("vanished", WARNING, text)
     yield from _implausible_checks(found, limits)
-    if found.basis is not None and found.basis.jobs:
+    if found.basis is not None and (found.basis.jobs or found.basis.held):
         year, month = _two_months(found.now)[0]
         yield Check("measured", OK, f"{year:04d}-{month:02d} and later: {found.basis}")
     yield from _callout_checks(found)

@@ -356,7 +356,6 @@ def _sound(column: str) -> str:
     return f"CASE WHEN {column} BETWEEN 0 AND {_LARGEST} THEN {column} ELSE 0 END"
 
 
-
 class _KeptSums(NamedTuple):
     """Sums of finished jobs that are kept up to date, told apart by cores and benchmark and ..."""
 

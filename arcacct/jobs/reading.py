@@ -427,9 +427,7 @@ def _as_it_counts(aar: AAR, is_held: int, reasons: str, *overrides: Any) -> AAR:
         field: (int(field in _COUNTS) if field in unknown else value) if value != "" else None
         for field, value in values.items()
     }
-    return aar._replace(
-        held=reasons if is_held else "", unknown=tuple(sorted(unknown.union(aar.unknown))), **counted
-    )
+    return aar._replace(held=reasons if is_held else "", unknown=tuple(sorted(unknown.union(aar.unknown))), **counted)
 
 
 _COUNTS = ("node_count", "core_count")

@@ -123,7 +123,12 @@ def month_report(
     compared = former.compared_with(known, said, is_unchanged=is_unchanged)
     tables.append(_changes(accounting, said, compared, start_s, before_s))
     report = Report(
-        settings.hostname, asked.month, written_s, tuple(tables), verdict, str(rests_on) if rests_on.jobs else ""
+        settings.hostname,
+        asked.month,
+        written_s,
+        tuple(tables),
+        verdict,
+        str(rests_on) if rests_on.jobs or rests_on.held else "",
     )
     return Made(report, known, said, is_unchanged)
 

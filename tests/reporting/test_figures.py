@@ -222,10 +222,11 @@ def test_what_the_figures_rest_on_is_said(capsys, site) -> None:
     """Jobs that nobody measured, jobs without a benchmark, and a benchmark that was changed within the month."""
     host = site()
     day = 86_400
-    jobs = [stored_jobs.job(number, end_s=stored_jobs.END_S - number * day) for number in range(4)]
+    jobs = [stored_jobs.job(number, end_s=stored_jobs.END_S - number * day) for number in range(5)]
+    jobs[4] = jobs[4]._replace(wall_s=10**6)
     jobs[0] = jobs[0]._replace(cpu_user_s=None, cpu_kernel_s=None, benchmark="HEPscore23:14.5")
     jobs[1] = jobs[1]._replace(wall_s=None, cpu_user_s=None, cpu_kernel_s=None, benchmark="HEPSPEC:1.0")
-    jobs[3] = jobs[3]._replace(benchmark="HEPSPEC:1200")
+    jobs[3] = jobs[3]._replace(benchmark="HEPSPEC:120")
     host.add(*jobs)
     told = figures(capsys, host.conf, *MAY)
 
@@ -235,16 +236,16 @@ def test_what_the_figures_rest_on_is_said(capsys, site) -> None:
     assert float(told["vo", "atlas", "core_hours"]) == pytest.approx(3 * core_h, abs=0.01)
     # Of the two jobs that have CPU time.
     assert float(told["vo", "atlas", "cpu_efficiency"]) == pytest.approx(20_300 / (8 * 3500), abs=0.001)
-    assert told["benchmark", "HEPSPEC:1200", "last_end"] < told["benchmark", "HEPSPEC:12.26", "first_end"]
+    assert told["benchmark", "HEPSPEC:120", "last_end"] < told["benchmark", "HEPSPEC:12.26", "first_end"]
     assert told["benchmark", "HEPSPEC:12.26", "last_end"] < told["benchmark", "HEPscore23:14.5", "first_end"]
     assert told["benchmark", "none (HEPSPEC 1.0 is sent)", "jobs"] == "1"
     text = said(capsys, "--config", host.conf, "report", *MAY).stdout
     rests_on = (
         "wall time of 3 measured, CPU time of 2, what was not measured counts 0, 1 without a benchmark: HEPSPEC 1.0 is"
     )
-    assert f"These figures rest on 4 jobs: {rests_on} sent." in text
+    assert f"These figures rest on 4 jobs: {rests_on} sent; 1 job held as implausible, in no figure." in text
     assert "Jobs of this month have 3 benchmarks" in text
-    assert "HEPSPEC:1200 is outside of what a core has" in text
+    assert "HEPSPEC:120 is outside of what a core has" in text
 
 
 def test_hours_of_jobs_without_a_benchmark_are_not_normalised(capsys, site) -> None:
