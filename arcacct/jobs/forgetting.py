@@ -266,18 +266,20 @@ def _forget_one(con: Connection, names: Names, record_id: int, stored_user: str)
         _forget_accounts(con, names, table, where, "RecordID = ?", (record_id,))
     own = con.execute("SELECT ClusterID, JobID, Task FROM JobTelemetry WHERE RecordID = ?", (record_id,)).fetchone()
     if own is not None:
-        (end,) = con.execute("SELECT EndTime FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()
-        _forget_accounts(
-            con, names, "SlurmJobs", _SONAR, "ClusterID = ? AND JobID = ? AND EndTime <= ?", (*own[:2], end + _CLOCKS_S)
-        )
+        # Numbers are used again: what others had before, and have later, is not touched.
+        life = con.execute(
+            "SELECT SubmitTime - ?1, EndTime + ?1 FROM AAR WHERE RecordID = ?2", (_CLOCKS_S, record_id)
+        ).fetchone()
+        reported = "ClusterID = ? AND JobID = ? AND EndTime BETWEEN ? AND ?"
+        _forget_accounts(con, names, "SlurmJobs", _SONAR, reported, (*own[:2], *life))
         sampled = (
             "SampledJobID IN (SELECT ID FROM SampledJobs WHERE ClusterID = ? AND JobID = ? AND Task = ? AND Epoch = 0)"
-            " AND Hour <= ?"
+            " AND Hour BETWEEN ? AND ?"
         )
-        _forget_accounts(con, names, "JobUsage", _SAMPLED, sampled, (*own, end + _CLOCKS_S))
+        _forget_accounts(con, names, "JobUsage", _SAMPLED, sampled, (*own, *life))
         # What waits for late samples has account and commands, too: with the job over there are none to come.
         for table in ("JobCommandUsage", "JobPoints"):
-            con.execute(f"DELETE FROM {table} WHERE {sampled}", (*own, end + _CLOCKS_S))
+            con.execute(f"DELETE FROM {table} WHERE {sampled}", (*own, *life))
 
 
 _CLOCKS_S = 86400

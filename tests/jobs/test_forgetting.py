@@ -128,7 +128,9 @@ def test_telemetry_of_a_users_jobs(tmp_path) -> None:
     conf = configured(tmp_path, "map = owner gebob vo=v user=/CN=Bob\nmap = owner * vo=v user=/CN=Alice")
     assert arcacct("--config", conf, "import", "gridengine", DATA / "gridengine/accounting.sge819-real").returncode == 0
     told = [sample(1795168171 - 1795168800, [{"cmd": "alices", "pid": 7}], job=6, user="gealice")]
-    told[0]["data"]["attributes"]["jobs"][0]["array_task_id"] = 4
+    told.append(sample(1795168171 - 1795168800 - 200 * 86_400, [{"cmd": "carols", "pid": 7}], job=6, user="gecarol"))
+    for one in told:
+        one["data"]["attributes"]["jobs"][0]["array_task_id"] = 4
     told.append(sample(1795168185 - 1795168800, [{"cmd": "bobs", "pid": 8}], job=25, user="gebob"))
     (tmp_path / "samples.json").write_bytes(stream(*told))
     command = ("--config", conf, "import", "sonar", "--details", tmp_path / "samples.json")
@@ -138,10 +140,10 @@ def test_telemetry_of_a_users_jobs(tmp_path) -> None:
     done(here, Scope(2**31, "/CN=Alice"))
 
     with closing(sqlite3.connect(here.database)) as con:
-        assert con.execute("SELECT command FROM v1_job_commands").fetchall() == [("bobs",)]
-        users = dict(con.execute("SELECT job_id, user_name FROM v1_sampled_jobs").fetchall())
-        assert (users[6].startswith("pseudonym-"), users[25]) == (True, "gebob")
-        assert con.execute("SELECT count(*) FROM JobPoints").fetchall() == [(1,)]
+        assert con.execute("SELECT command FROM v1_job_commands ORDER BY 1").fetchall() == [("bobs",), ("carols",)]
+        users = [name for (name,) in con.execute("SELECT user_name FROM v1_sampled_jobs ORDER BY first_time")]
+        assert (users[0], users[1].startswith("pseudonym-"), users[2]) == ("gecarol", True, "gebob")
+        assert con.execute("SELECT count(*) FROM JobPoints").fetchall() == [(2,)]
 
 
 def found(con: sqlite3.Connection, text: str) -> list[str]:

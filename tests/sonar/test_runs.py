@@ -171,6 +171,20 @@ def test_between_two_runs_the_nearer_one_counts(host):
     ]
 
 
+@pytest.mark.parametrize("first", ["run", "samples"])
+def test_a_run_that_starts_with_an_hour(host, first):
+    """What lies between its first sample and the one before is not its own, though the hours are not divided."""
+    card = [{"cmd": "x", "pid": 4, "gpus": [{"uuid": "g", "gpu_util": 100}]}]
+    parts = {
+        "run": lambda: host.arc_job("7", submit=NOON + 3640, end=NOON + 4000),
+        "samples": lambda: host.take(stream(*(sample(at, card) for at in (3480, 3540, 3600, 3660)))),
+    }
+    for part in (first, *(parts.keys() - {first})):
+        parts[part]()
+    host.take(b"")
+    assert telemetry(host, "gpu_occupied_s") == [(60,)]
+
+
 def test_a_run_that_goes_on_holds_what_comes(host):
     """A running job has no end: until the next run of its number starts, samples are its own."""
     host.take(stream(ran(0, 0, job_state="RUNNING", end_time="")))
