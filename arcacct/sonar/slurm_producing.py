@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from arcacct.jobs.hostlists import NOBODY, compress, expand, split
 from arcacct.jobs.sacct import amount, clean, duration_us, environment, exit_code, instants, job_number, new_delimiter
 from arcacct.jobs.sacct import size_kib as size
+from arcacct.jobs.tres import cpu_us
 from arcacct.sonar.telling import with_content
 
 WINDOW_S = 5400
@@ -29,7 +30,8 @@ _JOB = (
 )
 _TIMES = ("MinCPU", "AveCPU", "SystemCPU", "UserCPU")
 _SIZES = ("AveDiskRead", "AveDiskWrite", "AveRSS", "AveVMSize", "MaxRSS", "MaxVMSize")
-COLUMNS = (*_JOB, *_TIMES, *_SIZES)
+_USAGE = "TRESUsageInTot"
+COLUMNS = (*_JOB, *_TIMES, *_SIZES, _USAGE)
 
 _ADDED = 2
 """To every ExtendedUint, of which 1 is infinite."""
@@ -60,7 +62,7 @@ def slurm_jobs(now: int, window_s: int = WINDOW_S, program: str = "sacct") -> li
     delimiter = new_delimiter()
     arguments = [program, "--allusers", "--duplicates", "--parsable2", f"--delimiter={delimiter}"]
     arguments += [f"--starttime={_local(now - window_s)}", f"--endtime={_local(now)}", f"--format={','.join(COLUMNS)}"]
-    return [slurm_job(row) for row in _rows(_asked(arguments), delimiter)]
+    return [slurm_job(row) for row in _with_cpu(_rows(_asked(arguments), delimiter))]
 
 
 def _local(at: int) -> str:
@@ -103,6 +105,46 @@ def _rows(output: str, delimiter: str) -> Iterator[Row]:
             row = ""
     if row:
         raise ValueError(f"sacct printed half of a row: {row[:200]!r}")
+
+
+def _with_cpu(rows: Iterable[Row]) -> Iterator[Row]:
+    """
+    The rows, with CPU time where Slurm has it in another column: a job comes before its steps.
+
+    Slurm 25.05 may have 0 in UserCPU and SystemCPU of a job and of its steps; TRESUsageInTot, of steps only, has it.
+    """
+    for own in _jobs(rows):
+        of_steps = 0
+        for row in own[1:]:
+            lacking_us = (_told(cpu_us, row[_USAGE]) or 0) - _cpu_us(row)
+            if lacking_us > 0:
+                row["UserCPU"] = _duration((_told(duration_us, row["UserCPU"]) or 0) + lacking_us)
+            of_steps += _cpu_us(row)
+        if of_steps and not _cpu_us(own[0]):
+            own[0]["UserCPU"] = _duration(of_steps)
+        yield from own
+
+
+def _jobs(rows: Iterable[Row]) -> Iterator[list[dict[str, str]]]:
+    """The rows of each run of a job: its own, and those of its steps."""
+    own: list[dict[str, str]] = []
+    for row in rows:
+        if "." not in row["JobIDRaw"] and own:
+            yield own
+            own = []
+        own.append(dict(row))
+    if own:
+        yield own
+
+
+def _cpu_us(row: Row) -> int:
+    return sum(_told(duration_us, row[name]) or 0 for name in ("UserCPU", "SystemCPU"))
+
+
+def _duration(us: int) -> str:
+    """As sacct prints a duration."""
+    minutes, rest = divmod(us, 60 * 10**6)
+    return f"{minutes:02}:{rest // 10**6:02}.{rest % 10**6:06}"
 
 
 def slurm_job(row: Row) -> Fields:
