@@ -185,6 +185,35 @@ def test_a_run_that_starts_with_an_hour(host, first):
     assert telemetry(host, "gpu_occupied_s") == [(60,)]
 
 
+def test_of_two_runs_at_once_the_later_one_counts(host):
+    """Two records of one number overlap by a second of A-REX's clock: a sample has one of them."""
+    host.arc_job("7", "ONE", submit=NOON, end=NOON + 900)
+    host.arc_job("7", "TWO", submit=NOON + 600, end=NOON + 800)
+    host.take(stream(seen(500), seen(700), seen(850)))
+    assert host.rows("SELECT job_id, samples FROM v1_job_telemetry ORDER BY 1") == [("ONE", 2), ("TWO", 1)]
+
+
+@pytest.mark.parametrize("nodes", [("n1", "n2"), ("n2", "n1")])
+def test_the_benchmark_does_not_depend_on_which_node_came_first(host, nodes):
+    """Of a node whose model no line matches there is none, whenever its samples come."""
+    site = Site(node_benchmarks=(NodeBenchmark("AMD*", "HEPscore23:14.5"),), default_benchmark="HEPSPEC:1.0")
+    record_id = host.arc_job("7", submit=NOON, end=NOON + 900)
+    set_children(host.con, record_id, "JobExtraInfo", [("benchmark", "HEPSPEC:1.0")])
+    host.take(stream(sysinfo_of(), sysinfo_of(node="n2", cpu_model="Other")), site=site)
+    for node in nodes:
+        host.take(stream(seen(60, node=node)), site=site)
+    assert host.rows("SELECT benchmark_value, wn_instance FROM v1_jobs") == [(1.0, "AMD EPYC 7763;Other")]
+
+
+def test_hours_that_a_run_holds_whole_are_not_made_anew(host):
+    """A record that comes after its samples costs no more than giving it their hours."""
+    host.take(stream(*(seen(at, node=node) for node in ("n1", "n2") for at in range(0, 40_000, 1200))))
+    host.con.execute("CREATE TRIGGER made BEFORE INSERT ON JobUsage BEGIN SELECT RAISE(ABORT, 'made anew'); END")
+    host.arc_job("7", submit=NOON - 30, end=NOON + 40_000)
+    host.take(b"")
+    assert (telemetry(host), host.said) == ([(68,)], [])
+
+
 def test_a_run_that_goes_on_holds_what_comes(host):
     """A running job has no end: until the next run of its number starts, samples are its own."""
     host.take(stream(ran(0, 0, job_state="RUNNING", end_time="")))
@@ -203,6 +232,14 @@ def test_what_turns_out_to_be_another_run_is_taken_back(host):
     assert host.rows("SELECT job_id, memory_kib FROM v1_jobs ORDER BY 1") == [("FIRST", None), ("SECOND", 4000)]
     assert host.rows("SELECT job_id, samples FROM v1_job_telemetry") == [("SECOND", 1)]
     assert host.rows("SELECT count(*) FROM FieldSources") == [(1,)]
+
+
+def test_what_is_another_run_by_telemetry_is_taken_back(host):
+    """The same where records are made of telemetry."""
+    host.take(stream(ran(0, 100), seen(130, 4000)))
+    assert host.rows("SELECT memory_kib, cpu_s FROM v1_jobs") == [(4000, 1)]
+    host.take(stream(ran(140, 200)))
+    assert host.rows("SELECT memory_kib, cpu_s FROM v1_jobs ORDER BY end_time") == [(None, 0), (4000, 1)]
 
 
 def test_a_benchmark_that_is_taken_back_is_that_of_the_site(host):
@@ -272,6 +309,10 @@ def test_a_closed_hour_stays_with_the_run_that_has_it(host):
     # Divided before it was closed, and not.
     assert telemetry(host) == [(1,), (1,)]
     assert telemetry(other) == [(2,), (None,)]
+    other.arc_job("7", "ZERO", submit=NOON - 20, end=NOON + 60)
+    other.con.execute("UPDATE AAR SET SubmitTime = ? WHERE JobID = 'ONE'", (NOON + 70,))
+    other.take(b"")
+    assert host.rows("SELECT job_id, samples FROM v1_job_telemetry ORDER BY 1") == [("ONE", 1), ("TWO", 1)]
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
