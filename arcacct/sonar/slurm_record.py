@@ -17,7 +17,7 @@ from arcacct.jobs.local import model_benchmark
 from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
 from arcacct.jobs.tres import parse
 from arcacct.sonar.fields import LARGEST
-from arcacct.sonar.slurm_jobs import SlurmJob
+from arcacct.sonar.slurm_jobs import SACCT_FIELDS, SlurmJob
 
 _TERM = 15
 _STATUS = {"COMPLETED": COMPLETED, "CANCELLED": ABORTED}
@@ -86,12 +86,12 @@ def allocated(main: SlurmJob) -> dict[str, int]:
 
 
 def _cpu_time(main: SlurmJob, steps: Sequence[SlurmJob], sampled: int | None, limit_s: int) -> CPUTime:
-    means = [step.number("AveCPU") for step in steps]
-    if {main.number("UserCPU"), main.number("SystemCPU"), sampled, *means} == {None}:
+    # A field that is 0 is left out: where sacct was asked, a time that is missing is 0.
+    if sampled is None and not any(SACCT_FIELDS.keys() & one.values.keys() for one in (main, *steps)):
         return CPUTime(None, None, None)
     user, kernel, sampled_s = main.number("UserCPU") or 0, main.number("SystemCPU") or 0, sampled or 0
     # Of one task; how many tasks a step had is not sent, so this is a lower bound as well.
-    of_steps = sum(mean or 0 for mean in means)
+    of_steps = sum(step.number("AveCPU") or 0 for step in steps)
     # What is more than there was is no lower bound. What sacct reports stays as it is, whatever way it comes.
     bounds = ((user + kernel, "sacct"), (min(of_steps, limit_s), "steps"), (min(sampled_s, limit_s), "samples"))
     total, source = max(bounds, key=lambda one: one[0])

@@ -397,7 +397,7 @@ ALTER TABLE HTCondorJobs ADD COLUMN TokenSubject TEXT;
 ALTER TABLE HTCondorJobs ADD COLUMN TokenIssuer TEXT NOT NULL DEFAULT '';
 ALTER TABLE HTCondorJobs ADD COLUMN TokenGroups TEXT NOT NULL DEFAULT '';
 ALTER TABLE HTCondorJobs ADD COLUMN TokenScopes TEXT NOT NULL DEFAULT '';
-ALTER TABLE HTCondorJobs ADD COLUMN TokenID TEXT NOT NULL DEFAULT '';
+ALTER TABLE HTCondorJobs ADD COLUMN TokenID TEXT DEFAULT ''; -- NULL: forgotten
 
 DROP VIEW v1_htcondor_jobs;
 -- One row for each job of HTCondor that had started and left the queue, as its history tells it.

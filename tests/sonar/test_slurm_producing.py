@@ -116,7 +116,11 @@ def test_jobs_are_the_same_as_by_sacct_itself(tmp_path, path, jobs):
     (tmp_path / "slurm").mkdir()
     other = SlurmHost(tmp_path / "slurm")
     other.take(path, cluster=CLUSTER)
-    columns = "job_id, status, submit_time, end_time, wall_s, core_count, node_count, memory_kib, project, cpu_s"
+    # What one of both does not report counts as A-REX counts it.
+    columns = (
+        "job_id, status, submit_time, end_time, wall_s, ifnull(core_count, 1), ifnull(node_count, 1), memory_kib,"
+        " project, ifnull(cpu_s, 0)"
+    )
     ours, theirs = (
         {row[0]: row for row in world.con.execute(f"SELECT {columns} FROM v1_jobs").fetchall()}
         for world in (host, other)
