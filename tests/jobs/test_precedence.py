@@ -202,4 +202,5 @@ def test_labels_of_arc_conf(con) -> None:
     """Whether of the queue or of the site, a benchmark of arc.conf is called so, as it always was."""
     own(con, "gridengine", "benchmark", DEFAULT)
 
-    assert con.execute("SELECT Source FROM FieldSources").fetchall() == [(CONFIGURED,)]
+    told = con.execute("SELECT Source FROM FieldSources WHERE Field = 'benchmark'").fetchall()
+    assert told == [(CONFIGURED,)]
