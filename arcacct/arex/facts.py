@@ -7,7 +7,7 @@ any case.
 """
 
 from arcacct.arex.control_files import JobFiles
-from arcacct.arex.gate import MOST_LRMS_EVENTS, MOST_ROWS, Gate, stored_bytes
+from arcacct.arex.gate import MOST_LRMS_EVENTS, MOST_ROWS, Gate, lines_of, stored_bytes
 from arcacct.arex.instants import parse_instant
 from arcacct.jobs.states import (
     COMPLETED,
@@ -59,6 +59,7 @@ _LOCAL = frozenset(
     ("localid", "interface", "headnode", "queue", "subject", "starttime", "jobname", "lrms", "clientname")
 )
 _LRMS_EVENTS = {"lrmsstarttime": "LRMSSTART", "lrmsendtime": "LRMSEND"}
+_MEASUREMENTS = {"walltime": "wall_s", "usertime": "cpu_user_s", "kerneltime": "cpu_kernel_s"}
 
 
 def job_facts(files: JobFiles, rules: "JobRules") -> StateChange:
@@ -276,6 +277,18 @@ def _read_diag(facts: StateChange, usage: Usage, content: bytes, gate: Gate, *, 
     # Nothing measured the virtual size: A-REX repeats the resident one.
     usage.virtual_memory_kib = total or usage.memory_kib
     usage.cpu_count = numbers.get("processors") or len(several["nodename"]) or 1
+
+
+def measurements(diag: bytes) -> dict[str, int]:
+    """Those of `MEASURED` that a .diag tells, in seconds, as `job_facts` takes them."""
+    found = {}
+    for line in lines_of(diag):
+        name, equals, value = line.partition("=")
+        field = _MEASUREMENTS.get(name.lower())
+        number = leading_digits(value) if equals and field else None
+        if field and number is not None:
+            found[field] = number
+    return found
 
 
 def _set_several(

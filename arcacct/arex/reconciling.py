@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from arcacct.arex.control_files import read_job, read_status_file
-from arcacct.arex.facts import job_facts
+from arcacct.arex.control_files import read_bytes, read_job, read_status_file
+from arcacct.arex.facts import job_facts, measurements
 from arcacct.arex.instants import parse_instant
-from arcacct.arex.layout import STATES, count_status_files, is_job_id, scan_status_files
+from arcacct.arex.layout import STATES, count_status_files, is_hashed, is_job_id, job_file, scan_status_files
 from arcacct.arex.sweeping import PATIENCE_S, Progress, SweepRun, batches, is_of_one_job
 from arcacct.arex.vanished import Unfinished
 from arcacct.db import opening
@@ -19,7 +19,7 @@ from arcacct.errors import InputError
 from arcacct.jobs import recorder
 from arcacct.jobs.found_ends import HOUR_S
 from arcacct.jobs.recorder import escaped
-from arcacct.jobs.states import StateChange, StatusFile
+from arcacct.jobs.states import MEASURED, UNKNOWN, StateChange, StatusFile
 
 LOOKED_UP_JOBS = 500
 """Jobs asked for in one query."""
@@ -53,7 +53,7 @@ class _Present(NamedTuple):
 
 def reconcile(run: SweepRun, unfinished: Unfinished, progress: Progress | None) -> tuple[int, int]:
     """
-    Record each job whose status file is not the one that an earlier sweep has read.
+    Record each job whose status file is not the one that an earlier sweep has read, or whose .diag came late.
 
     Returns how many jobs there are and of how many the files were read; jobs that are there are struck off
     ``unfinished``. Raises OSError for a control directory that cannot be read, StoreError and its kinds.
@@ -112,24 +112,52 @@ def _changed(run: SweepRun, counter: _Counter) -> Iterator[_Present]:
         with opening.translating(run.here.database):
             read_before = remembered_status_files(run.con, [job_id for job_id, _path, _stat in batch])
         for job_id, path, stat in batch:
-            if read_before.get(job_id) != (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns):
-                try:
-                    present = _present(run, job_id, path)
-                except Exception as error:
-                    if not is_of_one_job(error):
-                        raise
-                    run.complain(job_id, path, error)
+            file, wall_s, lacking = read_before.get(job_id, ((), 0, ""))
+            is_read = file == (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+            try:
+                if is_read and not _is_late(run.here.controldir, job_id, wall_s, lacking):
                     continue
-                if present is not None:
-                    yield present
+                present = _present(run, job_id, path)
+            except Exception as error:
+                if not is_of_one_job(error):
+                    raise
+                run.complain(job_id, path, error)
+                continue
+            # Of a deleted job what is recorded knows more.
+            if present is not None and not (is_read and present.is_deleted):
+                yield present
 
 
-def remembered_status_files(con: Connection, job_ids: list[str]) -> dict[str, tuple[int, ...]]:
-    """``(size, mtime_ns, ctime_ns)`` by JobID of those status files that a sweep has read."""
-    return _known(con, job_ids, "Size, MTimeNs, CTimeNs", "Size IS NOT NULL")
+def _is_late(controldir: str, job_id: str, wall_s: int, lacking: str) -> bool:
+    """
+    Whether the .diag of a job that has ended has a measurement that its record lacks. Raises OSError.
+
+    A-REX records the end of a job also when its .diag is not there yet, as on a slow file server. ``lacking``: the
+    fields that the files did not tell, with commas between.
+    """
+    if wall_s and not lacking:
+        return False
+    path = job_file(controldir, job_id, "diag", hashed=is_hashed(controldir, job_id))
+    found = measurements(read_bytes(path)[0] or b"")
+    return any(field in found for field in lacking.split(",")) or found.get("wall_s", 0) > wall_s == 0
 
 
-def _known(con: Connection, job_ids: list[str], columns: str, condition: str) -> dict[str, tuple[int, ...]]:
+def remembered_status_files(con: Connection, job_ids: list[str]) -> dict[str, tuple[tuple[int, ...], int, str]]:
+    """
+    By JobID those status files that a sweep has read, and how the job was measured.
+
+    That is ``(size, mtime_ns, ctime_ns)``, the wall time, and what the job's files did not tell (`_is_late`).
+    """
+    fields = ", ".join(f"'{field}'" for field in MEASURED)
+    lacking = (
+        f"coalesce((SELECT group_concat(Field) FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID"
+        f" AND Field IN ({fields}) AND Source = '{UNKNOWN}'), '')"
+    )
+    known = _known(con, job_ids, f"Size, MTimeNs, CTimeNs, EndTime = 0 OR UsedWalltime, {lacking}", "Size IS NOT NULL")
+    return {job_id: (tuple(file), wall_s, lacks) for job_id, (*file, wall_s, lacks) in known.items()}
+
+
+def _known(con: Connection, job_ids: list[str], columns: str, condition: str) -> dict[str, tuple[Any, ...]]:
     """By id what the database knows of these jobs and their status files."""
     plain = {escaped(job_id): job_id for job_id in job_ids}
     return {

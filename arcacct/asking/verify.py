@@ -62,6 +62,8 @@ _LOOKED_UP_JOBS = 500
 _IN_MEMORY_BYTES = 1_000_000
 """Of what is told of single jobs; more goes to disk."""
 _TODO = "`arcacct import arex` takes it over"
+_LATE = "`arcacct sweep` takes what came after the end was recorded"
+_NOT_FROM_FILES = "`arcacct job info` shows where the database has it from"
 
 
 class Source(NamedTuple):
@@ -280,7 +282,9 @@ def _control_directory(
                     yield job_id, "finished, and not in the database with this end: `arcacct sweep` records it"
                 elif (known.wall_s, known.cpu_s) != (job.wall_s, job.cpu_s):
                     here = f"in the database {known.wall_s} s and {known.cpu_s} s"
-                    yield job_id, f"wall {job.wall_s} s and CPU {job.cpu_s} s, {here}"
+                    is_late = known.wall_s == 0 < job.wall_s or known.cpu_s == 0 < job.cpu_s
+                    remedy = _LATE if is_late else _NOT_FROM_FILES
+                    yield job_id, f"wall {job.wall_s} s and CPU {job.cpu_s} s, {here}: {remedy}"
 
     try:
         differs = report.tell(name, compared())

@@ -73,6 +73,26 @@ def test_other_hours_are_told_by_job(ours) -> None:
     assert "4711" in report["differences"][0]["text"]
 
 
+def test_a_measurement_that_came_late_is_taken_by_a_sweep(ours) -> None:
+    """A job that was recorded without .diag: the month is wrong, the remedy is named, and it helps."""
+    job_id = corpus.names()["multicore"]
+    with closing(sqlite3.connect(ours.database)) as con:
+        con.execute("UPDATE AAR SET UsedWalltime = 0, UsedCPUUserTime = 0 WHERE JobID = ?", (job_id,))
+        con.execute(
+            "INSERT INTO FieldSources SELECT RecordID, value, 'unknown' FROM AAR, json_each(?) WHERE JobID = ?",
+            ('["wall_s", "cpu_user_s", "cpu_kernel_s"]', job_id),
+        )
+        con.commit()
+    code, report = asked(ours.conf)
+    assert (code, [one["job_id"] for one in report["differences"]]) == (1, [job_id])
+    assert "`arcacct sweep`" in report["differences"][0]["text"]
+
+    assert arcacct("--config", ours.conf, "sweep").returncode == 0
+
+    code, report = asked(ours.conf)
+    assert (code, report["differences"]) == (0, [])
+
+
 def test_a_status_file_with_an_odd_name_is_told(ours) -> None:
     """Its name, which is not UTF-8, is printed with the bytes written out; the other jobs are compared."""
     with open(os.fsencode(ours.control / "finished") + b"/job.\xff\xfe.status", "wb") as file:
