@@ -216,6 +216,7 @@ def _read_usage(facts: StateChange, files: JobFiles, rules: "JobRules", gate: Ga
     if usage.unknown and usage.status != COMPLETED and "LRMSSTART" not in [key for key, _when in facts.events]:
         # It did not run, so it used nothing.
         usage.unknown = ()
+    usage.is_awaited = rules.awaits_wall_time and "wall_s" in usage.unknown
     facts.default_benchmark = rules.benchmark_of(facts.queue, usage.end_time)
     if not facts.extra.get("benchmark"):
         facts.extra["benchmark"] = facts.default_benchmark

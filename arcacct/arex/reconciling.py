@@ -19,7 +19,7 @@ from arcacct.errors import InputError
 from arcacct.jobs import recorder
 from arcacct.jobs.found_ends import HOUR_S
 from arcacct.jobs.recorder import escaped
-from arcacct.jobs.states import MEASURED, UNKNOWN, StateChange, StatusFile
+from arcacct.jobs.states import DERIVED, MEASURED, UNKNOWN, StateChange, StatusFile
 
 LOOKED_UP_JOBS = 500
 """Jobs asked for in one query."""
@@ -112,10 +112,10 @@ def _changed(run: SweepRun, counter: _Counter) -> Iterator[_Present]:
         with opening.translating(run.here.database):
             read_before = remembered_status_files(run.con, [job_id for job_id, _path, _stat in batch])
         for job_id, path, stat in batch:
-            file, wall_s, lacking = read_before.get(job_id, ((), 0, ""))
+            file, has_wall, lacking = read_before.get(job_id, ((), 0, ""))
             is_read = file == (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
             try:
-                if is_read and not _is_late(run.here.controldir, job_id, wall_s, lacking):
+                if is_read and not _is_late(run.here.controldir, job_id, lacking, has_wall=bool(has_wall)):
                     continue
                 present = _present(run, job_id, path)
             except Exception as error:
@@ -128,33 +128,35 @@ def _changed(run: SweepRun, counter: _Counter) -> Iterator[_Present]:
                 yield present
 
 
-def _is_late(controldir: str, job_id: str, wall_s: int, lacking: str) -> bool:
+def _is_late(controldir: str, job_id: str, lacking: str, *, has_wall: bool) -> bool:
     """
     Whether the .diag of a job that has ended has a measurement that its record lacks. Raises OSError.
 
     A-REX records the end of a job also when its .diag is not there yet, as on a slow file server. ``lacking``: the
     fields that the files did not tell, with commas between.
     """
-    if wall_s and not lacking:
+    if has_wall and not lacking:
         return False
     path = job_file(controldir, job_id, "diag", hashed=is_hashed(controldir, job_id))
     found = measurements(read_bytes(path)[0] or b"")
-    return any(field in found for field in lacking.split(",")) or found.get("wall_s", 0) > wall_s == 0
+    is_told = any(field in found for field in lacking.split(","))
+    return is_told or (found.get("wall_s", 0) > 0 and not has_wall)
 
 
 def remembered_status_files(con: Connection, job_ids: list[str]) -> dict[str, tuple[tuple[int, ...], int, str]]:
     """
     By JobID those status files that a sweep has read, and how the job was measured.
 
-    That is ``(size, mtime_ns, ctime_ns)``, the wall time, and what the job's files did not tell (`_is_late`).
+    That is ``(size, mtime_ns, ctime_ns)``, whether it has a wall time or is not at its end, and what its files did not
+    tell (`_is_late`).
     """
     fields = ", ".join(f"'{field}'" for field in MEASURED)
     lacking = (
         f"coalesce((SELECT group_concat(Field) FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID"
-        f" AND Field IN ({fields}) AND Source = '{UNKNOWN}'), '')"
+        f" AND Field IN ({fields}) AND Source IN ('{UNKNOWN}', '{DERIVED}')), '')"
     )
     known = _known(con, job_ids, f"Size, MTimeNs, CTimeNs, EndTime = 0 OR UsedWalltime, {lacking}", "Size IS NOT NULL")
-    return {job_id: (tuple(file), wall_s, lacks) for job_id, (*file, wall_s, lacks) in known.items()}
+    return {job_id: (tuple(file), has_wall, lacks) for job_id, (*file, has_wall, lacks) in known.items()}
 
 
 def _known(con: Connection, job_ids: list[str], columns: str, condition: str) -> dict[str, tuple[Any, ...]]:

@@ -371,7 +371,7 @@ def _implausible_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
     held = found.implausible.get(HELD, implausible.NONE)
     if held.records:
         text = (
-            f"{count_of(held.records, 'job')} held, in no figure and at no receiver, since values cannot be true"
+            f"{count_of(held.records, 'job')} held, in no figure and at no receiver, {held.why}"
             f" ({held.text}): see `arcacct quarantine list`, and settle them by `arcacct quarantine decide`"
         )
         yield Check("implausible", _over(held.records, limits.implausible), text)

@@ -41,6 +41,7 @@ from arcacct.jobs.cells import usage_cells
 from arcacct.jobs.forgotten import forgotten
 from arcacct.jobs.holds import HELD
 from arcacct.jobs.implausible import Asked, HeldRecord, held_records
+from arcacct.jobs.plausibility import NOT_MEASURED
 from arcacct.jobs.states import ABORTED, IN_PROGRESS
 from arcacct.jobs.writing import known_jobs
 from arcacct.publishing import given, held, ledger, months, sent
@@ -252,10 +253,15 @@ def _implausible(report: MonthReport, con: Connection, month: Month) -> Doubtful
     if found:
         report.add(
             Source("held as implausible", len(held)),
-            ((one.job_id, f"{one.text}: `arcacct quarantine decide` settles it") for one in held),
+            ((one.job_id, f"{one.text}: {_ways_out(one)}") for one in held),
             *(f"{one.job_id}: {one.text}: decided: {one.state}" for one in found.values() if one.state != HELD),
         )
     return found
+
+
+def _ways_out(one: HeldRecord) -> str:
+    late = f"{_LATE}, " if NOT_MEASURED in one.reasons else ""
+    return f"{late}`arcacct quarantine decide` settles it"
 
 
 def _control_directory(

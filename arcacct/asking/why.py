@@ -14,6 +14,7 @@ from arcacct.db.engine import Connection
 from arcacct.jobs import aborting, implausible, reading
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.lookup import FoundJob
+from arcacct.jobs.plausibility import NOT_MEASURED
 from arcacct.jobs.states import ABORTED
 from arcacct.publishing import held, instants, ledger, months, sent_rows
 from arcacct.publishing.digests import is_same
@@ -137,7 +138,8 @@ def _implausible(con: Connection, record_id: int) -> Iterator[str]:
     held = implausible.held_record(con, record_id)
     if held is None:
         return
-    yield f"  reported, and cannot be true: {held.text}"
+    what = "nobody measured" if held.reasons == (NOT_MEASURED,) else "reported, and cannot be true"
+    yield f"  {what}: {held.text}"
     for one in implausible.decisions(con, record_id):
         yield f"  {iso(one.decided_s)}: {one.decided_by} decided: {one.state}"
     yield f"  {_COUNTED_AS[held.state]}"
@@ -217,7 +219,8 @@ def _beside_records(
         if month is not None and months.held_month(con, target.block, month) is not None:
             reason = f"{instants.month_name(month)} is held; `arcacct status` says why and what to do"
         elif aar.held:
-            reason = f"held, since values cannot be true ({aar.held}); `arcacct quarantine decide` settles it"
+            why = implausible.why_held(aar.held.split())
+            reason = f"held, {why} ({aar.held}); `arcacct quarantine decide` settles it"
         else:
             reason = _reason(target, con, aar, seq)
         yield f"  {target.name}: not sent: {reason}"

@@ -33,7 +33,11 @@ def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
         for number, what, became in (
             (tally.resent, "message", "of an earlier run had no answer"),
             (tally.quarantined, "record", "set aside"),
-            (tally.implausible, "record", "held: values that cannot be true; see `arcacct quarantine list`"),
+            (
+                tally.implausible,
+                "record",
+                "held: values that cannot be true, or no wall time; see `arcacct quarantine list`",
+            ),
             (tally.refused_once, "record", "refused, to be tried again"),
             (tally.ahead, "record", "of the future, by this host's clock: sent once it is right"),
         ):

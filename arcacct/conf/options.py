@@ -78,6 +78,7 @@ ARCACCT = (
     Spec("settle", "settle_s", values.whole, "0"),
     plain("lrms_host", values.host),
     plain("local_group_prefix", values.word),
+    choice("missing_wall_time", places.ZERO, *places.MISSING_WALL_TIME),
     plain("vo_claim", places.vo_claim, repeated=True),
     plain("map", values.map_rule, repeated=True),
     plain("node_benchmark", values.node_benchmark, repeated=True, advice=values.rated_advice),

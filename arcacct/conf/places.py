@@ -36,6 +36,8 @@ STATUS_FOLDERS = ("accepting", "processing", "finished", "restarting")
 """Where A-REX keeps the status files of jobs, below the control directory."""
 GIVEN = "the command line"
 """Who says where the control directory is."""
+ZERO, WAIT, LRMS = MISSING_WALL_TIME = ("zero", "wait", "lrms")
+"""What a site does about jobs of which nobody measured the wall time (`jobs.unmeasured`)."""
 YES = ("yes", "true", "1", "on")
 NO = ("no", "false", "0", "off")
 
@@ -83,6 +85,7 @@ class JobRules:
         claim_names: "dict[str, tuple[str, ...]] | None" = None,
         vo_claims: "tuple[tuple[str, str | None], ...]" = (),
         queue_benchmarks: "tuple[tuple[str, str, Validity], ...]" = (),
+        missing_wall_time: str = ZERO,
     ) -> None:
         """
         ``default_benchmark``: ``TYPE:VALUE``, for jobs whose .diag has none. ``vomsless_vos``: as `vomsless_vo`.
@@ -90,12 +93,15 @@ class JobRules:
         ``claim_names``: which claims of a token are kept, and under which names; without it, ARC's default.
         ``vo_claims``: the claims that tell a job's VO, each with the only issuer that is believed, or ``None``.
         ``queue_benchmarks``: as `queue_benchmark`; the first that holds takes the place of the default.
+        ``missing_wall_time``: one of `MISSING_WALL_TIME`.
         """
         self.default_benchmark = default_benchmark
         self.vomsless_vos = vomsless_vos
         self.claim_names = _ARC_CLAIM_NAMES if claim_names is None else claim_names
         self.vo_claims = vo_claims
         self.queue_benchmarks = queue_benchmarks
+        self.missing_wall_time = missing_wall_time
+        self.awaits_wall_time = missing_wall_time == WAIT
 
     def benchmark_of(self, queue: str, end_time: int) -> str:
         """What a job without a benchmark of its own gets, by its queue and its end."""
@@ -237,6 +243,7 @@ def job_rules(conf: Conf) -> JobRules:
         names,
         tuple(_each(conf, "arcacct", "vo_claim", vo_claim)),
         tuple(_each(conf, "arcacct", "queue_benchmark", queue_benchmark)),
+        conf.get("arcacct", "missing_wall_time") or ZERO,
     )
 
 

@@ -17,6 +17,7 @@ from arcacct.jobs import finer_cells
 from arcacct.jobs.aar import UsageCell
 from arcacct.jobs.implausible import judge_former
 from arcacct.jobs.reading import auth_groups_of, unescaped_name
+from arcacct.jobs.unmeasured import settle
 
 Month = tuple[int, int]
 
@@ -87,9 +88,10 @@ def advance(con: Connection, here: Places) -> int:
     Bring the monthly cells up to the end of FinishedLog, in slices of some 30 ms; returns how many records that took.
 
     Raises StoreError and SQLite's errors; interrupted anywhere, the next call goes on. What an older program recorded
-    is judged first (`implausible`): what no publisher has read of it may be held.
+    is judged first (`implausible`): what no publisher has read of it may be held. So may jobs without a wall time.
     """
     judge_former(con, here)
+    settle(con, here)
     return _in_slices(con, here, _advance)
 
 

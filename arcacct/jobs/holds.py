@@ -1,6 +1,6 @@
 """
 Records that are held: in no figure and at no receiver until an operator decides (table RecordHolds). On the hook's path
-where a job has values that cannot be true.
+where a job has values that cannot be true, or waits for its measurement.
 
 AAR keeps what was reported. A hold is written in the transaction that writes the record, before its final status, so
 that the record enters the log once, and it is judged anew whenever the record changes: a decision applies to the values
@@ -10,8 +10,8 @@ that it was made about.
 import time
 
 from arcacct.db.engine import Connection
-from arcacct.jobs.plausibility import doubts, overrides
-from arcacct.jobs.states import FINAL
+from arcacct.jobs.plausibility import AWAITED, NOT_MEASURED, doubts, overrides
+from arcacct.jobs.states import FINAL, UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,9 +46,13 @@ _UPDATE = (
     f"UPDATE RecordHolds SET (Reasons, Doubts, State, IsHeld, Decided, DecidedBy, {_OVERRIDES})"
     f" = (?, ?, ?, ?, ?, ?{', ?' * len(_COLUMNS)}) WHERE RecordID = ?"
 )
+_HAS_NO_WALL = (
+    "EXISTS (SELECT 1 FROM FieldSources AS Told WHERE Told.RecordID = AAR.RecordID"
+    f" AND Field = 'wall_s' AND Told.Source = '{UNKNOWN}')"
+)
 OF_AREX = (None, "arc", "arex")
 """RecordSources.Source of records of A-REX's: none, or its own database."""
-VALUES = """
+VALUES = f"""
     AAR.RecordID, Status.Name, SubmitTime, EndTime, UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime,
     CASE WHEN EXISTS (SELECT 1 FROM FieldSources AS Told WHERE Told.RecordID = AAR.RecordID
                          AND Field = 'core_count' AND Told.Source = 'unknown') THEN 0 ELSE AAR.CPUCount END,
@@ -63,7 +67,9 @@ VALUES = """
     CASE WHEN EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
                          AND Field IN ('wall_s', 'lrms_end_time')) THEN
       (SELECT CAST(strftime('%s', EventTime) AS INTEGER) FROM JobEvents
-        WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSEND' ORDER BY JobEvents.rowid DESC LIMIT 1) END
+        WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSEND' ORDER BY JobEvents.rowid DESC LIMIT 1) END,
+    {_HAS_NO_WALL} AND EXISTS (SELECT 1 FROM RecordHolds WHERE RecordHolds.RecordID = AAR.RecordID
+                                  AND instr(Reasons, '{NOT_MEASURED}'))
 """
 FROM = """
     FROM AAR JOIN Status ON Status.ID = +StatusID LEFT JOIN RecordSources ON RecordSources.RecordID = AAR.RecordID
@@ -82,13 +88,14 @@ def known_cores(cores: "Any", source: str | None, *, has_nodes: bool) -> "Any":
 
 def judged(row: "Sequence[Any]") -> "tuple[Doubt, ...]":
     """What cannot be true of a record, by its `VALUES`; of one that is not final nothing is judged."""
-    _record_id, status, submit, end, wall_s, user_s, kernel_s, cores, nodes, source, benchmark, has_nodes, *lrms = row
+    _record_id, status, submit, end, wall_s, user_s, kernel_s, cores, nodes, source, benchmark, has_nodes, *rest = row
     if status not in FINAL:
         return ()
     cores = known_cores(cores, source, has_nodes=bool(has_nodes))
     # A-REX dates its events itself, but workers those of the batch system, some in local time: theirs only fill in.
-    start, until = [when or 0 for when in lrms]
-    return doubts(submit, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start, until)
+    start, until, is_awaited = [one or 0 for one in rest]
+    found = doubts(submit, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start, until)
+    return (*found, AWAITED) if is_awaited else found
 
 
 def judge(con: Connection, record_ids: "Iterable[int]") -> None:
@@ -100,6 +107,14 @@ def judge(con: Connection, record_ids: "Iterable[int]") -> None:
             hold(con, row[0], found, (row[5], row[6]))
         else:
             release(con, row[0])
+
+
+def hold_unmeasured(con: Connection, record_id: int) -> None:
+    """Hold a record until its wall time is known, which is unknown now; inside the caller's transaction."""
+    row = con.execute(f"SELECT {VALUES} {FROM} WHERE AAR.RecordID = ? AND {_HAS_NO_WALL}", (record_id,)).fetchone()
+    if row is not None:
+        found = judged(row)
+        hold(con, record_id, found if AWAITED in found else (*found, AWAITED), (row[5], row[6]))
 
 
 def hold(

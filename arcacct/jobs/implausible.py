@@ -7,7 +7,7 @@ Records from before there were holds are judged here, once: what a receiver may 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
@@ -120,6 +120,14 @@ def decisions(con: Connection, record_id: int) -> list[Decision]:
     return [Decision(*row) for row in con.execute(query, (record_id,))]
 
 
+def why_held(reasons: Iterable[str]) -> str:
+    """``since values cannot be true``, or that nobody measured them."""
+    kinds = {reason == plausibility.NOT_MEASURED for reason in reasons}
+    if kinds == {True}:
+        return "until their wall time is known"
+    return "since values cannot be true or are not known" if True in kinds else "since values cannot be true"
+
+
 class Counts(NamedTuple):
     """How many records in a state have values that cannot be true."""
 
@@ -131,6 +139,11 @@ class Counts(NamedTuple):
     def text(self) -> str:
         """``2 wall-beyond-life, 1 cpu-beyond-cores``."""
         return ", ".join(f"{count} {reason}" for reason, count in self.by_reason)
+
+    @property
+    def why(self) -> str:
+        """Why they are held, as a part of a sentence."""
+        return why_held([reason for reason, _count in self.by_reason])
 
 
 NONE = Counts()

@@ -2,7 +2,7 @@
 
 from arcacct.db.engine import Connection
 from arcacct.jobs.recorder import NOTHING_USED, USAGE_COLUMNS
-from arcacct.jobs.states import MEASURED, UNKNOWN
+from arcacct.jobs.states import DERIVED, MEASURED, UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ def keep_filled_in(
     told = {field for key, field in _EXTRA_FILLED_IN.items() if facts.extra.get(key)}
     if any(facts.benchmarks) and others.get("benchmark") != "features":
         told.add("benchmark")
+    if facts.usage is not None:
+        # Also a measured 0.
+        told |= {one for one in MEASURED if others.get(one) in (UNKNOWN, DERIVED) and one not in facts.usage.unknown}
     for place, field in enumerate(_FILLED_IN[1:], 1):
         if used[place - 1] != NOTHING_USED[place]:
             told.add(field)
-        elif field in others:
+        elif field in others and field not in told:
             used[place - 1] = have[place]
-    if facts.usage is not None:
-        # Also a measured 0.
-        told |= {one for one in MEASURED if others.get(one) == UNKNOWN and one not in facts.usage.unknown}
     gone = [(record_id, field) for field in others if field in told]
     con.executemany("DELETE FROM FieldSources WHERE (RecordID, Field) = (?, ?)", gone)

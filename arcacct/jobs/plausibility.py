@@ -41,6 +41,8 @@ OUT_OF_RANGE, WALL_BEYOND_LIFE, CPU_BEYOND_CORES = "out-of-range", "wall-beyond-
 END_IMPOSSIBLE, END_BEFORE_SUBMISSION = "end-impossible", "end-before-submission"
 CORES_IMPOSSIBLE, NODES_IMPOSSIBLE = "cores-impossible", "nodes-impossible"
 BENCHMARK_IMPOSSIBLE = "benchmark-impossible"
+NOT_MEASURED = "not-measured"
+"""Of a job that nothing is wrong with, but that waits for its measurement: of sites that want it so (`unmeasured`)."""
 BOUNDS = {
     OUT_OF_RANGE: (
         f"wall time and CPU time are whole numbers of 0 to {LARGEST_S} s",
@@ -71,11 +73,16 @@ BOUNDS = {
         "HEPSPEC and HEPscore23 of 0.2 to 1,000 for a core, Si2k of 50 to 250,000",
         "ten times outside of what any core has; less is a warning about the configuration",
     ),
+    NOT_MEASURED: (
+        "the wall time of a job that ran is known",
+        "the site's choice: `missing_wall_time=wait` in [arcacct]; without it no job is held for this",
+    ),
 }
 """By reason: the bound, and where it is from."""
 
 Doubt = tuple[str, str, "int | None", object]
 """Reason, value (a field of v1_jobs), the bound that can be taken instead (``None``: there is none), as reported."""
+AWAITED: Doubt = (NOT_MEASURED, "wall_s", None, "unknown")
 
 
 def doubts(

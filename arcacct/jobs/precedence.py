@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from arcacct.jobs.states import DERIVED
+
 ARC = "arc"
 AREX = "arex"
 GRIDENGINE = "gridengine"
@@ -31,6 +33,7 @@ SOURCES = {
     FEATURES: "machine/job features",
     CONFIGURED: "the benchmark of [queue:NAME] of arc.conf",
     DEFAULT: "the benchmark of [lrms] of arc.conf; a count or a wall time that is a guess",
+    DERIVED: "a wall time from the start and end of the run in the batch system (`missing_wall_time=lrms`)",
 }
 """Sources of records (column ``source`` of v1_jobs; RecordSources) and of single values (FieldSources)."""
 PROGRAMS = {GRIDENGINE: "Grid Engine", HTCONDOR: "HTCondor", SACCT: "Slurm", SLURM: "Slurm"}
@@ -61,11 +64,16 @@ PRECEDENCE = (
         " times are those of its own part of the job.",
     ),
     Precedence(
-        ("exit_code", "node_count", "core_count", "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s"),
+        ("exit_code", "node_count", "core_count", "virtual_memory_kib", "cpu_user_s", "cpu_kernel_s"),
         _RECORDS,
         "A-REX's measured values are what ARC would have published; what its backend drops or cannot see, the batch"
         " system fills in (`import gridengine --prefer-gridengine`, `import htcondor --prefer-htcondor` and `import"
         " slurm --prefer-slurm` turn the two of them round).",
+    ),
+    Precedence(
+        ("wall_s",),
+        (*_RECORDS, DERIVED),
+        "As the other measured values. What nobody measured may be the time between the start and the end of the run.",
     ),
     Precedence(
         ("memory_kib",),

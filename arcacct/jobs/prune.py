@@ -217,7 +217,7 @@ def judged(
         elif waiting is not None:
             yield one, f"{waiting} was not sent them yet"
         elif one.held:
-            yield one, "held, since values of theirs cannot be true (`arcacct quarantine list`)"
+            yield one, "held for their values (`arcacct quarantine list`)"
         elif job_id in held:
             yield one, "held back or set aside (`arcacct quarantine list`)"
         else:

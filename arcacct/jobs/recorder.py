@@ -11,7 +11,7 @@ import time
 
 from arcacct.db.engine import Connection
 from arcacct.jobs.packing import keep, packed
-from arcacct.jobs.plausibility import doubts
+from arcacct.jobs.plausibility import AWAITED, doubts
 from arcacct.jobs.states import ABORTED, FQAN_KEYS, IN_PROGRESS, UNKNOWN
 
 TYPE_CHECKING = False
@@ -483,6 +483,8 @@ def _hold(
     start = 0 if submit_time else dict(facts.events).get("LRMSSTART", 0)
     benchmark = facts.extra.get("benchmark")
     found = doubts(submit_time, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start)
+    if facts.usage is not None and facts.usage.is_awaited:
+        found = (*found, AWAITED)
     if found and note:
         # Of few jobs.
         from arcacct.jobs.holds import hold  # noqa: PLC0415

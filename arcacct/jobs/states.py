@@ -11,6 +11,8 @@ COMPLETED, FAILED, ABORTED = FINAL = ("completed", "failed", "aborted")
 """Status.Name of a job that has ended; aborted: nothing is left of it, or its batch system says so."""
 UNKNOWN = "unknown"
 """FieldSources.Source of a value that nobody told: A-REX's tables have 0 there, one node or one core."""
+DERIVED = "derived"
+"""FieldSources.Source of a wall time from the start and end of the run, which nobody measured (`unmeasured`)."""
 MEASURED = ("wall_s", "cpu_user_s", "cpu_kernel_s")
 """What is measured of a job that ran, as FieldSources names it."""
 FQAN_KEYS = ("mainfqan", "vomsfqan")
@@ -54,7 +56,8 @@ class Usage:
     """
     What a finished job used and left behind: the columns that A-REX fills at FINISHED.
 
-    ``unknown``: those of `MEASURED` that nobody told of a job that ran; they are 0 here.
+    ``unknown``: those of `MEASURED` that nobody told of a job that ran; they are 0 here. ``is_awaited``: the site wants
+    no record of the job published before its wall time is known.
     """
 
     __slots__ = (
@@ -63,6 +66,7 @@ class Usage:
         "cpu_user_s",
         "end_time",
         "exit_code",
+        "is_awaited",
         "memory_kib",
         "node_count",
         "rtes",
@@ -91,6 +95,7 @@ class Usage:
         self.stage_in_bytes = 0
         self.stage_out_bytes = 0
         self.unknown: tuple[str, ...] = ()
+        self.is_awaited = False
         self.rtes: list[str] = []
         self.transfers: list[TransferLine] = []
 

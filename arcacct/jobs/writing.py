@@ -304,11 +304,11 @@ class JobWriter:
             # Before the status, so that it is logged once, and as held.
             self._hold(known.record_id, found, rows)
         self._con.execute(_UPDATE, (*values, known.record_id, *values))
-        if not found:
-            release(self._con, known.record_id)
-        elif known.has_others:
-            # A job that A-REX had given up may have run on: what others tell of it is in the tables.
+        if known.has_others:
+            # A job that A-REX had given up may have run on, or waits for its wall time: that is in the tables.
             judge(self._con, [known.record_id])
+        elif not found:
+            release(self._con, known.record_id)
         elif known.status in FINAL:
             self._hold(known.record_id, found, rows)
 

@@ -17,7 +17,7 @@ from arcacct.db import lives, opening, schema
 from arcacct.db.engine import Connection
 from arcacct.db.place import spools
 from arcacct.errors import StoreBusy
-from arcacct.jobs import cells, outbox
+from arcacct.jobs import cells, outbox, unmeasured
 from arcacct.publishing import former_rows, ledger
 from arcacct.publishing.instants import DAY_S
 from arcacct.publishing.lanes import Lane, in_use, run_all
@@ -74,6 +74,8 @@ def _each(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work)
                 opening.read_once(both.accounting)
                 with beginning(here):
                     horizon = lives.begin_run(both.accounting, both.publishing, here).horizon
+                # What was recorded since is below the fence, too.
+                unmeasured.settle(both.accounting, here)
                 # Each lane gives its own back, as soon as it is done and not before.
                 locks.pop_all()
                 run_all(settings, lanes, wishes, lambda run: work(run, horizon))

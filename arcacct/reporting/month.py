@@ -138,7 +138,7 @@ def _implausible(con: Connection, start_s: int, before_s: int) -> Iterator[str]:
     found = counts(con, start_s, before_s)
     held, published = found.pop(HELD, NONE), found.pop(PUBLISHED, NONE)
     if held.records:
-        yield f"Not in these figures: {count_of(held.records, 'job')} held, since values cannot be true ({held.text})."
+        yield f"Not in these figures: {count_of(held.records, 'job')} held, {held.why} ({held.text})."
     if published.records:
         jobs = count_of(published.records, "job")
         yield f"In these figures: {jobs} with values that cannot be true, published before they were checked."

@@ -312,7 +312,7 @@ def test_only_a_settled_status_file_is_remembered(con: sqlite3.Connection) -> No
     record(con, facts, present=True)
     assert remembered_status_files(con, [JOB]) == {}
     record(con, facts, present=True, settled=True)
-    assert remembered_status_files(con, [JOB]) == {JOB: ((8, facts.event_ns, facts.event_ns), 61, "")}
+    assert remembered_status_files(con, [JOB]) == {JOB: ((8, facts.event_ns, facts.event_ns), 1, "")}
 
 
 def test_remembering_a_file_is_no_news_of_the_job(con: sqlite3.Connection) -> None:

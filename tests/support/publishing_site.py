@@ -19,7 +19,7 @@ from arcacct.conf.settings import Settings, settings
 from arcacct.db import opening
 from arcacct.db.schema import begin_new_life, incarnation
 from arcacct.jobs import recorder
-from arcacct.jobs.states import StateChange, Usage
+from arcacct.jobs.states import MEASURED, StateChange, Usage
 from arcacct.publishing.run import Outcome, Period, Wishes, publish, republish
 from arcacct.publishing.session import Patience
 from arcacct.targets import kinds, plugs
@@ -68,6 +68,10 @@ class Job(NamedTuple):
     """Names of nodes, with colons between."""
     auth_groups: tuple[str, ...] = ()
     """That A-REX found the user in, of a job whose VO no credential tells."""
+    is_measured: bool = True
+    """Without a measurement both times are 0 here, too."""
+    ran: tuple[int, int] | None = None
+    """When the run started and ended, by the batch system."""
 
     @property
     def lrms_id(self) -> str:
@@ -98,6 +102,10 @@ def facts_of(job: Job) -> StateChange:
     usage.status, usage.end_time, usage.exit_code = job.status, job.end_time, 0
     usage.wall_s, usage.cpu_user_s = job.wall_s, job.cpu_s
     usage.node_count, usage.cpu_count = job.nodes, job.cores
+    if not job.is_measured:
+        usage.unknown = MEASURED
+    if job.ran is not None:
+        facts.events = [*zip(("LRMSSTART", "LRMSEND"), job.ran, strict=True)]
     return facts
 
 

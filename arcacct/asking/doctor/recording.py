@@ -192,7 +192,7 @@ def values(site: Site) -> Iterator[Verdict]:
         found = counts(con)
     held, published = found.get(HELD, NONE), found.get(PUBLISHED, NONE)
     if held.records:
-        detail = f"{count_of(held.records, 'job')} held, since values cannot be true: {held.text}"
+        detail = f"{count_of(held.records, 'job')} held, {held.why}: {held.text}"
         yield Verdict("values", WARNING, detail, "look at `arcacct quarantine list`, and at what reports such values")
     if published.records:
         detail = f"{count_of(published.records, 'job')} published with values that cannot be true: {published.text}"
