@@ -18,6 +18,9 @@ from arcacct.publishing.instants import month_bounds
 from arcacct.wording import count_of
 
 
+_FEW_JOBS = 10
+
+
 class Basis(NamedTuple):
     """How the jobs of some months were measured."""
 
@@ -31,6 +34,11 @@ class Basis(NamedTuple):
     """Jobs that are in no figure, since values of theirs cannot be true."""
     rated: tuple[RatedJobs, ...] = ()
     """By benchmark, in the order in which the first job of each ended; those without one are in one row."""
+
+    @property
+    def without_wall_percent(self) -> int:
+        """The share of jobs without wall time, rounded down; 0 if they are too few to mean anything."""
+        return 100 * self.without_wall // self.jobs if self.without_wall >= _FEW_JOBS else 0
 
     def __str__(self) -> str:
         """One line for people."""

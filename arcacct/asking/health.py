@@ -43,6 +43,10 @@ _CLOCK_TOLERANCE_S = 300
 _FEW_FILES = 1000
 _SNAPSHOT_S = 2 * DAY_S
 """A copy for readers that is older is not what its readers take it for."""
+UNMEASURED_TODO = (
+    "look at the .diag of a job without wall time: is GNU time on the worker nodes? What is published of such jobs is"
+    " the site's choice (missing_wall_time= in [arcacct])"
+)
 _SNAPSHOT = "run `arcacct db snapshot DIR` by its timer, or remove it"
 
 
@@ -69,6 +73,8 @@ class Thresholds(NamedTuple):
     """Records that a target refuses."""
     implausible: Limit = Limit(1, 1000)
     """Records that are held, since values of theirs cannot be true."""
+    unmeasured_percent: Limit = Limit(5, 50)
+    """Of the jobs of this month and the last, those that nobody measured the wall time of, if they are ten at least."""
     backup_s: Limit = Limit(7 * DAY_S, 30 * DAY_S)
     """Since the last `arcacct db backup`, or since the database was made."""
     free_mib: Limit = Limit(1024, 128)
@@ -199,13 +205,13 @@ def _looked(settings: Settings, found: Health) -> Health:
             recorded=health_rows.recorded(ours),
             on_hold=len(aborting.on_hold(ours)),
             implausible=implausible.counts(ours),
-            basis=basis(ours, _two_months(found.now)),
+            basis=basis(ours, recent_months(found.now)),
             targets=tuple(health_rows.target_state(ledger, ours, plug) for plug in plugs(settings)),
             doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=here.rehearsal is not None))),
         )
 
 
-def _two_months(now: int) -> list[tuple[int, int]]:
+def recent_months(now: int) -> list[tuple[int, int]]:
     """This month and the one before it, UTC."""
     year, month = time.gmtime(now)[:2]
     return [(year - (month == 1), (month - 2) % 12 + 1), (year, month)]
@@ -351,8 +357,10 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
         yield Check("vanished", WARNING, text)
     yield from _implausible_checks(found, limits)
     if found.basis is not None and (found.basis.jobs or found.basis.held):
-        year, month = _two_months(found.now)[0]
-        yield Check("measured", OK, f"{year:04d}-{month:02d} and later: {found.basis}")
+        year, month = recent_months(found.now)[0]
+        severity = _over(found.basis.without_wall_percent, limits.unmeasured_percent)
+        todo = f"; {UNMEASURED_TODO}" if severity else ""
+        yield Check("measured", severity, f"{year:04d}-{month:02d} and later: {found.basis}{todo}")
     yield from _callout_checks(found)
     yield _spool_check(found, limits)
     for launcher in found.launchers:

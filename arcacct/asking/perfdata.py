@@ -28,6 +28,8 @@ def perfdata(found: Health, limits: Thresholds) -> Iterator[str]:
         yield _datum("ended by sweep", found.recorded.ends.swept)
         held = found.implausible.get(HELD, NONE).records
         yield _datum("implausible", held, "", limits.implausible)
+    if found.basis is not None:
+        yield _datum("without wall time", found.basis.without_wall_percent, "%", limits.unmeasured_percent)
     if not found.spool.unknown:
         oldest_s = found.spool.oldest_s
         yield _datum("spool", found.spool.files, "", limits.spool_files)

@@ -15,6 +15,7 @@ _OPTIONS = {
     "certificate_s": ("certificate", DAY_S, "D", "when a certificate expires within {} days"),
     "quarantined": ("quarantine", 1, "N", "at {} records that a target refuses"),
     "implausible": ("implausible", 1, "N", "at {} jobs that are held, since values cannot be true"),
+    "unmeasured_percent": ("unmeasured", 1, "P", "when {} percent of the jobs of two months have no wall time"),
     "backup_s": ("backup", DAY_S, "D", "when the last backup is older than {} days"),
     "free_mib": ("disk", 1, "MIB", "when less than {} MiB are free on the disk of the databases"),
 }

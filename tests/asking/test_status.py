@@ -318,6 +318,39 @@ def test_what_the_figures_rest_on_is_said(site) -> None:
     assert found["arcacct_recent_jobs",] == jobs
 
 
+def test_jobs_that_nobody_measured_raise_an_alarm(site) -> None:
+    """From ten jobs on, when they are 5 % of all; half of all is critical. Metrics, doctor and plug-in agree."""
+    jobs = int(site.metrics()["arcacct_recent_jobs",])
+
+    def unmeasured(count: int) -> None:
+        site.update(
+            "INSERT OR IGNORE INTO FieldSources SELECT RecordID, 'wall_s', 'unknown' FROM RecordUsage"
+            " ORDER BY RecordID LIMIT ?",
+            count,
+        )
+
+    def alarm(*options: str) -> tuple[int, str]:
+        done = arcacct("--config", site.conf, "status", "--json", *options)
+        (found,) = [one for one in json.loads(done.stdout) if one["subject"] == "measured"]
+        return found["severity"], found["text"]
+
+    unmeasured(9)
+    assert alarm()[0] == health.OK
+    unmeasured(10)
+    severity, text = alarm()
+    assert severity == health.WARNING
+    assert f"wall time of {jobs - 10} measured" in text
+    assert "missing_wall_time" in text
+    assert alarm("--warn-unmeasured", "90")[0] == health.OK
+    assert site.metrics()["arcacct_check", "measured"] == health.WARNING
+    doctor = arcacct("--config", site.conf, "doctor", "--offline").stdout
+    assert any("measured" in line and "warning" in line.lower() for line in doctor.splitlines())
+    unmeasured(jobs)
+    assert alarm()[0] == health.CRITICAL
+    plug_in = arcacct("--config", site.conf, "status", "--nagios").stdout
+    assert "'without wall time'=100%;4;49;0" in plug_in
+
+
 def test_a_clock_that_is_wrong(site) -> None:
     """Events from the future mean that the clock was set back."""
     site.update("UPDATE JobEvents SET EventTime = datetime('now', '+2 days')")

@@ -9,6 +9,7 @@ from contextlib import closing
 
 from arcacct.arex.draining import trusted_owners
 from arcacct.asking import health_rows
+from arcacct.asking.basis import basis
 from arcacct.asking.doctor.launcher import settings_of
 from arcacct.asking.doctor.verdict import (
     DAY_S,
@@ -25,7 +26,7 @@ from arcacct.asking.doctor.verdict import (
     is_hidden,
     user_name,
 )
-from arcacct.asking.health import Limit
+from arcacct.asking.health import UNMEASURED_TODO, Limit, Thresholds, recent_months
 from arcacct.asking.who_recorded import PASSING, Told, who_recorded
 from arcacct.conf.callouts import callouts
 from arcacct.db import opening
@@ -185,11 +186,12 @@ def _clock(now: int, event_s: int | None) -> Verdict:
 
 
 def values(site: Site) -> Iterator[Verdict]:
-    """Whether values of recorded jobs cannot be true."""
+    """Whether values of recorded jobs cannot be true, or nobody measured them."""
     if site.here is None or not os.path.exists(site.here.database):
         return
     with closing(opening.read_accounting(site.here)) as con:
         found = counts(con)
+        rests_on = basis(con, recent_months(site.now))
     held, published = found.get(HELD, NONE), found.get(PUBLISHED, NONE)
     if held.records:
         detail = f"{count_of(held.records, 'job')} held, {held.why}: {held.text}"
@@ -199,3 +201,7 @@ def values(site: Site) -> Iterator[Verdict]:
         yield Verdict("values", WARNING, detail, "decide about them: `arcacct quarantine decide --published`")
     if not held.records and not published.records:
         yield Verdict("values", OK, "no job has values that cannot be true")
+    if rests_on.jobs:
+        is_much = rests_on.without_wall_percent >= Thresholds().unmeasured_percent.warning
+        detail = f"jobs of this month and the last: {rests_on}"
+        yield Verdict("measured", WARNING if is_much else OK, detail, UNMEASURED_TODO if is_much else "")
