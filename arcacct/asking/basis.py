@@ -17,7 +17,6 @@ from arcacct.jobs.implausible import NONE, counts
 from arcacct.publishing.instants import month_bounds
 from arcacct.wording import count_of
 
-
 _FEW_JOBS = 10
 
 
