@@ -19,7 +19,7 @@ from arcacct.db import lives
 from arcacct.db.opening import open_accounting, open_publishing, read_accounting
 from arcacct.db.schema import incarnation
 from arcacct.errors import InputError
-from arcacct.jobs import reading
+from arcacct.jobs import holds, reading
 from arcacct.publishing import ledger, run
 from arcacct.publishing.batches import digest
 from arcacct.publishing.session import Patience
@@ -73,7 +73,8 @@ def test_other_hours_are_told_by_job(ours) -> None:
     assert "4711" in report["differences"][0]["text"]
 
 
-def test_a_measurement_that_came_late_is_taken_by_a_sweep(ours) -> None:
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_a_measurement_that_came_late_is_taken_by_a_sweep(ours, is_awaited: bool) -> None:
     """A job that was recorded without .diag: the month is wrong, the remedy is named, and it helps."""
     job_id = corpus.names()["multicore"]
     with closing(sqlite3.connect(ours.database)) as con:
@@ -82,6 +83,8 @@ def test_a_measurement_that_came_late_is_taken_by_a_sweep(ours) -> None:
             "INSERT INTO FieldSources SELECT RecordID, value, 'unknown' FROM AAR, json_each(?) WHERE JobID = ?",
             ('["wall_s", "cpu_user_s", "cpu_kernel_s"]', job_id),
         )
+        if is_awaited:
+            holds.hold_unmeasured(con, *con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (job_id,)).fetchone())
         con.commit()
     code, report = asked(ours.conf)
     assert (code, [one["job_id"] for one in report["differences"]]) == (1, [job_id])

@@ -15,12 +15,14 @@ from arcacct.arex.facts import job_facts
 from arcacct.conf.parser import load
 from arcacct.conf.places import WAIT, JobRules
 from arcacct.conf.settings import settings
-from arcacct.db import opening
+from arcacct.db import lives, opening
 from arcacct.db.schema import ACCOUNTING, in_memory
 from arcacct.errors import ConfigError
 from arcacct.jobs import cells, holds, reading
+from arcacct.jobs import job as local
 from arcacct.jobs.filling import enrich
 from arcacct.jobs.recorder import record
+from arcacct.jobs.writing import JobWriter
 from arcacct.targets import kinds
 
 UNMEASURED = Job("unknown1", JUNE + 50, 0, 0, is_measured=False)
@@ -99,6 +101,23 @@ def wait(site: Site, choice: str = WAIT) -> None:
     site.settings = settings(load(str(site.path / "arc.conf"), {}), kinds())
 
 
+def test_a_job_that_is_recorded_while_a_run_begins_waits_too(memory, empty_box, monkeypatch) -> None:
+    """Between the last look at the log and the fence, by an import that runs at the same time."""
+    site = Site(memory, empty_box, SGAS + SUMMARIES, missing_wall_time=WAIT)
+    site.record(*jobs(3))
+    begin_run = lives.begin_run
+
+    def meanwhile(*args):
+        site.record(UNMEASURED)
+        return begin_run(*args)
+
+    monkeypatch.setattr(lives, "begin_run", meanwhile)
+    published(site)
+
+    assert at_sgas(empty_box.sgas.records) == truth(jobs(3))
+    assert at_portal(site) == (3, 300)
+
+
 @pytest.mark.parametrize("decision", ["unknown", "bound", "reported"])
 def test_an_operator_may_end_the_wait(decision, memory, empty_box) -> None:
     """It is sent as 0 then, and the decision stays when something else of the record changes."""
@@ -134,7 +153,8 @@ def test_what_was_published_stays_when_the_site_changes_its_mind(choice, memory,
     assert at_portal(site) == (4, 300)
 
 
-def test_the_batch_systems_times_stand_in(memory, empty_box) -> None:
+@pytest.mark.parametrize("wall_s", [300, 0])
+def test_the_batch_systems_times_stand_in(wall_s, memory, empty_box) -> None:
     """Where it has them; a measurement that comes later counts more."""
     site = Site(memory, empty_box, SGAS + SUMMARIES, missing_wall_time="lrms")
     without = UNMEASURED._replace(job_id="without1")
@@ -146,10 +166,10 @@ def test_the_batch_systems_times_stand_in(memory, empty_box) -> None:
     site.record(RAN)
     assert shown(site) == (800, "derived", None, None)
 
-    site.record(MEASURED)
+    site.record(MEASURED._replace(wall_s=wall_s, cpu_s=0))
     published(site)
-    assert at_portal(site) == (5, 600)
-    assert shown(site) == (300, None, None, None)
+    assert at_portal(site) == (5, 300 + wall_s)
+    assert shown(site) == (wall_s, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -181,8 +201,13 @@ def finished(con: sqlite3.Connection, diag: bytes | None, choice: str = WAIT, *,
     record(con, job_facts(files, JobRules("HEPSPEC:12.26", missing_wall_time=choice)))
 
 
-def test_the_recorder_holds_it_at_once(con) -> None:
+@pytest.mark.parametrize("is_known", [False, True], ids=["a job never seen", "a job in progress"])
+def test_the_recorder_holds_it_at_once(con, is_known) -> None:
     """So no run that is under way has it in its sums; the log has it once. A measured 0 does not wait."""
+    if is_known:
+        files = JobFiles("/control", JOB, "ACCEPTED")
+        files.event_ns, files.local = NOON_NS - 10**12, LOCAL
+        record(con, job_facts(files, JobRules("HEPSPEC:12.26")))
     finished(con, None)
     assert con.execute("SELECT Seq FROM FinishedLog").fetchall() == [(1,)]
     assert cells.usage_cells(con) == []
@@ -207,6 +232,32 @@ def test_what_the_batch_system_measured_ends_the_wait(con) -> None:
 
     assert con.execute("SELECT count(*) FROM RecordHolds").fetchone() == (0,)
     assert [(cell.jobs, cell.wall_s) for cell in cells.usage_cells(con)] == [(1, 60)]
+
+
+def test_jobs_of_a_batch_system_wait_too(memory, empty_box) -> None:
+    """Also while an import is repeated; what was decided stays, until the import has a wall time."""
+    site = Site(memory, empty_box, SUMMARIES, missing_wall_time=WAIT)
+    site.record(*jobs(3))
+
+    def imported(wall_s: int | None) -> None:
+        told = local.Job(
+            UNMEASURED.job_id, "completed", JUNE - 900, JUNE, user_dn="/CN=Ada", vo="cms", wall_s=wall_s, exit_code=0
+        )
+        here = site.settings.places
+        with opening.accounting(here) as con, opening.writing(con, here):
+            JobWriter(con, "htcondor", "schedd").write([told])
+        published(site)
+
+    imported(None)
+    assert shown(site)[2:] == ("not-measured", "held")
+    assert at_portal(site) == (3, 300)
+    decide(site, "unknown")
+    imported(None)
+    assert shown(site)[2:] == ("not-measured", "unknown")
+    assert at_portal(site) == (4, 300)
+    imported(600)
+    assert shown(site) == (600, None, None, None)
+    assert at_portal(site) == (4, 900)
 
 
 def test_another_word_is_refused(tmp_path) -> None:
