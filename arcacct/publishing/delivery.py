@@ -297,7 +297,7 @@ class Delivery(Deliverer):
                     continue
                 record = batch[0].record
                 if record is None:
-                    self._tally.note(f"a sum: not sent: {error}")
+                    self._tally.note(f"a sum, or zeros under a key that no longer holds: not sent: {error}")
                     self._tally.quarantined += 1
                 else:
                     aside.append(Held(record, "quarantined", str(error), int(time.time()) + DAY_S))
@@ -436,15 +436,16 @@ class Delivery(Deliverer):
             self._tally.note(f"{record.job_id}: {aside.reason}; {again}")
 
     def _set_aside_sum(self, message: Message, answer: Answer) -> None:
-        """Every run sends it again, until the receiver takes it."""
-        words = _words_of(answer)
-        months = self._plug.sums(message.kind).months(self._sender.unpack(message.data))
+        """A sum, or zeros that were sent before: every run sends it again, until the receiver takes it."""
+        words, months = _words_of(answer), []
+        if not self._plug.has_records(message.kind):
+            months = self._plug.sums(message.kind).months(self._sender.unpack(message.data))
         count = ledger.refused(self._con, self._target, message, answer.status, words, [], months, self._run)
         if count > 1:
             self._tally.quarantined += 1
         else:
             self._tally.refused_once += 1
-        again = "the next run sends it again" if count == 1 else f"so it was in {count} runs; each sends it again"
+        again = "the next run sends it again" if count <= 1 else f"so it was in {count} runs; each sends it again"
         self._tally.note(f"a record of a {message.kind} message: refused by the receiver: {words}; {again}")
 
 

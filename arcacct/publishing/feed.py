@@ -11,12 +11,13 @@ from arcacct.jobs import former, reading
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.forgotten import forgotten
 from arcacct.jobs.reading import Logged, Page
-from arcacct.publishing import held, months, sent
-from arcacct.publishing.batches import UNFORESEEN, JobBatcher, bare
-from arcacct.publishing.delivery import Deliverer
+from arcacct.publishing import held, ledger, months, sent
+from arcacct.publishing.batches import UNFORESEEN, JobBatcher, bare, batched, zeros_text
+from arcacct.publishing.delivery import Consignment, Deliverer, Part
 from arcacct.publishing.digests import is_same
-from arcacct.publishing.instants import month_of
+from arcacct.publishing.instants import month_bounds, month_of, recent_months
 from arcacct.publishing.ledger import Cursor, SentRecord, Version
+from arcacct.publishing.sent import ZeroedKey
 from arcacct.publishing.this_run import ThisRun
 from arcacct.wording import count_of
 
@@ -41,6 +42,7 @@ class Router(JobBatcher):
     def __init__(self, this: ThisRun, delivery: Deliverer, *, republish: bool = False) -> None:
         """Of a target that is sent records, or ever was."""
         self._this = this
+        self._before = ledger.last_message(this.publishing)
         jobs = set(filter(this.plug.has_records, this.kinds))
         main = this.plug.kind if this.plug.kind in jobs else min(jobs)
         self._is_one_family = this.kinds == {main}
@@ -104,6 +106,41 @@ class Router(JobBatcher):
                 self.neutralise(None, SentRecord(one.job_id, 0, 0, one.end_time, b"", key))
                 count += 1
         return count
+
+    def repeat_zeros(self, ended_from: int, ended_before: int) -> None:
+        """
+        Send the keys of a period that no longer hold with zeros once more, unless this run has just zeroed them.
+
+        The receiver may have lost the zeros that it accepted, or have got an older message since. A key that another
+        job has now is left out. The ledger has the zeros already, so nothing is noted of their records.
+        """
+        this, now = self._this, int(time.time())
+        gone = sent.zeroed_keys(this.publishing, this.block, (ended_from, ended_before), self._before)
+        records = reading.by_job_id(this.accounting, list({one.job_id for one in gone}))
+        held_by_others = self._keys_of_others(gone)
+        parts = []
+        for key, one in {one.key: one for one in gone if one.key not in held_by_others}.items():
+            record = SentRecord(one.job_id, 0, 0, one.end_time, b"", key)
+            text = zeros_text(self._family, records.get(one.job_id), record, now)
+            if text is not None:
+                parts.append(Part(text))
+        self.flush()
+        self._delivery.deliver(Consignment(self._family.document, batched(parts, *this.limits)))
+
+    def _keys_of_others(self, gone: Sequence[ZeroedKey]) -> set[str]:
+        """Of keys that no longer hold for a job: those under which the receiver has another one."""
+        if not gone:
+            return set()
+        this, key = self._this, self._this.plug.any_records().key
+        keys = {one.key for one in gone}
+        others = [
+            job_id
+            for _record_id, job_id, local_job_id, end_time in reading.ended_at(
+                this.accounting, {one.end_time for one in gone}
+            )
+            if key(bare(job_id, end_time, local_job_id)) in keys
+        ]
+        return {one.key for known in _versions(this, others).values() for one in known} & keys
 
     def set_aside(self, aar: AAR, seq: int, reason: str) -> None:
         """As `JobBatcher.set_aside`."""
@@ -310,6 +347,16 @@ def add_period(this: ThisRun, router: Router, ended_from: int, ended_before: int
             f"{count_of(left, 'job')} not sent again: the names of the users were replaced by pseudonyms (`arcacct db"
             " forget`), and what was sent before stays"
         )
+
+
+def repeat_zeros(this: ThisRun, router: Router, position: Cursor, horizon: int) -> None:
+    """The keys that no longer hold of the current and the previous month, and of each month that was logged in."""
+    if this.plug.keeps_first:
+        return
+    start = position.start_end_time
+    logged = reading.months_logged_after(this.accounting, position.last_seq, horizon, ended_from=start)
+    for month in sorted(logged | recent_months(int(time.time()))):
+        router.repeat_zeros(*month_bounds(*month))
 
 
 def _versions(this: ThisRun, job_ids: Sequence[str]) -> Versions:

@@ -84,7 +84,7 @@ def count_given(this: ThisRun) -> None:
     if this.dry_run or is_counted(con, target):
         return
     family = this.plug.any_records()
-    said = sorted(sums_of_kind(con, target, COUNTS), key=lambda one: one.jobs)
+    said = sorted((one for one in sums_of_kind(con, target, COUNTS) if one.jobs), key=lambda one: one.jobs)
     hosts = {(one.year, one.month): one.submit_host for one in said}
     with transaction(con):
         con.execute("DELETE FROM Given WHERE Target = ?", (target,))

@@ -380,6 +380,12 @@ def count_unanswered(con: Connection, target: str) -> int:
     return int(row[0])
 
 
+def last_message(con: Connection) -> int:
+    """The highest MessageID that the ledger ever had; 0 for none."""
+    row = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'Messages'").fetchone()
+    return 0 if row is None else int(row[0])
+
+
 def renew(con: Connection, message_id: int, data: bytes) -> None:
     """The same text in other bytes: the certificate that signed the old ones is not ours any more."""
     with transaction(con):

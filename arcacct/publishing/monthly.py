@@ -57,10 +57,11 @@ def send_summaries(
         )
     wanted = sorted(month for month in {*months} - closed if month_bounds(*month)[0] < coming)
     _leave(this, sorted({*months} - closed - {*wanted}))
-    by_month = {
-        month: [one for one in sent.live_sums(this.publishing, this.block, *month) if one[0] != COUNTS]
+    ever = {
+        month: [one for one in sent.all_sums(this.publishing, this.block, *month) if one[0] != COUNTS]
         for month in wanted
     }
+    by_month = {month: [one for one in sums if one[1].jobs > 0] for month, sums in ever.items()}
     with one_moment(this.accounting):
         sums = summed(this.plug, family, cells.usage_cells(this.accounting, wanted), this.tally)
         allowed = [
@@ -72,13 +73,13 @@ def send_summaries(
     parts = [part for part in sums.parts if part.sum is not None and (part.sum.year, part.sum.month) in allowed]
     refused = [cell for cell in sums.refused if (cell.year, cell.month) in allowed]
     _hold_refused(this, family, allowed, refused, logged)
-    live = [one for month in allowed for one in by_month[month]]
+    known = [one for month in allowed for one in ever[month]]
     if doubt:
         # The sums that these months had once and do not have any more: a ledger that was lost may have known them.
         emptied = [family.accept(cell, int(time.time())) for cell in cells.emptied_cells(this.accounting, allowed)]
         sound = [verdict.cell for verdict in emptied if verdict.refusal is None]
-        live += [(family.document.kind, one) for _text, one in family.sums(sound)]
-    for kind, taken in zeros(this, live, parts):
+        known += [(family.document.kind, one) for _text, one in family.sums(sound)]
+    for kind, taken in zeros(this, known, parts):
         delivery.deliver(Consignment(this.plug.document(kind), batched(taken, *this.limits)))
     filled = {(part.sum.year, part.sum.month) for part in parts if part.sum is not None}
     proofs = [
@@ -197,7 +198,8 @@ def send_counts(this: ThisRun, delivery: Deliverer, doubt_seq: int | None = None
     counts = this.plug.counts
     if counts is None:
         return
-    live = sent.sums_of_kind(this.publishing, this.block, COUNTS)
+    known = sent.sums_of_kind(this.publishing, this.block, COUNTS)
+    live = [one for one in known if one.jobs > 0]
     unknown = sent.open_months(this.publishing, this.block)
     jobs, sums = given.given_jobs(this.publishing, this.block), given.given_sums(this.publishing, this.block)
     parts = []
@@ -205,13 +207,13 @@ def send_counts(this: ThisRun, delivery: Deliverer, doubt_seq: int | None = None
         month = (one.year, one.month)
         if month not in unknown and month not in this.floor.held and _may_count(this, month, one, live):
             parts.append(Part(text, sum=one))
-    kept = {one.key for one in live if (one.year, one.month) in unknown | this.floor.held.keys()}
+    kept = {one.key for one in known if (one.year, one.month) in unknown | this.floor.held.keys()}
     if doubt_seq is not None:
         # Counts of months and hosts that jobs have left since: a ledger that was lost may have known them.
         former_places = former.former_places(this.accounting, doubt_seq)
         perhaps = [(Place(*counts.place(url), year, month), 0) for url, year, month in former_places]
-        live += [one for _text, one in counts.counts(perhaps)]
-    for _kind, taken in zeros(this, [(COUNTS, one) for one in live if one.key not in kept], parts):
+        known += [one for _text, one in counts.counts(perhaps)]
+    for _kind, taken in zeros(this, [(COUNTS, one) for one in known if one.key not in kept], parts):
         parts = [*taken, *parts]
     delivery.deliver(Consignment(counts.document, batched(parts, *this.limits)))
 

@@ -39,6 +39,37 @@ def versions(con: Connection, target: str, job_ids: Sequence[str], *, keeps_firs
     return {job_id: [one for one in keys.values() if one.digest] for job_id, keys in found.items()}
 
 
+class ZeroedKey(NamedTuple):
+    """A key under which a receiver was sent zeros for a job last."""
+
+    job_id: str
+    key: str
+    end_time: int
+
+
+def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_message: int) -> list[ZeroedKey]:
+    """
+    The keys with ``ended[0] <= EndTime < ended[1]`` that a job had and has no more: zeros were sent for it last.
+
+    Only those that a message up to ``last_message`` zeroed. Another job may have the same key now.
+    """
+    asked = "length(Record.Digest) = 0 AND EndTime >= ?1 AND EndTime < ?2"
+    # A subquery, or SQLite may read all messages for a few zeros.
+    of_target = (
+        "(SELECT Target FROM Messages WHERE MessageID = {0} AND {0} <= ?4 AND State IN ('accepted', 'sending')) = ?3"
+    )
+    rows = con.execute(
+        "SELECT JobID, replace(replace(replace(Form, char(1), JobID), char(2), EndTime), char(3), KeyRest), EndTime"
+        " FROM SentRecords AS Record CROSS JOIN Jobs ON Jobs.Job = Record.Job CROSS JOIN KeyForms USING (FormID)"
+        f" WHERE {asked} AND {of_target.format('Number >> 20')} UNION SELECT JobID, Key, EndTime"
+        f" FROM FormerRecords AS Record WHERE {asked} AND {of_target.format('Record.MessageID')} ORDER BY 3, 2, 1",
+        (*ended, target, last_message),
+    )
+    found = [ZeroedKey._make(row) for row in rows]
+    live = versions(con, target, list({one.job_id for one in found}), keeps_first=False)
+    return [one for one in found if all(one.key != version.key for version in live.get(one.job_id, ()))]
+
+
 class SentVersion(NamedTuple):
     """What a receiver was sent of a job under a key."""
 
@@ -156,15 +187,17 @@ def forget_refused_sums(con: Connection, target: str, run: int) -> None:
         con.execute("DELETE FROM RefusedSums WHERE Target = ? AND RefusedRun <> ?", (target, run))
 
 
+def all_sums(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
+    """``(kind, sum)`` of each sum of a month that the receiver was ever sent, as it was sent last: also zeros."""
+    rows = con.execute(
+        f"SELECT Kind, {_SUM} FROM SumKeys WHERE Target = ? AND Year = ? AND Month = ?", (target, year, month)
+    )
+    return [(kind, SentSum._make(values)) for kind, *values in rows]
+
+
 def live_sums(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
     """``(kind, sum)`` of each sum of a month that the receiver has and that is not zero."""
-    return [
-        (kind, SentSum._make(values))
-        for kind, *values in con.execute(
-            f"SELECT Kind, {_SUM} FROM SumKeys WHERE Target = ? AND Year = ? AND Month = ? AND Jobs > 0",
-            (target, year, month),
-        )
-    ]
+    return [(kind, one) for kind, one in all_sums(con, target, year, month) if one.jobs > 0]
 
 
 def adopt(con: Connection, target: str, kind: str, sums: Iterable[SentSum]) -> int:
@@ -184,8 +217,8 @@ def adopt(con: Connection, target: str, kind: str, sums: Iterable[SentSum]) -> i
 
 
 def sums_of_kind(con: Connection, target: str, kind: str) -> list[SentSum]:
-    """Every sum of a kind that the receiver has and that is not zero."""
-    rows = con.execute(f"SELECT {_SUM} FROM SumKeys WHERE Target = ? AND Kind = ? AND Jobs > 0", (target, kind))
+    """Every sum of a kind that the receiver was ever sent, as it was sent last: also zeros."""
+    rows = con.execute(f"SELECT {_SUM} FROM SumKeys WHERE Target = ? AND Kind = ?", (target, kind))
     return [SentSum._make(row) for row in rows]
 
 

@@ -56,24 +56,29 @@ def summed(plug: Plug, family: Summaries, cells: Iterable[UsageCell], tally: Tal
 
 
 def zeros(
-    this: ThisRun, live: Sequence[tuple[str, SentSum]], current: Sequence[Part]
+    this: ThisRun, known: Sequence[tuple[str, SentSum]], current: Sequence[Part]
 ) -> Iterator[tuple[str, list[Part]]]:
     """
-    By kind of message, and told as it is asked for: what the receiver has under keys that are not sent now, with zeros.
+    By kind of message: every key that the receiver was ever sent and that holds no more, with zeros.
 
-    ``live`` is what it has, ``current`` what is sent now. A key of another family is neutralised in that family.
+    ``known`` are all sums that it was sent, ``current`` those that are sent now. Zeros are repeated: the receiver may
+    have lost those of before, or got an older message since. The run says only which are new, as they are asked for. A
+    key of another family is zeroed in that family.
     """
     kept = {part.sum.key for part in current if part.sum is not None}
     gone: dict[str, list[SentSum]] = {}
-    for kind, old in live:
+    for kind, old in known:
         if old.key not in kept:
-            gone.setdefault(kind, []).append(old._replace(jobs=0, wall_s=0))
+            gone.setdefault(kind, []).append(old)
     for kind, sums in gone.items():
-        months = sorted({(one.year, one.month) for one in sums})
-        what = "sync records" if kind == COUNTS else f"{kind} records"
-        this.tally.note(
-            f"{', '.join(map(month_name, months))}: {len(sums)} {what} that were published before are sent again"
-            " with zeros, since nothing is counted under their keys any more"
-            " (user, VO, role, SubmitHost, benchmark, nodes, cores)"
-        )
-        yield kind, [Part(this.plug.sums(kind).zero(one.key), sum=one) for one in sums]
+        new = [one for one in sums if one.jobs]
+        if new:
+            months = sorted({(one.year, one.month) for one in new})
+            what = "sync records" if kind == COUNTS else f"{kind} records"
+            this.tally.note(
+                f"{', '.join(map(month_name, months))}: {len(new)} {what} that were published before are sent again"
+                " with zeros, since nothing is counted under their keys any more"
+                " (user, VO, role, SubmitHost, benchmark, nodes, cores)"
+            )
+        family = this.plug.sums(kind)
+        yield kind, [Part(family.zero(one.key), sum=one._replace(jobs=0, wall_s=0)) for one in sums]

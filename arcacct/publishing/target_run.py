@@ -17,7 +17,7 @@ from arcacct.jobs import cells, former, reading
 from arcacct.publishing import former_rows, given, held, ledger, monthly, months, sent
 from arcacct.publishing.clock import Clock
 from arcacct.publishing.delivery import Deliverer, Delivery, Plan
-from arcacct.publishing.feed import Router, add_held, add_logged, add_period
+from arcacct.publishing.feed import Router, add_held, add_logged, add_period, repeat_zeros
 from arcacct.publishing.floor import Floor
 from arcacct.publishing.instants import Month, iso, month_bounds, month_name, months_between, next_month, recent_months
 from arcacct.publishing.ledger import Cursor, Unknown
@@ -247,6 +247,7 @@ class TargetRun:
             add_held(this, router)
             add_logged(this, router, begin, horizon)
             router.flush()
+            repeat_zeros(this, router, begin, horizon)
             this.floor.hold_kept()
         monthly.send_counts(this, delivery, doubt)
 
@@ -371,6 +372,8 @@ class TargetRun:
         if router is not None:
             add_period(this, router, *period)
             router.flush()
+            if not self._plug.keeps_first:
+                router.repeat_zeros(*period)
             this.floor.hold_kept()
             if self.tally.corrections:
                 self.tally.note(

@@ -584,6 +584,7 @@ def test_the_floor_is_asked_of_counts(ledgers) -> None:
         sent.jobs_of_records(con, TARGET, [])
         sent.open_months(con, TARGET)
         sent.sums_of_kind(con, TARGET, "sync")
+        sent.zeroed_keys(con, TARGET, (1, FIRST_END * 2), ledger.last_message(con))
 
     assert_flat(ledgers, ask)
 

@@ -12,6 +12,7 @@ from publishing_site import AUDITOR, CARS, JUNE, SGAS, Job, Site, at_apel, at_au
 from publishing_world import Countdown, Killed, Mortal
 
 from arcacct.db import opening
+from arcacct.db.connect import PUBLISHING_SCHEMA
 from arcacct.publishing import former_rows, ledger, sent
 
 TARGETS = f"{SGAS}urbatchsize=4\n{CARS}urbatchsize=3\n{AUDITOR}"
@@ -187,4 +188,4 @@ def test_auditors_answers_are_carried_over(site) -> None:
     site.publish_all()
     assert at_auditor(site.box.auditor.records).keys() >= {job.job_id for job in jobs(20)}
     path = pathlib.Path(site.settings.places.publishing_database)
-    assert list(path.parent.glob("publishing.db.before-schema-7.*"))
+    assert list(path.parent.glob(f"publishing.db.before-schema-{PUBLISHING_SCHEMA}.*"))

@@ -1,6 +1,7 @@
 """
 Any history of a site: jobs end, change, are resumed and deleted, publishers are killed, power fails, backups come back,
-answers get lost. In the end the receivers have what the database has.
+answers get lost. APEL loses messages that it accepted, loads them twice or late, and comes back from a backup. In the
+end, after one republish where a receiver failed, the receivers have what the database has.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ FAULTS = st.one_of(
     st.builds(
         Fault,
         message=st.integers(0, 6),
-        how=st.sampled_from(["kill-before", "kill-after", "busy", "lost", "refused"]),
+        how=st.sampled_from(["kill-before", "kill-after", "busy", "lost", "refused", "dropped", "twice"]),
     ),
 )
 MONTHS = st.sampled_from(
@@ -72,6 +73,8 @@ EVENTS = st.one_of(
     st.tuples(st.just("backup")),
     st.tuples(st.just("restore"), st.integers(0, 3), st.booleans()),
     st.tuples(st.just("older_program")),
+    st.tuples(st.just("late"), st.integers(0, 9)),
+    st.tuples(st.just("restore_receiver"), st.integers(0, 3)),
 )
 MISTAKES = st.one_of(
     EVENTS,

@@ -157,12 +157,12 @@ def test_sums_of_a_refused_month_may_be_there(con: Connection) -> None:
     send(con, sums=(one_sum("a"), one_sum("b", jobs=0), one_sum("c", year=2025, jobs=0)), kind="summaries")
     send(con, sums=(one_sum("d", jobs=0),), kind=COUNTS)
     refuse(con, "summaries", (2026, 5), run=1)
-    assert {one.key: one.jobs for one in sent.sums_of_kind(con, ONE, "summaries")} == {"a": 3, "b": 1}
-    assert sent.sums_of_kind(con, ONE, COUNTS) == []
+    assert {one.key: one.jobs for one in sent.sums_of_kind(con, ONE, "summaries")} == {"a": 3, "b": 1, "c": 0}
+    assert [one.jobs for one in sent.sums_of_kind(con, ONE, COUNTS)] == [0]
 
 
 def test_sums_that_are_there(con: Connection) -> None:
-    """Those of a month, or of a kind, that are not zero."""
+    """Those of a month that are not zero; all of a month or of a kind, since zeros are repeated."""
     may, zero, june = one_sum("may"), one_sum("zero", jobs=0), one_sum("june", month=6)
     send(con, sums=(may, zero, june), kind="summaries")
     count = one_sum("count", wall_s=None)
@@ -170,8 +170,9 @@ def test_sums_that_are_there(con: Connection) -> None:
     send(con, sums=(one_sum("other"),), kind="summaries", target=OTHER)
 
     assert sorted(sent.live_sums(con, ONE, 2026, 5)) == [("summaries", may), (COUNTS, count)]
+    assert sorted(sent.all_sums(con, ONE, 2026, 5)) == [("summaries", may), ("summaries", zero), (COUNTS, count)]
     assert sent.live_sums(con, ONE, 2025, 5) == []
-    assert sent.sums_of_kind(con, ONE, "summaries") == [june, may]
+    assert sent.sums_of_kind(con, ONE, "summaries") == [june, may, zero]
     assert sent.sums_of_kind(con, OTHER, COUNTS) == []
 
 

@@ -7,6 +7,7 @@ played. What a power cut takes back is what was committed after the last fsync.
 
 from __future__ import annotations
 
+import copy
 import html
 import itertools
 import pathlib
@@ -18,7 +19,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import former_ledger
-from publishing_site import Job, Site, at_apel, at_auditor, at_sgas, truth, write
+from publishing_site import DAY_S, JUNE, Job, Site, at_apel, at_auditor, at_sgas, truth, write
 
 from arcacct.db import lives, maintain, moving, opening
 from arcacct.db.schema import begin_new_life
@@ -39,6 +40,8 @@ from arcacct.targets.auditor.sending import AuditorSender
 from arcacct.targets.sgas.answers import classify_sgas
 
 FAR = 10**9
+EVERYTHING = Period(JUNE - 40 * DAY_S, JUNE + 90 * DAY_S)
+"""Every month that a history has jobs of."""
 FAMILY = "[arex/jura/apel:a]\ntargeturl=https://ams.example.org\ngocdb_name=ONE\napel_messages={}\nurbatchsize=3\n"
 CE = Peer("/CN=ce.example.org", "CN=ce.example.org", "ce.example.org", 0, 2**40)
 
@@ -55,7 +58,11 @@ class Fault(NamedTuple):
     message: int = FAR
     """This message goes wrong: ..."""
     how: str = "ok"
-    """``kill-before``, ``kill-after``, ``busy``, ``lost`` (done, but not answered), ``refused``."""
+    """
+    ``kill-before``, ``kill-after``, ``busy``, ``lost`` (done, but not answered), ``refused``.
+
+    At APEL also ``dropped`` (accepted, and not loaded) and ``twice`` (loaded twice).
+    """
 
 
 FINE = Fault()
@@ -113,9 +120,11 @@ class Line:
 
     destination = "memory"
 
-    def __init__(self, receiver: Any, fault: Fault) -> None:
+    def __init__(self, receiver: Any, fault: Fault, loaded: list[bytes]) -> None:
+        """``loaded`` gets the messages that APEL accepted, for those that come late."""
         self._receiver = receiver
         self._fault = fault
+        self._loaded = loaded
         self._sent = 0
 
     def name(self) -> str | None:
@@ -145,6 +154,12 @@ class Line:
             return Answer(Kind.TRY_LATER, 503, "busy")
         if how == "refused":
             return Answer(Kind.RECORDS_REFUSED, 500, "refused")
+        if isinstance(self._receiver, APEL):
+            self._loaded.append(message.data)
+            if how == "dropped":
+                return Answer(Kind.ACCEPTED, 200)
+            if how == "twice":
+                self._deliver(message)
         answer = self._deliver(message)
         if how == "kill-after":
             raise Killed
@@ -152,12 +167,17 @@ class Line:
 
     def _deliver(self, message: Any) -> Answer:
         if isinstance(self._receiver, APEL):
-            for record in apel.read(message.data.decode().strip()):
-                self._receiver._tables[record.table][apel.key(record)] = record.values
+            load(self._receiver, message.data)
             return Answer(Kind.ACCEPTED, 200)
         ids = [html.unescape(one) for one in re.findall('urf:recordId="([^"]*)"', message.data.decode())]
         answer = self._receiver.answer(HTTPRequest("POST", "/sgas/ur", {}, {}, message.data, CE))
         return classify_sgas(answer.status, {}, answer.body, ids)
+
+
+def load(receiver: APEL, data: bytes) -> None:
+    """APEL's loader reads a message."""
+    for record in apel.read(data.decode().strip()):
+        receiver._tables[record.table][apel.key(record)] = record.values
 
 
 class AuditorConfiguration(NamedTuple):
@@ -200,10 +220,10 @@ class AuditorLine:
         return judge(answer.status, {}, answer.body)
 
 
-def _way_to(receiver: Any, fault: Fault) -> Any:
+def _way_to(receiver: Any, fault: Fault, loaded: list[bytes]) -> Any:
     if isinstance(receiver, Auditor):
         return AuditorSender("https://auditor.example.org", AuditorLine(receiver, fault))
-    return Line(receiver, fault)
+    return Line(receiver, fault, loaded)
 
 
 class World:
@@ -251,6 +271,9 @@ class World:
                 receiver.access = AuditorAccess(names, names if self.auditor.may_read else frozenset())
                 receiver.ignores_repeats = self.auditor.hides_repeats
             self.receivers[target.name] = receiver
+        self.loaded: dict[str, list[bytes]] = {name: [] for name in self.receivers}
+        self.tables = [self._tables()]
+        self.receiver_failed = False
         self.copies = [self._copy()]
         self.ledgers = [self._ledger()]
         self.durable = self.copies[0]
@@ -314,6 +337,24 @@ class World:
         """Copy both databases."""
         self.copies.append(self._copy())
         self.ledgers.append(self._ledger())
+        self.tables.append(self._tables())
+
+    def _tables(self) -> dict[str, Any]:
+        """A backup of APEL's database."""
+        return {name: copy.deepcopy(one._tables) for name, one in self.receivers.items() if isinstance(one, APEL)}
+
+    def late(self, which: int) -> None:
+        """APEL's loader gets an older message of each target once more."""
+        self.receiver_failed = True
+        for name, loaded in self.loaded.items():
+            if loaded:
+                load(self.receivers[name], loaded[which % len(loaded)])
+
+    def restore_receiver(self, which: int) -> None:
+        """APEL's database is put back from a backup."""
+        self.receiver_failed = True
+        for name, tables in self.tables[which % len(self.tables)].items():
+            self.receivers[name]._tables.update(copy.deepcopy(tables))
 
     def restore_ledger(self, which: int) -> None:
         """Put an older copy of the ledger in place."""
@@ -330,9 +371,9 @@ class World:
         """The ledger is one that the former program wrote: this one carries it over, a little in each run."""
         former_ledger.as_it_was_written(self.here.publishing_database)
 
-    def _put_ledger(self, copy: bytes) -> None:
+    def _put_ledger(self, data: bytes) -> None:
         self.lost_ledger = True
-        pathlib.Path(self.here.publishing_database).write_bytes(copy)
+        pathlib.Path(self.here.publishing_database).write_bytes(data)
 
     def lose(self) -> None:
         """accounting.db is gone, an operator begins a new life, and the sweep finds what there is."""
@@ -369,10 +410,10 @@ class World:
         """Take back what was committed after the last fsync."""
         self._put_back(self.durable)
 
-    def _put_back(self, copy: bytes) -> None:
+    def _put_back(self, data: bytes) -> None:
         self.lost_history = True
-        pathlib.Path(self.here.database).write_bytes(copy)
-        self.durable = copy
+        pathlib.Path(self.here.database).write_bytes(data)
+        self.durable = data
 
     def sweep(self, backwards: bool = False) -> None:
         """Record what the database lacks of what happened."""
@@ -395,12 +436,13 @@ class World:
 
     def _run(self, fault: Fault, work: Any, accept: tuple[tuple[int, int], ...] = ()) -> list[Outcome]:
         countdown = Countdown(fault.statement)
+        self.receiver_failed |= fault.how in ("dropped", "twice")
         both = (opening.open_accounting(self.here), opening.open_publishing(self.here))
         wishes = Wishes(
             now=True,
             since=1,
             accept_lower=accept,
-            make_sender=lambda plug: _way_to(self.receivers[plug.target.name], fault),
+            make_sender=lambda plug: _way_to(self.receivers[plug.target.name], fault, self.loaded[plug.target.name]),
         )
         outcomes: list[Outcome] = []
         try:
@@ -452,6 +494,10 @@ class World:
         assert self.site.ledger("SELECT * FROM HeldMonths") == []
         assert self.site.ledger("SELECT * FROM Messages WHERE State = 'sending'") == []
         assert self.site.ledger("SELECT * FROM OpenMonths") == []
+        if self.receiver_failed:
+            # The operator sends the months again to APEL, once; no other receiver failed.
+            outcomes = [one for one in self.republish(EVERYTHING) if one.target.startswith("apel:")]
+            assert [one.error for one in outcomes] == [None] * len(outcomes)
 
     # -- what has to be true in the end
 
