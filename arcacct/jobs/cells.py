@@ -256,6 +256,12 @@ class Counted(NamedTuple):
     wall_s: int
 
 
+def jobs_by_month(con: Connection) -> dict[Month, int]:
+    """How many jobs each month has, pruned ones too, as of the last time that the cells were brought up to date."""
+    rows = con.execute("SELECT Month / 100, Month % 100, sum(Jobs) FROM Cells GROUP BY Month HAVING sum(Jobs) > 0")
+    return {(year, month): jobs for year, month, jobs in rows}
+
+
 def counted_until(con: Connection, month: Month, ended_until: int) -> list[Counted]:
     """The jobs of a month that ended up to then, pruned ones too; the cells have to be up to date."""
     rows = con.execute(

@@ -21,9 +21,9 @@ from arcacct.wording import count_of
 
 Selection = Mapping[str, object]
 
-WAYS_OUT = (
-    "it goes on by itself once the jobs are back (`arcacct sweep`, `arcacct import arex`, `arcacct db restore`) or the"
-    " configuration is mended; `arcacct publish --accept-lower {month}` sends what the database has"
+_WAYS_OUT = (
+    "publishing resumes automatically once the jobs are restored (`arcacct sweep`, `arcacct import arex`, `arcacct db"
+    " restore`) or the configuration is fixed; `arcacct publish {options}` sends what the database has"
 )
 
 
@@ -205,13 +205,14 @@ class Floor:
 
     def error(self) -> FiguresHeld | None:
         """What a run with months that were held comes to."""
-        return FiguresHeld("; ".join(map(held_text, sorted(self.held.values())))) if self.held else None
+        return FiguresHeld(held_text(*sorted(self.held.values()))) if self.held else None
 
 
-def held_text(one: HeldMonth) -> str:
-    """``2026-11 is held: 41 jobs published, 1 in the database now: ...``, with what to do."""
-    name = month_name((one.year, one.month))
-    return f"{name} is held: {one.cause}; {WAYS_OUT.format(month=name)}"
+def held_text(*months: HeldMonth) -> str:
+    """``2026-11 is held: 41 jobs published, 1 in the database now: ...``, for each month; then what to do about all."""
+    names = [month_name((one.year, one.month)) for one in months]
+    causes = [f"{name} is held: {one.cause}" for name, one in zip(names, months, strict=True)]
+    return "; ".join([*causes, _WAYS_OUT.format(options=" ".join(f"--accept-lower {name}" for name in names))])
 
 
 def _fell(given: Amount, found: Amount, left: Amount) -> bool:

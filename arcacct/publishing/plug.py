@@ -24,7 +24,7 @@ from arcacct.publishing.ledger import COUNTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from arcacct.conf.settings import Settings
     from arcacct.conf.targets import Target
@@ -338,6 +338,10 @@ class Plug(ABC):
 
         Raises CredentialError for a certificate or key that cannot be used, ConfigError for CAs that cannot.
         """
+
+    def keyed(self, names: Mapping[str, object]) -> dict[str, object]:
+        """What of `names` decides the keys at the receiver: values that lead to the same keys are equal in it."""
+        return dict(names)
 
     def selection(self) -> dict[str, object]:
         """

@@ -6,8 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from arcacct.db import lives
 from arcacct.db.engine import Connection
+from arcacct.jobs import cells
+from arcacct.publishing import months
 from arcacct.publishing.floor import changes
+from arcacct.publishing.instants import month_name
 from arcacct.publishing.plug import Plug
+from arcacct.wording import count_of
 
 _FILTER = "vofilter"
 
@@ -33,13 +37,18 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plug: Plug) -
     if lives.doubt_seq(publishing, plug.target.block) is None:
         return ""
     now = names_of(plug)
-    others = [one for one in lives.remembered(accounting, plug.target.block) if _names(one) != now]
+    others = [
+        one for one in lives.remembered(accounting, plug.target.block) if plug.keyed(_names(one)) != plug.keyed(now)
+    ]
     if not others:
         return ""
+    here = {**dict.fromkeys(months.published(publishing, plug.target.block), 0), **cells.jobs_by_month(accounting)}
+    concerned = ", ".join(f"{month_name(month)} ({count_of(jobs, 'job')} here)" for month, jobs in sorted(here.items()))
     return (
-        f"nothing is sent: what was sent before is not known any more{changes(others[-1], now)}, and the receiver would"
-        " have jobs under both names; put publishing.db back (`arcacct db restore`) or mend the configuration;"
-        " `arcacct publish --accept-lower YYYY-MM`, of any month, goes on all the same"
+        f"nothing is sent of {concerned}: what was sent before is unknown{changes(others[-1], now)}, and the receiver"
+        " would have jobs under both names; put publishing.db back (`arcacct db restore`) or fix the configuration."
+        " If the receiver has nothing under the other names, say so: `arcacct publish --accept-lower YYYY-MM`, with any of"
+        " these months"
     )
 
 
@@ -59,7 +68,7 @@ def left_in_doubt(accounting: Connection, plug: Plug) -> str:
     return (
         f"what the receiver has of jobs that are not selected any more is not known{changes(known[-1], selection)};"
         " everything is sent again at each run until publishing.db is put back (`arcacct db restore`), the filter is"
-        " mended, or it is accepted: `arcacct publish --accept-lower YYYY-MM`, of any month"
+        " fixed, or it is accepted: `arcacct publish --accept-lower YYYY-MM`, of any month"
     )
 
 
@@ -72,7 +81,8 @@ def to_remember(
     ``whole``: a run has come to its end, so that the receiver has what is selected today, and nothing else. ``alone``:
     an operator says that it has nothing under other names.
     """
-    others = [] if alone else [one for one in known if _names(one) != names_of(plug)]
+    ours = plug.keyed(names_of(plug))
+    others = [] if alone else [one for one in known if plug.keyed(_names(one)) != ours]
     before = known[-1] if known and not whole else {}
     return [*others, {**names_of(plug), _FILTER: before.get(_FILTER, plug.selection()[_FILTER])}]
 

@@ -266,8 +266,9 @@ class TargetRun:
         if why and not self._wishes.accept_lower:
             raise FiguresHeld(why)
         if not this.dry_run:
-            # Before anything goes out under them: killed in between, they are known all the same.
-            self._remember_names(this)
+            # Before anything goes out under them: killed in between, they are known all the same. What an operator
+            # accepted lasts, whatever else is held.
+            self._remember_names(this, alone=bool(why))
 
     def _remember_names(self, this: ThisRun, *, alone: bool = False, whole: bool = False) -> None:
         known = lives.remembered(this.accounting, self._target.block)

@@ -16,6 +16,8 @@ from arcacct.targets.apel.text import folded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from arcacct.publishing.probing import Probe
     from arcacct.publishing.session import Patience
 
@@ -60,6 +62,11 @@ class APELMessages(Plug):
 
     def summaries(self, kind: str) -> Summaries:
         return families.MonthlySummaries(kind, self.options)
+
+    def keyed(self, names: Mapping[str, object]) -> dict[str, object]:
+        # All kinds of job records share a table at APEL, and its key.
+        is_of_jobs = names.get("apel_messages") in ("urs", *families.JOB_KINDS)
+        return {**names, "apel_messages": "urs"} if is_of_jobs else dict(names)
 
     def selection(self) -> dict[str, object]:
         return super().selection() | {

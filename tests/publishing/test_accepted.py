@@ -1,0 +1,104 @@
+"""What an operator accepts lasts until the next fall, and messages name every month concerned."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+from publishing_site import CARS, DAY_S, JUNE, SUMMARIES, Job, Site, jobs
+
+from arcacct.errors import FiguresHeld
+
+JUNE_2024, JULY_2024 = (2024, 6), (2024, 7)
+
+
+def lose_ledger(site: Site) -> None:
+    """publishing.db is gone."""
+    for suffix in ("", "-wal", "-shm"):
+        pathlib.Path(site.settings.places.publishing_database + suffix).unlink(missing_ok=True)
+
+
+def at_portal(site: Site, name: str = "SITE") -> dict[tuple[int, int], int]:
+    """The wall seconds of each month at the portal."""
+    totals = site.box.apel.totals().items()
+    return {(year, month): one.wall_s for (found, year, month), one in totals if found == name and one.wall_s}
+
+
+@pytest.fixture
+def forgetful(memory, empty_box) -> Site:
+    """Jobs of June and July were published, then both databases were lost or put back, and the site has a new name."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(*jobs(18), Job("july", JUNE + 30 * DAY_S))
+    assert site.publish().error is None
+    copy = site.backup()
+    site.record(*jobs(18, 18), *[Job(f"july{number}", JUNE + 30 * DAY_S) for number in range(4)])
+    assert site.publish().error is None
+    site.put_back(copy)
+    lose_ledger(site)
+    site.configure(SUMMARIES.replace("=SITE", "=NEW"))
+    return site
+
+
+def test_a_refusal_names_every_month(forgetful) -> None:
+    """Nothing is sent of any of them, with how many jobs of each are here."""
+    error = forgetful.publish().error
+    assert isinstance(error, FiguresHeld)
+    assert "nothing is sent" in str(error)
+    for word in ("2024-06 (18 jobs here)", "2024-07 (1 job here)"):
+        assert word in str(error)
+
+
+def test_an_acceptance_lasts_while_another_month_is_held(forgetful) -> None:
+    """One month is accepted; from then on only the other one is held, by name, in each run."""
+    assert isinstance(forgetful.publish().error, FiguresHeld)
+    for accepted in ((JUNE_2024,), (), ()):
+        error = forgetful.publish(accept_lower=accepted).error
+        assert isinstance(error, FiguresHeld)
+        assert "2024-07 is held" in str(error)
+        assert "nothing is sent" not in str(error)
+        assert "2024-06" not in str(error)
+        assert at_portal(forgetful, "NEW") == {JUNE_2024: 1800}
+
+    assert forgetful.publish(accept_lower=(JULY_2024,)).error is None
+    assert forgetful.publish().error is None
+    assert at_portal(forgetful, "NEW") == {JUNE_2024: 1800, JULY_2024: 100}
+
+
+def test_an_acceptance_ends_with_the_next_fall(memory, empty_box) -> None:
+    """Months that are held say so together, with one command for all; a later fall is another one."""
+    site = Site(memory, empty_box, SUMMARIES)
+    july = [Job(f"july{number}", JUNE + 30 * DAY_S) for number in range(4)]
+    site.record(*jobs(3))
+    site.publish()
+    copies = [site.backup("first")]
+    site.record(*jobs(4), *july[:2])
+    site.publish()
+    copies.append(site.backup("second"))
+    site.record(*jobs(6), *july)
+    site.publish()
+    site.put_back(copies[1])
+
+    error = site.publish().error
+    assert "2024-06 is held: 6 jobs published, 4 in the database now" in str(error)
+    assert "2024-07 is held: 4 jobs published, 2 in the database now" in str(error)
+    assert str(error).count("`arcacct publish --accept-lower 2024-06 --accept-lower 2024-07`") == 1
+    assert site.publish(accept_lower=(JUNE_2024, JULY_2024)).error is None
+    assert site.publish().error is None
+    assert at_portal(site) == {JUNE_2024: 400, JULY_2024: 200}
+
+    site.put_back(copies[0])
+    assert "2024-06 is held: 4 jobs published, 3 in the database now" in str(site.publish().error)
+
+
+@pytest.mark.parametrize("kinds", [("individual", "urs"), ("urs", "individual-v04")])
+def test_kinds_with_the_same_keys_are_no_doubt(memory, empty_box, kinds) -> None:
+    """All kinds of job records have one key at APEL: without the ledger of before they replace each other."""
+    before, after = (CARS.replace("=urs", f"={kind}") for kind in kinds)
+    site = Site(memory, empty_box, before)
+    site.record(*jobs(3))
+    site.publish()
+    lose_ledger(site)
+    site.configure(after)
+
+    assert site.publish().error is None
+    assert at_portal(site) == {JUNE_2024: 300}
