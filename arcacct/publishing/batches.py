@@ -143,7 +143,8 @@ class JobBatcher:
     def _forbidden(self, aar: AAR, key: str, site: str, seq: int, known: Sequence[Version]) -> bool:
         """Whether published figures would change, or be split between two names, without proof."""
         if known:
-            return self._floor.forbids_change(aar, key, seq, known, asked=self._republish)
+            site_of = self._family.site_of
+            return self._floor.forbids_change(aar, key, seq, known, asked=self._republish, site_of=site_of)
         return reading.is_time(aar.end_time) and self._floor.forbids_new(aar.end_time, site)
 
     def set_aside(self, aar: AAR, seq: int, reason: str) -> None:

@@ -27,6 +27,9 @@ _WAYS_OUT = (
 )
 
 
+_WAS_LOST = " (was the database lost, restored or exchanged?)"
+
+
 class Floor:
     """What one target's run may do to published months, and what it therefore leaves as it is."""
 
@@ -63,6 +66,9 @@ class Floor:
             self._given[place.year, place.month] += amount.jobs
         for place in (*given_jobs, *given_sums):
             self._sites.setdefault((place.year, place.month), set()).add(place.site)
+        self._site = folded(str(selection.get("gocdb_name", "")))
+        is_proven = proven is not None and proven.get("gocdb_name") == selection.get("gocdb_name")
+        self._first = self._first_months() if is_proven else {}
         self._elsewhere: dict[tuple[Month, str], bool] = {}
         self._kept: Counter[Month] = Counter()
         self._waiting: Counter[Month] = Counter()
@@ -71,16 +77,40 @@ class Floor:
         self._why: dict[Month, str] = {}
         self.held: dict[Month, HeldMonth] = {}
 
-    def forbids_change(self, aar: AAR, key: str, seq: int, known: Sequence[Version], *, asked: bool) -> bool:
+    def _first_months(self) -> dict[str, Month]:
+        """By the name of each site, as the receiver compares it: the first month that is published under it."""
+        first: dict[str, Month] = {}
+        for month in sorted(self._sites):
+            for site in self._sites[month]:
+                first.setdefault(self._folded(site), month)
+        return first
+
+    def was_mistyped(self, site: str) -> bool:
+        """
+        Whether what is published under another site's name belongs under ours: that one was wrong for a while.
+
+        Ours is older, and was right when nothing was held last. A name that the site had before is no mistake.
+        """
+        ours, other = self._first.get(self._site), self._first.get(self._folded(site))
+        return ours is not None and other is not None and ours < other
+
+    def has_mistyped(self, month: Month) -> bool:
+        """Whether a month is published under a name that was mistyped."""
+        return any(map(self.was_mistyped, self._sites.get(month, ())))
+
+    def forbids_change(
+        self, aar: AAR, key: str, seq: int, known: Sequence[Version], *, asked: bool, site_of: Callable[[str], str]
+    ) -> bool:
         """
         Whether a record has to stay at the receiver as it is; ``known`` is what that has of it, ``key`` today's.
 
-        A record that has not changed moves to no other key; nobody hears of that but who ``asked`` for it. One of
-        a backup is no correction.
+        A record that has not changed moves to no other key, unless the site in it (``site_of`` a key) was mistyped;
+        only who ``asked`` for it hears of that. One of a backup is no correction.
         """
         for one in known:
             if is_same(aar, one.digest):
-                if one.key != key and self._keep(one, "they are known there by other names", loud=asked):
+                moves = one.key != key and not self.was_mistyped(site_of(one.key))
+                if moves and self._keep(one, "they are known there by other names", loud=asked):
                     return True
             elif 0 < seq <= self._life_seq and self._keep(one, "the backup has older versions of them"):
                 return True
@@ -126,7 +156,10 @@ class Floor:
         asked = (month, site)
         if asked not in self._elsewhere:
             sites = self._sites.get(month)
-            self._elsewhere[asked] = sites is not None and self._folded(site) not in map(self._folded, sites)
+            here = self._folded(site)
+            self._elsewhere[asked] = sites is not None and not any(
+                self._folded(one) == here or self.was_mistyped(one) for one in sites
+            )
         return self._elsewhere[asked]
 
     def has_kept_more(self) -> bool:
@@ -173,18 +206,28 @@ class Floor:
         now, now_s = (sum(has.jobs for *_, has in fallen), sum(has.wall_s or 0 for *_, has in fallen))
         # What another selection passes over is in the database all the same.
         where = "would be sent now" if self._changes else "in the database now"
-        figures = f"{count_of(jobs, 'job')} published, {now} {where}"
+        names = sorted(site for site in self._sites.get(month, ()) if self._folded(site) != self._site)
+        under = f" under the name {', '.join(names)}" if names and self._site else ""
+        figures = f"{count_of(jobs, 'job')} published{under}, {now} {where}"
         if now >= jobs:
-            figures = f"{wall_s / 3600:.1f} h of wall time published, {now_s / 3600:.1f} h {where}"
+            figures = f"{wall_s / 3600:.1f} h of wall time published{under}, {now_s / 3600:.1f} h {where}"
         hosts = sorted({place.submit_host for place, *_ in fallen})
-        why = self._changes or " (was the database lost, restored or exchanged?)"
+        # In another life of the database jobs are missing under whatever name.
+        is_renamed = under and not any(map(self.was_mistyped, names))
+        why = self._changes or ("; the name is another one now" if is_renamed else _WAS_LOST)
         self.hold(HeldMonth(*month, f"{figures} ({', '.join(hosts)}): nothing logged explains it{why}", jobs, now))
         return True
 
     def _by_place(self, amounts: Mapping[Place, Amount]) -> dict[Place, Amount]:
-        """The same, places compared as the receiver compares them."""
+        """The same, places compared as the receiver compares them; what is under a mistyped name belongs under ours."""
         return totals(
-            (place._replace(site=self._folded(place.site), submit_host=self._folded(place.submit_host)), amount)
+            (
+                place._replace(
+                    site=self._site if self.was_mistyped(place.site) else self._folded(place.site),
+                    submit_host=self._folded(place.submit_host),
+                ),
+                amount,
+            )
             for place, amount in amounts.items()
         )
 

@@ -340,7 +340,7 @@ class TargetRun:
             elsewhere = this.floor.is_elsewhere(month, self._plug.site)
             counted = cells.counted_until(this.accounting, month, reading.LAST_SECOND) if elsewhere else ()
             jobs = sum(one.jobs for one in counted if self._target.wants(one.vo))
-            if not elsewhere or this.floor.given_in(month) != jobs:
+            if not elsewhere or this.floor.has_mistyped(month) or this.floor.given_in(month) != jobs:
                 by_kind.setdefault(kind, set()).add(month)
 
     def _prove(self, this: ThisRun) -> None:

@@ -102,3 +102,89 @@ def test_kinds_with_the_same_keys_are_no_doubt(memory, empty_box, kinds) -> None
 
     assert site.publish().error is None
     assert at_portal(site) == {JUNE_2024: 300}
+
+
+# -- a name that was mistyped for one run
+
+
+def mistyped(site: Site, messages: str) -> None:
+    """The site's name is mistyped at the beginning of July, for one run that sends 9 jobs of it."""
+    site.configure(messages)
+    site.record(*jobs(5))
+    assert site.publish().error is None
+    site.configure(messages.replace("=SITE", "=SIGHT"))
+    site.record(Job("late", JUNE + 500), *[Job(f"july{number}", JUNE + 30 * DAY_S + number) for number in range(9)])
+    assert "gocdb_name was SITE and is SIGHT" in str(site.publish().error)
+    assert at_portal(site, "SIGHT") == {JULY_2024: 900}
+    site.configure(messages)
+
+
+KINDS = ("summaries", "summaries-v04", "urs", "individual")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_jobs_under_a_mistyped_name_move_to_the_right_one(memory, empty_box, kind) -> None:
+    """Both names are ours, as the ledger knows: zeros there and the jobs here, and nobody has to accept anything."""
+    site = Site(memory, empty_box, SUMMARIES)
+    mistyped(site, SUMMARIES.replace("=summaries", f"={kind}"))
+
+    for _ in range(2):
+        assert site.publish().error is None
+        assert at_portal(site, "SIGHT") == {}
+        assert at_portal(site) == {JUNE_2024: 600, JULY_2024: 900}
+    # APEL compares names without regard to capital letters.
+    announced = {
+        (row["Site"].upper(), row["Month"]): row["NumberOfJobs"] for row in empty_box.apel.sync_records.values()
+    }
+    assert announced == {("SITE", 6): 6, ("SIGHT", 7): 0, ("SITE", 7): 9}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_old_name_by_mistake_moves_nothing(memory, empty_box, kind) -> None:
+    """The site was renamed for good; the old name, put back by mistake, is the older one: it proves nothing."""
+    messages = SUMMARIES.replace("=summaries", f"={kind}")
+    site = Site(memory, empty_box, messages)
+    site.record(*jobs(5))
+    assert site.publish().error is None
+    site.configure(messages.replace("=SITE", "=NEW"))
+    site.record(Job("july", JUNE + 30 * DAY_S))
+    assert site.publish().error is None
+    site.configure(messages)
+    site.record(Job("more", JUNE + 30 * DAY_S + 1))
+
+    error = site.publish().error
+    assert "2024-07 is held" in str(error)
+    assert "gocdb_name was NEW and is SITE" in str(error)
+    assert (at_portal(site), at_portal(site, "NEW")) == ({JUNE_2024: 500}, {JULY_2024: 100})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_month_before_a_rename_keeps_its_name(memory, empty_box, kind) -> None:
+    """A late job of a month that was published under the old name waits, and the message names that."""
+    messages = SUMMARIES.replace("=summaries", f"={kind}")
+    site = Site(memory, empty_box, messages)
+    site.record(*jobs(5))
+    assert site.publish().error is None
+    site.configure(messages.replace("=SITE", "=NEW"))
+    site.record(Job("july", JUNE + 30 * DAY_S))
+    assert site.publish().error is None
+    site.record(Job("late", JUNE + 500))
+
+    error = site.publish().error
+    assert "5 jobs published under the name SITE" in str(error)
+    assert "the database lost" not in str(error)
+    assert (at_portal(site), at_portal(site, "NEW")) == ({JUNE_2024: 500}, {JULY_2024: 100})
+
+
+def test_a_database_that_was_lost_while_a_name_was_mistyped_is_held(memory, empty_box) -> None:
+    """The right name proves nothing about jobs that are gone."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(*jobs(5))
+    assert site.publish().error is None
+    copy = site.backup()
+    mistyped(site, SUMMARIES)
+    site.put_back(copy)
+
+    error = site.publish().error
+    assert "2024-07 is held: 9 jobs published under the name SIGHT, 0 in the database now (https" in str(error)
+    assert at_portal(site, "SIGHT") == {JULY_2024: 900}

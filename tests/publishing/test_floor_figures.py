@@ -39,26 +39,26 @@ SAME = Version("key", digest(AAR), MAY, 1)
 @pytest.mark.parametrize(("seq", "is_forbidden"), [(0, False), (1, True), (BACKUP_SEQ, True), (BACKUP_SEQ + 1, False)])
 def test_records_of_a_backup_correct_nothing(seq: int, is_forbidden: bool) -> None:
     """The last record of a backup is one of it; what was logged since, and what is asked for again, is a correction."""
-    assert floor().forbids_change(AAR, "key", seq, [OTHER], asked=False) is is_forbidden
+    assert floor().forbids_change(AAR, "key", seq, [OTHER], asked=False, site_of=str) is is_forbidden
     assert floor().forbids_taking_back(AAR, seq, [OTHER], unwanted=False) is is_forbidden
-    assert not floor(accepted=True).forbids_change(AAR, "key", seq, [OTHER], asked=False)
+    assert not floor(accepted=True).forbids_change(AAR, "key", seq, [OTHER], asked=False, site_of=str)
 
 
 def test_a_record_as_it_is_moves_to_no_other_key() -> None:
     """Nobody hears of it but who asked for the record."""
     quiet, loud = floor(), floor()
 
-    assert quiet.forbids_change(AAR, "another", 0, [SAME], asked=False)
+    assert quiet.forbids_change(AAR, "another", 0, [SAME], asked=False, site_of=str)
     assert not quiet.has_kept_more()
-    assert loud.forbids_change(AAR, "another", 0, [SAME], asked=True)
+    assert loud.forbids_change(AAR, "another", 0, [SAME], asked=True, site_of=str)
     assert loud.has_kept_more()
-    assert not floor().forbids_change(AAR, "key", 0, [SAME], asked=True)
+    assert not floor().forbids_change(AAR, "key", 0, [SAME], asked=True, site_of=str)
 
 
 def test_the_figures_of_what_was_kept_grow() -> None:
     """A month that is held says how many of its jobs were kept, of all places, and says it anew when there are more."""
     one = floor()
-    one.forbids_change(AAR, "key", 1, [OTHER], asked=False)
+    one.forbids_change(AAR, "key", 1, [OTHER], asked=False, site_of=str)
     assert one.has_kept_more()
     one.hold_kept()
     (held,) = one.held.values()
