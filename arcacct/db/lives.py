@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from _sqlite3 import Connection
+from calendar import timegm
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -28,6 +29,9 @@ _NAMES = "NAMES "
 _LEDGER_LOST = "LEDGER_LOST"
 _LOST_RUNS = "LOST_RUNS"
 _FORGOTTEN = "FORGOTTEN"
+"""Of a former program: from when to when neither database knows what was published."""
+RESTORED, _COMPARED = "ARCACCT_RESTORED", "compared"
+"""Noted in a ledger that was put back, until the next run."""
 _ANY_ROW = 2**63 - 1
 
 
@@ -82,6 +86,8 @@ class LivesKnown(NamedTuple):
     """Those, and all that it has ever met with what they came from."""
     restored: bool
     """publishing.db came from a backup, and nothing was published since."""
+    compared: bool
+    """It was compared with the ledger that it replaced: `UnsureMonths` has what that knew besides."""
     life_before: str | None
     """The life of accounting.db at the last run that it knows of."""
     last_run: int | None
@@ -121,7 +127,8 @@ def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = 
         fences=None if fences is None else int(fences),
         lives_of=lives,
         lives_ever=lives.union(theirs.get("ACCOUNTING_LIVES", "").split()),
-        restored="ARCACCT_RESTORED" in theirs,
+        restored=RESTORED in theirs,
+        compared=theirs.get(RESTORED) == _COMPARED,
         life_before=None if rehearsing else ours.get("LEDGER_LIFE"),
         last_run=last_run,
         is_behind=reached is not None and reached > highest_seq(accounting),
@@ -162,6 +169,7 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
         if Doubt.LEDGER_OLD in found or Doubt.LEDGER_LOST in found:
             publishing.execute("UPDATE Targets SET DoubtSeq = min(coalesce(DoubtSeq, LastSeq), LastSeq)")
             note(publishing, _LEDGER_LOST, 1)
+        _note_unsure(accounting, publishing, what, found)
         runs = max(what.runs, what.runs_of if what.ledger_of == what.ledger else 0) + 1
         note(publishing, "RUNS", runs)
 
@@ -174,24 +182,90 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
         if Doubt.ACCOUNTING_OLD in found:
             schema.begin_new_life(accounting, seq=what.horizon)
         if not rehearsing:
-            if _both_are_old(what, found):
-                since, now = what.last_run, int(time.time())
-                if since is None:
-                    # When the backup was made that this life began with, as its last job tells.
-                    sql = (
-                        "SELECT max(EndTime) FROM FinishedLog JOIN AAR USING (RecordID) WHERE Seq <= ? AND EndTime <= ?"
-                    )
-                    (since,) = accounting.execute(sql, (schema.life_seq(accounting), now)).fetchone()
-                note(accounting, _FORGOTTEN, f"{since or 0} {now}")
             note(accounting, "LEDGER_LIFE", schema.incarnation(accounting))
+            accounting.execute("DELETE FROM DBConfig WHERE KeyName = ?", (_FORGOTTEN,))
 
     # Never fewer than the ledger knows: a copy that is known for one must not be taken for an older one again.
     passed = pass_fence(accounting, here, note_the_ledger, at_least=what.fences or 0)
     with transaction(publishing):
         note(publishing, "FENCES_PASSED", passed.passed)
         note(publishing, "ACCOUNTING_LIVES", " ".join(sorted(what.lives_ever | schema.lineage(accounting))))
-        publishing.execute("DELETE FROM DBConfig WHERE KeyName = 'ARCACCT_RESTORED'")
+        publishing.execute("DELETE FROM DBConfig WHERE KeyName = ?", (RESTORED,))
     return passed
+
+
+def compare_ledgers(con: Connection) -> None:
+    """
+    Note in a ledger that is about to replace another one, attached as ``Replaced``, what that one knows besides.
+
+    A month of which that one gave a receiver something else is one that the restore touches. Nothing is noted where it
+    is no later state of the same ledger. In the caller's transaction.
+    """
+    mine, theirs = (
+        dict(con.execute(f"SELECT KeyName, KeyValue FROM {name}.DBConfig").fetchall()) for name in ("main", "Replaced")
+    )
+    newer = int(theirs.get("RUNS", 0)) >= int(mine.get("RUNS", 0))
+    if not newer or mine.get("ARCACCT_INCARNATION") != theirs.get("ARCACCT_INCARNATION"):
+        return
+    given = " UNION ALL ".join(
+        f"SELECT Target, Year, Month, {sign}Jobs AS Jobs, {sign}coalesce(Wall, 0) AS Wall, {had} * Jobs AS Had"
+        f" FROM {name}.{table}"
+        for name, sign, had in (("main", "-", 0), ("Replaced", "", 1))
+        for table in ("Given", "SumKeys WHERE Kind <> 'sync' AND NOT IsAdopted")
+    )
+    con.execute(
+        "INSERT OR REPLACE INTO UnsureMonths (Target, Year, Month, Jobs, Since) SELECT Target, Year, Month, sum(Had), ?"
+        f" FROM ({given}) GROUP BY Target, Year, Month HAVING sum(Jobs) <> 0 OR sum(Wall) <> 0",
+        (int(time.time()),),
+    )
+    note(con, RESTORED, _COMPARED)
+
+
+def _note_unsure(accounting: Connection, publishing: Connection, what: LivesKnown, found: list[Doubt]) -> None:
+    """
+    Note the months of which nobody knows what receivers have, since both databases are copies of the past.
+
+    Where the ledger was not compared with the one that it replaced: those that runs sent since, which is also the month
+    before each. Where accounting.db is not a copy, it knows what to send again, and nothing is unsure.
+    """
+    now = int(time.time())
+    span = noted(accounting, _FORGOTTEN)
+    if span is not None:
+        # Of a former program; what was accepted since then was answered.
+        begun, ended = map(int, span.split())
+        _insert_unsure(publishing, begun, ended, now)
+        publishing.execute(
+            "UPDATE UnsureMonths SET Answered = (SELECT max(Accepted) FROM AcceptedMonths WHERE AcceptedMonths.Target ="
+            " UnsureMonths.Target AND AcceptedMonths.Year = UnsureMonths.Year"
+            " AND AcceptedMonths.Month = UnsureMonths.Month) WHERE Since = ?",
+            (now,),
+        )
+    if not _both_are_old(what, found):
+        if what.restored:
+            publishing.execute("DELETE FROM UnsureMonths WHERE Answered IS NULL AND Jobs IS NOT NULL")
+        return
+    if what.compared:
+        return
+    since = what.last_run
+    if since is None:
+        # When the backup was made that this life began with, as its last job tells.
+        sql = "SELECT max(EndTime) FROM FinishedLog JOIN AAR USING (RecordID) WHERE Seq <= ? AND EndTime <= ?"
+        seq = what.horizon if Doubt.ACCOUNTING_OLD in found else schema.life_seq(accounting)
+        (since,) = accounting.execute(sql, (seq, now)).fetchone()
+    begin = time.gmtime(since or 0)
+    _insert_unsure(publishing, timegm((begin.tm_year, begin.tm_mon, 1, 0, 0, 0)) - 1, now, now)
+
+
+def _insert_unsure(con: Connection, since: int, until: int, now: int) -> None:
+    """The months from one moment to another, of each target; those that were answered before are asked anew."""
+    first, last = (one.tm_year * 12 + one.tm_mon - 1 for one in map(time.gmtime, (since, until)))
+    months = [(number // 12, number % 12 + 1, now) for number in range(first, last + 1)]
+    con.executemany("DELETE FROM UnsureMonths WHERE Year = ? AND Month = ?", [one[:2] for one in months])
+    targets = con.execute("SELECT Target FROM Targets").fetchall() or [("",)]
+    con.executemany(
+        "INSERT INTO UnsureMonths (Target, Year, Month, Since) VALUES (?, ?, ?, ?)",
+        [(target, *one) for (target,) in targets for one in months],
+    )
 
 
 def _both_are_old(what: LivesKnown, found: list[Doubt]) -> bool:
@@ -229,15 +303,6 @@ def highest_seq(con: Connection) -> int:
     """The highest Seq that FinishedLog ever had."""
     row = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone()
     return int(row[0]) if row else 0
-
-
-def forgotten(con: Connection) -> tuple[int, int] | None:
-    """From when to when, UTC seconds, neither database knows what was published; ``None``: nothing is forgotten."""
-    span = noted(con, _FORGOTTEN)
-    if span is None:
-        return None
-    since, until = map(int, span.split())
-    return since, until
 
 
 def is_successor(con: Connection) -> bool:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import psutil
 
 from arcacct.conf.places import Places
-from arcacct.db import care, opening, place
+from arcacct.db import care, lives, opening, place
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database, open_for_reading, uri
 from arcacct.db.maintenance import alone, maintenance, refuse_maintenance
 from arcacct.db.own_schema import require_own_schema
@@ -192,29 +192,29 @@ def new_life(here: Places) -> NewLife:
     place had in its spool stays to be drained. Raises StoreError and its kinds.
     """
     note = place.read(here)
-    lives = frozenset((*place.ledger_lives(here.publishing_database), *(() if note is None else (note.incarnation,))))
+    known = frozenset((*place.ledger_lives(here.publishing_database), *(() if note is None else (note.incarnation,))))
     if place.is_begun(here.database):
         done: list[int] = []
         refuse_maintenance(here.database)
         ensure(here.database, ACCOUNTING, read_group=here.read_group)
         with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
-            lives -= lineage(con)
-            if lives:
+            known -= lineage(con)
+            if known:
                 with opening.writing(con, here):
-                    succeed(con, lives)
+                    succeed(con, known)
     else:
         place.refuse_astray(here)
-        done = _make_successor(here, lives)
+        done = _make_successor(here, known)
     _note(here)
-    return NewLife(tuple(done), lives)
+    return NewLife(tuple(done), known)
 
 
-def _make_successor(here: Places, lives: Iterable[str]) -> list[int]:
+def _make_successor(here: Places, known: Iterable[str]) -> list[int]:
     with _workshop(here, "new-life") as folder:
         made = os.path.join(folder, "accounting.db")
         done = ensure(made, ACCOUNTING)
         with opening.translating(made), closing(connect(made, isolation_level=None)) as con:
-            succeed(con, sorted(lives))
+            succeed(con, sorted(known))
         place.own_as(made, here.directory)
         sync(made)
         with maintenance(here.database, "init"):
@@ -263,21 +263,30 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
             raise StoreError(f"{source}: it is damaged: {found}; take an older backup")
         done = ensure(copy, kind)
         # The last connection takes the WAL into the file.
-        with opening.translating(copy), closing(connect(copy, isolation_level=None)) as con:
+        with opening.translating(copy), closing(connect(copy, isolation_level=None, uri=True)) as con:
             con.execute("BEGIN IMMEDIATE")
             if kind is ACCOUNTING:
                 # The publisher's cursors belong to the old life: what is sent is compared with what was (INVARIANTS 3).
                 # It goes on from the database that it replaces; where none can be read, from what was noted.
-                lives = place.lives_of(here.database)
-                if not lives and (before := place.read(here)) is not None:
-                    lives = frozenset((before.incarnation,))
-                begin_new_life(con, sorted(lives))
+                known = place.lives_of(here.database)
+                if not known and (before := place.read(here)) is not None:
+                    known = frozenset((before.incarnation,))
+                begin_new_life(con, sorted(known))
                 # They are read as they are, and the file came from somewhere; without them the tables are read.
                 con.execute("DELETE FROM PackedJob")
             else:
-                # What was sent since the backup is not in it: the next run has to know, whatever else is restored.
-                note(con, "ARCACCT_RESTORED", 1)
+                # What was sent since the backup is not in it: the next run must know, whatever else is restored.
+                note(con, lives.RESTORED, 1)
             con.execute("COMMIT")
+            if kind is not ACCOUNTING and place.is_begun(here.publishing_database):
+                # One that is damaged, or of another program, cannot be asked.
+                with suppress(DatabaseError):
+                    con.execute("ATTACH ? AS Replaced", (uri(here.publishing_database, "ro"),))
+                    con.execute("BEGIN IMMEDIATE")
+                    lives.compare_ledgers(con)
+                    con.execute("COMMIT")
+                if con.in_transaction:
+                    con.execute("ROLLBACK")
         place.own_as(copy, here.directory)
         sync(copy)
         yield copy, done

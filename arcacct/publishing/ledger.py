@@ -143,6 +143,7 @@ _BY_TARGET = (
     "HeldMonths",
     "AcceptedMonths",
     "RefusedSums",
+    "UnsureMonths",
 )
 """The tables that know a target by its name."""
 

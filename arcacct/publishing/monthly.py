@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 
-from arcacct.db import lives, schema
+from arcacct.db import schema
 from arcacct.db.opening import one_moment
 from arcacct.jobs import cells, former, reading
 from arcacct.jobs.aar import AAR, UsageCell
@@ -67,7 +67,8 @@ def send_summaries(
         allowed = [
             month
             for month in wanted
-            if not _falls(this, family, month, by_month[month], sums.parts)
+            if month not in this.floor.held
+            and not _falls(this, family, month, by_month[month], sums.parts)
             and not _misses_the_beginning(this, month, by_month[month])
         ]
     parts = [part for part in sums.parts if part.sum is not None and (part.sum.year, part.sum.month) in allowed]
@@ -102,18 +103,6 @@ def _leave(this: ThisRun, months: Sequence[Month]) -> None:
             this.floor.hold(one)
 
 
-def _was_forgotten(this: ThisRun, month: Month) -> str | None:
-    """Why nobody knows what the receiver has of a month, since both databases are copies of the past."""
-    span = lives.forgotten(this.accounting)
-    begin, end = month_bounds(*month)
-    if span is None or begin >= span[1] or end <= span[0]:
-        return None
-    return (
-        f"both databases were put back, and neither knows what was published from {iso(span[0])} to {iso(span[1])}:"
-        " the receiver may have more"
-    )
-
-
 def _misses_the_beginning(this: ThisRun, month: Month, live: Sequence[Live]) -> bool:
     """
     Whether the database does not have a month from its first day, and nobody accepted that.
@@ -121,12 +110,11 @@ def _misses_the_beginning(this: ThisRun, month: Month, live: Sequence[Live]) -> 
     Another program may have published the rest: APEL replaces a sum by the next one, and that of a part is lower.
     """
     since = schema.complete_since(this.accounting)
-    cause = _was_forgotten(this, month)
-    if cause is None and (month_bounds(*month)[0] >= since or month in this.months):
+    if month_bounds(*month)[0] >= since or month in this.months:
         return False
     counted = cells.counted_until(this.accounting, month, reading.LAST_SECOND)
     jobs = sum(one.jobs for one in counted if this.plug.target.wants(one.vo))
-    return bool(jobs or live) and this.floor.is_incomplete(month, jobs, cause or _begun_later(since))
+    return bool(jobs or live) and this.floor.is_incomplete(month, jobs, _begun_later(since))
 
 
 def _begun_later(since: int) -> str:
@@ -222,8 +210,6 @@ def _may_count(this: ThisRun, month: Month, one: SentSum, live: Sequence[SentSum
     """Whether a month's count is ours to tell: another program may have published its beginning."""
     since = schema.complete_since(this.accounting)
     known = this.months.get(month)
-    if cause := _was_forgotten(this, month):
-        return not this.floor.is_incomplete(month, one.jobs, cause)
     if any(old.key == one.key for old in live) or (known is not None and known.seq is not None):
         return True
     begin, end = month_bounds(*month)

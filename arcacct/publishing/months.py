@@ -126,6 +126,56 @@ def close_accepted(con: Connection, target: str, *, but: Iterable[Month] = ()) -
         )
 
 
+class UnsureMonth(NamedTuple):
+    """A month of which the ledger may not know what the receiver has, since both databases were put back."""
+
+    jobs: int | None
+    """Given, as the ledger that was replaced says; ``None``: nobody knows."""
+    answered_s: int | None
+    """When an operator accepted what the database has, or its jobs were back, UTC seconds; ``None``: it is held."""
+
+
+def unsure(con: Connection, target: str) -> dict[Month, UnsureMonth]:
+    """The months of which the ledger may not know what the target's receiver has."""
+    rows = con.execute(
+        "SELECT Year, Month, Jobs, Answered FROM UnsureMonths WHERE Target IN ('', ?) ORDER BY Target", (target,)
+    )
+    return {(year, month): UnsureMonth._make(values) for year, month, *values in rows}
+
+
+def unsure_before(con: Connection, target: str) -> Month | None:
+    """
+    The month before which the ledger knows no month that nothing touched since both databases were put back.
+
+    Nothing was left to compare them with: of an earlier month late jobs may have been sent, and nobody knows of which.
+    ``None``: that never happened.
+    """
+    row = con.execute(
+        "SELECT Year, Month FROM UnsureMonths WHERE Target IN ('', ?) AND Jobs IS NULL AND NOT IsEarlier"
+        " ORDER BY Year, Month LIMIT 1",
+        (target,),
+    ).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+def answer_unsure(con: Connection, target: str, months: Iterable[Month]) -> None:
+    """What the database has of these months is what counts at the target's receiver: they are held no more for that."""
+    now, known, first = int(time.time()), unsure(con, target), unsure_before(con, target)
+    nobody_knows = UnsureMonth(None, None)
+    with transaction(con):
+        con.executemany(
+            "INSERT INTO UnsureMonths (Target, Year, Month, Jobs, Since, Answered, IsEarlier)"
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6) ON CONFLICT (Target, Year, Month)"
+            " DO UPDATE SET Answered = excluded.Answered",
+            [
+                (target, *month, one.jobs, now, month not in known)
+                for month in months
+                if (one := known.get(month, nobody_knows)).answered_s is None
+                and (month in known or (first is not None and month < first))
+            ],
+        )
+
+
 def selections(con: Connection, target: str) -> tuple[dict[str, object] | None, dict[str, object] | None]:
     """By what the target selected when nothing was held last, and when the log was last gone through as a whole."""
     row = con.execute("SELECT Selection, Walked FROM Targets WHERE Target = ?", (target,)).fetchone()

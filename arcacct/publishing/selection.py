@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 from arcacct.db import lives
@@ -9,11 +10,13 @@ from arcacct.db.engine import Connection
 from arcacct.jobs import cells
 from arcacct.publishing import months
 from arcacct.publishing.floor import changes
-from arcacct.publishing.instants import month_name
+from arcacct.publishing.instants import month_name, recent_months
 from arcacct.publishing.plug import Plug
 from arcacct.wording import count_of
 
 _FILTER = "vofilter"
+NOT_SELECTED = "of the current and the previous month not selected by vofilter"
+"""Said of the jobs that `not_selected` counts."""
 
 
 def names_of(plug: Plug) -> dict[str, object]:
@@ -50,6 +53,14 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plug: Plug) -
         " If the receiver has nothing under the other names, say so: `arcacct publish --accept-lower YYYY-MM`, with any"
         " of these months"
     )
+
+
+def not_selected(accounting: Connection, plug: Plug) -> int:
+    """How many jobs of the current and the previous month ``vofilter`` keeps from a target."""
+    if not plug.target.vofilter:
+        return 0
+    recent = recent_months(int(time.time()))
+    return sum(cell.jobs for cell in cells.usage_cells(accounting, recent) if not plug.target.wants(cell.vo))
 
 
 def left_in_doubt(accounting: Connection, plug: Plug) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing
 from functools import partial
 from threading import Event
@@ -21,9 +21,10 @@ from arcacct.publishing.feed import Router, add_held, add_logged, add_period, re
 from arcacct.publishing.floor import Floor
 from arcacct.publishing.instants import Month, iso, month_bounds, month_name, months_between, next_month, recent_months
 from arcacct.publishing.ledger import Cursor, Unknown
+from arcacct.publishing.months import HeldMonth
 from arcacct.publishing.plug import Plug, Sender
 from arcacct.publishing.position import position
-from arcacct.publishing.selection import left_in_doubt, names_in_doubt, of_records, to_remember
+from arcacct.publishing.selection import left_in_doubt, names_in_doubt, not_selected, of_records, to_remember
 from arcacct.publishing.this_run import Tally, ThisRun
 from arcacct.publishing.way import Way
 from arcacct.wording import count_of
@@ -112,6 +113,7 @@ class TargetRun:
             skipped = f"not due before {iso(due)} (urdelivery_frequency)"
             return Outcome(self._target.name, self.tally, None, skipped)
         this = self._numbered(this)
+        self.tally.not_selected = not_selected(this.accounting, self._plug)
         error = self._attempt(this, "publish", lambda delivery: self._send_new(this, delivery, start, horizon))
         if not self._wishes.dry_run:
             if self._is_whole:
@@ -145,6 +147,7 @@ class TargetRun:
         accepted = months.accepted(publishing, block, life)
         if self._wishes.accept_lower and not self._wishes.dry_run:
             months.accept(publishing, block, self._wishes.accept_lower, life, self._wishes.who)
+            months.answer_unsure(publishing, block, self._wishes.accept_lower)
         chosen = frozenset(self._wishes.accept_lower)
         floor = Floor(
             accepted=months.Accepted(accepted.open | chosen, accepted.ever | chosen),
@@ -211,6 +214,7 @@ class TargetRun:
         holding = {(one.year, one.month) for one in months.held(this.publishing, block).get(block, ())}
         given.count_given(this)
         this.tally.implausible = reading.count_held(this.accounting, start.last_seq, horizon)
+        self._hold_unsure(this)
         walked = months.selections(this.publishing, block)[1]
         # The log is gone through from its beginning when what is selected has changed, or is held. Sums that are held,
         # or accepted, are looked at by themselves; of records it is the log that tells.
@@ -250,6 +254,63 @@ class TargetRun:
             repeat_zeros(this, router, begin, horizon)
             this.floor.hold_kept()
         monthly.send_counts(this, delivery, doubt)
+
+    def _hold_unsure(self, this: ThisRun, concerned: Collection[Month] | None = None) -> None:
+        """
+        Hold the months of which nobody knows what the receiver has, until they are accepted or their jobs are back.
+
+        Of a receiver that keeps the first version nothing can fall. ``concerned``: only these.
+        """
+        if self._plug.keeps_first:
+            return
+        back = []
+        for month, one in months.unsure(this.publishing, self._target.block).items():
+            if one.answered_s is not None or month in self._wishes.accept_lower:
+                continue
+            if concerned is not None and month not in concerned:
+                continue
+            if one.jobs is not None and self._jobs_here(this, month) >= one.jobs:
+                back.append(month)
+            else:
+                self._hold_unknown(this, month, one.jobs)
+        if back and not this.dry_run:
+            months.answer_unsure(this.publishing, self._target.block, back)
+
+    def _hold_untouched(self, this: ThisRun, touched: Collection[Month]) -> Callable[[Month], bool]:
+        """
+        Hold months that are ``touched`` now, and were not since both databases were put back with nothing to compare.
+
+        Returns whether a month is such a one: as long as nothing touches it, it stays as the receiver has it.
+        """
+        block = self._target.block
+        known, first = months.unsure(this.publishing, block), months.unsure_before(this.publishing, block)
+
+        def untouched(month: Month) -> bool:
+            is_known = month in known or month in self._wishes.accept_lower
+            return first is not None and month < first and not is_known and not self._plug.keeps_first
+
+        for month in filter(untouched, touched):
+            self._hold_unknown(this, month, None)
+        return untouched
+
+    def _touched_in_this_life(self, this: ThisRun, start: Cursor, horizon: int) -> set[Month]:
+        """The months with anything logged since the cursor, and not by a backup alone."""
+        seq = max(start.last_seq, schema.life_seq(this.accounting))
+        logged = reading.months_logged_after(this.accounting, seq, horizon, ended_from=start.start_end_time)
+        return logged | cells.months_changed_after(this.accounting, seq)
+
+    def _jobs_here(self, this: ThisRun, month: Month) -> int:
+        counted = cells.counted_until(this.accounting, month, reading.LAST_SECOND)
+        return sum(cell.jobs for cell in counted if self._target.wants(cell.vo))
+
+    def _hold_unknown(self, this: ThisRun, month: Month, jobs: int | None) -> None:
+        """Hold a month of which a lost ledger may have known more; ``jobs`` as that one said, if it could be asked."""
+        here = self._jobs_here(this, month)
+        change = f"{'unknown' if jobs is None else jobs} -> {count_of(here, 'job')}: both databases were put back, and"
+        why = "the ledger that was replaced says that the receiver has more"
+        if jobs is None:
+            why = "neither knows what was published since: the receiver may have more"
+        this.floor.hold(HeldMonth(*month, f"{change} {why}", jobs or 0, here))
 
     def _say_families(self, this: ThisRun) -> None:
         """Which of the months that are sent each time stay in other messages than those that are configured now."""
@@ -321,7 +382,9 @@ class TargetRun:
         }
         # By our own rules a job may have been left out that is not any more.
         again = held.held_months(this.publishing, self._target.block, this.due)
-        for month in touched | left | elsewhere | unknown | holding | recent | again | {*self._wishes.accept_lower}:
+        wanted = touched | left | elsewhere | unknown | holding | recent | again | {*self._wishes.accept_lower}
+        untouched = self._hold_untouched(this, self._touched_in_this_life(this, start, horizon) | holding | again)
+        for month in (month for month in wanted if month in this.floor.held or not untouched(month)):
             kind = this.kind_of(month)
             if not has_records(kind):
                 by_kind.setdefault(kind, set()).add(month)
@@ -364,6 +427,7 @@ class TargetRun:
         self._refuse_other_names(this)
         given.count_given(this)
         by_kind: dict[str, set[Month]] = {}
+        self._hold_unsure(this, months_between(*period))
         for month in months_between(*period):
             by_kind.setdefault(this.kind_of(month), set()).add(month)
         for kind in sorted(kind for kind in by_kind if not self._plug.has_records(kind)):

@@ -1,0 +1,172 @@
+"""Both databases were put back: each month that this touches is held by name, and answered once."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+
+import pytest
+from publishing_site import CARS, SUMMARIES, Job, Site
+
+from arcacct.db import maintain
+from arcacct.errors import FiguresHeld
+from arcacct.publishing.instants import month_bounds, month_name, month_of
+
+NOW = int(time.time())
+THIS = month_of(NOW)
+LAST = month_of(month_bounds(*THIS)[0] - 1)
+BEFORE = month_of(month_bounds(*LAST)[0] - 1)
+OLD = month_of(month_bounds(*BEFORE)[0] - 1)
+
+
+def ended(month: tuple[int, int], count: int, first: int = 0, **values) -> list[Job]:
+    """Jobs that ended at the beginning of a month, a second apart."""
+    begin = month_bounds(*month)[0]
+    return [
+        Job(f"{month_name(month)}-{number:03d}", begin + number, **values) for number in range(first, first + count)
+    ]
+
+
+def backups(site: Site) -> list[str]:
+    """Copies of both databases, as `db backup` makes them."""
+    folder = site.path / "copies"
+    folder.mkdir(exist_ok=True)
+    return [copy.path for copy in maintain.backups(site.settings.places, str(folder))]
+
+
+def restore(site: Site, copies: list[str], *, lost: bool = False) -> None:
+    """`db restore` of both; ``lost``: nothing is left of those that they replace."""
+    here = site.settings.places
+    if lost:
+        for path in (here.database, here.publishing_database):
+            for suffix in ("", "-wal", "-shm"):
+                pathlib.Path(path + suffix).unlink(missing_ok=True)
+    for copy in copies:
+        maintain.restore(here, copy)
+
+
+def at_portal(site: Site) -> dict[tuple[int, int], int]:
+    """The wall seconds of each month at the portal."""
+    return {(year, month): one.wall_s for (_site, year, month), one in site.box.apel.totals().items() if one.wall_s}
+
+
+def answer(site: Site) -> Site:
+    """The operator accepts the months that are held, all at once."""
+    held = site.ledger("SELECT Year, Month FROM HeldMonths ORDER BY 1, 2")
+    assert held
+    assert site.publish(accept_lower=tuple(held)).error is None
+    return site
+
+
+def late_jobs_lost(site: Site) -> list[str]:
+    """Late jobs of an old month and of the last one went out after the backup: 36 and 20 jobs at APEL."""
+    site.record(*ended(OLD, 18), *ended(BEFORE, 7), *ended(LAST, 20))
+    assert site.publish().error is None
+    copies = backups(site)
+    site.record(*ended(OLD, 18, 18), Job("now", NOW - 60))
+    assert site.publish().error is None
+    return copies
+
+
+def test_every_month_that_a_restore_touches_is_held(memory, empty_box) -> None:
+    """Also one from long before the backup was made; with what would change; and no month that is as it was."""
+    site = Site(memory, empty_box, SUMMARIES)
+    restore(site, late_jobs_lost(site))
+    site.record(*ended(OLD, 1, 99), *ended(BEFORE, 1, 99))
+    before = at_portal(site)
+
+    error = site.publish().error
+    assert isinstance(error, FiguresHeld)
+    assert f"{month_name(OLD)} is held: 36 -> 19 jobs" in str(error)
+    assert f"{month_name(THIS)} is held: 1 -> 0 jobs" in str(error)
+    for month in (BEFORE, LAST):
+        assert month_name(month) not in str(error)
+    assert at_portal(site) == {**before, BEFORE: 800}
+
+
+def test_a_month_resumes_once_its_jobs_are_back(memory, empty_box) -> None:
+    """A sweep finds them: as many as the receiver was given, and nobody has to accept anything."""
+    site = Site(memory, empty_box, SUMMARIES)
+    restore(site, late_jobs_lost(site))
+    assert isinstance(site.publish().error, FiguresHeld)
+    site.record(*ended(OLD, 18, 18), Job("now", NOW - 60))
+
+    assert site.publish().error is None
+    assert site.ledger("SELECT * FROM HeldMonths") == []
+    assert at_portal(site)[OLD] == 3600
+
+
+@pytest.mark.parametrize("messages", [SUMMARIES, CARS], ids=["summaries", "cars"])
+def test_without_the_ledger_of_before_the_months_of_its_runs_are_held(memory, empty_box, messages) -> None:
+    """Nothing is left to compare with: runs send the month before, too; this month is named though it is empty."""
+    site = Site(memory, empty_box, messages)
+    site.record(*ended(OLD, 3), *ended(LAST, 20))
+    assert site.publish().error is None
+    copies = backups(site)
+    site.record(*ended(LAST, 10, 20))
+    assert site.publish().error is None
+    restore(site, copies, lost=True)
+
+    error = site.publish().error
+    assert f"{month_name(LAST)} is held: unknown -> 20 jobs" in str(error)
+    assert f"{month_name(THIS)} is held: unknown -> 0 jobs" in str(error)
+    assert month_name(OLD) not in str(error)
+    assert at_portal(site)[LAST] == 3000
+    counts = {(row["Year"], row["Month"]): row["NumberOfJobs"] for row in empty_box.apel.sync_records.values()}
+    assert counts[LAST] == 30
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_was_answered_stays_answered(memory, empty_box, lost) -> None:
+    """The month of the restore gets its first jobs later; and months later one database alone is lost and restored."""
+    site = Site(memory, empty_box, SUMMARIES)
+    copies = late_jobs_lost(site)
+    restore(site, copies, lost=lost)
+    assert isinstance(site.publish().error, FiguresHeld)
+    answer(site)
+    assert at_portal(site)[OLD] == (3600 if lost else 1800)
+    site.record(Job("again", NOW - 50))
+    assert site.publish().error is None
+
+    (accounting, _ledger) = backups(site)
+    maintain.restore(site.settings.places, accounting)
+    site.record(Job("more", NOW - 40))
+    assert site.publish().error is None
+    assert at_portal(site)[THIS] == 200
+
+
+def test_an_older_month_waits_once_it_is_touched(memory, empty_box) -> None:
+    """Nothing was left to compare it with: untouched it stays as it is at APEL, and a late job of it is asked about."""
+    site = Site(memory, empty_box, SUMMARIES)
+    restore(site, late_jobs_lost(site), lost=True)
+    assert isinstance(site.publish().error, FiguresHeld)
+    answer(site)
+    site.record(*ended(OLD, 1, 99))
+
+    for _ in range(2):
+        error = site.publish().error
+        assert f"{month_name(OLD)} is held: unknown -> 19 jobs" in str(error)
+        assert at_portal(site)[OLD] == 3600
+    answer(site)
+    assert at_portal(site)[OLD] == 1900
+    site.record(*ended(OLD, 1, 100))
+    assert site.publish().error is None
+    assert at_portal(site)[OLD] == 2000
+
+
+def test_a_doubt_of_the_former_program_is_asked_once_more(memory, empty_box) -> None:
+    """What it noted as a span of time, in accounting.db, becomes months, but for those that were accepted."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(*ended(BEFORE, 3), *ended(LAST, 3))
+    assert site.publish().error is None
+    assert site.publish(accept_lower=(BEFORE,)).error is None
+    span = f"{month_bounds(*BEFORE)[0]} {month_bounds(*LAST)[1] - 1}"
+    site.sql(f"INSERT INTO DBConfig VALUES ('FORGOTTEN', '{span}')")
+    site.record(*ended(BEFORE, 1, 3), *ended(LAST, 1, 3))
+
+    error = site.publish().error
+    assert f"{month_name(LAST)} is held: unknown -> 4 jobs" in str(error)
+    assert month_name(BEFORE) not in str(error)
+    answer(site)
+    assert at_portal(site) == {BEFORE: 400, LAST: 400}
+    assert site.database("SELECT * FROM DBConfig WHERE KeyName = 'FORGOTTEN'") == []
