@@ -31,6 +31,7 @@ from arcacct.jobs.holds import HELD, PUBLISHED
 from arcacct.jobs.implausible import Counts
 from arcacct.publishing.floor import held_text
 from arcacct.publishing.instants import iso
+from arcacct.publishing.selection import NOT_SELECTED
 from arcacct.targets import plugs
 from arcacct.wording import count_of
 
@@ -315,6 +316,8 @@ def _figures_checks(target: TargetState) -> Iterator[Check]:
         )
         severity = OK if one.refusals == 1 else WARNING
         yield Check(f"{target.name} sums", severity, f"{what}; each run sends it again")
+    if target.not_selected:
+        yield Check(f"{target.name} selection", OK, f"{count_of(target.not_selected, 'job')} {NOT_SELECTED}")
     if target.in_doubt:
         text = "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
         yield Check(f"{target.name} ledger", WARNING, text)

@@ -18,7 +18,7 @@ from arcacct.publishing import given, ledger, months
 from arcacct.publishing.held import Again, waiting_again
 from arcacct.publishing.months import HeldMonth
 from arcacct.publishing.plug import Plug
-from arcacct.publishing.selection import names_in_doubt
+from arcacct.publishing.selection import names_in_doubt, not_selected
 from arcacct.publishing.sent import RefusedSum, not_sent_again, of_vos, refused_sums
 from arcacct.sonar.dropped import dropped
 
@@ -98,6 +98,8 @@ class TargetState(NamedTuple):
     """... and what lies in the future, by this host's clock."""
     refused_sums: tuple[RefusedSum, ...]
     """Months of which the receiver refused a sum in the last run."""
+    not_selected: int
+    """Jobs of the current and the previous month that ``vofilter`` leaves out."""
     in_doubt: bool
     """Whether an older ledger was put back, and what was sent since is unknown."""
 
@@ -213,6 +215,7 @@ def target_state(publishing: Connection, accounting: Connection, plug: Plug) -> 
         refused_once=refused_once,
         ahead=ahead,
         refused_sums=tuple(refused_sums(publishing, target)),
+        not_selected=not_selected(accounting, plug),
         in_doubt=lives.doubt_seq(publishing, target) is not None,
     )
 

@@ -46,7 +46,7 @@ from arcacct.jobs.states import ABORTED, IN_PROGRESS
 from arcacct.jobs.writing import known_jobs
 from arcacct.publishing import given, held, ledger, months, sent
 from arcacct.publishing.floor import held_text
-from arcacct.publishing.instants import Month, iso, month_bounds
+from arcacct.publishing.instants import Month, iso, month_bounds, month_name
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.plug import Plug
 from arcacct.publishing.selection import names_in_doubt
@@ -77,6 +77,17 @@ class Source(NamedTuple):
     agrees: bool = True
     proof: str = ""
     """How far a receiver's figures are known: ``stored`` (it named each record), ``handed to AMS``, ``written``."""
+    unknown: str = ""
+    """Why nobody here can say whether it agrees, and what settles that; only where it does not differ."""
+    not_selected: int = 0
+    """Jobs of the database that ``vofilter`` keeps from this target: no difference, and never left unsaid."""
+
+    @property
+    def answer(self) -> str:
+        """``yes``, ``NO`` or ``unknown``, with what is not selected."""
+        if not self.agrees or self.unknown:
+            return "NO" if not self.agrees else "unknown"
+        return f"yes, {self.not_selected} not selected by vofilter" if self.not_selected else "yes"
 
 
 class Deviation(NamedTuple):
@@ -127,8 +138,17 @@ class MonthReport:
 
     @property
     def agrees(self) -> bool:
-        """Whether every place has what the database has."""
-        return all(source.agrees for source in self.sources)
+        """Whether every place is known to have what the database has."""
+        return all(source.agrees and not source.unknown for source in self.sources)
+
+    @property
+    def differs(self) -> bool:
+        """Whether some place is known to have something else."""
+        return not all(source.agrees for source in self.sources)
+
+    def settle(self) -> None:
+        """The portal has what the database has: what only it could tell is known."""
+        self.sources = [source._replace(unknown="") for source in self.sources]
 
     def tell(self, place: str, found: Iterable[Finding]) -> bool:
         """Note what is otherwise at a place; whether there was anything."""
@@ -187,6 +207,11 @@ def verify(
             if portal:
                 month_cells = usage_cells(accounting, [month])
                 _portals(report, jobs, counted, month_cells, [(path, month, exported_s) for path in portal])
+                if counted and not any(compared.differences for _name, compared in report.portals):
+                    report.settle()
+            for source in report.sources:
+                if source.unknown:
+                    report.tell(source.name, [(None, source.unknown)])
     except BaseException:
         report.close()
         raise
@@ -398,6 +423,10 @@ def _absent(con: Connection, ended: Mapping[str, Ended], archived: set[str]) -> 
             yield job_id, f"ended there at {iso(one.end_time)}, and is {ours.status} in the database: {_TODO}"
 
 
+def _not_selected(jobs: int) -> list[str]:
+    return [f"{count_of(jobs, 'job')} not selected by vofilter: not sent, and no difference"] if jobs else []
+
+
 _CAUSES = {
     "waits: its month is held": why.HELD,
     "waits": why.NOT_SENT,
@@ -452,6 +481,8 @@ class _AtTarget:
         self._is_any_aside = held.is_any_aside(self._ledger, self._block, target.ended)
         self._cursor = ledger.cursor(self._ledger, self._block)
         self._unanswered = sent.unanswered_keys(self._ledger, self._block)
+        unsure = months.unsure(self._ledger, self._block).get(target.month)
+        self._is_unsure = unsure is not None and unsure.answered_s is not None
 
     def compare(self, report: MonthReport) -> None:
         """Its jobs or its sums, and the counts of the sync message."""
@@ -459,7 +490,9 @@ class _AtTarget:
         compare = self._delivered if self._target.has_records else self._sums
         doubts = [(None, text) for text in self._doubts()]
         source, differences = compare()
-        report.add(source._replace(proof=plug.proof), chain(doubts, self._noted(differences)))
+        left_out = self._jobs.amount(self._jobs.vos).jobs - self._wanted.jobs
+        source = source._replace(proof=plug.proof, not_selected=left_out, unknown=self._unknown())
+        report.add(source, chain(doubts, self._noted(differences)), *_not_selected(left_out))
         if plug.counts is not None:
             # It tells the receiver how many jobs it was given.
             said = sum(one.jobs for one in self._live_sums(COUNTS))
@@ -468,7 +501,17 @@ class _AtTarget:
             wrong = (
                 [] if said == source.jobs and not missed else [(None, f"announces {count_of(said, 'job')}, {counted}")]
             )
-            report.add(Source(f"{name} sync", said, proof=plug.proof), wrong)
+            count = Source(f"{name} sync", said, proof=plug.proof, not_selected=left_out, unknown=source.unknown)
+            report.add(count, wrong)
+
+    def _unknown(self) -> str:
+        """Why nobody here can know what the receiver has, and what settles that; empty if the ledger knows."""
+        if not self._is_unsure or self._plug.keeps_first:
+            return ""
+        return (
+            "unknown until compared with the portal: both databases were put back, and keys that neither knows may"
+            f" count there, too; `arcacct verify {month_name(self._target.month)} --portal FILE` compares"
+        )
 
     def _noted(self, differences: Iterable[Finding]) -> Iterator[Finding]:
         """The same, with the cause of each noted for the portal."""

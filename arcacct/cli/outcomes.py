@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from arcacct.cli.speech import WARNING, say, say_error
 from arcacct.errors import InputError, TargetBusy
+from arcacct.publishing.selection import NOT_SELECTED
 from arcacct.wording import count_of
 
 TYPE_CHECKING = False
@@ -40,6 +41,7 @@ def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
             ),
             (tally.refused_once, "record", "refused, to be tried again"),
             (tally.ahead, "record", "of the future, by this host's clock: sent once it is right"),
+            (tally.not_selected, "job", NOT_SELECTED),
         ):
             if number:
                 say(f"{outcome.target}: {count_of(number, what)} {became}")

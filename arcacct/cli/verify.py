@@ -95,8 +95,9 @@ def verify(
 
     The database is compared with the control directory, with the database that A-REX itself writes, with what the
     ledger says that each target was given, with the sync message, with the batch system's own accounting, and with the
-    portal. SGAS names each record that it stored; what was handed to AMS is only confirmed by the portal. Exits with 0
-    when all agree, with 1 when not; differences are told job by job.
+    portal. SGAS names each record that it stored; what was handed to AMS is only confirmed by the portal. There are
+    three answers for each place: yes (with how many jobs vofilter leaves out), NO, and unknown with what would settle
+    it. Exits with 0 when all agree, else with 1; differences are shown job by job.
     """
     if exported is not None and not portal:
         raise UsageError("--exported says when the files of --portal were made: it needs --portal")
@@ -147,7 +148,7 @@ def _show(report: MonthReport, groups: dict[str, list[Group]], form: str, most: 
     for source in report.sources:
         seconds = (source.wall_s, source.cpu_s)
         hours = (None if amount_s is None else round(amount_s / _HOUR_S, 3) for amount_s in seconds)
-        rows.append((source.name, source.jobs, *hours, "yes" if source.agrees else "NO", source.proof))
+        rows.append((source.name, source.jobs, *hours, source.answer, source.proof))
     show(columns, rows, form)
     for name, compared in report.portals:
         show((f"{name} by VO", *_OF_PORTAL[1:]), [tuple(_of_portal(row).values()) for row in compared.rows], form)

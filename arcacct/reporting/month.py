@@ -468,14 +468,14 @@ def _publishing(
                 (
                     one.jobs,
                     *_scaled((one.wall_s, one.cpu_s), (_HOUR_S, _HOUR_S)),
-                    "yes" if one.agrees else "NO",
+                    one.answer,
                     counts.get(one.name, 0),
                     one.proof or None,
                 ),
             )
             for one in report.sources
         ]
-        verdict = _verdict(settings, agrees=report.agrees)
+        verdict = _verdict(settings, agrees=report.agrees, differs=report.differs)
         notes = [verdict.text, *examples]
         if sum(counts.values()) > len(examples):
             notes.append(f"`arcacct verify {asked.month[0]:04d}-{asked.month[1]:02d} --all` tells every difference.")
@@ -486,11 +486,13 @@ def _publishing(
     return given, table._replace(rows=tuple(rows), notes=tuple(notes)), verdict
 
 
-def _verdict(settings: Settings, *, agrees: bool) -> Verdict:
+def _verdict(settings: Settings, *, agrees: bool, differs: bool) -> Verdict:
     """What is well is that every receiver was given what the database has, and nothing less."""
     if settings.jura_targets and not settings.allow_jura:
         text = "A-REX's jura-ng publishes (it has targets in arc.conf), and arcacct does not: what it sent is unknown."
         return Verdict(text, is_well=False)
+    if not agrees and not differs:
+        return Verdict("What a receiver has is unknown: see below what settles that.", is_well=False)
     if not agrees:
         return Verdict("NOT all places agree with the database.", is_well=False)
     if settings.targets:

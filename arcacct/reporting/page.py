@@ -153,7 +153,7 @@ def _row(table: Table, row: Row, places: list[int]) -> str:
         column, value = table.columns[place], row.values[place]
         kind = ' class="text"' if not column.unit and not isinstance(value, int | float) else ""
         if column.name == "agrees":
-            kind = f' class="text {"good" if value == "yes" else "bad"}"'
+            kind = f' class="text {"good" if str(value).startswith("yes") else "bad"}"'
         cells.append(f"<td{kind}>{_shown(column, value)}</td>")
     return f'<tr><th scope="row">{_text(row.key)}</th>{"".join(cells)}</tr>'
 
