@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from arcacct.db.engine import Connection
 from arcacct.db.scratch import scratch
 from arcacct.jobs.aar import AAR
+from arcacct.jobs.cells import Pruned
 from arcacct.publishing.digests import digests_of
 from arcacct.publishing.sent import SentVersion
 
@@ -74,6 +75,8 @@ class MonthJobs:
         self._con = con
         self._vos: dict[str | None, int] = {}
         self._amounts: list[list[int]] = []
+        self.pruned = 0
+        """How many of the jobs are in an archive: these count, and are known by no name."""
 
     @classmethod
     @contextmanager
@@ -101,15 +104,8 @@ class MonthJobs:
     def _add(self, page: Sequence[AAR], with_digests: bool, closed: Collection[int]) -> None:
         rows = []
         for aar in page:
-            vo = self._vos.get(aar.vo)
-            if vo is None:
-                vo = self._vos[aar.vo] = len(self._vos)
-                self._amounts.append([0, 0, 0])
             wall_s, cpu_s = aar.wall_s, aar.cpu_s
-            amount = self._amounts[vo]
-            amount[0] += 1
-            amount[1] += wall_s
-            amount[2] += cpu_s
+            vo = self._count(aar.vo, 1, wall_s, cpu_s)
             # Any version of the digest is found in all of them together: none is a part of two others.
             # Of those that are closed any one was sent.
             has_digests = with_digests and aar.record_id not in closed
@@ -118,6 +114,24 @@ class MonthJobs:
         self._con.executemany(
             "INSERT INTO Jobs (JobID, RecordID, EndTime, VO, Wall, Cpu, Digests) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
         )
+
+    def _count(self, name: str | None, jobs: int, wall_s: int, cpu_s: int) -> int:
+        """Add to the sums of a VO; its number."""
+        vo = self._vos.get(name)
+        if vo is None:
+            vo = self._vos[name] = len(self._vos)
+            self._amounts.append([0, 0, 0])
+        amount = self._amounts[vo]
+        amount[0] += jobs
+        amount[1] += wall_s
+        amount[2] += cpu_s
+        return vo
+
+    def add_pruned(self, pruned: Iterable[Pruned]) -> None:
+        """Count what is left of jobs that are in an archive."""
+        for one in pruned:
+            self._count(*one)
+            self.pruned += one.jobs
 
     @property
     def vos(self) -> Collection[str | None]:
@@ -167,8 +181,8 @@ class MonthJobs:
         self._con.executemany("INSERT INTO Noted VALUES (?, ?, ?)", rows)
 
     def example(self, vo: str | None) -> str:
-        """The JobID of the first job of one of `vos`."""
-        return next(self.wanted([vo])).job_id
+        """The JobID of the first job of one of `vos`; all of it may be in an archive."""
+        return next((job.job_id for job in self.wanted([vo])), "a pruned job")
 
     def by_vo(self, job_ids: Iterable[str]) -> dict[str | None, int]:
         """How many of these jobs, each counted once, each VO has."""
@@ -241,7 +255,10 @@ class AtReceiver:
         self._con = con
         self._vos = vos
         (self.jobs,) = con.execute("SELECT count(*) FROM Sent").fetchone()
-        (self.differing,) = con.execute("SELECT count(*) FROM Otherwise").fetchone()
+        self.differing, self.gone = con.execute(
+            "SELECT count(*), count(*) FILTER (WHERE Number IS NULL) FROM Otherwise"
+        ).fetchone()
+        """Jobs that it has otherwise than the month; and those of them that the month has not, by their names."""
 
     @property
     def wall_s(self) -> int:

@@ -26,7 +26,7 @@ from arcacct.arex.layout import is_job_id, scan_status_files
 from arcacct.arex.own import Ended
 from arcacct.arex.sweeping import batches, printable, reason
 from arcacct.asking import portal as why
-from arcacct.asking.month_jobs import JobSums, MonthJob, MonthJobs, NotedJobs
+from arcacct.asking.month_jobs import AtReceiver, JobSums, MonthJob, MonthJobs, NotedJobs
 from arcacct.asking.portal import Compared, Known, compare_portal, folded_vo, read_portal
 from arcacct.asking.why import seq_of
 from arcacct.conf.places import Places
@@ -37,7 +37,7 @@ from arcacct.db.lives import MEANING
 from arcacct.errors import InputError, StoreError
 from arcacct.jobs import reading
 from arcacct.jobs.aar import UsageCell
-from arcacct.jobs.cells import usage_cells
+from arcacct.jobs.cells import pruned, usage_cells
 from arcacct.jobs.forgotten import forgotten
 from arcacct.jobs.holds import HELD
 from arcacct.jobs.implausible import Asked, HeldRecord, held_records
@@ -193,7 +193,11 @@ def verify(
         pages = reading.ended_between(accounting, *month_bounds(*month))
         has_records = any(one.has_records for one in targets)
         with MonthJobs.of(pages, with_digests=has_records, closed=partial(forgotten, accounting)) as jobs:
-            report.add(_source("database", jobs.amount(jobs.vos)), unsettled(settings.places, accounting, month))
+            jobs.add_pruned(pruned(accounting, month))
+            notes = [f"{jobs.pruned} of its jobs are in an archive of `arcacct db prune`"] if jobs.pruned else []
+            report.add(
+                _source("database", jobs.amount(jobs.vos)), unsettled(settings.places, accounting, month), *notes
+            )
             doubtful = _implausible(report, accounting, month)
             _control_directory(report, settings, jobs, month, doubtful)
             _arex(report, settings.places, accounting, jobs, month, doubtful)
@@ -593,7 +597,7 @@ class _AtTarget:
             self._unanswered,
             self._vos,
         )
-        is_same = not has.differing
+        is_same = has.differing == has.gone and next(self._lost(has), None) is None
         is_all = is_same and has.jobs == self._wanted.jobs
         # What it was given is known by its wall time; the CPU time only where that is the database's.
         wall_s = has.wall_s if given.is_counted(self._ledger, self._block) else None
@@ -601,20 +605,36 @@ class _AtTarget:
         cpu_s = self._wanted.cpu_s - lacking_s if is_same else None
 
         def differences() -> Iterator[Finding]:
-            for lacking in () if is_all else has.missing():
-                yield lacking.job_id, self._aside(lacking) or self._why_not(lacking)
-            for job_id, job, is_wanted in has.otherwise():
-                if job is None and job_id in self._doubtful:
+            for job in () if is_all else has.missing():
+                yield job.job_id, self._aside(job) or self._why_not(job)
+            if is_same and has.jobs + sum(1 for _job in has.missing()) != self._wanted.jobs:
+                # Pruned jobs have no names here.
+                yield None, f"{count_of(has.jobs, 'job')}, in the database and its archives {self._wanted.jobs}"
+            for job_id in self._lost(has):
+                if job_id in self._doubtful:
                     yield job_id, f"sent in another version, and held since: {self._doubtful[job_id].text}"
-                elif job is None:
+                else:
                     yield job_id, "sent, and not in the database with an end in this month any more"
-                elif is_wanted:
-                    why = self._aside(job) or self._why_not(job)
+            for job_id, changed, is_wanted in has.otherwise():
+                if changed is None:
+                    continue
+                if is_wanted:
+                    why = self._aside(changed) or self._why_not(changed)
                     yield job_id, f"changed since it was sent: {why}"
                 else:
                     yield job_id, "sent, and vofilter does not select it any more"
 
         return Source(self._plug.target.name, has.jobs, wall_s, cpu_s), differences()
+
+    def _lost(self, has: AtReceiver) -> Iterator[str]:
+        """The jobs that the receiver has and that are neither in the month here nor in an archive."""
+        ended_s = self._target.ended[0]
+        with closing(Archives(self._accounting)) as archives:
+            for some in batches(
+                (job_id for job_id, job, _is_wanted in has.otherwise() if job is None), _LOOKED_UP_JOBS
+            ):
+                put_away = archives.archived(self._accounting, dict.fromkeys(some, ended_s))
+                yield from (job_id for job_id in some if job_id not in put_away)
 
     def _sums(self) -> tuple[Source, Iterator[Finding]]:
         """Sums are known by their jobs, and how long these ran; who is missing, as far as it is known."""

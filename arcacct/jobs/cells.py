@@ -83,6 +83,15 @@ _REFINE = (
 )
 
 
+class Pruned(NamedTuple):
+    """Usage of a VO that is left of pruned jobs; times are seconds."""
+
+    vo: str | None
+    jobs: int
+    wall_s: int
+    cpu_s: int
+
+
 def advance(con: Connection, here: Places) -> int:
     """
     Bring the monthly cells up to the end of FinishedLog, in slices of some 30 ms; returns how many records that took.
@@ -271,6 +280,20 @@ def counted_until(con: Connection, month: Month, ended_until: int) -> list[Count
         (month[0] * 100 + month[1], ended_until),
     )
     return [Counted(unescaped_name(vo), unescaped_name(url), jobs, wall_s) for vo, url, jobs, wall_s in rows]
+
+
+def pruned(con: Connection, month: Month) -> list[Pruned]:
+    """What the cells count of jobs of a month that `arcacct db prune` moved into an archive, by VO."""
+    rows = con.execute(
+        # What was deleted since the cells were brought up to date counts no more.
+        "SELECT WLCGVOs.Name, count(*), sum(Gone.Wall), sum(Gone.Cpu) FROM Cells"
+        " CROSS JOIN Contributions AS Gone USING (CellID) LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID WHERE Month = ?"
+        " AND NOT EXISTS (SELECT 1 FROM AAR WHERE AAR.RecordID = Gone.RecordID)"
+        " AND NOT EXISTS (SELECT 1 FROM FinishedLog WHERE FinishedLog.RecordID = Gone.RecordID"
+        " AND Seq > (SELECT Seq FROM CellsPosition)) GROUP BY VOID",
+        (month[0] * 100 + month[1],),
+    )
+    return [Pruned(unescaped_name(vo), *sums) for vo, *sums in rows]
 
 
 def cells_of_changed(con: Connection, month: Month, seq: int, ended_until: int) -> list[UsageCell]:

@@ -1,0 +1,80 @@
+"""Pruned jobs are part of their month: `verify` counts what remains of them, and finds what really differs."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from installed import arcacct
+from publishing_site import CARS, JUNE, SGAS, SUMMARIES, Job, Site, jobs
+
+MESSAGES = {"sgas": SGAS, "cars": CARS, "summaries": SUMMARIES}
+
+
+@pytest.fixture(params=MESSAGES)
+def pruned(request, tmp_path, empty_box) -> Site:
+    """A site of whose 7 jobs of June 4 are in an archive; one of those is of a VO that no other job has."""
+    site = Site(tmp_path, empty_box, MESSAGES[request.param])
+    site.record(*jobs(3), Job("alone", JUNE + 3, vo="cms", fqan="/cms"), *jobs(3, 100))
+    assert site.publish().error is None
+    done = command(site, "db", "prune", "--before", "2024-06-15T12:01:00", "--yes")
+    assert "4 jobs moved" in done.stdout, done.stderr
+    return site
+
+
+def command(site: Site, *words: str):
+    """Run a command on a site."""
+    return arcacct("--config", str(site.path / "arc.conf"), *words)
+
+
+def verdict(site: Site) -> tuple[int, str]:
+    """The exit code of `verify` and what it says."""
+    done = command(site, "verify", "2024-06")
+    return done.returncode, done.stdout
+
+
+def test_a_pruned_month_agrees(pruned) -> None:
+    """What is in the archive was sent, and still counts."""
+    code, told = verdict(pruned)
+    assert (code, " NO " in told) == (0, False), told
+    assert "database: 4 of its jobs are in an archive of `arcacct db prune`" in told
+
+    pruned.record(Job("late", JUNE + 500))
+    assert verdict(pruned)[0] == 1
+    assert pruned.publish().error is None
+    assert verdict(pruned)[0] == 0
+
+
+def test_a_wholly_pruned_month_agrees(pruned) -> None:
+    """Nothing of it is left in the database but what it counts."""
+    assert command(pruned, "db", "prune", "--before", "2024-07-01", "--yes").returncode == 0
+    code, told = verdict(pruned)
+    assert (code, " NO " in told) == (0, False), told
+
+
+def test_a_difference_in_a_pruned_month_is_found(pruned) -> None:
+    """The ledger says less than was counted, or more than database and archive have."""
+    with closing(sqlite3.connect(pruned.settings.places.publishing_database, isolation_level=None)) as con:
+        con.execute("UPDATE SumKeys SET Jobs = Jobs - 1 WHERE Kind <> 'sync' AND Jobs > 1")
+        con.execute("DELETE FROM SentRecords WHERE Job = (SELECT Job FROM Jobs WHERE JobID = 'alone')")
+    code, told = verdict(pruned)
+    assert (code, " NO " in told) == (1, True), told
+
+
+@pytest.mark.parametrize("messages", ["sgas", "cars"])
+def test_a_job_that_is_nowhere_is_named(tmp_path, empty_box, messages) -> None:
+    """Sent, and neither in the database nor in the archive."""
+    site = Site(tmp_path, empty_box, MESSAGES[messages])
+    site.record(*jobs(4))
+    assert site.publish().error is None
+    assert command(site, "db", "prune", "--before", "2024-07-01", "--yes").returncode == 0
+    (path,) = site.database("SELECT Path FROM Archives")[0]
+    with closing(sqlite3.connect(path, isolation_level=None)) as con:
+        con.execute("PRAGMA foreign_keys = OFF")
+        con.execute("DELETE FROM AAR WHERE JobID = 'job00002'")
+
+    code, told = verdict(site)
+    assert code == 1
+    assert "job00002: sent, and not in the database" in told
+    assert "job00001" not in told
