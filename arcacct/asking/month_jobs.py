@@ -254,11 +254,21 @@ class AtReceiver:
     def __init__(self, con: Connection, vos: str) -> None:
         self._con = con
         self._vos = vos
+        self._look()
+
+    def _look(self) -> None:
+        con = self._con
         (self.jobs,) = con.execute("SELECT count(*) FROM Sent").fetchone()
         self.differing, self.gone = con.execute(
             "SELECT count(*), count(*) FILTER (WHERE Number IS NULL) FROM Otherwise"
         ).fetchone()
         """Jobs that it has otherwise than the month; and those of them that the month has not, by their names."""
+
+    def drop(self, job_ids: Iterable[str]) -> None:
+        """These jobs are in another month at the receiver."""
+        for table in ("Sent", "Otherwise"):
+            self._con.executemany(f"DELETE FROM {table} WHERE JobID = ?", [(job_id,) for job_id in job_ids])
+        self._look()
 
     @property
     def wall_s(self) -> int:

@@ -597,6 +597,8 @@ class _AtTarget:
             self._unanswered,
             self._vos,
         )
+        if self._plug.keeps_first and has.gone:
+            has.drop(list(self._moved(has)))
         is_same = has.differing == has.gone and next(self._lost(has), None) is None
         is_all = is_same and has.jobs == self._wanted.jobs
         # What it was given is known by its wall time; the CPU time only where that is the database's.
@@ -625,6 +627,19 @@ class _AtTarget:
                     yield job_id, "sent, and vofilter does not select it any more"
 
         return Source(self._plug.target.name, has.jobs, wall_s, cpu_s), differences()
+
+    def _moved(self, has: AtReceiver) -> Iterator[str]:
+        """
+        The jobs that the receiver had in this month, and has in another one now, under the same key.
+
+        Somebody there made room, and the job was sent anew. Where it counts stands in `Given`, and not in its end: the
+        receiver may have kept the version of before.
+        """
+        here = given.given_ids(self._ledger, self._block, self._target.month)
+        for some in batches((job_id for job_id, job, _is_wanted in has.otherwise() if job is None), _LOOKED_UP_JOBS):
+            for job_id, known in sent.versions(self._ledger, self._block, some, keeps_first=True).items():
+                if known and not any(one.given_id is None or one.given_id in here for one in known):
+                    yield job_id
 
     def _lost(self, has: AtReceiver) -> Iterator[str]:
         """The jobs that the receiver has and that are neither in the month here nor in an archive."""

@@ -10,7 +10,7 @@ from arcacct.db.engine import Connection
 from arcacct.jobs import reading
 from arcacct.publishing import sent_rows
 from arcacct.publishing.digests import is_same
-from arcacct.publishing.instants import month_of
+from arcacct.publishing.instants import Month, month_of
 from arcacct.publishing.ledger import COUNTS, given_id
 from arcacct.publishing.sent import sums_of_kind, versions
 
@@ -54,6 +54,12 @@ def given_jobs(con: Connection, target: str) -> dict[Place, Amount]:
         "SELECT Site, SubmitHost, Year, Month, Jobs, Wall FROM Given WHERE Target = ? AND Jobs > 0", (target,)
     )
     return {Place._make(place): Amount(jobs, wall_s) for *place, jobs, wall_s in rows}
+
+
+def given_ids(con: Connection, target: str, month: Month) -> set[int]:
+    """The rows of `Given` where a target's receiver counts the jobs of a month."""
+    rows = con.execute("SELECT GivenID FROM Given WHERE Target = ? AND Year = ? AND Month = ?", (target, *month))
+    return {given_id for (given_id,) in rows}
 
 
 def given_sums(con: Connection, target: str) -> dict[Place, Amount]:
