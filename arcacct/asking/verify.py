@@ -486,7 +486,9 @@ class _AtTarget:
         self._cursor = ledger.cursor(self._ledger, self._block)
         self._unanswered = sent.unanswered_keys(self._ledger, self._block)
         unsure = months.unsure(self._ledger, self._block).get(target.month)
-        self._is_unsure = unsure is not None and unsure.answered_s is not None
+        # Of sums the ledger that was replaced knew every key, and this one took them over.
+        is_answered = unsure is not None and unsure.answered_s is not None
+        self._is_unsure = is_answered and (target.has_records or unsure is None or unsure.jobs is None)
 
     def compare(self, report: MonthReport) -> None:
         """Its jobs or its sums, and the counts of the sync message."""

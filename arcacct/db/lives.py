@@ -198,8 +198,9 @@ def compare_ledgers(con: Connection) -> None:
     """
     Note in a ledger that is about to replace another one, attached as ``Replaced``, what that one knows besides.
 
-    A month of which that one gave a receiver something else is one that the restore touches. Nothing is noted where it
-    is no later state of the same ledger. In the caller's transaction.
+    A month of which that one gave a receiver something else is one that the restore touches. Its sums are taken over
+    with their keys, or nobody could zero them any more; no message of ours has them (MessageID 0). Nothing is noted
+    where it is no later state of the same ledger. In the caller's transaction.
     """
     mine, theirs = (
         dict(con.execute(f"SELECT KeyName, KeyValue FROM {name}.DBConfig").fetchall()) for name in ("main", "Replaced")
@@ -218,6 +219,13 @@ def compare_ledgers(con: Connection) -> None:
         f" FROM ({given}) GROUP BY Target, Year, Month HAVING sum(Jobs) <> 0 OR sum(Wall) <> 0",
         (int(time.time()),),
     )
+    of_touched = "WHERE (Target, Year, Month) IN (SELECT Target, Year, Month FROM UnsureMonths WHERE Answered IS NULL)"
+    sums = "Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost, IsAdopted"
+    con.execute(
+        f"INSERT OR REPLACE INTO SumKeys ({sums}, MessageID) SELECT {sums}, 0 FROM Replaced.SumKeys {of_touched}"
+    )
+    months = "Target, Year, Month, Kind, Seq, Incarnation, Sent"
+    con.execute(f"INSERT OR REPLACE INTO Months ({months}) SELECT {months} FROM Replaced.Months {of_touched}")
     note(con, RESTORED, _COMPARED)
 
 

@@ -170,3 +170,23 @@ def test_a_doubt_of_the_former_program_is_asked_once_more(memory, empty_box) -> 
     answer(site)
     assert at_portal(site) == {BEFORE: 400, LAST: 400}
     assert site.database("SELECT * FROM DBConfig WHERE KeyName = 'FORGOTTEN'") == []
+
+
+def test_keys_that_only_the_replaced_ledger_knew_are_zeroed(memory, empty_box) -> None:
+    """The benchmark had changed after the backup: APEL keeps no old keys once the months are accepted."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(*ended(LAST, 4))
+    assert site.publish().error is None
+    copies = backups(site)
+    site.record(*ended(LAST, 8, benchmark="HEPSPEC:11.0"))
+    assert site.publish().error is None
+    restore(site, copies)
+
+    assert f"{month_name(LAST)} is held: 8 -> 4 jobs" in str(site.publish().error)
+    answer(site)
+    assert at_portal(site) == {LAST: 400}
+    site.record(*ended(LAST, 8, benchmark="HEPSPEC:12.0"))
+    assert site.publish().error is None
+    assert at_portal(site) == {LAST: 800}
+    counts = {(row["Year"], row["Month"]): row["NumberOfJobs"] for row in empty_box.apel.sync_records.values()}
+    assert {month: count for month, count in counts.items() if count} == {LAST: 8}
