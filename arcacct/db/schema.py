@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from typing import NamedTuple
 
+from arcacct.db.checkpoint import make_durable
 from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, other_version, translated, uri, version
 from arcacct.db.header import refuse_foreign
 from arcacct.db.maintenance import locked, maintenance
@@ -141,7 +142,8 @@ def backup(con: Connection, path: str) -> None:
     """
     A whole copy of an open database, by SQLite's own means (a copy of the file alone would miss the WAL).
 
-    It has its name once it is whole and on disk. Raises StoreError when it cannot be written; then there is none.
+    It has its name once it is whole and on disk, and so is everything in the database that it was copied from. Raises
+    StoreError when it cannot be written; then there is none.
     """
     partial = f"{path}.partial"
     try:
@@ -154,6 +156,8 @@ def backup(con: Connection, path: str) -> None:
             target.execute("PRAGMA synchronous = OFF")
             # In one step, so in one read transaction: other writers would make it begin again and again.
             con.backup(target)
+        # A power cut must not leave a copy that has more than its database (INVARIANTS 16).
+        make_durable(str(con.execute("PRAGMA database_list").fetchone()[2]))
         sync(partial)
         os.rename(partial, path)
         sync(os.path.dirname(path) or ".")

@@ -28,6 +28,7 @@ from pyarrow import ArrowException
 from arcacct.conf.places import Places
 from arcacct.dataset.layout import MANIFESTS, TABLES, VERSION, Partition, partition_of, position_path
 from arcacct.dataset.manifest import Manifest, Part, parse
+from arcacct.db.checkpoint import make_durable
 from arcacct.db.connect import ACCOUNTING_SCHEMA
 from arcacct.db.engine import Connection
 from arcacct.db.lives import highest_seq
@@ -176,6 +177,9 @@ class _Export:
         from the store or written to it in here: a store can take hours, and a prune would wait for it. A restore waits
         until no process has the database open, so it is closed in between.
 
+        What was read is on disk at the end: a power cut must not leave a dataset that has more than the database, whose
+        numbers would then be given to other jobs (INVARIANTS 16).
+
         Raises StoreBusy when another database stands there than before.
         """
         with self._reading.now(), closing(read_accounting(self._here)) as con:
@@ -187,6 +191,7 @@ class _Export:
                     " lost, and the next export continues"
                 )
             yield con
+            make_durable(self._here.database)
 
     def _there(self) -> tuple[set[int], Listing]:
         """The months that have a manifest, and what stands where one could be; halves of manifests go."""

@@ -88,7 +88,7 @@ class Directory:
 
     def make(self, name: str, mode: int = 0o700) -> "Directory":
         """
-        A directory in it, made with this mode (whatever the umask) if it is not there.
+        A directory in it, made with this mode (whatever the umask) if it is not there, and its name is on disk then.
 
         Raises InputError when somebody else puts another one into the place of the one that was made, else as `open`.
         """
@@ -99,6 +99,7 @@ class Directory:
         found = self.open(name)
         try:
             found._take(mode)  # noqa: SLF001  its own kind
+            self._sync_names()
         except BaseException:
             found.close()
             raise
@@ -115,6 +116,15 @@ class Directory:
         self.made = True
         # The bit by which files get the directory's group was inherited, and stays.
         os.fchmod(self.fd, mode | self.status.st_mode & stat.S_ISGID)
+
+    def _sync_names(self) -> None:
+        """The names in it are on disk afterwards. A user who may not read it cannot sync it either."""
+        with suppress(PermissionError):
+            fd = os.open(".", _LIST, dir_fd=self.fd)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def create(self, name: str, mode: int = 0o600) -> int:
         """A descriptor of a new file with this mode, whatever the umask. Raises OSError, also if the name is taken."""

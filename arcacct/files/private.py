@@ -5,7 +5,7 @@ import os
 
 def private_directory(path: str) -> None:
     """
-    Make a directory and its parents, each for its owner only, whatever the umask.
+    Make a directory and its parents, each for its owner only, whatever the umask; their names are on disk afterwards.
 
     (`os.makedirs` gives its mode to the last alone.) Raises OSError.
     """
@@ -21,5 +21,14 @@ def private_directory(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fchmod(fd, 0o700)
+    finally:
+        os.close(fd)
+    try:
+        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        # A user who may not read the parent cannot sync it either.
+        return
+    try:
+        os.fsync(fd)
     finally:
         os.close(fd)

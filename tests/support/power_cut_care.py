@@ -11,13 +11,16 @@ from contextlib import closing, suppress
 from disturbed_host import BENCHMARK, LIFE
 from hook_host import Host
 from installed_program import ARCACCT
+from job_files import lay
 from power_cut_hosts import Jobs, Loss, Recording, Sweeping, compared, jobs_in
+from power_cut_positions import files_of
 from power_cuts import Cut
 
 from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.sweep import sweep
+from arcacct.cli import main
 from arcacct.conf.places import Places, places
 from arcacct.db import maintain, moving
 from arcacct.db.maintenance import refuse_maintenance
@@ -25,7 +28,9 @@ from arcacct.db.opening import initialise, open_accounting, open_publishing
 from arcacct.errors import ArcacctError
 from arcacct.jobs import prune
 from arcacct.jobs.check import CHILDREN, check
+from arcacct.jobs.pseudonyms import PSEUDONYM
 
+USER = "/DC=org/DC=example/CN=Ada Lovelace"
 RELEASED = pathlib.Path(__file__).parents[1] / "data" / "released" / "0.1.0"
 
 TYPE_CHECKING = False
@@ -189,6 +194,51 @@ class Pruning(Care):
         both = (jobs_in(pathlib.Path(here.database)), jobs_in(self.archive))
         twice = [Loss("twice", job_id) for job_id in both[0].keys() & both[1].keys()]
         return [*twice, *compared(both[0] | both[1], self.wanted)]
+
+
+class Shrinking(Care):
+    """`arcacct db optimize --shrink`: the database written anew has every job."""
+
+    ARGUMENTS = ("optimize", "--shrink")
+
+    def prepare(self) -> None:
+        with closing(open_accounting(self.host.places)) as con:
+            con.execute("CREATE TABLE Room AS SELECT zeroblob(300000)")
+            con.execute("DROP TABLE Room")
+
+    def repeat(self) -> Places:
+        with closing(open_accounting(self.host.places)) as con:
+            maintain.shrink(self.host.places, con)
+        return self.host.places
+
+
+class Forgetting(Care):
+    """`arcacct db forget DN`: every job is there, and its user has the same pseudonym everywhere."""
+
+    ARGUMENTS = ("forget", USER, "--yes")
+
+    def lay(self, host: Host, job_id: str, state: str) -> None:
+        # Names of this month and the last one stay.
+        lay(host.control, files_of(job_id, state, failed=self.jobs[job_id], months_ago=2), job_id)
+
+    def make_wanted(self) -> Jobs:
+        return {}
+
+    def repeat(self) -> Places:
+        try:
+            main(["--config", str(self.host.conf), "db", *self.ARGUMENTS])
+        except SystemExit as end:
+            if end.code:
+                raise ArcacctError(f"exit code {end.code}") from None
+        return self.host.places
+
+    def compare(self, here: Places) -> list[Loss]:
+        jobs = jobs_in(pathlib.Path(here.database))
+        with closing(sqlite3.connect(here.database)) as con:
+            users = [name for (name,) in con.execute("SELECT DISTINCT Name FROM AAR JOIN Users ON Users.ID = UserID")]
+        named = [Loss("named", name) for name in users if not PSEUDONYM.fullmatch(name)]
+        several = [Loss("several pseudonyms", " ".join(users))] if len(users) > 1 else []
+        return [*(Loss("missing", job_id) for job_id in self.jobs if job_id not in jobs), *named, *several]
 
 
 class Upgrading(Care):

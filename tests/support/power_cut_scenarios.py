@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 
-from power_cut_care import BackingUp, Beginning, Moving, Pruning, Restoring, Upgrading
+from power_cut_care import BackingUp, Beginning, Forgetting, Moving, Pruning, Restoring, Shrinking, Upgrading
 from power_cut_hosts import (
     Draining,
     DrainingByPublish,
@@ -22,6 +22,7 @@ from power_cut_hosts import (
     Sweeping,
     Swept,
 )
+from power_cut_positions import Exporting, ImportingGridEngine, Snapshotting
 from power_cut_publishing import Publishing
 from power_cuts import JOURNAL, STRICT, Cut
 
@@ -69,6 +70,11 @@ SCENARIOS = {
     "db move": _recording(Moving, False),
     "db prune": _recording(Pruning, False),
     "db upgrade": _recording(Upgrading, False),
+    "db forget": _recording(Forgetting, False),
+    "db optimize --shrink": _recording(Shrinking, False),
+    "export": _recording(Exporting, True),
+    "db snapshot": _recording(Snapshotting, True),
+    "import gridengine": _recording(ImportingGridEngine, True),
 }
 """Each has to lose nothing."""
 
