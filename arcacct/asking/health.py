@@ -318,6 +318,8 @@ def _figures_checks(target: TargetState) -> Iterator[Check]:
         yield Check(f"{target.name} sums", severity, f"{what}; each run sends it again")
     if target.not_selected:
         yield Check(f"{target.name} selection", OK, f"{count_of(target.not_selected, 'job')} {NOT_SELECTED}")
+    if target.ledger_problem:
+        yield Check(f"{target.name} ledger", CRITICAL, target.ledger_problem)
     if target.in_doubt:
         text = "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
         yield Check(f"{target.name} ledger", WARNING, text)

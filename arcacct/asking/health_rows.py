@@ -14,7 +14,7 @@ from arcacct.db import lives, schema
 from arcacct.db.engine import Connection
 from arcacct.jobs.found_ends import Ends, of_last_day
 from arcacct.jobs.rejected import Rejections, rejections
-from arcacct.publishing import given, ledger, months
+from arcacct.publishing import audit, given, ledger, months
 from arcacct.publishing.held import Again, waiting_again
 from arcacct.publishing.months import HeldMonth
 from arcacct.publishing.plug import Plug
@@ -100,6 +100,8 @@ class TargetState(NamedTuple):
     """Months of which the receiver refused a sum in the last run."""
     not_selected: int
     """Jobs of the current and the previous month that ``vofilter`` leaves out."""
+    ledger_problem: str
+    """Why its place in the log must not be believed; empty if nothing is against it."""
     in_doubt: bool
     """Whether an older ledger was put back, and what was sent since is unknown."""
 
@@ -216,6 +218,7 @@ def target_state(publishing: Connection, accounting: Connection, plug: Plug) -> 
         ahead=ahead,
         refused_sums=tuple(refused_sums(publishing, target)),
         not_selected=not_selected(accounting, plug),
+        ledger_problem=audit.newest(accounting, publishing, plug),
         in_doubt=lives.doubt_seq(publishing, target) is not None,
     )
 

@@ -111,12 +111,16 @@ def check(ctx: click.Context, anew: bool) -> int:
     Look for damage in both databases; changes nothing, and others go on writing.
 
     Pages and indexes, that each page is used once, references, the schema, rows without a record, the log of finished
-    records, and the usage cells against a recount, table by table. Exits with 74 when something is wrong. Stopped, the
+    records, and the usage cells against a recount, table by table. Of the ledger also its texts, the counts of what
+    receivers were given, and for each configured target that every record up to its place in the log was sent or has a
+    reason not to be. Exits with 74 when something is wrong. Stopped, the
     same command goes on within an hour, and says which answers are those of before.
     """
     from arcacct.jobs.check import Checked  # noqa: PLC0415  sqlite-utils is slow to import
     from arcacct.jobs.check import check as check_all  # noqa: PLC0415
+    from arcacct.publishing.audit import questions  # noqa: PLC0415  slow to import
     from arcacct.publishing.instants import iso  # noqa: PLC0415  slow to import
+    from arcacct.targets import plugs  # noqa: PLC0415  slow to import
 
     done = parts = 0
     answers: list[Checked] = []
@@ -128,7 +132,14 @@ def check(ctx: click.Context, anew: bool) -> int:
 
     try:
         with progress("Parts") as show, stopping_when_asked() as stopping:
-            answers.extend(check_all(places_of(ctx), anew=anew, progress=told, stopping=stopping))
+            here = places_of(ctx)
+            try:
+                targets = plugs(settings_of(ctx, warns=False))
+            except ConfigError as error:
+                targets = ()
+                complain(f"{error}: places in the log are not checked")
+            audits = partial(questions, plugs=targets)
+            answers.extend(check_all(here, anew=anew, progress=told, stopping=stopping, audits=audits))
     finally:
         # Behind the bar, which may be on the same terminal; and what was answered before a database failed.
         if any(one.earlier for one in answers):

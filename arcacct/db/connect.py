@@ -11,7 +11,7 @@ from arcacct.errors import SchemaError, StoreBusy, StoreError
 
 ACCOUNTING_SCHEMA = 24
 """The number of the last script in schema/accounting; a test keeps it true."""
-PUBLISHING_SCHEMA = 8
+PUBLISHING_SCHEMA = 9
 """The number of the last script in schema/publishing."""
 _BACK = "`arcacct db restore FILE` puts a backup in its place"
 _READING = ("query_only = 1",)

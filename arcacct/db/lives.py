@@ -114,7 +114,9 @@ def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = 
     fences = theirs.get("FENCES_PASSED")
     life = schema.incarnation(accounting)
     (last_run,) = publishing.execute("SELECT max(LastRun) FROM Targets").fetchone()
-    (reached,) = publishing.execute("SELECT max(LastSeq) FROM Targets WHERE Incarnation = ?", (life,)).fetchone()
+    (reached,) = publishing.execute(
+        "SELECT max(min(LastSeq, LastSeqAgain)) FROM Targets WHERE Incarnation = ?", (life,)
+    ).fetchone()
     return LivesKnown(
         life=life,
         lineage=schema.lineage(accounting),

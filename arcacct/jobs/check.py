@@ -50,6 +50,10 @@ Ask = Callable[[], list[str]]
 """One part of a question, in a read transaction of its own; gives the problems."""
 
 
+Audits = Callable[[Connection, Connection], Mapping[str, Mapping[str, Ask]]]
+"""Questions of others, by their texts: made of the accounting and the publishing database, each in parts by names."""
+
+
 class _Question(NamedTuple):
     """A question to a database, in parts by their names."""
 
@@ -64,27 +68,34 @@ def check(
     anew: bool = False,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
     stopping: Callable[[], bool] = lambda: False,
+    audits: Audits = lambda _accounting, _publishing: {},
 ) -> Iterator[Checked]:
     """
     Ask everything, one question after the other; nothing is changed, and others go on writing.
 
     ``progress`` is told of each part that is done. With ``stopping`` it ends behind a part as soon as that is true, and
-    the next one, within an hour and of the same databases, begins there, if it is not to be ``anew``. Raises StoreError
-    when a database cannot be opened or read at all.
+    the next one, within an hour and of the same databases, begins there, if it is not to be ``anew``. ``audits`` are
+    further questions to the ledger, where there is one. Raises StoreError when a database cannot be opened or read at
+    all.
     """
     opening.require(here)
     with ExitStack() as stack:
         questions: list[_Question] = []
         files: list[list[object]] = []
+        opened: list[Connection] = []
         last_seq = 0
         for path, kind in ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING)):
             if kind is ACCOUNTING or os.path.exists(path):
                 con = stack.enter_context(closing(open_for_reading(path, kind.schema)))
+                opened.append(con)
                 with opening.translating(path):
                     questions += _questions(path, con, kind)
                     files.append(_file(path, con, kind))
                     if kind is ACCOUNTING:
                         last_seq = lives.highest_seq(con)
+                    else:
+                        found = audits(opened[0], con)
+                        questions += [_Question(path, text, parts) for text, parts in found.items()]
         memory = _Memory(here, files, last_seq, anew=anew)
         is_well = True
         done, parts = 0, sum(len(question.parts) for question in questions)

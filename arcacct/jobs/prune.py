@@ -202,7 +202,9 @@ def judged(
     # How far the targets are; one that has not begun, or that a restore set back, is at 0.
     cursors = dict.fromkeys(wishes.targets, 0) | {
         target: last_seq if owner == life else 0
-        for target, owner, last_seq in publishing.execute("SELECT Target, Incarnation, LastSeq FROM Targets")
+        for target, owner, last_seq in publishing.execute(
+            "SELECT Target, Incarnation, min(LastSeq, ifnull(LastSeqAgain, 0)) FROM Targets"
+        )
     }
     handled = {f"[{target}]": seq for target, seq in sorted(cursors.items()) if target not in wishes.without}
     job_ids = [unescaped(one.job_id) for one in page]

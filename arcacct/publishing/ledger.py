@@ -32,6 +32,8 @@ class Cursor(NamedTuple):
     last_seq: int
     start_end_time: int
     last_success: int | None
+    is_sound: bool = True
+    """Whether both notes of `last_seq` say the same; if not, nothing is known to be handled."""
 
 
 class SentRecord(NamedTuple):
@@ -185,9 +187,11 @@ class Unknown(NamedTuple):
 def cursor(con: Connection, target: str) -> Cursor | None:
     """How far a target is; ``None`` for one that never published."""
     row = con.execute(
-        "SELECT Target, Incarnation, LastSeq, StartEndTime, LastSuccess FROM Targets WHERE Target = ?", (target,)
+        "SELECT Target, Incarnation, LastSeq, StartEndTime, LastSuccess, LastSeq IS LastSeqAgain FROM Targets"
+        " WHERE Target = ?",
+        (target,),
     ).fetchone()
-    return None if row is None else Cursor._make(row)
+    return None if row is None else Cursor._make((*row[:-1], bool(row[-1])))
 
 
 def jura_end_time(con: Connection, target: str) -> int | None:
@@ -216,9 +220,9 @@ def set_cursor(con: Connection, position: Cursor, *, in_doubt: bool = False) -> 
         con.execute("UPDATE HeldRecords SET Seq = 0 WHERE Target = ?", (position.target,))
         con.execute(
             # A target that was never sent anything has nothing to be counted.
-            "INSERT INTO Targets (Target, Incarnation, LastSeq, StartEndTime, Counted) VALUES (?, ?, ?, ?, 1)"
-            " ON CONFLICT (Target) DO UPDATE SET Incarnation = excluded.Incarnation, LastSeq = excluded.LastSeq,"
-            " StartEndTime = excluded.StartEndTime",
+            "INSERT INTO Targets (Target, Incarnation, LastSeq, LastSeqAgain, StartEndTime, Counted)"
+            " VALUES (?1, ?2, ?3, ?3, ?4, 1) ON CONFLICT (Target) DO UPDATE SET Incarnation = excluded.Incarnation,"
+            " LastSeq = excluded.LastSeq, LastSeqAgain = excluded.LastSeqAgain, StartEndTime = excluded.StartEndTime",
             position[:4],
         )
         if in_doubt:
@@ -245,7 +249,11 @@ def move_cursor(con: Connection, target: str, seq: int) -> None:
 
 
 def _move(con: Connection, target: str, seq: int) -> None:
-    con.execute("UPDATE Targets SET LastSeq = max(LastSeq, ?) WHERE Target = ?", (seq, target))
+    # Each from itself: one that was damaged stays different from the other.
+    con.execute(
+        "UPDATE Targets SET LastSeq = max(LastSeq, ?1), LastSeqAgain = max(LastSeqAgain, ?1) WHERE Target = ?2",
+        (seq, target),
+    )
 
 
 def intend(

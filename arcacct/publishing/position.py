@@ -5,6 +5,7 @@ from __future__ import annotations
 from arcacct.db import lives, schema
 from arcacct.db.lives import MEANING, Doubt
 from arcacct.publishing import jura, ledger, sent
+from arcacct.publishing.audit import DAMAGED
 from arcacct.publishing.instants import DAY_S, iso
 from arcacct.publishing.ledger import Cursor
 from arcacct.publishing.this_run import ThisRun
@@ -25,6 +26,9 @@ def position(this: ThisRun, since: int | None) -> Cursor:
         this.tally.note(MEANING[Doubt.ACCOUNTING_OTHER])
         start = found.start_end_time if since is None else min(since, found.start_end_time)
         begun = found._replace(incarnation=this.life, last_seq=0, start_end_time=start)
+    elif not found.is_sound:
+        this.tally.note(DAMAGED)
+        begun = found._replace(last_seq=0)
     elif since is not None and since < found.start_end_time:
         begun = found._replace(start_end_time=since, last_seq=0)
     else:

@@ -70,6 +70,12 @@ def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_messa
     return [one for one in found if all(one.key != version.key for version in live.get(one.job_id, ()))]
 
 
+def ever_carried(con: Connection, target: str, job_ids: Sequence[str]) -> set[str]:
+    """Which of these jobs a message carried that the target's receiver took, or may have taken."""
+    rows = sent_rows.of_jobs(con, "JobID", job_ids, "Target = ? AND State IN ('accepted', 'sending')", target)
+    return {job_id for (job_id,) in rows}
+
+
 class SentVersion(NamedTuple):
     """What a receiver was sent of a job under a key."""
 

@@ -94,6 +94,7 @@ class Rig:
         """The receiver has all of the database, the ledger knows it, and nothing waiting."""
         assert self.received() == self.wanted(self.jobs)
         assert self.box.apel.rejected == []
+        assert self.site.audit() == []
         block = "arcacct/directory:d" if self.kind in {"dirq", "directory"} else self.site.settings.targets[0].block
         assert self.site.ledger("SELECT State FROM Messages WHERE Target = ? AND State = 'sending'", block) == []
         assert self.site.ledger("SELECT * FROM HeldRecords WHERE Target = ?", block) == []

@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import sqlite3
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from control_directory import set_up
@@ -20,6 +21,7 @@ from arcacct.db import opening
 from arcacct.db.schema import begin_new_life, incarnation
 from arcacct.jobs import recorder
 from arcacct.jobs.states import MEASURED, StateChange, Usage
+from arcacct.publishing.audit import questions
 from arcacct.publishing.run import Outcome, Period, Wishes, publish, republish
 from arcacct.publishing.session import Patience
 from arcacct.targets import kinds, plugs
@@ -225,6 +227,13 @@ class Site:
             return plug.sender(self.patience)
 
         return Wishes(**{"make_sender": quick, **wishes})
+
+    def audit(self) -> list[str]:
+        """What `arcacct db check` finds wrong with what the ledger claims."""
+        here = self.settings.places
+        with closing(opening.read_accounting(here)) as ours, closing(opening.read_publishing(here)) as ledger:
+            asked = questions(ours, ledger, plugs(self.settings))
+            return [problem for parts in asked.values() for ask in parts.values() for problem in ask()]
 
     def ledger(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Rows of the publishing database."""

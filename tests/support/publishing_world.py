@@ -498,6 +498,7 @@ class World:
             # The operator sends the months again to APEL, once; no other receiver failed.
             outcomes = [one for one in self.republish(EVERYTHING) if one.target.startswith("apel:")]
             assert [one.error for one in outcomes] == [None] * len(outcomes)
+        assert self.site.audit() == []
 
     # -- what has to be true in the end
 

@@ -1,0 +1,206 @@
+"""
+The ledger proves what it claims (INVARIANTS 16): a cursor, what receivers were given, and its texts.
+
+A cursor claims that every record up to it was sent or has a reason. Nothing else would notice a wrong one: what is
+below a cursor is read by no run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+from arcacct.db import lives, schema
+from arcacct.db.engine import Connection
+from arcacct.jobs import reading
+from arcacct.jobs.forgotten import forgotten
+from arcacct.jobs.statuses import SQL_FINAL
+from arcacct.publishing import held, ledger, months, sent
+from arcacct.publishing.instants import month_of
+from arcacct.publishing.plug import Plug
+from arcacct.publishing.selection import of_records
+from arcacct.wording import count_of
+
+_PAGE = 500
+_NEWEST = 1000
+"""So many places in the log `arcacct status` looks at."""
+_SLICE = 100_000
+_TEXTS = {
+    "Targets": ("Target", "Incarnation", "Selection", "Walked", "LastError"),
+    "Messages": ("Target", "Kind", "Digest", "Destination", "Answer", "ReceiverID"),
+    "Jobs": ("JobID",),
+    "KeyForms": ("Form",),
+    "SentRecords": ("KeyRest", "Notes"),
+    "SumKeys": ("Target", "Kind", "Key", "Site", "SubmitHost"),
+    "HeldRecords": ("Target", "JobID", "Reason"),
+    "Months": ("Target", "Kind", "Incarnation"),
+}
+"""The texts of the ledger, by table."""
+_JSON = {"SumKeys": ("Key",), "Targets": ("Selection", "Walked")}
+DAMAGED = (
+    "publishing.db has two notes of how far the log was read, and they differ: nothing up to there counts as sent; the"
+    " next run of `arcacct publish` reads the log from its beginning, and knows what was sent before"
+)
+
+
+class _Logged(NamedTuple):
+    """A record in the log, as far as it has to be known here."""
+
+    seq: int
+    record_id: int
+    job_id: str
+    end_time: int
+    vo: str | None
+
+
+def unaccounted(
+    accounting: Connection, publishing: Connection, plug: Plug, after_seq: int, last_seq: int
+) -> Iterator[str]:
+    """
+    The JobIDs of records with ``after_seq < Seq <= last_seq`` below a target's cursor that have no reason to be unsent.
+
+    None while the target has no cursor of this life of the accounting database, or selects by other options than those
+    by which the log was read: its next run reads the log from the beginning.
+    """
+    block, life = plug.target.block, schema.incarnation(accounting)
+    position = ledger.cursor(publishing, block)
+    if position is None or position.incarnation != life or _walked(publishing, block) != of_records(plug):
+        return
+    published = months.published(publishing, block)
+    waiting = {(one.year, one.month) for one in months.held(publishing, block).get(block, ())}
+    waiting |= sent.open_months(publishing, block)
+    waiting |= {(one.year, one.month) for one in sent.refused_sums(publishing, block)}
+
+    def is_in_sum(one: _Logged) -> bool:
+        month = published.get(month_of(one.end_time))
+        if month is None or plug.has_records(month.kind):
+            return False
+        return month.seq is None or month.incarnation != life or month.seq >= one.seq
+
+    for page in _pages(accounting, position.start_end_time, after_seq, min(last_seq, position.last_seq)):
+        asked = [
+            one
+            for one in page
+            if plug.target.wants(one.vo) and month_of(one.end_time) not in waiting and not is_in_sum(one)
+        ]
+        job_ids = [one.job_id for one in asked]
+        known = sent.ever_carried(publishing, block, job_ids)
+        known |= held.states(publishing, block, job_ids).keys()
+        left = [one for one in asked if one.job_id not in known]
+        closed = forgotten(accounting, [one.record_id for one in left])
+        yield from (one.job_id for one in left if one.record_id not in closed)
+
+
+def _walked(con: Connection, block: str) -> dict[str, object] | None:
+    """By what the log was read; ``None`` also where that is damaged."""
+    try:
+        return months.selections(con, block)[1]
+    except ValueError:
+        return None
+
+
+def _pages(con: Connection, ended_from: int, seq: int, last_seq: int) -> Iterator[list[_Logged]]:
+    """What is published of the log between two places, in its order."""
+    while seq < last_seq:
+        upto = min(seq + _PAGE, last_seq)
+        rows = con.execute(
+            "SELECT Seq, RecordID, JobID, EndTime, WLCGVOs.Name FROM FinishedLog CROSS JOIN AccountedAAR USING (RecordID)"
+            " JOIN Status ON Status.ID = +StatusID LEFT JOIN WLCGVOs ON WLCGVOs.ID = +VOID"
+            f" WHERE Seq > ? AND Seq <= ? AND EndTime BETWEEN ? AND ? AND Status.Name IN {SQL_FINAL}"
+            " AND (Status.Name <> 'aborted'"
+            " OR (UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime) IS NOT (0, 0, 0)) ORDER BY Seq",
+            (seq, upto, max(ended_from, 1), reading.LAST_SECOND),
+        ).fetchall()
+        yield [
+            _Logged(one, record_id, reading.unescaped(job_id), end_time, reading.unescaped_name(vo))
+            for one, record_id, job_id, end_time, vo in rows
+        ]
+        seq = upto
+
+
+def cursor(accounting: Connection, publishing: Connection, plug: Plug, after_seq: int, last_seq: int) -> list[str]:
+    """What is wrong with a target's cursor, as far as a part of the log tells."""
+    found = list(unaccounted(accounting, publishing, plug, after_seq, last_seq))
+    position = ledger.cursor(publishing, plug.target.block)
+    problems = [f"{plug.target.name}: {DAMAGED}"] if position is not None and not position.is_sound else []
+    if found:
+        problems.append(f"{plug.target.name}: {_never_sent(found)}")
+    return problems
+
+
+def _never_sent(job_ids: Sequence[str]) -> str:
+    some = f"{', '.join(job_ids[:3])}{', ...' if len(job_ids) > 3 else ''}"
+    return (
+        f"{count_of(len(job_ids), 'record')} up to its place in the log were never sent, and no reason is noted"
+        f" ({some}): `arcacct republish` of their months sends them"
+    )
+
+
+def given(con: Connection) -> list[str]:
+    """Where the count of what a receiver was given is not that of the records of its messages."""
+    rows = con.execute(
+        "WITH Change (GivenID, Jobs, Wall) AS ("
+        " SELECT GivenID, 1, ifnull(Record.Wall, 0) FROM MessageRecords AS Record JOIN Messages USING (MessageID)"
+        " WHERE State = 'accepted' AND GivenID IS NOT NULL"
+        " UNION ALL SELECT ReplacedID, -1, -ifnull(ReplacedWall, 0) FROM MessageRecords AS Record"
+        " JOIN Messages USING (MessageID) WHERE State = 'accepted' AND ReplacedID IS NOT NULL)"
+        " SELECT Given.Target, Year, Month, Given.Jobs, Given.Wall, total(Change.Jobs), total(Change.Wall) FROM Given"
+        " JOIN Targets ON Targets.Target = Given.Target AND Counted LEFT JOIN Change USING (GivenID) GROUP BY GivenID"
+        " HAVING Given.Jobs <> total(Change.Jobs) OR Given.Wall <> total(Change.Wall)"
+    )
+    return [
+        f"{target}: {year:04d}-{month:02d}: {count_of(jobs, 'job')} and {wall_s} s noted as given, its messages have"
+        f" {count_of(int(found), 'job')} and {int(found_s)} s"
+        for target, year, month, jobs, wall_s, found, found_s in rows
+    ]
+
+
+def texts(con: Connection, table: str) -> list[str]:
+    """Texts of a table of the ledger that are none: not UTF-8, or not JSON where that is expected."""
+    problems = []
+    for column in _TEXTS.get(table, ()):
+        wrong = 0
+        for (value,) in con.execute(f"SELECT CAST({column} AS BLOB) FROM {table} WHERE {column} IS NOT NULL"):
+            try:
+                value.decode()
+            except UnicodeDecodeError:
+                wrong += 1
+        if wrong:
+            problems.append(f"{table}: {count_of(wrong, 'row')} with a {column} that is no text")
+    for column in _JSON.get(table, ()):
+        (wrong,) = con.execute(
+            f"SELECT count(*) FROM {table} WHERE {column} IS NOT NULL AND NOT json_valid({column})"
+        ).fetchone()
+        if wrong:
+            problems.append(f"{table}: {count_of(wrong, 'row')} with a {column} that is no JSON")
+    return problems
+
+
+def questions(
+    accounting: Connection, publishing: Connection, plugs: Sequence[Plug]
+) -> dict[str, dict[str, Callable[[], list[str]]]]:
+    """What `arcacct db check` asks of the ledger, by question and part, each part in a moment of its own."""
+    highest = lives.highest_seq(accounting)
+    bounds = [*range(0, highest, _SLICE), highest]
+    return {
+        "texts": {table: partial(texts, publishing, table) for table in _TEXTS},
+        "what receivers were given, compared with a recount": {"": partial(given, publishing)},
+        "places in the log: all up to them was sent, or has a reason": {
+            f"{plug.target.block} from {low}": partial(cursor, accounting, publishing, plug, low, high)
+            for plug in plugs
+            for low, high in pairwise(bounds)
+        },
+    }
+
+
+def newest(accounting: Connection, publishing: Connection, plug: Plug) -> str:
+    """What is wrong with a target's cursor, as far as the last records below it tell; empty if nothing."""
+    position = ledger.cursor(publishing, plug.target.block)
+    if position is None:
+        return ""
+    if not position.is_sound:
+        return DAMAGED
+    found = list(unaccounted(accounting, publishing, plug, max(0, position.last_seq - _NEWEST), position.last_seq))
+    return _never_sent(found) if found else ""
