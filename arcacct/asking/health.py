@@ -24,7 +24,7 @@ from arcacct.conf.settings import Settings
 from arcacct.db import care, lives, opening
 from arcacct.db.care import Done
 from arcacct.db.lives import MEANING, Doubt
-from arcacct.db.place import spools
+from arcacct.db.place import fence, spools
 from arcacct.errors import ArcacctError, StoreBusy
 from arcacct.jobs import aborting, implausible
 from arcacct.jobs.holds import HELD, PUBLISHED
@@ -208,7 +208,9 @@ def _looked(settings: Settings, found: Health) -> Health:
             implausible=implausible.counts(ours),
             basis=basis(ours, recent_months(found.now)),
             targets=tuple(health_rows.target_state(ledger, ours, plug) for plug in plugs(settings)),
-            doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=here.rehearsal is not None))),
+            doubts=tuple(
+                lives.doubts(lives.known(ours, ledger, rehearsing=here.rehearsal is not None, fences_noted=fence(here)))
+            ),
         )
 
 

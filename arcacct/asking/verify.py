@@ -34,6 +34,7 @@ from arcacct.conf.settings import Settings
 from arcacct.db import lives, opening
 from arcacct.db.engine import Connection
 from arcacct.db.lives import MEANING
+from arcacct.db.place import fence
 from arcacct.errors import InputError, StoreError
 from arcacct.jobs import reading
 from arcacct.jobs.aar import UsageCell
@@ -223,7 +224,9 @@ def verify(
 
 
 def _ledger(report: MonthReport, settings: Settings, accounting: Connection, publishing: Connection) -> None:
-    for doubt in lives.doubts(lives.known(accounting, publishing, rehearsing=settings.places.rehearsal is not None)):
+    here = settings.places
+    known = lives.known(accounting, publishing, rehearsing=here.rehearsal is not None, fences_noted=fence(here))
+    for doubt in lives.doubts(known):
         report.add(Source("ledger"), [(None, MEANING[doubt])])
 
 

@@ -1,7 +1,8 @@
 """
 One life of two databases (INVARIANTS 11): each remembers the other; what is old, lost or foreign is noticed.
 
-accounting.db is an older copy if the ledger knows a later fence of it, the ledger if accounting.db knows a later run.
+accounting.db is an older copy if the ledger knows a later fence of it, the ledger if accounting.db knows a later run,
+and both are if the note of the place knows a later fence: it is outside of their directory (INVARIANTS 16).
 A ledger that knows neither this accounting database nor one that it came from belongs to another site. A run begins
 with a fence: what is read below it can be taken back by no power cut (INVARIANTS 3).
 """
@@ -17,7 +18,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
-from arcacct.db import schema
+from arcacct.db import place, schema
 from arcacct.db.checkpoint import make_durable
 from arcacct.db.durable import transaction
 from arcacct.db.opening import writing
@@ -92,6 +93,8 @@ class LivesKnown(NamedTuple):
     """The life of accounting.db at the last run that it knows of."""
     last_run: int | None
     """When the last run ended that the ledger knows of, UTC seconds."""
+    fences_noted: int
+    """How many fences the note of the place knows; 0: unknown."""
     is_behind: bool
     """Whether a target was sent more of this very life of accounting.db than it has logged."""
 
@@ -105,8 +108,14 @@ class Fence(NamedTuple):
     """How many fences this database has seen: a number that comes again betrays an older copy of it."""
 
 
-def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = False) -> LivesKnown:
-    """What both remember, by reading alone; of the ledger of a rehearsal accounting.db knows nothing."""
+def known(
+    accounting: Connection, publishing: Connection, *, rehearsing: bool = False, fences_noted: int = 0
+) -> LivesKnown:
+    """
+    What both remember, by reading alone, beside how many fences the note of the place knows.
+
+    Of the ledger of a rehearsal neither accounting.db nor the note knows anything.
+    """
     ours = dict(accounting.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
     theirs = dict(publishing.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
     horizon, passed = accounting.execute("SELECT Horizon, Passed FROM Fence").fetchone()
@@ -133,6 +142,7 @@ def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = 
         compared=theirs.get(RESTORED) == _COMPARED,
         life_before=None if rehearsing else ours.get("LEDGER_LIFE"),
         last_run=last_run,
+        fences_noted=0 if rehearsing else fences_noted,
         is_behind=reached is not None and reached > highest_seq(accounting),
     )
 
@@ -144,10 +154,11 @@ def doubts(what: LivesKnown) -> list[Doubt]:
         found.append(Doubt.FOREIGN)
     if what.ledger_of is not None and what.ledger_of != what.ledger:
         found.append(Doubt.LEDGER_OLD if what.lives_of else Doubt.LEDGER_LOST)
-    elif what.runs_of > what.runs or what.restored:
+    elif what.runs_of > what.runs or what.restored or what.fences_noted > (what.fences or what.fences_noted):
         found.append(Doubt.LEDGER_OLD)
     # An older program noted no fences: what it sent is all that tells.
-    if what.life in what.lives_ever and (what.is_behind or what.passed < (what.fences or 0)):
+    fences = max(what.fences or 0, what.fences_noted)
+    if what.life in what.lives_ever and (what.is_behind or what.passed < fences):
         found.append(Doubt.ACCOUNTING_OLD)
     elif what.lives_of and what.life not in what.lives_of and Doubt.FOREIGN not in found:
         found.append(Doubt.ACCOUNTING_OTHER)
@@ -163,7 +174,7 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
     the same.
     """
     rehearsing = here.rehearsal is not None
-    what = known(accounting, publishing, rehearsing=rehearsing)
+    what = known(accounting, publishing, rehearsing=rehearsing, fences_noted=place.fence(here))
     found = doubts(what)
     if Doubt.FOREIGN in found:
         raise ConfigError(f"{here.publishing_database}: {MEANING[Doubt.FOREIGN]}")
@@ -188,11 +199,14 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
             accounting.execute("DELETE FROM DBConfig WHERE KeyName = ?", (_FORGOTTEN,))
 
     # Never fewer than the ledger knows: a copy that is known for one must not be taken for an older one again.
-    passed = pass_fence(accounting, here, note_the_ledger, at_least=what.fences or 0)
+    passed = pass_fence(accounting, here, note_the_ledger, at_least=max(what.fences or 0, what.fences_noted))
     with transaction(publishing):
         note(publishing, "FENCES_PASSED", passed.passed)
         note(publishing, "ACCOUNTING_LIVES", " ".join(sorted(what.lives_ever | schema.lineage(accounting))))
         publishing.execute("DELETE FROM DBConfig WHERE KeyName = ?", (RESTORED,))
+    if not rehearsing:
+        # After both databases, so that it is never ahead of them.
+        place.note_fence(here, schema.incarnation(accounting), passed.passed)
     return passed
 
 

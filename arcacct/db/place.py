@@ -2,8 +2,10 @@
 The note of the place: which accounting database a control directory has (INVARIANTS 11).
 
 It is beside the directory of the databases, so that it outlives them: `<controldir>/accounting/arcacct.place`, lines
-`key=value`: ``database`` (an absolute path), ``incarnation``, and ``former`` for each directory that the databases
-were in before. No command begins a database where the note, a ledger or the usual place knows of another one.
+`key=value`: ``database`` (an absolute path), ``incarnation``, ``fence`` (how many fences the accounting database has
+passed: a third witness when both databases are put back together, INVARIANTS 16), and ``former`` for each directory
+that the databases were in before. No command begins a database where the note, a ledger or the usual place knows of
+another one.
 The hook never reads it: it begins nothing, and spools what it cannot record.
 """
 
@@ -25,6 +27,8 @@ from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.files.foreign import private
 from arcacct.files.private import private_directory
 
+_DIGITS = 19
+"""A number of fewer digits is one that SQLite holds."""
 _FIRST_PAGE_BYTES = 4096
 """What a database has before its first script is committed; SQLite's size of a page."""
 _WAYS = (
@@ -55,14 +59,9 @@ def read(here: Places) -> Note | None:
 
     Raises ConfigError for a file that is no note, StoreError when the file system refuses.
     """
-    try:
-        with open(here.place_note, "rb") as file:
-            content = file.read()
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    lines = _lines(here)
+    if lines is None:
         return None
-    except OSError as error:
-        raise StoreError(f"{here.place_note}: cannot be read: {error.strerror}") from error
-    lines = [line.partition("=") for line in content.decode("utf-8", "surrogateescape").split("\n")]
     values = {key: value for key, _equals, value in lines}
     if not values.get("database", "").startswith("/") or not values.get("incarnation"):
         raise ConfigError(
@@ -73,13 +72,37 @@ def read(here: Places) -> Note | None:
     return Note(values["database"], values["incarnation"], former)
 
 
-def write(here: Places, note: Note) -> None:
+def _lines(here: Places) -> list[tuple[str, str, str]] | None:
+    try:
+        with open(here.place_note, "rb") as file:
+            content = file.read()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except OSError as error:
+        raise StoreError(f"{here.place_note}: cannot be read: {error.strerror}") from error
+    return [line.partition("=") for line in content.decode("utf-8", "surrogateescape").split("\n")]
+
+
+def fence(here: Places) -> int:
     """
-    Write the note, whole or not at all, and on disk afterwards.
+    How many fences the accounting database had passed at the last run of publishing that the note knows; 0: unknown.
+
+    Raises StoreError as `read`.
+    """
+    found = {key: value for key, _equals, value in _lines(here) or ()}.get("fence", "")
+    return int(found) if found.isdecimal() and len(found) < _DIGITS else 0
+
+
+def write(here: Places, note: Note, passed: int = 0) -> None:
+    """
+    Write the note, whole or not at all, and on disk afterwards; ``passed`` is its fence, if that is a later one.
 
     Raises OSError when it cannot be: no control directory, no right, a full disk.
     """
     lines = [f"database={note.database}", f"incarnation={note.incarnation}", *(f"former={one}" for one in note.former)]
+    # A restored database has passed fewer than the note knows: that is what the note is for.
+    if passed := max(passed, fence(here)):
+        lines.append(f"fence={passed}")
     if any("\n" in line for line in lines):
         raise OSError(0, "a path with a line end in it", note.database)
     folder = os.path.dirname(here.place_note)
@@ -137,6 +160,18 @@ def note_down(here: Places, con: Connection, before: Note | None) -> None:
         write(here, Note(here.database, incarnation(con), former_of(before, here.directory)))
     except OSError:
         return
+
+
+def note_fence(here: Places, life: str, passed: int) -> None:
+    """
+    Note how many fences the accounting database has passed; on disk afterwards.
+
+    Without a note that can be written there is no third witness, which is no error. Raises ConfigError as `read`.
+    """
+    before = read(here)
+    if before is not None:
+        with suppress(OSError):
+            write(here, before._replace(incarnation=life), passed)
 
 
 def former_of(before: Note | None, directory: str) -> tuple[str, ...]:

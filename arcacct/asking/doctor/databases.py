@@ -27,6 +27,7 @@ from arcacct.asking.health import Limit
 from arcacct.asking.who_recorded import ended_since
 from arcacct.conf.places import Places
 from arcacct.db import care, lives, opening
+from arcacct.db.place import fence
 from arcacct.errors import ArcacctError
 from arcacct.wording import count_of
 
@@ -142,7 +143,9 @@ def databases(site: Site) -> Iterator[Verdict]:
             closing(opening.read_publishing(here)) as ledger,
         ):
             found = health_rows.recorded(ours)
-            doubts = lives.doubts(lives.known(ours, ledger, rehearsing=here.rehearsal is not None))
+            doubts = lives.doubts(
+                lives.known(ours, ledger, rehearsing=here.rehearsal is not None, fences_noted=fence(here))
+            )
     except ArcacctError as error:
         yield of_error("database", error)
         return

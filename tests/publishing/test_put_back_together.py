@@ -1,0 +1,126 @@
+"""Both databases are put back from one moment, by hand: they agree, and the note beside them does not."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import time
+
+import pytest
+from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, jobs, publish_well
+
+from arcacct.asking import health
+from arcacct.db import maintain, place
+from arcacct.errors import FiguresHeld
+from arcacct.publishing.instants import month_bounds, month_name, month_of
+
+
+@pytest.fixture
+def site(memory, empty_box) -> Site:
+    return Site(memory, empty_box, SUMMARIES)
+
+
+MONTH = month_of(int(time.time()))
+
+
+def of_this_month(count: int, first: int = 0) -> list[Job]:
+    """Jobs that ended at its beginning."""
+    begin = month_bounds(*MONTH)[0]
+    return [job._replace(end_time=begin + at) for at, job in enumerate(jobs(count, first), first)]
+
+
+def copied(site: Site, folder: str) -> pathlib.Path:
+    """A copy of the directory of the databases, while nobody has them open."""
+    copy = site.path / folder
+    shutil.copytree(site.settings.places.directory, copy)
+    return copy
+
+
+def put_back(site: Site, copy: pathlib.Path) -> None:
+    directory = pathlib.Path(site.settings.places.directory)
+    shutil.rmtree(directory)
+    shutil.copytree(copy, directory)
+
+
+def at_apel(site: Site) -> int:
+    return sum(row["NumberOfJobs"] for row in site.box.apel.summaries.values())
+
+
+def severities(site: Site) -> dict[str, int]:
+    found = health.judge(health.examine(site.settings), health.Thresholds())
+    return {one.subject: one.severity for one in found if one.severity}
+
+
+def test_no_figure_falls(site) -> None:
+    """60 jobs at APEL stay 60 when both databases know of 40 and one is new; the month is held until it is accepted."""
+    site.record(*of_this_month(40))
+    publish_well(site)
+    copy = copied(site, "copy")
+    site.record(*of_this_month(20, 40))
+    publish_well(site)
+    assert at_apel(site) == 60
+    put_back(site, copy)
+    site.record(*of_this_month(1, 60))
+
+    assert severities(site)["ledger"] == health.CRITICAL
+    outcome = site.publish()
+    assert isinstance(outcome.error, FiguresHeld)
+    assert f"{month_name(MONTH)} is held" in str(outcome.error)
+    assert at_apel(site) == 60
+    # It stays held, although both databases and the note agree again since.
+    assert isinstance(site.publish().error, FiguresHeld)
+    assert at_apel(site) == 60
+    assert site.publish(accept_lower=(MONTH,)).error is None
+    assert at_apel(site) == 41
+
+
+def test_records_are_recognised(memory, empty_box) -> None:
+    """Receivers of records get what is new, and what they have once more, which changes nothing."""
+    site = Site(memory, empty_box, SGAS + CARS)
+    site.record(*jobs(4))
+    publish_well(site)
+    copy = copied(site, "copy")
+    site.record(*jobs(4, 4))
+    publish_well(site)
+    put_back(site, copy)
+    # The sweep finds the lost jobs again, in another order.
+    site.record(*jobs(2, 8), *reversed(jobs(4, 4)))
+
+    publish_well(site)
+
+    assert {row["LocalJobId"] for row in site.box.apel.job_records.values()} == {job.lrms_id for job in jobs(10)}
+    assert len(site.box.sgas.records) == 10
+
+
+def test_a_sound_pair_is_no_copy(site) -> None:
+    """Runs, an older note and a note of an older program say nothing against databases that are ahead of it."""
+    here = site.settings.places
+    site.record(*jobs(4))
+    publish_well(site)
+    older = pathlib.Path(here.place_note).read_bytes()
+    assert place.fence(here) == site.database("SELECT Passed FROM Fence")[0][0]
+    publish_well(site)
+    pathlib.Path(here.place_note).write_bytes(older)
+    assert "ledger" not in severities(site)
+    publish_well(site)
+    pathlib.Path(here.place_note).write_text("".join(older.decode().partition("fence=")[0]))
+    assert "ledger" not in severities(site)
+    publish_well(site)
+    assert place.fence(here) == site.database("SELECT Passed FROM Fence")[0][0]
+
+
+def test_a_new_life_of_both(site) -> None:
+    """A site that gives up both databases begins with more fences than the note has: nothing is an old copy since."""
+    here = site.settings.places
+    site.record(*jobs(4))
+    for _ in range(3):
+        publish_well(site)
+    for path in pathlib.Path(here.directory).glob("*.db*"):
+        path.unlink()
+    maintain.new_life(here)
+    site.record(*jobs(1, 50))
+    publish_well(site)
+    assert "ledger" not in severities(site)
+    site.record(*jobs(1, 51))
+    publish_well(site)
+    assert "ledger" not in severities(site)
