@@ -50,6 +50,8 @@ class Scope(NamedTuple):
     """The blocks of the configured targets: what one of them was not sent yet stays."""
     present: Collection[str] = ()
     """Jobs that the control directory still has."""
+    user_key: str = ""
+    """How the keys of sums have that user, in any case: as APEL keeps a name."""
 
 
 class Plan(NamedTuple):
@@ -476,13 +478,16 @@ def _sum_keys(
 ) -> list[tuple[str, str, str]]:
     """Target, key and new key of the sums with names; without ``names`` the new key is the old one."""
     found = []
-    wanted = None if scope.user_dn is None else scope.user_dn.casefold().rstrip()[:_LONGEST_USER]
+    wanted = None
+    if scope.user_dn is not None:
+        # An older program cut long names without a digest.
+        wanted = {scope.user_dn.casefold().rstrip()[:_LONGEST_USER], scope.user_key.casefold()}
     for target, key in publishing.execute(
         f"SELECT Target, Key FROM SumKeys WHERE Kind <> 'sync' AND Year * 100 + Month IN ({_listed(months)})"
     ):
         values = json.loads(key)
         user = values[_PLACE_OF_USER] if values[0] in _SUMS else None
-        if user and not PSEUDONYM.fullmatch(user) and wanted in (None, user.casefold()[:_LONGEST_USER]):
+        if user and not PSEUDONYM.fullmatch(user) and (wanted is None or user.casefold() in wanted):
             values[_PLACE_OF_USER] = user if names is None else names.of(user)
             found.append((target, key, json.dumps(values)))
     return found

@@ -11,7 +11,12 @@ ever. It also turns control characters and Unicode line ends into new lines, and
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 
+_NAME = 255
+"""Characters that receivers have for the names they sum by."""
+_DIGITS = 12
+"""Of a digest: of a million long names two are the same with a chance of 1 in 500."""
 _CUT_ESCAPE = re.compile(r"\\(?:x[0-9A-F]?)?\Z")
 
 _WRITTEN = {byte: chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02X}" for byte in range(256)}
@@ -35,6 +40,15 @@ def ascii_text(text: str) -> str:
 
 
 def spelt(text: str, limit: int) -> str:
-    """The same, of at most so many characters, without blanks around it or half an escape at its end."""
+    """
+    The same, of at most so many characters, without blanks around it.
+
+    One that is longer is cut, with no half escape. A name that receivers sum by (a user, group or host) then ends in a
+    digest of the whole, but for its case, which they do not look at: two that begin alike stay two. What has less room
+    than `_NAME` is no such name.
+    """
     value = ascii_text(text).strip()
-    return _CUT_ESCAPE.sub("", value[:limit]).rstrip() if len(value) > limit else value
+    if len(value) <= limit:
+        return value
+    end = f"~{sha256(value.lower().encode()).hexdigest()[:_DIGITS]}" if limit >= _NAME else ""
+    return _CUT_ESCAPE.sub("", value[: limit - len(end)]).rstrip() + end

@@ -173,7 +173,7 @@ def cut_texts(aar: AAR, widths: tuple[tuple[str, int], ...], notes: list[str]) -
 
 
 def note_cuts(record: AAR | UsageCell, widths: tuple[tuple[str, int], ...], notes: list[str]) -> None:
-    """Say of which texts APEL gets the beginning; cutting is the formats' business."""
+    """Say of which texts APEL gets the beginning and a digest; cutting is the formats' business."""
     for name, width in widths:
         text = getattr(record, name)
         length = 0 if text is None else _sent_length(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import apel_rules
@@ -242,7 +243,13 @@ def test_what_sgas_is_not_told_is_noted(job: AAR, changes: dict[str, Any], note:
     ("changes", "field", "stored", "note"),
     [
         pytest.param({"local_job_id": "NULL"}, "LocalJobId", "good1", "LocalJobId", id="local-id-that-means-nothing"),
-        pytest.param({"user_dn": "/CN=" + "x" * 300}, "GlobalUserName", "/CN=" + "x" * 251, "user_dn: cut", id="dn"),
+        pytest.param(
+            {"user_dn": "/CN=" + "x" * 300},
+            "GlobalUserName",
+            "/CN=" + "x" * 238 + "~" + hashlib.sha256(b"/cn=" + b"x" * 300).hexdigest()[:12],
+            "user_dn: cut from 304 to 255",
+            id="dn",
+        ),
         pytest.param({"queue": "🚀"}, "Queue", r"\xF0\x9F\x9A\x80", None, id="astral"),
         pytest.param({"queue": "数"}, "Queue", r"\xE6\x95\xB0", None, id="other-letters"),
         pytest.param(
