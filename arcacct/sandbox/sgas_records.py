@@ -155,14 +155,15 @@ def _identity(record: ET.Element) -> dict[str, Any]:
 
 def _virtual_organisation(record: ET.Element) -> dict[str, Any]:
     found = record.findall("urf:UserIdentity/vo:VO", NAMESPACES)
-    names = [vo for vo in found if vo.findtext("vo:Name", namespaces=NAMESPACES)]
+    # Of what is there twice the server keeps the last.
+    names = [vo for vo in found if _text(vo, "vo:Name")]
     if not names:
         return {}  # without a name the server drops everything about the VO
     vo = names[-1]
     return {
-        "vo_name": vo.findtext("vo:Name", namespaces=NAMESPACES),
+        "vo_name": _text(vo, "vo:Name"),
         "vo_type": vo.get(_qualified("vo:type")),
-        "vo_issuer": vo.findtext("vo:Issuer", namespaces=NAMESPACES),
+        "vo_issuer": _text(vo, "vo:Issuer"),
         "vo_attributes": tuple(
             # Several groups of one attribute run together, and are too long for the column together.
             (

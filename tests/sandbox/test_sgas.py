@@ -126,6 +126,27 @@ def test_a_virtual_organisation(sgas):
     assert stored.local_user == "u"
 
 
+@pytest.mark.parametrize(
+    ("vos", "name", "issuer"),
+    [
+        (
+            "<vo:VO><vo:Name>atlas</vo:Name><vo:Issuer>/CN=a</vo:Issuer><vo:Name>cms</vo:Name>"
+            "<vo:Issuer>/CN=b</vo:Issuer></vo:VO>",
+            "cms",
+            "/CN=b",
+        ),
+        ("<vo:VO><vo:Name>atlas</vo:Name></vo:VO><vo:VO><vo:Name>cms</vo:Name></vo:VO>", "cms", None),
+        ("<vo:VO><vo:Name>atlas</vo:Name><vo:Name/></vo:VO>", None, None),
+    ],
+    ids=["in one VO", "in two", "the last is empty"],
+)
+def test_a_name_twice(sgas, vos, name, issuer):
+    """The server keeps the last of what is there twice."""
+    stored = row(sgas, f"<UserIdentity>{vos}</UserIdentity>")
+
+    assert (stored.vo_name, stored.vo_issuer) == (name, issuer)
+
+
 def test_a_virtual_organisation_without_a_name_is_dropped(sgas):
     """Without vo:Name neither issuer nor groups are stored."""
     vo = "<vo:VO><vo:Issuer>i</vo:Issuer><vo:Attribute><vo:Group>g</vo:Group></vo:Attribute></vo:VO>"
