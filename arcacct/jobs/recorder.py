@@ -335,15 +335,19 @@ def _correct_owner(
     Who and where, from a .local that knows more: nothing that is known is replaced by nothing, nor by part of it.
 
     The job's latest .local may also know better, if it is whole; but the same event read once more changes no job
-    that has ended. ``known`` has the owner as it is then; returns the rows of AuthTokenAttributes.
+    that has ended. VO, attributes and claims are the user's: of two users those of the one that stays. ``known`` has
+    the owner as it is then; returns the rows of AuthTokenAttributes.
     """
     better = latest and facts.is_whole and (not known.has_ended() or 0 < known.event_ns < facts.event_ns)
     # A rule that the site has now is none of a job that ended before.
     vo = facts.vo if facts.has_voms or better or not known.has_ended() else ""
     user_dn = known.owner[3]
     told = (*map(escaped, (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, vo)), facts.submit_time)
+    is_other = bool(user_dn and told[3] and told[3] != user_dn)
     if told != known.owner:
         wanted = _merged(told, known.owner) if better else _merged(known.owner, told)
+        if is_other:
+            wanted = (*wanted[:4], (told if better else known.owner)[4], wanted[5])
         if wanted != known.owner:
             con.execute(
                 "UPDATE AAR SET (EndpointID, QueueID, UserID, VOID, SubmitTime) = (?, ?, ?, ?, ?) WHERE RecordID = ?",
@@ -356,7 +360,11 @@ def _correct_owner(
     if known.has_ended() and user_dn and not better:
         # Nor are the claims that it keeps now, as FQANs or not; those of a .local that was read with a user are known.
         tokens = [token for token in tokens if token in have or (facts.has_voms and token[0] in FQAN_KEYS)]
-    if not _is_part(tokens, have) and (better or _is_part(have, tokens)):
+    if is_other:
+        is_new = better and tokens != have
+    else:
+        is_new = not _is_part(tokens, have) and (better or _is_part(have, tokens))
+    if is_new:
         have = set_children(con, known.record_id, "AuthTokenAttributes", tokens)
     auth_groups = _auth_groups(facts)
     if better and auth_groups != (known.auth_groups or ""):

@@ -442,6 +442,38 @@ def test_a_whole_local_corrects_what_was_wrong(con: sqlite3.Connection) -> None:
     assert len(finished_log(con)) == 1
 
 
+OTHER_USER = b"".join(
+    line for line in LOCAL.replace(b"Ada Lovelace", b"Somebody Else").splitlines(keepends=True) if b"voms=" not in line
+)
+
+
+def who(con: sqlite3.Connection) -> tuple[str, str, list[str]]:
+    """User, VO and FQANs of the only record."""
+    user, vo = con.execute(
+        "SELECT Users.Name, WLCGVOs.Name FROM AAR JOIN Users ON Users.ID = UserID JOIN WLCGVOs ON WLCGVOs.ID = VOID"
+    ).fetchone()
+    return user, vo, [fqan for (fqan,) in con.execute("SELECT AttrValue FROM AuthTokenAttributes ORDER BY rowid")]
+
+
+def test_another_user_comes_without_the_vo_of_the_first(con: sqlite3.Connection) -> None:
+    """The .local of a job that ended is written anew, for somebody without VOMS: no file ever had both."""
+    record(con, event("FINISHED", 10))
+    assert who(con)[1:] == ("atlas", ["/atlas/Role=production", "/atlas"])
+
+    record(con, event("FINISHED", 20, local=OTHER_USER))
+
+    assert who(con) == ("/DC=org/DC=example/CN=Somebody Else", "", [])
+
+
+def test_an_older_event_of_another_user_adds_no_vo(con: sqlite3.Connection) -> None:
+    """What came too late fills in what is not known, of the user that is known alone."""
+    record(con, event("FINISHED", 20, local=OTHER_USER))
+
+    record(con, event("PREPARING", 10))
+
+    assert who(con) == ("/DC=org/DC=example/CN=Somebody Else", "", [])
+
+
 @pytest.mark.parametrize("gone", [b"subject=", b"voms=", b"headnode=", b"queue="])
 def test_what_a_job_does_not_have_is_no_change(con: sqlite3.Connection, gone: bytes) -> None:
     """A job without a user, VO, endpoint or queue (INTERNAL has no headnode) is recorded once, and never again."""

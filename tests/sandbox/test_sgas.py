@@ -126,15 +126,13 @@ def test_a_virtual_organisation(sgas):
     assert stored.local_user == "u"
 
 
+NAMED = "<vo:Name>{}</vo:Name><vo:Issuer>{}</vo:Issuer>"
+
+
 @pytest.mark.parametrize(
     ("vos", "name", "issuer"),
     [
-        (
-            "<vo:VO><vo:Name>atlas</vo:Name><vo:Issuer>/CN=a</vo:Issuer><vo:Name>cms</vo:Name>"
-            "<vo:Issuer>/CN=b</vo:Issuer></vo:VO>",
-            "cms",
-            "/CN=b",
-        ),
+        (f"<vo:VO>{NAMED.format('atlas', '/CN=a')}{NAMED.format('cms', '/CN=b')}</vo:VO>", "cms", "/CN=b"),
         ("<vo:VO><vo:Name>atlas</vo:Name></vo:VO><vo:VO><vo:Name>cms</vo:Name></vo:VO>", "cms", None),
         ("<vo:VO><vo:Name>atlas</vo:Name><vo:Name/></vo:VO>", None, None),
     ],
