@@ -25,6 +25,7 @@ from arcacct.conf.places import AREX_DATABASES, Places
 from arcacct.db import opening
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_for_reading
 from arcacct.db.engine import Connection
+from arcacct.db.schema import AREX_FIRST, PLAUSIBLE_S, note, noted
 from arcacct.db.transaction import open_lock
 from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.jobs import cells
@@ -225,6 +226,7 @@ class _Import(ImportRun):
                 # Before the first record is read: whatever happens to it from now on has a later event.
                 row, event = arex_rows.last_event(self._there)
                 self._position = self._position._replace(event_row=row, event=event)
+            self._note_first_end()
             self._look_again_at_pending()
             self._look_again_at_changed()
             # No counter ever gave a number to these, as somebody's SQL can: each time, since they have no order.
@@ -243,6 +245,20 @@ class _Import(ImportRun):
         return self._report._replace(
             unfinished=len(_pending(self._con, self._position.file_id)), other_zone=self._clock.elsewhere
         )
+
+    def _note_first_end(self) -> None:
+        """
+        Note how far back this database goes: one that A-REX began anew lacks what it had before.
+
+        What was imported from its path earlier stays here, so of two times the earlier one counts.
+        """
+        first = arex_rows.first_end(self._there, PLAUSIBLE_S)
+        known = noted(self._con, f"{AREX_FIRST}{self._origin}")
+        # One without a job that ended goes back no further than now.
+        first = int(time.time()) if first is None else first
+        if known is None or first < int(known):
+            with opening.writing(self._con, self._here) as con:
+                note(con, f"{AREX_FIRST}{self._origin}", first)
 
     def _look_again_at_pending(self) -> None:
         pending = _pending(self._con, self._position.file_id)

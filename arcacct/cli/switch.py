@@ -123,7 +123,7 @@ def _tell(one: TargetPlan) -> None:
 
 def _sentence(one: SumsOfMonth) -> str:
     if not one.sums:
-        return f"{month_name(one.month)}: APEL has nothing from jura-ng"
+        return f"{month_name(one.month)}: the given databases of A-REX have nothing that jura-ng sent"
     jobs, wall_s = sum(summary.jobs for summary in one.sums), sum(summary.wall_s for summary in one.sums)
     twice, twice_s = sum(summary.jobs for summary in one.left), sum(summary.wall_s for summary in one.left)
     return (
@@ -136,7 +136,7 @@ def _sentence(one: SumsOfMonth) -> str:
 
 def _job_sentence(one: JobsOfMonth) -> str:
     if not one.jobs:
-        return f"{month_name(one.month)}: APEL has nothing from jura-ng"
+        return f"{month_name(one.month)}: the given databases of A-REX have nothing that jura-ng sent"
     same = one.jobs - len(one.differing)
     return (
         f"{month_name(one.month)}: APEL has {count_of(one.jobs, 'job record')} and {hours(one.wall_s)} hours from "

@@ -36,6 +36,10 @@ PUBLISHING = DatabaseKind("publishing", PUBLISHING_SCHEMA)
 _CREATED, _LIFE = "ARCACCT_CREATED", "ARCACCT_INCARNATION"
 _FORMER, _LIFE_SEQ = "ARCACCT_FORMER_INCARNATIONS", "ARCACCT_LIFE_SEQ"
 """Keys of DBConfig: the lives before this one, with blanks between; where this one begins."""
+AREX_FIRST = "AREX_FIRST "
+"""Before the path of a database of A-REX that was imported: when the first job in it ended, UTC seconds."""
+PLAUSIBLE_S = 1_000_000_000
+"""An end before September 2001 is none: no A-REX ran then."""
 SNAPSHOT = "ARCACCT_SNAPSHOT"
 """In a copy for readers: when it was taken, UTC seconds; two of the same second belong together."""
 
@@ -210,16 +214,32 @@ def created(con: Connection) -> int:
     return int(noted(con, _CREATED) or 0)
 
 
-def complete_since(con: Connection) -> int:
+def complete_since(con: Connection, published_until: int | None = None) -> int:
     """
     From which end time on the database has every job, UTC seconds.
 
     It is when it was made: of earlier jobs the control directory has lost those that A-REX cleaned up. 0 once A-REX's
-    own database was imported, and for databases that do not know when they were made.
+    own database was imported, and for databases that do not know when they were made. An A-REX that has begun its own
+    database anew has no earlier jobs either: its first job ended after one that was recorded here, or after
+    ``published_until``, when the last job ended that another program published.
     """
-    if con.execute("SELECT 1 FROM ImportedFiles LIMIT 1").fetchone():
+    if not con.execute("SELECT 1 FROM ImportedFiles LIMIT 1").fetchone():
+        return created(con)
+    found = con.execute(
+        "SELECT min(CAST(KeyValue AS INTEGER)) FROM DBConfig WHERE substr(KeyName, 1, ?) = ?",
+        (len(AREX_FIRST), AREX_FIRST),
+    )
+    (first,) = found.fetchone()
+    if first is None:
+        # Imported by an older program, which did not note it.
         return 0
-    return created(con)
+    ours = con.execute(
+        "SELECT 1 FROM AAR WHERE EndTime > ? AND EndTime < ?"
+        " AND EXISTS (SELECT 1 FROM StatusFiles WHERE StatusFiles.RecordID = AAR.RecordID) LIMIT 1",
+        (PLAUSIBLE_S, first),
+    ).fetchone()
+    is_later = ours is not None or (published_until is not None and first > published_until)
+    return min(int(first), created(con)) if is_later else 0
 
 
 def incarnation(con: Connection) -> str:

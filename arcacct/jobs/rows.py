@@ -261,6 +261,12 @@ def highest_record(con: Connection) -> int:
     return int(con.execute("SELECT ifnull(max(RecordID), 0) FROM AAR").fetchone()[0])
 
 
+def first_end(con: Connection, after_s: int) -> int | None:
+    """When the first job ended, UTC seconds, of those that ended after a time; ``None``: there is none."""
+    (found,) = con.execute("SELECT min(EndTime) FROM AAR WHERE EndTime > ?", (after_s,)).fetchone()
+    return found if isinstance(found, int) else None
+
+
 def job_id_of(con: Connection, record_id: int) -> str | None:
     """The JobID of a record; ``None`` when there is none."""
     row = con.execute("SELECT JobID FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()

@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 from contextlib import closing
 
+from arcacct.conf.settings import Settings
 from arcacct.db.engine import DatabaseError, connect
+
+
+def published_until(settings: Settings, block: str) -> int | None:
+    """When the last job ended that jura-ng published to a target, UTC seconds; ``None``: it never did."""
+    if not os.path.exists(settings.jura_database):
+        return None
+    return jura_end_times(settings.jura_database).get(block)
 
 
 def jura_end_times(path: str) -> dict[str, int]:

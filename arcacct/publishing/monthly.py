@@ -12,7 +12,7 @@ from arcacct.jobs import cells, former, reading
 from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.cells import Counted
 from arcacct.jobs.forgotten import closed_months
-from arcacct.publishing import given, held, ledger, sent
+from arcacct.publishing import given, held, jura, ledger, sent
 from arcacct.publishing.batches import batched
 from arcacct.publishing.delivery import Consignment, Deliverer, Part
 from arcacct.publishing.given import Amount, Place, totals
@@ -109,16 +109,26 @@ def _misses_the_beginning(this: ThisRun, month: Month, live: Sequence[Live]) -> 
 
     Another program may have published the rest: APEL replaces a sum by the next one, and that of a part is lower.
     """
-    since = schema.complete_since(this.accounting)
-    if month_bounds(*month)[0] >= since or month in this.months:
+    cause = None if month in this.months else _begun_later(this, month)
+    if cause is None:
         return False
     counted = cells.counted_until(this.accounting, month, reading.LAST_SECOND)
     jobs = sum(one.jobs for one in counted if this.plug.target.wants(one.vo))
-    return bool(jobs or live) and this.floor.is_incomplete(month, jobs, _begun_later(since))
+    return bool(jobs or live) and this.floor.is_incomplete(month, jobs, cause)
 
 
-def _begun_later(since: int) -> str:
-    return f"the database was begun at {iso(since)} and may lack the month's earlier jobs"
+def _begun_later(this: ThisRun, month: Month) -> str | None:
+    """Why a month that was not published yet may lack jobs; ``None``: it lacks none."""
+    until = jura.published_until(this.plug.settings, this.block)
+    since = schema.complete_since(this.accounting, until)
+    if month_bounds(*month)[0] >= since:
+        return None
+    if since == schema.complete_since(this.accounting):
+        return f"the database was begun at {iso(since)} and may lack the month's earlier jobs"
+    return (
+        f"A-REX's own database was begun anew: its first job ended at {iso(since)}, and jura-ng published jobs until"
+        f" {iso(until)}; import the former one, too (`arcacct import arex FILE`)"
+    )
 
 
 def _falls(this: ThisRun, family: Summaries, month: Month, live: Sequence[Live], parts: Sequence[Part]) -> bool:
@@ -208,13 +218,12 @@ def send_counts(this: ThisRun, delivery: Deliverer, doubt_seq: int | None = None
 
 def _may_count(this: ThisRun, month: Month, one: SentSum, live: Sequence[SentSum]) -> bool:
     """Whether a month's count is ours to tell: another program may have published its beginning."""
-    since = schema.complete_since(this.accounting)
     known = this.months.get(month)
     if any(old.key == one.key for old in live) or (known is not None and known.seq is not None):
         return True
     begin, end = month_bounds(*month)
-    if begin < since:
-        return not this.floor.is_incomplete(month, one.jobs, _begun_later(since))
+    if cause := _begun_later(this, month):
+        return not this.floor.is_incomplete(month, one.jobs, cause)
     block, vos = this.block, this.plug.target.vofilter
     reached = ledger.cursor(this.publishing, block)
     before = 0 if reached is None else min(end, reached.start_end_time)

@@ -213,4 +213,7 @@ def test_amounts_are_those_of_the_jobs(here, con) -> None:
 
     assert table.columns[:4] == ("host", "jobs", "wall_s", "cpu_s")
     assert table.columns[8:11] == ("failed_jobs", "stage_in_bytes", "stage_out_bytes")
-    assert [(*row[:4], *row[8:11]) for row in table.rows] == [("wn1", 3, 30, 30, 0, 21, 0), ("wn2", 2, 20, 20, 2, 14, 0)]
+    assert [(*row[:4], *row[8:11]) for row in table.rows] == [
+        ("wn1", 3, 30, 30, 0, 21, 0),
+        ("wn2", 2, 20, 20, 2, 14, 0),
+    ]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 import sqlite3
+from contextlib import closing
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import jura_site
 import pytest
 import rehearsal
+from publishing_site import Job, write
 
-from arcacct.arex.importing import arex_databases
+from arcacct.arex.importing import arex_databases, import_arex
+from arcacct.db import opening, schema
 from arcacct.errors import FiguresHeld
 from arcacct.publishing import run
 from arcacct.sandbox import Sandbox
@@ -170,6 +175,63 @@ def test_a_database_without_the_jobs_is_told(tmp_path, box, version) -> None:
 
     assert isinstance(outcome.error, FiguresHeld)
     assert at_apel(box) == before
+
+
+def imported(site: rehearsal.Site, path: pathlib.Path) -> None:
+    here = site.settings().places
+    with closing(opening.open_accounting(here)) as con:
+        import_arex(here, con, str(path), ZoneInfo("UTC"))
+
+
+def first_end_s(path: pathlib.Path) -> int:
+    with closing(sqlite3.connect(path)) as con:
+        (first,) = con.execute("SELECT min(EndTime) FROM AAR WHERE EndTime > 0").fetchone()
+    return int(first)
+
+
+def test_a_database_that_a_rex_began_anew_completes_no_month(tmp_path, box, version) -> None:
+    """Its import lifts no hold: jura-ng published jobs that it does not have. That of the former one does."""
+    jura_site.deliver(box, *NAMES[version])
+    site = jura_site.site(tmp_path, box, version, imported=False)
+    folder = pathlib.Path(site.settings().places.controldir) / "accounting"
+    path = folder / jura_site.DATABASES[version][0]
+    stopped_s = first_end_s(path) - 6 * 86400
+    with closing(sqlite3.connect(folder / "publishing.db")) as con:
+        con.execute("UPDATE AccountingTargets SET LastEndTime = ?", (stopped_s,))
+        con.commit()
+    imported(site, path)
+    before = at_apel(box)
+
+    assert any("begun its database anew" in note for note in plan(site).notes)
+    settings = site.settings()
+    (outcome,) = run.publish(settings, plugs(settings), run.Wishes(now=True))
+    assert isinstance(outcome.error, FiguresHeld)
+    assert "A-REX's own database was begun anew" in str(outcome.error)
+    assert at_apel(box) == before
+
+    former = tmp_path / "former.db"
+    shutil.copyfile(path, former)
+    with closing(sqlite3.connect(former)) as con:
+        con.execute("UPDATE AAR SET EndTime = ? WHERE RecordID = 1", (stopped_s - 1,))
+        con.commit()
+    imported(site, former)
+    publish(site)
+
+
+def test_a_database_of_a_rex_that_lacks_a_job_of_ours_completes_no_month(tmp_path, box, version) -> None:
+    """A job that was recorded here ended before A-REX's first one: A-REX has begun anew, also without jura-ng."""
+    site = jura_site.site(tmp_path, box, version, imported=False)
+    folder = pathlib.Path(site.settings().places.controldir) / "accounting"
+    (folder / "publishing.db").unlink()
+    path = folder / jura_site.DATABASES[version][0]
+    here = site.settings().places
+    with closing(opening.open_accounting(here)) as con:
+        created = schema.created(con)
+        imported(site, path)
+        assert schema.complete_since(con) == 0
+        with opening.writing(con, here):
+            write(con, Job("early", first_end_s(path) - 86400))
+        assert schema.complete_since(con) == min(created, first_end_s(path))
 
 
 def test_a_directory_stands_for_the_target_of_its_name(tmp_path, box) -> None:

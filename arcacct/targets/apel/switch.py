@@ -22,6 +22,7 @@ from arcacct.conf.settings import Settings
 from arcacct.db import opening, schema
 from arcacct.db.engine import Connection
 from arcacct.jobs import cells, reading
+from arcacct.jobs.rows import first_end
 from arcacct.publishing import jura, sent
 from arcacct.publishing import months as ledger_months
 from arcacct.publishing.instants import Month, month_bounds, month_name, month_of, recent_months
@@ -142,11 +143,12 @@ def _plan(sources: _Sources, plug: Plug, stopped: int | None) -> TargetPlan:
         return TargetPlan(name, block, "jura-ng has never published to it: nothing to take over")
     months = sources.wishes.months or sorted(recent_months(stopped))
     until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(stopped))
+    begun_later = _begun_later(sources, stopped)
     arc = " and ".join(sorted({str(sources.version(one)) for one in sources.databases}))
     if not plug.has_records(plug.kind):
         says = f"jura-ng of ARC {arc} sent summaries of the jobs that ended until {until}"
         found = [_sums_of_month(sources, plug, month, stopped) for month in months]
-        since = schema.complete_since(sources.accounting)
+        since = schema.complete_since(sources.accounting, stopped)
         published = ledger_months.published(sources.publishing, block)
         notes = (
             f"{month_name(month)}: this database does not have every job of it, so nothing of it is sent or taken back:"
@@ -154,10 +156,23 @@ def _plan(sources: _Sources, plug: Plug, stopped: int | None) -> TargetPlan:
             for month in sorted(months)
             if month_bounds(*month)[0] < since and month not in published
         )
-        return TargetPlan(name, block, says, sums=tuple(found), notes=tuple(notes))
+        return TargetPlan(name, block, says, sums=tuple(found), notes=(*begun_later, *notes))
     says = f"jura-ng of ARC {arc} sent records of the jobs that ended until {until}"
     jobs = [_jobs_of_month(sources, plug, month, stopped) for month in months]
-    return TargetPlan(name, block, says, jobs=tuple(jobs), notes=_job_notes(jobs))
+    return TargetPlan(name, block, says, jobs=tuple(jobs), notes=(*begun_later, *_job_notes(jobs)))
+
+
+def _begun_later(sources: _Sources, stopped: int) -> list[str]:
+    """What to say of databases that A-REX began after jura-ng had stopped."""
+    firsts = [first_end(database.con, schema.PLAUSIBLE_S) for database in sources.databases]
+    if any(first is not None and first <= stopped for first in firsts):
+        return []
+    why = (
+        "what jura-ng sent is not known: no job in the given databases of A-REX ended before it stopped, so A-REX has"
+        " begun its database anew; give the former one (`arcacct switch FILE`), and import it (`arcacct import arex"
+        " FILE`)"
+    )
+    return [why]
 
 
 def _sums_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped: int) -> SumsOfMonth:
