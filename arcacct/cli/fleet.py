@@ -167,7 +167,8 @@ def verify(directories: tuple[str, ...], deep: bool) -> int:
 
     Of each file: size, rows, range of end times, columns and their types; with --deep its digest and every value.
     Partitions that are half written, of another version, exported twice, or of two databases under one name. Missing
-    months between others are listed and are no error: perhaps no job ended then.
+    months between others are listed and are no error: perhaps no job ended then. Nor are jobs of two CEs of a site that
+    APEL would take for one: perhaps localid_prefix tells them apart.
     """
     with at_work("checking"):
         checked = checks.check(dataset(directories), deep=deep)

@@ -44,7 +44,7 @@ def check(found: Dataset, *, deep: bool) -> Checked:
         sum(len(one.manifest.tables) for one in found.partitions),
         sum(one.jobs.rows for one in sound.partitions),
         sound.problems,
-        tuple(_notes(found.partitions)),
+        (*_notes(found.partitions), *_twins(sound)),
     )
 
 
@@ -147,6 +147,41 @@ def _check_values(found: Dataset, one: Exported, table: str) -> None:
             raise Unsound(f"has a text of {length} bytes in {name}; at most {TEXT_BYTES} are read")
     if together > footer.most_bytes:
         raise Unsound(f"has {together} bytes of text; at most {footer.most_bytes} are read")
+
+
+def _twins(found: Dataset) -> Iterator[str]:
+    """The months of sites in which several CEs have jobs that APEL would take for one, and what keeps them apart."""
+    from arcacct.fleet.duck import every_value  # noqa: PLC0415  the package of an extra
+    from arcacct.fleet.engine import EngineFailed  # noqa: PLC0415  it imports this module
+
+    by_month: dict[tuple[str, int, int], list[Exported]] = {}
+    for one in sorted(found.partitions, key=lambda one: one.partition):
+        if one.jobs.rows:
+            by_month.setdefault(one.partition[:3], []).append(one)
+    for (site, year, month), known in by_month.items():
+        if len(known) == 1:
+            continue
+        try:
+            with closing(every_value(found._replace(partitions=tuple(known)), ["jobs"])) as engine:
+                rows = [*engine.rows(_SAME_KEY, {})]
+        except EngineFailed as error:
+            yield f"{site}, {year}-{month:02d}: the CEs could not be compared: {error}"
+            continue
+        for ces, count, example in rows:
+            yield (
+                f"{site}, {year}-{month:02d}: {count_of(count, 'id')} of the batch system with the same end at {ces}"
+                f" ({example}{', ...' if count > 1 else ''}): where these CEs publish job records, APEL takes such jobs"
+                " for one, and each CE needs a localid_prefix= of its own"
+            )
+
+
+_SAME_KEY = """
+    WITH Twins AS (
+        SELECT lower(rtrim(local_job_id)) AS id, end_time, string_agg(DISTINCT ce, ' and ' ORDER BY ce) AS ces
+          FROM jobs WHERE local_job_id <> '' GROUP BY 1, 2 HAVING count(DISTINCT ce) > 1)
+    SELECT ces, count(*), min(id) FROM Twins GROUP BY ces ORDER BY ces
+"""
+"""As APEL compares the keys of job records: the id without regard to case and blanks at its end, and the end."""
 
 
 def _notes(partitions: Iterable[Exported]) -> Iterator[str]:

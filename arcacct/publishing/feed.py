@@ -27,7 +27,8 @@ Versions = dict[str, list[Version]]
 
 TWIN = (
     "the receiver would take it for job {}, which has the same id in the batch system and the same end: one would"
-    " replace the other. Where two CEs share a batch system's ids, localid_prefix= tells them apart"
+    " replace the other. Two clusters or schedds in one database may give the same ids: sums (apel_messages=summaries)"
+    " do not depend on them"
 )
 
 

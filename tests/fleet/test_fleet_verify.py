@@ -182,3 +182,20 @@ def test_another_version_beside_it(tmp_path, capsys) -> None:
     assert done.returncode == 65
     assert "manifests/v2: a dataset of another version" in done.stderr
     assert len(json.loads(done.stdout)) == 1
+
+
+def test_jobs_of_two_ces_that_apel_takes_for_one(tmp_path, capsys) -> None:
+    """CEs of one site with one batch system: `verify` counts the colliding ids, and names the option that helps."""
+    write(tmp_path, 1, 2)
+    jobs = generator.jobs_of(BAD, JOBS)
+    write_partition(tmp_path, BAD._replace(ce="ce03.example.org"), {"jobs": jobs}, life="f" * 32)
+    # The same at another site is another site's.
+    write_partition(tmp_path, BAD._replace(site="Site-09", ce="ce04.example.org"), {"jobs": jobs}, life="e" * 32)
+
+    done = said(capsys, "fleet", "verify", tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    (told,) = [line for line in done.stdout.splitlines() if "localid_prefix" in line]
+    assert told.startswith(
+        f"Site-01, 2026-01: {JOBS} ids of the batch system with the same end at ce02.example.org and ce03.example.org"
+    )
