@@ -88,8 +88,7 @@ def scope_of(found: Settings, user_dn: str | None, now: int) -> Scope:
     """Whose names go. Raises UsageError where nothing says which, InputError without the control directory."""
     from arcacct.arex.layout import scan_status_files  # noqa: PLC0415  with its command
     from arcacct.jobs.forgetting import Scope  # noqa: PLC0415  slow to import
-    from arcacct.targets.apel.rules import LONG  # noqa: PLC0415  with its command
-    from arcacct.targets.ascii import spelt  # noqa: PLC0415  with its command
+    from arcacct.targets.ascii import NAME, spelt  # noqa: PLC0415  with its command
 
     if found.places.rehearsal is not None:
         raise ConfigError(f"[arcacct] rehearsal={found.places.rehearsal}: use the configuration of the site")
@@ -109,7 +108,7 @@ def scope_of(found: Settings, user_dn: str | None, now: int) -> Scope:
         user_dn,
         tuple(target.block for target in found.targets),
         present,
-        "" if user_dn is None else spelt(user_dn, LONG),
+        "" if user_dn is None else spelt(user_dn, NAME),
     )
 
 

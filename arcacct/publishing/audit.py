@@ -16,7 +16,7 @@ from arcacct.db import lives, schema
 from arcacct.db.engine import Connection
 from arcacct.jobs import reading
 from arcacct.jobs.forgotten import forgotten
-from arcacct.jobs.statuses import SQL_FINAL
+from arcacct.jobs.statuses import SQL_ABORTED, SQL_FINAL
 from arcacct.publishing import held, ledger, months, sent
 from arcacct.publishing.instants import month_of
 from arcacct.publishing.plug import Plug
@@ -109,7 +109,7 @@ def _pages(con: Connection, ended_from: int, seq: int, last_seq: int) -> Iterato
             "SELECT Seq, RecordID, JobID, EndTime, WLCGVOs.Name"
             " FROM FinishedLog CROSS JOIN AccountedAAR USING (RecordID) JOIN Status ON Status.ID = +StatusID LEFT JOIN WLCGVOs ON WLCGVOs.ID = +VOID"
             f" WHERE Seq > ? AND Seq <= ? AND EndTime BETWEEN ? AND ? AND Status.Name IN {SQL_FINAL}"
-            " AND (Status.Name <> 'aborted'"
+            f" AND (Status.Name <> {SQL_ABORTED}"
             " OR (UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime) IS NOT (0, 0, 0)) ORDER BY Seq",
             (seq, upto, max(ended_from, 1), reading.LAST_SECOND),
         ).fetchall()

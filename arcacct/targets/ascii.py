@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
-_NAME = 255
+NAME = 255
 """Characters that receivers have for the names they sum by."""
 _DIGITS = 12
 """Of a digest: of a million long names two are the same with a chance of 1 in 500."""
@@ -45,10 +45,10 @@ def spelt(text: str, limit: int) -> str:
 
     One that is longer is cut, with no half escape. A name that receivers sum by (a user, group or host) then ends in a
     digest of the whole, but for its case, which they do not look at: two that begin alike stay two. What has less room
-    than `_NAME` is no such name.
+    than `NAME` is no such name.
     """
     value = ascii_text(text).strip()
     if len(value) <= limit:
         return value
-    end = f"~{sha256(value.lower().encode()).hexdigest()[:_DIGITS]}" if limit >= _NAME else ""
+    end = f"~{sha256(value.lower().encode()).hexdigest()[:_DIGITS]}" if limit >= NAME else ""
     return _CUT_ESCAPE.sub("", value[: limit - len(end)]).rstrip() + end
