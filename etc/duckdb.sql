@@ -49,7 +49,9 @@ CREATE OR REPLACE VIEW v1_usage_by_month AS SELECT * REPLACE (
   CAST("wall_s" AS BIGINT) AS "wall_s",
   CAST("cpu_s" AS BIGINT) AS "cpu_s",
   CAST("earliest_end_time" AS BIGINT) AS "earliest_end_time",
-  CAST("latest_end_time" AS BIGINT) AS "latest_end_time")
+  CAST("latest_end_time" AS BIGINT) AS "latest_end_time",
+  CAST("jobs_without_wall" AS BIGINT) AS "jobs_without_wall",
+  CAST("jobs_without_cpu" AS BIGINT) AS "jobs_without_cpu")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_usage_by_month');
 
 CREATE OR REPLACE VIEW v1_gridengine_records AS SELECT * REPLACE (

@@ -107,7 +107,8 @@ def _pages(con: Connection, ended_from: int, seq: int, last_seq: int) -> Iterato
         upto = min(seq + _PAGE, last_seq)
         rows = con.execute(
             "SELECT Seq, RecordID, JobID, EndTime, WLCGVOs.Name"
-            " FROM FinishedLog CROSS JOIN AccountedAAR USING (RecordID) JOIN Status ON Status.ID = +StatusID LEFT JOIN WLCGVOs ON WLCGVOs.ID = +VOID"
+            " FROM FinishedLog CROSS JOIN AccountedAAR USING (RecordID)"
+            " JOIN Status ON Status.ID = +StatusID LEFT JOIN WLCGVOs ON WLCGVOs.ID = +VOID"
             f" WHERE Seq > ? AND Seq <= ? AND EndTime BETWEEN ? AND ? AND Status.Name IN {SQL_FINAL}"
             f" AND (Status.Name <> {SQL_ABORTED}"
             " OR (UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime) IS NOT (0, 0, 0)) ORDER BY Seq",

@@ -152,6 +152,8 @@ def test_what_arex_leaves_makes_a_control_directory(tmp_path: pathlib.Path, conf
 
 def test_config_check_warns(tmp_path: pathlib.Path, conf: str) -> None:
     """A-REX may not have been started yet, so it is no error."""
+    with open(conf, "a", encoding="utf-8") as file:
+        file.write("[lrms]\nbenchmark=HEPSPEC:12.26\n")
     done = arcacct("--config", conf, "config", "check")
 
     assert done.returncode == 0
