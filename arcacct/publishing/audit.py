@@ -124,8 +124,7 @@ def _pages(con: Connection, ended_from: int, seq: int, last_seq: int) -> Iterato
 def cursor(accounting: Connection, publishing: Connection, plug: Plug, after_seq: int, last_seq: int) -> list[str]:
     """What is wrong with a target's cursor, as far as a part of the log tells."""
     found = list(unaccounted(accounting, publishing, plug, after_seq, last_seq))
-    position = ledger.cursor(publishing, plug.target.block)
-    problems = [f"{plug.target.name}: {DAMAGED}"] if position is not None and not position.is_sound else []
+    problems = [f"{plug.target.name}: {DAMAGED}"] if ledger.is_damaged(publishing, plug.target.block) else []
     if found:
         problems.append(f"{plug.target.name}: {_never_sent(found)}")
     return problems
@@ -201,7 +200,7 @@ def newest(accounting: Connection, publishing: Connection, plug: Plug) -> str:
     position = ledger.cursor(publishing, plug.target.block)
     if position is None:
         return ""
-    if not position.is_sound:
+    if ledger.is_damaged(publishing, plug.target.block):
         return DAMAGED
     found = list(unaccounted(accounting, publishing, plug, max(0, position.last_seq - _NEWEST), position.last_seq))
     return _never_sent(found) if found else ""

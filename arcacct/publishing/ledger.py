@@ -32,8 +32,6 @@ class Cursor(NamedTuple):
     last_seq: int
     start_end_time: int
     last_success: int | None
-    is_sound: bool = True
-    """Whether both notes of `last_seq` say the same; if not, nothing is known to be handled."""
 
 
 class SentRecord(NamedTuple):
@@ -187,11 +185,15 @@ class Unknown(NamedTuple):
 def cursor(con: Connection, target: str) -> Cursor | None:
     """How far a target is; ``None`` for one that never published."""
     row = con.execute(
-        "SELECT Target, Incarnation, LastSeq, StartEndTime, LastSuccess, LastSeq IS LastSeqAgain FROM Targets"
-        " WHERE Target = ?",
-        (target,),
+        "SELECT Target, Incarnation, LastSeq, StartEndTime, LastSuccess FROM Targets WHERE Target = ?", (target,)
     ).fetchone()
-    return None if row is None else Cursor._make((*row[:-1], bool(row[-1])))
+    return None if row is None else Cursor._make(row)
+
+
+def is_damaged(con: Connection, target: str) -> bool:
+    """Whether the two notes of how far a target is differ: then nothing up to there is known to be handled."""
+    row = con.execute("SELECT 1 FROM Targets WHERE Target = ? AND LastSeq IS NOT LastSeqAgain", (target,)).fetchone()
+    return row is not None
 
 
 def jura_end_time(con: Connection, target: str) -> int | None:

@@ -26,7 +26,7 @@ def position(this: ThisRun, since: int | None) -> Cursor:
         this.tally.note(MEANING[Doubt.ACCOUNTING_OTHER])
         start = found.start_end_time if since is None else min(since, found.start_end_time)
         begun = found._replace(incarnation=this.life, last_seq=0, start_end_time=start)
-    elif not found.is_sound:
+    elif ledger.is_damaged(this.publishing, this.block):
         this.tally.note(DAMAGED)
         begun = found._replace(last_seq=0)
     elif since is not None and since < found.start_end_time:

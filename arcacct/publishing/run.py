@@ -111,8 +111,11 @@ def _has_something(folder: str) -> bool:
 def _passed_by_all(settings: Settings, both: Databases) -> int:
     """The place in the log up to which every configured target is done with records; 0 if one has not begun."""
     life = schema.incarnation(both.accounting)
-    cursors = [ledger.cursor(both.publishing, target.block) for target in settings.targets]
-    return min((one.last_seq if one and one.is_sound and one.incarnation == life else 0 for one in cursors), default=0)
+    sound = [one.block for one in settings.targets if not ledger.is_damaged(both.publishing, one.block)]
+    if len(sound) < len(settings.targets):
+        return 0
+    cursors = [ledger.cursor(both.publishing, block) for block in sound]
+    return min((one.last_seq if one and one.incarnation == life else 0 for one in cursors), default=0)
 
 
 def _lanes(settings: Settings, plugs: Sequence[Plug], locks: ExitStack) -> tuple[list[Lane], list[Outcome]]:
