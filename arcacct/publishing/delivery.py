@@ -297,7 +297,8 @@ class Delivery(Deliverer):
                     continue
                 record = batch[0].record
                 if record is None:
-                    self._tally.note(f"a sum, or zeros under a key that no longer holds: not sent: {error}")
+                    what = "a sum" if batch[0].sum is not None else "zeros under a key that no longer holds"
+                    self._tally.note(f"{what}: not sent: {error}")
                     self._tally.quarantined += 1
                 else:
                     aside.append(Held(record, "quarantined", str(error), int(time.time()) + DAY_S))

@@ -118,9 +118,16 @@ def log(site: Site) -> list[tuple[object, ...]]:
 
 
 def published(site: Site, *, sums: bool = True) -> tuple[object, ...]:
-    """What was sent of records (and sums), and what the receivers have; counts (sync) are sent in each run."""
+    """
+    What was sent of records (and sums), and what the receivers have.
+
+    Counts (sync), and zeros that are repeated, which carry no record, are sent in each run.
+    """
     kinds = "'ur', 'car', 'summaries'" if sums else "'ur', 'car'"
-    messages = site.ledger(f"SELECT MessageID, Target, Kind, State FROM Messages WHERE Kind IN ({kinds}) ORDER BY 1")
+    messages = site.ledger(
+        f"SELECT MessageID, Target, Kind, State FROM Messages WHERE Kind IN ({kinds}) AND (Kind = 'summaries'"
+        " OR MessageID IN (SELECT MessageID FROM MessageRecords)) ORDER BY 1"
+    )
     apel = site.box.apel
     totals = dict(apel.summaries) if sums else {}
     held = {job: state for job, (state, _why) in site.held().items()}
