@@ -383,7 +383,10 @@ class TargetRun:
         # By our own rules a job may have been left out that is not any more.
         again = held.held_months(this.publishing, self._target.block, this.due)
         wanted = touched | left | elsewhere | unknown | holding | recent | again | {*self._wishes.accept_lower}
-        untouched = self._hold_untouched(this, self._touched_in_this_life(this, start, horizon) | holding | again)
+        newly: set[Month] = set()
+        if months.unsure_before(this.publishing, self._target.block) is not None:
+            newly = self._touched_in_this_life(this, start, horizon) | holding | again
+        untouched = self._hold_untouched(this, newly)
         for month in (month for month in wanted if month in this.floor.held or not untouched(month)):
             kind = this.kind_of(month)
             if not has_records(kind):
