@@ -21,6 +21,7 @@ from arcacct.publishing.digests import is_same
 from arcacct.publishing.instants import DAY_S, Month, iso
 from arcacct.publishing.ledger import SentRecord, SentSum
 from arcacct.publishing.plug import Plug, Records
+from arcacct.publishing.selection import bare_ids
 from arcacct.publishing.sent import SentMessage
 from arcacct.publishing.sums import summed
 from arcacct.publishing.this_run import Tally
@@ -74,6 +75,7 @@ class SentTexts:
 
     def __init__(self, plug: Plug, accounting: Connection, publishing: Connection) -> None:
         self._plug = plug
+        plug.bare_ids = bare_ids(accounting, publishing)
         self._accounting = accounting
         self._publishing = publishing
         self._last: _Whole | None = None

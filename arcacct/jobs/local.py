@@ -6,16 +6,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from arcacct.conf.values import MapRule, NodeBenchmark, QueueBenchmark
 from arcacct.db.engine import Connection
 from arcacct.jobs.job import Job
+from arcacct.jobs.packing import unescaped
 from arcacct.jobs.precedence import AREX, CONFIGURED, DEFAULT
 from arcacct.jobs.statuses import SQL_IN_PROGRESS
 
 LOCAL = "local"
 """Interface of Grid Engine's jobs that came through no endpoint of A-REX; Slurm's of Sonar have always had none."""
+Kind = Literal["gesge", "htcondor", "sonar"]
+"""What identities of jobs begin with; Slurm's with ``sonar``, whichever program reported the job."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
+BareIDs = tuple[tuple[str, int], ...]
+"""
+Places (`place_of`) whose jobs need no more than the batch system's id, and up to which end, UTC seconds.
+
+The jobs of other places have the place's name before it, where ids must differ. Empty: no job needs one.
+"""
 CLOCKS_S = 600
 """How far the clocks of A-REX's host and of the nodes may be apart."""
 
@@ -61,13 +71,55 @@ def model_benchmark(model: str, end_time: int, lines: Sequence[NodeBenchmark]) -
     )
 
 
-def job_id(kind: str, place: str, local_job_id: str | int, submit_time: int) -> str:
+def job_id(kind: Kind, place: str, local_job_id: str | int, submit_time: int) -> str:
     """
     The identity of a job: its batch system, cell or cluster and number, and when it was first submitted.
 
     (Numbers begin again. It is in what was published, so it never changes.)
     """
     return f"{kind}:{place}:{local_job_id}:{submit_time}"
+
+
+def place_of(job_id: str) -> str | None:
+    """
+    The kind and the cell, cluster or schedd of a job, as ``htcondor:schedd.example.org``.
+
+    ``None`` for jobs that came through A-REX.
+    """
+    kind, _, rest = job_id.partition(":")
+    place, found, _ = rest.partition(":")
+    return f"{kind}:{place}" if found and kind in KINDS else None
+
+
+def name_before(job_id: str, end_time: object, bare_ids: BareIDs) -> str:
+    """What tells a job's id in its batch system from the same id of another place: its name and a colon, or nothing."""
+    place = place_of(job_id) if bare_ids else None
+    if place is None:
+        return ""
+    for known, until in bare_ids:
+        if known == place and isinstance(end_time, int) and end_time <= until:
+            return ""
+    return f"{place.partition(':')[2]}:"
+
+
+def places(con: Connection) -> list[str]:
+    """The places of all jobs in the database, as `place_of` names them, in the order of their first records."""
+    first: dict[str, int] = {}
+    for kind in KINDS:
+        # One step in the index of JobID for each place. A semicolon comes right after the colon.
+        after = f"{kind}:"
+        while (found := _first_between(con, "JobID", after, f"{kind};")) is not None:
+            stored = place_of(found)
+            if stored is None:
+                after = f"{found}\0"
+                continue
+            after = f"{stored};"
+            first[place_of(unescaped(found)) or stored] = _first_between(con, "RecordID", f"{stored}:", after)
+    return sorted(first, key=first.__getitem__)
+
+
+def _first_between(con: Connection, column: str, low: str, high: str) -> Any:
+    return con.execute(f"SELECT min({column}) FROM AAR WHERE JobID >= ? AND JobID < ?", (low, high)).fetchone()[0]
 
 
 def has_arc_jobs(con: Connection) -> bool:

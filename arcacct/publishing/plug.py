@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from arcacct.conf.targets import Target
     from arcacct.db.engine import Connection
     from arcacct.jobs.aar import AAR, UsageCell
+    from arcacct.jobs.local import BareIDs
     from arcacct.publishing.answers import Answer
     from arcacct.publishing.clock import Clock
     from arcacct.publishing.given import Place
@@ -288,6 +289,8 @@ class Plug(ABC):
     """Whether its answers name rows of its database: the number of before says that it kept what it had."""
     makes_room: str = ""
     """Where `repeat` keeps the first: what is to be done before a correction is taken. ``{key}``: the record's."""
+    bare_ids: BareIDs = ()
+    """Of which places the ids go as they are (`selection.bare_ids`): to be set before keys or texts are made."""
     replaced: str | None = None
     """What is noted in the ledger of a record that was sent as `Records.replacement`; never changes."""
 

@@ -23,6 +23,7 @@ from arcacct.publishing.instants import DAY_S
 from arcacct.publishing.lanes import Lane, in_use, run_all
 from arcacct.publishing.locks import beginning, lock_targets, publisher, publishing_lock
 from arcacct.publishing.plug import Plug
+from arcacct.publishing.selection import note_bare_ids
 from arcacct.publishing.target_run import AS_CONFIGURED, Databases, Outcome, Period, TargetRun, Wishes
 from arcacct.publishing.this_run import Tally
 
@@ -74,6 +75,7 @@ def _each(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work)
                 opening.read_once(both.accounting)
                 with beginning(here):
                     horizon = lives.begin_run(both.accounting, both.publishing, here).horizon
+                    note_bare_ids(both.accounting, both.publishing, here)
                 # What was recorded since is below the fence, too.
                 unmeasured.settle(both.accounting, here)
                 # Each lane gives its own back, as soon as it is done and not before.

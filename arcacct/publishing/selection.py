@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 
-from arcacct.db import lives
+from arcacct.conf.places import Places
+from arcacct.db import lives, schema
+from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
-from arcacct.jobs import cells
-from arcacct.publishing import months
+from arcacct.db.opening import writing
+from arcacct.jobs import cells, local
+from arcacct.jobs.reading import LAST_SECOND
+from arcacct.publishing import ledger, months
 from arcacct.publishing.floor import changes
 from arcacct.publishing.instants import month_name, recent_months
 from arcacct.publishing.plug import Plug
@@ -17,6 +22,43 @@ from arcacct.wording import count_of
 _FILTER = "vofilter"
 NOT_SELECTED = "of the current and the previous month not selected by vofilter"
 """Said of the jobs that `not_selected` counts."""
+_BARE_IDS = "BARE_LOCAL_IDS"
+"""DBConfig of both databases: `bare_ids`, as JSON."""
+
+
+def bare_ids(accounting: Connection, publishing: Connection) -> local.BareIDs:
+    """
+    What is noted since the first run that found jobs of a batch system, or what the next run would note.
+
+    The place with the first record always has bare ids. Where jobs were published before, other places keep them for
+    jobs that ended until now, so that no key changes.
+    """
+    for con in (publishing, accounting):
+        if (found := schema.noted(con, _BARE_IDS)) is not None:
+            return tuple((str(place), int(until)) for place, until in json.loads(found))
+    places = local.places(accounting)
+    if not places:
+        return ()
+    # An older program published: it sent all of them with bare ids.
+    has_sent = ledger.last_message(publishing) > 0 or lives.is_successor(publishing)
+    now = int(time.time())
+    return ((places[0], LAST_SECOND), *((place, now) for place in places[1:] if has_sent))
+
+
+def note_bare_ids(accounting: Connection, publishing: Connection, here: Places) -> None:
+    """
+    Note in both databases which places have bare ids, so that the loss of one of them changes no key.
+
+    A rehearsal leaves the accounting database as it is.
+    """
+    found = bare_ids(accounting, publishing)
+    text = json.dumps(found)
+    if found and schema.noted(publishing, _BARE_IDS) != text:
+        with transaction(publishing):
+            schema.note(publishing, _BARE_IDS, text)
+    if found and here.rehearsal is None and schema.noted(accounting, _BARE_IDS) != text:
+        with writing(accounting, here):
+            schema.note(accounting, _BARE_IDS, text)
 
 
 def names_of(plug: Plug) -> dict[str, object]:

@@ -24,7 +24,7 @@ from arcacct.publishing.ledger import Cursor, Unknown
 from arcacct.publishing.months import HeldMonth
 from arcacct.publishing.plug import Plug, Sender
 from arcacct.publishing.position import position
-from arcacct.publishing.selection import left_in_doubt, names_in_doubt, not_selected, of_records, to_remember
+from arcacct.publishing.selection import bare_ids, left_in_doubt, names_in_doubt, not_selected, of_records, to_remember
 from arcacct.publishing.this_run import Tally, ThisRun
 from arcacct.publishing.way import Way
 from arcacct.wording import count_of
@@ -96,6 +96,7 @@ class TargetRun:
         self._stopping = stopping or Event()
         self.tally = Tally(lambda note: wishes.announce(plug.target.name, note))
         """What was done so far."""
+        plug.bare_ids = bare_ids(*both)
         self._selection = plug.selection()
         self._walked = False
         """Whether the log was gone through from its beginning."""

@@ -265,10 +265,10 @@ def test_a_key_that_was_sent_can_be_neutralised(job: AAR, local_job_id: str | No
     """A job that was resumed has another end: its old key is sent again with nothing used."""
     options = OPTIONS._replace(localid_prefix=prefix)
     first = job._replace(local_job_id=local_job_id)
-    sent = job_key(first, options.site, prefix)
+    sent = job_key(first, options)
     kind, (was,) = apel_rules.parse(text_of(first, options, version), NOW)
     resumed = first._replace(local_job_id="9999", end_time=job.end_time + 500, submit_time=job.submit_time)
-    _, (now,) = apel_rules.parse(text_of(neutral_job(resumed, sent, prefix), options, version), NOW)
+    _, (now,) = apel_rules.parse(text_of(neutral_job(resumed, sent, options), options, version), NOW)
     assert apel_rules.key_of(kind, now) == apel_rules.key_of(kind, was) == tuple(sent)
     assert (now["WallDuration"], now["CpuDuration"]) == (0, 0)
 
@@ -282,8 +282,8 @@ def test_a_key_under_another_prefix_can_be_neutralised(
     """What was sent before the site chose its prefix is taken back after it."""
     first = job._replace(local_job_id=local_job_id)
     kind, (was,) = apel_rules.parse(text_of(first, OPTIONS._replace(localid_prefix=before), version), NOW)
-    zeros = neutral_job(first, job_key(first, OPTIONS.site, before), after)
-    _, (now,) = apel_rules.parse(text_of(zeros, OPTIONS._replace(localid_prefix=after), version), NOW)
+    old, new = (OPTIONS._replace(localid_prefix=prefix) for prefix in (before, after))
+    _, (now,) = apel_rules.parse(text_of(neutral_job(first, job_key(first, old), new), new, version), NOW)
     assert apel_rules.key_of(kind, now) == apel_rules.key_of(kind, was)
     assert (now["WallDuration"], now["CpuDuration"]) == (0, 0)
 
@@ -307,8 +307,12 @@ def test_local_job_id(job: AAR, local_job_id: str | None, prefix: str, stored: s
 
 def test_job_keys_compare_as_the_database_does(job: AAR) -> None:
     """Letters' case and trailing blanks make no difference there."""
-    one = job_key(job._replace(local_job_id="Job-A "), "Site", "")
-    assert one == job_key(job._replace(local_job_id="job-a"), "SITE", "") == JobKey("site", "job-a", job.end_time)
+    one = job_key(job._replace(local_job_id="Job-A "), OPTIONS._replace(site="Site"))
+    assert (
+        one
+        == job_key(job._replace(local_job_id="job-a"), OPTIONS._replace(site="SITE"))
+        == JobKey("site", "job-a", job.end_time)
+    )
 
 
 def test_the_default_benchmark_is_the_sites(job: AAR) -> None:

@@ -139,7 +139,7 @@ def test_keys_are_the_same_whatever_is_said(local_job: AAR) -> None:
     }
 
     assert len(keys) == 1
-    assert job_key(local_job, APEL.site, "") == job_key(local_job, APEL._replace(local_jobs=AS_ARCS).site, "")
+    assert job_key(local_job, APEL) == job_key(local_job, APEL._replace(local_jobs=AS_ARCS))
 
 
 @pytest.mark.parametrize(

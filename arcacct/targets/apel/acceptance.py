@@ -48,7 +48,7 @@ def accept_for_apel_job(aar: AAR, options: APELOptions, now: int) -> Verdict:
 
 def accept_for_car(aar: AAR, options: APELOptions, now: int, *repairs_of_format: Repair) -> Verdict:
     """Measure a job by the rules of APEL's parsers, its database and the CAR schema, then by those of one format."""
-    prefix, default = options.localid_prefix, options.default_benchmark
+    default = options.default_benchmark
     refusal = job_refusal(aar, _WALL_S, _CPU_S)
     if not refusal and (len(ascii_text(aar.job_id)) > _LONG or not has_value(aar.job_id)):
         refusal = f"JobID is longer than {_LONG} characters or means nothing to APEL"
@@ -58,8 +58,8 @@ def accept_for_car(aar: AAR, options: APELOptions, now: int, *repairs_of_format:
     if note := _benchmark_note(aar.benchmark, default):
         notes.append(note)
         aar = aar._replace(benchmark=None)
-    by_job_id = apel_local_job_id(aar._replace(local_job_id=None), prefix)
-    if aar.local_job_id and apel_local_job_id(aar, prefix) == by_job_id:
+    by_job_id = apel_local_job_id(aar._replace(local_job_id=None), options)
+    if aar.local_job_id and apel_local_job_id(aar, options) == by_job_id:
         notes.append("LocalJobId: the batch system's id is too long or means nothing to APEL: the JobID is used")
     aar = repair_texts(repair_values(aar, notes), notes)
     note_cuts(aar._replace(local_user=(aar.local_user or "").partition(":")[0]), _CUT_OF_JOB, notes)

@@ -62,7 +62,7 @@ class Where(NamedTuple):
 def car(aar: AAR, options: APELOptions, create_time: int) -> str:
     """One UsageRecord for the inside of a document; the record must have passed `acceptance`."""
     shared = [make(aar, options) for make in SHARED]
-    return written(aar, shared, apel_local_job_id(aar, options.localid_prefix), iso_time(create_time))
+    return written(aar, shared, apel_local_job_id(aar, options), iso_time(create_time))
 
 
 _WRITTEN = values(

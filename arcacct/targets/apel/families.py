@@ -40,7 +40,7 @@ class APELRecords(Records):
         self.options = options
         self.version = JOB_VERSIONS.get(kind)
         """Of individual job messages; ``None``: compute accounting records in XML."""
-        self._site = quoted(messages.job_key(SOUND, options.site, "").site)
+        self._site = quoted(messages.job_key(SOUND, options).site)
         shared = car.SHARED if self.version is None else messages.JOB_PARTS[self.version]
         self._shared = SharedParts(self.accept, shared, options)
         self.document = CAR if self.version is None else Document(kind, messages.JOB_HEADERS[self.version], "", END)
@@ -50,7 +50,7 @@ class APELRecords(Records):
         return measure(aar, self.options, now)
 
     def text(self, aar: AAR, now: int) -> str:
-        local_id = apel_local_job_id(aar, self.options.localid_prefix)
+        local_id = apel_local_job_id(aar, self.options)
         return self._written(aar, self._shared.made(aar), local_id, now)
 
     def _written(self, aar: AAR, shared: Sequence[Any], local_id: str, now: int) -> str:
@@ -61,7 +61,7 @@ class APELRecords(Records):
     def rendered(self, aar: AAR, now: int) -> Rendered | None:
         options = self.options
         shared = self._shared.of(aar, now)
-        local_id = apel_local_job_id(aar, options.localid_prefix)
+        local_id = apel_local_job_id(aar, options)
         if shared is None or not acceptance.ids_sound(aar, local_id):
             return None
         text = self._written(aar, shared, local_id, now)
@@ -69,7 +69,7 @@ class APELRecords(Records):
         return Rendered(key, text, None, shared[0].place)
 
     def key(self, aar: AAR) -> str:
-        site, local_job_id, end_time = messages.job_key(aar, self.options.site, self.options.localid_prefix)
+        site, local_job_id, end_time = messages.job_key(aar, self.options)
         if isinstance(end_time, int):
             # As json.dumps writes it, at a fifth of the cost.
             return f"[{quoted(site)}, {quoted(local_job_id)}, {end_time}]"
@@ -86,7 +86,7 @@ class APELRecords(Records):
         return APELRecords(self.document.kind, self.options._replace(site=self.site_of(key)))
 
     def neutral(self, aar: AAR, key: str) -> AAR:
-        return messages.neutral_job(aar, JobKey._make(json.loads(key)), self.options.localid_prefix)
+        return messages.neutral_job(aar, JobKey._make(json.loads(key)), self.options)
 
 
 _AMOUNT = re.compile(r"(?:\w+Duration|NumberOfJobs): ")

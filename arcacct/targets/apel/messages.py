@@ -17,6 +17,7 @@ from arcacct.errors import InputError
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import FQAN, VOs, parsed_fqan
 from arcacct.jobs.identity import has_value, machine_host, start_time, vo_name
+from arcacct.jobs.local import BareIDs, name_before
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE, derived
 from arcacct.targets.apel.text import END, field, folded, lines
 from arcacct.targets.ascii import ascii_text
@@ -35,6 +36,8 @@ class APELOptions(NamedTuple):
     """SubmitHost and MachineName, and in XML recordId, of jobs without an endpoint."""
     localid_prefix: str = ""
     """Put before each batch system's job id: it tells the CEs of a site apart whose ids could be the same."""
+    bare_ids: BareIDs = ()
+    """The other schedds, clusters and cells of this database put their names before it, too."""
     vomsless_vo: VOs = VOs()
     vo_groups: tuple[str, ...] = ()
     """The first is the group of jobs without VOMS attributes."""
@@ -72,7 +75,7 @@ class Membership(NamedTuple):
 def individual_job(aar: AAR, options: APELOptions, version: str = "v0.3") -> str:
     """One job record, its end included; the record must have passed `acceptance`."""
     shared = [make(aar, options) for make in JOB_PARTS[version]]
-    return written(aar, shared, apel_local_job_id(aar, options.localid_prefix))
+    return written(aar, shared, apel_local_job_id(aar, options))
 
 
 _WRITTEN = values(
@@ -182,14 +185,14 @@ def service_level(kind: str | None, value: str | None, version: str) -> list[tup
     return [("ServiceLevelType", kind), ("ServiceLevel", value)]
 
 
-def apel_local_job_id(aar: AAR, prefix: str) -> str:
+def apel_local_job_id(aar: AAR, options: APELOptions) -> str:
     """
     LocalJobId in the same letters in every format for APEL: beside site and end what it knows a job by.
 
-    The batch system's id, after the site's prefix, or the JobID where there is none. The JobID also replaces ids that
-    mean "nothing" there, or are longer than the column: cut, two jobs could become one.
+    The batch system's id, after the site's prefix and the place's name, or the JobID where there is none. The JobID
+    also replaces ids that mean "nothing" there, or are longer than the column: cut, two jobs could become one.
     """
-    own = aar.local_job_id
+    own, prefix = aar.local_job_id, _before_id(aar, options)
     if own and not prefix and own.isdecimal() and own.isascii() and len(own) <= LONG:
         # Most batch systems count their jobs, and this is asked of each job more than once.
         return own
@@ -200,21 +203,25 @@ def apel_local_job_id(aar: AAR, prefix: str) -> str:
     return field(aar.job_id, LONG) or ""
 
 
-def job_key(aar: AAR, site: str, localid_prefix: str) -> JobKey:
+def _before_id(aar: AAR, options: APELOptions) -> str:
+    return options.localid_prefix + name_before(aar.job_id, aar.end_time, options.bare_ids)
+
+
+def job_key(aar: AAR, options: APELOptions) -> JobKey:
     """What APEL replaces by: a second record with this key overwrites the first, another key adds a job."""
-    local_job_id = apel_local_job_id(aar, localid_prefix)
-    return JobKey(folded(field(site, LONG)) or "", folded(local_job_id) or "", aar.end_time)
+    local_job_id = apel_local_job_id(aar, options)
+    return JobKey(folded(field(options.site, LONG)) or "", folded(local_job_id) or "", aar.end_time)
 
 
-def neutral_job(aar: AAR, key: JobKey, localid_prefix: str) -> AAR:
+def neutral_job(aar: AAR, key: JobKey, options: APELOptions) -> AAR:
     """
     The job as it must be sent to take an earlier key's usage back: APEL has no message to delete a record.
 
     `aar` is the job as it is known now; `key` what was sent for it before (another end, another id or prefix).
     """
-    prefix = folded(ascii_text(localid_prefix)) or ""
+    before = folded(ascii_text(_before_id(aar._replace(end_time=key.end_time), options))) or ""
     zeros = aar._replace(
-        local_job_id=key.local_job_id.removeprefix(prefix),
+        local_job_id=key.local_job_id.removeprefix(before),
         end_time=key.end_time,
         submit_time=min(aar.submit_time, key.end_time),
         lrms_start_time=None,
@@ -224,7 +231,7 @@ def neutral_job(aar: AAR, key: JobKey, localid_prefix: str) -> AAR:
         memory_kib=0,
         virtual_memory_kib=0,
     )
-    if folded(apel_local_job_id(zeros, localid_prefix)) == key.local_job_id:
+    if folded(apel_local_job_id(zeros, options)) == key.local_job_id:
         return zeros
     # It was named by its JobID, or has another prefix: APEL reads it from where none is put before it.
     return zeros._replace(job_id=key.local_job_id, local_job_id=None)

@@ -58,7 +58,7 @@ class APELMessages(Plug):
         self.counts: families.SyncMessages = families.SyncMessages(self.options)
 
     def records(self, kind: str) -> Records:
-        return families.APELRecords(kind, self.options)
+        return families.APELRecords(kind, self.options._replace(bare_ids=self.bare_ids))
 
     def summaries(self, kind: str) -> Summaries:
         return families.MonthlySummaries(kind, self.options)

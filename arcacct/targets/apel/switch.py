@@ -256,13 +256,13 @@ def _jobs_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped:
 
 def _differing(sources: _Sources, plug: APELMessages, page: Sequence[jura_cells.End]) -> list[str]:
     """The jobs that our own record has another key for."""
-    different = []
+    different, without_prefix = [], plug.options._replace(localid_prefix="")
     for first in range(0, len(page), sent.MANY):
         theirs = {reading.unescaped(one.job_id): one for one in page[first : first + sent.MANY]}
         for job_id, aar in reading.by_job_id(sources.accounting, list(theirs)).items():
             end = theirs[job_id]
             key = jura_keys.job_key(end.job_id, end.local_job_id, end.end_time, plug.site)
-            if messages.job_key(aar, plug.site, "") != key:
+            if messages.job_key(aar, without_prefix) != key:
                 different.append(job_id)
     return different
 
