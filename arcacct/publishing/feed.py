@@ -27,8 +27,7 @@ Versions = dict[str, list[Version]]
 
 TWIN = (
     "the receiver would take it for job {}, which has the same id in the batch system and the same end: one would"
-    " replace the other. Two clusters or schedds in one database may give the same ids: sums (apel_messages=summaries)"
-    " do not depend on them"
+    " replace the other. Sums (apel_messages=summaries) count both, from the first month of which nothing was published"
 )
 
 

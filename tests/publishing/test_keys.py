@@ -343,6 +343,20 @@ def test_a_job_that_apel_would_take_for_another_is_set_aside(memory, empty_box, 
     assert usage(empty_box.apel.job_records)[0] == 3 * first.wall_s
 
 
+def test_sums_count_two_jobs_with_one_key(memory, empty_box) -> None:
+    """As the reason says, from the first month of which nothing was published."""
+    site = Site(memory, empty_box, CARS)
+    pair = [Job("first", local_id="77"), Job("second", local_id="77")]
+    site.record(*pair)
+    site.publish()
+    assert "count both, from the first month of which nothing was published" in site.held()["second"][1]
+
+    site.configure(SUMMARIES)
+    site.record(*(one._replace(job_id=f"later-{one.job_id}", end_time=one.end_time + 30 * 86_400) for one in pair))
+    assert site.publish().error is None
+    assert [row["NumberOfJobs"] for row in empty_box.apel.summaries.values()] == [2]
+
+
 def wanted_by_apel(memory, empty_box) -> Site:
     """A site whose APEL wants the jobs of one VO."""
     return Site(memory, empty_box, CARS + "vofilter=atlas\n")

@@ -33,6 +33,25 @@ def test_equal_ids_of_two_ces_are_two_jobs(memory, empty_box, target) -> None:
 
 
 @FAMILIES
+def test_a_prefix_at_each_ce_separates_jobs_that_were_sent(memory, empty_box, target) -> None:
+    """What `arcacct fleet verify` advises: a prefix at each CE, and the months that collided accepted at each."""
+    first, second = Site(memory / "1", empty_box, target), Site(memory / "2", empty_box, target)
+    ours = jobs(3)
+    first.record(*ours)
+    second.record(*(job._replace(job_id=f"other{job.job_id}", local_id=job.lrms_id, wall_s=7) for job in ours))
+    first.publish()
+    second.publish()
+    assert usage(empty_box.apel.job_records)[0] == 3 * 7
+
+    for site, prefix in ((first, "ce1:"), (second, "ce2:")):
+        site.configure(f"{target}localid_prefix={prefix}\n")
+        assert site.publish(accept_lower=((2024, 6),)).error is None
+    assert usage(empty_box.apel.job_records)[0] == 3 * 100 + 3 * 7
+    assert first.republish().error is None
+    assert usage(empty_box.apel.job_records)[0] == 3 * 100 + 3 * 7
+
+
+@FAMILIES
 @pytest.mark.parametrize(("before", "after"), [("", PREFIX), (PREFIX, ""), (PREFIX, "localid_prefix=CE12:\n")])
 def test_a_prefix_that_comes_later_counts_no_use_twice(memory, empty_box, target, before, after) -> None:
     """Published jobs keep their ids until that is accepted; then the old ones are taken back, and the new ones sent."""
