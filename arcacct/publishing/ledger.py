@@ -224,7 +224,9 @@ def set_cursor(con: Connection, position: Cursor, *, in_doubt: bool = False) -> 
             # A target that was never sent anything has nothing to be counted.
             "INSERT INTO Targets (Target, Incarnation, LastSeq, LastSeqAgain, StartEndTime, Counted)"
             " VALUES (?1, ?2, ?3, ?3, ?4, 1) ON CONFLICT (Target) DO UPDATE SET Incarnation = excluded.Incarnation,"
-            " LastSeq = excluded.LastSeq, LastSeqAgain = excluded.LastSeqAgain, StartEndTime = excluded.StartEndTime",
+            " LastSeq = excluded.LastSeq, LastSeqAgain = excluded.LastSeqAgain, StartEndTime = excluded.StartEndTime,"
+            # A place in the log of another life says nothing about this one: any change may be unknown to the ledger.
+            " DoubtSeq = CASE WHEN Incarnation = excluded.Incarnation THEN DoubtSeq ELSE min(DoubtSeq, 0) END",
             position[:4],
         )
         if in_doubt:

@@ -7,7 +7,7 @@ import shutil
 import time
 
 import pytest
-from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, jobs, publish_well
+from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, publish_well
 
 from arcacct.asking import health
 from arcacct.db import maintain, place
@@ -131,3 +131,35 @@ def test_a_new_life_of_both(site) -> None:
     site.record(*jobs(1, 51))
     publish_well(site)
     assert "ledger" not in severities(site)
+
+
+@pytest.mark.parametrize("by_hand", [False, True], ids=["db-restore", "by-hand"])
+def test_a_correction_is_found_again_after_both_accidents(memory, empty_box, by_hand) -> None:
+    """accounting.db is restored, a published job is resumed, and then an old publishing.db is put back."""
+    site = Site(memory, empty_box, SGAS)
+    ledger = pathlib.Path(site.settings.places.publishing_database)
+    site.record(*jobs(2))
+    publish_well(site)
+    backup = site.backup()
+    site.record(*jobs(6, 2))
+    publish_well(site)
+    old_ledger = ledger.read_bytes()
+    lost = jobs(4, 8)
+    site.record(*lost)
+    publish_well(site)
+    site.put_back(backup, by_hand=by_hand)
+    resumed = lost[3]._replace(end_time=lost[3].end_time + 677, wall_s=lost[3].wall_s + 677)
+    # The place of this in the log is one that the old ledger knows from the former life.
+    site.record(lost[3])
+    publish_well(site)
+    site.record(resumed)
+    publish_well(site)
+    assert site.held()[resumed.job_id][0] == "correction"
+    for path in ledger.parent.glob(f"{ledger.name}-*"):
+        path.unlink()
+    ledger.write_bytes(old_ledger)
+    site.record(*jobs(1, 20))
+
+    publish_well(site)
+    assert {job_id: state for job_id, (state, _why) in site.held().items()} == {resumed.job_id: "correction"}
+    assert at_sgas(site.box.sgas.records)[resumed.job_id].wall_s == lost[3].wall_s
