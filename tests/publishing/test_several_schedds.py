@@ -11,6 +11,7 @@ import pytest
 from htcondor_files import BEGIN, ad, history
 from publishing_site import CARS, Site, jobs, publish_well, usage
 
+from arcacct.asking.sent_texts import MADE_AGAIN, SentTexts
 from arcacct.db import maintain, opening, schema
 from arcacct.htcondor.importing import HTCondorImport
 from arcacct.htcondor.output import HistoryForm
@@ -19,6 +20,8 @@ from arcacct.jobs.batch import BatchPolicy, BatchSite
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import GRIDENGINE, SACCT
 from arcacct.jobs.writing import JobWriter
+from arcacct.publishing import sent
+from arcacct.targets import plugs
 
 WALL_S = 60
 NOW = BEGIN + 40 * 86_400
@@ -173,3 +176,20 @@ def test_a_lost_database_changes_no_id(memory, empty_box, lost) -> None:
 
     assert set(ids(site)) == {*before, "2.0", "s2.example.org:2.0"}
     assert usage(empty_box.apel.job_records)[0] == 4 * WALL_S
+
+
+def test_what_was_sent_is_shown_with_the_name(memory, empty_box) -> None:
+    """`arcacct job why --sent` makes the very text again that APEL got."""
+    site = made(memory, empty_box)
+    take(site, *jobs_of("s1.example.org", 1), *jobs_of("s2.example.org", 1))
+    publish_well(site)
+    here = site.settings.places
+    with closing(opening.open_publishing(here)) as ledger:
+        ledger.execute("DELETE FROM MessageBytes")
+        ledger.execute("UPDATE Messages SET Bytes = NULL")
+    with closing(opening.read_accounting(here)) as ours, closing(opening.read_publishing(here)) as ledger:
+        texts = SentTexts(plugs(site.settings)[0], ours, ledger)
+        ((message_id, count),) = ledger.execute("SELECT MessageID, RecordCount FROM Messages WHERE Kind = 'car'")
+        shown = [texts.of_record(message_id, position, None) for position in sent.message(ledger, message_id).records]
+    assert (count, {one.how for one in shown}) == (2, {MADE_AGAIN})
+    assert sum("s2.example.org:1.0<" in (one.text or "") for one in shown) == 1
