@@ -41,6 +41,7 @@ NEEDS = {
     "howto/from-the-apel-client": "systemd, and jobs of the new month; tests/cli/test_import_gridengine.py",
     "howto/gridengine": "Grid Engine; tests/cli/test_import_gridengine.py",
     "howto/htcondor": "HTCondor; tests/htcondor",
+    "howto/implausible": "jobs with values that cannot be true; tests/cli/test_decide.py",
     "howto/install": "an empty host; tests/acceptance/test_new_operator.py walks through it",
     "howto/install-arc7": "A-REX 7; tests/acceptance/test_live7.py",
     "howto/install-offline": "another host, and what pip fetches",

@@ -64,7 +64,7 @@ def test_check_says_what_it_asked(here, run) -> None:
     """A line for each question; exit 0 when all is well, 74 and the problem on stderr when not."""
     code, out, err = run("check")
     assert (code, err) == (0, "")
-    assert len(out.splitlines()) == 11
+    assert len(out.splitlines()) == 14
     assert all(line.endswith(": ok") for line in out.splitlines())
 
     with closing(sqlite3.connect(here.database)) as con:

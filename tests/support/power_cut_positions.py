@@ -7,6 +7,8 @@ import pathlib
 import random
 import sqlite3
 import sys
+import time
+from calendar import timegm
 from contextlib import closing
 
 from disturbed_host import BENCHMARK, LIFE, job_files
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from hook_host import Host
 
 ROUNDS = 3
-_MONTH_NS = 31 * 86400 * 10**9
 _TEXTS = ("local", "diag", "statistics")
 
 
@@ -46,7 +47,11 @@ def files_of(job_id: str, state: str, *, failed: bool, months_ago: int = 0) -> F
         for name in _TEXTS
         if (text := getattr(files, name)) is not None
     }
-    return files._replace(mtime_ns=files.mtime_ns - number * _MONTH_NS, **texts)
+    # The same moment of that month: a job that ends before it was submitted would be held.
+    at_s, rest_ns = divmod(files.mtime_ns, 10**9)
+    moment = time.gmtime(at_s)
+    at_s = timegm((year, month + 1, *moment[2:6]))
+    return files._replace(mtime_ns=at_s * 10**9 + rest_ns, **texts)
 
 
 class Reading(Recording):
