@@ -29,6 +29,7 @@ _LAST_ROW = "LAST_ROW "
 _NAMES = "NAMES "
 _LEDGER_LOST = "LEDGER_LOST"
 _LOST_RUNS = "LOST_RUNS"
+_DOUBT_FENCE = "DOUBT_FENCE"
 _FORGOTTEN = "FORGOTTEN"
 """Of a former program: from when to when neither database knows what was published."""
 RESTORED, _COMPARED = "ARCACCT_RESTORED", "compared"
@@ -182,6 +183,9 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
         if Doubt.LEDGER_OLD in found or Doubt.LEDGER_LOST in found:
             publishing.execute("UPDATE Targets SET DoubtSeq = min(coalesce(DoubtSeq, LastSeq), LastSeq)")
             note(publishing, _LEDGER_LOST, 1)
+            in_doubt_after = noted(publishing, _DOUBT_FENCE)
+            fences = what.fences or 0
+            note(publishing, _DOUBT_FENCE, fences if in_doubt_after is None else min(fences, int(in_doubt_after)))
         _note_unsure(accounting, publishing, what, found)
         runs = max(what.runs, what.runs_of if what.ledger_of == what.ledger else 0) + 1
         note(publishing, "RUNS", runs)
@@ -340,6 +344,17 @@ def doubt_seq(con: Connection, target: str) -> int | None:
     return None if row is None or row[0] is None else int(row[0])
 
 
+def doubt_fence(con: Connection) -> int:
+    """After which fence of accounting.db the ledger does not know what a target in doubt was sent; 0: it knows none."""
+    return int(noted(con, _DOUBT_FENCE) or 0)
+
+
+def fences_passed(con: Connection) -> int:
+    """How many fences accounting.db has passed: the number of its last run."""
+    (passed,) = con.execute("SELECT Passed FROM Fence").fetchone()
+    return int(passed)
+
+
 def remembered(con: Connection, target: str) -> list[dict[str, object]]:
     """By what names, and which filter, a target was published to, as accounting.db remembers it; the last ones last."""
     return list(json.loads(noted(con, f"{_NAMES}{target}") or "[]"))
@@ -376,3 +391,7 @@ def end_doubt(con: Connection, target: str) -> None:
     """All that was in doubt of a target has been sent again or taken back."""
     with transaction(con):
         con.execute("UPDATE Targets SET DoubtSeq = NULL WHERE Target = ?", (target,))
+        con.execute(
+            "DELETE FROM DBConfig WHERE KeyName = ? AND NOT EXISTS (SELECT 1 FROM Targets WHERE DoubtSeq IS NOT NULL)",
+            (_DOUBT_FENCE,),
+        )

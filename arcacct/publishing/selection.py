@@ -19,7 +19,7 @@ from arcacct.publishing.instants import month_name, recent_months
 from arcacct.publishing.plug import Plug
 from arcacct.wording import count_of
 
-_FILTER = "vofilter"
+_FILTER, _UNTIL = "vofilter", "until_fence"
 NOT_SELECTED = "of the current and the previous month not selected by vofilter"
 """Said of the jobs that `not_selected` counts."""
 _BARE_IDS = "BARE_LOCAL_IDS"
@@ -77,13 +77,17 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plug: Plug) -
     """
     Why nothing may be sent to a target, with the ways out; empty if it may.
 
-    Without the ledger of before nobody knows what a receiver has, and under other names it would have that twice.
+    Without the ledger of before nobody knows what a receiver has, and under other names it would have that twice. An
+    older copy of the ledger knows what was sent under names that were used no more after it was made.
     """
     if lives.doubt_seq(publishing, plug.target.block) is None:
         return ""
     now = names_of(plug)
+    fence = lives.doubt_fence(publishing)
     others = [
-        one for one in lives.remembered(accounting, plug.target.block) if plug.keyed(_names(one)) != plug.keyed(now)
+        one
+        for one in lives.remembered(accounting, plug.target.block)
+        if plug.keyed(_names(one)) != plug.keyed(now) and not _is_known(one, fence)
     ]
     if not others:
         return ""
@@ -126,19 +130,25 @@ def left_in_doubt(accounting: Connection, plug: Plug) -> str:
 
 
 def to_remember(
-    known: Sequence[Mapping[str, object]], plug: Plug, *, alone: bool, whole: bool
+    known: Sequence[Mapping[str, object]], plug: Plug, fence: int, *, alone: bool, whole: bool
 ) -> list[Mapping[str, object]]:
     """
     What `lives.remembered` should be from now on: the names of today last, with the filter of the last whole run.
 
     ``whole``: a run has come to its end, so that the receiver has what is selected today, and nothing else. ``alone``:
-    an operator says that it has nothing under other names.
+    an operator says that it has nothing under other names. ``fence`` is that of this run: other names were used before.
     """
     ours = plug.keyed(names_of(plug))
-    others = [] if alone else [one for one in known if plug.keyed(_names(one)) != ours]
+    others = [] if alone else [{_UNTIL: fence, **one} for one in known if plug.keyed(_names(one)) != ours]
     before = known[-1] if known and not whole else {}
     return [*others, {**names_of(plug), _FILTER: before.get(_FILTER, plug.selection()[_FILTER])}]
 
 
 def _names(remembered: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in remembered.items() if name != _FILTER}
+    return {name: value for name, value in remembered.items() if name not in {_FILTER, _UNTIL}}
+
+
+def _is_known(remembered: Mapping[str, object], fence: int) -> bool:
+    """Whether a ledger that knows all runs up to a fence knows what was sent under other names than those of today."""
+    until = remembered.get(_UNTIL)
+    return isinstance(until, int) and until <= fence

@@ -334,7 +334,8 @@ class TargetRun:
 
     def _remember_names(self, this: ThisRun, *, alone: bool = False, whole: bool = False) -> None:
         known = lives.remembered(this.accounting, self._target.block)
-        names = to_remember(known, self._plug, alone=alone, whole=whole)
+        fence = lives.fences_passed(this.accounting)
+        names = to_remember(known, self._plug, fence, alone=alone, whole=whole)
         lives.remember(this.accounting, self._plug.settings.places, self._target.block, names)
 
     def _note_walk(self, this: ThisRun, start: Cursor) -> None:

@@ -7,6 +7,7 @@ import pathlib
 import pytest
 from publishing_site import CARS, DAY_S, JUNE, SUMMARIES, Job, Site, jobs
 
+from arcacct.db import maintain
 from arcacct.errors import FiguresHeld
 
 JUNE_2024, JULY_2024 = (2024, 6), (2024, 7)
@@ -191,3 +192,53 @@ def test_a_database_that_was_lost_while_a_name_was_mistyped_is_held(memory, empt
     error = site.publish().error
     assert "2024-07 is held: 9 jobs published under the name SIGHT, 0 in the database now (https" in str(error)
     assert at_portal(site, "SIGHT") == {JULY_2024: 900}
+
+
+# -- a ledger from before, or from after, other names
+
+
+def ledger_copy(site: Site) -> str:
+    """A copy of publishing.db, as `db backup` makes it."""
+    folder = site.path / "copies"
+    folder.mkdir(exist_ok=True)
+    (copy,) = [one.path for one in maintain.backups(site.settings.places, str(folder)) if "publishing" in one.path]
+    return copy
+
+
+@pytest.mark.parametrize(("before", "after"), [("urs", "summaries"), ("summaries", "urs")])
+def test_an_older_ledger_knows_what_was_sent_before_it_was_copied(memory, empty_box, before, after) -> None:
+    """The kind was changed, then the ledger was copied: put back later it knows which months are of which kind."""
+    site = Site(memory, empty_box, SUMMARIES.replace("=summaries", f"={before}"))
+    site.record(*jobs(3))
+    assert site.publish().error is None
+    site.configure(SUMMARIES.replace("=summaries", f"={after}"))
+    site.record(Job("july", JUNE + 30 * DAY_S))
+    assert site.publish().error is None
+    copy = ledger_copy(site)
+    site.record(Job("more", JUNE + 30 * DAY_S + 1), Job("late", JUNE + 500), Job("august", JUNE + 60 * DAY_S))
+    assert site.publish().error is None
+    maintain.restore(site.settings.places, copy)
+
+    for _ in range(2):
+        assert site.publish().error is None
+        assert at_portal(site) == {JUNE_2024: 400, JULY_2024: 200, (2024, 8): 100}
+
+
+def test_an_older_ledger_does_not_know_names_that_were_used_after_it(memory, empty_box) -> None:
+    """Another kind was configured for a run after the copy: what was sent then nobody knows, and nothing is sent."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(*jobs(3))
+    assert site.publish().error is None
+    copy = ledger_copy(site)
+    site.configure(SUMMARIES.replace("=summaries", "=urs"))
+    site.record(Job("july", JUNE + 30 * DAY_S))
+    assert site.publish().error is None
+    site.configure(SUMMARIES)
+    assert site.publish().error is None
+    maintain.restore(site.settings.places, copy)
+
+    for _ in range(2):
+        error = site.publish().error
+        assert isinstance(error, FiguresHeld)
+        assert "apel_messages was urs and is summaries" in str(error)
+    assert at_portal(site) == {JUNE_2024: 300, JULY_2024: 100}
