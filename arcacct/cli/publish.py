@@ -83,6 +83,7 @@ def publish(
         dry_run=planned,
         write_to=write_to,
         accept_lower=accepted,
+        accept_names=len(targets) == 1,
         who=name_of_user() if accepted else "",
         announce=announce,
         complain=complaints.append,

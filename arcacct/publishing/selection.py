@@ -96,8 +96,8 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plug: Plug) -
     return (
         f"nothing is sent of {concerned}: what was sent before is unknown{changes(others[-1], now)}, and the receiver"
         " would have jobs under both names; put publishing.db back (`arcacct db restore`) or fix the configuration."
-        " If the receiver has nothing under the other names, say so: `arcacct publish --accept-lower YYYY-MM`, with any"
-        " of these months"
+        " If the receiver has nothing under the other names, say so of this target: `arcacct publish --target"
+        f" {plug.target.name} --accept-lower YYYY-MM`, with any of these months"
     )
 
 

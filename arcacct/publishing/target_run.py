@@ -60,6 +60,8 @@ class Wishes(NamedTuple):
     """With ``dry_run``: a directory for the exact bytes."""
     accept_lower: tuple[Month, ...] = ()
     """Months that may fall, whatever they were: an operator says so."""
+    accept_names: bool = True
+    """Whether that word is also one about other names: it is said of one target, not of all at once."""
     who: str = ""
     """The name of the operator who accepts."""
     make_sender: Callable[[Plug], Sender] = lambda plug: Way(plug.target, plug.sender)
@@ -325,7 +327,7 @@ class TargetRun:
     def _refuse_other_names(self, this: ThisRun) -> None:
         """Raises FiguresHeld when nobody knows what a receiver has under other names, and nobody accepted that."""
         why = names_in_doubt(this.accounting, this.publishing, self._plug)
-        if why and not self._wishes.accept_lower:
+        if why and not (self._wishes.accept_lower and self._wishes.accept_names):
             raise FiguresHeld(why)
         if not this.dry_run:
             # Before anything goes out under them: killed in between, they are known all the same. What an operator
@@ -419,7 +421,7 @@ class TargetRun:
         accepted = bool(self._wishes.accept_lower)
         # Of a month that is held nothing was sent, the zeros for keys in doubt neither.
         if not this.floor.held and not (in_doubt and not accepted and left_in_doubt(this.accounting, self._plug)):
-            self._remember_names(this, alone=in_doubt and accepted, whole=True)
+            self._remember_names(this, whole=True)
             if in_doubt:
                 lives.end_doubt(this.publishing, block)
         proven, before = months.selections(this.publishing, block)

@@ -242,3 +242,35 @@ def test_an_older_ledger_does_not_know_names_that_were_used_after_it(memory, emp
         assert isinstance(error, FiguresHeld)
         assert "apel_messages was urs and is summaries" in str(error)
     assert at_portal(site) == {JUNE_2024: 300, JULY_2024: 100}
+
+
+def test_figures_that_are_accepted_say_nothing_of_other_names(memory, empty_box) -> None:
+    """A month is accepted while the ledger is in doubt; the names of before are known on the day on which it is lost."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(3))
+    assert site.publish().error is None
+    site.configure(SUMMARIES)
+    site.record(Job("july", JUNE + 30 * DAY_S))
+    assert site.publish().error is None
+    copy = ledger_copy(site)
+    maintain.restore(site.settings.places, copy)
+    assert site.publish(accept_lower=(JULY_2024,)).error is None
+    lose_ledger(site)
+
+    assert "apel_messages was urs and is summaries" in str(site.publish().error)
+    assert at_portal(site) == {JUNE_2024: 300, JULY_2024: 100}
+
+
+def test_a_month_that_is_accepted_for_all_targets_says_nothing_of_the_names_of_one(memory, empty_box) -> None:
+    """That word is one about a single target, which its message names."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(3))
+    assert site.publish().error is None
+    lose_ledger(site)
+    site.configure(SUMMARIES)
+
+    for wishes in ({}, {"accept_lower": (JUNE_2024,), "accept_names": False}):
+        error = str(site.publish(**wishes).error)
+        assert "`arcacct publish --target apel:a --accept-lower YYYY-MM`" in error
+    assert at_portal(site) == {JUNE_2024: 300}
+    assert site.publish(accept_lower=(JUNE_2024,)).error is None

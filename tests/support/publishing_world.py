@@ -426,15 +426,19 @@ class World:
 
     # -- publishing
 
-    def publish(self, fault: Fault = FINE, accept: tuple[tuple[int, int], ...] = ()) -> list[Outcome]:
-        """One run, perhaps the last of its process; ``accept``: months that an operator lets fall."""
-        return self._run(fault, lambda run, horizon: run.publish(horizon), accept)
+    def publish(
+        self, fault: Fault = FINE, accept: tuple[tuple[int, int], ...] = (), of_target: str | None = None
+    ) -> list[Outcome]:
+        """One run, perhaps the last of its process; ``accept``: months that an operator lets fall (``of_target``)."""
+        return self._run(fault, lambda run, horizon: run.publish(horizon), accept, of_target)
 
     def republish(self, period: Period, fault: Fault = FINE) -> list[Outcome]:
         """A period again."""
         return self._run(fault, lambda run, horizon: run.republish(period, horizon))
 
-    def _run(self, fault: Fault, work: Any, accept: tuple[tuple[int, int], ...] = ()) -> list[Outcome]:
+    def _run(
+        self, fault: Fault, work: Any, accept: tuple[tuple[int, int], ...] = (), of_target: str | None = None
+    ) -> list[Outcome]:
         countdown = Countdown(fault.statement)
         self.receiver_failed |= fault.how in ("dropped", "twice")
         both = (opening.open_accounting(self.here), opening.open_publishing(self.here))
@@ -442,6 +446,7 @@ class World:
             now=True,
             since=1,
             accept_lower=accept,
+            accept_names=of_target is not None,
             make_sender=lambda plug: _way_to(self.receivers[plug.target.name], fault, self.loaded[plug.target.name]),
         )
         outcomes: list[Outcome] = []
@@ -449,7 +454,8 @@ class World:
             mortal = Databases(*(Mortal(con, countdown) for con in both))
             cells.advance(mortal.accounting, self.here)
             begun = lives.begin_run(mortal.accounting, mortal.publishing, self.here)
-            outcomes += [work(TargetRun(plug, mortal, wishes), begun.horizon) for plug in plugs(self.site.settings)]
+            chosen = plugs(self.site.settings, of_target)
+            outcomes += [work(TargetRun(plug, mortal, wishes), begun.horizon) for plug in chosen]
             ledger.forget_bytes(mortal.publishing, int(time.time()) + 1)
             former_rows.carry_over(mortal.publishing, records=3)
         except Killed:

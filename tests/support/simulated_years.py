@@ -92,8 +92,9 @@ class Years(World):
         self.vos, self.benchmark = ["atlas", "cms", "lhcb"], 10.0
         self.backups: list[Backup] = []
         self.pruned_before = self.failed_from = 0
-        self.is_blind = False
-        self.accepted, self.accidents = 0, Counter[str]()
+        self.is_blind = self.is_ledger_lost = False
+        self.accepted = 0
+        self.accidents = Counter[str]()
         self.wrong_and_green: list[Wrong] = []
         self.until_republished, self.complaints, self.story = 0, [], []
         self.number = 0
@@ -265,6 +266,7 @@ class Years(World):
     def ledger_lost(self) -> None:
         """publishing.db is lost, and the next command makes another."""
         self._remove(self.here.publishing_database)
+        self.is_ledger_lost = True
 
     def site_mistyped(self) -> None:
         """The site's names are mistyped for one run."""
@@ -363,31 +365,49 @@ class Years(World):
     def operate(self) -> None:
         """A run; the operator does what its messages say, and what `status` says of jobs that a filter leaves out."""
         self.sweep()
-        for _ in range(3):
+        for _ in range(4):
             errors = self._publish_and_note()
             if not any(self.site.ledger("SELECT 1 FROM Messages WHERE State = 'sending'")) and not errors:
                 break
-            said = " ".join(errors)
+            said = " ".join(errors.values())
             months = tuple(sorted({(int(year), int(month)) for year, month in _ACCEPT.findall(said)}))
-            if not months and "--accept-lower YYYY-MM" in said:
-                months = (month_of(self.now),)
             if months:
                 self.accepted += len(months)
                 self._note(f"  accepts {', '.join(map(month_name, months))}: {said}")
                 self.publish(accept=months)
+            for name, error in errors.items():
+                if "nothing is sent of" in error:
+                    self._settle_names(name, error)
         else:
-            self.complaints.append(f"{self._when()}: still: {' '.join(errors)}")
+            self.complaints.append(f"{self._when()}: still: {errors}")
         if self.filter and any("not selected" in check.text for check in self._status()):
             self.filter = self._vos_of_jobs()
             self._configure()
             self._publish_and_note()
 
-    def _publish_and_note(self) -> list[str]:
-        outcomes = self.publish(FINE)
-        errors = {str(one.error) for one in outcomes if one.error is not None}
-        other = [one.error for one in outcomes if one.error is not None and not isinstance(one.error, FiguresHeld)]
+    def _settle_names(self, target: str, error: str) -> None:
+        """As the message says: put publishing.db back, fix the configuration, or say that nothing is under others."""
+        if self.is_ledger_lost and self.backups:
+            self.is_ledger_lost = False
+            self._note("  publishing.db is put back")
+            self._restore(self.backups[-1].documented[1])
+        elif kind := re.search("apel_messages was ([a-z0-9-]+) and is", error):
+            self.kind = kind[1]
+            self._note(f"  {self.kind} again")
+            self._configure()
+        else:
+            sites = {cell.key[0] for cell in self.figures() if cell.receiver == target}
+            self._note(f"  of {target}: nothing is under other names: {error}")
+            self.complaints += [f"{self._when()}: a false word about {sites}"] * (len(sites) > 1)
+            self.accepted += 1
+            self.publish(accept=(month_of(self.now),), of_target=target)
+
+    def _publish_and_note(self) -> dict[str, str]:
+        """A run; what it says by target."""
+        errors = {one.target: one.error for one in self.publish(FINE) if one.error is not None}
+        other = [error for error in errors.values() if not isinstance(error, FiguresHeld)]
         self.complaints += [f"{self._when()}: {error!r}" for error in other]
-        return sorted(errors)
+        return {name: str(error) for name, error in errors.items()}
 
     def reconcile(self) -> None:
         """At the end of a month: administrators make room for corrections, and months of receivers that failed go again."""
@@ -477,11 +497,12 @@ class Years(World):
             return set()
         found = set()
         for month in months:
+            sources = self.verified(month)
             for name in (*self.receivers, *(f"{name} sync" for name in APEL_TARGETS)):
                 target = name.removesuffix(" sync")
                 if any(subject.split()[0] == target for subject in raised):
                     continue
-                rows = [one for one in self.verified(month) if self._receiver_of(one) == name]
+                rows = [one for one in sources if self._receiver_of(one) == name]
                 # A yes names what is not selected: that is no green for who reads it.
                 if rows and all(one.answer == "yes" for one in rows):
                     found.add((name, month))
