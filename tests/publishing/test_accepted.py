@@ -245,7 +245,7 @@ def test_an_older_ledger_does_not_know_names_that_were_used_after_it(memory, emp
 
 
 def test_figures_that_are_accepted_say_nothing_of_other_names(memory, empty_box) -> None:
-    """A month is accepted while the ledger is in doubt; the names of before are known on the day on which it is lost."""
+    """A month is accepted while the ledger is in doubt; once the ledger is lost the names of before are still known."""
     site = Site(memory, empty_box, CARS)
     site.record(*jobs(3))
     assert site.publish().error is None

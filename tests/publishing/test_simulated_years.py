@@ -1,5 +1,5 @@
 """
-Years of a site with accidents: no receiver is wrong while everything is green, and `verify` never says NO of what is right.
+Years of a site with accidents: no receiver is wrong while everything is green, and no NO of `verify` is false.
 
 ``ARCACCT_SIMULATED_YEARS=N`` simulates N years of each of ``ARCACCT_SEEDS`` (numbers with commas); with ``-s`` the
 numbers of each are printed.
@@ -18,7 +18,7 @@ SEEDS = [int(seed) for seed in (os.environ.get("ARCACCT_SEEDS") or "1,2").split(
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_years_of_accidents(memory, monkeypatch, seed) -> None:
-    """After each accident and the operator's answer, and in the end, receivers have what happened, or somebody says so."""
+    """After each accident and the operator's answer, and in the end: what is wrong is reported."""
     years = Years(memory, seed, (2021, 1), monkeypatch)
 
     years.simulate(YEARS)

@@ -13,7 +13,7 @@ import random
 import re
 import shutil
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -47,6 +47,7 @@ PRUNED_AFTER_S, REPUBLISHED_S = 150 * DAY_S, 110 * DAY_S
 """What is pruned cannot be sent again: receivers fail in what is younger."""
 SWEPT_S = 100 * DAY_S
 """How long jobs stay in the control directory."""
+_TYPO = "X"
 _ACCEPT = re.compile(r"--accept-lower (\d{4})-(\d\d)")
 
 
@@ -96,8 +97,10 @@ class Years(World):
         self.accepted = 0
         self.accidents = Counter[str]()
         self.wrong_and_green: list[Wrong] = []
-        self.until_republished, self.complaints, self.story = 0, [], []
-        self.number = 0
+        self.nobody_knows: defaultdict[str, set[Cell]] = defaultdict(set)
+        self.until_republished = self.number = self.number_of_backups = 0
+        self.complaints: list[str] = []
+        self.story: list[str] = []
         self.first = first
         super().__init__(path, self._targets())
 
@@ -270,7 +273,7 @@ class Years(World):
 
     def site_mistyped(self) -> None:
         """The site's names are mistyped for one run."""
-        self.names = {name: f"{site}X" for name, site in APEL_TARGETS.items()}
+        self.names = {name: f"{site}{_TYPO}" for name, site in APEL_TARGETS.items()}
         self._configure()
         self._publish_and_note()
         self.names = dict(APEL_TARGETS)
@@ -324,7 +327,7 @@ class Years(World):
 
     def backup(self) -> None:
         """`db backup`, plain copies, and the receivers' own backups, from one moment."""
-        self.number_of_backups = getattr(self, "number_of_backups", 0) + 1
+        self.number_of_backups += 1
         folder = self.site.path / f"backup{self.number_of_backups}"
         folder.mkdir()
         documented = tuple(one.path for one in maintain.backups(self.here, str(folder)))
@@ -410,7 +413,7 @@ class Years(World):
         return {name: str(error) for name, error in errors.items()}
 
     def reconcile(self) -> None:
-        """At the end of a month: administrators make room for corrections, and months of receivers that failed go again."""
+        """At the end of a month: administrators make room for corrections; what failed at a receiver is sent again."""
         aside = self.site.ledger("SELECT Target, JobID FROM HeldRecords WHERE State = 'correction'")
         for block, job_id in aside:
             receiver = self.receivers[block.rpartition("/")[2]]
@@ -485,10 +488,20 @@ class Years(World):
             self.until_republished += len(wrong)
             return
         green = self.green({one.cell.month for one in wrong})
-        found = [one for one in wrong if (one.cell.receiver, one.cell.month) in green]
-        for one in found:
-            self._note(f"WRONG AND GREEN {one.cell} there {one.there} truth {one.truth}")
-        self.wrong_and_green += found
+        mistyped = {
+            (one.cell.receiver, one.cell.month) for one in wrong if one.cell.key and one.cell.key[0].endswith(_TYPO)
+        }
+        for one in wrong:
+            where = (one.cell.receiver, one.cell.month)
+            if where not in green:
+                continue
+            if where in mistyped:
+                self.nobody_knows["under a mistyped name until the next job of the month ends"].add(one.cell)
+            elif one.cell.receiver == "sgas:s" and self.is_blind:
+                self.nobody_knows["SGAS keeps a version that both databases forgot"].add(one.cell)
+            else:
+                self._note(f"WRONG AND GREEN {one.cell} there {one.there} truth {one.truth}")
+                self.wrong_and_green.append(one)
 
     def green(self, months: set[Month]) -> set[tuple[str, Month]]:
         """Receivers of which `status` and `verify` say that a month agrees."""
@@ -548,6 +561,11 @@ class Years(World):
                 f"accidents: {self.accidents.total()} {dict(self.accidents)}",
                 f"jobs: {len(self.jobs)}",
                 f"cells wrong and green: {len(self.wrong_and_green)}",
+                *(
+                    f"cells wrong, and nobody here can know: {len(cells)} {why}"
+                    for why, cells in self.nobody_knows.items()
+                ),
+                f"different cells wrong and green: {len({one.cell for one in self.wrong_and_green})}",
                 f"cells wrong at the end: {len(self.wrong())}",
                 f"cell checks wrong until a republish after a receiver's failure: {self.until_republished}",
                 f"false NO at the end: {len(noes)} {noes}",
