@@ -64,6 +64,7 @@ _LOOKED_UP_JOBS = 500
 _IN_MEMORY_BYTES = 1_000_000
 """Of what is told of single jobs; more goes to disk."""
 _TODO = "`arcacct import arex` takes it over"
+_UNTIL_PORTAL = "unknown until compared with the portal"
 _LATE = "`arcacct sweep` takes what came after the end was recorded"
 _NOT_FROM_FILES = "`arcacct job info` shows where the database has it from"
 
@@ -149,7 +150,10 @@ class MonthReport:
 
     def settle(self) -> None:
         """The portal has what the database has: what only it could tell is known."""
-        self.sources = [source._replace(unknown="") for source in self.sources]
+        self.sources = [
+            source._replace(unknown="") if source.unknown.startswith(_UNTIL_PORTAL) else source
+            for source in self.sources
+        ]
 
     def tell(self, place: str, found: Iterable[Finding]) -> bool:
         """Note what is otherwise at a place; whether there was anything."""
@@ -492,6 +496,8 @@ class _AtTarget:
         # Of sums the ledger that was replaced knew every key, and this one took them over.
         is_answered = unsure is not None and unsure.answered_s is not None
         self._is_unsure = is_answered and (target.has_records or unsure is None or unsure.jobs is None)
+        # Its months are never held, so nobody answers for them.
+        self._may_keep_forgotten = unsure is not None and self._plug.numbers_records
 
     def compare(self, report: MonthReport) -> None:
         """Its jobs or its sums, and the counts of the sync message."""
@@ -515,10 +521,15 @@ class _AtTarget:
 
     def _unknown(self) -> str:
         """Why nobody here can know what the receiver has, and what settles that; empty if the ledger knows."""
+        if self._may_keep_forgotten:
+            return (
+                "unknown until compared with the receiver: both databases were put back, and it keeps the first version"
+                " of a job, also one that neither knows; compare the wall time of the month with its administrator"
+            )
         if not self._is_unsure or self._plug.keeps_first:
             return ""
         return (
-            "unknown until compared with the portal: both databases were put back, and keys that neither knows may"
+            f"{_UNTIL_PORTAL}: both databases were put back, and keys that neither knows may"
             f" count there, too; `arcacct verify {month_name(self._target.month)} --portal FILE` compares"
         )
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pathlib
 import time
+from contextlib import closing
 
 import pytest
-from publishing_site import CARS, SUMMARIES, Job, Site
+from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, at_sgas
 
-from arcacct.db import maintain
+from arcacct.asking.verify import verify
+from arcacct.db import maintain, opening
 from arcacct.errors import FiguresHeld
 from arcacct.publishing.instants import month_bounds, month_name, month_of
 
@@ -190,3 +192,34 @@ def test_keys_that_only_the_replaced_ledger_knew_are_zeroed(memory, empty_box) -
     assert at_portal(site) == {LAST: 800}
     counts = {(row["Year"], row["Month"]): row["NumberOfJobs"] for row in empty_box.apel.sync_records.values()}
     assert {month: count for month, count in counts.items() if count} == {LAST: 8}
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_version_that_both_forgot_stays_at_sgas(memory, empty_box, lost) -> None:
+    """A job was sent after the backup and resumed after the restore: SGAS keeps what nobody here knows; no yes."""
+    site = Site(memory, empty_box, SGAS)
+    site.record(*ended(OLD, 2), *ended(LAST, 2))
+    assert site.publish().error is None
+    copies = backups(site)
+    site.record(*ended(LAST, 1, 2))
+    assert site.publish().error is None
+    restore(site, copies, lost=lost)
+    (job,) = ended(LAST, 1, 2)
+    site.record(job._replace(end_time=job.end_time + 60, wall_s=500))
+    assert site.publish().error is None
+    assert at_sgas(site.box.sgas.records)[job.job_id].wall_s == 100
+
+    assert answer_of(site, LAST).startswith("unknown until compared with the receiver")
+    assert answer_of(site, OLD) == "yes"
+
+
+def answer_of(site: Site, month: tuple[int, int]) -> str:
+    """What `verify` says of the only target: why it is unknown, or another answer."""
+    here = site.settings.places
+    with (
+        closing(opening.read_accounting(here)) as con,
+        closing(opening.read_publishing(here)) as ledger,
+        closing(verify(site.settings, con, ledger, month)) as report,
+    ):
+        (found,) = [one for one in report.sources if one.name.startswith("sgas")]
+        return found.unknown if found.answer == "unknown" else found.answer
