@@ -2,7 +2,7 @@
 Years of a site with accidents: no receiver is wrong while everything is green, and no NO of `verify` is false.
 
 ``ARCACCT_SIMULATED_YEARS=N`` simulates N years of each of ``ARCACCT_SEEDS`` (numbers with commas); with ``-s`` the
-numbers of each are printed.
+numbers of each are printed, and with ``ARCACCT_STORY=1`` what happened.
 """
 
 from __future__ import annotations

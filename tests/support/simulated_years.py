@@ -93,7 +93,7 @@ class Years(World):
         self.vos, self.benchmark = ["atlas", "cms", "lhcb"], 10.0
         self.backups: list[Backup] = []
         self.pruned_before = self.failed_from = 0
-        self.is_blind = self.is_ledger_lost = False
+        self.is_ledger_lost = False
         self.accepted = 0
         self.accidents = Counter[str]()
         self.wrong_and_green: list[Wrong] = []
@@ -228,7 +228,6 @@ class Years(World):
         """`db restore` of both, where what is replaced can be read or is lost."""
         if backup := self._backup():
             if is_lost := self.random.random() < 0.3:
-                self.is_blind = True
                 self._remove(self.here.database)
                 self._remove(self.here.publishing_database)
             self._note(f"  of {self._days(backup)} days ago{', lost' * is_lost}")
@@ -239,7 +238,6 @@ class Years(World):
     def both_copied_back(self) -> None:
         """Both are put back by plain copies; the note beside the control directory is not."""
         if backup := self._backup():
-            self.is_blind = True
             self._note(f"  of {self._days(backup)} days ago")
             self._copy_back(self.here.database, backup.plain[0])
             self._copy_back(self.here.publishing_database, backup.plain[1])
@@ -497,8 +495,6 @@ class Years(World):
                 continue
             if where in mistyped:
                 self.nobody_knows["under a mistyped name until the next job of the month ends"].add(one.cell)
-            elif one.cell.receiver == "sgas:s" and self.is_blind:
-                self.nobody_knows["SGAS keeps a version that both databases forgot"].add(one.cell)
             else:
                 self._note(f"WRONG AND GREEN {one.cell} there {one.there} truth {one.truth}")
                 self.wrong_and_green.append(one)
