@@ -28,4 +28,4 @@ def test_years_of_accidents(memory, monkeypatch, seed) -> None:
         print("\n".join(years.story))
     assert years.wrong_and_green == []
     assert years.complaints == []
-    assert years.false_noes()[0] == []
+    assert years.false_answers()[0] == []

@@ -536,22 +536,22 @@ class Years(World):
         found = health.judge(health.examine(self.site.settings), health.Thresholds())
         return [check for check in found if check.subject.split()[0] in names]
 
-    def false_noes(self) -> tuple[list[str], list[str]]:
+    def false_answers(self) -> tuple[list[str], list[str]]:
         """In the end: places where `verify` says NO though every receiver is right, and where it says unknown."""
         wrong = {(one.cell.receiver, one.cell.month) for one in self.wrong()}
-        noes, unknown = [], []
+        wrongly_no, unknown = [], []
         for month in sorted({month_of(job.end_time) for job in self.jobs.values()}):
             for one in self.verified(month):
                 name = self._receiver_of(one)
                 if one.answer == "NO" and (name, month) not in wrong:
-                    noes.append(f"{month_name(month)} {one.name}")
+                    wrongly_no.append(f"{month_name(month)} {one.name}")
                 elif one.answer == "unknown":
                     unknown.append(f"{month_name(month)} {one.name}")
-        return noes, unknown
+        return wrongly_no, unknown
 
     def summary(self) -> str:
         """The numbers of a campaign."""
-        noes, unknown = self.false_noes()
+        wrongly_no, unknown = self.false_answers()
         return "\n".join(
             [
                 f"accidents: {self.accidents.total()} {dict(self.accidents)}",
@@ -564,7 +564,7 @@ class Years(World):
                 f"different cells wrong and green: {len({one.cell for one in self.wrong_and_green})}",
                 f"cells wrong at the end: {len(self.wrong())}",
                 f"cell checks wrong until a republish after a receiver's failure: {self.until_republished}",
-                f"false NO at the end: {len(noes)} {noes}",
+                f"false NO at the end: {len(wrongly_no)} {wrongly_no}",
                 f"unknown at the end: {len(unknown)}",
                 f"--accept-lower: {self.accepted}",
                 f"complaints: {len(self.complaints)}",
