@@ -108,6 +108,8 @@ def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> in
     report, taken = work.report, work.report.taken
     tell_counts(
         (report.rejected, "job", " not usable; all others are imported"),
+        (report.lines, "line", " not usable; no job was left out for that"),
+        (report.noise, "line", " ignored: blank, or without the delimiter"),
         (report.failed_jobs, "job", " not made from the imported runs: see the reasons above"),
         (report.more_conflicts, "further value", " told differently by A-REX and Slurm"),
         (taken.waiting, "run", " not recorded yet: each may be an unfinished ARC job (see --wait)"),
@@ -119,5 +121,5 @@ def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> in
         f" {taken.changed} changed, {count_of(taken.enriched, 'job')} of others completed"
     )
     tell_unmeasured(taken)
-    unusable = report.rejected + report.unreadable + report.failed_jobs
+    unusable = report.rejected + report.lines + report.unreadable + report.failed_jobs
     return InputError.exit_code if unusable and not given.lenient else 0

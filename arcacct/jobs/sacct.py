@@ -188,3 +188,8 @@ def environment() -> dict[str, str]:
 def new_delimiter() -> str:
     """What nobody can have put into a name: no letters, so that the header still tells it."""
     return f"\x1f{secrets.randbelow(10**18):018d}\x1f"
+
+
+def is_secret(delimiter: str) -> bool:
+    """Whether a delimiter is one that nobody can have put into a name, as `new_delimiter` makes them."""
+    return re.fullmatch("\x1f[0-9]{18}\x1f", delimiter) is not None

@@ -51,7 +51,7 @@ def _figures(outputs: Iterable[tuple[Iterable[bytes], OutputForm]], start: int, 
                 seen.add(one.key)
                 yield of_run(one)
     if bad:
-        raise InputError(f"{count_of(bad, 'job')} not usable; `arcacct import slurm` says why")
+        raise InputError(f"{count_of(bad, 'entry')} not usable; `arcacct import slurm` says why")
 
 
 def of_run(run: SlurmRun) -> Figures:

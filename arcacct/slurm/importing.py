@@ -27,10 +27,13 @@ from arcacct.slurm import stored_runs
 from arcacct.slurm.command import OVERLAP_S, SacctCommand, windows
 from arcacct.slurm.output import OutputForm, ToldJob, read
 from arcacct.slurm.record import NoUsage, SlurmRun
+from arcacct.slurm.rows import Noise
 from arcacct.slurm.slices import make_again, take
 from arcacct.slurm.stored_runs import JobNumber
 
 QUARANTINE = "slurm"
+_MOST_SHOWN = 200
+"""Characters of a line that is ignored."""
 
 
 @dataclass
@@ -40,6 +43,11 @@ class RunsReport(BatchReport):
     jobs: int = 0
     """Rows of jobs (not of steps) that were read."""
     rejected: int = 0
+    """Jobs that cannot be used."""
+    lines: int = 0
+    """Lines that cannot be used and cost no job."""
+    noise: int = 0
+    """Lines without the delimiter: blank, or of another program."""
     unfinished: int = 0
     """Jobs that go on."""
     never_started: int = 0
@@ -114,11 +122,17 @@ class SlurmImport(BatchImport[JobNumber]):
                 taken = take(con, self._now(), runs)
                 self._quarantine.keep(bad)
                 self._adapt(len(runs), time.monotonic() - begun)
-        for count, one in enumerate(bad, self.report.rejected + 1):
+        for count, one in enumerate(bad, self.report.rejected + self.report.lines + 1):
             self._show(count, f"{one.file}: {one.position}: {one.fault.reason}; left out")
         unused = Counter(one.what.is_unfinished for one in jobs if isinstance(one.what, NoUsage))
-        self.report.jobs += len(jobs)
-        self.report.rejected += len(bad)
+        lines = [one for one in jobs if one.is_line]
+        noise = [one for one in lines if isinstance(one.what, Noise)]
+        for count, note in enumerate((one for one in noise if one.content.strip()), self.report.noise + 1):
+            self._show(count, f"{name}: {note.position}: {note.content[:_MOST_SHOWN]!r} is no row; ignored")
+        self.report.jobs += len(jobs) - len(lines)
+        self.report.noise += len(noise)
+        self.report.lines += len(lines) - len(noise)
+        self.report.rejected += len(bad) - (len(lines) - len(noise))
         self.report.unfinished += unused[True]
         self.report.never_started += unused[False]
         self._count(taken)

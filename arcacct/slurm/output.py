@@ -16,7 +16,7 @@ from arcacct.errors import InputError
 from arcacct.jobs.faults import Fault, fault_of
 from arcacct.slurm import json_form
 from arcacct.slurm.record import NoUsage, SacctPart, SacctUse, SlurmRun, run_of
-from arcacct.slurm.rows import LONGEST_LINE, Misfit, TableHeader, TableRow, TableRows, header_of
+from arcacct.slurm.rows import LONGEST_LINE, Misfit, Noise, TableHeader, TableRow, TableRows, header_of
 from arcacct.slurm.table import check, part
 
 
@@ -32,14 +32,16 @@ class OutputForm(NamedTuple):
 
 
 class ToldJob(NamedTuple):
-    """One job of an output."""
+    """One job of an output, or a line of it that is no job's."""
 
-    what: SlurmRun | NoUsage | Fault
+    what: SlurmRun | NoUsage | Fault | Noise
     position: str
     content: str
     """The same job as an output of its own; as far as LONGEST_LINE."""
     length: int
     """How long all of that is, in bytes."""
+    is_line: bool = False
+    """Whether it is a line that no job is known of, or of a step whose job is read without it."""
 
 
 def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
@@ -122,21 +124,19 @@ class _Jobs:
         self._length = 0
         self._whole = True
 
-    def take(self, row: TableRow | Misfit) -> Iterator[ToldJob]:
-        """One more row; the job before it, if it is another one's."""
+    def take(self, row: TableRow | Misfit | Noise) -> Iterator[ToldJob]:
+        """One more row; the job before it, if it is another one's. A bad line costs nothing but itself."""
+        if isinstance(row, Noise):
+            yield ToldJob(row, f"line {row.number}", row.line, len(row.line), is_line=True)
+            return
         if isinstance(row, Misfit):
-            number, _, step = row.job.partition(".")
-            if not step or number != str(self._job_id):
-                yield from self.end()
-            self._add(row)
-            self._fault = self._fault or Fault(row.reason)
-            # A number may be longer than any of Slurm's, and than Python reads.
-            self._job_id = int(number[:20] or -1)
+            yield from self._take_misfit(row)
             return
         try:
             one = part(row.values, self._form.zone)
-        except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
-            yield from self.take(Misfit(fault_of(error).reason, row.lines, row.number, row.values["JobIDRaw"]))
+        except Exception as error:  # noqa: BLE001  whatever it is, it costs this row alone
+            number = row.values["JobIDRaw"]
+            yield from self._take_misfit(Misfit(fault_of(error).reason, row.lines, row.number, number))
             return
         if not one.step or one.run.job_id != self._job_id:
             yield from self.end()
@@ -146,6 +146,20 @@ class _Jobs:
             self._steps = self._steps.plus(one.use)
         else:
             self._job = one
+
+    def _take_misfit(self, row: Misfit) -> Iterator[ToldJob]:
+        number, _, step = row.job.partition(".")
+        # A number may be longer than any of Slurm's, and than Python reads.
+        job_id = int(number[:20] or -1)
+        if number and (not step or (self._fault is not None and job_id == self._job_id)):
+            if not step:
+                yield from self.end()
+            self._add(row)
+            self._fault = self._fault or Fault(row.reason)
+            self._job_id = job_id
+            return
+        content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *row.lines)))
+        yield ToldJob(Fault(row.reason), f"line {row.number}", content, length, is_line=True)
 
     def _add(self, row: TableRow | Misfit) -> None:
         if not self._number:

@@ -2,30 +2,34 @@
 The rows of `sacct --parsable2`, out of lines that users may have broken.
 
 sacct prints names, comments and command lines as they are, so a delimiter or a line end in one of them makes more
-fields, or two lines, of one row. Whatever reading of such lines is possible is tried: a row is used where all possible
-readings say the same, and set aside where they do not, with what stands around a line that has no place.
+fields, or two lines, of one row. A line with the right number of fields is a row. Of other lines, columns whose values
+have a proven shape (a number, a time, a state, an id) show where the others are: any other column may hold the
+delimiter. The line is used if exactly one reading is possible, else it is rejected alone. Lines without the delimiter
+are noise.
 
 That is for accidents. Who knows the delimiter can give a job a name that is another row: what is proof against that is
-a delimiter that nobody knew (as `command` uses), or JSON.
+a delimiter that nobody knew (as `command` uses), or JSON. With such a delimiter the number of fields decides alone.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from arcacct.errors import InputError
+from arcacct.jobs.sacct import is_secret
 
 LONGEST_LINE = 1024 * 1024
 HORIZON = 64 * 1024
 """Bytes of lines that one text may be spread over: what a comment in Slurm's database may have."""
 _MOST_LINES = 50
-_OF_LINE = 64
-"""Bytes that Python keeps of a line besides its text, at least."""
 _MOST_DELIMITERS = 200
 """A text with more than these is not put together again: trying would take too long."""
+_ADVICE = "print it with --json or another --delimiter, or use `arcacct import slurm --run`"
 
 _HEADER = re.compile(r"([A-Za-z]+)([^A-Za-z]+)[A-Za-z]")
 _INSTANT = r"[0-9]{1,12}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{5,8}(?:[+-][0-9:]{4,6}|Z)?|None|Unknown|"
@@ -42,17 +46,20 @@ _KINDS = {
     "AllocNodes ReqNodes NTasks UID GID AssocID QOSRAW DBIndex WCKeyID Priority ReservationId": r"-?[0-9]*",
     "ExitCode DerivedExitCode": r"[0-9]+:[0-9]+|",
     "MaxRSS AveRSS MaxVMSize AveVMSize": r"[0-9.]*[KMGTPE]?",
-    "NodeList": r"None assigned|\S*",
-    "Reason": r"[^\n]*",
+    "AllocTRES ReqTRES TRESUsageInTot": r"(?:[\w/:.-]+=[^,=\s]+(?:,[\w/:.-]+=[^,=\s]+)*)?",
+    "Layout": r"(?:[A-Z][A-Za-z]*)?",
+    "Cluster": r"[\w.-]*",
+    "NodeList": r"None assigned|[\w.,\[\]-]*",
 }
-_SHAPES = {name: re.compile(shape) for names, shape in _KINDS.items() for name in names.split(" ")}
-"""What a field of a column looks like, where that is narrow; else it is a word without blanks, or a text."""
-_WORD = re.compile(r"\S*")
+_SHAPES = {name: re.compile(shape, re.ASCII) for names, shape in _KINDS.items() for name in names.split(" ")}
+"""What a value of a column looks like, where that is proven. Any other column may hold the delimiter."""
+NEEDED = ("JobIDRaw", "State", "Submit", "Start", "End")
+"""Columns without which nothing can be accounted."""
 _words = re.compile(r"\w+").findall
 _TEXTS = _words(
     "AdminComment Comment Container Extra FailedNode JobName StdErr StdIn StdOut SubmitLine SystemComment WorkDir"
 )
-"""Columns in which a text may have delimiters and line ends."""
+"""Columns whose texts may have line ends."""
 COLUMNS = _words(
     "JobID JobIDRaw Cluster State Submit Start End Elapsed ElapsedRaw Suspended ExitCode AllocCPUS NCPUS NNodes JobName"
     " AllocTRES TotalCPU UserCPU SystemCPU TRESUsageInTot MaxRSS MaxVMSize Partition User Group Account QOS WCKey"
@@ -79,13 +86,20 @@ class TableRow(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """Lines that are no row, or of which it is not certain which."""
+    """A line that is no row, or of which it is not certain which."""
 
     reason: str
-    lines: Sequence[str]
+    lines: tuple[str, ...]
     number: int
     job: str
-    """JobIDRaw, as far as it can be told; else empty."""
+    """JobIDRaw, as far as it is known; else empty."""
+
+
+class Noise(NamedTuple):
+    """A line without the delimiter: blank, or something that another program printed."""
+
+    line: str
+    number: int
 
 
 def header_of(line: str, delimiter: str | None = None) -> TableHeader:
@@ -106,162 +120,155 @@ class TableRows:
 
     def __init__(self, header: TableHeader) -> None:
         self._delimiter = header.delimiter
-        self._columns = header.columns
         self._width = len(header.columns)
         self._closed = header.line.endswith(header.delimiter)
+        self._counts_alone = is_secret(header.delimiter)
         # sacct takes names in whatever letters.
         self._names = [_CANONICAL.get(name.lower(), name) for name in header.columns]
-        self._shapes = [_SHAPES.get(name, _WORD) for name in self._names]
-        self._is_text = [name in _TEXTS for name in self._names]
-        self._checked = [(place, self._shapes[place]) for place, free in enumerate(self._is_text) if not free]
+        self._shapes = [None if self._counts_alone else _SHAPES.get(name) for name in self._names]
+        self._has_line_ends = [name in _TEXTS for name in self._names]
         self._used = [name in COLUMNS for name in self._names]
+        self._needed = [(place, one) for place, one in enumerate(self._shapes) if one and self._names[place] in NEEDED]
 
-    def of(self, lines: Iterable[tuple[int, str]]) -> Iterator[TableRow | Misfit]:
+    def of(self, lines: Iterable[tuple[int, str]]) -> Iterator[TableRow | Misfit | Noise]:
         """Every row of some numbered lines (without their ends), and what is none; bounded memory."""
-        stretch: list[tuple[int, str]] = []
-        left = length = 0
-        before: TableRow | None = None
-        for number, line in lines:
+        coming = iter(lines)
+        ahead: deque[tuple[int, str]] = deque()
+        while ahead or (ahead := deque(islice(coming, 1))):
+            number, line = ahead.popleft()
             row = self._alone(number, line)
-            if row is not None and not stretch:
-                if before is not None:
-                    yield before
-                before = row
-                continue
-            if not stretch:
-                stretch = [] if before is None else [(before.number, before.lines[0])]
-                length = sum(len(one) for _, one in stretch)
-                before = None
-            stretch.append((number, line))
-            # An empty line is something to keep, too.
-            length += len(line) + _OF_LINE
-            left = HORIZON if row is None else left - len(line)
-            if left <= 0 or length > 4 * LONGEST_LINE:
-                yield from self._resolved(stretch)
-                stretch = []
-        if before is not None:
-            yield before
-        yield from self._resolved(stretch)
+            if row is not None:
+                yield row
+            elif self._delimiter not in line:
+                yield Noise(line, number)
+            else:
+                yield self._broken(number, line, ahead, coming)
 
-    def _alone(self, number: int, line: str) -> TableRow | None:
-        """A line that is a row by itself, as nearly all are."""
+    def _fields(self, line: str) -> list[str]:
         fields = line.split(self._delimiter)
         if self._closed and fields[-1] == "":
             fields.pop()
-        if len(fields) != self._width:
-            return None
-        if not all(shape.fullmatch(fields[place]) for place, shape in self._checked):
+        return fields
+
+    def _alone(self, number: int, line: str) -> TableRow | None:
+        """A line that is a row by itself, as nearly all are."""
+        fields = self._fields(line)
+        if len(fields) != self._width or not all(shape.fullmatch(fields[place]) for place, shape in self._needed):
             return None
         return TableRow(dict(zip(self._names, fields, strict=True)), (line,), number)
 
-    def _may_begin(self, line: str) -> bool:
-        """Whether a line begins as a row does: with what stands before the first text, as far as it goes."""
-        for field, shape, is_text in zip(line.split(self._delimiter), self._shapes, self._is_text, strict=False):
+    def _broken(
+        self, number: int, line: str, ahead: deque[tuple[int, str]], coming: Iterator[tuple[int, str]]
+    ) -> TableRow | Misfit:
+        """The row that a line is, or is with lines behind it, which are taken then; else what is wrong with it."""
+        lines = [line]
+        length = len(line)
+        values = self._put_together(line)
+        goes_on = self._begun(line) is not None
+        while values is None and goes_on and len(lines) < _MOST_LINES and length <= HORIZON:
+            if len(lines) > len(ahead):
+                ahead.extend(islice(coming, 1))
+            if len(lines) > len(ahead):
+                break
+            _, own = ahead[len(lines) - 1]
+            # What is, or begins as, a row of its own is no part of this one.
+            if self._alone(number, own) is not None or (self._begun(own) or 0) > 1:
+                break
+            lines.append(own)
+            length += len(own)
+            values = self._put_together("\n".join(lines))
+        if values is None:
+            return Misfit(self._wrong(line), (line,), number, self._job(line))
+        for _ in lines[1:]:
+            ahead.popleft()
+        return TableRow(values, tuple(lines), number)
+
+    def _begun(self, line: str) -> int | None:
+        """How many proven values are before the first text that may have line ends; ``None``: it begins no row."""
+        proven = 0
+        for field, shape, is_text in zip(self._fields(line), self._shapes, self._has_line_ends, strict=False):
             if is_text:
                 break
-            if not shape.fullmatch(field):
-                return False
-        return True
+            if shape is not None and not shape.fullmatch(field):
+                return None
+            proven += shape is not None and field != ""
+        return proven
 
-    def _resolved(self, stretch: Sequence[tuple[int, str]]) -> list[TableRow | Misfit]:
-        """
-        The rows of lines of which some are broken.
-
-        A line that is not even the beginning of a row is what is left of one before it: the last broken one, else the
-        one just before. All that stands between is in doubt, and set aside as one.
-        """
-        found: list[TableRow | Misfit] = []
-        place = 0
-        while place < len(stretch):
-            row, count = self._next(stretch, place)
-            place += count
-            line = row.lines[0]
-            is_short = line.count(self._delimiter) + 1 < self._width
-            if isinstance(row, Misfit) and is_short and not self._may_begin(line):
-                broken = (
-                    at for at in reversed(range(len(found))) if isinstance(found[at], Misfit) or found[at].lines[1:]
-                )
-                first = next(broken, max(0, len(found) - 1))
-                doubtful = found[first:]
-                del found[first:]
-                # Lines of which thousands are left of one row are added to one list.
-                lines = doubtful[0].lines if doubtful and isinstance(doubtful[0].lines, list) else []
-                lines += (line for one in (*doubtful, row) if one.lines is not lines for line in one.lines)
-                row = row._replace(lines=lines, number=doubtful[0].number if doubtful else row.number)
-            found.append(row)
-        return [one._replace(lines=tuple(one.lines)) if isinstance(one, Misfit) else one for one in found]
-
-    def _next(self, stretch: Sequence[tuple[int, str]], place: int) -> tuple[TableRow | Misfit, int]:
-        """The row that begins at a line, and how many lines it has."""
-        number, line = stretch[place]
-        row = self._alone(number, line)
-        if row is not None:
-            return row, 1
-        if self._may_begin(line):
-            lines: list[str] = []
-            for _, own in stretch[place : place + _MOST_LINES]:
-                lines.append(own)
-                values = self._put_together("\n".join(lines))
-                if values is not None and lines[1:] and self._alone(number, own) is not None:
-                    reason = "it may go on in the next line, which may be a row as well: it is not certain which"
-                    return Misfit(reason, tuple(lines), number, self._job(line)), len(lines)
-                if values is not None:
-                    return TableRow(values, tuple(lines), number), len(lines)
-                if (lines[1:] and self._alone(number, own) is not None) or sum(map(len, lines)) > HORIZON:
-                    break
-        fields = line.split(self._delimiter)
-        wrong = f"{len(fields)} fields where the header names {self._width}"
+    def _wrong(self, line: str) -> str:
+        fields = self._fields(line)
         if len(fields) == self._width:
-            at = next(at for at, shape in self._checked if not shape.fullmatch(fields[at]))
-            wrong = f"{self._names[at]}: {fields[at][:40]!r} is not what stands there"
-        return Misfit(wrong, (line,), number, self._job(line)), 1
+            at = next(at for at, shape in self._needed if not shape.fullmatch(fields[at]))
+            return f"{self._names[at]}: {fields[at][:40]!r} is not what stands there"
+        wrong = f"{len(fields)} fields where the header names {self._width}"
+        if len(fields) > self._width and not self._counts_alone:
+            return f"{wrong}, and it is not certain which of them hold the delimiter: {_ADVICE}"
+        return wrong
 
     def _job(self, line: str) -> str:
-        fields = line.split(self._delimiter)
-        place = self._names.index("JobIDRaw") if "JobIDRaw" in self._names else len(fields)
-        if any(self._is_text[:place]) or place >= len(fields) or not self._shapes[place].fullmatch(fields[place]):
+        place = self._names.index("JobIDRaw") if "JobIDRaw" in self._names else self._width
+        fields = self._fields(line)
+        if place >= len(fields) or not (self._counts_alone or all(self._shapes[: place + 1])):
             return ""
-        return fields[place]
+        if len(fields) != self._width and self._begun(line) is None:
+            return ""
+        return fields[place] if _SHAPES["JobIDRaw"].fullmatch(fields[place]) else ""
 
     def _put_together(self, text: str) -> dict[str, str] | None:
         """
         The values of a row of which texts have delimiters or line ends; ``None`` if it is none, or not certain.
 
-        Column by column: how many fields too many may have been in the texts before it, so that it looks as it should.
+        Column by column: how many fields too many may have been in the columns before it.
         """
-        fields = text.split(self._delimiter)
-        if self._closed and fields[-1] == "":
-            fields.pop()
+        fields = self._fields(text)
         extra = len(fields) - self._width
-        ways = self._ways(fields, extra) if 0 <= extra <= _MOST_DELIMITERS else []
+        most = 0 if self._counts_alone else _MOST_DELIMITERS
+        ways = self._ways(fields, extra) if 0 <= extra <= most else []
         values = {}
         for place, (begins, ends) in enumerate(pairwise(ways)):
-            spans = [(one, other) for one in begins for other in ends if one <= other]
-            if not self._is_text[place]:
-                spans = [(one, other) for one, other in spans if one == other]
-            readings = {self._delimiter.join(fields[place + one : place + other + 1]) for one, other in spans}
-            if len(readings) == 1:
-                values[self._names[place]] = readings.pop()
-            elif self._used[place]:
-                return None
+            if not self._used[place]:
+                continue
+            readings: set[str] = set()
+            for one in begins:
+                furthest = self._furthest(fields, place, one, extra)
+                spans = (fields[place + one : place + other + 1] for other in ends if one <= other <= furthest)
+                readings.update(map(self._delimiter.join, spans))
+                if len(readings) > 1:
+                    return None
+            values[self._names[place]] = readings.pop()
         return values or None
 
-    def _ways(self, fields: Sequence[str], extra: int) -> list[set[int]]:
+    def _furthest(self, fields: Sequence[str], place: int, before: int, extra: int) -> int:
+        """How many of the ``extra`` fields a column may leave behind it, if ``before`` are before; -1: it cannot be."""
+        shape = self._shapes[place]
+        if shape is not None:
+            return before if shape.fullmatch(fields[place + before]) else -1
+        if self._has_line_ends[place]:
+            return extra
+        whole = (at for at in range(before, extra + 1) if "\n" in fields[place + at])
+        return next(whole, extra + 1) - 1
+
+    def _ways(self, fields: Sequence[str], extra: int) -> list[list[int]]:
         """
         How many of the ``extra`` fields may stand before each column, and behind the last; empty: there is no way.
 
-        Forward what can be reached so that each field looks as it should, then backward what leads to the end.
+        Forward what can be reached so that each value looks as it should, then backward what leads to the end.
         """
-        forward = [{0}]
-        for place, (shape, is_text) in enumerate(zip(self._shapes, self._is_text, strict=True)):
-            if is_text:
-                forward.append(set(range(min(forward[-1], default=extra + 1), extra + 1)))
-            else:
-                forward.append({before for before in forward[-1] if shape.fullmatch(fields[place + before])})
-        if extra not in forward[-1]:
+        forward = [[0]]
+        for place in range(self._width):
+            reached: list[int] = []
+            for before in forward[-1]:
+                first = max(before, reached[-1] + 1) if reached else before
+                reached.extend(range(first, self._furthest(fields, place, before, extra) + 1))
+            forward.append(reached)
+        if not forward[-1] or forward[-1][-1] != extra:
             return []
-        ways = [{extra}]
-        for reached, is_text in zip(reversed(forward[:-1]), reversed(self._is_text), strict=True):
-            most = max(ways[-1])
-            ways.append({before for before in reached if before <= most} if is_text else reached & ways[-1])
+        ways = [[extra]]
+        for place in reversed(range(self._width)):
+            after = ways[-1]
+            good = []
+            for before in forward[place]:
+                at = bisect_left(after, before)
+                if at < len(after) and after[at] <= self._furthest(fields, place, before, extra):
+                    good.append(before)
+            ways.append(good)
         return ways[::-1]

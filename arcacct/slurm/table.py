@@ -21,13 +21,12 @@ from arcacct.jobs.sacct import (
 )
 from arcacct.jobs.tres import cpu_us, parse
 from arcacct.slurm.record import SacctPart, SacctUse, SlurmRun, cpu_use
-from arcacct.slurm.rows import TableHeader
+from arcacct.slurm.rows import NEEDED, TableHeader
 
 T = TypeVar("T")
 
-NEEDED = ("JobIDRaw", "State", "Submit", "Start", "End")
-"""Columns without which nothing can be accounted; and one of CORES."""
 CORES = ("AllocCPUS", "NCPUS", "AllocTRES")
+"""One of these is needed, too."""
 
 
 def check(header: TableHeader) -> None:

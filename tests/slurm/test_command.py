@@ -77,6 +77,18 @@ def test_it_is_asked_for_the_cpu_time_that_slurm_sampled(host, tmp_path) -> None
     assert host.rows("SELECT local_job_id, cpu_s, core_count FROM v1_jobs") == [("200", 13_800, 4)]
 
 
+def test_a_group_with_a_blank(host, tmp_path) -> None:
+    """With a delimiter that nobody knows the number of fields decides, whatever is in them."""
+    sacct = FakeSacct(tmp_path, CASES / "s3.txt")
+    rows = [one | {"Partition": "p|q", "WCKey": "a b"} for one in json.loads((tmp_path / "rows.json").read_text())]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    host.now = 1793534400
+    host.work().ask(sacct.command(), host.now - DAY_S)
+
+    assert host.rows("SELECT wall_s, queue FROM v1_jobs") == [(3600, "p|q")]
+    assert host.rows("SELECT InfoValue FROM JobExtraInfo WHERE InfoKey = 'localgroup'") == [("domain users",)]
+
+
 def test_nobody_knows_the_delimiter() -> None:
     assert len({new_delimiter() for _ in range(100)}) == 100
 
@@ -194,4 +206,5 @@ def test_a_program_of_the_path(host, sacct, monkeypatch) -> None:
 
 def test_real_rows() -> None:
     assert len(real_rows(TABLE)) == 206
-    assert len(real_rows(DATA / "sacct-no-D.txt")) == 193
+    # Two names there have delimiters and stand beside other texts.
+    assert len(real_rows(DATA / "sacct-no-D.txt")) == 191

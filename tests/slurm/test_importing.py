@@ -322,6 +322,16 @@ def test_a_record_that_was_pruned_stays_away(host) -> None:
     assert (report.taken.pruned, report.taken.added) == (1, 0)
 
 
+def test_bad_lines_are_counted_as_lines(host) -> None:
+    """Noise is counted and shown; a line of no job is rejected; all jobs are there."""
+    good = [row(number) for number in range(1, 41)]
+    report = host.take(table("", *good[:20], "sacct: error: x", row(50)[20:], *good[20:], row(51)[:60]))
+
+    assert (report.jobs, report.taken.added) == (41, 40)
+    assert (report.rejected, report.lines, report.noise) == (1, 1, 2)
+    assert any("line 23: 'sacct: error: x' is no row" in text for text in host.said)
+
+
 def test_what_cannot_be_used_is_kept_and_tried_again(host) -> None:
     """It stands for itself: after a change of options it is taken without its file."""
     lines = [row(number, Cluster="") for number in range(1, 4)]

@@ -87,7 +87,9 @@ def test_a_job_that_was_requeued_has_runs() -> None:
     assert twice == [2, 56, 61]
     assert Counter(number for number, _ in runs(TABLE))[55] == 1
     less = runs(DATA / "sacct-no-D.txt", cluster=CLUSTER)
-    missing = [one for key, one in runs(TABLE).items() if key not in less]
+    # Its name has delimiters, and stands beside the user there.
+    assert faults(DATA / "sacct-no-D.txt", cluster=CLUSTER)[1].content.splitlines()[1].startswith("32|32|pipe|in|name|")
+    missing = [one for key, one in runs(TABLE).items() if key not in less and key[0] != 32]
 
     assert sum(one.elapsed_s * one.cores for one in missing) == 136
     assert {one.state for one in missing} == {"REQUEUED", "PREEMPTED", "NODE_FAIL"}
@@ -278,15 +280,54 @@ def test_truncated_times() -> None:
 
 def test_a_fault_costs_its_job() -> None:
     """It stands for itself, header and all: it can be read again, with what was lacking."""
-    bad = [row(1, MaxRSS="1X"), row(2, Cluster=""), row(3), row("3.0", MaxRSS="2Y"), row("5.batch"), row(6, Submit="")]
+    bad = [row(1, End="1X"), row(2, Cluster=""), row(3), row("3.0", State="?"), row("5.batch"), row(6, Submit="")]
     found = faults(table(*bad, row(7)))
 
-    assert [one.position for one in found] == ["line 2", "line 3", "line 4", "line 6", "line 7"]
+    assert [one.position for one in found] == ["line 2", "line 3", "line 5", "line 6", "line 7"]
     for one in found:
         (again,) = told(one.content.encode())
         assert again.what == one.what
-    assert list(runs(table(*bad, row(7)))) == [(7, BEGIN)]
+    assert list(runs(table(*bad, row(7)))) == [(3, BEGIN), (7, BEGIN)]
     assert [len(runs(one.content.encode(), cluster=CLUSTER)) for one in found] == [0, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("bad", [row("1.0")[:30], row("1.0")[30:], "", "sacct: error: x"])
+def test_a_bad_line_among_steps_costs_no_job(bad: str) -> None:
+    """Steps behind it are still those of the job before them."""
+    steps = [row(f"1.{number}", MaxRSS=f"{number}M") for number in (1, 2)]
+    found = told(table(row(1), steps[0], bad, steps[1], row(2)))
+
+    assert [one.what.key[1] for one in found if isinstance(one.what, SlurmRun)] == [1, 2]
+    assert [one.position for one in found if one.is_line] == ["line 4"]
+    assert run(table(row(1), steps[0], bad, steps[1]), 1).memory_kib == 2048
+
+
+@pytest.mark.parametrize("name", ["k1", "k2", "k4", "k5"])
+def test_a_delimiter_in_constraints_or_licenses_makes_no_other_user(name: str) -> None:
+    """OR in Slurm's own language: the row is read so, or rejected alone."""
+    found = told(CASES / f"{name}.txt")
+    read_well = [one.what for one in found if isinstance(one.what, SlurmRun)]
+
+    assert all((one.user, one.account) == ("ada", "atlas") for one in read_well)
+    assert all(one.node_list == "n1" for one in read_well if one.node_list)
+    assert [one.job_id for one in read_well] == {"k1": [62], "k2": [61]}.get(name, [])
+    assert all("--json" in one.what.reason for one in found if isinstance(one.what, Fault))
+
+
+def test_a_group_with_a_blank() -> None:
+    """As an Active Directory has them."""
+    one = run(CASES / "s3.txt", 300)
+
+    assert (one.group, one.user, one.elapsed_s, one.memory_kib) == ("domain users", "ada", 3600, 352_000)
+
+
+def test_a_column_that_is_not_used_is_not_looked_at() -> None:
+    """`--units=K` makes 0.00K of the number of requested nodes."""
+    one = run(CASES / "s4.txt", 400, cluster="c")
+    assert (one.state, one.elapsed_s, one.memory_kib) == ("CANCELLED", 12_805, 231_092)
+    columns = "|AveRSS|Priority|NTasks|ReqNodes|Timelimit|UID"
+    odd = "|-1X|0.5|many|0.00K|?|nobody"
+    assert run(table(row() + odd, columns=COLUMNS + columns), 1) == run(table(row()), 1)
 
 
 def test_faults_in_json() -> None:

@@ -9,14 +9,15 @@ from memory import cost_of
 from slurm_files import COLUMNS, DATA, TABLE, row
 
 from arcacct.errors import InputError
-from arcacct.slurm.rows import HORIZON, Misfit, TableRow, TableRows, header_of
+from arcacct.jobs.sacct import new_delimiter
+from arcacct.slurm.rows import Misfit, Noise, TableRow, TableRows, header_of
 
 
-def rows(*lines: str, columns: str = COLUMNS) -> list[TableRow | Misfit]:
+def rows(*lines: str, columns: str = COLUMNS) -> list[TableRow | Misfit | Noise]:
     return list(TableRows(header_of(columns)).of(enumerate("\n".join(lines).split("\n"), 2)))
 
 
-def names(found: list[TableRow | Misfit]) -> list[str | None]:
+def names(found: list[TableRow | Misfit | Noise]) -> list[str | None]:
     return [one.values["JobName"] if isinstance(one, TableRow) else None for one in found]
 
 
@@ -69,39 +70,82 @@ def test_a_delimiter_with_letters_has_to_be_told() -> None:
     assert header_of("JobIDxyStatexyEnd", "xy").columns == ("JobID", "State", "End")
 
 
-def test_a_name_that_looks_like_a_row_makes_none() -> None:
-    """The whole of it is in doubt, and what stands behind it is not."""
-    fake = row(99, User="bob", Account="lz", ElapsedRaw=9999)
-    found = rows(row(1), row(2, JobName=f"a\n{fake}\nb"), row(3, JobName="x" * HORIZON), row(4))
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ("", ""),
+        ("sacct: error: slurmdbd: Connection refused", "sacct: error: x"),
+        (row(100)[:60], row(101)[:60]),
+        (row(100)[20:], row(101)[20:]),
+        (row(100).partition("job")[0] + "jo", row(101)[:60]),
+    ],
+)
+def test_a_bad_line_costs_nothing_but_itself(bad: tuple[str, str]) -> None:
+    """Of two with forty good rows between them: all forty are read, and so are those before and behind."""
+    good = [row(number) for number in range(1, 43)]
+    found = rows(good[0], bad[0], *good[1:41], bad[1], good[41])
 
-    assert names(found) == ["job", None, "x" * HORIZON, "job"]
-    assert not any(isinstance(one, TableRow) and one.values["JobIDRaw"] == "99" for one in found)
-
-
-def test_a_name_that_looks_like_the_end_of_its_row_changes_no_number() -> None:
-    """What stands behind it has no place then: all of it is in doubt."""
-    found = rows(row(1), row(2, JobName="a|wn09\nb"), row(3))
-
-    assert names(found) == ["job", None, "job"]
-    assert [one.values["NodeList"] for one in found if isinstance(one, TableRow)] == ["wn01", "wn01"]
-
-
-def test_a_torn_row_takes_no_other_with_it_unseen() -> None:
-    """Torn in its name it may go on in the next line, so that neither is certain; torn before it costs itself."""
-    in_its_name, before = row(2).partition("job")[0] + "jo", row(2)[:40]
-    assert names(rows(row(1), before, row(3), row(4))) == ["job", None, "job", "job"]
-    found = rows(row(1), in_its_name, row(3), row(4))
-
-    assert names(found) == ["job", None, "job"]
-    assert found[1].lines == (in_its_name, row(3))
+    assert [one.lines[0] for one in found if isinstance(one, TableRow)] == good
+    assert len(found) == 44
 
 
-def test_lines_that_are_nothing_cost_themselves_and_the_row_before() -> None:
-    """Of whose name they may be the rest."""
-    found = rows(row(1), row(2), "slurm_load_jobs error: x", "", row(3))
+def test_blank_lines_and_those_without_the_delimiter_are_noise() -> None:
+    found = rows(row(1), "", "sacct: error: x", row(2))
 
-    assert [type(one) for one in found] == [TableRow, Misfit, TableRow]
-    assert found[1].lines == (row(2), "slurm_load_jobs error: x", "")
+    assert [type(one) for one in found] == [TableRow, Noise, Noise, TableRow]
+    assert [(one.line, one.number) for one in found if isinstance(one, Noise)] == [("", 3), ("sacct: error: x", 4)]
+
+
+def test_a_torn_row_and_the_row_behind_it_are_not_one() -> None:
+    """Also where the second one is torn as well, and they could be put together."""
+    in_its_name = row(2).partition("job")[0] + "jo"
+    found = rows(row(1), in_its_name, row(3), in_its_name, row(4)[:-6], row(5))
+
+    assert [one.values["JobIDRaw"] for one in found if isinstance(one, TableRow)] == ["1", "3", "5"]
+    assert [one.job for one in found if isinstance(one, Misfit)] == ["2", "2", "4"]
+
+
+def test_a_name_with_line_ends_is_put_together() -> None:
+    found = rows(row(1), row(2, JobName="x\n\ny z"), row(3))
+
+    assert names(found) == ["job", "x\n\ny z", "job"]
+
+
+@pytest.mark.parametrize("name", ["User", "Group", "Account", "WCKey", "Reservation", "Partition"])
+def test_a_blank_in_a_name_is_read(name: str) -> None:
+    """Groups of an Active Directory have them."""
+    (one,) = rows("1|domain users|COMPLETED", columns=f"JobIDRaw|{name}|State")
+
+    assert isinstance(one, TableRow)
+    assert one.values[name] == "domain users"
+
+
+def test_with_a_secret_delimiter_the_number_of_fields_decides() -> None:
+    """Whatever is in them, and however many lines a text has; a row with fewer costs itself."""
+    between = new_delimiter()
+    columns, *lines = (
+        between.join(fields)
+        for fields in (
+            ("JobIDRaw", "JobName", "ReqNodes", "State", "User"),
+            ("1", "a|b\n\n2|x\nc", "0.00K", "COMPLETED", "domain users"),
+            ("2", "x"),
+            ("3", "y", "-", "FAILED", "u|v"),
+        )
+    )
+    found = rows(*lines, columns=columns)
+
+    assert names(found) == ["a|b\n\n2|x\nc", None, "y"]
+    assert [one.values["User"] for one in found if isinstance(one, TableRow)] == ["domain users", "u|v"]
+
+
+def test_any_text_may_hold_the_delimiter() -> None:
+    """Between values with a proven shape the reading is certain; else the row is rejected, with a way out."""
+    (certain,) = rows("1|a100|h100|COMPLETED", columns="JobIDRaw|Constraints|State")
+    (doubtful,) = rows("1|ada|a100|h100|COMPLETED", columns="JobIDRaw|User|Constraints|State")
+
+    assert isinstance(certain, TableRow)
+    assert isinstance(doubtful, Misfit)
+    assert all(way in doubtful.reason for way in ("--json", "--delimiter", "--run"))
 
 
 def test_two_texts_with_delimiters_between_which_anything_fits_are_not_certain() -> None:
