@@ -11,7 +11,7 @@ from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import INSTANT, zone_of
 from arcacct.cli.speech import complain, examples, say
-from arcacct.cli.working import tell_counts, tell_retried, tell_unmeasured, wait_option
+from arcacct.cli.working import tell_counts, tell_retried, tell_unmeasured, tell_unusable, wait_option
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.jobs.batch import BatchPolicy, BatchSite
@@ -121,5 +121,6 @@ def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> in
         f" {taken.changed} changed, {count_of(taken.enriched, 'job')} of others completed"
     )
     tell_unmeasured(taken)
+    tell_unusable(report.unusable)
     unusable = report.rejected + report.lines + report.unreadable + report.failed_jobs
     return InputError.exit_code if unusable and not given.lenient else 0

@@ -6,7 +6,7 @@ import itertools
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event, Thread
 from types import FrameType
@@ -138,6 +138,12 @@ def tell_unmeasured(taken: BatchTaken) -> None:
     for what, jobs in (("wall", taken.without_wall), ("CPU", taken.without_cpu)):
         if jobs:
             say(f"{count_of(jobs, 'job')} without {what} time: it is unknown, and receivers are sent 0")
+
+
+def tell_unusable(unusable: Mapping[str, int]) -> None:
+    """How many jobs were taken without a value that cannot be used, by field."""
+    for name, jobs in sorted(unusable.items()):
+        say(f"{name} unusable in {count_of(jobs, 'job')}: taken as unknown")
 
 
 def tell_counts(*counts: tuple[int, str, str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -109,6 +110,8 @@ class BatchReport:
     """Files that are none of the source's, could not be read, or not to their end."""
     more_conflicts: int = 0
     """Differences to A-REX that were not said one by one."""
+    unusable: Counter[str] = field(default_factory=Counter)
+    """By field: jobs that were taken without a value of it, which cannot be used."""
     taken: BatchTaken = field(default_factory=BatchTaken)
 
 

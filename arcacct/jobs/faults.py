@@ -7,9 +7,12 @@ alone as well, and the reason says whose it is.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from arcacct.errors import InputError
+
+T = TypeVar("T")
 
 _LONGEST = 300
 _OF_VALUES = {
@@ -28,6 +31,19 @@ class Fault(NamedTuple):
     reason: str
     is_ours: bool = False
     """An error of this program: worth another try after an upgrade."""
+
+
+def optional(name: str, read: Callable[[], T], unusable: set[str]) -> T | None:
+    """
+    A value that accounting can do without; of one that cannot be used ``None``, and its name goes into ``unusable``.
+
+    What accounting needs (which job it is, when it ended, how long it ran) decides about the job; nothing else does.
+    """
+    try:
+        return read()
+    except ValueError:
+        unusable.add(name)
+        return None
 
 
 def fault_of(error: Exception) -> Fault:

@@ -23,7 +23,9 @@ LATEST_S = 2**34
 """Later than this (year 2514) is no time of a job."""
 _LARGEST_JOB = 2**53
 
-_NOTHING = frozenset(("", "Unknown", "None", "N/A", "(null)", "INVALID"))
+NOT_SAID = frozenset(("", "Unknown", "None", "N/A", "(null)"))
+"""What sacct prints where there is no value."""
+_NOTHING = NOT_SAID | {"INVALID"}
 _DURATION = re.compile(r"(?:([0-9]{1,15})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{2})(?:\.([0-9]{1,6}))?", re.ASCII)
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTPE]?)", re.ASCII)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}

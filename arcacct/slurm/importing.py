@@ -133,6 +133,7 @@ class SlurmImport(BatchImport[JobNumber]):
         self.report.noise += len(noise)
         self.report.lines += len(lines) - len(noise)
         self.report.rejected += len(bad) - (len(lines) - len(noise))
+        self.report.unusable.update(field for one in jobs if isinstance(one.what, SlurmRun) for field in one.unusable)
         self.report.unfinished += unused[True]
         self.report.never_started += unused[False]
         self._count(taken)

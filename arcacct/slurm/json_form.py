@@ -8,7 +8,7 @@ Later versions wrap numbers (``{"set": true, "infinite": false, "number": 3}``) 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
@@ -38,6 +38,8 @@ class Element(NamedTuple):
     """As it was read, as far as that is kept."""
     length: int
     """Characters, all of it."""
+    unusable: frozenset[str]
+    """Of its steps: columns, as tables have them, with a value that cannot be used."""
 
 
 def elements(chunks: Iterable[bytes], most_kept: int) -> Iterator[Element]:
@@ -103,7 +105,8 @@ def _element(reader: Reader) -> Element:
             job = reader.value(LARGEST_JOB)
         except BeyondBoundsError as error:
             job, fault = None, Fault(f"not an object, and {error}")
-    return Element(job, steps.use, fault or steps.fault, reader.kept, reader.passed - begin)
+    fault = fault or steps.fault
+    return Element(job, steps.use, fault, reader.kept, reader.passed - begin, frozenset(steps.unusable))
 
 
 class _Steps:
@@ -112,17 +115,18 @@ class _Steps:
     def __init__(self) -> None:
         self.use = SacctUse()
         self.fault: Fault | None = None
+        self.unusable: set[str] = set()
 
     def add(self, step: Any) -> None:
         if type(step) is dict and self.fault is None:
             try:
-                self.use = self.use.plus(_step(step))
+                self.use = self.use.plus(_step(step, self.unusable))
             except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
                 self.fault = fault_of(error)
 
     def read(self, reader: Reader) -> None:
         """The rest of their list; what was added before was of another one."""
-        self.use, self.fault = SacctUse(), None
+        self.use, self.fault, self.unusable = SacctUse(), None, set()
         while not reader.skip("]"):
             try:
                 self.add(reader.value(LARGEST_STEP))
@@ -155,9 +159,9 @@ def _members(reader: Reader, steps: _Steps) -> tuple[dict[str, Any], Fault | Non
     return job, fault
 
 
-def parts(element: Element) -> tuple[SacctPart, SacctUse]:
+def parts(element: Element, unusable: set[str]) -> tuple[SacctPart, SacctUse]:
     """
-    A job and its steps.
+    A job and its steps. Columns (as tables have them) whose values cannot be used go into ``unusable``.
 
     Raises ValueError when it has no number, or a value that has to be there is none.
     """
@@ -174,7 +178,7 @@ def parts(element: Element) -> tuple[SacctPart, SacctUse]:
     status, signal = _count(code.get("return_code")), _count(of_signal.get("signal_id", of_signal.get("id")))
     if not status and not signal and at != "COMPLETED":
         status = signal = None
-    allocated = _tres(_inside(job, "tres").get("allocated"))
+    allocated = _tres(_inside(job, "tres").get("allocated"), {"cpu": "AllocCPUS", "node": "NNodes"}, unusable)
     number = _number(job.get("job_id"))
     if not number:
         raise ValueError("job_id is missing")
@@ -201,33 +205,34 @@ def parts(element: Element) -> tuple[SacctPart, SacctUse]:
         submit=_instants(time, "submission"),
         start=_instants(time, "start"),
         end=_instants(time, "end"),
-        elapsed_s=_number(time.get("elapsed")),
-        suspended_s=_number(time.get("suspended")),
+        elapsed_s=_read(time.get("elapsed"), "ElapsedRaw", unusable),
+        suspended_s=_read(time.get("suspended"), "Suspended", unusable),
         cores=allocated.get("cpu") or _count(_inside(job, "required").get("CPUs")),
-        use=_cpu(time),
+        use=_cpu(time, unusable),
         run=run,
     )
     return part, element.steps
 
 
-def _step(step: dict[str, Any]) -> SacctUse:
+def _step(step: dict[str, Any], unusable: set[str]) -> SacctUse:
     requested = _inside(_inside(step, "tres"), "requested")
-    most = _tres(requested.get("max"))
+    most = _tres(requested.get("max"), {"mem": "MaxRSS", "vmem": "MaxVMSize"}, unusable)
     memory, virtual = (-(-most[name] // 1024) if name in most else None for name in ("mem", "vmem"))
     # What a table has as TRESUsageInTot: CPU time in milliseconds.
-    sampled_ms = _tres(requested.get("total")).get("cpu")
+    sampled_ms = _tres(requested.get("total"), {}, unusable).get("cpu")
     sampled_us = None if sampled_ms is None else sampled_ms * 1000
-    return _cpu(_inside(step, "time"), sampled_us)._replace(memory_kib=memory, virtual_memory_kib=virtual)
+    return _cpu(_inside(step, "time"), unusable, sampled_us)._replace(memory_kib=memory, virtual_memory_kib=virtual)
 
 
-def _cpu(time: dict[str, Any], sampled_us: int | None = None) -> SacctUse:
-    user_us, kernel_us, total_us = (_us(_inside(time, name)) for name in ("user", "system", "total"))
+def _cpu(time: dict[str, Any], unusable: set[str], sampled_us: int | None = None) -> SacctUse:
+    columns = {"user": "UserCPU", "system": "SystemCPU", "total": "TotalCPU"}
+    user_us, kernel_us, total_us = (_us(_inside(time, name), columns[name], unusable) for name in columns)
     parts_us = None if user_us is None and kernel_us is None else (user_us or 0) + (kernel_us or 0)
     return SacctUse(cpu_us=cpu_use((total_us, parts_us), sampled_us), cpu_kernel_us=kernel_us)
 
 
-def _us(time: dict[str, Any]) -> int | None:
-    seconds, rest_us = _number(time.get("seconds")), _number(time.get("microseconds"))
+def _us(time: dict[str, Any], column: str, unusable: set[str]) -> int | None:
+    seconds, rest_us = (_read(time.get(name), column, unusable) for name in ("seconds", "microseconds"))
     return None if seconds is None else seconds * 10**6 + (rest_us or 0)
 
 
@@ -241,6 +246,14 @@ def _number(value: Any) -> int | None:
     if type(value) is dict:
         value = value.get("number") if value.get("set") is not False and value.get("infinite") is not True else None
     return value if type(value) is int and 0 <= value <= LARGEST and known(value) is not None else None
+
+
+def _read(value: Any, column: str, unusable: set[str]) -> int | None:
+    """A number; the column that it has in tables goes into ``unusable`` if something is said that is no number."""
+    number = _number(value)
+    if number is None and value is not None and not (type(value) is dict and value.get("set") is False):
+        unusable.add(column)
+    return number
 
 
 def _count(value: Any) -> int | None:
@@ -263,13 +276,22 @@ def _instants(time: dict[str, Any], name: str) -> Instants | None:
     return Instants(found, found)
 
 
-def _tres(value: Any) -> dict[str, int]:
-    """Trackable resources by name, as they are counted here: memory of an allocation in MiB, of a usage in bytes."""
+def _tres(value: Any, columns: Mapping[str, str], unusable: set[str]) -> dict[str, int]:
+    """
+    Trackable resources by name, as they are counted here: memory of an allocation in MiB, of a usage in bytes.
+
+    ``columns``: those that are used, with the column that tables have for them.
+    """
     found = {}
     for one in value if type(value) is list else ():
-        if type(one) is dict and (count := _number(one.get("count"))) is not None:
-            name = _text(one.get("name"))
-            found[_text(one.get("type")) + (f"/{name}" if name else "")] = count
+        if type(one) is not dict:
+            continue
+        name = _text(one.get("name"))
+        what = _text(one.get("type")) + (f"/{name}" if name else "")
+        said = one.get("count")
+        count = _read(said, columns[what], unusable) if what in columns else _number(said)
+        if count is not None:
+            found[what] = count
     return found
 
 

@@ -42,6 +42,8 @@ class ToldJob(NamedTuple):
     """How long all of that is, in bytes."""
     is_line: bool = False
     """Whether it is a line that no job is known of, or of a step whose job is read without it."""
+    unusable: frozenset[str] = frozenset()
+    """Columns (as tables have them) with a value that cannot be used, and that accounting can do without."""
 
 
 def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
@@ -65,12 +67,14 @@ def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
 def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
     for number, one in enumerate(json_form.elements(chunks, LONGEST_LINE), 1):
         what: SlurmRun | NoUsage | Fault
+        unusable = set(one.unusable)
         try:
-            what = one.fault or run_of(*json_form.parts(one), form.cluster)
+            what = one.fault or run_of(*json_form.parts(one, unusable), form.cluster, unusable)
         except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
             what = fault_of(error)
         content, length = _bounded(f'{{"jobs": [{one.text}]}}')
-        yield ToldJob(what, f"job {number}", content, length + one.length - len(one.text))
+        length += one.length - len(one.text)
+        yield ToldJob(what, f"job {number}", content, length, unusable=frozenset(unusable))
 
 
 def _bounded(content: str) -> tuple[str, int]:
@@ -118,6 +122,7 @@ class _Jobs:
         self._job: SacctPart | None = None
         self._steps = SacctUse()
         self._fault: Fault | None = None
+        self._unusable: set[str] = set()
         self._number = 0
         self._job_id = 0
         self._lines: list[str] = []
@@ -132,8 +137,9 @@ class _Jobs:
         if isinstance(row, Misfit):
             yield from self._take_misfit(row)
             return
+        unusable: set[str] = set()
         try:
-            one = part(row.values, self._form.zone)
+            one = part(row.values, self._form.zone, unusable)
         except Exception as error:  # noqa: BLE001  whatever it is, it costs this row alone
             number = row.values["JobIDRaw"]
             yield from self._take_misfit(Misfit(fault_of(error).reason, row.lines, row.number, number))
@@ -142,6 +148,7 @@ class _Jobs:
             yield from self.end()
             self._job_id = one.run.job_id
         self._add(row)
+        self._unusable |= unusable
         if one.step:
             self._steps = self._steps.plus(one.use)
         else:
@@ -182,9 +189,10 @@ class _Jobs:
             elif self._job is None:
                 what = Fault(f"steps of job {self._job_id}, whose own row is not before them")
             else:
-                what = run_of(self._job, self._steps, self._form.cluster)
+                what = run_of(self._job, self._steps, self._form.cluster, self._unusable)
         except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
             what = fault_of(error)
         content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *self._lines)))
-        yield ToldJob(what, f"line {self._number}", content, length if self._whole else LONGEST_LINE + 1)
+        length = length if self._whole else LONGEST_LINE + 1
+        yield ToldJob(what, f"line {self._number}", content, length, unusable=frozenset(self._unusable))
         self._empty()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from arcacct.jobs.faults import optional
 from arcacct.jobs.sacct import LARGEST, Instants
 
 UNFINISHED = frozenset(
@@ -112,9 +113,11 @@ class NoUsage(NamedTuple):
     """It goes on, or its end is not written yet; else it never started."""
 
 
-def run_of(job: SacctPart, steps: SacctUse, cluster: str | None) -> SlurmRun | NoUsage:
+def run_of(job: SacctPart, steps: SacctUse, cluster: str | None, unusable: set[str]) -> SlurmRun | NoUsage:
     """
     The run that a row of a job and those of its steps tell of; ``cluster`` is its name if it is not to be Slurm's.
+
+    What accounting can do without and cannot be used is ``None``, and its column goes into ``unusable``.
 
     Raises ValueError when they contradict each other, or say too little.
     """
@@ -139,7 +142,7 @@ def run_of(job: SacctPart, steps: SacctUse, cluster: str | None) -> SlurmRun | N
     elapsed_s = max(0, end - start - (job.suspended_s or 0)) if job.elapsed_s is None else job.elapsed_s
     if elapsed_s > end - start + 1:
         raise ValueError(f"it took {elapsed_s} s between a start and an end that are {end - start} s apart")
-    cpu_us, kernel_us = _cpu(job.use, steps, elapsed_s)
+    cpu_us, kernel_us = optional("TotalCPU", lambda: _cpu(job.use, steps, elapsed_s), unusable) or (None, None)
     return job.run._replace(
         cluster=name,
         submit_time=job.submit.early,

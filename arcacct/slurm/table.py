@@ -7,7 +7,9 @@ from datetime import tzinfo
 from typing import TypeVar
 
 from arcacct.errors import InputError
+from arcacct.jobs.faults import optional
 from arcacct.jobs.sacct import (
+    NOT_SAID,
     Instants,
     amount,
     clean,
@@ -39,18 +41,26 @@ def check(header: TableHeader) -> None:
         raise InputError(f"it lacks the columns {', '.join(missing)}: print it with these, too")
 
 
-def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
+def part(row: Mapping[str, str], zone: tzinfo | None, unusable: set[str]) -> SacctPart:
     """
     One row; ``zone`` is the one of its local times, ``None`` this machine's.
 
-    Raises ValueError for a value that cannot be read, with its column.
+    Columns whose values cannot be used go into ``unusable``. Raises ValueError, with the column, for a value without
+    which nothing can be accounted.
     """
 
-    def read(column: str, reader: Callable[[str], T]) -> T:
+    def needed(column: str, reader: Callable[[str], T]) -> T:
         try:
             return reader(row.get(column, ""))
         except ValueError as error:
             raise ValueError(f"{column}: {error}") from error
+
+    def read(column: str, reader: Callable[[str], T | None]) -> T | None:
+        said = row.get(column, "")
+        value = optional(column, lambda: reader(said), unusable)
+        if value is None and said not in NOT_SAID:
+            unusable.add(column)
+        return value
 
     def text(column: str) -> str:
         return clean(row.get(column, ""))
@@ -60,9 +70,9 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
         return None if found is None else found // 10**6
 
     def time(column: str) -> Instants | None:
-        return read(column, lambda text: instants(text, zone))
+        return None if step else needed(column, lambda text: instants(text, zone))
 
-    job_id, step = read("JobIDRaw", job_number)
+    job_id, step = needed("JobIDRaw", job_number)
     status, signal = read("ExitCode", exit_code) or (None, None)
     elapsed_s = read("ElapsedRaw", amount)
     user_us, kernel_us, total_us = (read(column, duration_us) for column in ("UserCPU", "SystemCPU", "TotalCPU"))
@@ -72,7 +82,7 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
         text("Cluster"),
         job_id,
         shown=text("JobID"),
-        state=read("State", state),
+        state="" if step else needed("State", state),
         exit_status=status,
         exit_signal=signal,
         nodes=read("NNodes", count),

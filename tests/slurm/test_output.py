@@ -330,6 +330,49 @@ def test_a_column_that_is_not_used_is_not_looked_at() -> None:
     assert run(table(row() + odd, columns=COLUMNS + columns), 1) == run(table(row()), 1)
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "field"),
+    [
+        ("MaxRSS", "18446744073709551614", "memory_kib"),
+        ("MaxRSS", "16E", "memory_kib"),
+        ("MaxRSS", "-4K", "memory_kib"),
+        ("TotalCPU", "-01:40.500", "cpu_us"),
+        ("AllocCPUS", "two", "cores"),
+        ("ExitCode", "x:y", "exit_status"),
+    ],
+)
+def test_an_optional_value_that_cannot_be_used_is_unknown(column: str, value: str, field: str) -> None:
+    """Its job is read, and the column counted; also if the value is one of a step."""
+    odd = {"TotalCPU": "", "SystemCPU": ""} if column == "TotalCPU" else {}
+    (one,) = told(table(row(**{**odd, column: value}), row("1.0", **{**odd, column: value}), columns=COLUMNS))
+
+    assert one.unusable == {column}
+    assert (getattr(one.what, field), one.what.elapsed_s, one.what.user) == (None, 60, "alice")
+
+
+@pytest.mark.parametrize("name", ["t10.txt", "t16.txt", "j16.json"])
+def test_values_that_slurm_has_for_none_are_counted(name: str) -> None:
+    """In a table as in JSON; the wall time is that from start to end."""
+    (one,) = told(CASES / name)
+
+    assert (one.what.elapsed_s, one.what.memory_kib) == (3600, 1000 if name == "t16.txt" else None)
+    assert one.unusable == {"ElapsedRaw" if name == "t16.txt" else "MaxRSS"}
+
+
+def test_optional_values_of_json_are_counted() -> None:
+    job = json.loads(JSON.read_bytes())["jobs"][20]
+    job["time"] |= {"suspended": -5, "elapsed": 2**64 - 1}
+    job["steps"][0]["tres"]["requested"]["max"] = [{"type": "mem", "name": "", "count": 2**64 - 2}]
+    (one,) = told(json.dumps({"jobs": [job]}).encode())
+
+    assert isinstance(one.what, SlurmRun)
+    assert one.unusable == {"Suspended", "ElapsedRaw", "MaxRSS"}
+
+
+def test_an_account_with_a_blank() -> None:
+    assert run(CASES / "t27.txt", 27).account == "proj a"
+
+
 def test_faults_in_json() -> None:
     """They cost their job, and can be read again by themselves."""
     jobs = json.loads(JSON.read_text(encoding="utf-8"))["jobs"][:4]
