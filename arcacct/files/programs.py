@@ -17,12 +17,15 @@ _CHUNK_BYTES = 256 * 1024
 _MOST_COMPLAINT = 2000
 
 
-def printed(arguments: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Iterator[bytes]:
+def printed(
+    arguments: Sequence[str], env: Mapping[str, str], timeout_s: float, *, is_silent: bool = False
+) -> Iterator[bytes]:
     """
     What a program prints, as it comes; ``arguments`` begins with its name or path.
 
     Raises InputError when it cannot be started, fails, or takes longer than ``timeout_s`` (what is done with its output
-    meanwhile is not its time); what came before is good.
+    meanwhile is not its time); what came before is good. A program that ``is_silent`` when all is well fails also with
+    anything on its standard error, whatever its exit code.
     """
     program = arguments[0]
     with tempfile.TemporaryFile() as complaints:
@@ -48,6 +51,8 @@ def printed(arguments: Sequence[str], env: Mapping[str, str], timeout_s: float) 
         said = " ".join(complaints.read(_MOST_COMPLAINT).decode("utf-8", "backslashreplace").split())
         if code:
             raise InputError(f"{program}: exit code {code}: {said or 'it does not say why'}")
+        if said and is_silent:
+            raise InputError(f"{program}: exit code 0, but it says: {said}")
 
 
 def _output(process: subprocess.Popen[bytes], program: str, timeout_s: float) -> Iterator[bytes]:

@@ -24,6 +24,8 @@ UNFINISHED = frozenset(
 NOWHERE = frozenset(("None assigned", "None", "(null)", "N/A"))
 """NodeList of a job that never had a node."""
 
+_LARGEST_SIGNAL = 64
+"""Of Linux. Slurm's own marks are larger: 125 of OUT_OF_MEMORY."""
 _NOTHING_USED_S = 1
 """A run that took no longer may have used no CPU time that sacct shows (milliseconds)."""
 _TWICE = "is a local time that the clock showed twice that night; print it with SLURM_TIME_FORMAT=%s"
@@ -149,12 +151,18 @@ def run_of(job: SacctPart, steps: SacctUse, cluster: str | None, unusable: set[s
         start_time=start,
         end_time=end,
         elapsed_s=elapsed_s,
+        exit_signal=true_signal(job.run.exit_signal),
         cores=None if job.cores is None else max(1, job.cores),
         cpu_us=cpu_us,
         cpu_kernel_us=kernel_us,
         memory_kib=_most(job.use.memory_kib, steps.memory_kib),
         virtual_memory_kib=_most(job.use.virtual_memory_kib, steps.virtual_memory_kib),
     )
+
+
+def true_signal(number: int | None) -> int | None:
+    """A signal; ``None`` for what Slurm writes in its place."""
+    return number if number is not None and number <= _LARGEST_SIGNAL else None
 
 
 def _span(job: SacctPart, start: Instants, end: Instants) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from arcacct.db.engine import Connection
 from arcacct.jobs.batch import pages
 from arcacct.jobs.precedence import SLURM
-from arcacct.slurm.record import SlurmRun
+from arcacct.slurm.record import SlurmRun, true_signal
 
 _SPELT = {"job_id": "JobID", "shown": "ShownID", "elapsed_s": "Elapsed", "cores": "CPUs", "partition": "QPartition"}
 _SPELT |= {"user": "UserName", "group": "GroupName", "qos": "QOS", "wckey": "WCKey", "name": "JobName"}
@@ -48,7 +48,8 @@ def of_jobs(con: Connection, cluster: str, job_ids: Iterable[int]) -> list[KeptR
 
 def _run(values: Sequence[Any]) -> SlurmRun:
     run = SlurmRun._make(values)
-    return run if run.cores else run._replace(cores=None)
+    # Former versions stored Slurm's own marks as signals.
+    return run._replace(cores=run.cores or None, exit_signal=true_signal(run.exit_signal))
 
 
 def _values(run: SlurmRun) -> tuple[Any, ...]:

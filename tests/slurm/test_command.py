@@ -145,6 +145,10 @@ def test_windows() -> None:
         ("import time; time.sleep(600)", "no end after"),
         ("sys.stdout.write('nothing\\n'); sys.exit(0)", "no header"),
         ("sys.exit(0)", "empty"),
+        (
+            "put(columns); sys.exit(print('sacct: error: slurmdbd: Connection refused', file=sys.stderr))",
+            "exit code 0, but it says: sacct: error: slurmdbd: Connection refused",
+        ),
     ],
 )
 def test_what_goes_wrong_is_said(host, sacct, behaviour, complaint) -> None:

@@ -9,7 +9,7 @@ import time
 from contextlib import closing
 
 import pytest
-from slurm_files import BEGIN, CLUSTER, DATA, JSON, SONAR, TABLE, SlurmHost, arc_job, row, table
+from slurm_files import BEGIN, CASES, CLUSTER, DATA, JSON, SONAR, TABLE, SlurmHost, arc_job, row, table
 
 from arcacct.conf.values import QueueBenchmark, map_rule
 from arcacct.db.opening import writing
@@ -320,6 +320,18 @@ def test_a_record_that_was_pruned_stays_away(host) -> None:
     report = host.take(JSON)
 
     assert (report.taken.pruned, report.taken.added) == (1, 0)
+
+
+def test_a_job_out_of_memory_failed_without_a_signal(host) -> None:
+    """Also one that was stored with Slurm's mark as its signal."""
+    host.take(CASES / "t3.txt")
+    assert host.value("SELECT exit_code FROM v1_jobs") == 1
+    with writing(host.con, host.here) as con:
+        con.execute("UPDATE SlurmRuns SET ExitSignal = 125")
+        con.execute("UPDATE AAR SET ExitCode = 381")
+    host.work().again()
+
+    assert host.value("SELECT exit_code FROM v1_jobs") == 1
 
 
 def test_bad_lines_are_counted_as_lines(host) -> None:

@@ -373,6 +373,13 @@ def test_an_account_with_a_blank() -> None:
     assert run(CASES / "t27.txt", 27).account == "proj a"
 
 
+def test_out_of_memory_is_no_signal() -> None:
+    """Slurm's mark is 125; Linux has signals up to 64."""
+    one = run(CASES / "t3.txt", 3)
+
+    assert (one.state, one.exit_status, one.exit_signal) == ("OUT_OF_MEMORY", 0, None)
+
+
 def test_faults_in_json() -> None:
     """They cost their job, and can be read again by themselves."""
     jobs = json.loads(JSON.read_text(encoding="utf-8"))["jobs"][:4]

@@ -17,10 +17,10 @@ import json, os, sys
 options = dict(word.removeprefix("--").partition("=")[::2] for word in sys.argv[1:])
 with open({asked!r}, "a") as file:
     file.write(json.dumps([sys.argv[1:], dict(os.environ)]) + "\\n")
-exec(open({behaviour!r}).read())
 columns, delimiter = options["format"].split(","), options["delimiter"]
 def put(values):
     sys.stdout.write(delimiter.join(values) + "\\n")
+exec(open({behaviour!r}).read())
 put(columns)
 for row in json.load(open({rows!r})):
     put([row.get(name, "") for name in columns])
