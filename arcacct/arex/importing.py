@@ -33,7 +33,7 @@ from arcacct.jobs import rows as arex_rows
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import ImportRun
 from arcacct.jobs.job import Job
-from arcacct.jobs.rejected import LONGEST_BYTES, Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
+from arcacct.jobs.rejected import LONGEST_BYTES, Quarantine, Reject, Retried, fault, forget, is_of_record, needing_file
 from arcacct.jobs.rows import ArexRows, Numbers
 from arcacct.jobs.states import FINAL, IN_PROGRESS
 from arcacct.jobs.writing import Difference, JobWriter, Written, known_jobs
@@ -326,7 +326,7 @@ class _Import(ImportRun):
             _remember(con, position, self._origin, parts.unfinished, [*done, *gone])
             if bad or self._rejected:
                 # Whatever was wrong with these records, they are looked at anew.
-                drop(con, [one for row in rows for one in self._rejected.get(_place(row.record_id), ())])
+                forget(con, [one for row in rows for one in self._rejected.get(_place(row.record_id), ())])
                 self._quarantine.keep(bad)
         if rows:
             self._adapt(len(rows), time.monotonic() - started)
@@ -372,7 +372,7 @@ def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) ->
                 jobs = [job_of(one, EventClock(zone)) for one in usable]
                 with opening.writing(con, here):
                     written = writer.write(archives.without_archived(con, jobs))
-                    drop(con, [kept.rejected_id])
+                    forget(con, [kept.rejected_id])
             except Exception as error:
                 if not is_of_record(error):
                     raise

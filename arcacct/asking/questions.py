@@ -298,12 +298,13 @@ def measured_parts(
             yield MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
     of_htcondor = "HTCondorJobs WHERE GPUs > 0"
     for row in runs(of_htcondor, ("Wall", "GPUs"), of_htcondor):
-        gpu_s = _gpu_s(whole(row[-1]), row[-2])
+        # HTCondor gives parts of one.
+        gpu_s = _gpu_s(row[-1] if isinstance(row[-1], float) else whole(row[-1]), row[-2])
         if gpu_s is not None:
             yield MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
 
 
-def _gpu_s(gpus: int, elapsed_s: object) -> float | None:
+def _gpu_s(gpus: float, elapsed_s: object) -> float | None:
     """GPUs times how long a run took; ``None`` for none, and for what is no measurement."""
     gpu_s = gpus * whole(elapsed_s)
     return float(gpu_s) if 0 < gpu_s <= _LARGEST else None

@@ -13,7 +13,7 @@ from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import complain, examples, say
-from arcacct.cli.working import tell_counts, tell_retried, tell_unmeasured, wait_option
+from arcacct.cli.working import tell_counts, tell_retried, tell_unmeasured, tell_unusable, wait_option
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.htcondor.command import TIMEOUT_S, HistoryCommand
@@ -105,7 +105,8 @@ def htcondor(ctx: click.Context, files: tuple[str, ...], given: HTCondorOptions)
 
     FILE is a history file of a schedd, or what condor_history printed with -json, -jsonl or -long, compressed or not,
     or - for standard input. With --run condor_history is asked. Repeat it as often as you like, in any order: each job
-    is taken once. What cannot be used is said, left out and kept (`import rejected`); then the exit code is 65.
+    is taken once. What cannot be used is said, left out and kept (`import rejected`); then the exit code is 65, but not
+    again for what was rejected before.
     """
     if not (files or given.run or given.derive_again or given.retry):
         raise UsageError(
@@ -146,5 +147,7 @@ def htcondor(ctx: click.Context, files: tuple[str, ...], given: HTCondorOptions)
         f" {taken.changed} changed, {count_of(taken.enriched, 'job')} of others completed"
     )
     tell_unmeasured(taken)
-    unusable = report.rejected + report.unreadable + report.failed_jobs
+    tell_unusable(report.unusable)
+    # What was rejected before, and has not changed, is no news.
+    unusable = report.news + report.unreadable + report.failed_jobs
     return InputError.exit_code if unusable and not given.lenient else 0

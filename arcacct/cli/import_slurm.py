@@ -84,7 +84,8 @@ def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> in
     compressed or not, or - for standard input. Of columns at least JobIDRaw, State, Submit, Start, End and AllocCPUS
     are needed; without TotalCPU and MaxRSS nothing is known of CPU time and memory. With --run sacct is asked in the
     right way. Repeat it as often as you like, in any order: each run of a job is taken once, when it is over. What
-    cannot be used is said, left out and kept (`import rejected`); then the exit code is 65.
+    cannot be used is said, left out and kept (`import rejected`); then the exit code is 65, but not
+    again for what was rejected before.
     """
     if not (files or given.run or given.derive_again or given.retry):
         raise UsageError("no FILE: give what sacct printed, or - for standard input; or --run")
@@ -122,5 +123,6 @@ def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> in
     )
     tell_unmeasured(taken)
     tell_unusable(report.unusable)
-    unusable = report.rejected + report.lines + report.unreadable + report.failed_jobs
+    # What was rejected before, and has not changed, is no news.
+    unusable = report.news + report.unreadable + report.failed_jobs
     return InputError.exit_code if unusable and not given.lenient else 0

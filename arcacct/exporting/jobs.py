@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import starmap
+from math import ceil
 from typing import Any, NamedTuple
 
 from arcacct.dataset.columns import columns
@@ -141,7 +142,8 @@ class _Run(NamedTuple):
     record_id: int
     cluster: str
     elapsed_s: int
-    gpus: int
+    gpus: float
+    """HTCondor gives parts of one."""
     energy_j: int = 0
 
 
@@ -183,8 +185,9 @@ def _add_runs(told: dict[int, list[Values]], runs: Sequence[_Run]) -> None:
         (known,) = told.get(record_id) or [(record_id, of_record[-1].cluster, *(None,) * 8)]
         if known[2] is not None or known[9] is not None:
             continue
-        gpus = of_record[-1].gpus or None
-        gpu_s = sum(run.gpus * run.elapsed_s for run in of_record) or None
+        # Of a part of a GPU the job saw one.
+        gpus = ceil(of_record[-1].gpus) or None
+        gpu_s = round(sum(run.gpus * run.elapsed_s for run in of_record)) or None
         energy_j = sum(run.energy_j for run in of_record) or None
         told[record_id] = [(*known[:2], gpus, gpu_s, *known[4:9], energy_j)]
 

@@ -17,7 +17,7 @@ from arcacct.jobs.local_ids import contradict
 from arcacct.jobs.precedence import FEATURES
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import escaped
-from arcacct.jobs.rejected import Quarantine, Reject, drop, fault, is_of_record
+from arcacct.jobs.rejected import Quarantine, Reject, fault, forget, is_of_record
 
 
 class Collected(NamedTuple):
@@ -80,7 +80,7 @@ def collect(
                     changed += taken.changed
                     told += [taken.complaint] if taken.complaint else []
                 _looked_at(con, quarantine, path, job_id, seq)
-                drop(con, [waiting[job_id]] if retry else [])
+                forget(con, [waiting[job_id]] if retry else [])
         except Exception as error:
             quarantine.forget()
             if not is_of_record(error):
@@ -101,7 +101,7 @@ def collect(
 
 def _looked_at(con: Connection, quarantine: Quarantine, path: str, job_id: str, seq: int | None) -> None:
     """What was rejected of this job before is outdated; and the next time begins behind it."""
-    drop(con, quarantine.at(path).get(job_id, []))
+    forget(con, quarantine.at(path).get(job_id, []))
     if seq is not None:
         note(con, _CURSOR, seq)
 

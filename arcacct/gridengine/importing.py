@@ -29,7 +29,7 @@ from arcacct.jobs.batch import BatchImport, BatchPolicy, BatchReport, BatchTaken
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import Progress, Say
 from arcacct.jobs.precedence import GRIDENGINE as SOURCE
-from arcacct.jobs.rejected import Kept, Reject, drop
+from arcacct.jobs.rejected import Kept, Reject, forget
 from arcacct.wording import count_of
 
 POLL_S = 2.0
@@ -203,7 +203,7 @@ class Import(BatchImport[Number]):
             if one is not None:
                 place = LinePlace(self._positions.file_of(kept.file), int(number) if number.isdecimal() else 0)
                 taken = take(con, self._now(), [(one, place)])
-            drop(con, [kept.rejected_id])
+            forget(con, [kept.rejected_id])
         self._count(taken)
 
 

@@ -28,7 +28,7 @@ from arcacct.htcondor.stored_jobs import JobNumber
 from arcacct.jobs.batch import BatchImport, BatchPolicy, BatchReport, BatchTaken
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import Say
-from arcacct.jobs.rejected import Kept, Reject, drop
+from arcacct.jobs.rejected import Kept, Reject, forget
 
 QUARANTINE = "htcondor"
 
@@ -106,17 +106,20 @@ class HTCondorImport(BatchImport[JobNumber]):
             Reject(name, one.position, one.what, one.content, one.length) for one in jobs if isinstance(one.what, Fault)
         ]
         taken = BatchTaken()
+        news: list[Reject] = []
         if good or bad:
             with writing(self._con, self._here) as con:
                 begun = time.monotonic()
                 taken = take(con, self._now(), good)
-                self._quarantine.keep(bad)
+                news = self._quarantine.keep(bad)
                 self._adapt(len(good), time.monotonic() - begun)
-        for count, one in enumerate(bad, self.report.rejected + 1):
+        for count, one in enumerate(news, self.report.news + 1):
             self._show(count, f"{one.file}: {one.position}: {one.fault.reason}; left out")
+        self.report.news += len(news)
         unused = Counter(one.what.why for one in jobs if isinstance(one.what, NoUse))
         self.report.jobs += len(jobs)
         self.report.rejected += len(bad)
+        self.report.unusable.update(name for one in jobs if isinstance(one.what, CondorJob) for name in one.unusable)
         self.report.unfinished += unused[UNFINISHED]
         self.report.never_started += unused[NEVER_STARTED]
         self.report.elsewhere += unused[ELSEWHERE_RUN]
@@ -145,5 +148,5 @@ class HTCondorImport(BatchImport[JobNumber]):
                 raise InputError(one.reason)
         with writing(self._con, self._here) as con:
             taken = take(con, self._now(), [one for one in found if isinstance(one, CondorJob)])
-            drop(con, [kept.rejected_id])
+            forget(con, [kept.rejected_id])
         self._count(taken)

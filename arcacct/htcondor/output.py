@@ -32,6 +32,8 @@ class ToldJob(NamedTuple):
     """The same ad as a history of its own; as far as classads.KEPT."""
     length: int
     """How long all of that is, in bytes."""
+    unusable: frozenset[str] = frozenset()
+    """Attributes with a value that cannot be used, and that accounting can do without."""
 
 
 def read(chunks: Iterable[bytes], form: HistoryForm) -> Iterator[ToldJob]:
@@ -43,13 +45,14 @@ def read(chunks: Iterable[bytes], form: HistoryForm) -> Iterator[ToldJob]:
     wanted = frozenset(name.lower() for name in form.attributes)
     for told in classads.read(chunks, wanted):
         what: CondorJob | NoUse | Fault
+        unusable: set[str] = set()
         if isinstance(told.what, Fault):
             what = told.what
         elif told.what is None:
             what = NoUse(UNFINISHED)
         else:
             try:
-                what = job_of(told.what, form.schedd, form.scores)
+                what = job_of(told.what, unusable, form.schedd, form.scores)
             except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
                 what = fault_of(error)
-        yield ToldJob(what, told.position, told.content, told.length)
+        yield ToldJob(what, told.position, told.content, told.length, frozenset(unusable))

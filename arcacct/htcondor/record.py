@@ -9,12 +9,16 @@ whichever comes first.
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.htcondor.classads import Ad, Expression, Value
+from arcacct.jobs.faults import optional
 from arcacct.jobs.fqan import parsed_fqan
+
+T = TypeVar("T")
 
 LARGEST = 2**53
 """What is more is no measurement."""
@@ -80,7 +84,8 @@ class CondorJob(NamedTuple):
     starts: int | None = None
     cores: int = 1
     """Of all nodes together."""
-    gpus: int | None = None
+    gpus: float | None = None
+    """A part of one, too."""
     cpu_user_s: int | None = None
     """Of all runs; ``None``: not known of all."""
     cpu_kernel_s: int | None = None
@@ -138,11 +143,13 @@ class NoUse(NamedTuple):
 UNFINISHED, NEVER_STARTED, ELSEWHERE_RUN = "unfinished", "never started", "not run in the pool"
 
 
-def job_of(ad: Ad, schedd: str | None = None, scores: Scores | None = None) -> CondorJob | NoUse:
+def job_of(ad: Ad, unusable: set[str], schedd: str | None = None, scores: Scores | None = None) -> CondorJob | NoUse:
     """
     The job that an ad tells of; ``schedd`` is the schedd's name if it is not to be HTCondor's own.
 
-    Raises ValueError when it says too little, or what cannot be.
+    Attributes whose values cannot be used, and that accounting can do without, go into ``unusable``. Raises ValueError
+    when the ad says too little, or what cannot be, of which job it is, when it ended, how long it ran and on how many
+    CPUs.
     """
     state = _whole(ad, "JobStatus")
     if state is None:
@@ -158,33 +165,36 @@ def job_of(ad: Ad, schedd: str | None = None, scores: Scores | None = None) -> C
     end = (_time(ad, "CompletionDate") if state == COMPLETED else None) or _time(ad, "EnteredCurrentStatus")
     if not end:
         raise ValueError("it has neither CompletionDate nor EnteredCurrentStatus: nothing says when it ended")
-    wall_s = _wall(ad, start, end)
-    starts = _whole(ad, "NumJobStarts")
-    user_s, kernel_s = _cpu(ad, is_one_run=(starts or 0) < 2)
-    memory_kib = _amount(ad, "ResidentSetSize_RAW") or _amount(ad, "ResidentSetSize")
-    image_kib = _amount(ad, "ImageSize_RAW") or _amount(ad, "ImageSize")
+    use = _Optional(ad, unusable)
+    starts = use.whole("NumJobStarts")
+    last_start = use.time("JobCurrentStartDate") or None
+    wall_s = _wall(ad, start, end, certain_s=_only_run(state, starts, start, last_start, end))
+    user_s, kernel_s = _cpu(use, is_one_run=(starts or 0) < 2 and "NumJobStarts" not in unusable)
+    memory_kib = use.amount("ResidentSetSize_RAW") or use.amount("ResidentSetSize")
+    image_kib = use.amount("ImageSize_RAW") or use.amount("ImageSize")
+    exit_status, exit_signal = _exit(use)
     return CondorJob(
         schedd or name,
         cluster,
         proc,
         queued,
-        submit_time=_time(ad, "QDate") or queued,
+        submit_time=use.time("QDate") or queued,
         status=state,
         start_time=start,
-        last_start=_time(ad, "JobCurrentStartDate") or None,
+        last_start=last_start,
         end_time=end,
         wall_s=wall_s,
         starts=starts,
-        cores=_cores(ad),
-        gpus=_first_whole(ad, "GPUsProvisioned", "RequestGPUs"),
+        cores=_cores(use),
+        gpus=use.first(use.number, "GPUsProvisioned", "RequestGPUs"),
         cpu_user_s=user_s,
         cpu_kernel_s=kernel_s,
         memory_kib=memory_kib or None,
         # Of a job in a container it is that of what starts the container.
         virtual_memory_kib=image_kib if image_kib and image_kib >= (memory_kib or 0) else None,
-        memory_mib=_whole(ad, "MemoryProvisioned"),
-        exit_status=_whole(ad, "ExitCode"),
-        exit_signal=_signal(ad),
+        memory_mib=use.whole("MemoryProvisioned"),
+        exit_status=exit_status,
+        exit_signal=exit_signal,
         hosts=_text(ad, "AllRemoteHosts") or _text(ad, "LastRemoteHost") or _text(ad, "RemoteHost"),
         user=_text(ad, "Owner"),
         account=_account(ad),
@@ -213,10 +223,21 @@ def _key(ad: Ad) -> tuple[str, int, int, int]:
     return found
 
 
-def _wall(ad: Ad, start: int, end: int) -> int:
+def _only_run(state: int, starts: int | None, start: int, last_start: int | None, end: int) -> int | None:
+    """
+    How long the only run of a job took by its start and end; ``None`` where that is not certain.
+
+    A removed job may have been held before: nothing says when its run ended.
+    """
+    return end - start if state == COMPLETED and starts == 1 and last_start in (None, start) else None
+
+
+def _wall(ad: Ad, start: int, end: int, *, certain_s: int | None) -> int:
     if end < start:
         raise ValueError(f"it ended {start - end} s before it started")
     wall_s = _amount(ad, "RemoteWallClockTime")
+    if wall_s is None:
+        wall_s = certain_s
     if wall_s is None:
         raise ValueError("it has no RemoteWallClockTime: nothing says how long it ran")
     if wall_s > end - start + _OFF_S:
@@ -264,12 +285,6 @@ def _whole(ad: Ad, name: str) -> int | None:
     return None if value is None else int(value)
 
 
-def _first_whole(ad: Ad, *names: str) -> int | None:
-    """The first of some counts that is said and is no expression."""
-    found = (_whole(ad, name) for name in names)
-    return next((value for value in found if value is not None and value >= 0), None)
-
-
 def _time(ad: Ad, name: str) -> int | None:
     value = _amount(ad, name)
     if value is not None and value >= LATEST_S:
@@ -277,20 +292,54 @@ def _time(ad: Ad, name: str) -> int | None:
     return value
 
 
-def _cores(ad: Ad) -> int:
+class _Optional(NamedTuple):
+    """Values of an ad that accounting can do without: one that cannot be used is ``None``, and noted."""
+
+    ad: Ad
+    unusable: set[str]
+
+    def number(self, name: str) -> float | None:
+        """Not negative."""
+
+        def read() -> float | None:
+            value = _number(self.ad, name)
+            if value is not None and value < 0:
+                raise ValueError(f"{name} is {value}")
+            return int(value) if value is not None and value == int(value) else value
+
+        return optional(name, read, self.unusable)
+
+    def amount(self, name: str) -> int | None:
+        """Rounded."""
+        return optional(name, lambda: _amount(self.ad, name), self.unusable)
+
+    def whole(self, name: str) -> int | None:
+        """A count."""
+        return optional(name, lambda: _whole(self.ad, name), self.unusable)
+
+    def time(self, name: str) -> int | None:
+        """UTC seconds."""
+        return optional(name, lambda: _time(self.ad, name), self.unusable)
+
+    def first(self, read: Callable[[str], T | None], *names: str) -> T | None:
+        """The first of some values that is said and can be used."""
+        return next((value for name in names if (value := read(name)) is not None), None)
+
+
+def _cores(use: _Optional) -> int:
     """
     CPUs of the slot that it had, else those that it asked for; of a parallel job those of all its nodes.
 
     Raises ValueError where only expressions say it.
     """
-    cores = _first_whole(ad, "CpusProvisioned", "MachineAttrCpus0", "RequestCpus")
-    if cores is None:
+    cores = use.first(use.whole, "CpusProvisioned", "MachineAttrCpus0", "RequestCpus")
+    if cores is None or cores < 0:
         raise ValueError("nothing says how many CPUs it had: CpusProvisioned and RequestCpus are no numbers")
-    nodes = _whole(ad, "MaxHosts") if _whole(ad, "JobUniverse") == _PARALLEL else 1
+    nodes = use.whole("MaxHosts") if _whole(use.ad, "JobUniverse") == _PARALLEL else 1
     return max(1, cores) * max(1, nodes or 1)
 
 
-def _cpu(ad: Ad, *, is_one_run: bool) -> tuple[int | None, int | None]:
+def _cpu(use: _Optional, *, is_one_run: bool) -> tuple[int | None, int | None]:
     """
     User and kernel time of all runs. RemoteUserCpu and RemoteSysCpu are of the last: of several they are no measure.
 
@@ -298,16 +347,18 @@ def _cpu(ad: Ad, *, is_one_run: bool) -> tuple[int | None, int | None]:
     """
     times: list[int | None] = []
     for part in ("User", "Sys"):
-        last, every = _amount(ad, f"Remote{part}Cpu"), _amount(ad, f"CumulativeRemote{part}Cpu")
+        last, every = use.amount(f"Remote{part}Cpu"), use.amount(f"CumulativeRemote{part}Cpu")
         times.append(max(every, last or 0) if every is not None else last if is_one_run else None)
     return (None, None) if None in times else (times[0], times[1])
 
 
-def _signal(ad: Ad) -> int | None:
-    by_signal = _get(ad, "ExitBySignal")
-    if not isinstance(by_signal, bool):
-        return None
-    return (_whole(ad, "ExitSignal") or 0) if by_signal else 0
+def _exit(use: _Optional) -> tuple[int | None, int | None]:
+    """Exit status and signal; of a job that a signal ended of which nothing is known the status is 1, never 0."""
+    status, by_signal = use.whole("ExitCode"), _get(use.ad, "ExitBySignal")
+    if by_signal is True:
+        signal = use.whole("ExitSignal")
+        return (status, signal) if signal else (status or 1, None)
+    return status, 0 if by_signal is False else None
 
 
 def _account(ad: Ad) -> str:
@@ -350,9 +401,9 @@ def joined(one: CondorJob, other: CondorJob) -> CondorJob:
     return CondorJob(*values)._replace(start_time=min(one.start_time, other.start_time))
 
 
-def _better(value: int | str | None, other: int | str | None) -> int | str | None:
+def _better(value: float | str | None, other: float | str | None) -> float | str | None:
     if isinstance(value, str) and isinstance(other, str):
         return max(value, other, key=lambda text: (len(text), text))
-    if isinstance(value, int) and isinstance(other, int):
+    if isinstance(value, int | float) and isinstance(other, int | float):
         return max(value, other)
     return other if value is None else value

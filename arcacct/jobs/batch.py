@@ -110,6 +110,8 @@ class BatchReport:
     """Files that are none of the source's, could not be read, or not to their end."""
     more_conflicts: int = 0
     """Differences to A-REX that were not said one by one."""
+    news: int = 0
+    """Of what was rejected that which was not rejected by an import before."""
     unusable: Counter[str] = field(default_factory=Counter)
     """By field: jobs that were taken without a value of it, which cannot be used."""
     taken: BatchTaken = field(default_factory=BatchTaken)

@@ -121,8 +121,13 @@ class Quarantine:
         self._room.clear()
         self._all = None
 
-    def keep(self, rejects: Iterable[Reject]) -> None:
-        """Put those records into the table that are not there yet, inside the caller's transaction."""
+    def keep(self, rejects: Iterable[Reject]) -> list[Reject]:
+        """
+        Put those records into the table that are not there yet, inside the caller's transaction, and give these.
+
+        What was dropped is remembered: it is no news either.
+        """
+        news = []
         for one in rejects:
             # Of a record that could not be held there is nothing but the place.
             what = one.content or f"{one.file}\0{one.position}".encode("utf-8", "surrogateescape")
@@ -130,11 +135,13 @@ class Quarantine:
             query = "SELECT 1 FROM RejectedRecords WHERE Source = ? AND Scope = ? AND Digest = ?"
             if self._con.execute(query, (self._source, self._scope, digest)).fetchone() is not None:
                 continue
+            news.append(one)
             if self._has_room(one.file, min(len(one.content), LONGEST_BYTES)):
                 size = one.bytes or len(one.content)
                 self._insert(one.file, one.position, digest, one.fault, size, one.content[:LONGEST_BYTES])
             else:
                 self._count(one.file)
+        return news
 
     def anew(self, file: str) -> None:
         """
@@ -143,7 +150,7 @@ class Quarantine:
         Inside the caller's transaction.
         """
         rows = listed(self._con, self._source, self._scope)
-        drop(self._con, [one.rejected_id for one in rows if one.file == _storable(file) and not one.is_whole])
+        forget(self._con, [one.rejected_id for one in rows if one.file == _storable(file) and not one.is_whole])
         self.forget()
 
     def files_to_read(self) -> set[str]:
@@ -153,7 +160,7 @@ class Quarantine:
     def _has_room(self, file: str, size: int) -> bool:
         if self._all is None:
             count, total = self._con.execute(
-                "SELECT count(*), ifnull(sum(length(Content)), 0) FROM RejectedRecords"
+                "SELECT count(*), ifnull(sum(length(Content)), 0) FROM RejectedRecords WHERE Records > 0"
             ).fetchone()
             self._all = [MOST - count, MOST_BYTES - total]
         if file not in self._room:
@@ -219,6 +226,7 @@ def listed(con: Connection, source: str | None = None, scope: str | None = None)
     """Every row, of one source if asked for, the oldest first."""
     rows = con.execute(
         f"SELECT {_COLUMNS} FROM RejectedRecords WHERE (?1 IS NULL OR Source = ?1) AND (?2 IS NULL OR Scope = ?2)"
+        " AND Records > 0"
         " ORDER BY RejectedID",
         (source, scope),
     )
@@ -228,7 +236,8 @@ def listed(con: Connection, source: str | None = None, scope: str | None = None)
 def rejections(con: Connection) -> Rejections:
     """How many there are, those that were only counted among them."""
     rows = con.execute(
-        "SELECT Source, sum(Records), min(Rejected), sum(IsOurs) FROM RejectedRecords GROUP BY Source ORDER BY Source"
+        "SELECT Source, sum(Records), min(Rejected), sum(IsOurs) FROM RejectedRecords WHERE Records > 0"
+        " GROUP BY Source ORDER BY Source"
     ).fetchall()
     oldest = min((rejected for _source, _records, rejected, _ours in rows), default=None)
     ours = sum(ours for _source, _records, _rejected, ours in rows)
@@ -242,14 +251,35 @@ def needing_file(con: Connection, source: str, scope: str = "") -> int:
 
 def content_of(con: Connection, rejected_id: int) -> bytes:
     """What is kept of a record; raises InputError when there is no such row."""
-    row = con.execute("SELECT Content FROM RejectedRecords WHERE RejectedID = ?", (rejected_id,)).fetchone()
+    row = con.execute(
+        "SELECT Content FROM RejectedRecords WHERE RejectedID = ? AND Records > 0", (rejected_id,)
+    ).fetchone()
     if row is None:
         raise InputError(f"{rejected_id}: no such rejected record; see `arcacct import rejected`")
     return bytes(row[0] or b"")
 
 
 def drop(con: Connection, rejected_ids: Sequence[int]) -> int:
-    """Forget some, inside the caller's transaction; how many there were."""
+    """
+    Take some off the list, inside the caller's transaction; how many there were.
+
+    That they were there is remembered, of the last MOST of them and without their content (Records is 0): when they
+    are met again they are no news.
+    """
+    found = con.executemany(
+        "UPDATE RejectedRecords SET Records = 0, Content = NULL WHERE RejectedID = ? AND Records > 0",
+        [(one,) for one in rejected_ids],
+    )
+    con.execute(
+        "DELETE FROM RejectedRecords WHERE Records = 0 AND RejectedID NOT IN"
+        " (SELECT RejectedID FROM RejectedRecords WHERE Records = 0 ORDER BY RejectedID DESC LIMIT ?)",
+        (MOST,),
+    )
+    return found.rowcount
+
+
+def forget(con: Connection, rejected_ids: Sequence[int]) -> int:
+    """Delete some, inside the caller's transaction, since they can be used now; how many there were."""
     found = con.executemany("DELETE FROM RejectedRecords WHERE RejectedID = ?", [(one,) for one in rejected_ids])
     return found.rowcount
 

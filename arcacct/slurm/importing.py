@@ -21,7 +21,7 @@ from arcacct.files.following import Follower
 from arcacct.jobs.batch import BatchImport, BatchPolicy, BatchReport, BatchTaken
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import Say
-from arcacct.jobs.rejected import Kept, Reject, drop
+from arcacct.jobs.rejected import Kept, Reject, forget
 from arcacct.jobs.sacct import new_delimiter
 from arcacct.slurm import stored_runs
 from arcacct.slurm.command import OVERLAP_S, SacctCommand, windows
@@ -116,14 +116,16 @@ class SlurmImport(BatchImport[JobNumber]):
             if isinstance(one.what, Fault)
         ]
         taken = BatchTaken()
+        news: list[Reject] = []
         if runs or bad:
             with writing(self._con, self._here) as con:
                 begun = time.monotonic()
                 taken = take(con, self._now(), runs)
-                self._quarantine.keep(bad)
+                news = self._quarantine.keep(bad)
                 self._adapt(len(runs), time.monotonic() - begun)
-        for count, one in enumerate(bad, self.report.rejected + self.report.lines + 1):
+        for count, one in enumerate(news, self.report.news + 1):
             self._show(count, f"{one.file}: {one.position}: {one.fault.reason}; left out")
+        self.report.news += len(news)
         unused = Counter(one.what.is_unfinished for one in jobs if isinstance(one.what, NoUsage))
         lines = [one for one in jobs if one.is_line]
         noise = [one for one in lines if isinstance(one.what, Noise)]
@@ -158,5 +160,5 @@ class SlurmImport(BatchImport[JobNumber]):
                 raise InputError(one.reason)
         with writing(self._con, self._here) as con:
             taken = take(con, self._now(), [one for one in found if isinstance(one, SlurmRun)])
-            drop(con, [kept.rejected_id])
+            forget(con, [kept.rejected_id])
         self._count(taken)

@@ -23,7 +23,7 @@ from arcacct.files.reading import STDIN, Reader
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import SLICE_S, ImportRun, Progress, Say
 from arcacct.jobs.local_ids import LocalID
-from arcacct.jobs.rejected import Kept, Reject, drop, fault, is_of_record
+from arcacct.jobs.rejected import Kept, Reject, fault, forget, is_of_record
 from arcacct.sonar.dropped import add_dropped
 from arcacct.sonar.envelopes import Cluster, Dropped, Envelope, Errors, ProducerError, Sysinfo, TelemetryStream
 from arcacct.sonar.hardware import Names, observe_cluster, observe_sysinfo, remember_complaint
@@ -375,5 +375,5 @@ class Importer(ImportRun):
         is_good = self.report.rejected == before
         if is_good:
             with writing(self._con, self._here):
-                drop(self._con, [kept.rejected_id])
+                forget(self._con, [kept.rejected_id])
         return is_good

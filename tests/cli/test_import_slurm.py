@@ -83,7 +83,11 @@ def test_what_cannot_be_used(conf, tmp_path) -> None:
     done = import_(conf, path)
     assert done.returncode == 65
     assert done.stderr.startswith(f"arcacct: {path}: line 3: nothing says which cluster it ran on")
+    again = import_(conf, path)
+    assert (again.returncode, again.stderr) == (0, "arcacct: 1 job not usable; all others are imported\n")
+    path.write_bytes(table(row(1), row(2, Cluster="", User="bob")))
     assert import_(conf, "--lenient", path).returncode == 0
+    assert arcacct("--config", conf, "import", "rejected", "--drop", "2").returncode == 0
     listed = arcacct("--config", conf, "import", "rejected", "--source", "slurm")
     assert str(path) in listed.stdout
     done = import_(conf, "--retry", "--cluster", "testgrid")

@@ -56,6 +56,22 @@ def test_gpus_times_the_time_that_all_runs_took(host) -> None:
     assert look(host.con).seen[202611]["runs"] == 2
 
 
+def test_a_part_of_a_gpu_is_counted_as_a_part(host) -> None:
+    """A text is no number: it is unknown, and counted as that."""
+    report = host.take(history(ad(1, GPUsProvisioned=0.5), ad(2, RequestGPUs='"1"')))
+    exported = [
+        job.children["accelerators"][0][2:4]
+        for page in pages(host.con, Partition("site", 2026, 11, "ce"))
+        for job in page
+        if "accelerators" in job.children
+    ]
+
+    assert report.unusable == {"RequestGPUs": 1}
+    assert host.rows("SELECT gpus FROM v1_htcondor_jobs ORDER BY htcondor_job") == [(0.5,), (None,)]
+    assert counted_s(host) == 30.0
+    assert exported == [(1, 30)]
+
+
 def test_telemetry_knows_better(host) -> None:
     """Where telemetry has the batch system's word of a job, that is counted, and nothing twice."""
     host.take(history(ad(1, GPUsProvisioned=2)))

@@ -17,6 +17,7 @@ from arcacct.htcondor.command import OVERLAP_S, HistoryCommand
 from arcacct.htcondor.record import ATTRIBUTES, Scores
 from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.recorder import name_id
+from arcacct.jobs.rejected import drop, listed, rejections
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -399,3 +400,19 @@ def test_condor_history_that_fails_is_asked_again(host, tmp_path) -> None:
     assert (work.report.unreadable, work.report.taken.added) == (1, 9)
     assert host.said == [f"{tmp_path}/condor_history: exit code 1: it does not say why"]
     assert host.rows("SELECT AskedUntil FROM HTCondorProgress") == []
+
+
+def test_what_was_rejected_before_is_no_news(host) -> None:
+    """Also after it was dropped from the list; another one is."""
+    no_wall = {"RemoteWallClockTime": None, "NumJobStarts": 2}
+    content = history(ad(1, **no_wall), ad(2))
+    first, again = host.take(content), host.take(content)
+    assert [(one.rejected, one.news) for one in (first, again)] == [(1, 1), (1, 0)]
+    assert len(host.said) == 1
+    with writing(host.con, host.here) as con:
+        assert drop(con, [one.rejected_id for one in listed(con)]) == 1
+        assert drop(con, [1]) == 0
+    dropped = host.take(content)
+    assert (dropped.rejected, dropped.news, listed(host.con)) == (1, 0, [])
+    assert rejections(host.con).by_source == {}
+    assert host.take(history(ad(1, **no_wall), ad(3, **no_wall))).news == 1

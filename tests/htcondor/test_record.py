@@ -7,6 +7,7 @@ from htcondor_files import BEGIN, HISTORY, ad, jobs, reasons, told
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arcacct.htcondor.local_jobs import exit_code
 from arcacct.htcondor.record import CondorJob, NoUse, joined
 
 
@@ -108,23 +109,73 @@ def test_what_is_no_use_of_the_pool(values, why) -> None:
     ("values", "reason"),
     [
         ({"RemoteWallClockTime": 1793577600.0}, "it ran 1793577600 s between a start and an end that are 60 s apart"),
-        ({"RemoteWallClockTime": None}, "it has no RemoteWallClockTime: nothing says how long it ran"),
         ({"RemoteWallClockTime": -5}, "RemoteWallClockTime is -5"),
         ({"CompletionDate": BEGIN + 5}, "it ended 5 s before it started"),
         ({"GlobalJobId": None}, "it has no GlobalJobId, by which HTCondor knows its jobs"),
         ({"ProcId": 5}, f"its ClusterId and ProcId are not those of its GlobalJobId: 'ce.example.org#1.0#{BEGIN}'"),
         ({"JobStatus": None}, "it has no JobStatus: is it an ad of a job?"),
-        ({"RemoteUserCpu": "1e999"}, "RemoteUserCpu is larger than any measurement"),
-        ({"CpusProvisioned": 99999999999999999999}, "CpusProvisioned is larger than any measurement"),
-        ({"CpusProvisioned": '"8"'}, "CpusProvisioned is no number: '8'"),
-        ({"CpusProvisioned": "true"}, "CpusProvisioned is no number: 'True'"),
-        ({"CpusProvisioned": 1.5}, "CpusProvisioned is 1.5"),
-        ({"QDate": 99999999999}, "QDate is no time of a job: 99999999999"),
+        (
+            {"CpusProvisioned": 1.5, "RequestCpus": '"8"'},
+            "nothing says how many CPUs it had: CpusProvisioned and RequestCpus are no numbers",
+        ),
     ],
 )
 def test_what_cannot_be(values, reason) -> None:
     """It is set aside with its reason, and never becomes another number."""
     assert reasons(ad(**values).encode()) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "expected"),
+    [
+        ("RequestGPUs", '"1"', "gpus", None),
+        ("RequestGPUs", "1e20", "gpus", None),
+        ("GPUsProvisioned", "0.5", "gpus", 0.5),
+        ("GPUsProvisioned", "2.0", "gpus", 2),
+        ("MemoryProvisioned", "2000.5", "memory_mib", None),
+        ("NumJobStarts", "2.5", "starts", None),
+        ("ImageSize_RAW", "1e20", "virtual_memory_kib", None),
+        ("RemoteSysCpu", "-1.0", "cpu_kernel_s", 1),
+        ("CumulativeRemoteUserCpu", "1e999", "cpu_user_s", 99),
+        ("CpusProvisioned", "99999999999999999999", "cores", 2),
+        ("CpusProvisioned", "true", "cores", 2),
+        ("QDate", "99999999999", "submit_time", BEGIN),
+        ("ExitCode", "1.5", "exit_status", None),
+    ],
+)
+def test_an_odd_value_costs_itself(name, value, field, expected) -> None:
+    """The job is read; the attribute is counted unless its value can be used."""
+    (found,) = told(ad(**{name: value}).encode())
+
+    assert isinstance(found.what, CondorJob)
+    assert (getattr(found.what, field), found.what.wall_s) == (expected, 60)
+    assert found.unusable == (set() if name == "GPUsProvisioned" else {name})
+
+
+def test_a_signal_that_cannot_be_read_is_no_success() -> None:
+    (found,) = told(ad(ExitBySignal="true", ExitSignal='"9"').encode())
+
+    assert (found.what.exit_status, found.what.exit_signal, found.unusable) == (1, None, {"ExitSignal"})
+    assert exit_code(found.what) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "wall_s"),
+    [
+        ({}, 60),
+        ({"JobCurrentStartDate": BEGIN + 10}, 60),
+        ({"JobCurrentStartDate": BEGIN + 20}, None),
+        ({"NumJobStarts": 2}, None),
+        ({"NumJobStarts": None}, None),
+        ({"JobStatus": 3, "CompletionDate": 0}, None),
+    ],
+)
+def test_the_wall_time_of_one_run_is_from_its_start_to_its_end(values, wall_s) -> None:
+    """Where HTCondor does not say it; a job that was removed may have been held before."""
+    content = ad(RemoteWallClockTime=None, **values).encode()
+
+    assert [found.wall_s for found in jobs(content).values()] == ([] if wall_s is None else [wall_s])
+    assert len(reasons(content)) == (wall_s is None)
 
 
 def test_a_queue_is_written_without_quotes() -> None:
