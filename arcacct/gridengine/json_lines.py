@@ -25,6 +25,9 @@ _OPTIONAL_WHOLES = ("task_number", "arid", "priority", "ar_submission_time")
 _KNOWN = frozenset((*_TEXTS, *_WHOLES, *_OPTIONAL_WHOLES, "usage", "rusage", "eusage"))
 _RUSAGE = ("ru_wallclock", "ru_utime", "ru_stime", "ru_maxrss", *Record._fields[28:42])
 _EUSAGE = ("wallclock", "cpu", "mem", "io", "ioops", "iow", "maxvmem", "maxrss", "maxpss")
+_SIZES = frozenset(("maxvmem", "maxrss", "maxpss"))
+"""These may be texts with a unit, as qacct prints them."""
+_SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,20})?)([kKmMgGtT]?)B?", re.ASCII)
 _OURS = frozenset(("rusage", "eusage", "usage"))
 _NOTHING = frozenset(("", "NONE"))
 _LARGEST = 2**63
@@ -122,6 +125,9 @@ def _whole(line: dict[str, Any], name: str, missing: int | None = None) -> int:
 def _measures(group: dict[str, Any], names: tuple[str, ...], where: str) -> list[float | None]:
     values = list(map(group.get, names))
     for place, number in enumerate(values):
+        if isinstance(number, str) and names[place] in _SIZES:
+            values[place] = _size(number, f"{where}.{names[place]}")
+            continue
         kind = type(number)
         if number is None or (kind is float and -1e300 < number < 1e300) or (kind is int and abs(number) < _LARGEST):
             continue
@@ -129,6 +135,16 @@ def _measures(group: dict[str, Any], names: tuple[str, ...], where: str) -> list
             raise ValueError(f"{where}.{names[place]} is {number!r:.40}, not a number")
         values[place] = _float(number, names[place])
     return values
+
+
+def _size(text: str, name: str) -> float:
+    """Bytes of a size with its unit (sge_types(1), memory_specifier): capital letters are powers of 1024."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{name} is {text!r:.40}, not a size")
+    unit = match[2]
+    power = "KMGT".index(unit.upper()) + 1 if unit else 0
+    return _float(float(match[1]) * (1024 if unit.isupper() else 1000) ** power, name)
 
 
 def _float(number: float, name: str) -> float:

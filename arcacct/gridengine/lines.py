@@ -19,6 +19,8 @@ from arcacct.jobs.faults import Fault, fault_of
 LATEST_US = 253_402_300_799 * 1_000_000
 """The end of the year 9999: what is later is no time."""
 _UP_TO_QDEL_INFO, _UP_TO_SUBMIT_HOST = 7, 10
+_LEAST = 43
+_MOST_COLONS = 100
 _HEAD = 39
 """Fields before the category; it and those after it are counted from the right."""
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
@@ -101,10 +103,31 @@ def record(line: bytes) -> Record | None:
 
 
 def colon_record(text: str) -> Record:
-    """A colon-separated line. Raises ValueError."""
+    """A colon-separated line; there may be colons in the name of its job. Raises ValueError."""
     parts = text.split(":")
-    if len(parts) < 43:
+    if len(parts) < _LEAST:
         raise ValueError(f"{len(parts)} fields; a record has 43, 45 or more")
+    try:
+        return _of_parts(parts)
+    except ValueError:
+        readings = _with_colons_in_name(parts)
+        if len(readings) != 1:
+            raise
+        return _of_parts(readings[0])
+
+
+def _with_colons_in_name(parts: list[str]) -> list[list[str]]:
+    """The fields, with the name of the job put together so that numbers are where they should be; each such reading."""
+    found = []
+    for more in range(1, min(len(parts) - _LEAST, _MOST_COLONS) + 1):
+        one = [*parts[:4], ":".join(parts[4 : 5 + more]), *parts[5 + more :]]
+        numbers = (*one[7:31], *one[34:39])
+        if one[5].isdecimal() and one[6] and not one[6].isdecimal() and all(map(_is_number, numbers)):
+            found.append(one)
+    return found
+
+
+def _of_parts(parts: list[str]) -> Record:
     tail, further = _tail(parts)
     numbers = [parts[5], *parts[7:31], *parts[34:39], tail.iow, tail.maxvmem]
     try:
@@ -229,8 +252,17 @@ def _not_a_number(parts: list[str]) -> str:
     return "a number is out of range"
 
 
+def _with_start(found: Record) -> Record:
+    """A record without a start that has an end and a wall clock: it started that long before its end, as in qacct."""
+    wall_us = (found.ru_wallclock_s or found.wallclock_s or 0.0) * 1_000_000
+    start_us = found.end_time_us - round(wall_us) if 0 < wall_us < found.end_time_us else 0
+    return found._replace(start_time_us=start_us)
+
+
 def in_range(found: Record) -> Record:
     """The record, if everything in it can be: raises ValueError for what no file of Grid Engine has."""
+    if found.start_time_us <= 0:
+        found = _with_start(found)
     if not (
         0 <= found.submission_time_us <= LATEST_US
         and 0 <= found.start_time_us <= LATEST_US

@@ -299,3 +299,59 @@ def test_usage_as_the_manual_page_describes_it() -> None:
 def test_a_counter_that_fell_below_zero() -> None:
     """A value of 2**64 does not cost the record."""
     assert fields(record(ran(7, 1, 2, 3, maxvmem=2**64)), "maxvmem_bytes") == (2.0**64,)
+
+
+CASES = COLON.parent.parent / "cases"
+
+
+def test_colons_in_the_name_of_a_job() -> None:
+    """The name is put together: number and account, and the times behind them, show where it ends."""
+    (found,) = records(CASES / "g1.acc")
+
+    assert fields(found, "job_number", "job_name", "account", "owner") == (44, "run:case:0042:post", "sge", "ada")
+    assert found.end_time_us - found.start_time_us == 194 * US
+
+
+@pytest.mark.parametrize("name", ["a:b", "1:2", ":", "x:7:sge", "a:b:1:2:3"])
+def test_any_colons_in_a_name(name: str) -> None:
+    plain, odd = record(ran(7, START, START, START + 5)), record(ran(7, START, START, START + 5, job_name=name))
+
+    assert plain is not None
+    assert odd == plain._replace(job_name=name)
+
+
+def test_colons_in_a_name_and_in_a_category() -> None:
+    found = record(ran(7, START, START, START + 5, job_name="a:b", category="-l cpu=24:00:00"))
+
+    assert fields(found, "job_number", "job_name", "category") == (7, "a:b", "-l cpu=24:00:00")
+
+
+def test_a_start_that_is_not_known() -> None:
+    """0 and -1: as long before the end as the wall clock says. What has no wall clock never started."""
+    found = {one.job_number: one for name in ("g3", "g8") for one in records(CASES / f"{name}.acc")}
+
+    assert {number: one.end_time_us - one.start_time_us for number, one in found.items()} == {
+        31: 100_333_000,
+        32: 0,
+        33: 100 * US,
+        34: -10 * US,
+        35: 100 * US,
+        36: 100 * US,
+        41: 100 * US,
+        42: 100 * US,
+        43: 100 * US,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1.2G", 1.2 * 2**30), ("3.332MB", 3.332 * 2**20), ("512k", 512_000.0), ("17", 17.0), ("0.5T", 2**39)],
+)
+def test_sizes_with_units(text: str, size: float) -> None:
+    """As qacct prints them."""
+    line = json.loads(json_line(1))
+    line["usage"]["eusage"]["maxvmem"] = text
+    found = record(json.dumps(line).encode())
+
+    assert found is not None
+    assert found.maxvmem_bytes == pytest.approx(size)
