@@ -103,7 +103,7 @@ def _unusable() -> list[bytes]:
         colons().replace(b":%d:" % (BEGIN + 20), b":%d:" % ((BEGIN + 20) * _US)),
         colons().replace(b":%d:" % (BEGIN + 1), b":%d:" % ((BEGIN + 1) * 1000)),
         braces(end_time=10**18),
-        braces(start_time=-1),
+        braces(end_time=-1),
         braces(slots=[3]),
         braces(slots=2**31),
         braces(job_number=2**56 + 99),
