@@ -200,7 +200,7 @@ class Quarantine:
     def waiting(self) -> Iterator[tuple[Kept, bytes]]:
         """What can be tried again, with its content, the oldest first; rows that come meanwhile are not looked at."""
         for one in listed(self._con, self._source, self._scope):
-            query = "SELECT Content FROM RejectedRecords WHERE RejectedID = ?"
+            query = "SELECT Content FROM RejectedRecords WHERE RejectedID = ? AND Records > 0"
             # Somebody may have dropped it meanwhile, or tried it again.
             if one.is_whole and (row := self._con.execute(query, (one.rejected_id,)).fetchone()) is not None:
                 yield one, bytes(row[0])
