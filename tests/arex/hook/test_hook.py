@@ -465,10 +465,10 @@ def test_a_user_who_may_do_nothing_harms_nothing(public_dir: pathlib.Path) -> No
 
 @pytest.fixture
 def small_disk() -> Iterator[pathlib.Path]:
-    """A file system of 2 MB."""
+    """A file system of 3 MB."""
     directory = tempfile.mkdtemp(prefix="arcacct-test-")
     mounted = shutil.which("mount") and subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", directory], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", directory], capture_output=True, check=False
     )
     try:
         if not mounted or mounted.returncode != 0:
