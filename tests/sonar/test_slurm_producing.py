@@ -153,7 +153,7 @@ def test_many_jobs_are_several_envelopes(sacct, monkeypatch, capsys):
     [
         ("sys.exit('slurmdbd is away')", "exit code 1: slurmdbd is away"),
         ("print('JobID'); sys.exit(0)", "sacct printed the columns 'JobID'"),
-        ("os.environ['X'] = options['format'] = 'JobIDRaw'", "sacct printed the columns"),
+        ("columns[:] = ['JobIDRaw']", "sacct printed the columns"),
     ],
 )
 def test_a_sacct_that_fails_is_told(sacct, behaviour, told):
