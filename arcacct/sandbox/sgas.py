@@ -7,7 +7,6 @@ passed over, so the first one wins, and the answer looks the same but for the nu
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 import time
@@ -85,7 +84,7 @@ class SGAS(Receiver):
         self._stored: dict[str, StoredRow] = {}
         self._counted: dict[DayOfMachine, Aggregate] = {}
         self._queue: set[DayOfMachine] = set()
-        self._next_row = itertools.count(1)
+        self._last_row = 0
 
     @classmethod
     def beside(cls, box: Sandbox) -> Self:
@@ -258,7 +257,8 @@ class SGAS(Receiver):
                     raise DatabaseRefuses('update or delete on table "usagedata" violates foreign key constraint')
                 changed.append(old)
             # As in PostgreSQL, the number is used up even if the transaction fails.
-            staged[record_id] = StoredRow(next(self._next_row), row, today)
+            self._last_row += 1
+            staged[record_id] = StoredRow(self._last_row, row, today)
             changed.append(staged[record_id])
         self._stored.update(staged)
         self._queue.update(stored.counted_in for stored in changed)

@@ -314,13 +314,15 @@ def test_batch_jobs_may_be_known_by_their_environment(tmp_path, environment, job
 
 def test_tasks_of_one_array_are_jobs_of_their_own():
     """Two tasks on one node are two jobs in the sample, by the names of the format, and our reader has both."""
-    script = "import sys; sys.stdin.read()"
+    script = "import sys; print(flush=True); sys.stdin.read()"
     with contextlib.ExitStack() as stack:
         for task in ("4", "5"):
-            variables = {"ARCACCT_TEST_JOB": f"815[{task}]"}
-            child = subprocess.Popen([sys.executable, "-I", "-c", script], stdin=subprocess.PIPE, env=variables)
+            command, variables = [sys.executable, "-I", "-c", script], {"ARCACCT_TEST_JOB": f"815[{task}]"}
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables)
             stack.enter_context(child)
             stack.callback(child.kill)
+            # The kernel shows no environment while it still starts the program.
+            child.stdout.readline()
         host = Host("c", "n7")
         found, envelope, _ = told(partial(sample, host, variable="ARCACCT_TEST_JOB"), "sample", host)
     assert {key: len(shot.processes) for key, shot in found.jobs.items() if key.job == 815} == {

@@ -7,7 +7,6 @@ every month of all years at each month's end, each receiver is compared with wha
 
 from __future__ import annotations
 
-import copy
 import pathlib
 import random
 import re
@@ -605,13 +604,13 @@ def _tables_of(receiver: Any) -> Any:
     """A backup of a receiver's database."""
     if isinstance(receiver, APEL):
         return {name: dict(table) for name, table in receiver._tables.items()}
-    return dict(receiver._stored), copy.copy(getattr(receiver, "_next_row", None))
+    return dict(receiver._stored), getattr(receiver, "_last_row", None)
 
 
 def _fill(receiver: Any, backup: Any) -> None:
     if isinstance(receiver, APEL):
         receiver._tables.update({name: dict(table) for name, table in backup.items()})
         return
-    receiver._stored, next_row = dict(backup[0]), copy.copy(backup[1])
-    if next_row is not None:
-        receiver._next_row = next_row
+    receiver._stored, last_row = dict(backup[0]), backup[1]
+    if last_row is not None:
+        receiver._last_row = last_row
