@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from contextlib import suppress
 from datetime import datetime
 
@@ -107,8 +108,18 @@ def test_the_envelopes_are_of_the_format(sacct):
     assert (end - start).total_seconds() == 600
 
 
+@pytest.fixture
+def utc(monkeypatch):
+    """The zone of the machines that these outputs are of: sacct prints none."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC0")
+        time.tzset()
+        yield
+    time.tzset()
+
+
 @pytest.mark.parametrize(("path", "jobs"), [(DATA / "sacct.txt", 50), (CASES / "s2.txt", 1), (CASES / "x1.txt", 1)])
-def test_jobs_are_the_same_as_by_sacct_itself(tmp_path, path, jobs):
+def test_jobs_are_the_same_as_by_sacct_itself(tmp_path, utc, path, jobs):
     """What comes through the envelopes is, job by job, what `import slurm` makes of the same output."""
     _, envelopes = produced(FakeSacct(tmp_path, path))
     host = Host(tmp_path / "sonar", make=True)
