@@ -6,6 +6,7 @@ import ctypes
 import os
 import pathlib
 import sqlite3
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -81,3 +82,13 @@ def test_data() -> pathlib.Path:
     if not directory:
         pytest.skip("ARCACCT_TEST_DATA is unset: schemas and samples that are not ours to ship are elsewhere")
     return pathlib.Path(directory)
+
+
+@pytest.fixture
+def utc() -> Iterator[None]:
+    """The zone of the machines that the outputs of sacct in tests/data are of: sacct prints none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC0")
+        time.tzset()
+        yield
+    time.tzset()

@@ -20,6 +20,7 @@ from arcacct.jobs.recorder import set_children
 from arcacct.sonar.samples import Sample
 from arcacct.sonar.site import Site
 
+pytestmark = pytest.mark.usefixtures("utc")
 CASES = pathlib.Path(__file__).parents[1] / "data" / "cases"
 
 

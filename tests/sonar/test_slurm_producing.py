@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from contextlib import suppress
 from datetime import datetime
 
@@ -106,16 +105,6 @@ def test_the_envelopes_are_of_the_format(sacct):
     assert (environment["TZ"], environment["SLURM_TIME_FORMAT"]) == ("UTC", "%s")
     start, end = (datetime.fromisoformat(time) for time in sacct.windows()[0])
     assert (end - start).total_seconds() == 600
-
-
-@pytest.fixture
-def utc(monkeypatch):
-    """The zone of the machines that these outputs are of: sacct prints none."""
-    with monkeypatch.context() as patch:
-        patch.setenv("TZ", "UTC0")
-        time.tzset()
-        yield
-    time.tzset()
 
 
 @pytest.mark.parametrize(("path", "jobs"), [(DATA / "sacct.txt", 50), (CASES / "s2.txt", 1), (CASES / "x1.txt", 1)])
