@@ -95,7 +95,6 @@ END;
 
 DROP VIEW v1_usage_by_month;
 DROP VIEW UsageCells;
-DROP VIEW AccountedAAR;
 -- The records as they count: without those that are held, and with what was decided. Columns as in AAR; HoldBenchmark: what
 -- counts in the place of the benchmark in JobExtraInfo, if anything does; NoWall, NoCpu: 1 where that time is unknown.
 CREATE VIEW AccountedAAR AS
