@@ -53,7 +53,7 @@ class Basis(NamedTuple):
         if self.without_benchmark:
             default = f"{FALLBACK_SHOWN} is sent"
             if self.without_benchmark == self.jobs:
-                parts.append(f"no benchmark: normalised figures are none, and {default}")
+                parts.append(f"no benchmark: there are no normalised figures, and {default}")
             else:
                 parts.append(f"{self.without_benchmark} without a benchmark: {default}")
         return f"{count_of(self.jobs, 'job')}: {', '.join(parts)}{f'; {held}, in no figure' if self.held else ''}"

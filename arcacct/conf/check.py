@@ -57,7 +57,7 @@ def _no_benchmark(conf: Conf) -> Iterator[Problem]:
             return
     text = (
         f"there is none, neither here nor for a queue or a kind of node: jobs are published with {FALLBACK_SHOWN}, and"
-        " normalised figures are none; measure one core and write benchmark=HEPscore23:VALUE"
+        " there are no normalised figures; measure one core and write benchmark=HEPscore23:VALUE"
     )
     yield Problem(WARNING, conf.files[0], None, "lrms", "benchmark", text)
 

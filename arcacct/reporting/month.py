@@ -168,7 +168,7 @@ def usage_by(ask: Ask, by: str, table: Table) -> Table:
         rows.sort(key=lambda row: (-_whole(row.values[2]), row.key))
     notes = () if rows else ("No job ended in this month.",)
     if found.lacking.jobs and found.lacking.benchmark == found.lacking.jobs:
-        notes = (f"No job has a benchmark: normalised figures are none, and {FALLBACK_SHOWN} is sent.",)
+        notes = (f"No job has a benchmark: there are no normalised figures, and {FALLBACK_SHOWN} is sent.",)
     return table._replace(columns=columns, rows=tuple(rows), total=total if rows else None, notes=notes)
 
 

@@ -307,12 +307,12 @@ def test_what_the_figures_rest_on_is_said(site) -> None:
 
     jobs = int(measured().partition(": ")[2].split()[0])
     assert f"wall time of {jobs} measured, CPU time of {jobs}" in measured()
-    assert "normalised figures are none" not in measured()
+    assert "there are no normalised figures" not in measured()
 
     site.update("INSERT OR REPLACE INTO FieldSources SELECT min(RecordID), 'cpu_user_s', 'unknown' FROM RecordUsage")
     site.update("UPDATE JobExtraInfo SET InfoValue = 'HEPSPEC:1.0' WHERE InfoKey = 'benchmark'")
     assert f"CPU time of {jobs - 1}, what was not measured counts 0" in measured()
-    assert "no benchmark: normalised figures are none, and HEPSPEC 1.0 is sent" in measured()
+    assert "no benchmark: there are no normalised figures, and HEPSPEC 1.0 is sent" in measured()
     found = site.metrics()
     assert [found["arcacct_recent_jobs_without", what] for what in ("wall", "cpu", "benchmark")] == [0, 1, jobs]
     assert found["arcacct_recent_jobs",] == jobs

@@ -256,8 +256,8 @@ def test_hours_of_jobs_without_a_benchmark_are_not_normalised(capsys, site) -> N
 
     assert (told["vo", "atlas", "hs06_hours"], told["vo", "atlas", "hepscore23_hours"]) == ("", "")
     text = said(capsys, "--config", host.conf, "report", *MAY).stdout
-    assert "No job has a benchmark: normalised figures are none, and HEPSPEC 1.0 is sent." in text
-    assert "no benchmark: normalised figures are none" in text
+    assert "No job has a benchmark: there are no normalised figures, and HEPSPEC 1.0 is sent." in text
+    assert "no benchmark: there are no normalised figures" in text
 
 
 def test_an_empty_month_says_so(capsys, site) -> None:
