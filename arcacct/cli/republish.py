@@ -56,6 +56,7 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
     epilog=examples(
         "arcacct republish --from 2026-10-01 --to 2026-11-01 --plan",
         "arcacct republish --from 2026-10-01 --to 2026-11-01 --target apel:egi --yes",
+        "arcacct republish --from 2026-10-01 --to 2026-11-01 --target apel:egi --receiver-rows summaries.csv",
     ),
 )
 @click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Start of the period (inclusive).")
@@ -83,6 +84,13 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
 @click.option("--localid-prefix", metavar="TEXT", help="With a URL: put before LocalJobId.")
 @click.option("--vofilter", metavar="VO", help="With a URL: only jobs of this VO.")
 @click.option("--urbatchsize", metavar="N", help="With a URL: records in one message.")
+@click.option(
+    "--receiver-rows",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="Export of APEL's tables: rows of this CE that it does not publish are sent with zeros. Repeatable.",
+)
 @click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show the plan and stop: send nothing.")
 @click.option("--write-to", metavar="DIR", help="Write exactly what would be sent into a directory; send nothing.")
 @click.option("--yes", is_flag=True, help="Go on without asking.")
@@ -96,6 +104,7 @@ def republish(
     target: str | None,
     apel_url: str | None,
     sgas_url: str | None,
+    receiver_rows: tuple[str, ...],
     plan_only: bool,
     write_to: str | None,
     yes: bool,
@@ -109,11 +118,14 @@ def republish(
     interrupted republish can be repeated.
     """
     found, targets = _targets(ctx, target, apel_url, sgas_url, ad_hoc)
+    if receiver_rows and len(targets) > 1:
+        raise UsageError("--receiver-rows is about one receiver: give --target NAME")
     if not plan_only and write_to is None:
         opening.refuse_unasked(found.places)
     say(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
     with at_work("planning"):
-        planned = run.republish(found, targets, period, run.Wishes(dry_run=True, write_to=write_to, announce=announce))
+        wishes = run.Wishes(dry_run=True, write_to=write_to, receiver_rows=receiver_rows, announce=announce)
+        planned = run.republish(found, targets, period, wishes)
     show(planned, planned=True)
     _tell_ratings(found, period)
     if plan_only or write_to is not None:
@@ -121,7 +133,7 @@ def republish(
     if sys.stdin.isatty() and not yes:
         confirm("send this?")
     complaints: list[str] = []
-    wishes = run.Wishes(complain=complaints.append)
+    wishes = run.Wishes(receiver_rows=receiver_rows, complain=complaints.append)
     if sys.stderr.isatty():
         total = sum(sent.messages for outcome in planned for sent in outcome.tally.sent.values())
         with click.progressbar(length=total, label="messages", file=sys.stderr) as bar:

@@ -81,3 +81,8 @@ def nameless_deleted(con: Connection, seq: int, horizon: int) -> list[int]:
         (seq, horizon),
     )
     return [record_id for (record_id,) in rows]
+
+
+def pruned_before(con: Connection) -> int:
+    """The end before which finished jobs may be in an archive of `db prune`, UTC seconds; 0: none is."""
+    return int(con.execute("SELECT coalesce(max(EndedBefore), 0) FROM Archives").fetchone()[0])

@@ -573,3 +573,8 @@ def latest_end(con: Connection) -> int | None:
     query = "SELECT EndTime FROM AccountedAAR WHERE EndTime <= ? ORDER BY EndTime DESC LIMIT 1"
     row = con.execute(query, (LAST_SECOND,)).fetchone()
     return int(row[0]) if row and row[0] else None
+
+
+def endpoint_urls(con: Connection) -> list[str]:
+    """The URL of every endpoint that a job ever had; ``''`` for none."""
+    return [url for (url,) in con.execute("SELECT DISTINCT URL FROM Endpoints")]

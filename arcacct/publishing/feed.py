@@ -328,6 +328,19 @@ def add_held(this: ThisRun, router: Router) -> None:
             _release(this, settled)
 
 
+def release_absent(this: ThisRun) -> None:
+    """
+    Release what an older ledger holds of jobs that are in the database no more: they were pruned since, or deleted.
+
+    Nobody may make room at a receiver for a correction that cannot be sent.
+    """
+    job_ids = [one.job_id for one in held.set_aside(this.publishing, target=this.block)]
+    for start in range(0, len(job_ids), sent.MANY):
+        some = job_ids[start : start + sent.MANY]
+        there = reading.by_job_id(this.accounting, some)
+        _release(this, [job_id for job_id in some if job_id not in there])
+
+
 def add_period(this: ThisRun, router: Router, ended_from: int, ended_before: int) -> None:
     """Every record that ended in a period, but for those that an operator dropped."""
     left = 0
@@ -357,6 +370,26 @@ def repeat_zeros(this: ThisRun, router: Router, position: Cursor, horizon: int) 
     logged = reading.months_logged_after(this.accounting, position.last_seq, horizon, ended_from=start)
     for month in sorted(logged | recent_months(int(time.time()))):
         router.repeat_zeros(*month_bounds(*month))
+
+
+def zero_records(this: ThisRun, delivery: Deliverer) -> None:
+    """Send zeros for records that the receiver has by its own tables and that we do not publish."""
+    rows = this.at_receiver.records
+    family = this.plug.records(this.plug.kind) if this.plug.has_records(this.plug.kind) else this.plug.any_records()
+    ended = reading.ended_at(this.accounting, {one.end_time for _aar, one in rows}) if rows else []
+    published = {
+        family.key(bare(job_id, end_time, local_job_id))
+        for _record_id, job_id, local_job_id, end_time in ended
+        if this.plug.has_records(this.kind_of(month_of(end_time)))
+    }
+    gone = [(aar, one) for aar, one in rows if one.key not in published]
+    if not gone:
+        return
+    this.tally.note(f"{count_of(len(gone), 'record')} that the receiver has and we do not publish sent with zeros")
+    # The ledger notes none of them: sent again without the names of then they would leave a sum in an empty group.
+    texts = [zeros_text(family, aar, one, int(time.time())) for aar, one in gone]
+    parts = [Part(text) for text in texts if text is not None]
+    delivery.deliver(Consignment(family.document, batched(parts, *this.limits)))
 
 
 def _versions(this: ThisRun, job_ids: Sequence[str]) -> Versions:

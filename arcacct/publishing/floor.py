@@ -210,7 +210,10 @@ class Floor:
         under = f" under the name {', '.join(names)}" if names and self._site else ""
         figures = f"{count_of(jobs, 'job')} published{under}, {now} {where}"
         if now >= jobs:
-            figures = f"{wall_s / 3600:.1f} h of wall time published{under}, {now_s / 3600:.1f} h {where}"
+            had_h, has_h = f"{wall_s / 3600:.1f} h", f"{now_s / 3600:.1f} h"
+            if had_h == has_h:
+                had_h, has_h = f"{wall_s} s", f"{now_s} s"
+            figures = f"{had_h} of wall time published{under}, {has_h} {where}"
         hosts = sorted({place.submit_host for place, *_ in fallen})
         # In another life of the database jobs are missing under whatever name.
         is_renamed = under and not any(map(self.was_mistyped, names))

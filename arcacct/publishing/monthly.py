@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from arcacct.db import schema
 from arcacct.db.opening import one_moment
@@ -57,10 +57,7 @@ def send_summaries(
         )
     wanted = sorted(month for month in {*months} - closed if month_bounds(*month)[0] < coming)
     _leave(this, sorted({*months} - closed - {*wanted}))
-    ever = {
-        month: [one for one in sent.all_sums(this.publishing, this.block, *month) if one[0] != COUNTS]
-        for month in wanted
-    }
+    ever = {month: _ever_sent(this, month) for month in wanted}
     by_month = {month: [one for one in sums if one[1].jobs > 0] for month, sums in ever.items()}
     with one_moment(this.accounting):
         sums = summed(this.plug, family, cells.usage_cells(this.accounting, wanted), this.tally)
@@ -91,6 +88,24 @@ def send_summaries(
     delivery.deliver(Consignment(family.document, batched(parts, *this.limits), seq, proofs=proofs))
     if not this.dry_run:
         sent.close_months(this.publishing, this.block, allowed, this.run)
+
+
+def _ever_sent(this: ThisRun, month: Month) -> list[Live]:
+    """The sums of a month that the receiver was ever sent, and those that it has by its own tables."""
+    known = [one for one in sent.all_sums(this.publishing, this.block, *month) if one[0] != COUNTS]
+    keys = {one.key for _kind, one in known}
+    return known + [
+        (kind, one)
+        for kind, one in this.at_receiver.sums
+        if kind != COUNTS and (one.year, one.month) == month and one.key not in keys
+    ]
+
+
+def zero_sums(this: ThisRun, months: Collection[Month], delivery: Deliverer) -> None:
+    """Send zeros for sums of months, published as records of jobs, that the receiver has by its own tables."""
+    found = [one for one in this.at_receiver.sums if one[0] != COUNTS and (one[1].year, one[1].month) in months]
+    for kind, taken in zeros(this, found, []):
+        delivery.deliver(Consignment(this.plug.document(kind), batched(taken, *this.limits)))
 
 
 def _leave(this: ThisRun, months: Sequence[Month]) -> None:
@@ -198,6 +213,8 @@ def send_counts(this: ThisRun, delivery: Deliverer, doubt_seq: int | None = None
         return
     known = sent.sums_of_kind(this.publishing, this.block, COUNTS)
     live = [one for one in known if one.jobs > 0]
+    keys = {one.key for one in known}
+    known += [one for kind, one in this.at_receiver.sums if kind == COUNTS and one.key not in keys]
     unknown = sent.open_months(this.publishing, this.block)
     jobs, sums = given.given_jobs(this.publishing, this.block), given.given_sums(this.publishing, this.block)
     parts = []

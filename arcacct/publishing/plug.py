@@ -14,13 +14,15 @@ record that is at fault.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.jobs.fqan import VO, VOs
-from arcacct.publishing.ledger import COUNTS
+from arcacct.publishing.ledger import COUNTS, SentRecord, SentSum
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -253,6 +255,17 @@ class Sender(ABC):
             self.session.close()
 
 
+class ReceiverRows(NamedTuple):
+    """What counts at a receiver by its own tables, under places of ours: what we do not publish is taken back."""
+
+    sums: Sequence[tuple[str, SentSum]] = ()
+    """With the kind of message that replaces each."""
+    records: Sequence[tuple[AAR, SentRecord]] = ()
+    """Records of jobs, with all names that the receiver has."""
+    others: Mapping[str, int] = MappingProxyType({})
+    """Rows left alone, by SubmitHost: another CE's."""
+
+
 class Plug(ABC):
     """
     One configured target, as publishing deals with it. Made anew for each run; it may remember what it made.
@@ -296,6 +309,8 @@ class Plug(ABC):
 
     names: tuple[str, ...] = ("lrms_host", "localid_prefix")
     """What of `selection` names jobs at the receiver: under other names it would have them twice."""
+    kind_option: str | None = None
+    """The one of `names` that chooses the kind of messages; a month keeps the kind it began with."""
     record_names: tuple[str, ...] = ("vofilter", "lrms_host", "localid_prefix")
     """What of `selection` decides whether a record of a job goes to the target, and under what key."""
     after_jura: str = "nothing to do: jura-ng publishes to no such receiver"
@@ -375,6 +390,14 @@ class Plug(ABC):
     def probes(self) -> tuple[Probe, ...]:
         """What can be asked of the receiver that changes nothing there (`arcacct doctor`), in this order."""
         return ()
+
+    def receiver_rows(self, paths: Sequence[str], endpoint_urls: Iterable[str | None]) -> ReceiverRows:  # noqa: ARG002
+        """
+        Read what the receiver's administrator exported of its tables; jobs of this CE had these endpoints.
+
+        Raises InputError for a file that cannot be used, and where the receiver has no keys that can be zeroed.
+        """
+        raise InputError(f"{self.target.name}: rows of a receiver can be taken back at APEL only")
 
     def folded(self, text: str) -> str:
         """A name of a site or a submit host as the receiver compares it."""

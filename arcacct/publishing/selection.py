@@ -15,11 +15,11 @@ from arcacct.jobs import cells, local
 from arcacct.jobs.reading import LAST_SECOND
 from arcacct.publishing import ledger, months
 from arcacct.publishing.floor import changes
-from arcacct.publishing.instants import month_name, recent_months
+from arcacct.publishing.instants import Month, month_name, recent_months
 from arcacct.publishing.plug import Plug
 from arcacct.wording import count_of
 
-_FILTER, _UNTIL = "vofilter", "until_fence"
+_FILTER, _UNTIL, _KINDS = "vofilter", "until_fence", "kinds"
 NOT_SELECTED = "of the current and the previous month not selected by vofilter"
 """Said of the jobs that `not_selected` counts."""
 _BARE_IDS = "BARE_LOCAL_IDS"
@@ -97,7 +97,8 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plug: Plug) -
         f"nothing is sent of {concerned}: what was sent before is unknown{changes(others[-1], now)}, and the receiver"
         " would have jobs under both names; put publishing.db back (`arcacct db restore`) or fix the configuration."
         " If the receiver has nothing under the other names, say so of this target: `arcacct publish --target"
-        f" {plug.target.name} --accept-lower YYYY-MM`, with any of these months"
+        f" {plug.target.name} --accept-lower YYYY-MM`, with any of these months. If it has, `arcacct republish"
+        " --receiver-rows FILE` takes that back first"
     )
 
 
@@ -129,23 +130,55 @@ def left_in_doubt(accounting: Connection, plug: Plug) -> str:
     )
 
 
+def remembered_kinds(accounting: Connection, plug: Plug) -> dict[Month, str]:
+    """The kind of messages of each month, as accounting.db remembers it for the day on which the ledger is lost."""
+    found = lives.remembered(accounting, plug.target.block)
+    kinds = found[-1].get(_KINDS) if found else None
+    return {(year, month): kind for year, month, kind in kinds} if isinstance(kinds, list) else {}
+
+
 def to_remember(
-    known: Sequence[Mapping[str, object]], plug: Plug, fence: int, *, alone: bool, whole: bool
+    known: Sequence[Mapping[str, object]],
+    plug: Plug,
+    fence: int,
+    *,
+    alone: bool,
+    whole: bool,
+    kinds: Mapping[Month, str] | None = None,
 ) -> list[Mapping[str, object]]:
     """
     What `lives.remembered` should be from now on: the names of today last, with the filter of the last whole run.
 
     ``whole``: a run has come to its end, so that the receiver has what is selected today, and nothing else. ``alone``:
     an operator says that it has nothing under other names. ``fence`` is that of this run: other names were used before.
+    ``kinds``: the kind of every month of which something was published. With these another kind is no other name.
     """
-    ours = plug.keyed(names_of(plug))
-    others = [] if alone else [{_UNTIL: fence, **one} for one in known if plug.keyed(_names(one)) != ours]
-    before = known[-1] if known and not whole else {}
-    return [*others, {**names_of(plug), _FILTER: before.get(_FILTER, plug.selection()[_FILTER])}]
+    now, before = names_of(plug), known[-1] if known else {}
+    others = (
+        []
+        if alone
+        else [
+            {_UNTIL: fence, **{name: value for name, value in one.items() if name != _KINDS}}
+            for one in known
+            if plug.keyed(_names(one)) != plug.keyed(now)
+            and (kinds is None or _without_kind(_names(one), plug) != _without_kind(now, plug))
+        ]
+    )
+    last = {**now, _FILTER: plug.selection()[_FILTER] if whole else before.get(_FILTER, plug.selection()[_FILTER])}
+    if kinds:
+        last[_KINDS] = [[*month, kind] for month, kind in sorted(kinds.items())]
+    elif _KINDS in before:
+        last[_KINDS] = before[_KINDS]
+    return [*others, last]
+
+
+def _without_kind(names: Mapping[str, object], plug: Plug) -> dict[str, object]:
+    """The names that a receiver's keys have, without the kind of the messages."""
+    return {name: value for name, value in plug.keyed(names).items() if name != plug.kind_option}
 
 
 def _names(remembered: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in remembered.items() if name not in {_FILTER, _UNTIL}}
+    return {name: value for name, value in remembered.items() if name not in {_FILTER, _UNTIL, _KINDS}}
 
 
 def _is_known(remembered: Mapping[str, object], fence: int) -> bool:

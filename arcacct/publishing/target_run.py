@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from threading import Event
@@ -17,14 +18,30 @@ from arcacct.jobs import cells, former, reading
 from arcacct.publishing import former_rows, given, held, ledger, monthly, months, sent
 from arcacct.publishing.clock import Clock
 from arcacct.publishing.delivery import Deliverer, Delivery, Plan
-from arcacct.publishing.feed import Router, add_held, add_logged, add_period, repeat_zeros
+from arcacct.publishing.feed import (
+    Router,
+    add_held,
+    add_logged,
+    add_period,
+    release_absent,
+    repeat_zeros,
+    zero_records,
+)
 from arcacct.publishing.floor import Floor
 from arcacct.publishing.instants import Month, iso, month_bounds, month_name, months_between, next_month, recent_months
-from arcacct.publishing.ledger import Cursor, Unknown
+from arcacct.publishing.ledger import COUNTS, Cursor, SentRecord, Unknown
 from arcacct.publishing.months import HeldMonth
-from arcacct.publishing.plug import Plug, Sender
+from arcacct.publishing.plug import Plug, ReceiverRows, Sender
 from arcacct.publishing.position import position
-from arcacct.publishing.selection import bare_ids, left_in_doubt, names_in_doubt, not_selected, of_records, to_remember
+from arcacct.publishing.selection import (
+    bare_ids,
+    left_in_doubt,
+    names_in_doubt,
+    not_selected,
+    of_records,
+    remembered_kinds,
+    to_remember,
+)
 from arcacct.publishing.this_run import Tally, ThisRun
 from arcacct.publishing.way import Way
 from arcacct.wording import count_of
@@ -60,6 +77,8 @@ class Wishes(NamedTuple):
     """With ``dry_run``: a directory for the exact bytes."""
     accept_lower: tuple[Month, ...] = ()
     """Months that may fall, whatever they were: an operator says so."""
+    receiver_rows: Sequence[str] = ()
+    """Files with rows of the receiver's tables (`Plug.receiver_rows`): with republish."""
     accept_names: bool = True
     """Whether that word is also one about other names: it is said of one target, not of all at once."""
     who: str = ""
@@ -162,7 +181,8 @@ class TargetRun:
             folded=self._plug.folded,
         )
         published = months.published(publishing, block)
-        return ThisRun(self._plug, *self._both, self.tally, self._wishes.dry_run, floor, published, life)
+        kinds = remembered_kinds(self._both.accounting, self._plug)
+        return ThisRun(self._plug, *self._both, self.tally, self._wishes.dry_run, floor, published, life, kinds)
 
     def _attempt(self, this: ThisRun, origin: str, work: Callable[[Deliverer], None]) -> ArcacctError | None:
         """Do the work with an open way to the target; an error ends this target's run only."""
@@ -228,6 +248,7 @@ class TargetRun:
         doubt = lives.doubt_seq(this.publishing, block)
         if doubt is not None:
             self.tally.note("publishing.db was lost, or is an older copy: what was sent since is sent again")
+            release_absent(this)
             if left := left_in_doubt(this.accounting, self._plug):
                 self.tally.note(left)
         begin = start._replace(last_seq=0) if walks else start
@@ -332,12 +353,22 @@ class TargetRun:
         if not this.dry_run:
             # Before anything goes out under them: killed in between, they are known all the same. What an operator
             # accepted lasts, whatever else is held.
-            self._remember_names(this, alone=bool(why))
+            is_known = lives.doubt_seq(this.publishing, self._target.block) is None
+            self._remember_names(this, alone=bool(why), kinds=self._kinds(this) if is_known else None)
 
-    def _remember_names(self, this: ThisRun, *, alone: bool = False, whole: bool = False) -> None:
+    def _kinds(self, this: ThisRun) -> dict[Month, str] | None:
+        """The kind of messages of every month of which something was published; ``None``: the target has one."""
+        if self._plug.kind_option is None:
+            return None
+        known = months.published(this.publishing, self._target.block)
+        return {**this.remembered_kinds, **{month: one.kind for month, one in known.items()}}
+
+    def _remember_names(
+        self, this: ThisRun, *, alone: bool = False, whole: bool = False, kinds: Mapping[Month, str] | None = None
+    ) -> None:
         known = lives.remembered(this.accounting, self._target.block)
         fence = lives.fences_passed(this.accounting)
-        names = to_remember(known, self._plug, fence, alone=alone, whole=whole)
+        names = to_remember(known, self._plug, fence, alone=alone, whole=whole, kinds=kinds)
         lives.remember(this.accounting, self._plug.settings.places, self._target.block, names)
 
     def _note_walk(self, this: ThisRun, start: Cursor) -> None:
@@ -421,9 +452,11 @@ class TargetRun:
         accepted = bool(self._wishes.accept_lower)
         # Of a month that is held nothing was sent, the zeros for keys in doubt neither.
         if not this.floor.held and not (in_doubt and not accepted and left_in_doubt(this.accounting, self._plug)):
-            self._remember_names(this, whole=True)
+            self._remember_names(this, whole=True, kinds=self._kinds(this))
             if in_doubt:
                 lives.end_doubt(this.publishing, block)
+        elif not in_doubt:
+            self._remember_names(this, kinds=self._kinds(this))
         proven, before = months.selections(this.publishing, block)
         if self._walked or before is None:
             months.set_selection(this.publishing, block, "Walked", of_records(self._plug))
@@ -431,15 +464,24 @@ class TargetRun:
             months.set_selection(this.publishing, block, "Selection", self._selection)
 
     def _send_again(self, this: ThisRun, delivery: Deliverer, period: Period, horizon: int) -> None:
-        self._refuse_other_names(this)
+        concerned = months_between(*period)
+        if not self._wishes.receiver_rows:
+            self._refuse_other_names(this)
+            self._hold_unsure(this, concerned)
+        else:
+            # Whatever names and keys the ledger does not know, the receiver's own tables do.
+            this = this._replace(at_receiver=self._rows(this, period))
         given.count_given(this)
         by_kind: dict[str, set[Month]] = {}
-        self._hold_unsure(this, months_between(*period))
-        for month in months_between(*period):
+        for month in concerned:
             by_kind.setdefault(this.kind_of(month), set()).add(month)
         for kind in sorted(kind for kind in by_kind if not self._plug.has_records(kind)):
             family = self._plug.summaries(kind)
             monthly.send_summaries(this, family, by_kind[kind], delivery, horizon=horizon, seq=None)
+        if self._wishes.receiver_rows:
+            in_records = {month for month in concerned if self._plug.has_records(this.kind_of(month))}
+            monthly.zero_sums(this, in_records, delivery)
+            zero_records(this, delivery)
         router = Router(this, delivery, republish=True) if self._has_records(this) else None
         if router is not None:
             add_period(this, router, *period)
@@ -454,6 +496,49 @@ class TargetRun:
                     " `arcacct quarantine list` says what to do about each"
                 )
         monthly.send_counts(this, delivery)
+
+    def _rows(self, this: ThisRun, period: Period) -> ReceiverRows:
+        """What counts at the receiver of a period under SubmitHosts of this CE, as files of its tables say."""
+        urls = [*reading.endpoint_urls(this.accounting), None]
+        found = self._plug.receiver_rows(self._wishes.receiver_rows, urls)
+        for host, rows in sorted(found.others.items()):
+            this.tally.note(f"{count_of(rows, 'row')} of SubmitHost {host or 'none'} left alone: it is not of this CE")
+        concerned = months_between(*period)
+        in_records = {month for month in concerned if self._plug.has_records(this.kind_of(month))}
+        sums, beside = [], Counter[Month]()
+        for kind, one in found.sums:
+            month = (one.year, one.month)
+            # Zeros in APEL's table of summaries win over the job records of the same names.
+            if (
+                kind != COUNTS
+                and month in in_records
+                and self._plug.folded(one.site) == self._plug.folded(self._plug.site)
+            ):
+                beside[month] += 1
+            elif month in concerned:
+                sums.append((kind, one))
+        for month, count in sorted(beside.items()):
+            this.tally.note(
+                f"{month_name(month)}: the receiver has {count_of(count, 'sum')} of it beside our job records: only its"
+                " administrator can delete them"
+            )
+        records = [(aar, one) for aar, one in found.records if period.from_s <= one.end_time < period.before_s]
+        pruned = [one for one in records if self._may_be_pruned(this, one[1])]
+        if pruned:
+            this.tally.note(
+                f"{count_of(len(pruned), 'record')} left alone that ended before what `arcacct db prune` moved away:"
+                " they may be of jobs in an archive"
+            )
+        left = len(found.records) - len(records)
+        left += sum((one.year, one.month) not in concerned for kind, one in found.sums if kind != COUNTS)
+        if left:
+            this.tally.note(f"{count_of(left, 'row')} of other months left alone")
+        return ReceiverRows(sums, [one for one in records if one not in pruned])
+
+    def _may_be_pruned(self, this: ThisRun, one: SentRecord) -> bool:
+        site = self._plug.any_records().site_of(one.key)
+        is_ours = self._plug.folded(site) == self._plug.folded(self._plug.site)
+        return is_ours and one.end_time < former.pruned_before(this.accounting)
 
     def _finish(self, this: ThisRun, error: ArcacctError | None) -> None:
         """Close the run; jura's watermark is just before the earliest record that is not delivered."""

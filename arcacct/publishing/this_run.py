@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
@@ -12,7 +13,7 @@ from arcacct.publishing.held import Due
 from arcacct.publishing.instants import Month
 from arcacct.publishing.ledger import Held
 from arcacct.publishing.months import Published
-from arcacct.publishing.plug import Plug
+from arcacct.publishing.plug import Plug, ReceiverRows
 
 
 class Limits(NamedTuple):
@@ -84,6 +85,10 @@ class ThisRun(NamedTuple):
     """Those of which the target was sent something, as they were when the run began."""
     life: str
     """The incarnation of the accounting database."""
+    remembered_kinds: Mapping[Month, str] = MappingProxyType({})
+    """The kind of each month as accounting.db remembers it: of months that an older ledger does not have."""
+    at_receiver: ReceiverRows = ReceiverRows()
+    """What its administrator exported, of the months that are sent again."""
     run: int = 0
     """The number of this run of the target."""
 
@@ -95,12 +100,12 @@ class ThisRun(NamedTuple):
     def kind_of(self, month: Month) -> str:
         """The kind of the messages of a month: the one that it was begun in, else what the target is sent now."""
         known = self.months.get(month)
-        return self.plug.kind if known is None else known.kind
+        return self.remembered_kinds.get(month, self.plug.kind) if known is None else known.kind
 
     @property
     def kinds(self) -> set[str]:
         """Every kind of message that the target is sent, or that one of its months is in."""
-        return {self.plug.kind, *(one.kind for one in self.months.values())}
+        return {self.plug.kind, *(one.kind for one in self.months.values()), *self.remembered_kinds.values()}
 
     @property
     def limits(self) -> Limits:

@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, at_sgas
+from receiver_rows import export
 
 from arcacct.asking.verify import verify
 from arcacct.db import maintain, opening
@@ -223,3 +224,92 @@ def answer_of(site: Site, month: tuple[int, int]) -> str:
     ):
         (found,) = [one for one in report.sources if one.name.startswith("sgas")]
         return found.unknown if found.answer == "unknown" else found.answer
+
+
+@pytest.mark.parametrize("kind", ["summaries", "summaries-v03", "normalised-v04", "individual"])
+def test_the_receivers_own_rows_take_back_keys_that_nobody_here_knows(memory, empty_box, kind) -> None:
+    """Keys of the time that both databases lost: the receiver's tables name them, and they are sent with zeros."""
+    site = Site(memory, empty_box, SUMMARIES.replace("=summaries", f"={kind}"))
+    site.record(*ended(LAST, 3))
+    assert site.publish().error is None
+    copies = backups(site)
+    resumed = [job._replace(end_time=job.end_time + 7200, wall_s=900) for job in ended(LAST, 3)]
+    site.record(*[job._replace(user_dn="/CN=Another", benchmark="HEPSPEC:11") for job in resumed])
+    assert site.publish().error is None
+    restore(site, copies, lost=True)
+    site.record(*[job._replace(end_time=job.end_time + 60, benchmark="HEPSPEC:12") for job in resumed])
+    site.publish()
+    answer(site)
+    wrong = at_portal(site)
+
+    begin, end = month_bounds(*LAST)
+    outcome = site.republish(begin, end, receiver_rows=export(empty_box.apel, site.path))
+
+    assert outcome.error is None, outcome.tally.notes
+    assert wrong[LAST] > at_portal(site)[LAST] == 2700
+    assert site.publish().error is None
+    assert at_portal(site)[LAST] == 2700
+
+
+def test_rows_of_another_ce_stay(memory, empty_box) -> None:
+    """One site has several CEs: rows under another SubmitHost are named and left alone, a row of ours is zeroed."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(*ended(LAST, 3))
+    assert site.publish().error is None
+    ((key, row),) = empty_box.apel.summaries.items()
+    other, stale = {**row, "SubmitHost": "gsiftp://other/jobs"}, {**row, "VO": "former"}
+    table = empty_box.apel._tables["Summaries" if "Summaries" in empty_box.apel._tables else "summaries"]
+    table[("other", *key)], table[("stale", *key)] = other, stale
+    rows = export(empty_box.apel, site.path)
+    sent = len(empty_box.apel.received)
+
+    outcome = site.republish(*month_bounds(*LAST), receiver_rows=rows)
+
+    text = "".join(message.text for message in empty_box.apel.received[sent:])
+    assert outcome.error is None
+    assert any("1 row of SubmitHost gsiftp://other/jobs" in note for note in outcome.tally.notes)
+    assert "VO: former" in text
+    assert "gsiftp://other" not in text
+
+
+def test_names_of_before_are_taken_back_with_the_receivers_rows(memory, empty_box) -> None:
+    """The site's name was mistyped for a run, then the ledger lost: rows are zeroed, then the doubt is answered."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(*ended(LAST, 3))
+    site.configure(SUMMARIES.replace("gocdb_name=SITE", "gocdb_name=SIET"))
+    assert site.publish().error is None
+    site.configure(SUMMARIES)
+    restore(site, [], lost=False)
+    for suffix in ("", "-wal", "-shm"):
+        pathlib.Path(site.settings.places.publishing_database + suffix).unlink(missing_ok=True)
+    assert "--receiver-rows" in str(site.publish().error)
+
+    assert site.republish(*month_bounds(*LAST), receiver_rows=export(empty_box.apel, site.path)).error is None
+    assert site.publish(accept_lower=(LAST,)).error is None
+
+    totals = {name: one.wall_s for (name, *_month), one in empty_box.apel.totals().items()}
+    assert {name: wall for name, wall in totals.items() if wall} == {"SITE": at_portal(site)[LAST]}
+    announced = {row["Site"].upper(): row["NumberOfJobs"] for row in empty_box.apel.sync_records.values()}
+    assert announced == {"SIET": 0, "SITE": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("VO,Jobs\natlas,3\n", "the first line must name the columns of VSummaries"),
+        ("Site,SubmitHost,LocalJobId,EndTime,WallDuration\nS,h,1,yesterday,5\n", "line 2"),
+        ("\x00", "the first line"),
+    ],
+)
+def test_a_file_that_is_no_export_is_refused(memory, empty_box, text, says) -> None:
+    """What, where; nothing is sent."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(*ended(LAST, 3))
+    path = site.path / "rows.csv"
+    path.write_text(text)
+
+    error = site.republish(*month_bounds(*LAST), receiver_rows=[str(path)]).error
+
+    assert says in str(error)
+    assert str(path) in str(error)
+    assert not empty_box.apel.received

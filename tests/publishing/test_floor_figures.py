@@ -135,6 +135,10 @@ def test_a_fall_is_told_in_what_fell() -> None:
     assert hours.falls(MONTH, {ce1: Amount(3, 36_000_000)}, {ce1: Amount(3, 18_000_000)}, {})
     assert hours.held[MONTH].cause.startswith("10000.0 h of wall time published, 5000.0 h in the database now (ce1)")
 
+    seconds = floor()
+    assert seconds.falls(MONTH, {ce1: Amount(3, 36_000_005)}, {ce1: Amount(3, 36_000_000)}, {})
+    assert seconds.held[MONTH].cause.startswith("36000005 s of wall time published, 36000000 s in the database now")
+
 
 def test_a_month_whose_beginning_is_missing_waits_for_a_word() -> None:
     """Nothing of it was published yet."""

@@ -78,3 +78,25 @@ def test_a_job_that_is_nowhere_is_named(tmp_path, empty_box, messages) -> None:
     assert code == 1
     assert "job00002: sent, and not in the database" in told
     assert "job00001" not in told
+
+
+def test_no_correction_is_asked_for_a_pruned_job(tmp_path, empty_box) -> None:
+    """An older ledger, put back, holds a correction of a job that was pruned since: nobody makes room for it."""
+    site = Site(tmp_path, empty_box, SGAS)
+    site.record(*jobs(3))
+    assert site.publish().error is None
+    site.record(*[job._replace(wall_s=job.wall_s + 50) for job in jobs(1)])
+    site.publish()
+    assert [row[0] for row in site.ledger("SELECT State FROM HeldRecords")] == ["correction"]
+    path = site.settings.places.publishing_database
+    with closing(sqlite3.connect(path)) as con, closing(sqlite3.connect(tmp_path / "old.db")) as old:
+        con.backup(old)
+    (job_id,) = site.ledger("SELECT JobID FROM HeldRecords")[0]
+    assert command(site, "quarantine", "drop", job_id).returncode == 0
+    done = command(site, "db", "prune", "--before", "2024-07-01", "--yes")
+    assert "3 jobs moved" in done.stdout, done.stderr
+    assert command(site, "db", "restore", str(tmp_path / "old.db"), "--yes").returncode == 0
+
+    site.publish()
+
+    assert site.ledger("SELECT JobID FROM HeldRecords WHERE State = 'correction'") == []

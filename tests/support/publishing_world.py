@@ -16,6 +16,7 @@ import shutil
 import sqlite3
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import former_ledger
@@ -432,12 +433,19 @@ class World:
         """One run, perhaps the last of its process; ``accept``: months that an operator lets fall (``of_target``)."""
         return self._run(fault, lambda run, horizon: run.publish(horizon), accept, of_target)
 
-    def republish(self, period: Period, fault: Fault = FINE) -> list[Outcome]:
-        """A period again."""
-        return self._run(fault, lambda run, horizon: run.republish(period, horizon))
+    def republish(
+        self, period: Period, fault: Fault = FINE, of_target: str | None = None, rows: Sequence[str] = ()
+    ) -> list[Outcome]:
+        """A period again; ``rows``: with exports of the receiver's tables."""
+        return self._run(fault, lambda run, horizon: run.republish(period, horizon), (), of_target, rows)
 
     def _run(
-        self, fault: Fault, work: Any, accept: tuple[tuple[int, int], ...] = (), of_target: str | None = None
+        self,
+        fault: Fault,
+        work: Any,
+        accept: tuple[tuple[int, int], ...] = (),
+        of_target: str | None = None,
+        rows: Sequence[str] = (),
     ) -> list[Outcome]:
         countdown = Countdown(fault.statement)
         self.receiver_failed |= fault.how in ("dropped", "twice")
@@ -447,6 +455,7 @@ class World:
             since=1,
             accept_lower=accept,
             accept_names=of_target is not None,
+            receiver_rows=rows,
             make_sender=lambda plug: _way_to(self.receivers[plug.target.name], fault, self.loaded[plug.target.name]),
         )
         outcomes: list[Outcome] = []

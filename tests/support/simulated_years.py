@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 from publishing_site import DAY_S, Job
 from publishing_world import FINE, Fault, World, load
+from receiver_rows import export
 
 from arcacct.asking import health
 from arcacct.asking.verify import Source, verify
@@ -391,13 +392,17 @@ class Years(World):
             self.is_ledger_lost = False
             self._note("  publishing.db is put back")
             self._restore(self.backups[-1].documented[1])
-        elif kind := re.search("apel_messages was ([a-z0-9-]+) and is", error):
+        elif "gocdb_name was" not in error and (kind := re.search("apel_messages was ([a-z0-9-]+) and is", error)):
             self.kind = kind[1]
             self._note(f"  {self.kind} again")
             self._configure()
         else:
+            rows = export(self.receivers[target], self.site.path)
+            self._note(f"  of {target}: takes back by the receiver's rows what is under other names: {error}")
+            everything = Period(month_bounds(*self.first)[0], self.now + DAY_S)
+            for one in self.republish(everything, of_target=target, rows=rows):
+                self.complaints += [f"{self._when()}: rows: {one.error}"] if one.error is not None else []
             sites = {cell.key[0] for cell in self.figures() if cell.receiver == target}
-            self._note(f"  of {target}: nothing is under other names: {error}")
             self.complaints += [f"{self._when()}: a false word about {sites}"] * (len(sites) > 1)
             self.accepted += 1
             self.publish(accept=(month_of(self.now),), of_target=target)

@@ -7,8 +7,10 @@ job records under another key, and sums beside records of the same month, count 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+
 from arcacct.conf.settings import Settings
-from arcacct.publishing.plug import Plug, Records, Repeat, Sender, Summaries
+from arcacct.publishing.plug import Plug, ReceiverRows, Records, Repeat, Sender, Summaries
 from arcacct.targets.apel import families
 from arcacct.targets.apel.messages import APELOptions
 from arcacct.targets.apel.options import SPECIFIED, APELContent, APELTarget
@@ -33,6 +35,7 @@ class APELMessages(Plug):
     has_twins = True
     months_have_one_kind = True
     names = ("gocdb_name", "lrms_host", "localid_prefix", "apel_messages")
+    kind_option = "apel_messages"
     record_names = ("vofilter", "gocdb_name", "lrms_host", "localid_prefix")
     after_jura = ""
 
@@ -75,6 +78,11 @@ class APELMessages(Plug):
             "local_group_prefix": self.options.local_group_prefix,
             "benchmark": self.settings.places.rules.default_benchmark,
         }
+
+    def receiver_rows(self, paths: Sequence[str], endpoint_urls: Iterable[str | None]) -> ReceiverRows:
+        from arcacct.targets.apel import receiver_rows  # noqa: PLC0415  for one option alone
+
+        return receiver_rows.read(paths, {folded(self.counts.place(url)[1]) for url in endpoint_urls})
 
     def folded(self, text: str) -> str:
         return folded(text) or ""
