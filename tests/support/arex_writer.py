@@ -89,8 +89,9 @@ class Writer:
             self.ids[table, *values] = self.con.execute("SELECT last_insert_rowid()").fetchone()[0]
         return self.ids[table, *values]
 
-    def accept(self, number: int) -> None:
-        """ACCEPTED: names, the record, and a transaction for its children."""
+    def accept(self, number: int, record_id: int | None = None) -> None:
+        """ACCEPTED: names, the record (of the same number unless another is given), a transaction for its children."""
+        record = number if record_id is None else record_id
         ids = [
             self.name("Endpoints", "org.nordugrid.arcrest", "https://ce.example.org:443/arex"),
             self.name("Queues", "main"),
@@ -100,11 +101,15 @@ class Writer:
         ]
         values = [f"'{job_id(number)}'", "''", *map(str, ids), "1", str(FIRST_S + number), "0", "1", "1", *["0"] * 8]
         self.exec(f"INSERT INTO AAR ({_AAR_V1}) VALUES ({', '.join(values)})")
+        self.tokens(record)
+        self.event(record, "ACCEPTED", FIRST_S + number)
+
+    def tokens(self, record_id: int) -> None:
+        """Whose job it is."""
         self.transaction(
-            f"INSERT INTO AuthTokenAttributes VALUES ({number}, 'mainfqan', '/atlas/Role=production')",
-            f"INSERT INTO AuthTokenAttributes VALUES ({number}, 'vomsfqan', '/atlas')",
+            f"INSERT INTO AuthTokenAttributes VALUES ({record_id}, 'mainfqan', '/atlas/Role=production')",
+            f"INSERT INTO AuthTokenAttributes VALUES ({record_id}, 'vomsfqan', '/atlas')",
         )
-        self.event(number, "ACCEPTED", FIRST_S + number)
 
     def transaction(self, *statements: str) -> None:
         """One text with BEGIN and COMMIT in it."""
@@ -115,24 +120,25 @@ class Writer:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
         self.transaction(f"INSERT INTO JobEvents VALUES ({number}, '{key}', '{when}')")
 
-    def finish(self, number: int, end_s: int, status: str = "completed") -> None:
+    def finish(self, number: int, end_s: int, status: str = "completed", record_id: int | None = None) -> None:
         """FINISHED: the record, then its children in four more transactions, the events last."""
+        record = number if record_id is None else record_id
         status_id = self.name("Status", status)
         self.exec(
             f"UPDATE AAR SET LocalJobID = '{number}', StatusID = {status_id}, ExitCode = 0, EndTime = {end_s},"
-            f" CPUCount = 8, UsedWalltime = 50, UsedCPUUserTime = 300 WHERE RecordID = {number}"
+            f" CPUCount = 8, UsedWalltime = 50, UsedCPUUserTime = 300 WHERE RecordID = {record}"
         )
-        self.transaction(f"INSERT INTO RunTimeEnvironments VALUES ({number}, 'ENV/PROXY')")
+        self.transaction(f"INSERT INTO RunTimeEnvironments VALUES ({record}, 'ENV/PROXY')")
         self.transaction(
-            f"INSERT INTO DataTransfers VALUES ({number}, 'https://se.example.org/{number}', 10, {end_s}, {end_s}, 10)"
+            f"INSERT INTO DataTransfers VALUES ({record}, 'https://se.example.org/{number}', 10, {end_s}, {end_s}, 10)"
         )
         self.transaction(
             *(
-                f"INSERT INTO JobExtraInfo VALUES ({number}, '{key}', '{value}')"
+                f"INSERT INTO JobExtraInfo VALUES ({record}, '{key}', '{value}')"
                 for key, value in (("benchmark", "HEPSPEC:12.26"), ("jobname", f"job {number}"), ("lrms", "fork"))
             )
         )
-        self.event(number, "FINISHED", end_s)
+        self.event(record, "FINISHED", end_s)
 
     def end(self, number: int) -> None:
         """The rest of a job's life."""
