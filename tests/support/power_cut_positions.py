@@ -27,7 +27,7 @@ from arcacct.jobs.check import check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from hook_host import Host
 
@@ -73,12 +73,19 @@ class Reading(Recording):
         command = [sys.executable, __file__, str(self.host.control), str(self.host.conf), *self.arguments()]
         return command, {}
 
+    files = staticmethod(files_of)
+    """The control files of a job in a state."""
+
     def lay(self, host: Host, job_id: str, state: str) -> None:
-        lay(host.control, files_of(job_id, state, failed=self.jobs[job_id]), job_id)
+        lay(host.control, self.files(job_id, state, failed=self.jobs[job_id]), job_id)
 
     def arguments(self) -> Sequence[str]:
         """The command, for the databases as they are then."""
         raise NotImplementedError
+
+    def run_again(self) -> None:
+        """The command, after the cut."""
+        run(self.host.conf, self.arguments(), self.CODES)
 
     def record_again(self, seed: int) -> None:
         """Record every job, in an order of chance."""
@@ -92,7 +99,7 @@ class Reading(Recording):
             early = self.early()
             self.record_again(cut.seed)
             self.host.sweep()
-            run(self.host.conf, self.arguments(), self.CODES)
+            self.run_again()
             problems = [one.question for one in check(self.host.places) if one.problems]
             lost = compared(jobs_in(self.host.database), self.wanted)
         except (ArcacctError, sqlite3.Error) as error:
@@ -205,7 +212,8 @@ def logged(database: pathlib.Path) -> dict[int, str]:
 # -- what is traced
 
 
-def _in_child(work) -> None:
+def in_child(work: Callable[[], object]) -> None:
+    """Do some work in a process that ends with it; the program ends where it fails."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -222,12 +230,12 @@ def _in_child(work) -> None:
         sys.exit("a part of the rounds failed")
 
 
-def _record(here: Places, job_ids: Sequence[str]) -> None:
-    """As hooks do, which close nothing."""
+def record(here: Places, job_ids: Sequence[str], files: Callable[..., Files] = files_of) -> None:
+    """Record jobs as hooks do, which close nothing."""
     con = open_accounting(here)
     for job_id in job_ids:
         for state in LIFE:
-            lay(pathlib.Path(here.controldir), files_of(job_id, state, failed=int(job_id[3:]) % 5 == 0), job_id)
+            lay(pathlib.Path(here.controldir), files(job_id, state, failed=int(job_id[3:]) % 5 == 0), job_id)
             record_event(here, read_job(here.controldir, job_id, state), con)
 
 
@@ -238,11 +246,11 @@ def _rounds(control: str, conf: str, arguments: list[str]) -> None:
     lines = [ran(number, 1, 60, 60 + number * 7, job_name=f"job{number}") for number in range(1, 13)]
     size = len(job_ids) // ROUNDS
     for first in range(0, len(job_ids), size):
-        _in_child(lambda first=first: _record(here, job_ids[first : first + size]))
+        in_child(lambda first=first: record(here, job_ids[first : first + size]))
         if "gridengine" in arguments:
             with open(arguments[-1], "ab") as file:
                 file.write(b"".join(lines[first : first + size]))
-        _in_child(lambda: main(["--config", conf, *arguments]))
+        in_child(lambda: main(["--config", conf, *arguments]))
 
 
 if __name__ == "__main__":

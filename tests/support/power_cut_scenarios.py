@@ -22,6 +22,15 @@ from power_cut_hosts import (
     Sweeping,
     Swept,
 )
+from power_cut_imports import (
+    AskingHTCondor,
+    AskingSlurm,
+    ImportingArex,
+    ImportingHTCondor,
+    ImportingLossyArex,
+    ImportingSlurm,
+    ImportingSonar,
+)
 from power_cut_positions import Exporting, ImportingGridEngine, Snapshotting
 from power_cut_publishing import Publishing
 from power_cuts import JOURNAL, STRICT, Cut
@@ -75,6 +84,13 @@ SCENARIOS = {
     "export": _recording(Exporting, True),
     "db snapshot": _recording(Snapshotting, True),
     "import gridengine": _recording(ImportingGridEngine, True),
+    "import slurm": _recording(ImportingSlurm, True),
+    "import slurm --run": _recording(AskingSlurm, True),
+    "import htcondor": _recording(ImportingHTCondor, True),
+    "import htcondor --run": _recording(AskingHTCondor, True),
+    "import arex": _recording(ImportingArex, True),
+    "import arex, which loses what it wrote": _recording(ImportingLossyArex, True),
+    "import sonar": _recording(ImportingSonar, True),
 }
 """Each has to lose nothing."""
 
