@@ -48,9 +48,9 @@ class Server:
         rows: list[tuple[Any, ...]] = json.loads(told, object_pairs_hook=lambda row: tuple(value for _, value in row))
         return rows
 
-    def run(self, *statements: str) -> str:
+    def run(self, *statements: str, database: str = "postgres") -> str:
         """What psql prints, without names of columns."""
-        command = ["psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
+        command = ["psql", "-d", database, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
         command += [option for statement in statements for option in ("-c", statement)]
         done = subprocess.run(command, env=os.environ | self.env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

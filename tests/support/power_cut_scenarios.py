@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import ExitStack, contextmanager
 
 from power_cut_care import BackingUp, Beginning, Forgetting, Moving, Pruning, Restoring, Shrinking, Upgrading
+from power_cut_fleet import Loading
 from power_cut_hosts import (
     Draining,
     DrainingByPublish,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
     from power_cut_hosts import Loss
 
+FLEET_LOAD = "fleet load"
+"""The only scenario that needs a server."""
 WITH, WITHOUT = "with control files", "without control files"
 
 
@@ -82,6 +85,7 @@ SCENARIOS = {
     "db forget": _recording(Forgetting, False),
     "db optimize --shrink": _recording(Shrinking, False),
     "export": _recording(Exporting, True),
+    FLEET_LOAD: Loading,
     "db snapshot": _recording(Snapshotting, True),
     "import gridengine": _recording(ImportingGridEngine, True),
     "import slurm": _recording(ImportingSlurm, True),
