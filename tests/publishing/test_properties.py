@@ -9,19 +9,12 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from histories import ENDS, JOBS, NUMBERS, PLAY, RUNS
+from histories import EVENTS as ANY_CE
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from publishing_site import DAY_S, JUNE, Job
+from publishing_site import JUNE, Job
 from publishing_world import FAMILY, AuditorConfiguration, Fault, World
-
-from arcacct.publishing.run import Period
-
-PLAY = settings(
-    max_examples=int(os.environ.get("ARCACCT_EXAMPLES") or 60),
-    derandomize="ARCACCT_EXAMPLES" not in os.environ,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
-)
 
 EACH = (
     "[arex/jura/sgas:s]\ntargeturl=https://sgas.example.org/sgas\nurbatchsize=3\n"
@@ -32,49 +25,10 @@ EACH = (
 )
 FAMILIES = ("individual", "summaries", "urs", "summaries-v04", "individual-v04", "normalised-v04", "summaries-v03")
 
-ENDS = st.sampled_from([JUNE, JUNE + 1, JUNE + 20 * DAY_S, JUNE + 60 * DAY_S])
-NUMBERS = st.integers(0, 7)
-JOBS = st.builds(
-    lambda number, end, wall_s, vo, benchmark: Job(
-        f"j{number}",
-        end + number,
-        wall_s,
-        wall_s - 1,
-        vo=vo,
-        fqan=f"/{vo}",
-        benchmark=benchmark,
-        # The last two are jobs of the batch system alone.
-        endpoint_url="" if number > 5 else "https://ce.example.org:443/arex",
-    ),
-    NUMBERS,
-    ENDS,
-    st.integers(2, 9),
-    st.sampled_from(["atlas", "cms"]),
-    st.sampled_from(["HEPSPEC:10.0", "HEPSPEC:11.0"]),
-)
-FAULTS = st.one_of(
-    st.just(Fault()),
-    st.builds(Fault, statement=st.integers(0, 250)),
-    st.builds(
-        Fault,
-        message=st.integers(0, 6),
-        how=st.sampled_from(["kill-before", "kill-after", "busy", "lost", "refused", "dropped", "twice"]),
-    ),
-)
-MONTHS = st.sampled_from(
-    [Period(JUNE, JUNE + 5), Period(JUNE - 40 * DAY_S, JUNE + 90 * DAY_S), Period(JUNE + 20 * DAY_S, JUNE + 61 * DAY_S)]
-)
 EVENTS = st.one_of(
-    st.none(),
-    st.tuples(st.just("republish"), MONTHS, FAULTS),
+    ANY_CE,
     st.tuples(st.just("delete"), NUMBERS.map("j{}".format)),
-    st.tuples(st.just("sweep"), st.booleans()),
-    st.tuples(st.just("power_cut")),
-    st.tuples(st.just("backup")),
-    st.tuples(st.just("restore"), st.integers(0, 3), st.booleans()),
     st.tuples(st.just("older_program")),
-    st.tuples(st.just("late"), st.integers(0, 9)),
-    st.tuples(st.just("restore_receiver"), st.integers(0, 3)),
 )
 MISTAKES = st.one_of(
     EVENTS,
@@ -92,8 +46,7 @@ CHANGES = st.one_of(EVENTS, *[st.tuples(st.just("family"), st.sampled_from(FAMIL
 
 def histories(events: st.SearchStrategy) -> st.SearchStrategy:
     """Rounds of what happens at a site: some jobs end or change, something else happens, a run is made or not."""
-    run = st.one_of(st.none(), st.just(Fault()), FAULTS)
-    return st.lists(st.tuples(st.lists(JOBS, max_size=3), events, run), min_size=1, max_size=6)
+    return st.lists(st.tuples(st.lists(JOBS, max_size=3), events, RUNS), min_size=1, max_size=6)
 
 
 @pytest.fixture(scope="module")
