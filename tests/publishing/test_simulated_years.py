@@ -10,22 +10,28 @@ from __future__ import annotations
 import os
 
 import pytest
-from simulated_years import Years
+from simulated_years import Clock, Years, simulate, strangers
 
 YEARS = float(os.environ.get("ARCACCT_SIMULATED_YEARS") or 2 / 12)
 SEEDS = [int(seed) for seed in (os.environ.get("ARCACCT_SEEDS") or "1,2").split(",")]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_years_of_accidents(memory, monkeypatch, seed) -> None:
-    """After each accident and the operator's answer, and in the end: what is wrong is reported."""
-    years = Years(memory, seed, (2021, 1), monkeypatch)
+@pytest.mark.parametrize("number", [1, 2], ids=["one CE", "two CEs of one site"])
+def test_years_of_accidents(memory, monkeypatch, seed, number) -> None:
+    """After each accident and the operators' answers, and in the end: what is wrong is reported."""
+    clock = Clock((2021, 1), monkeypatch)
+    ces = [Years(memory / "first", seed, clock)]
+    if number == 2:
+        ces.append(Years(memory / "second", seed + 1000, clock, ces[0]))
 
-    years.simulate(YEARS)
+    simulate(ces, YEARS)
 
-    print(f"\nseed {seed}, {YEARS} years\n{years.summary()}")
-    if os.environ.get("ARCACCT_STORY"):
-        print("\n".join(years.story))
-    assert years.wrong_and_green == []
-    assert years.complaints == []
-    assert years.false_answers()[0] == []
+    assert strangers(ces) == []
+    for ce in ces:
+        print(f"\nseed {seed}, {YEARS} years, {ce.site.hostname}\n{ce.summary()}")
+        if os.environ.get("ARCACCT_STORY"):
+            print("\n".join(ce.story))
+        assert ce.wrong_and_green == []
+        assert ce.complaints == []
+        assert ce.false_answers()[0] == []

@@ -143,8 +143,16 @@ def write(con: sqlite3.Connection, job: Job) -> None:
 class Site:
     """A directory with a configuration, our databases, and the sandbox that it publishes to."""
 
-    def __init__(self, path: pathlib.Path, box: Sandbox | None = None, targets: str = SGAS, **options: str) -> None:
+    def __init__(
+        self,
+        path: pathlib.Path,
+        box: Sandbox | None = None,
+        targets: str = SGAS,
+        hostname: str = "ce.example.org",
+        **options: str,
+    ) -> None:
         self.path = path
+        self.hostname = hostname
         self.box = box
         self.options = options
         self.patience = QUICK
@@ -171,7 +179,7 @@ class Site:
         )
         ours = "\n".join(f"{name}={value}" for name, value in self.options.items())
         (self.path / "arc.conf").write_text(
-            f"[common]\nhostname=ce.example.org\n{credentials}[lrms]\nlrms=slurm\n[arex]\n"
+            f"[common]\nhostname={self.hostname}\n{credentials}[lrms]\nlrms=slurm\n[arex]\n"
             f"controldir={self.path}/control\n"
         )
         (self.path / "arcacct.conf").write_text(f"[arcacct]\n{ours}\n{targets.format(**words)}")

@@ -230,10 +230,10 @@ def _way_to(receiver: Any, fault: Fault, loaded: list[bytes]) -> Any:
 class World:
     """What happened, what is recorded of it, and what the receivers were told."""
 
-    def __init__(self, path: pathlib.Path, targets: str) -> None:
+    def __init__(self, path: pathlib.Path, targets: str, hostname: str = "ce.example.org") -> None:
         self.targets = targets
         self.auditor = AuditorConfiguration()
-        self.site = Site(path, None, targets)
+        self.site = Site(path, None, targets, hostname)
         self.here = self.site.settings.places
         self.template = path / "template"
         con = opening.open_accounting(self.here)
@@ -406,6 +406,18 @@ class World:
         publishing.close()
         if is_foreign:
             self._put_back(before)
+
+    def restore_both(self, which: int) -> None:
+        """`db restore` of both, from one moment."""
+        which %= len(self.copies)
+        for name, copies in (("accounting", self.copies), ("publishing", self.ledgers)):
+            copy_of = self.site.path / f"{name}-copy.db"
+            copy_of.write_bytes(copies[which])
+            kept = maintain.restore(self.here, str(copy_of)).kept
+            if kept is not None and name == "accounting":
+                pathlib.Path(kept).unlink()
+        self.lost_history = self.lost_ledger = True
+        self.durable = self._copy()
 
     def power_cut(self) -> None:
         """Take back what was committed after the last fsync."""

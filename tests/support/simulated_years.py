@@ -1,8 +1,9 @@
 """
-Years of one CE with accidents drawn at random, and an operator who does what `status`, `publish` and `verify` say.
+Years of CEs with accidents drawn at random, and operators who do what `status`, `publish` and `verify` say.
 
-A driver over `publishing_world.World`: receivers are in memory, the clock is simulated. After each accident, and with
-every month of all years at each month's end, each receiver is compared with what really happened.
+One CE, or two of one site that have the same receivers and, at times, the same ids of a batch system. A driver over
+`publishing_world.World`: receivers are in memory, the clock is simulated. After each accident, and with every month of
+all years at each month's end, each receiver is compared with what really happened.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import shutil
 import time
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -81,14 +83,24 @@ class Backup(NamedTuple):
     tables: dict[str, Any]
 
 
-class Years(World):
-    """A site, its accidents, its operator and what went wrong."""
+class Clock:
+    """The clock of this process; ``patch`` sets it."""
 
-    def __init__(self, path: pathlib.Path, seed: int, first: Month, patch: pytest.MonkeyPatch) -> None:
-        """``patch`` sets the clock of this process; ``first`` is the month in which all begins."""
-        self.random = random.Random(seed)
+    def __init__(self, first: Month, patch: pytest.MonkeyPatch) -> None:
         self.now, self.skew = month_bounds(*first)[0], 0
         patch.setattr(time, "time", lambda: self.now + self.skew)
+
+
+class Years(World):
+    """A CE, its accidents, its operator and what went wrong."""
+
+    def __init__(self, path: pathlib.Path, seed: int, clock: Clock, other: Years | None = None) -> None:
+        """``other``: the first CE of the site, with which this one has its receivers in common."""
+        self.random = random.Random(seed)
+        self.clock = clock
+        self.name = "" if other is None else "b"
+        self.prefix = ""
+        self.others = [] if other is None else [other]
         self.kind, self.filter, self.names = "urs", [], dict(APEL_TARGETS)
         self.vos, self.benchmark = ["atlas", "cms", "lhcb"], 10.0
         self.backups: list[Backup] = []
@@ -101,15 +113,20 @@ class Years(World):
         self.until_republished = self.number = self.number_of_backups = 0
         self.complaints: list[str] = []
         self.story: list[str] = []
-        self.first = first
-        super().__init__(path, self._targets())
+        if other is not None:
+            other.others, other.prefix, self.prefix = [self], "first:", "second:"
+        super().__init__(path, self._targets(), f"{'second' if other else 'ce'}.example.org")
+        if other is not None:
+            other._configure()
+            self.receivers, self.loaded = other.receivers, other.loaded
 
     def _targets(self) -> str:
         chosen = "".join(f"vofilter={vo}\n" for vo in self.filter)
         kinds = {"apel:cars": "individual", "apel:sums": "summaries", "apel:kinds": self.kind}
+        prefix = f"localid_prefix={self.prefix}\n" if self.prefix else ""
         apel = "".join(
             f"[arex/jura/{name}]\ntargeturl=https://ams.example.org\ngocdb_name={self.names[name]}\n"
-            f"apel_messages={kind}\nurbatchsize=5\n{chosen}"
+            f"apel_messages={kind}\nurbatchsize=5\n{prefix}{chosen}"
             for name, kind in kinds.items()
         )
         return (
@@ -122,26 +139,19 @@ class Years(World):
 
     # -- time and jobs
 
-    def simulate(self, years: float) -> Years:
-        """Let all months pass; then the operator looks at each of them once more."""
-        year, month = self.first
-        for number in range(round(years * 12)):
-            begin, end = month_bounds(year + (month - 1 + number) // 12, (month - 1 + number) % 12 + 1)
-            for step in range(STEPS):
-                before = self.now
-                self.now = begin + (end - begin) * (step + 1) // (STEPS + 1) + self.random.randrange(3600)
-                self._jobs_end(max(before, begin))
-                if self.random.random() < 0.6:
-                    self.backup()
-                if self.random.random() < ACCIDENTS_A_MONTH / STEPS:
-                    self._accident()
-                self.operate()
-                self._compare()
-            self.now = end + 3600
-            self.operate()
-            self.reconcile()
-            self._compare()
-        return self
+    @property
+    def now(self) -> int:
+        """What the clock ought to say."""
+        return self.clock.now
+
+    def step(self, begin: int) -> None:
+        """Jobs end, perhaps there is an accident, and the operator looks; ``begin`` of what is past since the last."""
+        self._jobs_end(begin)
+        if self.random.random() < 0.6:
+            self.backup()
+        if self.random.random() < ACCIDENTS_A_MONTH / STEPS:
+            self._accident()
+        self.operate()
 
     def _jobs_end(self, since: int) -> None:
         ended = []
@@ -149,13 +159,19 @@ class Years(World):
             self.number += 1
             vo = self.random.choice(self.vos)
             end, wall_s = self.random.randint(since, self.now - 60), self.random.randint(10, 20_000)
-            url = "" if self.number % 7 == 0 else "https://ce.example.org:443/arex"
+            url = "" if self.number % 7 == 0 else f"https://{self.site.hostname}:443/arex"
             ended.append(
                 Job(
-                    f"j{self.number}", end, wall_s, wall_s - 5, vo=vo, fqan=f"/{vo}", endpoint_url=url,
-                    benchmark=f"HEPSPEC:{self.benchmark}",
+                    f"{self.name}j{self.number}", end, wall_s, wall_s - 5, vo=vo, fqan=f"/{vo}", endpoint_url=url,
+                    benchmark=f"HEPSPEC:{self.benchmark}", local_id=f"4j{self.number}",
                 )
             )  # fmt: skip
+        for other in self.others:
+            # Some have the id, and the end, of a job of the other CE.
+            twins = [job for job in other.jobs.values() if since <= job.end_time < self.now - 60]
+            if twins and self.random.random() < 0.5:
+                twin = self.random.choice(twins)
+                ended[0] = ended[0]._replace(local_id=twin.lrms_id, end_time=twin.end_time)
         self.record(*ended)
 
     def sweep(self, backwards: bool = False) -> None:
@@ -186,7 +202,8 @@ class Years(World):
     def _receivers_failed(self, since: int | None = None) -> None:
         """The operator learns of it at the end of the month and sends again what may be concerned."""
         since = min(since or self.now, self.now) - REPUBLISHED_S
-        self.failed_from = min(self.failed_from or since, since)
+        for one in (self, *self.others):
+            one.failed_from = min(one.failed_from or since, since)
 
     def message_lost(self) -> None:
         """APEL's loader drops messages that AMS took."""
@@ -314,10 +331,10 @@ class Years(World):
 
     def clock_wrong(self) -> None:
         """A run with a clock that is behind or ahead."""
-        self.skew = self.random.choice([-40, -10, -1, 1, 10, 40]) * DAY_S
-        self._note(f"  by {self.skew // DAY_S} days")
+        self.clock.skew = self.random.choice([-40, -10, -1, 1, 10, 40]) * DAY_S
+        self._note(f"  by {self.clock.skew // DAY_S} days")
         self._publish_and_note()
-        self.skew = 0
+        self.clock.skew = 0
 
     def benchmark_changed(self) -> None:
         """Jobs that end since have another benchmark."""
@@ -456,19 +473,21 @@ class Years(World):
         return found
 
     def figures(self) -> Figures:
-        """What every receiver has."""
+        """What every receiver has of this CE."""
         found: Figures = {}
         for name, receiver in self.receivers.items():
             if isinstance(receiver, SGAS):
                 for row in receiver.records.values():
-                    _add(found, Cell(name, month_of(row.end_time or 0), (row.vo_name or "",)), 1, row.wall_duration)
+                    if row.global_job_id.startswith("b") == bool(self.name):
+                        _add(found, Cell(name, month_of(row.end_time or 0), (row.vo_name or "",)), 1, row.wall_duration)
             elif isinstance(receiver, Auditor):
-                for record in receiver.records.values():
-                    stop = record.stop_time
-                    month = (stop.year, stop.month) if stop else (0, 0)
-                    _add(found, Cell(name, month, ()), 1, record.runtime_s)
+                for record_id, record in receiver.records.items():
+                    if record_id.startswith(f"ur-{self.site.hostname}-"):
+                        stop = record.stop_time
+                        month = (stop.year, stop.month) if stop else (0, 0)
+                        _add(found, Cell(name, month, ()), 1, record.runtime_s)
             else:
-                _add_apel(found, name, receiver)
+                _add_apel(found, name, receiver, self.site.hostname)
         return {cell: figures for cell, figures in found.items() if figures != (0, 0)}
 
     def wrong(self) -> list[Wrong]:
@@ -481,7 +500,8 @@ class Years(World):
             if there.get(cell) != truth.get(cell)
         ]
 
-    def _compare(self) -> None:
+    def compare(self) -> None:
+        """Note what is wrong at a receiver, and whether everything here is green nevertheless."""
         wrong = self.wrong()
         if not wrong:
             return
@@ -577,6 +597,35 @@ class Years(World):
         )
 
 
+def strangers(ces: Sequence[Years]) -> list[dict[str, Any]]:
+    """What APEL has that is of no CE."""
+    receivers = [one for one in ces[0].receivers.values() if isinstance(one, APEL)]
+    tables = [table for receiver in receivers for table in receiver._tables.values()]
+    names = [ce.site.hostname for ce in ces]
+    return [row for table in tables for row in table.values() if not any(name in row["SubmitHost"] for name in names)]
+
+
+def simulate(ces: Sequence[Years], years: float) -> None:
+    """Let all months pass; after each step, and at the end of each month, every CE is compared with the truth."""
+    clock, chance = ces[0].clock, ces[0].random
+    year, month = month_of(clock.now)
+    for number in range(round(years * 12)):
+        begin, end = month_bounds(year + (month - 1 + number) // 12, (month - 1 + number) % 12 + 1)
+        for step in range(STEPS):
+            before = clock.now
+            clock.now = begin + (end - begin) * (step + 1) // (STEPS + 1) + chance.randrange(3600)
+            for ce in ces:
+                ce.step(max(before, begin))
+                for one in ces:
+                    one.compare()
+        clock.now = end + 3600
+        for ce in ces:
+            ce.operate()
+            ce.reconcile()
+        for ce in ces:
+            ce.compare()
+
+
 ACCIDENTS = (
     "message_lost", "message_twice", "message_late", "receiver_restored", "publisher_killed", "power_is_cut",
     "both_restored", "both_copied_back", "accounting_restored", "ledger_restored", "ledger_lost", "site_mistyped",
@@ -590,17 +639,20 @@ def _add(found: Figures, cell: Cell, jobs: int, wall_s: int | None) -> None:
     found[cell] = (before[0] + jobs, before[1] + (wall_s or 0))
 
 
-def _add_apel(found: Figures, name: str, receiver: APEL) -> None:
+def _add_apel(found: Figures, name: str, receiver: APEL, hostname: str) -> None:
     """Job records that were taken back have no wall time, and sums no jobs."""
-    for row in receiver.job_records.values():
+
+    def mine(table: dict[Any, dict[str, Any]]) -> list[dict[str, Any]]:
+        return [row for row in table.values() if hostname in row["SubmitHost"]]
+
+    for row in mine(receiver.job_records):
         if row["WallDuration"]:
             key = (str(row["Site"]).upper(), row["VO"])
             _add(found, Cell(name, month_of(row["EndTime"]), key), 1, row["WallDuration"])
-    for table in (receiver.summaries, receiver.normalised_summaries):
-        for row in table.values():
-            key = (str(row["Site"]).upper(), row["VO"])
-            _add(found, Cell(name, (row["Year"], row["Month"]), key), row["NumberOfJobs"], row["WallDuration"])
-    for row in receiver.sync_records.values():
+    for row in (*mine(receiver.summaries), *mine(receiver.normalised_summaries)):
+        key = (str(row["Site"]).upper(), row["VO"])
+        _add(found, Cell(name, (row["Year"], row["Month"]), key), row["NumberOfJobs"], row["WallDuration"])
+    for row in mine(receiver.sync_records):
         key = (str(row["Site"]).upper(),)
         _add(found, Cell(f"{name} sync", (row["Year"], row["Month"]), key), row["NumberOfJobs"], 0)
 
