@@ -217,34 +217,50 @@ def send_counts(this: ThisRun, delivery: Deliverer, doubt_seq: int | None = None
     known += [one for kind, one in this.at_receiver.sums if kind == COUNTS and one.key not in keys]
     unknown = sent.open_months(this.publishing, this.block)
     jobs, sums = given.given_jobs(this.publishing, this.block), given.given_sums(this.publishing, this.block)
-    parts = []
+    parts, withheld = [], set()
     for text, one in counts.counts([(place, amount.jobs) for found in (jobs, sums) for place, amount in found.items()]):
         month = (one.year, one.month)
-        if month not in unknown and month not in this.floor.held and _may_count(this, month, one, live):
+        if month in unknown or month in this.floor.held:
+            continue
+        if _may_count(this, month, one, live):
             parts.append(Part(text, sum=one))
+        else:
+            withheld.add(one.key)
     kept = {one.key for one in known if (one.year, one.month) in unknown | this.floor.held.keys()}
     if doubt_seq is not None:
         # Counts of months and hosts that jobs have left since: a ledger that was lost may have known them.
         former_places = former.former_places(this.accounting, doubt_seq)
         perhaps = [(Place(*counts.place(url), year, month), 0) for url, year, month in former_places]
-        known += [one for _text, one in counts.counts(perhaps)]
+        known += [one for _text, one in counts.counts(perhaps) if one.key not in withheld]
     for _kind, taken in zeros(this, [(COUNTS, one) for one in known if one.key not in kept], parts):
         parts = [*taken, *parts]
     delivery.deliver(Consignment(counts.document, batched(parts, *this.limits)))
 
 
 def _may_count(this: ThisRun, month: Month, one: SentSum, live: Sequence[SentSum]) -> bool:
-    """Whether a month's count is ours to tell: another program may have published its beginning."""
+    """Whether a month's count is known: not where another program, or a ledger that was lost, published a part."""
     known = this.months.get(month)
     if any(old.key == one.key for old in live) or (known is not None and known.seq is not None):
         return True
     begin, end = month_bounds(*month)
     if cause := _begun_later(this, month):
         return not this.floor.is_incomplete(month, one.jobs, cause)
+    if this.floor.was_accepted(month):
+        return True
+    is_known = any((old.year, old.month) == month for old in live)
+    if not is_known and (gone := sum(vo.jobs for vo in cells.pruned(this.accounting, month))):
+        # What is pruned was sent: only a ledger that was lost, or that of a new target, has no count of the month.
+        name = month_name(month)
+        this.tally.note(
+            f"{name}: no count is announced: {count_of(gone, 'job')} of it are in an archive of `arcacct db prune`, and"
+            " publishing.db does not know whether they were sent;"
+            f" `arcacct publish --accept-lower {name}` announces the others alone"
+        )
+        return False
     block, vos = this.block, this.plug.target.vofilter
     reached = ledger.cursor(this.publishing, block)
     before = 0 if reached is None else min(end, reached.start_end_time)
-    if before <= begin or this.floor.was_accepted(month):
+    if before <= begin:
         return True
     others = sent.not_sent_again(this.publishing, this.accounting, block, (begin, before), vos)
     if others:

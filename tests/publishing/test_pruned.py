@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import sqlite3
 from contextlib import closing
 
@@ -100,3 +101,27 @@ def test_no_correction_is_asked_for_a_pruned_job(tmp_path, empty_box) -> None:
     site.publish()
 
     assert site.ledger("SELECT JobID FROM HeldRecords WHERE State = 'correction'") == []
+
+
+def lose_the_ledger(site: Site) -> None:
+    """publishing.db is gone."""
+    for suffix in ("", "-wal", "-shm"):
+        pathlib.Path(f"{site.settings.places.publishing_database}{suffix}").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("pruned", ["cars", "summaries"], indirect=True)
+def test_the_count_of_a_pruned_month_outlives_a_lost_ledger(pruned, empty_box) -> None:
+    """Seven jobs are at APEL, and three in the database: nothing announces three, however often it runs."""
+
+    def announced() -> list[int]:
+        return [row["NumberOfJobs"] for row in empty_box.apel.sync_records.values()]
+
+    assert announced() == [7]
+    lose_the_ledger(pruned)
+
+    for _ in range(2):
+        outcome = pruned.publish()
+        assert outcome.error is None
+        assert announced() == [7]
+    if pruned.settings.targets[0].apel_messages == "urs":
+        assert any("no count is announced: 4 jobs of it are in an archive" in note for note in outcome.tally.notes)
