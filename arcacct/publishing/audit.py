@@ -39,10 +39,6 @@ _TEXTS = {
 }
 """The texts of the ledger, by table."""
 _JSON = {"SumKeys": ("Key",), "Targets": ("Selection", "Walked")}
-DAMAGED = (
-    "publishing.db has two notes of how far the log was read, and they differ: nothing up to there counts as sent; the"
-    " next run of `arcacct publish` reads the log from its beginning, and knows what was sent before"
-)
 
 
 class _Logged(NamedTuple):
@@ -124,7 +120,7 @@ def _pages(con: Connection, ended_from: int, seq: int, last_seq: int) -> Iterato
 def cursor(accounting: Connection, publishing: Connection, plug: Plug, after_seq: int, last_seq: int) -> list[str]:
     """What is wrong with a target's cursor, as far as a part of the log tells."""
     found = list(unaccounted(accounting, publishing, plug, after_seq, last_seq))
-    problems = [f"{plug.target.name}: {DAMAGED}"] if ledger.is_damaged(publishing, plug.target.block) else []
+    problems = [f"{plug.target.name}: {ledger.DAMAGED}"] if ledger.is_damaged(publishing, plug.target.block) else []
     if found:
         problems.append(f"{plug.target.name}: {_never_sent(found)}")
     return problems
@@ -201,6 +197,6 @@ def newest(accounting: Connection, publishing: Connection, plug: Plug) -> str:
     if position is None:
         return ""
     if ledger.is_damaged(publishing, plug.target.block):
-        return DAMAGED
+        return ledger.DAMAGED
     found = list(unaccounted(accounting, publishing, plug, max(0, position.last_seq - _NEWEST), position.last_seq))
     return _never_sent(found) if found else ""

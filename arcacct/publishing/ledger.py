@@ -22,6 +22,10 @@ from arcacct.wording import fit
 
 COUNTS = "sync"
 """The kind of messages that say how many jobs a receiver was given: sums, but none of usage."""
+DAMAGED = (
+    "publishing.db has two notes of how far the log was read, and they differ: nothing up to there counts as sent; the"
+    " next run of `arcacct publish` reads the log from its beginning, and knows what was sent before"
+)
 
 
 class Cursor(NamedTuple):

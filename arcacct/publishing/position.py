@@ -5,7 +5,6 @@ from __future__ import annotations
 from arcacct.db import lives, schema
 from arcacct.db.lives import MEANING, Doubt
 from arcacct.publishing import jura, ledger, sent
-from arcacct.publishing.audit import DAMAGED
 from arcacct.publishing.instants import DAY_S, iso
 from arcacct.publishing.ledger import Cursor
 from arcacct.publishing.this_run import ThisRun
@@ -27,7 +26,7 @@ def position(this: ThisRun, since: int | None) -> Cursor:
         start = found.start_end_time if since is None else min(since, found.start_end_time)
         begun = found._replace(incarnation=this.life, last_seq=0, start_end_time=start)
     elif ledger.is_damaged(this.publishing, this.block):
-        this.tally.note(DAMAGED)
+        this.tally.note(ledger.DAMAGED)
         begun = found._replace(last_seq=0)
     elif since is not None and since < found.start_end_time:
         begun = found._replace(start_end_time=since, last_seq=0)
