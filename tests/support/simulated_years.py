@@ -113,6 +113,7 @@ class Years(World):
         self.until_republished = self.number = self.number_of_backups = 0
         self.complaints: list[str] = []
         self.story: list[str] = []
+        self.first = month_of(clock.now)
         if other is not None:
             other.others, other.prefix, self.prefix = [self], "first:", "second:"
         super().__init__(path, self._targets(), f"{'second' if other else 'ce'}.example.org")
