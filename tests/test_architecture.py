@@ -73,7 +73,7 @@ SPEAKERS = {
     "fleet": {"duck", "postgresql"},
     "gridengine": {"positions", "questions", "rows"},
     "htcondor": {"stored_jobs"},
-    "publishing": {"audit", "former_rows", "given", "held", "jura", "ledger", "months", "sent", "sent_rows"},
+    "publishing": {"audit", "given", "held", "jura", "ledger", "months", "sent", "sent_rows"},
     "reporting": {"facts"},
     "slurm": {"stored_runs"},
     "sonar": {"hardware", "job_telemetry", "points", "records", "slurm_rows", "spans"},

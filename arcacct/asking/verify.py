@@ -618,7 +618,6 @@ class _AtTarget:
         is_same = has.differing == has.gone and next(self._lost(has), None) is None
         is_all = is_same and has.jobs == self._wanted.jobs
         # What it was given is known by its wall time; the CPU time only where that is the database's.
-        wall_s = has.wall_s if given.is_counted(self._ledger, self._block) else None
         lacking_s = 0 if is_all or not is_same else sum(job.cpu_s for job in has.missing())
         cpu_s = self._wanted.cpu_s - lacking_s if is_same else None
 
@@ -642,7 +641,7 @@ class _AtTarget:
                 else:
                     yield job_id, "sent, and vofilter does not select it any more"
 
-        return Source(self._plug.target.name, has.jobs, wall_s, cpu_s), differences()
+        return Source(self._plug.target.name, has.jobs, has.wall_s, cpu_s), differences()
 
     def _moved(self, has: AtReceiver) -> Iterator[str]:
         """

@@ -1,7 +1,9 @@
 """
-Creating the databases and taking them forward: the scripts of ``schema/``, in the order of their numbers.
+Creating the databases and taking them forward.
 
-Each script and the new number commit together. Nothing goes backward: a database of a newer program is refused.
+A new database is made from ``schema/accounting`` or ``schema/publishing``: every object once, as it is. One of arcacct
+0.2 is taken forward by the scripts of ``schema/upgrade``, in the order of their numbers, and then has the same objects,
+text for text. All of it commits together. Nothing goes backward: a database of a newer program is refused.
 """
 
 from __future__ import annotations
@@ -25,14 +27,16 @@ from arcacct.resources import resource
 
 
 class DatabaseKind(NamedTuple):
-    """One of the two databases: the folder of its scripts and the number of the last."""
+    """One of the two databases: the folder of its scripts, and the number of its schema."""
 
     folder: str
     schema: int
+    oldest: int
+    """The schema of arcacct 0.2: an older one has to be taken forward by that program first."""
 
 
-ACCOUNTING = DatabaseKind("accounting", ACCOUNTING_SCHEMA)
-PUBLISHING = DatabaseKind("publishing", PUBLISHING_SCHEMA)
+ACCOUNTING = DatabaseKind("accounting", ACCOUNTING_SCHEMA, 21)
+PUBLISHING = DatabaseKind("publishing", PUBLISHING_SCHEMA, 7)
 _CREATED, _LIFE = "ARCACCT_CREATED", "ARCACCT_INCARNATION"
 _FORMER, _LIFE_SEQ = "ARCACCT_FORMER_INCARNATIONS", "ARCACCT_LIFE_SEQ"
 """Keys of DBConfig: the lives before this one, with blanks between; where this one begins."""
@@ -44,15 +48,24 @@ SNAPSHOT = "ARCACCT_SNAPSHOT"
 """In a copy for readers: when it was taken, UTC seconds; two of the same second belong together."""
 
 
-def scripts(kind: DatabaseKind) -> list[tuple[int, str]]:
-    """``(number, path)`` of each script of a database, in order."""
-    folder = resource("schema", kind.folder)
-    return sorted((int(name[:3]), os.path.join(folder, name)) for name in os.listdir(folder) if name.endswith(".sql"))
+def scripts(kind: DatabaseKind) -> list[str]:
+    """The files that make a new database, in order."""
+    return _sql_files("schema", kind.folder)
+
+
+def upgrades(kind: DatabaseKind) -> list[tuple[int, str]]:
+    """``(number, path)`` of each script that takes a database forward, in order; the first makes one as 0.2 does."""
+    return [(int(os.path.basename(path)[:3]), path) for path in _sql_files("schema", "upgrade", kind.folder)]
+
+
+def _sql_files(*folder: str) -> list[str]:
+    path = resource(*folder)
+    return [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(".sql")]
 
 
 def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_create: bool = True) -> list[int]:
     """
-    Create a database, or take it forward after a backup beside it; returns the numbers of the scripts that ran.
+    Create a database, or take it forward after a backup beside it; returns the schemas that it went through.
 
     With ``may_create=False`` one that is missing stays so, and is a StoreError. Raises SchemaError for a file that is
     not ours or newer than this program, StoreError when SQLite or the file system refuses, ConfigError for a
@@ -72,15 +85,20 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
                     raise other_version(path, found, kind.schema)
                 if not found:
                     con.execute("PRAGMA journal_mode = WAL")
-                elif found < kind.schema:
+                    _create(con, path, kind)
+                    open_to_group(path, read_group)
+                    return [kind.schema]
+                if found < kind.oldest:
+                    raise SchemaError(
+                        f"{path}: schema version {found} is of arcacct 0.1: take it forward with arcacct 0.2 first"
+                        " (`arcacct db upgrade`), then with this program"
+                    )
+                if found < kind.schema:
                     # Hooks would wait for a script that takes long: with the file there they spool at once.
                     work.enter_context(maintenance(path, "upgrade"))
                     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
                     backup(con, f"{path}.before-schema-{kind.schema}.{now}")
-                done = [_run(con, path, number, script) for number, script in scripts(kind) if number > found]
-                if not found:
-                    open_to_group(path, read_group)
-                return done
+                return _take_forward(con, path, kind, found)
     except DatabaseError as error:
         raise translated(error, path) from error
 
@@ -105,11 +123,15 @@ def _found(con: Connection, path: str) -> int:
 
 
 def in_memory(kind: DatabaseKind, version: int | None = None) -> Connection:
-    """An empty database that nobody else sees, of this version or of ours."""
+    """An empty database that nobody else sees, of this version (since that of 0.2) or of ours. Raises SchemaError."""
     con = connect(":memory:", isolation_level=None)
-    for number, script in scripts(kind):
-        if version is None or number <= version:
-            _run(con, ":memory:", number, script)
+    if version is None or version == kind.schema:
+        _create(con, ":memory:", kind)
+        return con
+    if version < kind.oldest:
+        raise SchemaError(f"schema version {version} is of arcacct 0.1: only arcacct 0.2 can take it forward")
+    texts = [_read(path) for number, path in upgrades(kind) if number <= version]
+    _run(con, ":memory:", texts, version, is_new=True)
     return con
 
 
@@ -180,22 +202,82 @@ def sync(path: str) -> None:
         os.close(fd)
 
 
-def _run(con: Connection, path: str, number: int, script: str) -> int:
-    with open(script, encoding="utf-8") as file:
-        text = file.read()
+def _create(con: Connection, path: str, kind: DatabaseKind) -> None:
+    _run(con, path, [_read(script) for script in scripts(kind)], kind.schema, is_new=True)
+
+
+def _take_forward(con: Connection, path: str, kind: DatabaseKind, found: int) -> list[int]:
+    """Run the scripts behind a schema, each with its number; the last also takes over the texts of a new database."""
+    later = [(number, script) for number, script in upgrades(kind) if number > found]
+    for number, script in later:
+        name = f"{path} ({os.path.basename(script)})"
+        _run(con, name, [_read(script)], number, to_newest=kind if number == kind.schema else None)
+    return [number for number, _script in later]
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def _run(
+    con: Connection,
+    path: str,
+    texts: Iterable[str],
+    number: int,
+    *,
+    is_new: bool = False,
+    to_newest: DatabaseKind | None = None,
+) -> None:
     # executescript() commits what is open before it runs, so the transaction has to be part of the text.
     try:
-        con.executescript(f"BEGIN IMMEDIATE;\n{text}")
-        if number == 1:
+        con.executescript("BEGIN IMMEDIATE;\n" + "\n".join(texts))
+        if to_newest is not None:
+            _adopt_texts(con, path, to_newest)
+        if is_new:
             note(con, _LIFE, os.urandom(16).hex())
             note(con, _CREATED, int(time.time()))
         note(con, "ARCACCT_SCHEMA", number)
         con.execute("COMMIT")
+        if to_newest is not None:
+            con.execute("PRAGMA writable_schema = RESET")
     except DatabaseError as error:
         if con.in_transaction:
             con.execute("ROLLBACK")
-        raise translated(error, f"{path} ({os.path.basename(script)})") from error
-    return number
+        raise translated(error, path) from error
+
+
+def _adopt_texts(con: Connection, path: str, kind: DatabaseKind) -> None:
+    """
+    Give every object of a database that has the newest structure the text that a new database has.
+
+    Views and triggers are made anew; tables and indexes keep their pages, and get the text once it is certain that it
+    describes what they are. Raises SchemaError where it does not. What others added stays as it is.
+    """
+    with closing(in_memory(kind)) as fresh:
+        wanted = {(type_, name): sql for type_, name, sql in fresh.execute(_OBJECTS)}
+        ours = {(type_, name): sql for type_, name, sql in con.execute(_OBJECTS)}
+        for (type_, name), sql in wanted.items():
+            if type_ in ("view", "trigger") and ours.get((type_, name)) != sql:
+                con.execute(f"DROP {type_} IF EXISTS {name}")
+                con.execute(sql)
+        con.execute("PRAGMA writable_schema = ON")
+        for (type_, name), sql in wanted.items():
+            if type_ in ("table", "index") and ours.get((type_, name)) != sql:
+                if _structure(con, type_, name) != _structure(fresh, type_, name):
+                    raise SchemaError(f"{path}: {name} is not as arcacct makes it; restore a backup (`db restore`)")
+                con.execute("UPDATE sqlite_master SET sql = ? WHERE type = ? AND name = ?", (sql, type_, name))
+
+
+_OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
+
+
+def _structure(con: Connection, type_: str, name: str) -> list[object]:
+    """What SQLite makes of the text of a table or an index."""
+    asked = ("table_xinfo", "foreign_key_list", "index_list") if type_ == "table" else ("index_xinfo",)
+    found = [con.execute(f"PRAGMA {pragma}({name})").fetchall() for pragma in asked]
+    # The first column of index_list is the order in which the indexes were made.
+    return [sorted(row[pragma == "index_list" :] for row in rows) for pragma, rows in zip(asked, found, strict=True)]
 
 
 def noted(con: Connection, name: str) -> str | None:

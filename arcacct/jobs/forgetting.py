@@ -469,7 +469,7 @@ def _forget_sent(publishing: Connection, names: Names, scope: Scope, months: Seq
 
 _QUOTES = (
     ("Messages", "Answer"), ("HeldRecords", "Reason"), ("Targets", "LastError"), ("RefusedSums", "Reason"),
-    ("SentRecords", "Notes"), ("FormerRecords", "Notes"),
+    ("SentRecords", "Notes"),
 )  # fmt: skip
 
 
@@ -501,9 +501,8 @@ def _messages_to_forget(publishing: Connection, scope: Scope) -> Iterator[int]:
     """The answered messages that are old, or have a user in them, and of which the bytes are kept."""
     forms = [] if scope.user_dn is None else [form.encode() for form in _spellings(scope.user_dn)]
     for message_id, created, is_packed, data in publishing.execute(
-        "SELECT Messages.MessageID, Created, ifnull(IsPacked, 1), coalesce(MessageBytes.Bytes, Messages.Bytes)"
-        " FROM Messages LEFT JOIN MessageBytes USING (MessageID) WHERE State <> 'sending'"
-        " AND (MessageBytes.Bytes IS NOT NULL OR Messages.Bytes IS NOT NULL)"
+        "SELECT Messages.MessageID, Created, IsPacked, Bytes FROM Messages JOIN MessageBytes USING (MessageID)"
+        " WHERE State <> 'sending'"
     ).fetchall():
         if scope.user_dn is None:
             if created < scope.ended_before:

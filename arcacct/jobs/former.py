@@ -72,17 +72,6 @@ def deleted_jobs(con: Connection, seq: int, horizon: int) -> list[str]:
     return [unescaped(job_id) for (job_id,) in rows]
 
 
-def nameless_deleted(con: Connection, seq: int, horizon: int) -> list[int]:
-    """RecordIDs of those that an older program deleted, of which no JobID was noted."""
-    rows = con.execute(
-        "SELECT FinishedLog.RecordID FROM FinishedLog LEFT JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
-        " WHERE Seq > ? AND Seq <= ? AND AAR.RecordID IS NULL"
-        " AND NOT EXISTS (SELECT 1 FROM FormerVersions WHERE FormerVersions.RecordID = FinishedLog.RecordID)",
-        (seq, horizon),
-    )
-    return [record_id for (record_id,) in rows]
-
-
 def pruned_before(con: Connection) -> int:
     """The end before which finished jobs may be in an archive of `db prune`, UTC seconds; 0: none is."""
     return int(con.execute("SELECT coalesce(max(EndedBefore), 0) FROM Archives").fetchone()[0])

@@ -481,12 +481,6 @@ def is_publishable(aar: AAR) -> bool:
     return not aar.held and (aar.status in (COMPLETED, FAILED) or (aar.status == ABORTED and measured))
 
 
-def count_logged(con: Connection, seq: int) -> int:
-    """How many records were logged after a place in FinishedLog."""
-    row = con.execute("SELECT count(*) FROM FinishedLog WHERE Seq > ?", (seq,)).fetchone()
-    return int(row[0])
-
-
 def cell_of(aar: AAR) -> UsageCell:
     """The cell of a single job."""
     when = time.gmtime(aar.end_time)

@@ -138,12 +138,12 @@ def given(con: Connection) -> list[str]:
     """Where the count of what a receiver was given is not that of the records of its messages."""
     rows = con.execute(
         "WITH Change (GivenID, Jobs, Wall) AS ("
-        " SELECT GivenID, 1, ifnull(Record.Wall, 0) FROM MessageRecords AS Record JOIN Messages USING (MessageID)"
+        " SELECT GivenID, 1, ifnull(Record.Wall, 0) FROM SentRows AS Record JOIN Messages USING (MessageID)"
         " WHERE State = 'accepted' AND GivenID IS NOT NULL"
-        " UNION ALL SELECT ReplacedID, -1, -ifnull(ReplacedWall, 0) FROM MessageRecords AS Record"
+        " UNION ALL SELECT ReplacedID, -1, -ifnull(ReplacedWall, 0) FROM SentRows AS Record"
         " JOIN Messages USING (MessageID) WHERE State = 'accepted' AND ReplacedID IS NOT NULL)"
         " SELECT Given.Target, Year, Month, Given.Jobs, Given.Wall, total(Change.Jobs), total(Change.Wall) FROM Given"
-        " JOIN Targets ON Targets.Target = Given.Target AND Counted LEFT JOIN Change USING (GivenID) GROUP BY GivenID"
+        " JOIN Targets ON Targets.Target = Given.Target LEFT JOIN Change USING (GivenID) GROUP BY GivenID"
         " HAVING Given.Jobs <> total(Change.Jobs) OR Given.Wall <> total(Change.Wall)"
     )
     return [

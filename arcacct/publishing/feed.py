@@ -285,11 +285,6 @@ def _add_others(this: ThisRun, router: Router, page: Page, known: Versions) -> l
 
 def _take_back_deleted(this: ThisRun, router: Router, seq: int, horizon: int) -> None:
     job_ids = former.deleted_jobs(this.accounting, seq, horizon)
-    if seq:
-        # Deleted under an older program, which noted no JobIDs: the ledger knows them by their numbers in this life.
-        job_ids += sent.jobs_of_records(
-            this.publishing, this.block, former.nameless_deleted(this.accounting, seq, horizon)
-        )
     there = reading.by_job_id(this.accounting, job_ids)
     gone = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in there]
     known = _versions(this, gone)

@@ -225,9 +225,8 @@ def set_cursor(con: Connection, position: Cursor, *, in_doubt: bool = False) -> 
         con.execute("UPDATE Messages SET Seq = NULL WHERE Target = ? AND State = 'sending'", (position.target,))
         con.execute("UPDATE HeldRecords SET Seq = 0 WHERE Target = ?", (position.target,))
         con.execute(
-            # A target that was never sent anything has nothing to be counted.
-            "INSERT INTO Targets (Target, Incarnation, LastSeq, LastSeqAgain, StartEndTime, Counted)"
-            " VALUES (?1, ?2, ?3, ?3, ?4, 1) ON CONFLICT (Target) DO UPDATE SET Incarnation = excluded.Incarnation,"
+            "INSERT INTO Targets (Target, Incarnation, LastSeq, LastSeqAgain, StartEndTime)"
+            " VALUES (?1, ?2, ?3, ?3, ?4) ON CONFLICT (Target) DO UPDATE SET Incarnation = excluded.Incarnation,"
             " LastSeq = excluded.LastSeq, LastSeqAgain = excluded.LastSeqAgain, StartEndTime = excluded.StartEndTime,"
             # A place in the log of another life says nothing about this one: any change may be unknown to the ledger.
             " DoubtSeq = CASE WHEN Incarnation = excluded.Incarnation THEN DoubtSeq ELSE min(DoubtSeq, 0) END",
@@ -407,7 +406,7 @@ def renew(con: Connection, message_id: int, data: bytes) -> None:
     """The same text in other bytes: the certificate that signed the old ones is not ours any more."""
     with transaction(con):
         _store(con, message_id, data, pack=True)
-        con.execute("UPDATE Messages SET ByteCount = ?, Bytes = NULL WHERE MessageID = ?", (len(data), message_id))
+        con.execute("UPDATE Messages SET ByteCount = ? WHERE MessageID = ?", (len(data), message_id))
 
 
 def stored(con: Connection, message_id: int) -> Message:
@@ -422,8 +421,8 @@ def kept_bytes(con: Connection, message_id: int) -> bytes | None:
     """What was sent, if the ledger still has it. Raises zlib.error when it is damaged."""
     data: bytes | None
     data, is_packed = con.execute(
-        "SELECT coalesce(MessageBytes.Bytes, Messages.Bytes), coalesce(IsPacked, 1)"
-        " FROM Messages LEFT JOIN MessageBytes USING (MessageID) WHERE MessageID = ?",
+        "SELECT Bytes, coalesce(IsPacked, 1) FROM Messages LEFT JOIN MessageBytes USING (MessageID)"
+        " WHERE MessageID = ?",
         (message_id,),
     ).fetchone()
     return zlib.decompress(data) if is_packed and data is not None else data
@@ -587,16 +586,12 @@ def _count_without(con: Connection, target: str, message_id: int) -> None:
 def highest_row(con: Connection, target: str, kind: str) -> int:
     """The highest number that a receiver gave to a record of the newest messages to it; 0 for none."""
     messages = con.execute(
-        "SELECT MessageID, ReceiverRows FROM Messages WHERE Target = ? AND Kind = ? AND State = 'accepted'"
+        "SELECT ReceiverRows FROM Messages WHERE Target = ? AND Kind = ? AND State = 'accepted'"
         " ORDER BY MessageID DESC LIMIT 100",
         (target, kind),
     ).fetchall()
-    (former,) = con.execute(
-        "SELECT max(CAST(ReceiverRow AS INTEGER)) FROM FormerRecords"
-        f" WHERE MessageID IN ({','.join(str(message_id) for message_id, _rows in messages)})"
-    ).fetchone()
-    rows = [row for _message_id, packed in messages for row in sent_rows.unpacked_rows(packed)]
-    return max(former or 0, *(int(row) for row in rows if row is not None and row.isdecimal()), 0)
+    rows = [row for (packed,) in messages for row in sent_rows.unpacked_rows(packed)]
+    return max((int(row) for row in rows if row is not None and row.isdecimal()), default=0)
 
 
 def withdraw(con: Connection, message_ids: Sequence[int]) -> None:
@@ -694,8 +689,8 @@ def _answer(
 _FORGOTTEN = (
     "State <> 'sending' AND (State <> 'accepted' OR EXISTS (SELECT 1 FROM Messages AS Newer WHERE"
     " Newer.Target = Messages.Target AND Newer.Kind = Messages.Kind AND Newer.MessageID > Messages.MessageID"
-    " AND Newer.State = 'accepted' AND (Newer.Bytes IS NOT NULL OR Newer.MessageID IN"
-    " (SELECT MessageID FROM MessageBytes))))"
+    " AND Newer.State = 'accepted' AND Newer.MessageID IN (SELECT MessageID FROM"
+    " MessageBytes)))"
 )
 """
 Of which messages the bytes may go: of answered ones, but for the last of each kind that a target took. With that one
@@ -703,15 +698,13 @@ a receiver is asked whether it still works.
 """
 _SLICE = 50
 """So many messages are looked at, or in one transaction."""
-_FORMER_SLICES = 200
-"""So many of them in a run, of those of an older program."""
 
 
 def forget_bytes(con: Connection, answered_before: int) -> None:
     """
     Drop the bytes of messages that were answered before then; what they carried stays known.
 
-    In slices; of what an older program kept some thousand messages at a time.
+    In slices.
     """
     after = 0
     while True:
@@ -729,15 +722,6 @@ def forget_bytes(con: Connection, answered_before: int) -> None:
         elif not some or any(is_young for _message_id, is_young, _may_go in some):
             break
         after = some[-1][0]
-    for _ in range(_FORMER_SLICES):
-        with transaction(con):
-            former = con.execute(
-                "UPDATE Messages SET Bytes = NULL WHERE MessageID IN (SELECT MessageID FROM Messages"
-                f" WHERE Bytes IS NOT NULL AND Answered < ? AND {_FORGOTTEN} LIMIT {_SLICE})",
-                (answered_before,),
-            ).rowcount
-        if former < _SLICE:
-            break
 
 
 def finish_run(con: Connection, target: str, *, error: str | None, last_end_time: int | None) -> None:

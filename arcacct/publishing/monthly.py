@@ -160,14 +160,8 @@ def _falls(this: ThisRun, family: Summaries, month: Month, live: Sequence[Live],
         seq = schema.life_seq(this.accounting)
         found = _placed(this, family, month, cells.counted_until(this.accounting, month, until))
         back = _placed(this, family, month, cells.cells_of_changed(this.accounting, month, seq, until))
-    elif known.seq is None:
-        # Sums that an older program published from this very database, noting no place in the log: what was logged
-        # behind the cursor may be a proof, each record of one job.
-        reached = ledger.cursor(this.publishing, this.block)
-        logged = reading.count_logged(this.accounting, 0 if reached is None else reached.last_seq)
-        return this.floor.falls(month, given, found, dict.fromkeys(given, Amount(logged, None)))
     else:
-        seq = known.seq
+        seq = known.seq or 0
         changed = cells.cells_of_changed(this.accounting, month, seq, reading.LAST_SECOND)
         now_parts = summed(this.plug, family, changed, Tally()).parts
         back = _amounts(part.sum for part in now_parts if part.sum is not None)

@@ -18,7 +18,7 @@ from arcacct.db.engine import Connection
 from arcacct.db.place import spools
 from arcacct.errors import StoreBusy
 from arcacct.jobs import cells, outbox, unmeasured
-from arcacct.publishing import former_rows, ledger
+from arcacct.publishing import ledger
 from arcacct.publishing.instants import DAY_S
 from arcacct.publishing.lanes import Lane, in_use, run_all
 from arcacct.publishing.locks import beginning, lock_targets, publisher, publishing_lock
@@ -82,7 +82,6 @@ def _each(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work)
                 locks.pop_all()
                 run_all(settings, lanes, wishes, lambda run: work(run, horizon))
                 ledger.forget_bytes(both.publishing, int(time.time()) + 1 - settings.keep_messages_days * DAY_S)
-                former_rows.carry_over(both.publishing)
                 outbox.let_go(both.accounting, here, _passed_by_all(settings, both))
     outcomes += [outcome for lane in lanes for outcome in lane.outcomes]
     names = [plug.target.name for plug in plugs]

@@ -53,16 +53,13 @@ def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_messa
 
     Only those that a message up to ``last_message`` zeroed. Another job may have the same key now.
     """
-    asked = "length(Record.Digest) = 0 AND EndTime >= ?1 AND EndTime < ?2"
     # A subquery, or SQLite may read all messages for a few zeros.
-    of_target = (
-        "(SELECT Target FROM Messages WHERE MessageID = {0} AND {0} <= ?4 AND State IN ('accepted', 'sending')) = ?3"
-    )
     rows = con.execute(
-        "SELECT JobID, replace(replace(replace(Form, char(1), JobID), char(2), EndTime), char(3), KeyRest), EndTime"
-        " FROM SentRecords AS Record CROSS JOIN Jobs ON Jobs.Job = Record.Job CROSS JOIN KeyForms USING (FormID)"
-        f" WHERE {asked} AND {of_target.format('Number >> 20')} UNION SELECT JobID, Key, EndTime"
-        f" FROM FormerRecords AS Record WHERE {asked} AND {of_target.format('Record.MessageID')} ORDER BY 3, 2, 1",
+        "SELECT DISTINCT JobID, replace(replace(replace(Form, char(1), JobID), char(2), EndTime), char(3), KeyRest),"
+        " EndTime FROM SentRecords AS Record CROSS JOIN Jobs ON Jobs.Job = Record.Job"
+        " CROSS JOIN KeyForms USING (FormID) WHERE length(Record.Digest) = 0 AND EndTime >= ?1 AND EndTime < ?2"
+        " AND (SELECT Target FROM Messages WHERE MessageID = Number >> 20 AND Number >> 20 <= ?4"
+        " AND State IN ('accepted', 'sending')) = ?3 ORDER BY 3, 2, 1",
         (*ended, target, last_message),
     )
     found = [ZeroedKey._make(row) for row in rows]
@@ -137,19 +134,6 @@ def unanswered_keys(con: Connection, target: str) -> set[str]:
         (target,),
     )
     return {key for (key,) in rows}
-
-
-def jobs_of_records(con: Connection, target: str, record_ids: Sequence[int]) -> list[str]:
-    """The JobIDs under which these records were sent to a target or held back; looks through the whole ledger."""
-    if not record_ids:
-        return []
-    ids = ",".join(str(int(record_id)) for record_id in record_ids)
-    rows = con.execute(
-        f"SELECT JobID FROM MessageRecords JOIN Messages USING (MessageID) WHERE Target = ?1 AND RecordID IN ({ids})"
-        f" UNION SELECT JobID FROM HeldRecords WHERE Target = ?1 AND RecordID IN ({ids})",
-        (target,),
-    )
-    return [job_id for (job_id,) in rows]
 
 
 def open_months(con: Connection, target: str) -> set[tuple[int, int]]:
@@ -241,8 +225,8 @@ def accepted_after(con: Connection, target: str, message_id: int) -> bool:
 def last_accepted(con: Connection, target: str, kind: str) -> Message | None:
     """The last message of a kind that the target took, if its bytes are still known."""
     row = con.execute(
-        "SELECT MessageID FROM Messages WHERE Target = ? AND Kind = ? AND State = 'accepted' AND (Bytes IS NOT NULL"
-        " OR MessageID IN (SELECT MessageID FROM MessageBytes)) ORDER BY MessageID DESC LIMIT 1",
+        "SELECT MessageID FROM Messages WHERE Target = ? AND Kind = ? AND State = 'accepted'"
+        " AND MessageID IN (SELECT MessageID FROM MessageBytes) ORDER BY MessageID DESC LIMIT 1",
         (target, kind),
     ).fetchone()
     return None if row is None else stored(con, row[0])

@@ -1,13 +1,11 @@
 """
 How the records of messages stand in the ledger: narrow rows, with jobs, and what keys have in common, by number.
-
-What an older program wrote stands in FormerRecords until it is carried over (`former_rows`): who asks gets both.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from threading import local
@@ -52,47 +50,36 @@ def numbers(message_id: int) -> tuple[int, int]:
 
 def of_messages(columns: str, where: str) -> str:
     """
-    A SELECT of ``columns`` of Messages, Record and Given (as in view MessageRecords), for what ``where`` asks of them.
+    A SELECT of ``columns`` of Messages, Record (view SentRows) and Given, for what ``where`` asks of them.
 
     Its parameters are those of ``columns`` and ``where``, by number.
     """
-    rest = f"LEFT JOIN Given ON Given.GivenID = Record.GivenID WHERE {where}"
     return (
         # CROSS: from the messages to their records.
         f"SELECT {columns} FROM Messages CROSS JOIN SentRows AS Record ON Record.Number >= Messages.MessageID << 20"
-        f" AND Record.Number < (Messages.MessageID + 1) << 20 {rest}"
-        f" UNION ALL SELECT {columns} FROM Messages CROSS JOIN FormerRecords AS Record USING (MessageID) {rest}"
+        " AND Record.Number < (Messages.MessageID + 1) << 20 LEFT JOIN Given ON Given.GivenID = Record.GivenID"
+        f" WHERE {where}"
     )
-
-
-def has_former(con: Connection) -> bool:
-    """Whether there is anything left of what an older program wrote."""
-    return con.execute("SELECT 1 FROM FormerRecords WHERE MessageID > 0 LIMIT 1").fetchone() is not None
 
 
 def of_jobs(
     con: Connection, columns: str, job_ids: Sequence[str], where: str, *values: object
 ) -> list[tuple[Any, ...]]:
     """
-    ``columns`` of Messages and Record (as in view MessageRecords) of each message that carried some jobs, oldest first.
+    ``columns`` of Messages and Record (view SentRows) of each message that carried some jobs, oldest first.
 
     Its ``values`` are those of ``where``, as ``?``. Any number of jobs.
     """
     found: list[tuple[Any, ...]] = []
-    former = has_former(con)
     for start in range(0, len(job_ids), MANY):
         some = job_ids[start : start + MANY]
         # CROSS: from the jobs, or SQLite looks at every message that the target was ever sent.
-        asked = f"CROSS JOIN Messages ON Messages.MessageID = Record.MessageID WHERE {where} AND"
-        sources: list[tuple[str, Sequence[object]]] = []
-        if jobs := known_jobs(con, some):
-            sources.append((f"SentRows AS Record {asked} Record.Job", [*jobs.values()]))
-        if former:
-            sources.append((f"FormerRecords AS Record {asked} Record.JobID", some))
-        for source, ids in sources:
-            marks = ",".join("?" * len(ids))
+        if jobs := known_jobs(con, some).values():
             rows = con.execute(
-                f"SELECT Record.MessageID, Record.Position, {columns} FROM {source} IN ({marks})", (*values, *ids)
+                f"SELECT Record.MessageID, Record.Position, {columns} FROM SentRows AS Record CROSS JOIN Messages"
+                f" ON Messages.MessageID = Record.MessageID WHERE {where}"
+                f" AND Record.Job IN ({','.join('?' * len(jobs))})",
+                (*values, *jobs),
             )
             found += rows.fetchall()
     found.sort(key=itemgetter(0, 1))
@@ -100,7 +87,7 @@ def of_jobs(
 
 
 def known_jobs(con: Connection, job_ids: Sequence[str]) -> dict[str, int]:
-    """The numbers of those of some jobs that were ever in a message (but for FormerRecords), by JobID."""
+    """The numbers of those of some jobs that were ever in a message, by JobID."""
     return _numbers_of(con).known(job_ids)
 
 
@@ -192,51 +179,23 @@ def _numbers_of(con: Connection) -> _JobNumbers:
     return numbers
 
 
-def all_jobs(con: Connection) -> Iterator[list[str]]:
-    """The JobIDs that were ever sent to anybody, some at a time, each once."""
-    after, page = 0, "SELECT Job, JobID FROM Jobs WHERE Job > ? ORDER BY Job LIMIT ?"
-    while rows := con.execute(page, (after, MANY)).fetchall():
-        yield [job_id for _job, job_id in rows]
-        after = rows[-1][0]
-    last, page = "", "SELECT DISTINCT JobID FROM FormerRecords WHERE JobID > ? ORDER BY JobID LIMIT ?"
-    while former := [job_id for (job_id,) in con.execute(page, (last, MANY))]:
-        known = known_jobs(con, former)
-        yield [job_id for job_id in former if job_id not in known]
-        last = former[-1]
-
-
-def note_given(con: Connection, message_id: int, job_id: str, key: str, given_id: int, wall_s: int) -> None:
-    """Note where the receiver counts a record of a message, and how much; in the caller's transaction."""
-    values = (given_id, wall_s, *numbers(message_id), job_id, key)
-    con.execute(
-        "UPDATE SentRecords SET (GivenID, Wall) = (?1, ?2) WHERE Number IN"
-        " (SELECT Number FROM SentRows WHERE Number >= ?3 AND Number < ?4 AND JobID = ?5 AND Key = ?6)",
-        values,
-    )
-    con.execute(
-        "UPDATE FormerRecords SET (GivenID, Wall) = (?, ?) WHERE MessageID = ? AND JobID = ? AND Key = ?",
-        (given_id, wall_s, message_id, job_id, key),
-    )
-
-
 def versions_before(
     con: Connection, target: str, job_ids: Sequence[str], message_id: int
 ) -> dict[tuple[str, str], VersionBefore]:
     """By JobID and key: what a target accepted last of some jobs before a message."""
     found = {}
     rows_of: dict[int, list[str | None]] = {}
-    for job_id, key, number, position, packed, row, *values in of_jobs(
+    for job_id, key, number, position, packed, *values in of_jobs(
         con,
-        "JobID, Key, Record.MessageID, Record.Position, ReceiverRows, ReceiverRow, Record.Digest, GivenID, Wall",
+        "JobID, Key, Record.MessageID, Record.Position, ReceiverRows, Record.Digest, GivenID, Wall",
         job_ids,
         "Target = ? AND State = 'accepted' AND Record.MessageID < ?",
         target,
         message_id,
     ):
-        if row is None and packed is not None:
-            if number not in rows_of:
-                rows_of[number] = unpacked_rows(packed)
-            row = rows_of[number][position]  # noqa: PLW2901  where this program notes it
+        if packed is not None and number not in rows_of:
+            rows_of[number] = unpacked_rows(packed)
+        row = None if packed is None else rows_of[number][position]
         found[job_id, key] = VersionBefore(row, *values)
     return found
 

@@ -15,7 +15,7 @@ from arcacct.db.connect import translated
 from arcacct.db.engine import Connection, DatabaseError
 from arcacct.errors import ArcacctError, FiguresHeld
 from arcacct.jobs import cells, former, reading
-from arcacct.publishing import former_rows, given, held, ledger, monthly, months, sent
+from arcacct.publishing import given, held, ledger, monthly, months, sent
 from arcacct.publishing.clock import Clock
 from arcacct.publishing.delivery import Deliverer, Delivery, Plan
 from arcacct.publishing.feed import (
@@ -218,7 +218,6 @@ class TargetRun:
         last = ledger.last_run(publishing, block)
         if this.dry_run:
             return this._replace(run=last + 1)
-        former_rows.carry_unanswered(publishing, block)
         return this._replace(run=ledger.begin_run(publishing, block))
 
     def _unknown(self) -> Unknown | None:
@@ -235,7 +234,6 @@ class TargetRun:
         # Read again: the cursor may have moved with what was sent again.
         start = ledger.cursor(this.publishing, block) or start
         holding = {(one.year, one.month) for one in months.held(this.publishing, block).get(block, ())}
-        given.count_given(this)
         this.tally.implausible = reading.count_held(this.accounting, start.last_seq, horizon)
         self._hold_unsure(this)
         walked = months.selections(this.publishing, block)[1]
@@ -471,7 +469,6 @@ class TargetRun:
         else:
             # Whatever names and keys the ledger does not know, the receiver's own tables do.
             this = this._replace(at_receiver=self._rows(this, period))
-        given.count_given(this)
         by_kind: dict[str, set[Month]] = {}
         for month in concerned:
             by_kind.setdefault(this.kind_of(month), set()).add(month)

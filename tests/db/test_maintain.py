@@ -31,7 +31,7 @@ from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
 
 __all__ = ["host", "public_dir"]
 
-RELEASED = pathlib.Path(__file__).parent.parent / "data" / "released" / "0.1.0"
+RELEASED = pathlib.Path(__file__).parent.parent / "data" / "released" / "0.2.0"
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from arcacct.conf.places import places
 from arcacct.db import integrity, schema
 from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, uri
 from arcacct.db.opening import initialise, leave_open, open_accounting, open_publishing
-from arcacct.db.schema import ACCOUNTING, PUBLISHING, ensure, incarnation, scripts
+from arcacct.db.schema import ACCOUNTING, PUBLISHING, ensure, in_memory, incarnation, upgrades
 from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.resources import resource
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BOTH = pytest.mark.parametrize("kind", [ACCOUNTING, PUBLISHING], ids=["accounting", "publishing"])
 
 RELEASED = pathlib.Path(__file__).parent.parent / "data" / "released"
-ALL = [number for number, _path in scripts(ACCOUNTING)]
+LATER = [number for number, _path in upgrades(ACCOUNTING)][1:]
 NEXT = ACCOUNTING_SCHEMA + 1
 
 
@@ -49,18 +49,19 @@ def _mode(path: str | pathlib.Path) -> int:
 )
 def test_the_number_of_the_schema_is_the_last_script(kind: DatabaseKind, constant: int) -> None:
     """The hook knows the schema by a constant, the number of the last script; no number is there twice."""
-    numbers = [number for number, _path in scripts(kind)]
+    numbers = [number for number, _path in upgrades(kind)]
 
+    assert numbers[0] == kind.oldest
     assert numbers[-1] == constant == kind.schema
     assert len(set(numbers)) == len(numbers)
 
 
 @BOTH
 def test_a_database_is_created_once(tmp_path: pathlib.Path, kind: DatabaseKind) -> None:
-    """The first call runs every script, the second none."""
+    """The first call makes it, the second does nothing."""
     path = str(tmp_path / "ours" / "x.db")
 
-    assert ensure(path, kind) == [number for number, _path in scripts(kind)]
+    assert ensure(path, kind) == [kind.schema]
     assert ensure(path, kind) == []
     open_database(path, kind.schema).close()
 
@@ -178,16 +179,13 @@ def test_a_missing_database_is_not_made_by_opening(tmp_path: pathlib.Path) -> No
 
 
 def test_an_interrupted_creation_is_taken_up_again(tmp_path: pathlib.Path) -> None:
-    """A creation that ended after its first sign of life, or between two scripts, is completed by the next."""
-    bare, half = str(tmp_path / "bare.db"), str(tmp_path / "half.db")
+    """A creation that ended after its first sign of life is completed by the next."""
+    bare = str(tmp_path / "bare.db")
     with closing(sqlite3.connect(bare)) as con:
         con.execute("PRAGMA journal_mode = WAL")
     assert os.path.getsize(bare) > 0
-    with closing(sqlite3.connect(half)) as con:
-        schema._run(con, half, *scripts(ACCOUNTING)[0])
 
-    assert ensure(bare, ACCOUNTING) == ALL
-    assert ensure(half, ACCOUNTING) == ALL[1:]
+    assert ensure(bare, ACCOUNTING) == [ACCOUNTING_SCHEMA]
 
 
 def test_many_creators_make_one_database(tmp_path: pathlib.Path) -> None:
@@ -203,27 +201,102 @@ def test_many_creators_make_one_database(tmp_path: pathlib.Path) -> None:
     answers = [process.communicate() for process in running]
 
     assert [stderr for _stdout, stderr in answers] == [""] * 6
-    assert sorted(stdout.strip() for stdout, _stderr in answers) == ["0"] * 5 + [str(len(ALL))]
+    assert sorted(stdout.strip() for stdout, _stderr in answers) == ["0"] * 5 + ["1"]
+
+
+def of_0_2(path: str, kind: DatabaseKind = ACCOUNTING) -> None:
+    """An empty database of arcacct 0.2."""
+    with closing(in_memory(kind, kind.oldest)) as made, closing(sqlite3.connect(path)) as con:
+        con.deserialize(made.serialize())
+        with closing(sqlite3.connect(path)) as disk:
+            con.backup(disk)
+            disk.execute("PRAGMA journal_mode = WAL")
+
+
+def objects(con: sqlite3.Connection) -> dict[tuple[str, str], str]:
+    """The text by which each object was made."""
+    rows = con.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'")
+    return {(type_, name): sql for type_, name, sql in rows}
+
+
+@BOTH
+@pytest.mark.parametrize("release", sorted(os.listdir(RELEASED)))
+def test_a_database_taken_forward_is_a_new_one_object_by_object(
+    tmp_path: pathlib.Path, kind: DatabaseKind, release: str
+) -> None:
+    """Also one that a released program wrote: the texts are the same, none has a comment, and nothing is damaged."""
+    path = str(tmp_path / "x.db")
+    with closing(sqlite3.connect(path)) as con:
+        con.executescript((RELEASED / release / f"{kind.folder}.sql").read_text())
+        before = {
+            name: con.execute(f"SELECT count(*) FROM {name}").fetchone() for name in ("DBConfig", "sqlite_sequence")
+        }
+
+    ensure(path, kind)
+
+    with closing(sqlite3.connect(path)) as con, closing(in_memory(kind)) as fresh:
+        assert objects(con) == objects(fresh)
+        assert not [name for name, sql in objects(con).items() if "--" in sql]
+        assert con.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert con.execute("SELECT count(*) FROM sqlite_sequence").fetchone() >= before["sqlite_sequence"]
+
+
+def test_an_object_that_is_not_as_arcacct_makes_it_stops_the_upgrade(tmp_path: pathlib.Path) -> None:
+    """A column that somebody added to a table: nothing changes, and the complaint names the table."""
+    path = str(tmp_path / "x.db")
+    of_0_2(path)
+    with closing(sqlite3.connect(path)) as con:
+        con.execute("ALTER TABLE StatusFiles ADD COLUMN Extra TEXT")
+        con.commit()
+
+    with pytest.raises(SchemaError, match="StatusFiles is not as arcacct makes it"):
+        ensure(path, ACCOUNTING)
+    with closing(sqlite3.connect(path)) as con:
+        assert ("KeyValue",) not in con.execute("SELECT KeyValue FROM DBConfig").fetchall()
+        assert con.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_database_of_0_1_is_refused(tmp_path: pathlib.Path) -> None:
+    """0.2 takes it forward first."""
+    path = str(tmp_path / "x.db")
+    of_0_2(path)
+    _set_version(path, "6")
+
+    with pytest.raises(SchemaError, match=r"take it forward with arcacct 0\.2 first"):
+        ensure(path, ACCOUNTING)
+
+
+def test_a_ledger_that_0_2_has_not_carried_over_is_refused(tmp_path: pathlib.Path) -> None:
+    """What 0.1 wrote into it would be lost."""
+    path = str(tmp_path / "x.db")
+    of_0_2(path, PUBLISHING)
+    with closing(sqlite3.connect(path)) as con:
+        con.execute(
+            "INSERT INTO FormerRecords VALUES (1, 0, 'j', 1, 1, 1, x'', 'k', NULL, NULL, NULL, NULL, NULL, NULL)"
+        )
+        con.commit()
+
+    with pytest.raises(StoreError, match="carried over the ledger"):
+        ensure(path, PUBLISHING)
 
 
 def test_an_older_database_goes_forward_after_a_backup(tmp_path: pathlib.Path) -> None:
     """Only the missing scripts run, what was recorded stays, and the database of before lies beside it, private."""
     path = str(tmp_path / "x.db")
+    of_0_2(path)
     with closing(sqlite3.connect(path)) as con:
-        con.execute("PRAGMA journal_mode = WAL")
-        schema._run(con, path, *scripts(ACCOUNTING)[0])
         con.execute("INSERT INTO Users (Name) VALUES ('/CN=Ada')")
         con.commit()
 
         # The row is in the WAL only: a copy of the file alone would not have it.
-        assert ensure(path, ACCOUNTING) == ALL[1:]
+        assert ensure(path, ACCOUNTING) == LATER
 
     (copy,) = tmp_path.glob("x.db.before-schema-*")
     assert _mode(copy) == 0o600
     with closing(sqlite3.connect(copy)) as con:
         assert con.execute("SELECT Name FROM Users").fetchall() == [("/CN=Ada",)]
-        assert con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'").fetchall() == [("1",)]
-        assert con.execute("SELECT count(*) FROM sqlite_master WHERE name = 'FinishedLog'").fetchone() == (0,)
+        assert con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'").fetchall() == [("21",)]
+        assert con.execute("SELECT count(*) FROM sqlite_master WHERE name = 'RecordHolds'").fetchone() == (0,)
     with closing(open_database(path, ACCOUNTING_SCHEMA)) as con:
         assert con.execute("SELECT Name FROM Users").fetchall() == [("/CN=Ada",)]
 
@@ -260,11 +333,13 @@ def test_a_script_that_fails_leaves_the_version_before(tmp_path: pathlib.Path, m
     path = str(tmp_path / "x.db")
     ensure(path, ACCOUNTING)
     folder = tmp_path / "scripts"
-    shutil.copytree(resource("schema", "accounting"), folder)
-    (folder / f"{NEXT:03}_next.sql").write_text(
+    shutil.copytree(resource("schema"), folder)
+    upgrade = folder / "upgrade" / "accounting"
+    (upgrade / f"{NEXT:03}_next.sql").write_text(
         "CREATE TABLE Next (A);\nINSERT INTO Next VALUES (1);\nNO SQL AT ALL;\n"
     )
-    monkeypatch.setattr(schema, "resource", lambda _top, _folder: str(folder))
+    (folder / "accounting" / "90_next.sql").write_text("CREATE TABLE Next (A);\n")
+    monkeypatch.setattr(schema, "resource", lambda _top, *folders: str(folder.joinpath(*folders)))
     next_kind = ACCOUNTING._replace(schema=NEXT)
 
     with pytest.raises(StoreError, match=f"{NEXT:03}_next"):
@@ -272,7 +347,7 @@ def test_a_script_that_fails_leaves_the_version_before(tmp_path: pathlib.Path, m
     with closing(open_database(path, ACCOUNTING_SCHEMA)) as con:
         assert con.execute("SELECT count(*) FROM sqlite_master WHERE name = 'Next'").fetchone() == (0,)
 
-    (folder / f"{NEXT:03}_next.sql").write_text("CREATE TABLE Next (A);\nINSERT INTO Next VALUES (1);\n")
+    (upgrade / f"{NEXT:03}_next.sql").write_text("CREATE TABLE Next (A);\nINSERT INTO Next VALUES (1);\n")
     assert ensure(path, next_kind) == [NEXT]
     open_database(path, NEXT).close()
     assert len(list(tmp_path.glob(f"x.db.before-schema-{NEXT}.*"))) >= 1
@@ -401,10 +476,10 @@ def test_a_reader_cannot_write(tmp_path: pathlib.Path) -> None:
 
 @BOTH
 def test_a_script_that_landed_never_changes(kind: DatabaseKind) -> None:
-    """Sites have run it: schema/CHECKSUMS (as `sha256sum` writes it) has a line for each; a change is a new one."""
-    with open(resource("schema", "CHECKSUMS"), encoding="ascii") as file:
+    """Sites have run it: upgrade/CHECKSUMS (as `sha256sum` writes it) has a line for each; a change is a new script."""
+    with open(resource("schema", "upgrade", "CHECKSUMS"), encoding="ascii") as file:
         noted = dict(line.split()[::-1] for line in file)
-    found = [pathlib.Path(path) for _number, path in scripts(kind)]
+    found = [pathlib.Path(path) for _number, path in upgrades(kind)]
 
     assert {f"{path.parent.name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest() for path in found} == {
         name: digest for name, digest in noted.items() if name.startswith(f"{found[0].parent.name}/")

@@ -29,13 +29,13 @@ from arcacct.db.connect import Connection
 from arcacct.jobs import aborting, cells, former, lookup, outbox, rating, reading, recorder
 from arcacct.jobs.aar import PackedAAR
 from arcacct.jobs.local_ids import LocalID
-from arcacct.publishing import given, held, ledger, months, sent, sent_rows
+from arcacct.publishing import given, held, ledger, months, sent
 from arcacct.sonar import records, spans
 from arcacct.sonar.site import Site as SonarSite
 from arcacct.targets import kinds, plugs
 
 GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
-GROWING += ("FinishedLog", "StatusFiles", "RecordSources", "Contributions", "Messages", "FormerRecords")
+GROWING += ("FinishedLog", "StatusFiles", "RecordSources", "Contributions", "Messages")
 GROWING += ("SentRecords", "Jobs", "JobHashes", "Record")
 GROWING += ("FormerVersions", "RecordNotes", "PackedJob")
 SHORT, LONG, NEW = 600, 3_000, 20
@@ -91,12 +91,11 @@ class Watched:
         return found
 
 
-@pytest.fixture(scope="module", params=["analyzed", "fresh", "former"])
+@pytest.fixture(scope="module", params=["analyzed", "fresh"])
 def sites(request, tmp_path_factory) -> list[Site]:
     """
     A short and a long history, both with the statistics of ANALYZE, or both without.
 
-    Or half of the ledger is what the former program wrote.
     """
     made = [Site(fill(tmp_path_factory.mktemp("plans"), jobs), jobs) for jobs in (SHORT, LONG)]
     for site in made:
@@ -109,7 +108,7 @@ def sites(request, tmp_path_factory) -> list[Site]:
         con.close()
         add_jobs(site.here, NEW)
         _change_some(site)
-        _make_ledger(site, analyzed=request.param == "analyzed", former=request.param == "former")
+        _make_ledger(site, analyzed=request.param == "analyzed")
     return made
 
 
@@ -133,7 +132,7 @@ def _change_some(site: Site) -> None:
     con.close()
 
 
-def _make_ledger(site: Site, *, analyzed: bool, former: bool) -> None:
+def _make_ledger(site: Site, *, analyzed: bool) -> None:
     con = opening.open_publishing(site.here)
     con.execute("PRAGMA synchronous = OFF")
     if analyzed:
@@ -145,14 +144,6 @@ def _make_ledger(site: Site, *, analyzed: bool, former: bool) -> None:
         (kept,) = ledger.intend(con, TARGET, [_message(number)], [], seq=None)
         if number < messages - 2:
             ledger.accepted(con, TARGET, kept, 200, "", None)
-    if former:
-        last = messages // 2
-        con.execute(
-            "INSERT INTO FormerRecords SELECT MessageID, Position, JobID, RecordID, 0, EndTime, Digest, Key, Notes,"
-            " GivenID, Wall, ReplacedID, ReplacedWall, NULL FROM MessageRecords WHERE MessageID <= ?",
-            (last,),
-        )
-        con.execute("DELETE FROM SentRecords WHERE Number < ?", (sent_rows.numbers(last + 1)[0],))
     if analyzed:
         con.execute("ANALYZE")
     con.close()
@@ -217,7 +208,6 @@ def test_pages_of_new_records_follow_the_log(ours) -> None:
         assert page is not None
         assert len(page.records) == NEW
         former.deleted_jobs(con, site.jobs, horizon)
-        former.nameless_deleted(con, site.jobs, horizon)
         reading.without_measure(con, site.jobs, horizon)
 
     assert_flat(ours, read)
@@ -245,7 +235,6 @@ def test_why_figures_may_fall_is_asked_of_what_is_new(ours) -> None:
     def ask(con: Connection, site: Site) -> None:
         horizon = lives.highest_seq(con)
         assert former.deleted_jobs(con, site.jobs, horizon) == ["deleted"]
-        assert former.nameless_deleted(con, site.jobs, horizon) == []
         assert sum(one.jobs for one in former.left_since(con, (2026, 7), site.jobs)) == 1
         assert len(former.former_keys(con, site.jobs)) > 1
         assert former.former_places(con, site.jobs)
@@ -581,7 +570,6 @@ def test_the_floor_is_asked_of_counts(ledgers) -> None:
         months.selections(con, TARGET)
         months.set_selection(con, TARGET, "Selection", {})
         lives.doubt_seq(con, TARGET)
-        sent.jobs_of_records(con, TARGET, [])
         sent.open_months(con, TARGET)
         sent.sums_of_kind(con, TARGET, "sync")
         sent.zeroed_keys(con, TARGET, (1, FIRST_END * 2), ledger.last_message(con))

@@ -13,7 +13,7 @@ from slurm_files import CASES, SlurmHost, arc_job, row, table
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.facts import job_facts
 from arcacct.conf.places import JobRules
-from arcacct.db.schema import ACCOUNTING, in_memory, scripts
+from arcacct.db.schema import ACCOUNTING, in_memory, upgrades
 from arcacct.jobs import cells
 from arcacct.jobs.filling import enrich
 from arcacct.jobs.job import Job
@@ -185,7 +185,7 @@ def test_a_job_in_progress_has_no_unknown_values(con: sqlite3.Connection) -> Non
     assert con.execute("SELECT count(*) FROM FieldSources").fetchone() == (0,)
 
 
-BEFORE = next(number for number, path in scripts(ACCOUNTING) if "unknown_values" in path) - 1
+BEFORE = next(number for number, path in upgrades(ACCOUNTING) if "unknown_values" in path) - 1
 
 
 def test_records_from_before_are_told_apart_by_what_they_have() -> None:
@@ -200,7 +200,7 @@ def test_records_from_before_are_told_apart_by_what_they_have() -> None:
         _add(old, "completed", 60, 0, source="gridengine")
         log = old.execute("SELECT Seq, RecordID FROM FinishedLog ORDER BY Seq").fetchall()
         _sum_up(old)
-        for number, path in scripts(ACCOUNTING):
+        for number, path in upgrades(ACCOUNTING):
             if number > BEFORE:
                 with open(path, encoding="utf-8") as script:
                     old.executescript(script.read())

@@ -70,7 +70,9 @@ def next_program(tmp_path_factory) -> pathlib.Path:
         content = path.read_text(encoding="utf-8")
         (found,) = re.finditer(before, content)
         path.write_text(content[: found.start()] + text + content[found.start() :], encoding="utf-8")
-    (place / "schema" / "accounting" / f"{NEXT:03}_job_limits.sql").write_text(SCRIPT, encoding="utf-8")
+    (place / "schema" / "upgrade" / "accounting" / f"{NEXT:03}_job_limits.sql").write_text(SCRIPT, encoding="utf-8")
+    table = SCRIPT.partition("INSERT")[0]
+    (place / "schema" / "accounting" / "90_job_limits.sql").write_text(table, encoding="utf-8")
     return place
 
 
@@ -126,7 +128,7 @@ def published(site: Site, *, sums: bool = True) -> tuple[object, ...]:
     kinds = "'ur', 'car', 'summaries'" if sums else "'ur', 'car'"
     messages = site.ledger(
         f"SELECT MessageID, Target, Kind, State FROM Messages WHERE Kind IN ({kinds}) AND (Kind = 'summaries'"
-        " OR MessageID IN (SELECT MessageID FROM MessageRecords)) ORDER BY 1"
+        " OR MessageID IN (SELECT MessageID FROM SentRows)) ORDER BY 1"
     )
     apel = site.box.apel
     totals = dict(apel.summaries) if sums else {}

@@ -9,7 +9,7 @@ from publishing_site import CARS, SGAS, Job, Site, jobs, publish_well, received_
 
 from arcacct.db import opening
 from arcacct.db.lives import pass_fence
-from arcacct.db.schema import PUBLISHING, scripts
+from arcacct.db.schema import PUBLISHING
 
 BOTH = SGAS + CARS
 
@@ -121,6 +121,6 @@ def test_the_ledger_is_never_lost_by_a_power_cut(site) -> None:
     assert con.execute("PRAGMA synchronous").fetchone() == (2,)
     assert con.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'").fetchone() == (
-        str(scripts(PUBLISHING)[-1][0]),
+        str(PUBLISHING.schema),
     )
     con.close()

@@ -16,7 +16,7 @@ from arcacct.jobs.aar import AAR, PackedAAR, StoredAAR, Transfer
 from arcacct.publishing.batches import bare
 from arcacct.publishing.digests import DIGESTS, digest, digests_of, is_same, values_of
 
-RELEASED = pathlib.Path(__file__).parent.parent / "data" / "released" / "0.1.0"
+RELEASED = pathlib.Path(__file__).parent.parent / "data" / "released" / "0.2.0"
 FULL = AAR(
     record_id=7,
     job_id="full",
@@ -68,7 +68,7 @@ UNSEEN = {"record_id", "auth_groups", "held", "unknown"}
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory) -> Site:
-    """The databases as 0.1.0 left them."""
+    """The databases as 0.2.0 left them."""
     site = Site(tmp_path_factory.mktemp("released"), None, "")
     here = site.settings.places
     pathlib.Path(here.directory).mkdir(parents=True)
@@ -79,11 +79,11 @@ def released(tmp_path_factory) -> Site:
 
 
 def test_records_of_a_released_program_have_the_digests_that_it_noted(released) -> None:
-    """What 0.1.0 sent of the records that are still as they were is what this program would note of them."""
+    """What 0.2.0 sent of the records that are still as they were is what this program would note of them."""
     with closing(opening.open_accounting(released.settings.places)) as con:
         aars = [aar for page in reading.ended_between(con, 1, 2**40) for aar in page]
     noted: dict[str, set[bytes]] = {}
-    for job_id, stored in released.ledger("SELECT JobID, Digest FROM MessageRecords WHERE Digest <> x''"):
+    for job_id, stored in released.ledger("SELECT JobID, Digest FROM SentRows WHERE Digest <> x''"):
         noted.setdefault(job_id, set()).add(stored)
 
     compared = [aar for aar in aars if aar.job_id in noted]

@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-import former_ledger
 from publishing_site import CARS, SGAS, Site, at_apel, at_sgas, jobs, truth
 
 from arcacct.sandbox import Sandbox
@@ -21,8 +20,6 @@ from arcacct.sandbox import Sandbox
 KILLS = 200
 RECORDS = 5000
 BATCH = 4
-DOWNGRADES = (50, 51, 120, 180)
-"""After so many kills the ledger is one of the former program, to be taken forward and carried over."""
 HELPER = pathlib.Path(__file__).parent.parent / "support" / "forking_publisher.py"
 
 
@@ -45,9 +42,7 @@ def test_killed_two_hundred_times(memory, empty_box) -> None:
         "2024-06-01",
     ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as publisher:
-        for kill in range(KILLS):
-            if kill in DOWNGRADES:
-                former_ledger.as_it_was_written(site.settings.places.publishing_database)
+        for _kill in range(KILLS):
             assert _start(publisher, _moment(empty_box, chance)) == signal.SIGKILL
         # Else the last of them hit runs that had nothing to do.
         assert len(empty_box.apel.job_records) < RECORDS
@@ -64,7 +59,7 @@ def test_killed_two_hundred_times(memory, empty_box) -> None:
     assert empty_box.sgas.ignored_repeats <= KILLS * BATCH
     assert site.held() == {}
     accepted = site.ledger(
-        "SELECT Target, count(*), count(DISTINCT JobID) FROM MessageRecords JOIN Messages USING (MessageID)"
+        "SELECT Target, count(*), count(DISTINCT JobID) FROM SentRows JOIN Messages USING (MessageID)"
         " WHERE State = 'accepted' GROUP BY Target"
     )
     assert accepted == [("arex/jura/apel:a", RECORDS, RECORDS), ("arex/jura/sgas:s", RECORDS, RECORDS)]

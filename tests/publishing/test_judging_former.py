@@ -9,7 +9,7 @@ import pytest
 from publishing_site import JUNE, LIFE_S, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
 
 from arcacct.db import opening
-from arcacct.db.schema import ACCOUNTING, in_memory, noted, scripts
+from arcacct.db.schema import ACCOUNTING, in_memory, noted, upgrades
 from arcacct.jobs import cells, implausible
 from arcacct.jobs.implausible import Asked, held_records
 
@@ -117,6 +117,6 @@ def test_the_upgrade_notes_what_is_to_be_judged() -> None:
 
 
 def upgrade(con: sqlite3.Connection) -> None:
-    (script,) = [path for number, path in scripts(ACCOUNTING) if number == HOLDS]
+    (script,) = [path for number, path in upgrades(ACCOUNTING) if number == HOLDS]
     with open(script, encoding="utf-8") as file:
         con.executescript(file.read())

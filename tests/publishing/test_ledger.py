@@ -109,7 +109,7 @@ def test_a_new_target_begins_with_our_own_recording_and_says_so(site) -> None:
     site.publish_all(since=made - DAY_S)
     assert received_by_both(site) == {"imported", "evening", "today"}
     assert site.box.sgas.ignored_repeats == 0
-    assert site.ledger("SELECT count(*) FROM MessageRecords WHERE JobID = 'today'") == [(2,)]
+    assert site.ledger("SELECT count(*) FROM SentRows WHERE JobID = 'today'") == [(2,)]
 
 
 def test_since_finds_what_a_message_under_way_would_have_hidden(site) -> None:
@@ -547,10 +547,7 @@ def test_a_target_that_begins_anew(con: Connection) -> None:
     assert found[:4] == (ONE, "another", 2, 9)
     assert found.last_success is not None
     assert ledger.cursor(con, OTHER) == (OTHER, "life", 4, 1, None)
-    assert con.execute("SELECT Target, DoubtSeq, Counted FROM Targets ORDER BY 1").fetchall() == [
-        (ONE, 0, 1),
-        (OTHER, None, 1),
-    ]
+    assert con.execute("SELECT Target, DoubtSeq FROM Targets ORDER BY 1").fetchall() == [(ONE, 0), (OTHER, None)]
     assert con.execute("SELECT Seq FROM Messages WHERE Target = ? ORDER BY 1", (ONE,)).fetchall() == [(None,), (4,)]
     assert con.execute("SELECT Seq FROM Messages WHERE Target = ? ORDER BY 1", (OTHER,)).fetchall() == [(4,), (5,)]
     assert con.execute("SELECT Seq FROM HeldRecords ORDER BY Target").fetchall() == [(0,), (3,)]
@@ -714,7 +711,7 @@ def test_a_receiver_that_kept_what_it_had_is_believed(con: Connection) -> None:
         (name, "correction", f"room for key-{name}") for name in "acf"
     ]
     records = con.execute(
-        "SELECT JobID, Digest, Wall FROM MessageRecords WHERE MessageID = ? ORDER BY Position", (second.message_id,)
+        "SELECT JobID, Digest, Wall FROM SentRows WHERE MessageID = ? ORDER BY Position", (second.message_id,)
     ).fetchall()
     ((told,),) = con.execute("SELECT ReceiverRows FROM Messages WHERE MessageID = ?", (second.message_id,))
     found = [(*one, row) for one, row in zip(records, unpacked_rows(told), strict=True)]
@@ -737,7 +734,7 @@ def test_a_number_of_before_the_ledger_was_lost_is_of_another_version(con: Conne
     rows = {"key-same": "3", "key-changed": "4", "key-later": "11"}
     unknown = Unknown(10, frozenset({"changed", "later"}))
     assert ledger.accepted(con, ONE, begun, 200, "", None, rows, "room", unknown) == ["changed"]
-    digests = con.execute("SELECT Digest FROM MessageRecords ORDER BY Position").fetchall()
+    digests = con.execute("SELECT Digest FROM SentRows ORDER BY Position").fetchall()
     assert digests == [(b"digest",), (UNKNOWN_DIGEST,), (b"digest",)]
 
 
@@ -765,7 +762,7 @@ def test_what_a_refused_record_would_have_replaced_is_replaced_by_the_next(con: 
         ledger.accepted(con, ONE, newer, 200, "", None)
     assert given_now(con) == {"ce": (1, 60), "ce2": (0, 0), "ce3": (1, 30)}
     ((replaced, wall_s),) = con.execute(
-        "SELECT ReplacedID, ReplacedWall FROM MessageRecords WHERE MessageID = ?", (newer.message_id,)
+        "SELECT ReplacedID, ReplacedWall FROM SentRows WHERE MessageID = ?", (newer.message_id,)
     )
     assert (replaced, wall_s) == (one, 10)
     assert ledger.stored(con, bystander.message_id).records[0][10:] == (one, 60)
@@ -778,7 +775,7 @@ def test_what_was_never_sent_is_forgotten(con: Connection) -> None:
     ledger.withdraw(con, [])
     ledger.withdraw(con, [first.message_id, third.message_id])
     assert [one.message_id for one in ledger.unanswered(con, ONE)] == [second.message_id]
-    assert con.execute("SELECT JobID FROM MessageRecords").fetchall() == [("b",)]
+    assert con.execute("SELECT JobID FROM SentRows").fetchall() == [("b",)]
 
 
 def test_a_message_that_is_split_is_answered_by_its_parts(con: Connection) -> None:

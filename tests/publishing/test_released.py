@@ -8,20 +8,16 @@ import sqlite3
 import pytest
 from publishing_site import CARS, JUNE, SGAS, SUMMARIES, Job, Site, at_apel, jobs
 
-from arcacct.db import opening
 from arcacct.errors import FiguresHeld
-from arcacct.publishing import former_rows
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "released"
 TARGETS = SGAS + CARS + SUMMARIES.replace("apel:a", "apel:sums").replace("=SITE", "=SUMS")
 
 
-@pytest.fixture(params=["0.1.0", "0.1.0-schema-6", "0.1.0 carried over"])
+@pytest.fixture(params=["0.2.0"])
 def site(request, memory, empty_box) -> Site:
     """
-    A site that 0.1.0 published for: seven jobs, one of them corrected, one deleted since, and one that waits.
-
-    Or the last program that wrote its ledger in schema 6; or the first run failed, and its end carried all over.
+    A site that 0.2.0 published for: seven jobs, one of them corrected, one deleted since, and one that waits.
     """
     made = Site(memory, empty_box, TARGETS)
     here = made.settings.places
@@ -29,11 +25,7 @@ def site(request, memory, empty_box) -> Site:
     for path, name in ((here.database, "accounting"), (here.publishing_database, "publishing")):
         con = sqlite3.connect(path)
         con.execute("PRAGMA journal_mode = WAL")
-        con.executescript((DATA / request.param.partition(" ")[0] / f"{name}.sql").read_text())
-        con.close()
-    if "carried" in request.param:
-        con = opening.open_publishing(here)
-        former_rows.carry_over(con)
+        con.executescript((DATA / request.param / f"{name}.sql").read_text())
         con.close()
     # What its receivers had.
     return made
@@ -59,26 +51,8 @@ def test_only_what_is_new_goes_out(site) -> None:
     assert sent(site) == [{}, {"sync": 2}, {"sync": 2}]
 
 
-@pytest.mark.parametrize("site", ["0.1.0"], indirect=True)
-def test_what_an_older_program_believed_at_once_is_tried_again(site) -> None:
-    """One random 500 set a sound record aside for ever: the first run of this program delivers it."""
-    (highest,) = site.database("SELECT max(Seq) FROM FinishedLog")[0]
-    con = sqlite3.connect(site.settings.places.publishing_database)
-    con.execute("UPDATE Targets SET LastSeq = ?", (highest,))
-    con.execute(
-        "INSERT INTO HeldRecords (Target, JobID, RecordID, Seq, EndTime, State, Reason, Since)"
-        " VALUES ('arex/jura/sgas:s', 'waits', 1, 1, 1, 'quarantined', 'refused by the receiver: HTTP 500', 1)"
-    )
-    con.commit()
-    con.close()
-
-    assert sent(site)[0] == {"ur": 1}
-    assert "waits" not in site.held()
-    assert {row.global_job_id for row in site.box.sgas.records.values()} == {"waits"}
-
-
 def test_counts_are_of_all_that_was_ever_given(site) -> None:
-    """The sync message counts what 0.1.0 had sent, too, without what was taken back since."""
+    """The sync message counts what 0.2.0 had sent, too, without what was taken back since."""
     sent(site)
 
     months = {(row["Site"], row["Month"]): row["NumberOfJobs"] for row in site.box.apel.sync_records.values()}
@@ -116,7 +90,7 @@ def test_another_filter_with_the_upgrade_takes_nothing_back(site) -> None:
 
 
 def test_an_older_accounting_database_with_the_upgrade_takes_nothing_back(site) -> None:
-    """A copy put in place by hand has less in its log than 0.1.0 had sent of it."""
+    """A copy put in place by hand has less in its log than 0.2.0 had sent of it."""
     con = sqlite3.connect(site.settings.places.database)
     for table in ("FinishedLog", "Contributions", "Cells", "AAR"):
         con.execute(f"DELETE FROM {table}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from ledger_rows import MAY, ONE, OTHER, begin, message, new_ledger, one_sum, record, send, set_aside
+from ledger_rows import MAY, ONE, OTHER, begin, message, new_ledger, one_sum, record, send
 from publishing_site import Job, write
 
 from arcacct.db.engine import Connection
@@ -98,17 +98,6 @@ def test_keys_that_may_have_arrived(con: Connection) -> None:
     begin(con, record("begun"), sums=(one_sum("s-begun"),))
     begin(con, record("other"), target=OTHER, sums=(one_sum("s-other"),))
     assert sent.unanswered_keys(con, ONE) == {"key-begun", "s-begun"}
-
-
-def test_jobs_of_numbers(con: Connection) -> None:
-    """Sent to that target, or held back from it."""
-    for number, name in enumerate(("a", "b", "c")):
-        send(con, record(name, record_id=number))
-        set_aside(con, f"held-{name}", record_id=number)
-    send(con, record("other", record_id=1), target=OTHER)
-    set_aside(con, "held-other", record_id=1, target=OTHER)
-    assert sent.jobs_of_records(con, ONE, [0, 1]) == ["a", "b", "held-a", "held-b"]
-    assert sent.jobs_of_records(con, ONE, []) == []
 
 
 def refuse(con: Connection, kind: str, *months: tuple[int, int], run: int, target: str = ONE) -> int:

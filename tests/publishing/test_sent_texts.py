@@ -10,7 +10,6 @@ import tracemalloc
 from contextlib import closing
 from typing import Any, NamedTuple
 
-import former_ledger
 import pytest
 from publishing_rig import BATCH, Rig
 from publishing_site import AUDITOR, CARS, DIRECTORY, JUNE, SGAS, SUMMARIES, Job, Site, jobs
@@ -18,7 +17,6 @@ from publishing_site import AUDITOR, CARS, DIRECTORY, JUNE, SGAS, SUMMARIES, Job
 from arcacct.asking.sent_texts import AS_IT_IS, AS_IT_IS_THERE, KEPT, MADE_AGAIN, SUM_AS_IT_IS, SentTexts
 from arcacct.cli import main
 from arcacct.db import opening
-from arcacct.publishing import former_rows
 from arcacct.targets import plugs
 
 RECORDS = {"sgas": SGAS, "cars": CARS, "auditor": AUDITOR, "directory": DIRECTORY}
@@ -129,25 +127,6 @@ def test_kept_as_long_as_the_configuration_says(site, why) -> None:
     for name, (shown,) in why(made, "job00003").items():
         assert shown.how == KEPT, name
         assert got(made, shown)
-
-
-@pytest.mark.parametrize("form", ["now", "former", "carried-over"])
-@pytest.mark.parametrize("kind", RECORDS)
-def test_what_an_older_program_wrote(site, why, kind, form) -> None:
-    """Its messages are shown in the same ways: kept, or made again, whatever is carried over already."""
-    made = site(f"{RECORDS[kind]}urbatchsize=2\n")
-    made.record(*jobs(4))
-    made.publish_all()
-    path = made.settings.places.publishing_database
-    if form != "now":
-        former_ledger.as_it_was_written(path)
-        opening.open_publishing(made.settings.places).close()
-    if form == "carried-over":
-        with closing(opening.open_publishing(made.settings.places)) as con:
-            former_rows.carry_over(con)
-    shown = [one for job in jobs(4) for (one,) in why(made, job.job_id).values()]
-    assert [one.how for one in shown] == [MADE_AGAIN] * 2 + [KEPT] * 2
-    assert all(got(made, one) for one in shown)
 
 
 def test_what_has_no_answer(site, why) -> None:

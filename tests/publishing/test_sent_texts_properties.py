@@ -133,7 +133,7 @@ def play(world: World, history: list[tuple[object, ...]]) -> dict[str, int]:
         for plug in plugs(world.site.settings):
             texts = SentTexts(plug, accounting, publishing)
             block = plug.target.block
-            for (job_id,) in publishing.execute("SELECT DISTINCT JobID FROM MessageRecords").fetchall():
+            for (job_id,) in publishing.execute("SELECT DISTINCT JobID FROM SentRows").fetchall():
                 aar = reading.by_job_id(accounting, [job_id]).get(job_id)
                 for one in messages_of(publishing, block, job_id):
                     shown = texts.of_record(one.message_id, one.position, aar)

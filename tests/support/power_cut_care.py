@@ -31,7 +31,7 @@ from arcacct.jobs.check import CHILDREN, check
 from arcacct.jobs.pseudonyms import PSEUDONYM
 
 USER = "/DC=org/DC=example/CN=Ada Lovelace"
-RELEASED = pathlib.Path(__file__).parents[1] / "data" / "released" / "0.1.0"
+RELEASED = pathlib.Path(__file__).parents[1] / "data" / "released" / "0.2.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,14 +19,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import former_ledger
 from publishing_site import DAY_S, JUNE, Job, Site, at_apel, at_auditor, at_sgas, truth, write
 
 from arcacct.db import lives, maintain, moving, opening
 from arcacct.db.schema import begin_new_life
 from arcacct.errors import FiguresHeld
 from arcacct.jobs import cells
-from arcacct.publishing import former_rows, ledger
+from arcacct.publishing import ledger
 from arcacct.publishing.answers import Answer, Kind
 from arcacct.publishing.run import Outcome, Period, Wishes
 from arcacct.publishing.session import Request
@@ -368,10 +367,6 @@ class World:
         opening.open_publishing(self.here).close()
         self.lost_ledger = True
 
-    def older_program(self) -> None:
-        """The ledger is one that the former program wrote: this one carries it over, a little in each run."""
-        former_ledger.as_it_was_written(self.here.publishing_database)
-
     def _put_ledger(self, data: bytes) -> None:
         self.lost_ledger = True
         pathlib.Path(self.here.publishing_database).write_bytes(data)
@@ -478,7 +473,6 @@ class World:
             chosen = plugs(self.site.settings, of_target)
             outcomes += [work(TargetRun(plug, mortal, wishes), begun.horizon) for plug in chosen]
             ledger.forget_bytes(mortal.publishing, int(time.time()) + 1)
-            former_rows.carry_over(mortal.publishing, records=3)
         except Killed:
             pass
         finally:

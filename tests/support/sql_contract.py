@@ -14,9 +14,8 @@ import arex_corpus as corpus
 
 from arcacct.db.schema import ACCOUNTING, PUBLISHING, DatabaseKind, in_memory, scripts
 
-_VIEW = re.compile(r"^CREATE VIEW (v1_\w+) AS$")
-_COLUMN = re.compile(r' AS "?(\w+)"?,? -- (.*)$')
-_BARE = re.compile(r"^  (?:\w+\.)?(\w+),? -- (.*)$")
+_VIEW = re.compile(r"((?:--.*\n)*)CREATE VIEW (v1_\w+) AS\n")
+_COLUMN = re.compile(r"^--   (\w+): (.*(?:\n--     .*)*)$", re.MULTILINE)
 
 
 class Column(NamedTuple):
@@ -28,23 +27,12 @@ class Column(NamedTuple):
 
 
 def documented(kind: DatabaseKind) -> dict[str, list[Column]]:
-    """The columns of each view with their comments, from the last script that makes the view."""
-    views: dict[str, list[Column]] = {}
-    for _number, path in scripts(kind):
-        view = None
-        with open(path, encoding="utf-8") as script:
-            for line in script.read().splitlines():
-                begins = _VIEW.match(line)
-                if begins:
-                    view = begins[1]
-                    views[view] = []
-                elif view is not None:
-                    column = _COLUMN.search(line) or _BARE.match(line)
-                    if column:
-                        views[view].append(Column(view, column[1], column[2]))
-                    if line.endswith(";"):
-                        view = None
-    return views
+    """The columns of each view, from the comment above it in `schema/`."""
+    texts = "\n".join(pathlib.Path(path).read_text(encoding="utf-8") for path in scripts(kind))
+    return {
+        view: [Column(view, name, " ".join(re.split(r"\n--\s+", text))) for name, text in _COLUMN.findall(comment)]
+        for comment, view in _VIEW.findall(texts)
+    }
 
 
 def actual(con: sqlite3.Connection, view: str) -> list[str]:

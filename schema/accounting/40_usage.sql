@@ -1,0 +1,134 @@
+-- Sums that are kept up to date: usage by month, user and VO, and finer ones.
+
+--   Month: 202611
+--   FQAN: the first one, as in AuthTokenAttributes; '' when there is none
+--   Benchmark: as in JobExtraInfo; '' when there is none
+--   AuthGroups: as in AuthGroups; '' when there are none
+--   ChangedSeq: of FinishedLog, when it changed last
+CREATE TABLE Cells (
+  CellID     INTEGER PRIMARY KEY,
+  Month      INTEGER NOT NULL,
+  UserID     INTEGER NOT NULL,
+  VOID       INTEGER NOT NULL,
+  FQAN       TEXT NOT NULL,
+  EndpointID INTEGER NOT NULL,
+  NodeCount  INTEGER NOT NULL,
+  CPUCount   INTEGER NOT NULL,
+  Benchmark  TEXT NOT NULL,
+  AuthGroups TEXT NOT NULL,
+  Jobs       INTEGER NOT NULL DEFAULT 0,
+  Wall       INTEGER NOT NULL DEFAULT 0,
+  Cpu        INTEGER NOT NULL DEFAULT 0,
+  Earliest   INTEGER,
+  Latest     INTEGER,
+  ChangedSeq INTEGER NOT NULL,
+  NoWall     INTEGER NOT NULL DEFAULT 0,
+  NoCpu      INTEGER NOT NULL DEFAULT 0,
+  WallNoCpu  INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups)
+);
+CREATE INDEX Cells_ChangedSeq_IDX ON Cells (ChangedSeq, Month);
+
+-- How far the cells are: every record with a Seq up to here is in them as it was then.
+CREATE TABLE CellsPosition (
+  ID  INTEGER PRIMARY KEY CHECK (ID = 1),
+  Seq INTEGER NOT NULL
+);
+
+-- What each job last contributed, so that a correction is exact. A pruned job's contribution stays.
+--   MonthID: The rows of FinerCells that a job counts in, and what it adds there beside Wall and Cpu; NULL: it is in
+--     none yet. The commands that write put it in.
+--   NoWall: What a job adds to the sums of jobs without a value; WallNoCpu is its clock time, if its CPU time is not
+--     known.
+CREATE TABLE Contributions (
+  RecordID  INTEGER PRIMARY KEY,
+  CellID    INTEGER NOT NULL,
+  EndTime   INTEGER NOT NULL,
+  Wall      INTEGER NOT NULL,
+  Cpu       INTEGER NOT NULL,
+  MonthID   INTEGER,
+  DayID     INTEGER,
+  HostID    INTEGER,
+  StageIn   INTEGER,
+  StageOut  INTEGER,
+  NoWall    INTEGER NOT NULL DEFAULT 0,
+  NoCpu     INTEGER NOT NULL DEFAULT 0,
+  WallNoCpu INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX Contributions_Cell_IDX ON Contributions (CellID, EndTime);
+CREATE INDEX Contributions_Waiting_IDX ON Contributions (RecordID) WHERE MonthID IS NULL;
+
+-- Sums for `stats`, finer than Cells, which summaries are made of. Each job is in one row of each kind: 1: of a
+-- month, all but its host; 2: of a day, all but its user and host (with them there would be nearly a row for each
+-- job); 3: of a month, host, status, cores and benchmark. What a kind does not tell apart is 0 or ''.
+--   Period: 202611, or days since 1970
+--   Project: as in JobExtraInfo; '' when there is none
+--   Host: the node that the batch system named first
+CREATE TABLE FinerCells (
+  FinerID    INTEGER PRIMARY KEY,
+  Kind       INTEGER NOT NULL,
+  Period     INTEGER NOT NULL,
+  UserID     INTEGER NOT NULL,
+  VOID       INTEGER NOT NULL,
+  FQAN       TEXT NOT NULL,
+  EndpointID INTEGER NOT NULL,
+  QueueID    INTEGER NOT NULL,
+  StatusID   INTEGER NOT NULL,
+  Project    TEXT NOT NULL,
+  Host       TEXT NOT NULL,
+  CPUCount   INTEGER NOT NULL,
+  Benchmark  TEXT NOT NULL,
+  Jobs       INTEGER NOT NULL DEFAULT 0,
+  Wall       INTEGER NOT NULL DEFAULT 0,
+  Cpu        INTEGER NOT NULL DEFAULT 0,
+  StageIn    INTEGER NOT NULL DEFAULT 0,
+  StageOut   INTEGER NOT NULL DEFAULT 0,
+  NoWall     INTEGER NOT NULL DEFAULT 0,
+  NoCpu      INTEGER NOT NULL DEFAULT 0,
+  WallNoCpu  INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (Kind, Period, UserID, VOID, FQAN, EndpointID, QueueID, StatusID, Project, Host, CPUCount, Benchmark)
+);
+
+-- The cells as they are at this moment: what changed after CellsPosition is taken from the records themselves, so
+-- that a reader who may not write sees the present, too. Cells that nothing changed in are not summed again.
+--   Something left these; into the others something came.
+CREATE VIEW UsageCells AS
+WITH Tail AS (SELECT RecordID FROM FinishedLog WHERE Seq > (SELECT Seq FROM CellsPosition)),
+     Touched AS (SELECT CellID FROM Tail CROSS JOIN Contributions USING (RecordID)),
+     Changed AS (
+       SELECT CellID FROM Touched
+       UNION
+       SELECT CellID FROM Tail CROSS JOIN RecordUsage USING (RecordID)
+         JOIN Cells USING (Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups))
+SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups, Jobs, Wall, Cpu, NoWall,
+       NoCpu, Earliest, Latest
+  FROM Cells WHERE Jobs > 0 AND CellID NOT IN Changed
+UNION ALL
+SELECT * FROM (
+  SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups,
+         sum(Jobs) AS Jobs, sum(Wall) AS Wall, sum(Cpu) AS Cpu, sum(NoWall) AS NoWall, sum(NoCpu) AS NoCpu,
+         min(Earliest) AS Earliest, max(Latest) AS Latest
+    FROM (
+      SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups, Jobs, Wall, Cpu, NoWall,
+             NoCpu, Earliest, Latest
+        FROM Cells WHERE Jobs > 0 AND CellID IN Changed AND CellID NOT IN Touched
+      UNION ALL
+      SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups,
+             Cells.Jobs - Gone.Jobs, Cells.Wall - Gone.Wall, Cells.Cpu - Gone.Cpu, Cells.NoWall - Gone.NoWall,
+             Cells.NoCpu - Gone.NoCpu,
+             (SELECT min(EndTime) FROM Contributions WHERE CellID = Cells.CellID AND RecordID NOT IN Tail),
+             (SELECT max(EndTime) FROM Contributions WHERE CellID = Cells.CellID AND RecordID NOT IN Tail)
+        FROM (SELECT CellID, count(*) AS Jobs, sum(Wall) AS Wall, sum(Cpu) AS Cpu, sum(NoWall) AS NoWall,
+                     sum(NoCpu) AS NoCpu
+                FROM Tail CROSS JOIN Contributions USING (RecordID) GROUP BY CellID) AS Gone
+        CROSS JOIN Cells USING (CellID)
+       WHERE Cells.Jobs > Gone.Jobs
+      UNION ALL
+      SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups, 1, Wall, Cpu, NoWall, NoCpu,
+             EndTime, EndTime
+        FROM Tail CROSS JOIN RecordUsage USING (RecordID)
+    )
+   GROUP BY Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups
+);
+
+INSERT INTO CellsPosition VALUES (1, 0);

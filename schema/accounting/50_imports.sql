@@ -1,0 +1,78 @@
+-- Other sources, archives of `db prune`, and names that were forgotten.
+
+-- How far the import of each database that A-REX writes has come, so that the next import looks only at what is new.
+--   Origin: absolute path
+--   RecordID: in that file: the highest that was looked at, and its job, which tells whether the
+--   JobID: file is still the same one
+--   EventRow: in that file: the last row of JobEvents that was looked at, and what it said:
+--   Event: whatever happens to a job adds rows to it
+--   Stamp: size, times and change counter of a file that was imported to its end; '': unknown
+--   Imported: when, UTC seconds
+CREATE TABLE ImportedFiles (
+  FileID   INTEGER PRIMARY KEY,
+  Origin   TEXT NOT NULL UNIQUE,
+  RecordID INTEGER NOT NULL,
+  JobID    TEXT NOT NULL,
+  EventRow INTEGER NOT NULL,
+  Event    TEXT NOT NULL,
+  Stamp    TEXT NOT NULL,
+  Imported INTEGER NOT NULL
+);
+
+-- Records of such a file that were not at their end when they were looked at.
+--   RecordID: in that file
+CREATE TABLE ImportPending (
+  FileID   INTEGER NOT NULL,
+  RecordID INTEGER NOT NULL,
+  PRIMARY KEY (FileID, RecordID)
+) WITHOUT ROWID;
+
+-- Records of imports that could not be used, kept until they can be, or until somebody drops them.
+--   Source: gridengine, sonar, arex, features
+--   Scope: cell of Grid Engine; '' for others
+--   File: where it was read; '-' for standard input
+--   Position: line, object or number of the record in it
+--   Digest: of the whole record: one that is met again is the same row
+--   IsOurs: 1: an error of this program, not of the record
+--   Records: 1, or how many further ones of the file were only counted (Content is NULL then)
+--   Rejected: s since 1970: met first
+--   Bytes: of the whole record; of one that is too long Content has the beginning
+CREATE TABLE RejectedRecords (
+  RejectedID INTEGER PRIMARY KEY,
+  Source     TEXT NOT NULL,
+  Scope      TEXT NOT NULL,
+  File       TEXT NOT NULL,
+  Position   TEXT NOT NULL,
+  Digest     BLOB NOT NULL,
+  Reason     TEXT NOT NULL,
+  IsOurs     INTEGER NOT NULL,
+  Records    INTEGER NOT NULL,
+  Rejected   INTEGER NOT NULL,
+  Bytes      INTEGER NOT NULL,
+  Content    BLOB,
+  UNIQUE (Source, Scope, Digest)
+);
+
+-- Where pruned jobs went. An import looks there before it takes over a job that ended before then: a pruned job is
+-- counted and published already, and must not come back.
+--   EndedBefore: UTC seconds: no job in it ended at this time or later
+--   Pruned: when, UTC seconds
+CREATE TABLE Archives (
+  Path        TEXT PRIMARY KEY,
+  EndedBefore INTEGER NOT NULL,
+  Jobs        INTEGER NOT NULL,
+  Pruned      INTEGER NOT NULL
+);
+
+-- The months with such records (of their end, in UTC): their sums have other keys than those that receivers have, so
+-- they are not sent any more.
+--   Month: 202611
+CREATE TABLE ForgottenMonths (
+  Month INTEGER PRIMARY KEY
+);
+
+-- Records in which the names of users were replaced by pseudonyms. They are at their receivers as they were, and stay
+-- there: such a record is never sent again, and no import gives it its names back.
+CREATE TABLE ForgottenRecords (
+  RecordID INTEGER PRIMARY KEY
+);

@@ -1,0 +1,316 @@
+-- The views that third parties read (docs/reference/sql.md).
+
+-- One row for each job, from its acceptance on. The values of a job that is not finished yet are those of the start.
+--   job_id: id that A-REX gave the job; AAR, as stored
+--   local_job_id: id that the batch system gave the job; AAR, as stored
+--   job_name: name that the user gave the job; JobExtraInfo jobname
+--   endpoint_url: URL at which the job was submitted; NULL: a local job; Endpoints
+--   endpoint_type: submission interface, e.g. org.nordugrid.arcrest; Endpoints
+--   lrms: batch system, as [lrms] calls it; JobExtraInfo lrms
+--   queue: queue or partition of the batch system; Queues
+--   node_names: worker nodes joined by ":", one name for each slot; JobExtraInfo nodenames
+--   client_host: address:port that the job was submitted from; JobExtraInfo clienthost
+--   user_dn: distinguished name of the user, in OpenSSL's one-line form; Users
+--   local_user: account that the job ran under, user or user:group; JobExtraInfo localuser
+--   vo: virtual organisation; WLCGVOs
+--   fqan: main VOMS attribute; AuthTokenAttributes mainfqan
+--   vo_group: group part of fqan, with its leading slash; AuthTokenAttributes
+--   vo_role: role part of fqan; NULL without one; AuthTokenAttributes
+--   project: project or account that the job belongs to; JobExtraInfo projectname
+--   status: in-progress, completed, failed or aborted; Status
+--   exit_code: exit code of the job; 1 when A-REX did not learn it; AAR
+--   submit_time: s since 1970: A-REX accepted the job; AAR
+--   submit_time_iso: submit_time as text
+--   lrms_submit_time: s since 1970: handed to the batch system; JobEvents SUBMIT
+--   lrms_submit_time_iso: lrms_submit_time as text
+--   lrms_start_time: s since 1970: began to run, by the worker's clock; JobEvents LRMSSTART
+--   lrms_start_time_iso: lrms_start_time as text
+--   lrms_end_time: s since 1970: ended to run, by the worker's clock; JobEvents LRMSEND
+--   lrms_end_time_iso: lrms_end_time as text
+--   end_time: s since 1970: the job reached its final status in A-REX; AAR
+--   end_time_iso: end_time as text
+--   node_count: worker nodes; NULL: not known; AAR
+--   core_count: cores, on all nodes together; NULL: not known; AAR CPUCount
+--   wall_s: s of clock time that the job ran, whatever its cores; NULL: not measured; AAR UsedWalltime
+--   cpu_s: s of CPU time, user and kernel, of all cores; NULL: not measured; AAR
+--   cpu_user_s: s of CPU time in user mode; NULL: not measured; AAR
+--   cpu_kernel_s: s of CPU time in the kernel; NULL: not measured; AAR
+--   memory_kib: KiB of resident memory at most; AAR UsedMemory
+--   virtual_memory_kib: KiB of virtual memory at most; AAR UsedVirtMem
+--   scratch_bytes: bytes in the scratch directory at the end; A-REX 6 writes 0; AAR
+--   stage_in_bytes: bytes of input fetched, without what was in the cache; AAR StageInVolume
+--   stage_in_s: s of all input transfers added up, queueing included; DataTransfers
+--   stage_out_bytes: bytes of output stored; AAR StageOutVolume
+--   stage_out_s: s of all output transfers added up, queueing included; DataTransfers
+--   run_time_environments: ARC runtime environments joined by ";"; RunTimeEnvironments
+--   system_software: operating system of the worker; JobExtraInfo systemsoftware
+--   wn_instance: kind of worker, e.g. an instance type of a cloud; JobExtraInfo wninstance
+--   benchmark_type: benchmark of the worker: HEPscore23, HEPSPEC (HS06) or Si2k; JobExtraInfo benchmark
+--   benchmark_value: value of that benchmark for one core; JobExtraInfo benchmark
+--   benchmark_source: where the benchmark is from: default (HEPSPEC 1.0, which is sent for want of one), diag (the
+--     job's .diag, or arc.conf), or FieldSources
+--   source: where the record is from: arc (control directory), or RecordSources
+--   hold_reasons: why values of the job cannot be true, words with blanks between; NULL: nothing is wrong with them;
+--     RecordHolds
+--   hold_state: held (in no figure until an operator decides), unknown, bound, reported or excluded (as decided),
+--     published (before holds existed); NULL: nothing is wrong; RecordHolds
+CREATE VIEW v1_jobs AS
+SELECT
+  AAR.JobID AS job_id,
+  CAST(nullif(AAR.LocalJobID, '') AS TEXT) AS local_job_id,
+  CAST((SELECT replace(replace(replace(replace(replace(replace(InfoValue, '%27', ''''), '%23', '#'), '%0D', "char"(13)),
+                                  '%0A', "char"(10)), '%08', "char"(8)), '%25', '%')
+     FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'jobname'
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS TEXT) AS job_name,
+  CAST(nullif(replace(replace(replace(Endpoints.URL, '%27', ''''), '%23', '#'), '%25', '%'),
+         '') AS TEXT) AS endpoint_url,
+  CAST(nullif(Endpoints.Interface, '') AS TEXT) AS endpoint_type,
+  (SELECT InfoValue FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'lrms'
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS lrms,
+  CAST(nullif(replace(replace(replace(Queues.Name, '%27', ''''), '%23', '#'), '%25', '%'),
+         '') AS TEXT) AS queue,
+  (SELECT InfoValue FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID
+      AND InfoKey IN ('nodenames', 'nodename')
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS node_names,
+  (SELECT InfoValue FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'clienthost'
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS client_host,
+  CAST(nullif(replace(replace(replace(replace(replace(replace(Users.Name, '%27', ''''), '%23', '#'), '%0D', "char"(13)),
+                                 '%0A', "char"(10)), '%08', "char"(8)), '%25', '%'),
+         '') AS TEXT) AS user_dn,
+  (SELECT InfoValue FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'localuser'
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS local_user,
+  CAST(nullif(replace(replace(replace(WLCGVOs.Name, '%27', ''''), '%23', '#'), '%25', '%'),
+         '') AS TEXT) AS vo,
+  CAST(AAR.FQAN AS TEXT) AS fqan,
+  CAST(CASE WHEN substr(AAR.FQAN, 1, 1) = '/' THEN
+    substr(AAR.FQAN, 1, min(instr(AAR.FQAN || '/Role=', '/Role='), instr(AAR.FQAN || '/Capability=', '/Capability=')) - 1)
+  END AS TEXT) AS vo_group,
+  CAST(CASE WHEN instr(AAR.FQAN, '/Role=') THEN
+    nullif(nullif(
+      substr(AAR.FQAN, instr(AAR.FQAN, '/Role=') + 6,
+             instr(substr(AAR.FQAN, instr(AAR.FQAN, '/Role=') + 6) || '/', '/') - 1), ''), 'NULL')
+  END AS TEXT) AS vo_role,
+  CAST((SELECT replace(replace(replace(InfoValue, '%27', ''''), '%23', '#'), '%25', '%')
+     FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'projectname'
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS TEXT) AS project,
+  CAST(nullif(Status.Name, '') AS TEXT) AS status,
+  CAST(CASE WHEN AAR.EndTime > 0 THEN AAR.ExitCode END AS INTEGER) AS exit_code,
+  CAST(nullif(AAR.SubmitTime, 0) AS INTEGER) AS submit_time,
+  CAST(strftime('%Y-%m-%dT%H:%M:%SZ', nullif(AAR.SubmitTime, 0), 'unixepoch') AS TEXT) AS submit_time_iso,
+  CAST((SELECT strftime('%s', EventTime) FROM JobEvents
+    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'SUBMIT'
+    ORDER BY JobEvents.rowid DESC LIMIT 1) AS INTEGER) AS lrms_submit_time,
+  CAST((SELECT strftime('%Y-%m-%dT%H:%M:%SZ', EventTime) FROM JobEvents
+    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'SUBMIT'
+    ORDER BY JobEvents.rowid DESC LIMIT 1) AS TEXT) AS lrms_submit_time_iso,
+  CAST((SELECT strftime('%s', EventTime) FROM JobEvents
+    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSSTART'
+    ORDER BY JobEvents.rowid DESC LIMIT 1) AS INTEGER) AS lrms_start_time,
+  CAST((SELECT strftime('%Y-%m-%dT%H:%M:%SZ', EventTime) FROM JobEvents
+    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSSTART'
+    ORDER BY JobEvents.rowid DESC LIMIT 1) AS TEXT) AS lrms_start_time_iso,
+  CAST((SELECT strftime('%s', EventTime) FROM JobEvents
+    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSEND'
+    ORDER BY JobEvents.rowid DESC LIMIT 1) AS INTEGER) AS lrms_end_time,
+  CAST((SELECT strftime('%Y-%m-%dT%H:%M:%SZ', EventTime) FROM JobEvents
+    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSEND'
+    ORDER BY JobEvents.rowid DESC LIMIT 1) AS TEXT) AS lrms_end_time_iso,
+  CAST(nullif(AAR.EndTime, 0) AS INTEGER) AS end_time,
+  CAST(strftime('%Y-%m-%dT%H:%M:%SZ', nullif(AAR.EndTime, 0), 'unixepoch') AS TEXT) AS end_time_iso,
+  CAST(CASE WHEN EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
+    AND Field = 'node_count' AND Source = 'unknown') THEN NULL ELSE nullif(coalesce(Hold.NodeCount, AAR.NodeCount), -1) END AS INTEGER) AS node_count,
+  CAST(CASE WHEN EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
+    AND Field = 'core_count' AND Source = 'unknown') THEN NULL ELSE nullif(coalesce(Hold.CPUCount, AAR.CPUCount), -1) END AS INTEGER) AS core_count,
+  CAST(CASE WHEN EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
+    AND Field = 'wall_s' AND Source = 'unknown') THEN NULL ELSE nullif(coalesce(Hold.UsedWalltime, AAR.UsedWalltime), -1) END AS INTEGER) AS wall_s,
+  CAST(CASE WHEN EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
+    AND Field = 'cpu_user_s' AND Source = 'unknown') THEN NULL
+    ELSE nullif(coalesce(Hold.UsedCPUUserTime, AAR.UsedCPUUserTime), -1)
+         + nullif(coalesce(Hold.UsedCPUKernelTime, AAR.UsedCPUKernelTime), -1) END AS INTEGER) AS cpu_s,
+  CAST(CASE WHEN EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
+    AND Field = 'cpu_user_s' AND Source = 'unknown') THEN NULL ELSE nullif(coalesce(Hold.UsedCPUUserTime, AAR.UsedCPUUserTime), -1) END AS INTEGER) AS cpu_user_s,
+  CAST(CASE WHEN EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
+    AND Field = 'cpu_kernel_s' AND Source = 'unknown') THEN NULL ELSE nullif(coalesce(Hold.UsedCPUKernelTime, AAR.UsedCPUKernelTime), -1) END AS INTEGER) AS cpu_kernel_s,
+  CAST(nullif(AAR.UsedMemory, 0) AS INTEGER) AS memory_kib,
+  CAST(nullif(AAR.UsedVirtMem, 0) AS INTEGER) AS virtual_memory_kib,
+  AAR.UsedScratch AS scratch_bytes,
+  AAR.StageInVolume AS stage_in_bytes,
+  CAST((SELECT sum(TransferEnd - TransferStart) FROM DataTransfers
+    WHERE DataTransfers.RecordID = AAR.RecordID AND TransferType IN (10, 11)) AS INTEGER) AS stage_in_s,
+  AAR.StageOutVolume AS stage_out_bytes,
+  CAST((SELECT sum(TransferEnd - TransferStart) FROM DataTransfers
+    WHERE DataTransfers.RecordID = AAR.RecordID AND TransferType = 20) AS INTEGER) AS stage_out_s,
+  CAST((SELECT group_concat(RTEName, ';') FROM (
+     SELECT DISTINCT RTEName FROM RunTimeEnvironments WHERE RunTimeEnvironments.RecordID = AAR.RecordID
+      ORDER BY RTEName)) AS TEXT) AS run_time_environments,
+  CAST((SELECT replace(replace(replace(InfoValue, '%27', ''''), '%23', '#'), '%25', '%')
+     FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'systemsoftware'
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS TEXT) AS system_software,
+  CAST((SELECT replace(replace(replace(InfoValue, '%27', ''''), '%23', '#'), '%25', '%')
+     FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'wninstance'
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS TEXT) AS wn_instance,
+  CAST(CASE WHEN instr(AAR.Benchmark, ':') THEN
+    substr(AAR.Benchmark, 1, instr(AAR.Benchmark, ':') - 1)
+  END AS TEXT) AS benchmark_type,
+  CAST(CASE WHEN instr(AAR.Benchmark, ':') THEN
+    substr(AAR.Benchmark, instr(AAR.Benchmark, ':') + 1)
+  END AS REAL) AS benchmark_value,
+  CAST(CASE WHEN instr(AAR.Benchmark, ':') THEN
+    CASE WHEN AAR.Benchmark IN ('HEPSPEC:1.0', 'HEPSPEC:1') THEN 'default' ELSE
+    coalesce((SELECT Source FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID AND Field = 'benchmark'),
+             (SELECT Source FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID), 'diag') END
+  END AS TEXT) AS benchmark_source,
+  CAST(coalesce((SELECT Source FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID),
+           'arc') AS TEXT) AS source,
+  CAST(Hold.Reasons AS TEXT) AS hold_reasons,
+  CAST(Hold.State AS TEXT) AS hold_state
+FROM (
+  SELECT *,
+         (SELECT replace(replace(replace(AttrValue, '%27', ''''), '%23', '#'), '%25', '%') FROM AuthTokenAttributes
+           WHERE AuthTokenAttributes.RecordID = AAR.RecordID AND +AttrKey IN ('mainfqan', 'vomsfqan')
+           ORDER BY +AttrKey, AuthTokenAttributes.rowid LIMIT 1) AS FQAN,
+         coalesce((SELECT Benchmark FROM RecordHolds WHERE RecordHolds.RecordID = AAR.RecordID),
+                  (SELECT InfoValue FROM JobExtraInfo
+                    WHERE JobExtraInfo.RecordID = AAR.RecordID AND +InfoKey = 'benchmark'
+                    ORDER BY JobExtraInfo.rowid LIMIT 1)) AS Benchmark
+    FROM AAR
+) AS AAR
+LEFT JOIN RecordHolds AS Hold ON Hold.RecordID = AAR.RecordID
+LEFT JOIN Endpoints ON Endpoints.ID = AAR.EndpointID
+LEFT JOIN Queues ON Queues.ID = AAR.QueueID
+LEFT JOIN Users ON Users.ID = AAR.UserID
+LEFT JOIN WLCGVOs ON WLCGVOs.ID = AAR.VOID
+LEFT JOIN Status ON Status.ID = AAR.StatusID;
+
+-- The finished jobs of each month (of their end, in UTC) that agree in all that a summary is made by. A job that
+-- vanished unfinished (aborted) counts only if the batch system measured something. A duration that is no measurement
+-- counts 0.
+--   month: month of end_time in UTC, e.g. 2026-11; AAR
+--   user_dn: as in v1_jobs
+--   vo: as in v1_jobs
+--   fqan: as in v1_jobs
+--   vo_group: as in v1_jobs
+--   vo_role: as in v1_jobs
+--   endpoint_url: as in v1_jobs
+--   infrastructure: grid, or local for jobs without an endpoint; Endpoints
+--   node_count: as in v1_jobs
+--   core_count: as in v1_jobs
+--   benchmark_type: as in v1_jobs
+--   benchmark_value: as in v1_jobs
+--   jobs: number of jobs
+--   wall_s: s of clock time of all jobs; multiplied by core_count it is the core time
+--   cpu_s: s of CPU time of all jobs
+--   earliest_end_time: s since 1970: end_time of the first job
+--   earliest_end_time_iso: earliest_end_time as text
+--   latest_end_time: s since 1970: end_time of the last job
+--   latest_end_time_iso: latest_end_time as text
+--   auth_groups: authgroups of arc.conf that A-REX found the user in, with blanks between, where no credential told
+--     the VO; AuthGroups
+--   jobs_without_wall: jobs whose clock time nobody measured; it counts 0 in wall_s
+--   jobs_without_cpu: jobs whose CPU time nobody measured; it counts 0 in cpu_s
+CREATE VIEW v1_usage_by_month AS
+SELECT
+  CAST(substr(Month, 1, 4) || '-' || substr(Month, 5) AS TEXT) AS month,
+  CAST(nullif(replace(replace(replace(replace(replace(replace(Users.Name, '%27', ''''), '%23', '#'), '%0D', "char"(13)),
+                                 '%0A', "char"(10)), '%08', "char"(8)), '%25', '%'), '') AS TEXT) AS user_dn,
+  CAST(nullif(replace(replace(replace(WLCGVOs.Name, '%27', ''''), '%23', '#'), '%25', '%'), '') AS TEXT) AS vo,
+  CAST(nullif(replace(replace(replace(FQAN, '%27', ''''), '%23', '#'), '%25', '%'), '') AS TEXT) AS fqan,
+  CAST(CASE WHEN substr(FQAN, 1, 1) = '/' THEN
+    substr(FQAN, 1, min(instr(FQAN || '/Role=', '/Role='), instr(FQAN || '/Capability=', '/Capability=')) - 1)
+  END AS TEXT) AS vo_group,
+  CAST(CASE WHEN instr(FQAN, '/Role=') THEN
+    nullif(nullif(
+      substr(FQAN, instr(FQAN, '/Role=') + 6, instr(substr(FQAN, instr(FQAN, '/Role=') + 6) || '/', '/') - 1), ''), 'NULL')
+  END AS TEXT) AS vo_role,
+  CAST(nullif(replace(replace(replace(Endpoints.URL, '%27', ''''), '%23', '#'), '%25', '%'), '') AS TEXT) AS endpoint_url,
+  CAST(CASE Endpoints.URL WHEN '' THEN 'local' ELSE 'grid' END AS TEXT) AS infrastructure,
+  NodeCount AS node_count,
+  CPUCount AS core_count,
+  CAST(CASE WHEN instr(Benchmark, ':') THEN substr(Benchmark, 1, instr(Benchmark, ':') - 1) END AS TEXT) AS benchmark_type,
+  CAST(CASE WHEN instr(Benchmark, ':') THEN
+    substr(Benchmark, instr(Benchmark, ':') + 1) END AS REAL) AS benchmark_value,
+  CAST(Jobs AS INTEGER) AS jobs,
+  CAST(Wall AS INTEGER) AS wall_s,
+  CAST(Cpu AS INTEGER) AS cpu_s,
+  CAST(Earliest AS INTEGER) AS earliest_end_time,
+  CAST(strftime('%Y-%m-%dT%H:%M:%SZ', Earliest, 'unixepoch') AS TEXT) AS earliest_end_time_iso,
+  CAST(Latest AS INTEGER) AS latest_end_time,
+  CAST(strftime('%Y-%m-%dT%H:%M:%SZ', Latest, 'unixepoch') AS TEXT) AS latest_end_time_iso,
+  CAST(nullif(AuthGroups, '') AS TEXT) AS auth_groups,
+  CAST(NoWall AS INTEGER) AS jobs_without_wall,
+  CAST(NoCpu AS INTEGER) AS jobs_without_cpu
+FROM UsageCells
+JOIN Users ON Users.ID = UserID
+JOIN WLCGVOs ON WLCGVOs.ID = VOID
+JOIN Endpoints ON Endpoints.ID = EndpointID;
+
+--   job_id: the job; AAR
+--   url: where the file came from or went to; DataTransfers
+--   kind: input, cached_input (it was in the cache already) or output; DataTransfers TransferType
+--   size_bytes: bytes; DataTransfers
+--   start_time: s since 1970: the transfer was asked for; DataTransfers
+--   start_time_iso: start_time as text
+--   end_time: s since 1970: the transfer was done; DataTransfers
+--   end_time_iso: end_time as text
+--   duration_s: s that it took, queueing included; DataTransfers
+CREATE VIEW v1_transfers AS
+SELECT
+  AAR.JobID AS job_id,
+  CAST(replace(replace(replace(replace(replace(replace(DataTransfers.URL, '%27', ''''), '%23', '#'), '%0D', "char"(13)),
+                          '%0A', "char"(10)), '%08', "char"(8)), '%25', '%') AS TEXT) AS url,
+  CAST(CASE DataTransfers.TransferType WHEN 20 THEN 'output' WHEN 11 THEN 'cached_input'
+    ELSE 'input' END AS TEXT) AS kind,
+  DataTransfers.FileSize AS size_bytes,
+  DataTransfers.TransferStart AS start_time,
+  CAST(strftime('%Y-%m-%dT%H:%M:%SZ', DataTransfers.TransferStart, 'unixepoch') AS TEXT) AS start_time_iso,
+  DataTransfers.TransferEnd AS end_time,
+  CAST(strftime('%Y-%m-%dT%H:%M:%SZ', DataTransfers.TransferEnd, 'unixepoch') AS TEXT) AS end_time_iso,
+  CAST(DataTransfers.TransferEnd - DataTransfers.TransferStart AS INTEGER) AS duration_s
+FROM DataTransfers JOIN AAR ON AAR.RecordID = DataTransfers.RecordID;
+
+--   job_id: the job; AAR
+--   kind: token (of the credential), rte (runtime environment) or info; the table
+--   name: mainfqan, vomsfqan, jobname, lrms, ...; AttrKey or InfoKey; NULL for rte
+--   value: the value; AttrValue, RTEName or InfoValue
+CREATE VIEW v1_job_attributes AS
+SELECT
+  AAR.JobID AS job_id,
+  Kind AS kind,
+  CAST(coalesce(AttrKey, InfoKey) AS TEXT) AS name,
+  CAST(replace(replace(replace(replace(replace(replace(coalesce(AttrValue, RTEName, InfoValue), '%27', ''''), '%23', '#'),
+                          '%0D', "char"(13)), '%0A', "char"(10)), '%08', "char"(8)), '%25', '%') AS TEXT) AS value
+FROM AAR
+CROSS JOIN AttributeKinds
+LEFT JOIN AuthTokenAttributes AS Token ON Kind = 'token' AND Token.RecordID = AAR.RecordID
+LEFT JOIN RunTimeEnvironments AS RTE ON Kind = 'rte' AND RTE.RecordID = AAR.RecordID
+LEFT JOIN JobExtraInfo AS Extra ON Kind = 'info' AND Extra.RecordID = AAR.RecordID
+WHERE coalesce(Token.RecordID, RTE.RecordID, Extra.RecordID) IS NOT NULL;
+
+--   job_id: the job; AAR
+--   event: state of A-REX, or LRMSSTART, LRMSEND, DTRDOWNLOADSTART, DTRDOWNLOADEND, DTRUPLOADSTART, DTRUPLOADEND;
+--     JobEvents
+--   event_time: s since 1970; JobEvents
+--   event_time_iso: event_time as text
+CREATE VIEW v1_job_events AS
+SELECT
+  AAR.JobID AS job_id,
+  JobEvents.EventKey AS event,
+  CAST(strftime('%s', JobEvents.EventTime) AS INTEGER) AS event_time,
+  CAST(strftime('%Y-%m-%dT%H:%M:%SZ', JobEvents.EventTime) AS TEXT) AS event_time_iso
+FROM JobEvents JOIN AAR ON AAR.RecordID = JobEvents.RecordID;
+
+--   job_id: id of the job at the computing element; AAR
+--   field: what was cut: a column of v1_jobs, what a job has several of, or a control file (local, diag, statistics);
+--     RecordNotes
+--   note: how it was cut; RecordNotes
+--   noted_time: s since 1970: when that was recorded; RecordNotes
+--   noted_time_iso: noted_time as text, UTC
+CREATE VIEW v1_record_notes AS
+SELECT
+  JobID AS job_id,
+  Field AS field,
+  Note AS note,
+  Noted AS noted_time,
+  CAST(strftime('%Y-%m-%dT%H:%M:%SZ', Noted, 'unixepoch') AS TEXT) AS noted_time_iso
+FROM RecordNotes
+JOIN AAR USING (RecordID);

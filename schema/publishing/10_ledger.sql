@@ -1,0 +1,156 @@
+-- Targets, messages and what each receiver was sent.
+
+CREATE TABLE DBConfig (
+  KeyName  TEXT PRIMARY KEY,
+  KeyValue TEXT NOT NULL
+);
+
+-- jura-ng's own table, kept true so that a site can go back to it, and read when arcacct takes over from it. Nothing
+-- may refer to it: jura's INSERT OR REPLACE deletes the row.
+--   TargetID: the block of the configuration, e.g. arex/jura/sgas:NAME
+CREATE TABLE AccountingTargets (
+  TargetID    TEXT UNIQUE NOT NULL,
+  LastEndTime INTEGER NOT NULL,
+  LastReport  INTEGER NOT NULL
+);
+
+-- What was sent where, what was answered, and what is held back and why.
+--   Target: the block of the configuration, e.g. arex/jura/sgas:NAME
+--   Incarnation: of the accounting database that LastSeq belongs to
+--   LastSeq: every record up to here is handled: sent, held or not this target's business
+--   StartEndTime: records that ended earlier are not this target's business
+--   LastRun: times of the last run and of the last one without error
+--   Selection: What each receiver was given, month by month, and the proof without which it is given less.
+--   Selection: JSON: by what names and filters it selects, when nothing was held last
+--   Walked: the same, when the log was last gone through from its beginning
+--   DoubtSeq: an older ledger was put back: what was sent after this Seq is unknown
+--   Runs: What is set aside and tried again by itself, and when; a receiver's refusal is believed when it repeats in
+--     a later run.
+--   Runs: how many there were
+--   LastSeqAgain: A cursor is noted twice: where the two differ, one of them was damaged, and the log is read from
+--     its beginning.
+CREATE TABLE Targets (
+  Target       TEXT PRIMARY KEY,
+  Incarnation  TEXT NOT NULL,
+  LastSeq      INTEGER NOT NULL,
+  StartEndTime INTEGER NOT NULL,
+  LastRun      INTEGER,
+  LastSuccess  INTEGER,
+  LastError    TEXT,
+  Selection    TEXT,
+  Walked       TEXT,
+  DoubtSeq     INTEGER,
+  Runs         INTEGER NOT NULL DEFAULT 0,
+  LastSeqAgain INTEGER
+);
+
+-- A message is written here, bytes and all, before it is sent, and its answer after.
+--   Kind: ur, car, summaries, sync, ...
+--   Origin: publish or republish
+--   Seq: the cursor once the message is done; NULL: it does not move the cursor
+--   ByteCount: of what goes over the wire, before base64
+--   Digest: SHA-256 of the unsigned body, hexadecimal
+--   Destination: URL or directory
+--   EmpaID: AMS: attribute of the message
+--   AnswerCode: HTTP status
+--   Answer: the receiver's words
+--   ReceiverID: AMS message id, name of the file
+--   ReceiverRows: The receiver's own numbers of the records (SGAS), JSON, by position: each as its distance to the
+--     one before; or texts.
+CREATE TABLE Messages (
+  MessageID    INTEGER PRIMARY KEY AUTOINCREMENT,
+  Target       TEXT NOT NULL,
+  Kind         TEXT NOT NULL,
+  Origin       TEXT NOT NULL,
+  State        TEXT NOT NULL CHECK (State IN ('sending', 'accepted', 'refused', 'split')),
+  Seq          INTEGER,
+  Created      INTEGER NOT NULL,
+  Answered     INTEGER,
+  Attempts     INTEGER NOT NULL DEFAULT 0,
+  RecordCount  INTEGER NOT NULL,
+  ByteCount    INTEGER NOT NULL,
+  Digest       TEXT NOT NULL,
+  Destination  TEXT NOT NULL,
+  EmpaID       TEXT,
+  AnswerCode   INTEGER,
+  Answer       TEXT,
+  ReceiverID   TEXT,
+  ReceiverRows TEXT
+);
+CREATE INDEX Messages_sending_IDX ON Messages (Target) WHERE State = 'sending';
+CREATE INDEX Messages_Target_IDX ON Messages (Target, Kind, MessageID);
+
+CREATE INDEX Messages_republished_IDX ON Messages (Target) WHERE Origin = 'republish';
+
+-- Bytes apart from the messages: an answer must not write them once more.
+--   IsPacked: 1: Bytes are zlib of what is sent; 0: they are just that, and go when it is answered
+--   Bytes: of an answered message as long as keep_messages says
+CREATE TABLE MessageBytes (
+  MessageID INTEGER PRIMARY KEY,
+  IsPacked  INTEGER NOT NULL,
+  Bytes     BLOB NOT NULL
+);
+
+-- The jobs that were ever in a message. JobID and not only RecordID: it outlives a restored database.
+--   Job: counted here
+--   RecordID: in the accounting database, when it was sent last; 0: not known
+CREATE TABLE Jobs (
+  Job      INTEGER PRIMARY KEY,
+  JobID    TEXT NOT NULL,
+  RecordID INTEGER NOT NULL
+);
+
+-- The jobs by CRC-32 of their JobIDs: a fifth of an index of texts. Hashes come in no order, and each one added to
+-- many is a page written: so the newest are collected, and go to the others some thousands at a time, in order.
+CREATE TABLE JobHashes (
+  Hash INTEGER NOT NULL,
+  Job  INTEGER NOT NULL,
+  PRIMARY KEY (Hash, Job)
+) WITHOUT ROWID;
+
+CREATE TABLE NewJobHashes (
+  Hash INTEGER NOT NULL,
+  Job  INTEGER NOT NULL,
+  PRIMARY KEY (Hash, Job)
+) WITHOUT ROWID;
+
+-- What the keys of many records have in common: char(1) stands for the JobID, char(2) for EndTime, char(3) for
+-- KeyRest.
+CREATE TABLE KeyForms (
+  FormID INTEGER PRIMARY KEY,
+  Form   TEXT NOT NULL UNIQUE
+);
+
+-- The records that a message carries.
+--   Number: MessageID * 2^20 + position in the message: one that is refused is split between records
+--   Digest: of the record's values as they were sent; empty: sent with zeros
+--   Notes: what was repaired before it was sent
+--   GivenID: where the receiver counts it; NULL: nowhere
+--   Wall: seconds, as sent
+--   ReplacedID: where the receiver counted what had this key; NULL: nothing
+CREATE TABLE SentRecords (
+  Number       INTEGER PRIMARY KEY,
+  Job          INTEGER NOT NULL,
+  EndTime      INTEGER NOT NULL,
+  Digest       BLOB NOT NULL,
+  FormID       INTEGER NOT NULL,
+  KeyRest      TEXT NOT NULL,
+  Notes        TEXT,
+  GivenID      INTEGER,
+  Wall         INTEGER,
+  ReplacedID   INTEGER,
+  ReplacedWall INTEGER
+);
+CREATE INDEX SentRecords_Job_IDX ON SentRecords (Job);
+
+-- Keys of job records that were sent with zeros: each sending of their month repeats them, since a receiver may lose
+-- any message after it accepted it, or get an older one late. Few records are zeros, so these indexes are small.
+CREATE INDEX SentRecords_zeros_IDX ON SentRecords (EndTime) WHERE length(Digest) = 0;
+
+CREATE VIEW SentRows AS
+SELECT Number, Number >> 20 AS MessageID, Number & 1048575 AS Position, SentRecords.Job AS Job, JobID, RecordID, EndTime,
+       Digest, replace(replace(replace(Form, char(1), JobID), char(2), EndTime), char(3), KeyRest) AS Key, Notes, GivenID,
+       Wall, ReplacedID, ReplacedWall
+  FROM SentRecords JOIN Jobs ON Jobs.Job = SentRecords.Job JOIN KeyForms ON KeyForms.FormID = SentRecords.FormID;
+
+INSERT INTO KeyForms VALUES (1, char(3));

@@ -1,0 +1,158 @@
+-- What receivers count, by month and place; what is held, accepted or not known.
+
+-- Cursors of this program begin with an empty Given; those that are here already are counted by the next run.
+--
+-- Job records that a receiver has, by where it counts them. Sums are counted in SumKeys.
+--   Site: name of the site; '' at SGAS
+--   SubmitHost: as it is sent; at SGAS the MachineName
+--   Year: of EndTime, UTC
+CREATE TABLE Given (
+  GivenID    INTEGER PRIMARY KEY,
+  Target     TEXT NOT NULL,
+  Site       TEXT NOT NULL,
+  SubmitHost TEXT NOT NULL,
+  Year       INTEGER NOT NULL,
+  Month      INTEGER NOT NULL,
+  Jobs       INTEGER NOT NULL DEFAULT 0,
+  Wall       INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (Target, Site, SubmitHost, Year, Month)
+);
+
+-- Sums that a receiver has of a target. What was sent under a key that no longer exists is sent again with zeros,
+-- since APEL has no message to delete anything.
+--   Kind: summaries, summaries-v04, ..., sync
+--   Key: as the receiver compares it, JSON
+--   Jobs: as last sent; 0: neutralised
+--   PRIMARY: a key of two families is one key: the later message overwrites
+--   SubmitHost: as it was sent
+--   Wall: seconds, as last sent; NULL: sent by an older program
+--   IsAdopted: 1: another program's, there to be taken back
+CREATE TABLE SumKeys (
+  Target     TEXT NOT NULL,
+  Kind       TEXT NOT NULL,
+  Key        TEXT NOT NULL,
+  Year       INTEGER NOT NULL,
+  Month      INTEGER NOT NULL,
+  Jobs       INTEGER NOT NULL,
+  MessageID  INTEGER NOT NULL,
+  Site       TEXT,
+  SubmitHost TEXT,
+  Wall       INTEGER,
+  IsAdopted  INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (Target, Key)
+) WITHOUT ROWID;
+CREATE INDEX SumKeys_Month_IDX ON SumKeys (Target, Year, Month);
+
+-- Sums that the receiver refused in the last run; each run sends them again.
+--   Reason: the receiver's words
+--   Refusals: in so many runs, one after the other
+CREATE TABLE RefusedSums (
+  Target     TEXT NOT NULL,
+  Kind       TEXT NOT NULL,
+  Year       INTEGER NOT NULL,
+  Month      INTEGER NOT NULL,
+  Reason     TEXT NOT NULL,
+  Refusals   INTEGER NOT NULL,
+  RefusedRun INTEGER NOT NULL,
+  Since      INTEGER NOT NULL,
+  PRIMARY KEY (Target, Kind, Year, Month)
+) WITHOUT ROWID;
+
+-- In which kind of message a receiver has a month: APEL's summariser writes each family over the others, so a month
+-- stays in the one it began in. And of sums: up to where in the log, of which life of the database, they were made.
+--   Kind: summaries, car, ...
+--   Seq: NULL: published by an older program
+--   Sent: UTC seconds
+CREATE TABLE Months (
+  Target      TEXT NOT NULL,
+  Year        INTEGER NOT NULL,
+  Month       INTEGER NOT NULL,
+  Kind        TEXT NOT NULL,
+  Seq         INTEGER,
+  Incarnation TEXT,
+  Sent        INTEGER,
+  PRIMARY KEY (Target, Year, Month)
+) WITHOUT ROWID;
+
+-- Months that are not sent, since the receiver's figures would fall and nothing explains it.
+--   Cause: in words: what fell, and what may have caused it
+--   GivenJobs: what the receiver has, and what it would have
+CREATE TABLE HeldMonths (
+  Target    TEXT NOT NULL,
+  Year      INTEGER NOT NULL,
+  Month     INTEGER NOT NULL,
+  Cause     TEXT NOT NULL,
+  GivenJobs INTEGER NOT NULL,
+  FoundJobs INTEGER NOT NULL,
+  Since     INTEGER NOT NULL,
+  PRIMARY KEY (Target, Year, Month)
+) WITHOUT ROWID;
+
+-- What operators said about such months.
+--   Incarnation: of the accounting database whose figures they accepted
+--   Accepted: UTC seconds
+--   Who: name of the user
+--   IsOpen: 1: not used yet; a later fall has to be accepted anew
+CREATE TABLE AcceptedMonths (
+  AcceptedID  INTEGER PRIMARY KEY,
+  Target      TEXT NOT NULL,
+  Year        INTEGER NOT NULL,
+  Month       INTEGER NOT NULL,
+  Incarnation TEXT NOT NULL,
+  Accepted    INTEGER NOT NULL,
+  Who         TEXT NOT NULL,
+  IsOpen      INTEGER NOT NULL
+);
+CREATE INDEX AcceptedMonths_IDX ON AcceptedMonths (Target, Year, Month);
+
+-- Months that are not whole at the receiver: they change from sums to records of their own, or back, or a sum was
+-- refused. Whatever interrupts that, the next run does it again.
+CREATE TABLE OpenMonths (
+  Target TEXT NOT NULL,
+  Year   INTEGER NOT NULL,
+  Month  INTEGER NOT NULL,
+  PRIMARY KEY (Target, Year, Month)
+) WITHOUT ROWID;
+
+-- Months of which the ledger may not know what the receiver has: both databases were put back from copies. They are
+-- held until an operator accepts what the database has, or until the jobs are back.
+--   Target: '': every target, where the ledger was lost; a row of a target itself goes first
+--   Jobs: given, as the ledger that was replaced says; NULL: nobody knows
+--   Since: UTC seconds
+--   Answered: UTC seconds: accepted, or the jobs were back; NULL: still held
+--   IsEarlier: 1: of before these months, and asked about since something touched it
+CREATE TABLE UnsureMonths (
+  Target    TEXT NOT NULL,
+  Year      INTEGER NOT NULL,
+  Month     INTEGER NOT NULL,
+  Jobs      INTEGER,
+  Since     INTEGER NOT NULL,
+  Answered  INTEGER,
+  IsEarlier INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (Target, Year, Month)
+) WITHOUT ROWID;
+
+-- Records that are not sent, and why: held (will be sent by itself), quarantined (the receiver would refuse it, or
+-- did), correction (the receiver has an older version and keeps that), retry (an operator wants it sent with the next
+-- run), dropped (an operator wants it never sent).
+--   Reason: ours, or the receiver's words
+--   NextTry: UTC seconds: not before then; NULL: held until it is settled, else not by itself
+--   Tried: UTC seconds: when it was held back last
+--   Refusals: in so many runs the receiver refused it
+--   RefusedRun: the last of them, by its number in Targets
+CREATE TABLE HeldRecords (
+  Target     TEXT NOT NULL,
+  JobID      TEXT NOT NULL,
+  RecordID   INTEGER NOT NULL,
+  Seq        INTEGER NOT NULL,
+  EndTime    INTEGER NOT NULL,
+  State      TEXT NOT NULL CHECK (State IN ('held', 'quarantined', 'correction', 'retry', 'dropped')),
+  Reason     TEXT NOT NULL,
+  Attempts   INTEGER NOT NULL DEFAULT 0,
+  Since      INTEGER NOT NULL,
+  NextTry    INTEGER,
+  Tried      INTEGER,
+  Refusals   INTEGER NOT NULL DEFAULT 0,
+  RefusedRun INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (Target, JobID)
+) WITHOUT ROWID;
