@@ -27,20 +27,6 @@ CREATE OR REPLACE VIEW v1_jobs AS SELECT * REPLACE (
   CAST("benchmark_value" AS DOUBLE) AS "benchmark_value")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_jobs');
 
-CREATE OR REPLACE VIEW v1_job_events AS SELECT * REPLACE (
-  CAST("event_time" AS BIGINT) AS "event_time")
-FROM sqlite_query('accounting', 'SELECT * FROM v1_job_events');
-
-CREATE OR REPLACE VIEW v1_transfers AS SELECT * REPLACE (
-  CAST("size_bytes" AS BIGINT) AS "size_bytes",
-  CAST("start_time" AS BIGINT) AS "start_time",
-  CAST("end_time" AS BIGINT) AS "end_time",
-  CAST("duration_s" AS BIGINT) AS "duration_s")
-FROM sqlite_query('accounting', 'SELECT * FROM v1_transfers');
-
-CREATE OR REPLACE VIEW v1_job_attributes AS SELECT *
-FROM sqlite_query('accounting', 'SELECT * FROM v1_job_attributes');
-
 CREATE OR REPLACE VIEW v1_usage_by_month AS SELECT * REPLACE (
   CAST("node_count" AS BIGINT) AS "node_count",
   CAST("core_count" AS BIGINT) AS "core_count",
@@ -53,6 +39,24 @@ CREATE OR REPLACE VIEW v1_usage_by_month AS SELECT * REPLACE (
   CAST("jobs_without_wall" AS BIGINT) AS "jobs_without_wall",
   CAST("jobs_without_cpu" AS BIGINT) AS "jobs_without_cpu")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_usage_by_month');
+
+CREATE OR REPLACE VIEW v1_transfers AS SELECT * REPLACE (
+  CAST("size_bytes" AS BIGINT) AS "size_bytes",
+  CAST("start_time" AS BIGINT) AS "start_time",
+  CAST("end_time" AS BIGINT) AS "end_time",
+  CAST("duration_s" AS BIGINT) AS "duration_s")
+FROM sqlite_query('accounting', 'SELECT * FROM v1_transfers');
+
+CREATE OR REPLACE VIEW v1_job_attributes AS SELECT *
+FROM sqlite_query('accounting', 'SELECT * FROM v1_job_attributes');
+
+CREATE OR REPLACE VIEW v1_job_events AS SELECT * REPLACE (
+  CAST("event_time" AS BIGINT) AS "event_time")
+FROM sqlite_query('accounting', 'SELECT * FROM v1_job_events');
+
+CREATE OR REPLACE VIEW v1_record_notes AS SELECT * REPLACE (
+  CAST("noted_time" AS BIGINT) AS "noted_time")
+FROM sqlite_query('accounting', 'SELECT * FROM v1_record_notes');
 
 CREATE OR REPLACE VIEW v1_gridengine_records AS SELECT * REPLACE (
   CAST("record_no" AS BIGINT) AS "record_no",
@@ -144,6 +148,56 @@ CREATE OR REPLACE VIEW v1_slurm_jobs AS SELECT * REPLACE (
   CAST("average_written_kib" AS BIGINT) AS "average_written_kib")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_slurm_jobs');
 
+CREATE OR REPLACE VIEW v1_slurm_runs AS SELECT * REPLACE (
+  CAST("run_no" AS BIGINT) AS "run_no",
+  CAST("slurm_job_id" AS BIGINT) AS "slurm_job_id",
+  CAST("submit_time" AS BIGINT) AS "submit_time",
+  CAST("start_time" AS BIGINT) AS "start_time",
+  CAST("end_time" AS BIGINT) AS "end_time",
+  CAST("elapsed_s" AS BIGINT) AS "elapsed_s",
+  CAST("exit_status" AS BIGINT) AS "exit_status",
+  CAST("exit_signal" AS BIGINT) AS "exit_signal",
+  CAST("cpus" AS BIGINT) AS "cpus",
+  CAST("nodes" AS BIGINT) AS "nodes",
+  CAST("cpu_s" AS DOUBLE) AS "cpu_s",
+  CAST("cpu_kernel_s" AS DOUBLE) AS "cpu_kernel_s",
+  CAST("max_memory_kib" AS BIGINT) AS "max_memory_kib",
+  CAST("max_virtual_memory_kib" AS BIGINT) AS "max_virtual_memory_kib",
+  CAST("core_s" AS BIGINT) AS "core_s")
+FROM sqlite_query('accounting', 'SELECT * FROM v1_slurm_runs');
+
+CREATE OR REPLACE VIEW v1_htcondor_jobs AS SELECT * REPLACE (
+  CAST("job_no" AS BIGINT) AS "job_no",
+  CAST("submit_time" AS BIGINT) AS "submit_time",
+  CAST("start_time" AS BIGINT) AS "start_time",
+  CAST("last_start_time" AS BIGINT) AS "last_start_time",
+  CAST("end_time" AS BIGINT) AS "end_time",
+  CAST("wall_s" AS BIGINT) AS "wall_s",
+  CAST("starts" AS BIGINT) AS "starts",
+  CAST("cpus" AS BIGINT) AS "cpus",
+  CAST("gpus" AS BIGINT) AS "gpus",
+  CAST("cpu_user_s" AS BIGINT) AS "cpu_user_s",
+  CAST("cpu_kernel_s" AS BIGINT) AS "cpu_kernel_s",
+  CAST("max_memory_kib" AS BIGINT) AS "max_memory_kib",
+  CAST("max_virtual_memory_kib" AS BIGINT) AS "max_virtual_memory_kib",
+  CAST("memory_mib" AS BIGINT) AS "memory_mib",
+  CAST("exit_status" AS BIGINT) AS "exit_status",
+  CAST("exit_signal" AS BIGINT) AS "exit_signal",
+  CAST("core_s" AS BIGINT) AS "core_s")
+FROM sqlite_query('accounting', 'SELECT * FROM v1_htcondor_jobs');
+
+CREATE OR REPLACE VIEW v1_cluster_nodes AS SELECT * REPLACE (
+  CAST("valid_from" AS BIGINT) AS "valid_from",
+  CAST("valid_until" AS BIGINT) AS "valid_until",
+  CAST("last_seen" AS BIGINT) AS "last_seen")
+FROM sqlite_query('accounting', 'SELECT * FROM v1_cluster_nodes');
+
+CREATE OR REPLACE VIEW v1_cluster_partitions AS SELECT * REPLACE (
+  CAST("valid_from" AS BIGINT) AS "valid_from",
+  CAST("valid_until" AS BIGINT) AS "valid_until",
+  CAST("last_seen" AS BIGINT) AS "last_seen")
+FROM sqlite_query('accounting', 'SELECT * FROM v1_cluster_partitions');
+
 CREATE OR REPLACE VIEW v1_nodes AS SELECT * REPLACE (
   CAST("hardware_id" AS BIGINT) AS "hardware_id",
   CAST("valid_from" AS BIGINT) AS "valid_from",
@@ -206,20 +260,6 @@ CREATE OR REPLACE VIEW v1_sampled_jobs AS SELECT * REPLACE (
   CAST("run_start_time" AS BIGINT) AS "run_start_time")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_sampled_jobs');
 
-CREATE OR REPLACE VIEW v1_job_accelerators AS SELECT * REPLACE (
-  CAST("job_id" AS BIGINT) AS "job_id",
-  CAST("epoch" AS BIGINT) AS "epoch",
-  CAST("samples" AS BIGINT) AS "samples",
-  CAST("occupied_s" AS DOUBLE) AS "occupied_s",
-  CAST("busy_s" AS DOUBLE) AS "busy_s",
-  CAST("energy_j" AS DOUBLE) AS "energy_j",
-  CAST("peak_memory_kib" AS BIGINT) AS "peak_memory_kib",
-  CAST("array_task_id" AS BIGINT) AS "array_task_id",
-  CAST("card_index" AS BIGINT) AS "card_index",
-  CAST("memory_util_percent" AS DOUBLE) AS "memory_util_percent",
-  CAST("run_start_time" AS BIGINT) AS "run_start_time")
-FROM sqlite_query('accounting', 'SELECT * FROM v1_job_accelerators');
-
 CREATE OR REPLACE VIEW v1_job_telemetry AS SELECT * REPLACE (
   CAST("lrms_job_id" AS BIGINT) AS "lrms_job_id",
   CAST("samples" AS BIGINT) AS "samples",
@@ -236,63 +276,19 @@ CREATE OR REPLACE VIEW v1_job_telemetry AS SELECT * REPLACE (
   CAST("energy_j" AS BIGINT) AS "energy_j")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_job_telemetry');
 
-CREATE OR REPLACE VIEW v1_cluster_partitions AS SELECT * REPLACE (
-  CAST("valid_from" AS BIGINT) AS "valid_from",
-  CAST("valid_until" AS BIGINT) AS "valid_until",
-  CAST("last_seen" AS BIGINT) AS "last_seen")
-FROM sqlite_query('accounting', 'SELECT * FROM v1_cluster_partitions');
-
-CREATE OR REPLACE VIEW v1_cluster_nodes AS SELECT * REPLACE (
-  CAST("valid_from" AS BIGINT) AS "valid_from",
-  CAST("valid_until" AS BIGINT) AS "valid_until",
-  CAST("last_seen" AS BIGINT) AS "last_seen")
-FROM sqlite_query('accounting', 'SELECT * FROM v1_cluster_nodes');
-
-CREATE OR REPLACE VIEW v1_producer_errors AS SELECT * REPLACE (
-  CAST("time" AS BIGINT) AS "time")
-FROM sqlite_query('accounting', 'SELECT * FROM v1_producer_errors');
-
-CREATE OR REPLACE VIEW v1_record_notes AS SELECT * REPLACE (
-  CAST("noted_time" AS BIGINT) AS "noted_time")
-FROM sqlite_query('accounting', 'SELECT * FROM v1_record_notes');
-
-CREATE OR REPLACE VIEW v1_slurm_runs AS SELECT * REPLACE (
-  CAST("run_no" AS BIGINT) AS "run_no",
-  CAST("slurm_job_id" AS BIGINT) AS "slurm_job_id",
-  CAST("submit_time" AS BIGINT) AS "submit_time",
-  CAST("start_time" AS BIGINT) AS "start_time",
-  CAST("end_time" AS BIGINT) AS "end_time",
-  CAST("elapsed_s" AS BIGINT) AS "elapsed_s",
-  CAST("exit_status" AS BIGINT) AS "exit_status",
-  CAST("exit_signal" AS BIGINT) AS "exit_signal",
-  CAST("cpus" AS BIGINT) AS "cpus",
-  CAST("nodes" AS BIGINT) AS "nodes",
-  CAST("cpu_s" AS DOUBLE) AS "cpu_s",
-  CAST("cpu_kernel_s" AS DOUBLE) AS "cpu_kernel_s",
-  CAST("max_memory_kib" AS BIGINT) AS "max_memory_kib",
-  CAST("max_virtual_memory_kib" AS BIGINT) AS "max_virtual_memory_kib",
-  CAST("core_s" AS BIGINT) AS "core_s")
-FROM sqlite_query('accounting', 'SELECT * FROM v1_slurm_runs');
-
-CREATE OR REPLACE VIEW v1_htcondor_jobs AS SELECT * REPLACE (
-  CAST("job_no" AS BIGINT) AS "job_no",
-  CAST("submit_time" AS BIGINT) AS "submit_time",
-  CAST("start_time" AS BIGINT) AS "start_time",
-  CAST("last_start_time" AS BIGINT) AS "last_start_time",
-  CAST("end_time" AS BIGINT) AS "end_time",
-  CAST("wall_s" AS BIGINT) AS "wall_s",
-  CAST("starts" AS BIGINT) AS "starts",
-  CAST("cpus" AS BIGINT) AS "cpus",
-  CAST("gpus" AS BIGINT) AS "gpus",
-  CAST("cpu_user_s" AS BIGINT) AS "cpu_user_s",
-  CAST("cpu_kernel_s" AS BIGINT) AS "cpu_kernel_s",
-  CAST("max_memory_kib" AS BIGINT) AS "max_memory_kib",
-  CAST("max_virtual_memory_kib" AS BIGINT) AS "max_virtual_memory_kib",
-  CAST("memory_mib" AS BIGINT) AS "memory_mib",
-  CAST("exit_status" AS BIGINT) AS "exit_status",
-  CAST("exit_signal" AS BIGINT) AS "exit_signal",
-  CAST("core_s" AS BIGINT) AS "core_s")
-FROM sqlite_query('accounting', 'SELECT * FROM v1_htcondor_jobs');
+CREATE OR REPLACE VIEW v1_job_accelerators AS SELECT * REPLACE (
+  CAST("job_id" AS BIGINT) AS "job_id",
+  CAST("epoch" AS BIGINT) AS "epoch",
+  CAST("samples" AS BIGINT) AS "samples",
+  CAST("occupied_s" AS DOUBLE) AS "occupied_s",
+  CAST("busy_s" AS DOUBLE) AS "busy_s",
+  CAST("energy_j" AS DOUBLE) AS "energy_j",
+  CAST("peak_memory_kib" AS BIGINT) AS "peak_memory_kib",
+  CAST("array_task_id" AS BIGINT) AS "array_task_id",
+  CAST("card_index" AS BIGINT) AS "card_index",
+  CAST("memory_util_percent" AS DOUBLE) AS "memory_util_percent",
+  CAST("run_start_time" AS BIGINT) AS "run_start_time")
+FROM sqlite_query('accounting', 'SELECT * FROM v1_job_accelerators');
 
 CREATE OR REPLACE VIEW v1_job_commands AS SELECT * REPLACE (
   CAST("job_id" AS BIGINT) AS "job_id",
@@ -305,3 +301,7 @@ CREATE OR REPLACE VIEW v1_job_commands AS SELECT * REPLACE (
   CAST("cpu_util_percent" AS DOUBLE) AS "cpu_util_percent",
   CAST("run_start_time" AS BIGINT) AS "run_start_time")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_job_commands');
+
+CREATE OR REPLACE VIEW v1_producer_errors AS SELECT * REPLACE (
+  CAST("time" AS BIGINT) AS "time")
+FROM sqlite_query('accounting', 'SELECT * FROM v1_producer_errors');

@@ -453,7 +453,6 @@ def _forget_sent(publishing: Connection, names: Names, scope: Scope, months: Seq
             publishing.execute("UPDATE OR REPLACE SumKeys SET Key = ? WHERE Target = ? AND Key = ?", (new, target, old))
         gone = _messages_to_forget(publishing, scope)
         publishing.executemany("DELETE FROM MessageBytes WHERE MessageID = ?", [(one,) for one in gone])
-        publishing.executemany("UPDATE Messages SET Bytes = NULL WHERE MessageID = ?", [(one,) for one in gone])
         if scope.user_dn is None:
             publishing.execute(
                 "UPDATE Messages SET Answer = NULL WHERE Created < ? AND State <> 'accepted'", (scope.ended_before,)

@@ -23,10 +23,10 @@ from hook_host import HOOK, host
 from other_users import public_dir
 
 from arcacct.conf.places import Places, places
-from arcacct.db import maintain, schema
+from arcacct.db import maintain
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
 from arcacct.db.opening import initialise, open_accounting
-from arcacct.db.schema import ACCOUNTING, incarnation, scripts
+from arcacct.db.schema import ACCOUNTING, in_memory, incarnation, upgrades
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
 
 __all__ = ["host", "public_dir"]
@@ -241,22 +241,19 @@ def test_the_ledger_is_restored(here, tmp_path) -> None:
 
 def test_a_backup_of_an_older_version_is_taken_forward(here, tmp_path) -> None:
     """As by an upgrade."""
-    old = old_database(tmp_path / "old.db", 4)
+    old = old_database(tmp_path / "old.db")
 
     done = maintain.restore(here, str(old))
 
-    assert done.scripts == tuple(number for number, _path in scripts(ACCOUNTING) if number > 4)
+    assert done.scripts == tuple(number for number, _path in upgrades(ACCOUNTING))[1:]
     open_database(here.database, ACCOUNTING_SCHEMA).close()
 
 
-def old_database(path: pathlib.Path, last: int) -> pathlib.Path:
-    """A database of an older version of this program."""
-    con = sqlite3.connect(path, isolation_level=None)
-    con.execute("PRAGMA journal_mode = WAL")
-    for number, script in scripts(ACCOUNTING):
-        if number <= last:
-            schema._run(con, str(path), number, script)
-    con.close()
+def old_database(path: pathlib.Path) -> pathlib.Path:
+    """An empty database of arcacct 0.2."""
+    with closing(in_memory(ACCOUNTING, ACCOUNTING.oldest)) as made, closing(sqlite3.connect(path)) as con:
+        made.backup(con)
+        con.execute("PRAGMA journal_mode = WAL")
     return path
 
 
@@ -458,7 +455,7 @@ def test_an_upgrade_that_is_killed_goes_on(tmp_path) -> None:
     for wait_ms in range(0, 40, 5):
         shutil.rmtree(here.directory)
         os.makedirs(here.directory)
-        old_database(pathlib.Path(here.database), 1)
+        old_database(pathlib.Path(here.database))
         with closing(sqlite3.connect(here.database)) as con:
             con.execute("INSERT INTO Queues (Name) VALUES ('kept')")
             con.commit()

@@ -207,10 +207,8 @@ def test_many_creators_make_one_database(tmp_path: pathlib.Path) -> None:
 def of_0_2(path: str, kind: DatabaseKind = ACCOUNTING) -> None:
     """An empty database of arcacct 0.2."""
     with closing(in_memory(kind, kind.oldest)) as made, closing(sqlite3.connect(path)) as con:
-        con.deserialize(made.serialize())
-        with closing(sqlite3.connect(path)) as disk:
-            con.backup(disk)
-            disk.execute("PRAGMA journal_mode = WAL")
+        made.backup(con)
+        con.execute("PRAGMA journal_mode = WAL")
 
 
 def objects(con: sqlite3.Connection) -> dict[tuple[str, str], str]:

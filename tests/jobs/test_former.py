@@ -61,19 +61,6 @@ def test_a_deletion_is_remembered_by_name(site) -> None:
     assert left(site, begin) == [("atlas", 1, 100)]
     with closing(opening.read_accounting(site.settings.places)) as con:
         assert former.deleted_jobs(con, begin, highest(site)) == ["job00003"]
-        assert former.nameless_deleted(con, begin, highest(site)) == []
-
-
-def test_what_an_older_program_deleted_is_remembered_by_number(site) -> None:
-    """It noted no names: of what is gone since a place in the log only the number is left."""
-    begin = highest(site)
-    site.sql("DELETE FROM AAR WHERE JobID = 'job00003'", "DELETE FROM FormerVersions")
-    site.sql("DELETE FROM AAR WHERE JobID = 'job00001'")
-    site.record(jobs(5)[0]._replace(wall_s=900))
-    with closing(opening.read_accounting(site.settings.places)) as con:
-        assert former.nameless_deleted(con, begin, highest(site)) == [4]
-        assert former.nameless_deleted(con, begin, begin) == []
-        assert former.nameless_deleted(con, begin + 1, highest(site)) == []
 
 
 def test_a_resumed_job_leaves_the_key_it_had(site) -> None:

@@ -560,7 +560,6 @@ def test_the_floor_is_asked_of_counts(ledgers) -> None:
     def ask(con: Connection, site: Site) -> None:
         assert sum(amount.jobs for amount in given.given_jobs(con, TARGET).values())
         given.given_sums(con, TARGET)
-        given.is_counted(con, TARGET)
         months.published(con, TARGET)
         months.held(con)
         months.set_held(con, TARGET, [months.HeldMonth(2026, 9, "x", 2, 1)], None)

@@ -186,7 +186,6 @@ def test_what_was_sent_is_shown_with_the_name(memory, empty_box) -> None:
     here = site.settings.places
     with closing(opening.open_publishing(here)) as ledger:
         ledger.execute("DELETE FROM MessageBytes")
-        ledger.execute("UPDATE Messages SET Bytes = NULL")
     with closing(opening.read_accounting(here)) as ours, closing(opening.read_publishing(here)) as ledger:
         texts = SentTexts(plugs(site.settings)[0], ours, ledger)
         ((message_id, count),) = ledger.execute("SELECT MessageID, RecordCount FROM Messages WHERE Kind = 'car'")
