@@ -28,11 +28,11 @@ from arcacct.files.foreign import open_directory, private
 from arcacct.jobs import reading
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.run import publish, republish
-from arcacct.publishing.target_run import Outcome, Period, Wishes
+from arcacct.publishing.target_run import Period, RunOptions, TargetResult
 from arcacct.resources import resource
 from arcacct.sandbox import CE, Sandbox
 from arcacct.sandbox.apel_text import int_of
-from arcacct.targets import kinds, plugs
+from arcacct.targets import kinds, plugins
 from arcacct.wording import count_of
 
 DAY_S = 86_400
@@ -56,8 +56,8 @@ class Rehearsal(NamedTuple):
     swept: SweepReport
     records: list[AAR]
     """What the database has at the end."""
-    published: list[Outcome]
-    republished: list[Outcome]
+    published: list[TargetResult]
+    republished: list[TargetResult]
     ignored_repeats: int
     """Records that SGAS got again and passed over."""
     documents: int
@@ -91,9 +91,9 @@ def rehearse(directory: str) -> Rehearsal:
             site.lay_out("control")
             swept = sweep(here.places, con, owner=site.owner)
         # The month began before this database did: a site says so once, or imports what A-REX has recorded.
-        wishes = Wishes(now=True, since=midnight, accept_lower=((day.year, day.month),))
-        published = publish(here, plugs(here), wishes)
-        republished = republish(here, plugs(here), Period(midnight, midnight + DAY_S))
+        options = RunOptions(now=True, since=midnight, accept_lower=((day.year, day.month),))
+        published = publish(here, plugins(here), options)
+        republished = republish(here, plugins(here), Period(midnight, midnight + DAY_S))
         with closing(opening.read_accounting(here.places)) as con:
             records = [aar for page in reading.ended_between(con, midnight, midnight + DAY_S) for aar in page]
         return Rehearsal(
@@ -240,7 +240,9 @@ def _write_text(path: str, text: str) -> None:
         file.write(text)
 
 
-def _missing(swept: SweepReport, records: Sequence[AAR], outcomes: Sequence[Outcome], box: Sandbox) -> Iterator[str]:
+def _missing(
+    swept: SweepReport, records: Sequence[AAR], outcomes: Sequence[TargetResult], box: Sandbox
+) -> Iterator[str]:
     """One line for each thing that did not get from the control directory into the receivers' tables."""
     yield from swept.complaints
     shipped = set(job_ids())
@@ -248,8 +250,8 @@ def _missing(swept: SweepReport, records: Sequence[AAR], outcomes: Sequence[Outc
     for outcome in outcomes:
         if outcome.error is not None:
             yield f"{outcome.target}: {outcome.error}"
-        if outcome.tally.quarantined:
-            yield f"{outcome.target}: {count_of(outcome.tally.quarantined, 'record')} set aside"
+        if outcome.summary.quarantined:
+            yield f"{outcome.target}: {count_of(outcome.summary.quarantined, 'record')} set aside"
     yield from _lacking("SGAS", shipped, {row.global_job_id for row in box.sgas.records.values()})
     if box.sgas.ignored_repeats != len(shipped):
         yield f"SGAS: {count_of(len(shipped), 'repeated record')} expected, {box.sgas.ignored_repeats} arrived"

@@ -1,9 +1,9 @@
 """
 The one way out: what a text goes through before a person, a log or the ledger gets it.
 
-`fit` removes every secret of the run, then shows what steers a terminal in letters, then bounds the length, in this
-order: half a token behind a cut would not be recognised any more. What it gives it leaves as it is the next time.
-The hook imports this module, so it imports nothing; `secrecy` knows the forms in which a secret may come back.
+`sanitise_line` removes every secret of the run, then shows what steers a terminal in letters, then bounds the length,
+in this order: half a token behind a cut would not be recognised any more. What it gives it leaves as it is the next
+time. The hook imports this module, so it imports nothing; `secrecy` knows the forms in which a secret may come back.
 """
 
 from _thread import allocate_lock
@@ -37,14 +37,14 @@ _SAMPLE = 4
 """Of PART characters in a row, wherever they begin, so many stand at a multiple of as many."""
 
 
-def fit(text: str, limit: int | None = LONGEST, keep: str = "") -> str:
+def sanitise_line(text: str, limit: int | None = LONGEST, keep: str = "") -> str:
     """
     A text on one line, without secrets, with at most ``limit`` characters (``None``: as long as it is).
 
     ``keep`` are control characters that may stay, as tabs between columns.
     """
     hidden, is_whole = _secrets.hidden(text, _EVERYTHING if limit is None else limit)
-    shown = plain(hidden, keep)
+    shown = strip_control(hidden, keep)
     if limit is None or (is_whole and len(shown) <= limit):
         return shown
     mark = CUT[:limit]
@@ -64,7 +64,7 @@ def without_secrets(text: str, enough: int = _EVERYTHING) -> str:
     return _secrets.hidden(text, enough)[0]
 
 
-def plain(text: str, keep: str = "") -> str:
+def strip_control(text: str, keep: str = "") -> str:
     r"""
     A text with each character that is not one to see in letters: ``\n``, ``\x1b``, ``\u202e``, ``\U000e0001``.
 
@@ -85,7 +85,9 @@ def count_of(number: int, what: str) -> str:
 
 
 def keep_secret(forms: "Iterable[str]") -> None:
-    """From now on `fit` hides these texts, in upper and lower case, and each part of PART characters or more."""
+    """
+    From now on `sanitise_line` hides these texts, in upper and lower case, and each part of PART characters or more.
+    """
     _secrets.keep(forms)
 
 

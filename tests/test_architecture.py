@@ -16,7 +16,7 @@ from imports_of import closure, imports_of, sources
 
 from arcacct.arex import hook
 from arcacct.cli import COMMANDS, arcacct
-from arcacct.publishing.plug import Plug
+from arcacct.publishing.plug import TargetPlugin
 from arcacct.targets import FOLDERS, kinds
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -180,7 +180,7 @@ def test_the_table_of_targets_names_every_folder() -> None:
 
     assert {kind.block: folder for kind, folder in zip(found.values(), FOLDERS.values(), strict=True)} == FOLDERS
     assert folders == set(FOLDERS.values())
-    assert all(issubclass(import_module(f"arcacct.targets.{folder}.plug").PLUG, Plug) for folder in folders)
+    assert all(issubclass(import_module(f"arcacct.targets.{folder}.plug").PLUGIN, TargetPlugin) for folder in folders)
 
 
 def test_there_is_one_way_out() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcacct import secrecy, wording
-from arcacct.wording import count_of, fit, plain
+from arcacct.wording import count_of, sanitise_line, strip_control
 
 TOKEN = 'aB3/x+9&Qz"7w8e5r1t2y6u4i0o=='
 """As a token is, with characters that every encoding writes in its own way."""
@@ -49,7 +49,7 @@ def test_a_number_of_things(number, what, text) -> None:
 )
 def test_an_ordinary_name_is_shown_as_it_is(name) -> None:
     """Whatever people and files are called in any script comes out unchanged."""
-    assert fit(name) == name
+    assert sanitise_line(name) == name
 
 
 @pytest.mark.parametrize(
@@ -69,23 +69,23 @@ def test_an_ordinary_name_is_shown_as_it_is(name) -> None:
 )
 def test_what_steers_a_terminal_is_shown_in_letters(text, shown) -> None:
     """Escape sequences, C1, line ends, bidi controls, characters without width, halves of characters."""
-    assert fit(text) == shown
+    assert sanitise_line(text) == shown
 
 
 @given(TEXT, st.integers(0, 80))
 def test_what_comes_out_is_short_printable_and_stays_as_it_is(text, limit) -> None:
     """Whatever goes in: at most the limit, all of it printable and encodable, and a second way out changes nothing."""
-    out = fit(text, limit)
+    out = sanitise_line(text, limit)
 
     assert len(out) <= limit
     assert out.isprintable()
     out.encode("utf-8")
-    assert fit(out, limit) == out
+    assert sanitise_line(out, limit) == out
 
 
 def test_what_is_cut_says_so() -> None:
     """The reader sees that there was more."""
-    out = fit("word " * 1000, 100)
+    out = sanitise_line("word " * 1000, 100)
 
     assert len(out) <= 100
     assert out.startswith("word word ")
@@ -94,8 +94,8 @@ def test_what_is_cut_says_so() -> None:
 
 def test_columns_keep_their_tabs() -> None:
     """A caller may let the tabs of its own lines stay."""
-    assert fit("a\tb\x1b", keep="\t") == "a\tb\\x1b"
-    assert plain("a\tb", keep="\t") == "a\tb"
+    assert sanitise_line("a\tb\x1b", keep="\t") == "a\tb\\x1b"
+    assert strip_control("a\tb", keep="\t") == "a\tb"
 
 
 ENCODED = {
@@ -115,8 +115,12 @@ def test_a_secret_is_hidden_however_it_is_quoted(quoted) -> None:
     """A proxy may quote a header in any encoding: nothing of it comes out."""
     secrecy.keep(TOKEN)
 
-    assert fit(f"you sent <b>{quoted}</b>, which is wrong").removeprefix("you sent <b>").startswith(("***", '"***"'))
-    assert quoted[2:-3] not in fit(f"you sent {quoted}")
+    assert (
+        sanitise_line(f"you sent <b>{quoted}</b>, which is wrong")
+        .removeprefix("you sent <b>")
+        .startswith(("***", '"***"'))
+    )
+    assert quoted[2:-3] not in sanitise_line(f"you sent {quoted}")
 
 
 @pytest.mark.parametrize("part", [TOKEN[:12], TOKEN[-12:], TOKEN[5:13]])
@@ -124,7 +128,7 @@ def test_a_part_of_a_secret_is_hidden_too(part) -> None:
     """A receiver cuts what it quotes where it likes: eight characters of a token are already too many."""
     secrecy.keep(TOKEN)
 
-    assert fit(f"token {part} refused") == "token *** refused"
+    assert sanitise_line(f"token {part} refused") == "token *** refused"
 
 
 def test_a_secret_across_the_cut_is_hidden() -> None:
@@ -132,7 +136,7 @@ def test_a_secret_across_the_cut_is_hidden() -> None:
     secrecy.keep(TOKEN)
 
     for before in range(60, 101):
-        out = fit("x" * before + TOKEN + "y" * 100, 100)
+        out = sanitise_line("x" * before + TOKEN + "y" * 100, 100)
         assert not any(TOKEN[at : at + 4] in out for at in range(len(TOKEN) - 4)), out
 
 
@@ -140,7 +144,7 @@ def test_a_secret_behind_other_secrets_is_hidden_in_any_number() -> None:
     """A page full of nothing but the token, longer than any limit, shows none of it."""
     secrecy.keep(TOKEN)
 
-    out = fit(f"{TOKEN} " * 50_000, 500)
+    out = sanitise_line(f"{TOKEN} " * 50_000, 500)
 
     assert set(out.partition(" [cut")[0]) <= {"*", " "}
 
@@ -159,22 +163,24 @@ def test_the_password_of_a_proxy_is_hidden_everywhere(url) -> None:
     secrecy.keep_login(url)
     basic = base64.b64encode(b"arc:s3cr3t-w0rd").decode()
 
-    assert fit(f"Proxy-Authorization: Basic {basic} for s3cr3t-w0rd") == "Proxy-Authorization: Basic *** for ***"
+    assert (
+        sanitise_line(f"Proxy-Authorization: Basic {basic} for s3cr3t-w0rd") == "Proxy-Authorization: Basic *** for ***"
+    )
     assert "s3cr" not in secrecy.without_login(url)
     assert secrecy.without_login(url).partition("@")[2] == url.partition("@")[2]
 
 
 def test_a_password_of_a_url_is_hidden_though_nobody_knew_it() -> None:
     """A login in a URL is recognised as one; a user's name alone is no secret, nor is an @ in a path."""
-    assert fit("gsiftp://me:pass@se.example.org/x failed") == "gsiftp://***@se.example.org/x failed"
-    assert fit("see https://me@example.org/a:b@c") == "see https://me@example.org/a:b@c"
+    assert sanitise_line("gsiftp://me:pass@se.example.org/x failed") == "gsiftp://***@se.example.org/x failed"
+    assert sanitise_line("see https://me@example.org/a:b@c") == "see https://me@example.org/a:b@c"
 
 
 def test_a_short_password_does_not_garble_all_that_is_said() -> None:
     """A password of three letters is hidden where it is one, and not in every word."""
     secrecy.keep_login("arc:job@proxy")
 
-    assert fit("no job at arc:job@proxy") == "no job at arc***proxy"
+    assert sanitise_line("no job at arc:job@proxy") == "no job at arc***proxy"
 
 
 def test_threads_may_keep_secrets_while_others_ask() -> None:
@@ -188,11 +194,11 @@ def test_threads_may_keep_secrets_while_others_ask() -> None:
     for thread in threads:
         thread.join()
 
-    assert [fit(name) for name in names] == ["***"] * len(names)
+    assert [sanitise_line(name) for name in names] == ["***"] * len(names)
 
 
 def test_secrets_cost_nothing_where_there_are_none() -> None:
     """A text of some megabytes is looked at once, not letter by letter."""
     secrecy.keep(TOKEN)
 
-    assert wording.fit("nothing to hide " * 300_000, 100).endswith("[cut]")
+    assert wording.sanitise_line("nothing to hide " * 300_000, 100).endswith("[cut]")

@@ -17,7 +17,7 @@ from arcacct.arex import spool
 from arcacct.arex.control_files import JobFiles, read_job
 from arcacct.arex.facts import job_facts
 from arcacct.arex.sweeping import PATIENCE_S, SweepRun, is_of_one_job, printable, reason
-from arcacct.arex.witness import Witness
+from arcacct.arex.witness import ArexLookup
 from arcacct.conf.places import Places
 from arcacct.db import checkpoint
 from arcacct.db.place import spools
@@ -43,14 +43,14 @@ class _Event(NamedTuple):
     """Why only its name could be read; empty for a whole one."""
 
 
-def drain_all(run: SweepRun, witness: Witness) -> int:
+def drain_all(run: SweepRun, arex_lookup: ArexLookup) -> int:
     """
     Record every event of the spools, oldest first, and remove its file once the record is on disk; returns how many.
 
     What neither its own files nor the control directory explain is asked of A-REX's own database. Raises StoreError
     and its kinds, and InputError for a spool that cannot be read.
     """
-    return sum(_drain(run, witness, folder) for folder in spools(run.here))
+    return sum(_drain(run, arex_lookup, folder) for folder in spools(run.here))
 
 
 def trusted_owners(here: Places) -> set[int]:
@@ -62,7 +62,7 @@ def trusted_owners(here: Places) -> set[int]:
     return trusted
 
 
-def _drain(run: SweepRun, witness: Witness, folder: str) -> int:
+def _drain(run: SweepRun, arex_lookup: ArexLookup, folder: str) -> int:
     try:
         spooled = open_directory(folder)
     except FileNotFoundError:
@@ -82,7 +82,7 @@ def _drain(run: SweepRun, witness: Witness, folder: str) -> int:
             if run.stopping():
                 break
             events = [event for name in batch if (event := _spooled(run, spooled, name)) is not None]
-            done = _recorded(run, witness, spooled, events)
+            done = _recorded(run, arex_lookup, spooled, events)
             if done and not run.dry_run:
                 checkpoint.make_durable(run.here.database)
             for name in done:
@@ -91,7 +91,7 @@ def _drain(run: SweepRun, witness: Witness, folder: str) -> int:
         return drained
 
 
-def _recorded(run: SweepRun, witness: Witness, folder: Directory, events: list[_Event]) -> set[str]:
+def _recorded(run: SweepRun, arex_lookup: ArexLookup, folder: Directory, events: list[_Event]) -> set[str]:
     """Record events; the files of those that are in the database now. The others wait, or are set aside."""
     refused: set[str] = set()
 
@@ -99,27 +99,29 @@ def _recorded(run: SweepRun, witness: Witness, folder: Directory, events: list[_
         refused.add(event.name)
         _set_aside(run, folder, event.name, reason(error, folder.path_of(event.name)))
 
-    done = _record(run, witness, events, wrong)
+    done = _record(run, arex_lookup, events, wrong)
     asked = [one for one in events if one.name not in done | refused]
     if asked:
-        witness.take(one.facts.job_id for one in asked)
+        arex_lookup.take(one.facts.job_id for one in asked)
         # One that is in progress there has a record now.
-        done |= _record(run, witness, asked, wrong)
+        done |= _record(run, arex_lookup, asked, wrong)
     for name, facts, torn in asked:
-        if name not in done | refused and not witness.may_still_tell(facts.job_id, facts.event_ns, facts.event_ns):
+        if name not in done | refused and not arex_lookup.may_still_report(
+            facts.job_id, facts.event_ns, facts.event_ns
+        ):
             _set_aside(run, folder, name, torn or f"job {facts.job_id} has no .local and no record")
     return done
 
 
 def _record(
-    run: SweepRun, witness: Witness, events: list[_Event], wrong: Callable[[_Event, Exception], None]
+    run: SweepRun, arex_lookup: ArexLookup, events: list[_Event], wrong: Callable[[_Event, Exception], None]
 ) -> set[str]:
     """The files of those events that are recorded: all but those of jobs that nobody knows, and those told `wrong`."""
 
     def record(some: list[_Event]) -> set[str]:
         done = set()
         for name, facts, _torn in some:
-            if not facts.known and facts.job_id in witness.taken:
+            if not facts.known and facts.job_id in arex_lookup.taken:
                 # A-REX's record has this event, with its own time.
                 done.add(name)
             elif facts.known or recorder.knows(run.con, facts.job_id):

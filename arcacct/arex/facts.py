@@ -7,7 +7,7 @@ any case.
 """
 
 from arcacct.arex.control_files import JobFiles
-from arcacct.arex.gate import MOST_LRMS_EVENTS, MOST_ROWS, Gate, lines_of, stored_bytes
+from arcacct.arex.gate import MOST_LRMS_EVENTS, MOST_ROWS, InputLimiter, lines_of, stored_bytes
 from arcacct.arex.instants import parse_instant
 from arcacct.jobs.states import (
     COMPLETED,
@@ -65,7 +65,7 @@ _MEASUREMENTS = {"walltime": "wall_s", "usertime": "cpu_user_s", "kerneltime": "
 def job_facts(files: JobFiles, rules: "JobRules") -> StateChange:
     """The facts of one state change from the bytes of a job's files, by the rules of the site."""
     facts = StateChange(files.job_id, files.state, files.event_ns, files.status)
-    gate = Gate(len(files.local or b"") + len(files.diag or b"") + len(files.statistics or b""))
+    gate = InputLimiter(len(files.local or b"") + len(files.diag or b"") + len(files.statistics or b""))
     if files.local:
         _read_local(facts, files.local, rules, gate, hashed=files.hashed)
     if files.state == "FINISHED":
@@ -82,7 +82,7 @@ def job_facts(files: JobFiles, rules: "JobRules") -> StateChange:
     return facts
 
 
-def _read_local(facts: StateChange, content: bytes, rules: "JobRules", gate: Gate, *, hashed: bool) -> None:
+def _read_local(facts: StateChange, content: bytes, rules: "JobRules", gate: InputLimiter, *, hashed: bool) -> None:
     values: dict[str, str] = {}
     several: dict[str, list[str]] = {"voms": [], "projectname": [], "auth": []}
     claims: list[tuple[str, str]] = []
@@ -121,7 +121,7 @@ def _set_credentials(
     claims: list[tuple[str, str]],
     auth_groups: list[str],
     rules: "JobRules",
-    gate: Gate,
+    gate: InputLimiter,
     *,
     hashed: bool,
 ) -> None:
@@ -205,7 +205,7 @@ def vomsless_vo(auth_groups: list[str], rules: "JobRules") -> str:
     return for_any
 
 
-def _read_usage(facts: StateChange, files: JobFiles, rules: "JobRules", gate: Gate) -> None:
+def _read_usage(facts: StateChange, files: JobFiles, rules: "JobRules", gate: InputLimiter) -> None:
     usage = Usage()
     usage.status = FAILED if files.failed else COMPLETED
     usage.end_time = files.event_ns // 1_000_000_000
@@ -229,7 +229,7 @@ def _read_usage(facts: StateChange, files: JobFiles, rules: "JobRules", gate: Ga
     facts.usage = usage
 
 
-def _last_events(times: list[tuple[str, str]], gate: Gate) -> list[tuple[str, int]]:
+def _last_events(times: list[tuple[str, str]], gate: InputLimiter) -> list[tuple[str, int]]:
     """When the batch system started and ended the job, in the order of .diag."""
     if len(times) > MOST_LRMS_EVENTS:
         gate.notes["lrms_times"] = f"{MOST_LRMS_EVENTS} of {len(times)} kept, the last ones"
@@ -241,7 +241,7 @@ def _last_events(times: list[tuple[str, str]], gate: Gate) -> list[tuple[str, in
     return events
 
 
-def _read_diag(facts: StateChange, usage: Usage, content: bytes, gate: Gate, *, last_benchmark: bool) -> None:
+def _read_diag(facts: StateChange, usage: Usage, content: bytes, gate: InputLimiter, *, last_benchmark: bool) -> None:
     numbers: dict[str, int] = {}
     extra: dict[str, str] = {}
     several: dict[str, list[str]] = {"nodename": [], "runtimeenvironments": [], "benchmark": []}
@@ -293,7 +293,7 @@ def measurements(diag: bytes) -> dict[str, int]:
 
 
 def _set_several(
-    facts: StateChange, usage: Usage, several: dict[str, list[str]], gate: Gate, *, last_benchmark: bool
+    facts: StateChange, usage: Usage, several: dict[str, list[str]], gate: InputLimiter, *, last_benchmark: bool
 ) -> None:
     field = "run_time_environments"
     most = MOST_ROWS[field][0]
@@ -327,7 +327,7 @@ def leading_digits(text: str) -> int | None:
     return min(int(text[:end]), _MAX_INTEGER) if 0 < end <= 40 else (_MAX_INTEGER if end else None)
 
 
-def _read_statistics(facts: StateChange, usage: Usage, content: bytes, gate: Gate) -> None:
+def _read_statistics(facts: StateChange, usage: Usage, content: bytes, gate: InputLimiter) -> None:
     inputs: list[TransferLine] = []
     outputs: list[TransferLine] = []
     for line in gate.lines("statistics", content):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Gate:
+class InputLimiter:
     """What one job may still have stored, and what was left out so far."""
 
     __slots__ = ("_is_small", "left_bytes", "notes")

@@ -91,9 +91,9 @@ def main() -> None:
 def _complain(text: str) -> None:
     line = f"arcacct-record: {' '.join(text.split())}"
     try:
-        from arcacct.wording import fit  # noqa: PLC0415  only here
+        from arcacct.wording import sanitise_line  # noqa: PLC0415  only here
 
-        line = fit(line)
+        line = sanitise_line(line)
     except Exception:  # noqa: BLE001  an installation that is not whole has something to say, too
         line = ascii(line)
     try:

@@ -33,7 +33,16 @@ from arcacct.jobs import rows as arex_rows
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import ImportRun
 from arcacct.jobs.job import Job
-from arcacct.jobs.rejected import LONGEST_BYTES, Quarantine, Reject, Retried, fault, forget, is_of_record, needing_file
+from arcacct.jobs.rejected import (
+    LONGEST_BYTES,
+    Quarantine,
+    Reject,
+    RetryResult,
+    fault,
+    forget,
+    is_of_record,
+    needing_file,
+)
 from arcacct.jobs.rows import ArexRows, Numbers
 from arcacct.jobs.states import FINAL, IN_PROGRESS
 from arcacct.jobs.writing import Difference, JobWriter, Written, known_jobs
@@ -240,8 +249,8 @@ class _Import(ImportRun):
                 self._progress(done, max(highest - first, done))
             if self._position.stamp != self._database.stamp:
                 self._write((), self._position._replace(stamp=self._database.stamp))
-        cells.advance(self._con, self._here)
-        cells.refine(self._con, self._here)
+        cells.update_monthly(self._con, self._here)
+        cells.update_breakdown(self._con, self._here)
         return self._report._replace(
             unfinished=len(_pending(self._con, self._position.file_id)), other_zone=self._clock.elsewhere
         )
@@ -352,14 +361,14 @@ class _Import(ImportRun):
             self._in_wal = 0
 
 
-def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) -> tuple[ImportReport, Retried]:
+def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) -> tuple[ImportReport, RetryResult]:
     """
     Take once more what was rejected of any database of A-REX, as it was then, each record alone.
 
     What can be used now is rejected no longer. Raises StoreError and its kinds.
     """
     quarantine = Quarantine(con, SOURCE)
-    report, done = ImportReport("rejected records"), Retried()
+    report, done = ImportReport("rejected records"), RetryResult()
     with closing(Archives(con)) as archives:
         for kept, content in quarantine.waiting():
             done = done._replace(tried=done.tried + 1)
@@ -380,7 +389,7 @@ def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) ->
             else:
                 done = done._replace(good=done.good + 1)
                 report = report.plus(written)._replace(looked_at=report.looked_at + 1)
-    cells.advance(con, here)
+    cells.update_monthly(con, here)
     return report, done._replace(needs_file=needing_file(con, SOURCE))
 
 

@@ -60,7 +60,7 @@ def ask_after(con: Connection) -> float:
     return after if after < time.time() + _LONGEST_PAUSE_S else 0.0
 
 
-def remember_pause(con: Connection, seconds: float) -> None:
+def save_pause(con: Connection, seconds: float) -> None:
     """Do not ask again for so long; inside the caller's transaction."""
     note(con, _ASK_AFTER, round(time.time() + min(seconds, _LONGEST_PAUSE_S / 2)))
 

@@ -45,7 +45,7 @@ class _Present(NamedTuple):
     facts: StateChange
     path: str
     status: StatusFile
-    told_end: int | None
+    reported_end: int | None
     """When .local says that the job ended; UTC seconds."""
     is_deleted: bool
     """A-REX has thrown away the results, and some of the files: what is recorded knows more."""
@@ -220,7 +220,7 @@ def _keep_ends(run: SweepRun, batch: list[_Present]) -> None:
     copies = {}
     for one in batch:
         ended_s = one.facts.event_ns // 10**9
-        if one.told_end is not None and one.facts.usage is not None and ended_s - one.told_end > COPIED_S:
+        if one.reported_end is not None and one.facts.usage is not None and ended_s - one.reported_end > COPIED_S:
             copies[one.facts.job_id] = one
     if not copies:
         return
@@ -230,9 +230,9 @@ def _keep_ends(run: SweepRun, batch: list[_Present]) -> None:
     )
     for job_id, (end_time, event_ns) in ends.items():
         one = copies[job_id]
-        assert one.told_end is not None
+        assert one.reported_end is not None
         assert one.facts.usage is not None
-        if 0 <= end_time - one.told_end <= COPIED_S:
+        if 0 <= end_time - one.reported_end <= COPIED_S:
             one.facts.usage.end_time, one.facts.event_ns = end_time, event_ns or end_time * 10**9
 
 

@@ -187,8 +187,8 @@ class EventClock:
             chain = key.removesuffix("START").removesuffix("END") if key.startswith(("LRMS", "DTR")) else ""
             instant = anchors.get((key, text), -1)
             if instant not in possible:
-                floor = floors.get(chain, submit_time)
-                instant = next((one for one in possible if one >= floor), possible[-1] if possible else when)
+                guard = floors.get(chain, submit_time)
+                instant = next((one for one in possible if one >= guard), possible[-1] if possible else when)
             floors[chain] = instant
             found.append((key, instant))
         return found

@@ -45,13 +45,13 @@ def look(folders: Iterable[str]) -> Spooled:
     return Spooled(len(times), min(times, default=None), unusable, tuple(unknown))
 
 
-def remember(con: Connection, left: Spooled) -> None:
+def save_status(con: Connection, left: Spooled) -> None:
     """What a sweep left, for those who may not list the spools; inside the caller's transaction."""
     if not left.unknown:
         note(con, _NOTE, f"{left.files} {left.oldest_s or 0} {left.unusable}")
 
 
-def remembered(con: Connection) -> Spooled | None:
+def saved_status(con: Connection) -> Spooled | None:
     """What the last sweep left, ``None`` when none has told."""
     words = (noted(con, _NOTE) or "").split()
     if len(words) != 3 or not all(word.isdecimal() for word in words):

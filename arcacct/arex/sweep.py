@@ -16,7 +16,7 @@ from arcacct.arex.draining import drain_all
 from arcacct.arex.reconciling import reconcile
 from arcacct.arex.sweeping import Gap, Owner, Progress, SweepReport, SweepRun, printable
 from arcacct.arex.vanished import Unfinished, give_up
-from arcacct.arex.witness import Witness
+from arcacct.arex.witness import ArexLookup
 from arcacct.conf.places import Places
 from arcacct.db import opening
 from arcacct.db.engine import Connection
@@ -50,8 +50,8 @@ def sweep(
     refuses and InputError when the control directory cannot be read; anything about one job is a complaint.
     """
     run = SweepRun(here, con, owner, dry_run, stopping, goes_on=goes_on)
-    with Witness(run) as witness:
-        drained = drain_all(run, witness)
+    with ArexLookup(run) as arex_lookup:
+        drained = drain_all(run, arex_lookup)
         unfinished = Unfinished.of(run) if take_vanished else Unfinished({})
         try:
             jobs, looked_at = reconcile(run, unfinished, progress)
@@ -61,7 +61,7 @@ def sweep(
                 "run as the user of A-REX, and check [arex] controldir"
             ) from error
         if not stopping():
-            unfinished.settle(run, witness)
+            unfinished.settle(run, arex_lookup)
     if given_up:
         give_up(run, given_up)
     if not dry_run and not stopping():
@@ -69,28 +69,28 @@ def sweep(
         run.write_back()
         left = spooled.look(spools(here))
         with run.writing():
-            remember_sweep(con, run.ends)
-            spooled.remember(con, left)
+            save_sweep(con, run.ends)
+            spooled.save_status(con, left)
         with opening.translating(here.database):
-            cells.advance(con, here)
-            cells.refine(con, here)
+            cells.update_monthly(con, here)
+            cells.update_breakdown(con, here)
             # Whoever publishes does it as well, up to where everybody is: where nobody does, packs would stay for ever.
-            outbox.let_go(con, here, 0)
+            outbox.delete_delivered(con, here, 0)
     return SweepReport(drained, jobs, looked_at, dict(run.found), tuple(map(printable, run.complaints)))
 
 
-def remember_sweep(con: Connection, ends: Mapping[int, int] | None = None) -> None:
+def save_sweep(con: Connection, ends: Mapping[int, int] | None = None) -> None:
     """A sweep is at its end; ``ends``: what it found (`SweepRun.ends`). Inside the caller's transaction."""
     now = int(time.time())
     note(con, "ARCACCT_LAST_SWEEP", now)
-    found_ends.remember(con, ends or {}, now)
+    found_ends.add_ends(con, ends or {}, now)
 
 
 def drain(here: Places, con: Connection, complaints: list[str]) -> int:
     """The first half of a sweep alone: record every event of the spool; returns how many."""
     run = SweepRun(here, con, owner_of)
     try:
-        with Witness(run) as witness:
-            return drain_all(run, witness)
+        with ArexLookup(run) as arex_lookup:
+            return drain_all(run, arex_lookup)
     finally:
         complaints += map(printable, run.complaints)

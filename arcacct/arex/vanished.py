@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from arcacct.arex import own
 from arcacct.arex.layout import STATES, is_gone, is_whole
 from arcacct.arex.sweeping import Gap, SweepRun, batches
-from arcacct.arex.witness import Witness
+from arcacct.arex.witness import ArexLookup
 from arcacct.db import opening
-from arcacct.jobs.aborting import WAYS_OUT, InProgress, abort, hold, in_progress, is_gone_since, on_hold
+from arcacct.jobs.aborting import REMEDIES, InProgress, abort, hold, in_progress, is_gone_since, on_hold
 
 PATIENCE_NS = 600_000_000_000
 """
@@ -42,7 +42,7 @@ class Unfinished:
         """Strike off a job."""
         self._jobs.pop(job_id, None)
 
-    def settle(self, run: SweepRun, witness: Witness) -> None:
+    def settle(self, run: SweepRun, arex_lookup: ArexLookup) -> None:
         """
         Give those that have vanished the end that A-REX's own database has; without one, abort them.
 
@@ -59,13 +59,13 @@ class Unfinished:
             # Asked behind the jobs: a file system that went away in between has taken all of them with it.
             if run.stopping() or not is_whole(controldir):
                 return
-            taken = witness.take(job_id for job_id, _job in batch)
+            taken = arex_lookup.take(job_id for job_id, _job in batch)
             lost: list[Gone] = []
             missed: list[InProgress] = []
             for job_id, job in batch:
                 if job_id in taken:
                     continue
-                if not witness.may_still_tell(job_id, job.event_ns, job.gone_ns or now_ns):
+                if not arex_lookup.may_still_report(job_id, job.event_ns, job.gone_ns or now_ns):
                     lost.append((job_id, job))
                 elif job.gone_ns is None:
                     missed.append(job)
@@ -94,7 +94,7 @@ def _end(run: SweepRun, jobs: list[Gone]) -> None:
         for job_id in held:
             run.complaints.append(
                 f"{job_id}: it has ended, its files in {here.controldir} are gone, and nothing tells what it used, not "
-                f"A-REX's own database either; it stays in progress and is not published: {WAYS_OUT}"
+                f"A-REX's own database either; it stays in progress and is not published: {REMEDIES}"
             )
 
 

@@ -47,7 +47,7 @@ _CHEAP_S = 0.2
 _LOOKED_UP_JOBS = 200
 
 
-class Witness:
+class ArexLookup:
     """
     One sweep's way to what A-REX itself has recorded; a context manager.
 
@@ -69,7 +69,7 @@ class Witness:
         self._pause_s = 0.0
         self._patience_ns: dict[str, int] = {}
 
-    def __enter__(self) -> Witness:
+    def __enter__(self) -> ArexLookup:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -101,7 +101,7 @@ class Witness:
             self._run.found[Gap.TAKEN] += len(whole)
         return whole
 
-    def may_still_tell(self, job_id: str, event_ns: int, gone_ns: int) -> bool:
+    def may_still_report(self, job_id: str, event_ns: int, gone_ns: int) -> bool:
         """
         Whether a job that was asked for and not taken may still be explained, so that it is left to the next sweep.
 
@@ -170,7 +170,7 @@ class Witness:
             self._pause_s += time.monotonic() - begun
             if self._pause_s > _CHEAP_S:
                 with self._run.writing():
-                    own.remember_pause(self._run.con, _PAUSES * self._pause_s)
+                    own.save_pause(self._run.con, _PAUSES * self._pause_s)
         return self._open[path]
 
     def _write(self, origin: str, jobs: list[Job]) -> set[str]:

@@ -19,11 +19,11 @@ from arcacct.arex import spooled
 from arcacct.arex.spooled import Spooled
 from arcacct.asking import health_rows
 from arcacct.asking.basis import Basis, basis
-from arcacct.asking.health_rows import Recorded, TargetState
+from arcacct.asking.health_rows import RecordingState, TargetState
 from arcacct.conf.settings import Settings
 from arcacct.db import care, lives, opening
-from arcacct.db.care import Done
-from arcacct.db.lives import MEANING, Doubt
+from arcacct.db.care import MaintenanceEntry
+from arcacct.db.lives import MEANING, DatabaseMismatch
 from arcacct.db.place import fence, spools
 from arcacct.errors import ArcacctError, StoreBusy
 from arcacct.jobs import aborting, implausible
@@ -32,7 +32,7 @@ from arcacct.jobs.implausible import Counts
 from arcacct.publishing.floor import held_text
 from arcacct.publishing.instants import iso
 from arcacct.publishing.selection import NOT_SELECTED
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 from arcacct.wording import count_of
 
 DAY_S = 86400
@@ -131,7 +131,7 @@ class Health(NamedTuple):
     now: int
     database: str
     size_bytes: int
-    recorded: Recorded | None
+    recorded: RecordingState | None
     problem: str | None
     """Why the databases could not be asked."""
     writer: int | None
@@ -141,11 +141,11 @@ class Health(NamedTuple):
     targets: tuple[TargetState, ...]
     certificates: dict[str, int | str]
     """By file: when it ends, or why that is not known."""
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[DatabaseMismatch, ...] = ()
     """What is wrong between accounting.db and publishing.db."""
     publishing: Publishing = Publishing()
     launchers: tuple[Launcher, ...] = ()
-    care: Mapping[str, Done] = MappingProxyType({})
+    maintenance_log: Mapping[str, MaintenanceEntry] = MappingProxyType({})
     """By kind when the databases were cared for last."""
     free: Free | None = None
     """Room on their disk; ``None``: not known."""
@@ -179,7 +179,7 @@ def examine(settings: Settings) -> Health:
         _certificates(settings),
         publishing=_publishing(settings),
         launchers=tuple(_launcher(path, folders) for path in settings.launchers),
-        care=care.remembered(here),
+        maintenance_log=care.last_done(here),
         free=_free(here.directory),
     )
     try:
@@ -207,9 +207,13 @@ def _looked(settings: Settings, found: Health) -> Health:
             on_hold=len(aborting.on_hold(ours)),
             implausible=implausible.counts(ours),
             basis=basis(ours, recent_months(found.now)),
-            targets=tuple(health_rows.target_state(ledger, ours, plug) for plug in plugs(settings)),
+            targets=tuple(health_rows.target_state(ledger, ours, plugin) for plugin in plugins(settings)),
             doubts=tuple(
-                lives.doubts(lives.known(ours, ledger, rehearsing=here.rehearsal is not None, fences_noted=fence(here)))
+                lives.mismatches(
+                    lives.incarnation_state(
+                        ours, ledger, rehearsing=here.rehearsal is not None, fences_noted=fence(here)
+                    )
+                )
             ),
         )
 
@@ -313,7 +317,7 @@ def _figures_checks(target: TargetState) -> Iterator[Check]:
         yield Check(f"{target.name} figures", CRITICAL, target.names_in_doubt)
     for one in target.refused_sums:
         what = (
-            f"{one.year:04d}-{one.month:02d}: a record of {one.kind} refused in "
+            f"{one.year:04d}-{one.month:02d}: a record of {one.message_format} refused in "
             f"{count_of(one.refusals, 'run')}: {one.reason}"
         )
         severity = OK if one.refusals == 1 else WARNING
@@ -358,7 +362,7 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
             yield Check("imports", WARNING, text)
     if found.on_hold:
         text = (
-            f"{count_of(found.on_hold, 'job')} ended and of unknown usage: {aborting.WAYS_OUT}; `arcacct verify` of the"
+            f"{count_of(found.on_hold, 'job')} ended and of unknown usage: {aborting.REMEDIES}; `arcacct verify` of the"
             " month names them"
         )
         yield Check("vanished", WARNING, text)
@@ -449,21 +453,21 @@ def _events(now: int, spool: Spooled) -> str:
 def _care_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
     """Whether there is a backup, and what the last check of the databases said."""
     if found.recorded is not None:
-        last = found.care.get(care.BACKUP)
+        last = found.maintenance_log.get(care.BACKUP)
         since = found.recorded.created_s if last is None else last.at_s
         text = "none is known" if last is None else f"last one {_ago(found.now, last.at_s)}"
         # Another program may make them: of what is not known the worst is not said.
         severity = min(_over(found.now - since, limits.backup_s), WARNING if last is None else CRITICAL)
         yield Check("backup", severity, text + (": run `arcacct db backup DIR` every night" if severity else ""))
-    last = found.care.get(care.CHECK)
+    last = found.maintenance_log.get(care.CHECK)
     if last is not None:
         text = f"last one {_ago(found.now, last.at_s)}"
         todo = "" if last.is_well else " found damage: see `arcacct db check`, and `arcacct db restore FILE`"
         yield Check("check", OK if last.is_well else CRITICAL, text + todo)
-    last = found.care.get(care.SNAPSHOT)
+    last = found.maintenance_log.get(care.SNAPSHOT)
     if found.recorded is not None and last is not None:
         text = f"last one {_ago(found.now, last.at_s)}"
-        if last.life != found.recorded.life:
+        if last.incarnation != found.recorded.life:
             yield Check("snapshot", WARNING, f"{text}, of the database before it was restored: {_SNAPSHOT}")
         else:
             is_old = found.now - last.at_s >= _SNAPSHOT_S
@@ -589,7 +593,7 @@ def _instants(found: Health) -> Iterator[tuple[str, int]]:
         yield "the last sweep", found.recorded.last_sweep_s or 0
     for target in found.targets:
         yield f"the last run of {target.name}", max(target.last_run_s or 0, target.last_success_s or 0)
-    for kind, done in found.care.items():
+    for kind, done in found.maintenance_log.items():
         yield f"the last {kind}", done.at_s
 
 

@@ -9,15 +9,15 @@ import struct
 import time
 from typing import NamedTuple
 
-from arcacct.arex.spooled import Spooled, remembered
+from arcacct.arex.spooled import Spooled, saved_status
 from arcacct.db import lives, schema
 from arcacct.db.engine import Connection
-from arcacct.jobs.found_ends import Ends, of_last_day
+from arcacct.jobs.found_ends import SweepShare, of_last_day
 from arcacct.jobs.rejected import Rejections, rejections
 from arcacct.publishing import audit, given, ledger, months
-from arcacct.publishing.held import Again, waiting_again
+from arcacct.publishing.held import RetrySummary, retry_summaries
 from arcacct.publishing.months import HeldMonth
-from arcacct.publishing.plug import Plug
+from arcacct.publishing.plug import TargetPlugin
 from arcacct.publishing.selection import names_in_doubt, not_selected
 from arcacct.publishing.sent import RefusedSum, not_sent_again, of_vos, refused_sums
 from arcacct.sonar.dropped import dropped
@@ -34,7 +34,7 @@ RECENT_S = 86_400
 """What was left out of records is told for so long."""
 
 
-class Recorded(NamedTuple):
+class RecordingState(NamedTuple):
     """How recording goes."""
 
     schema: int
@@ -55,7 +55,7 @@ class Recorded(NamedTuple):
     """Values of telemetry that could not be used, by field, since the database began."""
     created_s: int
     """When the database was made; 0: not known."""
-    ends: Ends
+    ends: SweepShare
     """Of jobs of the last day, and how many of them sweeps found."""
     left: Spooled | None
     """What the last sweep left in the spools."""
@@ -92,9 +92,9 @@ class TargetState(NamedTuple):
     """... and so many of them were never sent."""
     held_months: tuple[HeldMonth, ...]
     """Months that are not sent, since figures would fall without proof."""
-    refused_once: Again | None
+    refused_once: RetrySummary | None
     """Of those that are held: what the receiver refused, and that is tried again before it is believed ..."""
-    ahead: Again | None
+    ahead: RetrySummary | None
     """... and what lies in the future, by this host's clock."""
     refused_sums: tuple[RefusedSum, ...]
     """Months of which the receiver refused a sum in the last run."""
@@ -138,7 +138,7 @@ def _holder(path: str) -> int | None:
         os.close(fd)
 
 
-def recorded(con: Connection) -> Recorded:
+def recorded(con: Connection) -> RecordingState:
     """How recording goes, in a few quick looks."""
     settings = dict(con.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
     # Of the rows that were written last: looking at all of them would read every event.
@@ -161,7 +161,7 @@ def recorded(con: Connection) -> Recorded:
     ).fetchone()
     swept = settings.get("ARCACCT_LAST_SWEEP")
     (jobs,) = con.execute("SELECT Records FROM RecordCount").fetchone()
-    return Recorded(
+    return RecordingState(
         int(settings["ARCACCT_SCHEMA"]),
         jobs,
         last_event_s,
@@ -173,7 +173,7 @@ def recorded(con: Connection) -> Recorded:
         dict(dropped(con)),
         schema.created(con),
         of_last_day(con, int(time.time())),
-        remembered(con),
+        saved_status(con),
         schema.incarnation(con),
     )
 
@@ -190,9 +190,9 @@ def waiting(con: Connection, seq: int, ended_from: int, vos: tuple[str, ...]) ->
     return Waiting._make(row)
 
 
-def target_state(publishing: Connection, accounting: Connection, plug: Plug) -> TargetState:
+def target_state(publishing: Connection, accounting: Connection, plugin: TargetPlugin) -> TargetState:
     """What is known of a target; all of nothing for one that never published."""
-    target, vos = plug.target.block, plug.target.vofilter
+    target, vos = plugin.target.block, plugin.target.vofilter
     row = publishing.execute(
         "SELECT LastSeq, StartEndTime, LastRun, LastSuccess, LastError FROM Targets WHERE Target = ?", (target,)
     ).fetchone()
@@ -200,16 +200,16 @@ def target_state(publishing: Connection, accounting: Connection, plug: Plug) -> 
         publishing.execute("SELECT State, count(*) FROM HeldRecords WHERE Target = ? GROUP BY State", (target,))
     )
     seq, start, last_run, last_success, error = row or (0, schema.created(accounting), None, None, None)
-    refused_once, ahead = waiting_again(publishing, target)
+    refused_once, ahead = retry_summaries(publishing, target)
     return TargetState(
-        name=plug.target.name,
-        due_s=0 if last_success is None else last_success + plug.target.urdelivery_frequency_s,
-        names_in_doubt=names_in_doubt(accounting, publishing, plug),
+        name=plugin.target.name,
+        due_s=0 if last_success is None else last_success + plugin.target.urdelivery_frequency_s,
+        names_in_doubt=names_in_doubt(accounting, publishing, plugin),
         last_run_s=last_run,
         last_success_s=last_success,
         last_error=error,
         waiting=waiting(accounting, seq, start, vos),
-        unanswered=ledger.count_unanswered(publishing, target),
+        unanswered=ledger.count_pending(publishing, target),
         held=held,
         start_s=start,
         never_sent=never_sent(publishing, accounting, target, start, vos),
@@ -217,9 +217,9 @@ def target_state(publishing: Connection, accounting: Connection, plug: Plug) -> 
         refused_once=refused_once,
         ahead=ahead,
         refused_sums=tuple(refused_sums(publishing, target)),
-        not_selected=not_selected(accounting, plug),
-        ledger_problem=audit.newest(accounting, publishing, plug),
-        in_doubt=lives.doubt_seq(publishing, target) is not None,
+        not_selected=not_selected(accounting, plugin),
+        ledger_problem=audit.newest(accounting, publishing, plugin),
+        in_doubt=lives.uncertain_after_seq(publishing, target) is not None,
     )
 
 
@@ -230,10 +230,10 @@ def never_sent(publishing: Connection, accounting: Connection, target: str, star
     (whole,) = accounting.execute(
         f"SELECT coalesce(sum(Jobs), 0) FROM Cells WHERE Month < ?{of_vos(vos)}", (month, *vos)
     ).fetchone()
-    sums = given.given_sums(publishing, target)
+    sums = given.published_sums(publishing, target)
     sent = sum(
         amount.jobs
-        for place, amount in (*sums.items(), *given.given_jobs(publishing, target).items())
+        for place, amount in (*sums.items(), *given.published_jobs(publishing, target).items())
         if place.year * 100 + place.month < month
     )
     # Sums are of whole months: with that of the start the jobs before it went, too.

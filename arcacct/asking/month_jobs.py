@@ -15,7 +15,7 @@ from arcacct.db.scratch import scratch
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.cells import Pruned
 from arcacct.publishing.digests import digests_of
-from arcacct.publishing.sent import SentVersion
+from arcacct.publishing.sent import SentVersionAtEnd
 
 _TABLES = """
     CREATE TABLE Jobs (
@@ -204,8 +204,8 @@ class MonthJobs:
         return [NotedJobs(names[vo], *values) for vo, *values in rows]
 
     def sent(
-        self, versions: Iterable[SentVersion], unanswered: Collection[str], vos: Collection[str | None]
-    ) -> AtReceiver:
+        self, versions: Iterable[SentVersionAtEnd], unanswered: Collection[str], vos: Collection[str | None]
+    ) -> ReceiverSide:
         """
         What a receiver has, from all that it was ever sent of the month, in that order.
 
@@ -230,7 +230,7 @@ class MonthJobs:
             f" WHERE NOT ifnull(VO IN ({wanted}) AND (Digests IS NULL OR instr(Digests, Digest)), 0)"
         )
         con.execute("COMMIT")
-        return AtReceiver(con, wanted)
+        return ReceiverSide(con, wanted)
 
     def _keep_last(self, column: str) -> None:
         """Of rows with the same value, which an index leads to, the last one stays, in the place of the first."""
@@ -248,7 +248,7 @@ class MonthJobs:
         self._con.execute("DROP TABLE Again")
 
 
-class AtReceiver:
+class ReceiverSide:
     """What a receiver has of a month, beside the jobs of the database; until the next receiver is asked for."""
 
     def __init__(self, con: Connection, vos: str) -> None:

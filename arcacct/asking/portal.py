@@ -78,7 +78,7 @@ class Export(NamedTuple):
         return sum(self.values.values())
 
 
-class Known(NamedTuple):
+class PortalContext(NamedTuple):
     """What is known here of the way to the portal, to tell causes by."""
 
     noted: Sequence[NotedJobs] = ()
@@ -126,13 +126,13 @@ _NORMALISED = "normalised "
 _SAME_RATIO = 0.005
 
 
-def compare_portal(path: str, month: Month, cells: Sequence[UsageCell], known: Known | None = None) -> Compared:
+def compare_portal(path: str, month: Month, cells: Sequence[UsageCell], known: PortalContext | None = None) -> Compared:
     """
     One export beside the usage cells of the same month; raises InputError for a file that has no such table.
 
     Hours are rounded there: they agree when less than one hour is between them, for each VO.
     """
-    known = known or Known()
+    known = known or PortalContext()
     table = read_portal(path, month)
     jobs: Counter[str] = Counter()
     ours: dict[str, float] = {}
@@ -182,7 +182,7 @@ def _cause(there: float | None, here: float) -> str:
     return LESS if there < here else MORE
 
 
-def _known_causes(name: str, there: float, here: float, known: Known) -> list[str]:
+def _known_causes(name: str, there: float, here: float, known: PortalContext) -> list[str]:
     """Why a VO may have more or less at the portal than here, as far as it is known here."""
     if name in known.unselected:
         return [FILTERED]
@@ -194,7 +194,7 @@ def _known_causes(name: str, there: float, here: float, known: Known) -> list[st
 
 
 def _common_ratio(
-    measure: str, found: Mapping[str, float], ours: Mapping[str, float], known: Known
+    measure: str, found: Mapping[str, float], ours: Mapping[str, float], known: PortalContext
 ) -> Mapping[str, float]:
     """
     The VOs whose normalised hours differ by a benchmark, each with its portion at the portal.
@@ -211,7 +211,7 @@ def _common_ratio(
     return ratios if len(ratios) > 1 and spread < _SAME_RATIO and not known.noted else {}
 
 
-def _texts(rows: Iterable[PortalRow], known: Known, measure: str, jobs: Mapping[str, int]) -> list[str]:
+def _texts(rows: Iterable[PortalRow], known: PortalContext, measure: str, jobs: Mapping[str, int]) -> list[str]:
     """One text for each cause: what to do, the VOs with both figures, and an example."""
     groups: dict[str, list[str]] = {}
     for row in rows:
@@ -225,7 +225,7 @@ def _texts(rows: Iterable[PortalRow], known: Known, measure: str, jobs: Mapping[
     ]
 
 
-def _example(row: PortalRow, cause: str, known: Known, measure: str, jobs: Mapping[str, int]) -> str:
+def _example(row: PortalRow, cause: str, known: PortalContext, measure: str, jobs: Mapping[str, int]) -> str:
     """How much of a difference a cause is known to make, and a job of it."""
     if cause == FILTERED:
         return f" (job {known.unselected[row.name]})"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from arcacct.asking.reading import is_ours
 from arcacct.db.engine import Connection
 from arcacct.gridengine import gpus as gridengine
-from arcacct.jobs.finer_cells import OF_DAYS, OF_HOSTS, OF_MONTHS, FinerKind
+from arcacct.jobs.finer_cells import OF_DAYS, OF_HOSTS, OF_MONTHS, BreakdownKind
 from arcacct.jobs.reading import one_state, plain_text, unescaped
 from arcacct.jobs.recorder import escaped
 from arcacct.jobs.rows import schema_version
@@ -360,7 +360,7 @@ def _sound(column: str) -> str:
 class _KeptSums(NamedTuple):
     """Sums of finished jobs that are kept up to date, told apart by cores and benchmark and ..."""
 
-    told: frozenset[str]
+    extra_columns: frozenset[str]
     """... these columns."""
     rows: str
     """The table, and which of its rows, in SQL."""
@@ -374,9 +374,9 @@ class _KeptSums(NamedTuple):
     """Failed jobs and volumes are told."""
 
 
-def _finer(kind: FinerKind, *, is_daily: bool = False) -> _KeptSums:
+def _finer(kind: BreakdownKind, *, is_daily: bool = False) -> _KeptSums:
     rows = f"(SELECT * FROM FinerCells WHERE Kind = {kind.number})"
-    return _KeptSums(kind.told, rows, "FinerID", kind.contribution, "Period", is_daily)
+    return _KeptSums(kind.extra_columns, rows, "FinerID", kind.contribution, "Period", is_daily)
 
 
 _KEPT = (
@@ -411,7 +411,9 @@ def kept_parts(
         return None
     for kept in _KEPT:
         periods = _periods(selection, is_daily=kept.is_daily)
-        told = columns <= kept.told and (kept.is_daily or "day" not in keys) and (kept.has_details or not details)
+        told = (
+            columns <= kept.extra_columns and (kept.is_daily or "day" not in keys) and (kept.has_details or not details)
+        )
         if told and periods is not None:
             with one_state(con):
                 found = _kept(con, kept, selection, keys, periods)

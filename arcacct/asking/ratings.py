@@ -9,7 +9,7 @@ from arcacct.db.engine import Connection
 from arcacct.jobs.rating import MonthRating
 from arcacct.publishing import months
 from arcacct.publishing.instants import month_name
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 
 COLUMNS = ("month", "vo", "type", "jobs", "before_h", "after_h", "difference_h")
 """Hours are core hours times benchmark; a job whose type changes is in a row of each type."""
@@ -39,13 +39,14 @@ def counted_twice(settings: Settings, publishing: Connection, changes: Iterable[
     """
     changed = {one.month for one in changes}
     found = []
-    for plug in plugs(settings):
-        if not plug.months_have_one_kind:
+    for plugin in plugins(settings):
+        if not plugin.one_format_per_month:
             continue
         sent = {
-            month_name(month): known.kind for month, known in months.published(publishing, plug.target.block).items()
+            month_name(month): known.message_format
+            for month, known in months.published(publishing, plugin.target.block).items()
         }
-        names = [name for name in sorted(changed) if name in sent and plug.has_records(sent[name])]
+        names = [name for name in sorted(changed) if name in sent and plugin.has_records(sent[name])]
         if names:
-            found.append(f"{plug.target.name}: {', '.join(names)}")
+            found.append(f"{plugin.target.name}: {', '.join(names)}")
     return found

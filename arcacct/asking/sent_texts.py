@@ -16,15 +16,15 @@ from arcacct.db.engine import Connection
 from arcacct.jobs import cells, reading
 from arcacct.jobs.aar import AAR
 from arcacct.publishing import sent
-from arcacct.publishing.batches import UNFORESEEN, zeros_text
+from arcacct.publishing.batches import UNFORESEEN, zeroed_record
 from arcacct.publishing.digests import is_same
 from arcacct.publishing.instants import DAY_S, Month, iso
 from arcacct.publishing.ledger import SentRecord, SentSum
-from arcacct.publishing.plug import Plug, Records
+from arcacct.publishing.plug import RecordFormat, TargetPlugin
 from arcacct.publishing.selection import bare_ids
 from arcacct.publishing.sent import SentMessage
 from arcacct.publishing.sums import summed
-from arcacct.publishing.this_run import Tally
+from arcacct.publishing.this_run import RunSummary
 
 KEPT = "byte for byte as it was sent: the ledger has the message"
 MADE_AGAIN = "byte for byte as it was sent: the message was made again, with the SHA-256 of what was sent"
@@ -73,13 +73,13 @@ class _Whole(NamedTuple):
 class SentTexts:
     """The texts that one target was sent; remembers those of the last message."""
 
-    def __init__(self, plug: Plug, accounting: Connection, publishing: Connection) -> None:
-        self._plug = plug
-        plug.bare_ids = bare_ids(accounting, publishing)
+    def __init__(self, plugin: TargetPlugin, accounting: Connection, publishing: Connection) -> None:
+        self._plugin = plugin
+        plugin.bare_ids = bare_ids(accounting, publishing)
         self._accounting = accounting
         self._publishing = publishing
         self._last: _Whole | None = None
-        days = plug.settings.keep_messages_days
+        days = plugin.settings.keep_messages_days
         self._advice = _ADVICE_OF_DAYS.format(days=days) if days else _ADVICE
 
     def of_record(self, message_id: int, position: int, aar: AAR | None) -> SentText:
@@ -89,22 +89,22 @@ class SentTexts:
             return SentText(how, texts[list(message.records).index(position)])
         record = message.records[position]
         if aar is not None and is_same(aar, record.digest):
-            text = self._text(self._plug.records(message.kind), record, aar, message.created_s)
+            text = self._text(self._plugin.records(message.message_format), record, aar, message.created_s)
             if text is not None:
                 # Of what such a receiver had before the ledger notes the version that it kept.
-                kept = self._plug.keeps_first and record.replaced_id is not None
+                kept = self._plugin.keeps_first and record.replaced_id is not None
                 return SentText(AS_IT_IS_THERE if kept else AS_IT_IS, text)
         return self._unknown("its record is gone" if aar is None else "the record changed since")
 
     def of_sum(self, message_id: int, key: str) -> SentText:
         """The sum with a key of the ledger in the last message that has it."""
         message, how, texts = self._whole(message_id)
-        family = self._plug.sums(message.kind)
+        family = self._plugin.sums(message.message_format)
         for text in texts:
             if family.stands_under(text, key):
                 return SentText(how, text)
         noted = next(one for one in message.sums if one.key == key)
-        found = self._sums(message.kind, [noted]).get(key)
+        found = self._sums(message.message_format, [noted]).get(key)
         if found is not None and (found[1].jobs, found[1].wall_s) == (noted.jobs, noted.wall_s):
             return SentText(SUM_AS_IT_IS, found[0])
         return self._unknown("the sum changed since")
@@ -122,10 +122,10 @@ class SentTexts:
         if message.data is None:
             return None
         try:
-            text = self._plug.text_of(message.data)
+            text = self._plugin.text_of(message.data)
         except ValueError:
             return None
-        texts = self._plug.document(message.kind).cut(text)
+        texts = self._plugin.envelope(message.message_format).cut(text)
         if sha256(text.encode()).hexdigest() != message.digest or len(texts) != message.record_count:
             return None
         return _Whole(message, KEPT, texts)
@@ -135,13 +135,13 @@ class SentTexts:
         # When a record was made stands in its text and nowhere else: a time that nobody can guess holds its place.
         stand_in = _FAR_S + secrets.randbelow(_FAR_SECONDS)
         if message.sums:
-            texts = [text for text, _one in self._sums(message.kind, message.sums).values()]
+            texts = [text for text, _one in self._sums(message.message_format, message.sums).values()]
         else:
             texts = self._texts_of_records(message, stand_in)
         if len(texts) != message.record_count:
             return None
         try:
-            pieces = self._plug.document(message.kind).join(texts).encode().split(iso(stand_in).encode())
+            pieces = self._plugin.envelope(message.message_format).join(texts).encode().split(iso(stand_in).encode())
         except UnicodeEncodeError:
             return None
         longest_s = min(max(_RUN_S, _HASHED_BYTES // sum(map(len, pieces))), DAY_S) if len(pieces) > 1 else 0
@@ -154,7 +154,7 @@ class SentTexts:
         """As they would be sent now, in their order; none if one of them would not be."""
         records = message.records.values()
         there = reading.by_job_id(self._accounting, list({one.job_id for one in records}))
-        family, texts = self._plug.records(message.kind), []
+        family, texts = self._plugin.records(message.message_format), []
         for record in records:
             text = self._text(family, record, there.get(record.job_id), now)
             if text is None:
@@ -162,17 +162,17 @@ class SentTexts:
             texts.append(text)
         return texts
 
-    def _text(self, family: Records, record: SentRecord, aar: AAR | None, now: int) -> str | None:
+    def _text(self, family: RecordFormat, record: SentRecord, aar: AAR | None, now: int) -> str | None:
         """A record in the way in which it was sent: with zeros, to replace another, or as it is."""
         try:
             if not record.digest:
-                return None if self._plug.keeps_first else zeros_text(family, aar, record, now)
+                return None if self._plugin.keeps_first else zeroed_record(family, aar, record, now)
             if aar is None:
                 return None
             verdict = family.accept(aar, now)
             if verdict.refusal is not None:
                 return None
-            if record.notes is not None and record.notes == self._plug.replaced:
+            if record.notes is not None and record.notes == self._plugin.replacement_note:
                 return family.replacement(verdict.aar, now, record.digest)
             return family.text(verdict.aar, now)
         except UNFORESEEN:
@@ -180,10 +180,10 @@ class SentTexts:
 
     def _sums(self, kind: str, wanted: Sequence[SentSum]) -> dict[str, tuple[str, SentSum]]:
         """By key, in the order in which they go: the sums of some keys as they are now, or the zeros that were sent."""
-        family = self._plug.summaries(kind)
+        family = self._plugin.summaries(kind)
         keys = {one.key for one in wanted}
         if not any(one.jobs for one in wanted):
             return {one.key: (family.zero(one.key), one) for one in wanted}
         months: set[Month] = {(one.year, one.month) for one in wanted}
-        parts = summed(self._plug, family, cells.usage_cells(self._accounting, sorted(months)), Tally()).parts
+        parts = summed(self._plugin, family, cells.usage_cells(self._accounting, sorted(months)), RunSummary()).parts
         return {part.sum.key: (part.text, part.sum) for part in parts if part.sum is not None and part.sum.key in keys}

@@ -26,8 +26,8 @@ from arcacct.arex.layout import is_job_id, scan_status_files
 from arcacct.arex.own import Ended
 from arcacct.arex.sweeping import batches, printable, reason
 from arcacct.asking import portal as why
-from arcacct.asking.month_jobs import AtReceiver, JobSums, MonthJob, MonthJobs, NotedJobs
-from arcacct.asking.portal import Compared, Known, compare_portal, folded_vo, read_portal
+from arcacct.asking.month_jobs import JobSums, MonthJob, MonthJobs, NotedJobs, ReceiverSide
+from arcacct.asking.portal import Compared, PortalContext, compare_portal, folded_vo, read_portal
 from arcacct.asking.why import seq_of
 from arcacct.conf.places import Places
 from arcacct.conf.settings import Settings
@@ -39,9 +39,9 @@ from arcacct.errors import InputError, StoreError
 from arcacct.jobs import reading
 from arcacct.jobs.aar import UsageCell
 from arcacct.jobs.cells import pruned, usage_cells
-from arcacct.jobs.forgotten import forgotten
+from arcacct.jobs.forgotten import pseudonymised
 from arcacct.jobs.holds import HELD
-from arcacct.jobs.implausible import Asked, HeldRecord, held_records
+from arcacct.jobs.implausible import ImplausibleFilter, ImplausibleRecord, held_records
 from arcacct.jobs.plausibility import NOT_MEASURED
 from arcacct.jobs.states import ABORTED, IN_PROGRESS
 from arcacct.jobs.writing import known_jobs
@@ -49,10 +49,10 @@ from arcacct.publishing import given, held, ledger, months, sent
 from arcacct.publishing.floor import held_text
 from arcacct.publishing.instants import Month, iso, month_bounds, month_name
 from arcacct.publishing.ledger import COUNTS, SentSum
-from arcacct.publishing.plug import Plug
+from arcacct.publishing.plug import TargetPlugin
 from arcacct.publishing.selection import names_in_doubt
 from arcacct.publishing.unsettled import unsettled
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 from arcacct.wording import count_of
 
 _HOUR_S = 3600
@@ -155,7 +155,7 @@ class MonthReport:
             for source in self.sources
         ]
 
-    def tell(self, place: str, found: Iterable[Finding]) -> bool:
+    def add_deviations(self, place: str, found: Iterable[Finding]) -> bool:
         """Note what is otherwise at a place; whether there was anything."""
         before = len(self.differences)
         for one in found:
@@ -168,9 +168,9 @@ class MonthReport:
 
         ``notes`` are no differences, but worth to be known.
         """
-        differs = self.tell(source.name, found)
+        differs = self.add_deviations(source.name, found)
         self.sources.append(source._replace(agrees=source.agrees and not differs))
-        self.tell(source.name, ((None, text) for text in notes))
+        self.add_deviations(source.name, ((None, text) for text in notes))
 
     def close(self) -> None:
         """Give back the room on disk."""
@@ -192,12 +192,12 @@ def verify(
 
     Raises InputError for an export that cannot be read, StoreError when a database cannot.
     """
-    targets = [_TargetMonth(plug, publishing, month) for plug in plugs(settings)]
+    targets = [_TargetMonth(plugin, publishing, month) for plugin in plugins(settings)]
     report = MonthReport()
     try:
         pages = reading.ended_between(accounting, *month_bounds(*month))
         has_records = any(one.has_records for one in targets)
-        with MonthJobs.of(pages, with_digests=has_records, closed=partial(forgotten, accounting)) as jobs:
+        with MonthJobs.of(pages, with_digests=has_records, closed=partial(pseudonymised, accounting)) as jobs:
             jobs.add_pruned(pruned(accounting, month))
             notes = [f"{jobs.pruned} of its jobs are in an archive of `arcacct db prune`"] if jobs.pruned else []
             report.add(
@@ -212,7 +212,7 @@ def verify(
                 one = _AtTarget(target, accounting, jobs, doubtful, has_portal=bool(portal))
                 one.compare(report)
                 # Who counts by sites is behind the portal.
-                counted += [one] if target.plug.site else []
+                counted += [one] if target.plugin.site else []
             if portal:
                 month_cells = usage_cells(accounting, [month])
                 _portals(report, jobs, counted, month_cells, [(path, month, exported_s) for path in portal])
@@ -220,7 +220,7 @@ def verify(
                     report.settle()
             for source in report.sources:
                 if source.unknown:
-                    report.tell(source.name, [(None, source.unknown)])
+                    report.add_deviations(source.name, [(None, source.unknown)])
     except BaseException:
         report.close()
         raise
@@ -229,8 +229,10 @@ def verify(
 
 def _ledger(report: MonthReport, settings: Settings, accounting: Connection, publishing: Connection) -> None:
     here = settings.places
-    known = lives.known(accounting, publishing, rehearsing=here.rehearsal is not None, fences_noted=fence(here))
-    for doubt in lives.doubts(known):
+    known = lives.incarnation_state(
+        accounting, publishing, rehearsing=here.rehearsal is not None, fences_noted=fence(here)
+    )
+    for doubt in lives.mismatches(known):
         report.add(Source("ledger"), [(None, MEANING[doubt])])
 
 
@@ -247,14 +249,16 @@ def _portals(
     Those of jobs first: where the jobs agree, normalised hours differ by what they are worth.
     """
     if not targets:
-        report.tell("portal", [(None, "no target is configured that the portal counts ([arex/jura/apel:NAME])")])
+        report.add_deviations(
+            "portal", [(None, "no target is configured that the portal counts ([arex/jura/apel:NAME])")]
+        )
     unselected = {
         folded_vo(vo): jobs.example(vo) for vo in jobs.vos if targets and not any(one.wants(vo) for one in targets)
     }
     noted = jobs.noted()
     single = {(one.place, folded_vo(one.vo)) for one in noted}
     noted += [one for target in targets for one in target.unsent() if (one.place, folded_vo(one.vo)) not in single]
-    known = Known(noted, {}, [one.site for one in targets], unselected)
+    known = PortalContext(noted, {}, [one.site for one in targets], unselected)
     for path, month, exported_s in sorted(portal, key=lambda one: read_portal(one[0], one[1]).measure != "jobs"):
         made_s = int(os.stat(path).st_mtime) if exported_s is None else exported_s
         resent: Counter[str] = Counter()
@@ -277,14 +281,14 @@ def _source(name: str, amount: JobSums) -> Source:
     return Source(name, *amount)
 
 
-Doubtful = Mapping[str, HeldRecord]
+Doubtful = Mapping[str, ImplausibleRecord]
 """By JobID the records that have values that cannot be true."""
 
 
 def _implausible(report: MonthReport, con: Connection, month: Month) -> Doubtful:
     """Those of the month: of the ones that are held nothing is published, so that the month is not all there."""
     start, end = month_bounds(*month)
-    found = {one.job_id: one for one in held_records(con, Asked(ended_from=start, ended_before=end))}
+    found = {one.job_id: one for one in held_records(con, ImplausibleFilter(ended_from=start, ended_before=end))}
     held = [one for one in found.values() if one.state == HELD]
     if found:
         report.add(
@@ -295,7 +299,7 @@ def _implausible(report: MonthReport, con: Connection, month: Month) -> Doubtful
     return found
 
 
-def _ways_out(one: HeldRecord) -> str:
+def _ways_out(one: ImplausibleRecord) -> str:
     late = f"{_LATE}, " if NOT_MEASURED in one.reasons else ""
     return f"{late}`arcacct quarantine decide` settles it"
 
@@ -329,7 +333,7 @@ def _control_directory(
                     yield job_id, f"wall {job.wall_s} s and CPU {job.cpu_s} s, {here}: {remedy}"
 
     try:
-        differs = report.tell(name, compared())
+        differs = report.add_deviations(name, compared())
     except OSError as error:
         report.add(Source(name), [(None, f"{error.filename}: cannot be read: {error.strerror}")])
     else:
@@ -403,7 +407,7 @@ def _arex(
 
     try:
         with closing(Archives(con)) as archives:
-            differs = report.tell(name, compared(archives))
+            differs = report.add_deviations(name, compared(archives))
     except (InputError, StoreError) as error:
         report.add(Source(name), (), f"cannot be compared now: {error}")
         return
@@ -453,14 +457,14 @@ _CAUSES = {
 class _TargetMonth:
     """What the ledger says of a target and a month."""
 
-    def __init__(self, plug: Plug, publishing: Connection, month: Month) -> None:
-        known = months.published(publishing, plug.target.block).get(month)
-        self.plug = plug
+    def __init__(self, plugin: TargetPlugin, publishing: Connection, month: Month) -> None:
+        known = months.published(publishing, plugin.target.block).get(month)
+        self.plugin = plugin
         self.ledger = publishing
         self.month = month
         self.ended = month_bounds(*month)
-        self.kind = plug.kind if known is None else known.kind
-        self.has_records = plug.has_records(self.kind)
+        self.kind = plugin.message_format if known is None else known.message_format
+        self.has_records = plugin.has_records(self.kind)
 
 
 class _AtTarget:
@@ -476,39 +480,39 @@ class _AtTarget:
         has_portal: bool = False,
     ) -> None:
         """``has_portal``: why it lacks a job is kept for the portal, which then cannot have it either."""
-        self._has_portal = has_portal and bool(target.plug.site)
-        self.site = target.plug.site
-        self.wants = target.plug.target.wants
+        self._has_portal = has_portal and bool(target.plugin.site)
+        self.site = target.plugin.site
+        self.wants = target.plugin.target.wants
         self._target = target
-        self._plug = target.plug
-        self._block = target.plug.target.block
+        self._plugin = target.plugin
+        self._block = target.plugin.target.block
         self._accounting = accounting
         self._ledger = target.ledger
         self._jobs = jobs
         self._doubtful = doubtful
-        self._vos = [vo for vo in jobs.vos if target.plug.target.wants(vo)]
+        self._vos = [vo for vo in jobs.vos if target.plugin.target.wants(vo)]
         self._wanted = jobs.amount(self._vos)
         self._held_month = months.held_month(self._ledger, self._block, target.month)
-        self._is_any_aside = held.is_any_aside(self._ledger, self._block, target.ended)
+        self._is_any_aside = held.any_quarantined(self._ledger, self._block, target.ended)
         self._cursor = ledger.cursor(self._ledger, self._block)
-        self._unanswered = sent.unanswered_keys(self._ledger, self._block)
-        unsure = months.unsure(self._ledger, self._block).get(target.month)
+        self._unanswered = sent.pending_keys(self._ledger, self._block)
+        unsure = months.uncertain_months(self._ledger, self._block).get(target.month)
         # Of sums the ledger that was replaced knew every key, and this one took them over.
         is_answered = unsure is not None and unsure.answered_s is not None
         self._is_unsure = is_answered and (target.has_records or unsure is None or unsure.jobs is None)
         # Its months are never held, so nobody answers for them.
-        self._may_keep_forgotten = unsure is not None and self._plug.numbers_records
+        self._may_keep_forgotten = unsure is not None and self._plugin.returns_row_ids
 
     def compare(self, report: MonthReport) -> None:
         """Its jobs or its sums, and the counts of the sync message."""
-        plug, name = self._plug, self._plug.target.name
+        plugin, name = self._plugin, self._plugin.target.name
         compare = self._delivered if self._target.has_records else self._sums
         doubts = [(None, text) for text in self._doubts()]
         source, differences = compare()
         left_out = self._jobs.amount(self._jobs.vos).jobs - self._wanted.jobs
-        source = source._replace(proof=plug.proof, not_selected=left_out, unknown=self._unknown())
+        source = source._replace(proof=plugin.confirmation_level, not_selected=left_out, unknown=self._unknown())
         report.add(source, chain(doubts, self._noted(differences)), *_not_selected(left_out))
-        if plug.counts is not None:
+        if plugin.counts is not None:
             # It tells the receiver how many jobs it was given.
             said = sum(one.jobs for one in self._live_sums(COUNTS))
             missed = not source.jobs and bool(self._wanted.jobs)
@@ -516,7 +520,9 @@ class _AtTarget:
             wrong = (
                 [] if said == source.jobs and not missed else [(None, f"announces {count_of(said, 'job')}, {counted}")]
             )
-            count = Source(f"{name} sync", said, proof=plug.proof, not_selected=left_out, unknown=source.unknown)
+            count = Source(
+                f"{name} sync", said, proof=plugin.confirmation_level, not_selected=left_out, unknown=source.unknown
+            )
             report.add(count, wrong)
 
     def _unknown(self) -> str:
@@ -526,7 +532,7 @@ class _AtTarget:
                 "unknown until compared with the receiver: both databases were put back, and it keeps the first version"
                 " of a job, also one that neither knows; compare the wall time of the month with its administrator"
             )
-        if not self._is_unsure or self._plug.keeps_first:
+        if not self._is_unsure or self._plugin.keeps_first:
             return ""
         return (
             f"{_UNTIL_PORTAL}: both databases were put back, and keys that neither knows may"
@@ -538,31 +544,31 @@ class _AtTarget:
         for job_id, text in differences:
             if job_id is not None and self._has_portal:
                 cause = next((cause for begin, cause in _CAUSES.items() if text.startswith(begin)), why.ASIDE)
-                self._jobs.note(self._plug.target.name, cause, [job_id])
+                self._jobs.note(self._plugin.target.name, cause, [job_id])
             yield job_id, text
 
     def sent_after(self, moment_s: int) -> Counter[str]:
         """By VO as the portal compares it: jobs in what the receiver was sent of the month since a moment."""
         found: Counter[str] = Counter()
-        plug, target = self._plug, self._target
+        plugin, target = self._plugin, self._target
         if target.has_records:
-            later = sent.jobs_sent_after(self._ledger, self._block, plug.record_kinds, target.ended, moment_s)
+            later = sent.jobs_sent_after(self._ledger, self._block, plugin.record_formats, target.ended, moment_s)
             found.update({folded_vo(vo): count for vo, count in self._jobs.by_vo(later).items()})
             return found
         for kind, one in sent.sums_sent_after(self._ledger, self._block, *target.month, moment_s):
-            if kind != COUNTS and not plug.has_records(kind):
-                found[folded_vo(plug.summaries(kind).vo_of(one.key))] += one.jobs
+            if kind != COUNTS and not plugin.has_records(kind):
+                found[folded_vo(plugin.summaries(kind).vo_of(one.key))] += one.jobs
         return found
 
     def unsent(self) -> Iterator[NotedJobs]:
         """By VO what sums lack that is in no other way known of single jobs: they wait, or their month is held."""
         if self._target.has_records:
             return
-        plug = self._plug
+        plugin = self._plugin
         given = {folded_vo(vo): JobSums() for vo in self._vos}
         for kind, one in sent.live_sums(self._ledger, self._block, *self._target.month):
-            if kind != COUNTS and not plug.has_records(kind) and one.key not in self._unanswered:
-                vo = folded_vo(plug.summaries(kind).vo_of(one.key))
+            if kind != COUNTS and not plugin.has_records(kind) and one.key not in self._unanswered:
+                vo = folded_vo(plugin.summaries(kind).vo_of(one.key))
                 given[vo] = given.get(vo, JobSums()).plus(one.jobs, one.wall_s or 0, 0)
         cause = why.NOT_SENT if self._held_month is None else why.HELD
         # A job without a VO may have been given one on the way.
@@ -570,15 +576,15 @@ class _AtTarget:
             ours, theirs = self._jobs.amount([name]), given[folded_vo(name)]
             if theirs.jobs < ours.jobs:
                 lacking = (ours.jobs - theirs.jobs, ours.wall_s - theirs.wall_s, 0)
-                yield NotedJobs(name, plug.target.name, cause, *lacking, self._jobs.example(name))
+                yield NotedJobs(name, plugin.target.name, cause, *lacking, self._jobs.example(name))
 
     def _doubts(self) -> Iterator[str]:
         """Why nobody can say that the receiver has what it should have."""
         if self._held_month is not None:
             yield held_text(self._held_month)
-        if in_doubt := names_in_doubt(self._accounting, self._ledger, self._plug):
+        if in_doubt := names_in_doubt(self._accounting, self._ledger, self._plugin):
             yield in_doubt
-        elif lives.doubt_seq(self._ledger, self._block) is not None:
+        elif lives.uncertain_after_seq(self._ledger, self._block) is not None:
             yield "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
 
     def _live_sums(self, kind: str) -> list[SentSum]:
@@ -591,7 +597,7 @@ class _AtTarget:
         if not self._is_any_aside:
             return None
         start, end = self._target.ended
-        found = held.set_aside(self._ledger, target=self._block, job_id=job.job_id)
+        found = held.quarantine_entries(self._ledger, target=self._block, job_id=job.job_id)
         return next((f"{one.state}: {one.reason}" for one in found if start <= one.end_time < end), None)
 
     def _why_not(self, job: MonthJob) -> str:
@@ -609,11 +615,11 @@ class _AtTarget:
 
     def _delivered(self) -> tuple[Source, Iterator[Finding]]:
         has = self._jobs.sent(
-            sent.sent_versions(self._ledger, self._block, self._plug.record_kinds, self._target.ended),
+            sent.sent_versions(self._ledger, self._block, self._plugin.record_formats, self._target.ended),
             self._unanswered,
             self._vos,
         )
-        if self._plug.keeps_first and has.gone:
+        if self._plugin.keeps_first and has.gone:
             has.drop(list(self._moved(has)))
         is_same = has.differing == has.gone and next(self._lost(has), None) is None
         is_all = is_same and has.jobs == self._wanted.jobs
@@ -641,22 +647,22 @@ class _AtTarget:
                 else:
                     yield job_id, "sent, and vofilter does not select it any more"
 
-        return Source(self._plug.target.name, has.jobs, has.wall_s, cpu_s), differences()
+        return Source(self._plugin.target.name, has.jobs, has.wall_s, cpu_s), differences()
 
-    def _moved(self, has: AtReceiver) -> Iterator[str]:
+    def _moved(self, has: ReceiverSide) -> Iterator[str]:
         """
         The jobs that the receiver had in this month, and has in another one now, under the same key.
 
         Somebody there made room, and the job was sent anew. Where it counts stands in `Given`, and not in its end: the
         receiver may have kept the version of before.
         """
-        here = given.given_ids(self._ledger, self._block, self._target.month)
+        here = given.published_total_ids(self._ledger, self._block, self._target.month)
         for some in batches((job_id for job_id, job, _is_wanted in has.otherwise() if job is None), _LOOKED_UP_JOBS):
             for job_id, known in sent.versions(self._ledger, self._block, some, keeps_first=True).items():
-                if known and not any(one.given_id is None or one.given_id in here for one in known):
+                if known and not any(one.total_id is None or one.total_id in here for one in known):
                     yield job_id
 
-    def _lost(self, has: AtReceiver) -> Iterator[str]:
+    def _lost(self, has: ReceiverSide) -> Iterator[str]:
         """The jobs that the receiver has and that are neither in the month here nor in an archive."""
         ended_s = self._target.ended[0]
         with closing(Archives(self._accounting)) as archives:
@@ -689,4 +695,4 @@ class _AtTarget:
                 if aside is not None or why.startswith("waits"):
                     yield job.job_id, why
 
-        return Source(f"{self._plug.target.name} {kind}", jobs, wall_s), differences()
+        return Source(f"{self._plugin.target.name} {kind}", jobs, wall_s), differences()

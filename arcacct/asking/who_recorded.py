@@ -18,7 +18,7 @@ _AT_LEAST = 2
 _MOST_JOBS = 1000
 
 
-class Told(NamedTuple):
+class HookCoverage(NamedTuple):
     """Jobs of the control directory that ended lately, at most the last thousand of them."""
 
     jobs: int
@@ -31,7 +31,7 @@ class Told(NamedTuple):
         return self.jobs - self.by_hook
 
 
-def who_recorded(con: Connection, since_s: int) -> Told:
+def hook_coverage(con: Connection, since_s: int) -> HookCoverage:
     """Who told of the jobs that ended at ``since_s`` (UTC seconds) or later, in our database of any size."""
     marks = ", ".join("?" * len(PASSING))
     jobs, by_hook = con.execute(
@@ -43,7 +43,7 @@ def who_recorded(con: Connection, since_s: int) -> Told:
         " ORDER BY AAR.EndTime DESC LIMIT ?) AS Lately",
         (*PASSING, _AT_LEAST, since_s, _MOST_JOBS),
     ).fetchone()
-    return Told(jobs, by_hook)
+    return HookCoverage(jobs, by_hook)
 
 
 def ended_since(con: Connection, since_s: int) -> int:

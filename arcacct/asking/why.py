@@ -19,8 +19,8 @@ from arcacct.jobs.states import ABORTED
 from arcacct.publishing import held, instants, ledger, months, sent_rows
 from arcacct.publishing.digests import is_same
 from arcacct.publishing.instants import iso
-from arcacct.publishing.plug import Plug
-from arcacct.targets import plugs
+from arcacct.publishing.plug import TargetPlugin
+from arcacct.targets import plugins
 from arcacct.wording import count_of
 
 _SUFFIXES = ("local", "diag", "statistics", "failed")
@@ -28,7 +28,7 @@ _OLDER = "an older version of the record"
 _CARRIED = "Messages.Kind, Origin, State, Created, Answered, AnswerCode, Answer, ReceiverID"
 
 
-class Sighting(NamedTuple):
+class StatusFileSeen(NamedTuple):
     """How the recorder last saw the job's status file."""
 
     state: str
@@ -37,7 +37,7 @@ class Sighting(NamedTuple):
     """Whether a sweep has read the job's files since."""
 
 
-class Carried(NamedTuple):
+class SentInMessage(NamedTuple):
     """One message that carried a job, or a sum that it is part of."""
 
     message_id: int
@@ -61,7 +61,7 @@ class Carried(NamedTuple):
 class _Counted(NamedTuple):
     """The last message with the sum that a job is counted in."""
 
-    message: Carried
+    message: SentInMessage
     key: str
     notes: tuple[str, ...]
     """What was repaired of the job for it."""
@@ -107,12 +107,12 @@ def why(
         if os.path.exists(path)
     ]
     yield f"  control directory: {', '.join(there) if there else 'no files of this job any more'}"
-    seen = sighting(accounting, found.record_id)
+    seen = status_file_seen(accounting, found.record_id)
     if seen is not None:
         swept = "and its files were read by a sweep" if seen.swept else "not yet confirmed by a sweep"
         if seen.state == aborting.ON_HOLD and not aar.end_time:
             yield f"  last event at {iso(seen.event_s)}; its files are gone, and nothing tells what it used:"
-            yield f"  {aborting.WAYS_OUT}"
+            yield f"  {aborting.REMEDIES}"
         else:
             yield f"  last state recorded: {seen.state} at {iso(seen.event_s)}, {swept}"
     yield "events (UTC)"
@@ -126,11 +126,11 @@ def why(
     yield f"  became final, or changed last, as number {seq} of FinishedLog"
     if not settings.targets:
         yield "  no targets are configured"
-    for plug in plugs(settings):
-        texts = SentTexts(plug, accounting, publishing) if with_texts else None
-        sent = messages_of(publishing, plug.target.block, aar.job_id)
-        yield from _records_sent(plug, sent, aar, texts)
-        yield from _beside_records(plug, publishing, aar, seq, sent, texts)
+    for plugin in plugins(settings):
+        texts = SentTexts(plugin, accounting, publishing) if with_texts else None
+        sent = messages_of(publishing, plugin.target.block, aar.job_id)
+        yield from _records_sent(plugin, sent, aar, texts)
+        yield from _beside_records(plugin, publishing, aar, seq, sent, texts)
 
 
 def _implausible(con: Connection, record_id: int) -> Iterator[str]:
@@ -174,16 +174,18 @@ def _in_the_ledger(
 ) -> Iterator[str]:
     """What was sent of a job without a record."""
     yield "publishing"
-    for plug in plugs(settings):
-        texts = SentTexts(plug, accounting, publishing) if with_texts else None
-        sent = messages_of(publishing, plug.target.block, job_id)
-        yield from _records_sent(plug, sent, None, texts)
-        yield from _set_aside(plug, held.set_aside(publishing, target=plug.target.block, job_id=job_id))
+    for plugin in plugins(settings):
+        texts = SentTexts(plugin, accounting, publishing) if with_texts else None
+        sent = messages_of(publishing, plugin.target.block, job_id)
+        yield from _records_sent(plugin, sent, None, texts)
+        yield from _set_aside(plugin, held.quarantine_entries(publishing, target=plugin.target.block, job_id=job_id))
 
 
-def _records_sent(plug: Plug, sent: Sequence[Carried], aar: AAR | None, texts: SentTexts | None) -> Iterator[str]:
+def _records_sent(
+    plugin: TargetPlugin, sent: Sequence[SentInMessage], aar: AAR | None, texts: SentTexts | None
+) -> Iterator[str]:
     for one in sent:
-        yield f"  {plug.target.name}: {_message(one, aar)}"
+        yield f"  {plugin.target.name}: {_message(one, aar)}"
         if texts is not None:
             yield from _lines(texts.of_record(one.message_id, one.position, aar))
 
@@ -195,25 +197,25 @@ def _lines(sent: SentText) -> Iterator[str]:
             yield f"      {line}"
 
 
-def _set_aside(plug: Plug, aside: Iterable[held.Aside]) -> Iterator[str]:
+def _set_aside(plugin: TargetPlugin, aside: Iterable[held.QuarantineEntry]) -> Iterator[str]:
     for one in aside:
-        again = f"; {one.again}" if one.again else ""
-        yield f"  {plug.target.name}: {one.state} since {iso(one.since_s)}: {one.reason}{again}"
+        again = f"; {one.retry_text}" if one.retry_text else ""
+        yield f"  {plugin.target.name}: {one.state} since {iso(one.since_s)}: {one.reason}{again}"
 
 
 def _beside_records(
-    plug: Plug, con: Connection, aar: AAR, seq: int, sent: Sequence[Carried], texts: SentTexts | None
+    plugin: TargetPlugin, con: Connection, aar: AAR, seq: int, sent: Sequence[SentInMessage], texts: SentTexts | None
 ) -> Iterator[str]:
     """Sums that count the job, and why it is in no message."""
-    target = plug.target
-    counted = None if plug.has_records(plug.kind) else _counted(con, plug, aar)
+    target = plugin.target
+    counted = None if plugin.has_records(plugin.message_format) else _counted(con, plugin, aar)
     if counted is not None:
         repaired = f"; repaired: {'; '.join(counted.notes)}" if counted.notes else ""
         yield f"  {target.name}: counted in a sum of its month: {_message(counted.message, aar)}{repaired}"
         if texts is not None:
             yield from _lines(texts.of_sum(counted.message.message_id, counted.key))
-    aside = held.set_aside(con, target=target.block, job_id=aar.job_id)
-    yield from _set_aside(plug, aside)
+    aside = held.quarantine_entries(con, target=target.block, job_id=aar.job_id)
+    yield from _set_aside(plugin, aside)
     if not aside and counted is None and not any(one.state in ("accepted", "sending") for one in sent):
         month = instants.month_of(aar.end_time) if reading.is_time(aar.end_time) else None
         if month is not None and months.held_month(con, target.block, month) is not None:
@@ -226,7 +228,7 @@ def _beside_records(
         yield f"  {target.name}: not sent: {reason}"
 
 
-def _message(one: Carried, aar: AAR | None) -> str:
+def _message(one: SentInMessage, aar: AAR | None) -> str:
     what = f"message {one.message_id} ({one.kind}, {one.origin}) of {iso(one.created_s)}"
     if one.state == "sending":
         answer = "no answer yet: it is sent again by the next run"
@@ -245,15 +247,15 @@ def _message(one: Carried, aar: AAR | None) -> str:
     return "; ".join([f"{what}: {answer}", *(detail for detail in details if detail)])
 
 
-def _counted(con: Connection, plug: Plug, aar: AAR) -> _Counted | None:
+def _counted(con: Connection, plugin: TargetPlugin, aar: AAR) -> _Counted | None:
     if not reading.is_time(aar.end_time):
         return None
-    family = plug.summaries(plug.kind)
+    family = plugin.summaries(plugin.message_format)
     verdict = family.accept(reading.cell_of(aar), aar.end_time)
-    if verdict.refusal is not None or not plug.target.wants(aar.vo):
+    if verdict.refusal is not None or not plugin.target.wants(aar.vo):
         return None
     ((_text, one),) = family.sums([verdict.cell])
-    found = message_of_sum(con, plug.target.block, one.key)
+    found = message_of_sum(con, plugin.target.block, one.key)
     return None if found is None else _Counted(found, one.key, verdict.notes)
 
 
@@ -273,12 +275,12 @@ def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
     return "the ledger does not know why; `arcacct republish` sends it"
 
 
-def sighting(con: Connection, record_id: int) -> Sighting | None:
+def status_file_seen(con: Connection, record_id: int) -> StatusFileSeen | None:
     """The last state recorded; ``None`` for records of other sources."""
     row = con.execute(
         "SELECT State, EventNs / 1000000000, ifnull(Size, -1) >= 0 FROM StatusFiles WHERE RecordID = ?", (record_id,)
     ).fetchone()
-    return None if row is None else Sighting._make(row)
+    return None if row is None else StatusFileSeen._make(row)
 
 
 def notes_of(con: Connection, record_id: int) -> list[tuple[str, str]]:
@@ -299,17 +301,17 @@ def events_of(con: Connection, record_id: int) -> list[tuple[str, str]]:
     ).fetchall()
 
 
-def messages_of(con: Connection, target: str, job_id: str) -> list[Carried]:
+def messages_of(con: Connection, target: str, job_id: str) -> list[SentInMessage]:
     """Every message to a target that carried a job's record, oldest first."""
     carried = f"Messages.MessageID, Position, {_CARRIED}, length(Record.Digest) = 0, Notes, Record.Digest"
-    return list(map(Carried._make, sent_rows.of_jobs(con, carried, [job_id], "Target = ?", target)))
+    return list(map(SentInMessage._make, sent_rows.of_jobs(con, carried, [job_id], "Target = ?", target)))
 
 
-def message_of_sum(con: Connection, target: str, key: str) -> Carried | None:
+def message_of_sum(con: Connection, target: str, key: str) -> SentInMessage | None:
     """The last message to a target with a sum of this key."""
     row = con.execute(
         f"SELECT Messages.MessageID, 0, {_CARRIED}, Jobs = 0, NULL, NULL FROM Messages JOIN SumKeys USING (MessageID)"
         " WHERE SumKeys.Target = ? AND Key = ?",
         (target, key),
     ).fetchone()
-    return None if row is None else Carried._make(row)
+    return None if row is None else SentInMessage._make(row)

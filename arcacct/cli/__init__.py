@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from arcacct import __version__
-from arcacct.cli.speech import block, say, say_error
+from arcacct.cli.speech import block, print_line, report_error
 from arcacct.errors import ArcacctError, StoreError, UsageError
 
 COMMANDS = {
@@ -110,8 +110,8 @@ def main(args: list[str] | None = None) -> None:
         if debug:
             import traceback  # noqa: PLC0415  only then
 
-            block("".join(traceback.format_exception(error)), partial(say, err=True))
-        say_error(known)
+            block("".join(traceback.format_exception(error)), partial(print_line, err=True))
+        report_error(known)
         if isinstance(error, OSError) and error.filename is None:
             # What stdout could not take must not be tried again when the interpreter ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -142,7 +142,7 @@ def _run(args: list[str] | None) -> int:
     try:
         result: Any = arcacct.main(args, prog_name="arcacct", standalone_mode=False)
     except click.Abort:
-        say("arcacct: stopped", err=True)
+        print_line("arcacct: stopped", err=True)
         return 130
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()

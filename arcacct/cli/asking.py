@@ -17,7 +17,7 @@ from arcacct.cli.working import at_work
 from arcacct.db import opening
 from arcacct.db.engine import Connection
 from arcacct.jobs.rows import schema_version
-from arcacct.wording import plain
+from arcacct.wording import strip_control
 
 _HARMLESS = re.compile(r"[\w/.,:=@%+ -]+")
 """
@@ -71,7 +71,9 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list
         try:
             with opened(with_options(ctx)) as con:
                 names = questions.names(con, kind, incomplete)
-                return [CompletionItem(name) for name in names if _HARMLESS.fullmatch(name) and plain(name) == name]
+                return [
+                    CompletionItem(name) for name in names if _HARMLESS.fullmatch(name) and strip_control(name) == name
+                ]
         except Exception:  # noqa: BLE001  a shell that completes must never see an error
             return []
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import click
 
 from arcacct.cli.context import conf_of
-from arcacct.cli.speech import block, examples, say
+from arcacct.cli.speech import block, examples, print_line
 from arcacct.conf.check import check
 from arcacct.conf.parser import Conf
 from arcacct.conf.places import places
 from arcacct.conf.problems import WARNING, Problem, errors
 from arcacct.conf.show import show
-from arcacct.db.place import astray
+from arcacct.db.place import misplaced
 from arcacct.errors import ConfigError
 from arcacct.publishing.vos import unknown_vos
 from arcacct.targets import kinds
@@ -38,10 +38,10 @@ def check_command(ctx: click.Context) -> int:
     given = ctx.obj["database"]
     problems = [*check(conf, kinds()), *_astray(conf, given), *unknown_vos(conf, kinds(), given)]
     for problem in problems:
-        say(str(problem))
+        print_line(str(problem))
     wrong = len(errors(problems))
     counts = f"{count_of(wrong, 'error')}, {count_of(len(problems) - wrong, 'warning')}"
-    say(f"{'not ok' if wrong else 'ok'}: {', '.join(conf.files)}: {counts}", err=True)
+    print_line(f"{'not ok' if wrong else 'ok'}: {', '.join(conf.files)}: {counts}", err=True)
     return ConfigError.exit_code if wrong else 0
 
 
@@ -62,7 +62,7 @@ def _astray(conf: Conf, database: str | None) -> Iterator[Problem]:
         here = places(conf, None, database)
     except ConfigError:
         return  # is among the problems already
-    what = astray(here) if conf.files else ""
+    what = misplaced(here) if conf.files else ""
     if what:
         line = conf.option("arex", "controldir")
         text = (

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from arcacct.cli.speech import complain
+from arcacct.cli.speech import print_error
 from arcacct.conf.parser import Conf, load
 from arcacct.conf.places import Places, places
 from arcacct.conf.settings import Settings, remember_secrets, settings
@@ -46,7 +46,7 @@ def settings_of(ctx: click.Context, *, to_publish: bool = False, warns: bool = T
     """
     found = settings(conf_of(ctx), kinds(), database=ctx.obj["database"], to_publish=to_publish)
     for problem in found.warnings if warns else ():
-        complain(f"warning: {problem}")
+        print_error(f"warning: {problem}")
     return found
 
 

@@ -12,10 +12,10 @@ from arcacct.cli.context import places_of, settings_of
 from arcacct.cli.db_forget import forget
 from arcacct.cli.instants import INSTANT, in_turn
 from arcacct.cli.ratings import RATING
-from arcacct.cli.speech import ask, complain, examples, say
+from arcacct.cli.speech import ask, examples, print_error, print_line
 from arcacct.cli.tables import format_option
 from arcacct.cli.tables import show as show_table
-from arcacct.cli.working import STOPPED, at_work, progress, stopping_when_asked
+from arcacct.cli.working import STOPPED, at_work, progress, stop_on_signal
 from arcacct.conf.places import Places
 from arcacct.db.opening import (
     accounting,
@@ -56,13 +56,13 @@ def init(ctx: click.Context, new_life: bool) -> None:
     if not new_life:
         _initialise(here)
         return
-    from arcacct.db.maintain import new_life as begin  # noqa: PLC0415  psutil is slow to import
+    from arcacct.db.maintain import start_new_incarnation as begin  # noqa: PLC0415  psutil is slow to import
 
     begun = begin(here)
     _initialise(here, begun.scripts)
-    if begun.lives:
-        complain(
-            f"{here.database}: a new life begins, which goes on from {len(begun.lives)} before: months that "
+    if begun.inherited:
+        print_error(
+            f"{here.database}: a new life begins, which goes on from {len(begun.inherited)} before: months that "
             "were published are held until their figures are proven or accepted; `arcacct import arex` takes over what "
             "A-REX recorded"
         )
@@ -89,12 +89,12 @@ def _initialise(here: Places, made: tuple[int, ...] = ()) -> None:
     for path, ran in initialised.items():
         steps = [*made, *ran] if path == here.database else ran
         if steps:
-            say(f"{path}: {'created' if steps[0] == 1 else f'taken forward to schema version {steps[-1]}'}")
+            print_line(f"{path}: {'created' if steps[0] == 1 else f'taken forward to schema version {steps[-1]}'}")
         else:
-            say(f"{path}: exists and is up to date")
+            print_line(f"{path}: exists and is up to date")
     # Whoever may only read needs the files that an open database has.
     with accounting(here) as con, at_work("summing up"):
-        cells.refine(con, here, everything=True)
+        cells.update_breakdown(con, here, everything=True)
     leave_open(open_publishing(here), here.publishing_database)
 
 
@@ -120,7 +120,7 @@ def check(ctx: click.Context, anew: bool) -> int:
     from arcacct.jobs.check import check as check_all  # noqa: PLC0415
     from arcacct.publishing.audit import questions  # noqa: PLC0415  slow to import
     from arcacct.publishing.instants import iso  # noqa: PLC0415  slow to import
-    from arcacct.targets import plugs  # noqa: PLC0415  slow to import
+    from arcacct.targets import plugins  # noqa: PLC0415  slow to import
 
     done = parts = 0
     answers: list[Checked] = []
@@ -131,19 +131,19 @@ def check(ctx: click.Context, anew: bool) -> int:
         show(now, of)
 
     try:
-        with progress("Parts") as show, stopping_when_asked() as stopping:
+        with progress("Parts") as show, stop_on_signal() as stopping:
             here = places_of(ctx)
             try:
-                targets = plugs(settings_of(ctx, warns=False))
+                targets = plugins(settings_of(ctx, warns=False))
             except ConfigError as error:
                 targets = ()
-                complain(f"{error}: places in the log are not checked")
-            audits = partial(questions, plugs=targets)
+                print_error(f"{error}: places in the log are not checked")
+            audits = partial(questions, plugins=targets)
             answers.extend(check_all(here, anew=anew, progress=told, stopping=stopping, audits=audits))
     finally:
         # Behind the bar, which may be on the same terminal; and what was answered before a database failed.
         if any(one.earlier for one in answers):
-            complain(
+            print_error(
                 f"continues the check that began at {iso(answers[0].begun_s)} and was stopped: what was sound then is "
                 "not looked at again (`arcacct db check --anew` does)"
             )
@@ -151,10 +151,10 @@ def check(ctx: click.Context, anew: bool) -> int:
             of_then = (
                 f" ({one.earlier} of {count_of(one.parts, 'part')} as of {iso(one.begun_s)})" if one.earlier else ""
             )
-            say(f"{one.database}: {one.question}: {'wrong' if one.problems else 'ok'}{of_then}")
-            complain(*(f"{one.database}: {problem}" for problem in one.problems))
+            print_line(f"{one.database}: {one.question}: {'wrong' if one.problems else 'ok'}{of_then}")
+            print_error(*(f"{one.database}: {problem}" for problem in one.problems))
     if done < parts:
-        complain(f"stopped: {done} of {count_of(parts, 'part')} checked; run the same command again for the others")
+        print_error(f"stopped: {done} of {count_of(parts, 'part')} checked; run the same command again for the others")
         return STOPPED
     return StoreError.exit_code if any(one.problems for one in answers) else 0
 
@@ -177,10 +177,10 @@ def optimize(ctx: click.Context, shrink: bool) -> None:
     here = places_of(ctx)
     with accounting(here) as con, at_work("optimizing"):
         maintain.optimize(here, con)
-        say(f"{here.database}: optimized")
+        print_line(f"{here.database}: optimized")
         if shrink:
             sizes = maintain.shrink(here, con)
-            say(f"{here.database}: {sizes.before:,} bytes before, {sizes.after:,} bytes now")
+            print_line(f"{here.database}: {sizes.before:,} bytes before, {sizes.after:,} bytes now")
 
 
 @db.command(
@@ -199,7 +199,7 @@ def backup(ctx: click.Context, directory: str | None) -> None:
     here = _site(places_of(ctx))
     with at_work("copying"):
         for copy in maintain.backups(here, directory or os.path.join(here.directory, "backups")):
-            say(f"{copy.path}: {copy.size_bytes:,} bytes")
+            print_line(f"{copy.path}: {copy.size_bytes:,} bytes")
 
 
 @db.command(
@@ -221,7 +221,7 @@ def snapshot(ctx: click.Context, directory: str) -> None:
     here = _site(places_of(ctx))
     with at_work("copying"):
         for copy in snapshots(here, directory):
-            say(f"{copy.path}: {copy.size_bytes:,} bytes")
+            print_line(f"{copy.path}: {copy.size_bytes:,} bytes")
 
 
 @db.command(
@@ -247,11 +247,11 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
     ask(f"put {file} in the place of the database in {here.directory}?", yes=yes)
     with publishing_lock(here.publishing_lock), at_work("restoring"):
         done = maintain.restore(here, file)
-    say(f"{done.database}: restored from {file}")
+    print_line(f"{done.database}: restored from {file}")
     if done.scripts:
-        say(f"{done.database}: taken forward to schema version {done.scripts[-1]}")
+        print_line(f"{done.database}: taken forward to schema version {done.scripts[-1]}")
     if done.kept:
-        say(f"{done.kept}: the old database", err=True)
+        print_line(f"{done.kept}: the old database", err=True)
 
 
 @db.command(short_help="Move both databases to another directory.", epilog=examples("arcacct db move /var/lib/arcacct"))
@@ -275,11 +275,11 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     with publishing_lock(here.publishing_lock), at_work("moving"):
         done = moving.move(here, directory)
     for path in done.kept:
-        say(f"{path}: the old database", err=True)
+        print_line(f"{path}: the old database", err=True)
     if done.spooled:
-        say(f"{count_of(done.spooled, 'event')} of the spool taken along", err=True)
-    complain("moved; now put this line into [arcacct] of the configuration:")
-    say(f"database={done.database}")
+        print_line(f"{count_of(done.spooled, 'event')} of the spool taken along", err=True)
+    print_error("moved; now put this line into [arcacct] of the configuration:")
+    print_line(f"database={done.database}")
 
 
 @db.command(
@@ -330,7 +330,7 @@ def prune(
             f"{directory}: cannot read the control directory: {error.strerror}; a job that it still has must not be "
             "pruned: give --controldir"
         ) from error
-    wishes = pruning.PruneWishes(
+    options = pruning.PruneOptions(
         before,
         os.path.abspath(archive) if archive else os.path.join(here.directory, "archive.db"),
         tuple(target.block for target in found.targets),
@@ -338,35 +338,35 @@ def prune(
         present,
     )
     with closing(read_accounting(here)) as con, closing(read_publishing(here)) as publishing:
-        plan = pruning.plan(con, publishing, wishes)
+        plan = pruning.plan(con, publishing, options)
     if plan.first_end is None or plan.last_end is None:
-        say("no jobs to move")
+        print_line("no jobs to move")
     else:
         ended = f"ended from {iso(plan.first_end)} to {iso(plan.last_end)}"
-        say(f"{count_of(plan.jobs, 'job')} {'to be' if dry_run else 'can be'} moved, which {ended}")
+        print_line(f"{count_of(plan.jobs, 'job')} {'to be' if dry_run else 'can be'} moved, which {ended}")
     for reason, jobs in plan.left:
-        say(f"{count_of(jobs, 'job')} kept: {reason}", err=True)
+        print_line(f"{count_of(jobs, 'job')} kept: {reason}", err=True)
     if dry_run or not plan.jobs:
         return 0
-    ask(f"move {count_of(plan.jobs, 'job')} into {wishes.archive}?", yes=yes)
+    ask(f"move {count_of(plan.jobs, 'job')} into {options.archive}?", yes=yes)
     with (
         accounting(here) as con,
         closing(read_publishing(here)) as publishing,
         progress("Jobs") as show,
-        stopping_when_asked() as stopping,
+        stop_on_signal() as stopping,
     ):
         moved = pruning.prune(
             here,
             con,
             publishing,
-            wishes,
+            options,
             alone=partial(publishing_lock, here.publishing_lock),
             progress=lambda jobs: show(jobs, plan.jobs),
             stopping=stopping,
         )
-    say(f"{wishes.archive}: {count_of(moved.jobs, 'job')} moved")
+    print_line(f"{options.archive}: {count_of(moved.jobs, 'job')} moved")
     if not moved.is_whole:
-        complain(
+        print_error(
             f"stopped: {moved.jobs} of {count_of(plan.jobs, 'job')} moved; run the same command again for the others"
         )
         return STOPPED
@@ -432,7 +432,7 @@ def benchmark(
     in_turn(from_s, "--from", before_s, "--to")
     found = settings_of(ctx)
     here = _site(found.places)
-    wishes = rating.Ratings(
+    options = rating.Ratings(
         from_s,
         before_s,
         replaced or (here.rules.default_benchmark,),
@@ -441,15 +441,15 @@ def benchmark(
         everything,
     )
     with closing(read_accounting(here)) as con, progress("Jobs") as show_progress:
-        changes = rating.plan(con, wishes, lambda jobs: show_progress(jobs, jobs))
+        changes = rating.plan(con, options, lambda jobs: show_progress(jobs, jobs))
     if not changes:
-        say("no benchmark changes", err=True)
+        print_line("no benchmark changes", err=True)
         return 0
     show_table(COLUMNS, rows(changes), form)
     with closing(read_publishing(here)) as publishing:
         twice = counted_twice(found, publishing, changes)
     for text in twice:
-        complain(
+        print_error(
             f"{text}: sent as job records, of which APEL keeps the sums by the former benchmark: it would count"
             " corrected jobs twice there, until its administrators delete these sums"
         )
@@ -458,14 +458,14 @@ def benchmark(
     if twice and not even_so:
         raise UsageError("nothing is corrected: leave these months out by --from and --to, or give --counted-twice")
     ask("correct these benchmarks?", yes=yes)
-    with accounting(here) as con, progress("Jobs") as show_progress, stopping_when_asked() as stopping:
-        done = rating.correct(con, here, wishes, lambda jobs: show_progress(jobs, jobs), stopping)
+    with accounting(here) as con, progress("Jobs") as show_progress, stop_on_signal() as stopping:
+        done = rating.correct(con, here, options, lambda jobs: show_progress(jobs, jobs), stopping)
         stopped = stopping()
-        cells.advance(con, here)
+        cells.update_monthly(con, here)
     count = "1 job has" if done == 1 else f"{done} jobs have"
-    say(f"{count} another benchmark now: the next `arcacct publish` sends the correction", err=True)
+    print_line(f"{count} another benchmark now: the next `arcacct publish` sends the correction", err=True)
     if stopped:
-        complain("stopped: the same command again goes on with the others")
+        print_error("stopped: the same command again goes on with the others")
         return STOPPED
     return 0
 

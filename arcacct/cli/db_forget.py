@@ -12,8 +12,8 @@ from functools import partial
 import click
 
 from arcacct.cli.context import settings_of
-from arcacct.cli.speech import ask, complain, examples, say
-from arcacct.cli.working import STOPPED, progress, stopping_when_asked
+from arcacct.cli.speech import ask, examples, print_error, print_line
+from arcacct.cli.working import STOPPED, progress, stop_on_signal
 from arcacct.conf.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.db.opening import accounting, open_publishing, read_accounting, read_publishing
@@ -59,12 +59,12 @@ def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) 
         plan = forgetting.plan(con, publishing, scope)
     before = time.strftime("%Y-%m-%d", time.gmtime(scope.ended_before))
     would = "would become" if plan_only else "become"
-    say(f"{count_of(plan.jobs, 'job')} that ended before {before}: names {would} pseudonyms")
+    print_line(f"{count_of(plan.jobs, 'job')} that ended before {before}: names {would} pseudonyms")
     for table, count in plan.rows:
-        say(f"  {table}: {count_of(count, 'row')}")
+        print_line(f"  {table}: {count_of(count, 'row')}")
     for reason, jobs in plan.left:
-        say(f"{count_of(jobs, 'job')} kept, with all others of the month: {reason}", err=True)
-    say("what was published stays at its receivers; names stay in backups and copies of the databases", err=True)
+        print_line(f"{count_of(jobs, 'job')} kept, with all others of the month: {reason}", err=True)
+    print_line("what was published stays at its receivers; names stay in backups and copies of the databases", err=True)
     if plan_only or not (plan.rows or user_dn):
         return 0
     ask("replace these names? There is no way back.", yes=yes)
@@ -72,15 +72,17 @@ def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) 
         accounting(here) as con,
         closing(open_publishing(here)) as publishing,
         progress("Jobs") as show,
-        stopping_when_asked() as stopping,
+        stop_on_signal() as stopping,
     ):
         done = _forget(found, con, publishing, scope, lambda jobs: show(jobs, plan.jobs), stopping)
         if stopping():
-            complain(f"stopped: {done} of {count_of(plan.jobs, 'job')} done; run the same command again for the others")
+            print_error(
+                f"stopped: {done} of {count_of(plan.jobs, 'job')} done; run the same command again for the others"
+            )
             return STOPPED
         if user_dn is not None:
             _overwrite(found, con, publishing)
-    say(f"names replaced in {count_of(done, 'job')}")
+    print_line(f"names replaced in {count_of(done, 'job')}")
     return 0
 
 
@@ -142,7 +144,7 @@ def _forget(
     show: Callable[[int], None],
     stopping: Callable[[], bool],
 ) -> int:
-    from arcacct.jobs.forgetting import forget as forget_all  # noqa: PLC0415  slow to import
+    from arcacct.jobs.forgetting import pseudonymise as forget_all  # noqa: PLC0415  slow to import
     from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
 
     here = found.places

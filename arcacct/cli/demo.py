@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import click
 
-from arcacct.cli.speech import examples, say
+from arcacct.cli.speech import examples, print_line
 from arcacct.demo import rehearse
 from arcacct.errors import ArcacctError
-from arcacct.publishing.target_run import Outcome
+from arcacct.publishing.target_run import TargetResult
 from arcacct.wording import count_of
 
 KINDS = {"ur": "usage records", "car": "job records", "summaries": "summaries"}
@@ -41,48 +41,50 @@ def demo(directory: str) -> None:
     this machine. Exits with 0 only if every record was recorded, sent and accepted, else with 70 and what is missing.
     """
     done = rehearse(directory)
-    say(f"Twelve jobs of an ARC computing element, their times moved to yesterday, {done.day}.")
-    say()
-    say(
+    print_line(f"Twelve jobs of an ARC computing element, their times moved to yesterday, {done.day}.")
+    print_line()
+    print_line(
         f"Recorded      {count_of(len(dict(done.hooked)), 'job')} by the hook, in {count_of(len(done.hooked), 'event')}"
     )
-    say(f"              {count_of(done.swept.recorded, 'job')} that the hook never saw, by sweep")
+    print_line(f"              {count_of(done.swept.recorded, 'job')} that the hook never saw, by sweep")
     _tell("Published", done.published)
     _tell("Republished", done.republished)
-    say()
+    print_line()
     if done.missing:
         raise ArcacctError(f"{done.directory}: not everything arrived:", *(f"  {line}" for line in done.missing))
-    say(f"All {len(done.records)} jobs were recorded, sent and accepted. Nothing counts twice: of what came again,")
-    say(f"SGAS ignored all {done.ignored_repeats} records, and APEL replaced what it had.")
-    say()
-    say(f"Where to look, in {done.directory}:")
+    print_line(
+        f"All {len(done.records)} jobs were recorded, sent and accepted. Nothing counts twice: of what came again,"
+    )
+    print_line(f"SGAS ignored all {done.ignored_repeats} records, and APEL replaced what it had.")
+    print_line()
+    print_line(f"Where to look, in {done.directory}:")
     width = max(map(len, PLACES))
     for name, what in PLACES.items():
-        say(f"  {name:<{width}}  {what.format(documents=done.documents)}")
-    say()
-    say("What to try next:")
+        print_line(f"  {name:<{width}}  {what.format(documents=done.documents)}")
+    print_line()
+    print_line("What to try next:")
     # How this program can be called again from where it was called.
     program = shlex.quote(sys.argv[0])
     if os.path.basename(sys.argv[0]) != "arcacct" or shutil.which("arcacct") == os.path.abspath(sys.argv[0]):
         program = "arcacct"
     conf = shlex.quote(os.path.join(done.directory, "arc.conf"))
-    say(f"  {program} --config {conf} config show")
-    say(f"  {program} --config {conf} publish --now --dry-run")
+    print_line(f"  {program} --config {conf} config show")
+    print_line(f"  {program} --config {conf} publish --now --dry-run")
     database = os.path.join(done.directory, "accounting.db")
     if shutil.which("sqlite3"):
-        say(f'  sqlite3 {shlex.quote(database)} "{QUERY}"')
+        print_line(f'  sqlite3 {shlex.quote(database)} "{QUERY}"')
         return
     # The sqlite3 program may not be there, Python is.
     rows = f"sqlite3.connect({json.dumps(database)}).execute({json.dumps(QUERY)})"
-    say(f"  python3 -c {shlex.quote(f'import sqlite3; [print(*row) for row in {rows}]')}")
+    print_line(f"  python3 -c {shlex.quote(f'import sqlite3; [print(*row) for row in {rows}]')}")
 
 
-def _tell(verb: str, outcomes: Sequence[Outcome]) -> None:
+def _tell(verb: str, outcomes: Sequence[TargetResult]) -> None:
     width = max((len(outcome.target) for outcome in outcomes), default=0)
     for outcome in outcomes:
-        sent = outcome.tally.sent
+        sent = outcome.summary.sent
         parts = [f"{sent[kind].records} {name}" for kind, name in KINDS.items() if kind in sent]
         if "sync" in sent:
             parts.append("the sync message")
-        say(f"{verb:<12}  {outcome.target:<{width}}  {' and '.join(parts) or 'nothing'}")
+        print_line(f"{verb:<12}  {outcome.target:<{width}}  {' and '.join(parts) or 'nothing'}")
         verb = ""

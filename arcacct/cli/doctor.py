@@ -10,9 +10,9 @@ from arcacct.asking.doctor import examine
 from arcacct.asking.doctor.verdict import ERROR, OK, UNTOLD, VERDICTS, WARNING, Site, Verdict, of_error
 from arcacct.cli.context import conf_of
 from arcacct.cli.outcomes import GRAVEST_FIRST
-from arcacct.cli.speech import Coloured, block, data, examples, say
+from arcacct.cli.speech import Coloured, block, data, examples, print_line
 from arcacct.errors import ConfigError
-from arcacct.wording import fit
+from arcacct.wording import sanitise_line
 
 _COLOURS = {OK: "green", WARNING: "yellow", ERROR: "red", UNTOLD: "magenta"}
 _WIDTH = max(map(len, VERDICTS))
@@ -47,7 +47,7 @@ def doctor(ctx: click.Context, offline: bool, limit_s: float, as_json: bool) -> 
         return _only(of_error("configuration", error), as_json=as_json)
     found = []
     for verdict in examine(site, limit_s=limit_s, offline=offline):
-        found.append(verdict._replace(detail=fit(verdict.detail), advice=fit(verdict.advice)))
+        found.append(verdict._replace(detail=sanitise_line(verdict.detail), advice=sanitise_line(verdict.advice)))
         if not as_json:
             # One by one: a check that takes its time must not look like a doctor that hangs.
             _say(found[-1])
@@ -61,7 +61,7 @@ def doctor(ctx: click.Context, offline: bool, limit_s: float, as_json: bool) -> 
 
 def _only(one: Verdict, *, as_json: bool) -> int:
     """A configuration that cannot be read says nothing of anything else."""
-    one = one._replace(detail=fit(one.detail), advice=fit(one.advice))
+    one = one._replace(detail=sanitise_line(one.detail), advice=sanitise_line(one.advice))
     if as_json:
         block(json.dumps([one._asdict()], indent=1), data)
     else:
@@ -72,7 +72,7 @@ def _only(one: Verdict, *, as_json: bool) -> int:
 
 def _say(one: Verdict) -> None:
     word = Coloured(click.style(f"{one.verdict:<{_WIDTH}}", fg=_COLOURS[one.verdict], bold=one.verdict == ERROR))
-    say(word, "  ", one.what, ": ", one.text)
+    print_line(word, "  ", one.what, ": ", one.text)
 
 
 def _sum_up(found: list[Verdict]) -> None:
@@ -80,7 +80,7 @@ def _sum_up(found: list[Verdict]) -> None:
     parts = [f"{counts[OK]} ok", _plural(counts[WARNING], "warning"), _plural(counts[ERROR], "error")]
     if counts[UNTOLD]:
         parts.append(f"{counts[UNTOLD]} cannot be told")
-    say(", ".join(parts))
+    print_line(", ".join(parts))
 
 
 def _plural(number: int, what: str) -> str:

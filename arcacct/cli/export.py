@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from arcacct.cli.context import settings_of
-from arcacct.cli.speech import complain, examples, say
+from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.working import progress
 from arcacct.dataset.layout import key_name
 from arcacct.dataset.manifest import NAMES
@@ -54,17 +54,17 @@ def export(ctx: click.Context, directory: str, site: str | None, ce: str | None,
     key_name(site, "--site")
     key_name(ce, "--ce")
     store = open_store(directory)
-    from arcacct.exporting.export import Wishes  # noqa: PLC0415
+    from arcacct.exporting.export import ExportOptions  # noqa: PLC0415
     from arcacct.exporting.export import export as exported  # noqa: PLC0415
 
     with opening.translating(settings.places.database), progress("exporting") as tell:
-        done = exported(settings.places, store, Wishes(site, ce, names), tell)
+        done = exported(settings.places, store, ExportOptions(site, ce, names), tell)
     if done.written:
-        say(
+        print_line(
             f"{count_of(len(done.written), 'month')} of {ce} written, {count_of(done.jobs, 'job')},"
             f" {done.bytes / 1e6:.1f} MB; {done.unchanged} unchanged"
         )
     else:
-        say(f"nothing to write: {count_of(done.unchanged, 'month')} of {ce} unchanged")
-    complain(*done.problems)
+        print_line(f"nothing to write: {count_of(done.unchanged, 'month')} of {ce} unchanged")
+    print_error(*done.problems)
     return InputError.exit_code if done.problems else 0

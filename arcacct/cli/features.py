@@ -12,7 +12,7 @@ import click
 from arcacct.cli.arguments import Decorator, in_order, together
 from arcacct.cli.context import conf_of, places_of, settings_of
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import complain, examples, say
+from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.db.opening import accounting, read_accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.features import values as values_of
@@ -214,12 +214,12 @@ def show(ctx: click.Context, where: _Where) -> int:
     web, places = _found(ctx, where)
     found = {kind: read(place, fetch=web.get) for kind, place in valid(places).items()}
     for kind, one in found.items():
-        say(f"{kind} {one.location}")
+        print_line(f"{kind} {one.location}")
         _say_values(one.values | one.extra)
-        complain(*(f"{kind}: {key} is missing" for key in missing(one, kind)))
-        complain(*(f"{kind}: {warning}" for warning in one.warnings))
+        print_error(*(f"{kind}: {key} is missing" for key in missing(one, kind)))
+        print_error(*(f"{kind}: {warning}" for warning in one.warnings))
     left = remaining_s(found.get("machine"), found.get("job"))
-    say(f"remaining_secs {'unlimited' if left is None else left}")
+    print_line(f"remaining_secs {'unlimited' if left is None else left}")
     return InputError.exit_code if any(one.warnings for one in found.values()) else 0
 
 
@@ -231,7 +231,7 @@ def check(ctx: click.Context, where: _Where) -> int:
     web, places = _found(ctx, where)
     verdicts = check_all(places, web=web)
     for verdict in verdicts:
-        say(str(verdict))
+        print_line(str(verdict))
     return InputError.exit_code if any(verdict.verdict == "fail" for verdict in verdicts) else 0
 
 
@@ -250,12 +250,12 @@ def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str, retry: b
     here = places_of(ctx)
     with accounting(here) as con:
         done = collect(con, here, pattern, jobid, retry=retry)
-    complain(*done.complaints)
+    print_error(*done.complaints)
     for one in done.not_rejected:
-        say(f"{one}: no features of this job are rejected, nothing to retry", err=True)
+        print_line(f"{one}: no features of this job are rejected, nothing to retry", err=True)
     if retry and not jobid and not done.looked_at:
-        say("no features are rejected, nothing to retry", err=True)
-    say(
+        print_line("no features are rejected, nothing to retry", err=True)
+    print_line(
         f"{count_of(done.looked_at, 'job')} looked at, {done.found} with features, "
         f"{count_of(done.changed, 'record')} changed"
     )
@@ -275,4 +275,4 @@ def _found(ctx: click.Context, where: _Where) -> tuple[Web, dict[str, str]]:
 
 def _say_values(values: dict[str, str]) -> None:
     for key, value in values.items():
-        say(f"{key} {value}")
+        print_line(f"{key} {value}")

@@ -13,7 +13,7 @@ from arcacct.asking.usage import Conversion
 from arcacct.cli.arguments import in_order, together
 from arcacct.cli.fleet_load import load
 from arcacct.cli.query import limit_options, statement_of, watchdog
-from arcacct.cli.speech import complain, data, examples, say
+from arcacct.cli.speech import data, examples, print_error, print_line
 from arcacct.cli.stats import Periods, answer_lines, complain_of, in_period, named, order_of
 from arcacct.cli.stats import stats as of_one_ce
 from arcacct.cli.tables import format_option, show
@@ -126,13 +126,13 @@ def stats(
             given.master,
         )
     if not table.rows and any(isinstance(asked, tuple) and asked for asked in (*chosen, *which)):
-        complain("no job of the dataset is as the filters ask for")
-    out = say if given.form == "table" else data
+        print_error("no job of the dataset is as the filters ask for")
+    out = print_line if given.form == "table" else data
     if given.form == "table":
         complain_of(table.lacking)
     for line in answer_lines(table, given.form):
         out(line)
-    return told(found.problems)
+    return report_problems(found.problems)
 
 
 def _tell_unknown(which: FleetSelection, partitions: Sequence[Partition]) -> None:
@@ -143,7 +143,7 @@ def _tell_unknown(which: FleetSelection, partitions: Sequence[Partition]) -> Non
     ):
         for name in dict.fromkeys(names):
             if name not in known:
-                complain(f"there is no {kind} {name} in the dataset")
+                print_error(f"there is no {kind} {name} in the dataset")
 
 
 # The same as of `arcacct stats`, by construction.
@@ -173,12 +173,12 @@ def verify(directories: tuple[str, ...], deep: bool) -> int:
     with at_work("checking"):
         checked = checks.check(dataset(directories), deep=deep)
     for note in checked.notes:
-        say(note)
-    say(
+        print_line(note)
+    print_line(
         f"{count_of(checked.partitions, 'partition')}, {count_of(checked.files, 'file')}, jobs that can be asked:"
         f" {checked.jobs}; {count_of(len(checked.problems), 'problem')}"
     )
-    return told(checked.problems)
+    return report_problems(checked.problems)
 
 
 @fleet.command(
@@ -205,14 +205,14 @@ def sql(directories: tuple[str, ...], sql: str, form: str, limits: QueryLimits) 
         raise UsageError(f"this needs the package {error.name}: pip install 'arcacct[parquet]'") from error
     statement = statement_of(sql)
     with at_work("asking"):
-        answer, found = adhoc.asked(dataset(directories), statement, limits, lambda: watchdog(limits.seconds))
+        answer, found = adhoc.query_dataset(dataset(directories), statement, limits, lambda: watchdog(limits.seconds))
     show(answer.columns, answer.rows, form)
-    return told(found.problems)
+    return report_problems(found.problems)
 
 
-def told(problems: Sequence[str]) -> int:
+def report_problems(problems: Sequence[str]) -> int:
     """Name what is wrong; the exit code."""
-    complain(*problems)
+    print_error(*problems)
     return InputError.exit_code if problems else 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from arcacct.cli.speech import complain, examples, say
+from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.working import progress
 from arcacct.dataset.layout import TABLES
 from arcacct.errors import InputError, UsageError
@@ -45,9 +45,9 @@ def load(directories: tuple[str, ...], tables: tuple[str, ...]) -> int:
     wanted = [table for table in TABLES if not tables or table in {"jobs", *tables}]
     with progress("loading") as advanced:
         loaded = postgresql.load(dataset(directories), wanted, advanced)
-    say(
+    print_line(
         f"{count_of(loaded.taken, 'partition')} taken with {count_of(loaded.jobs, 'job')}; {loaded.unchanged} there"
         f" already, {loaded.older} there from a later export; {count_of(len(loaded.problems), 'problem')}"
     )
-    complain(*loaded.problems)
+    print_error(*loaded.problems)
     return InputError.exit_code if loaded.problems else 0

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import click
 
 from arcacct import __version__
-from arcacct.cli.speech import Coloured, examples, leaf
+from arcacct.cli.speech import Coloured, examples, print_lines
 from arcacct.errors import StoreError, UsageError
 from arcacct.manual.pages import CODES, Manual, Page, command, exit_code, load, near, word
-from arcacct.wording import count_of, fit
+from arcacct.wording import count_of, sanitise_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> None:  # noqa: A001  wha
     width = max(40, min(shutil.get_terminal_size().columns, _WIDEST))
     # What is empty, as a script may make it, asks for nothing.
     topic = tuple(one for one in topic if one.strip())
-    leaf(_answer(ctx, manual, topic, width) if topic else _contents(manual))
+    print_lines(_answer(ctx, manual, topic, width) if topic else _contents(manual))
 
 
 def _answer(ctx: click.Context, manual: Manual, topic: Sequence[str], width: int) -> Iterator[Sequence[str]]:
@@ -107,7 +107,7 @@ def _rendered(manual: Manual, page: Page, width: int) -> Iterator[Sequence[str]]
 
 
 def _strong(text: str) -> Coloured:
-    return Coloured(click.style(fit(text), bold=True))
+    return Coloured(click.style(sanitise_line(text), bold=True))
 
 
 def _root(ctx: click.Context) -> click.Context:

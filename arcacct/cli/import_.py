@@ -9,8 +9,8 @@ import click
 from arcacct.arex.importing import ImportReport, arex_databases, import_arex, retry_rejected
 from arcacct.cli.context import places_of
 from arcacct.cli.instants import zone_of
-from arcacct.cli.speech import examples, say
-from arcacct.cli.working import progress, tell_retried
+from arcacct.cli.speech import examples, print_line
+from arcacct.cli.working import print_retried, progress
 from arcacct.db.opening import accounting, refuse_unasked
 from arcacct.errors import InputError
 from arcacct.wording import count_of
@@ -69,7 +69,7 @@ def arex(ctx: click.Context, path: str | None, *, timezone: str | None, controld
     with accounting(here) as con:
         if retry:
             report, retried = retry_rejected(here, con, zone)
-            tell_retried(retried)
+            print_retried(retried)
             _tell(report)
             rejected += report.rejected
         for one in paths:
@@ -82,25 +82,27 @@ def arex(ctx: click.Context, path: str | None, *, timezone: str | None, controld
 
 def _tell(report: ImportReport) -> None:
     for difference in report.differences[:_SHOWN]:
-        say(f"{difference.job_id}: {'; '.join(difference.what)}", err=True)
+        print_line(f"{difference.job_id}: {'; '.join(difference.what)}", err=True)
     if report.differing:
-        say(f"{count_of(report.differing, 'job')} recorded here with other values: what is here stays", err=True)
+        print_line(f"{count_of(report.differing, 'job')} recorded here with other values: what is here stays", err=True)
     for line in report.complaints:
-        say(f"{report.path}: {line}: left out, and kept", err=True)
+        print_line(f"{report.path}: {line}: left out, and kept", err=True)
     if report.rejected > len(report.complaints):
-        say(f"{report.path}: {count_of(report.rejected, 'rejected record')} in all", err=True)
+        print_line(f"{report.path}: {count_of(report.rejected, 'rejected record')} in all", err=True)
     for line in report.lost[:_SHOWN]:
-        say(f"{report.path}: {line}: left out", err=True)
+        print_line(f"{report.path}: {line}: left out", err=True)
     if len(report.lost) > _SHOWN:
-        say(f"{report.path}: {count_of(len(report.lost), 'such record')} in all", err=True)
+        print_line(f"{report.path}: {count_of(len(report.lost), 'such record')} in all", err=True)
     if report.archived:
-        say(f"{count_of(report.archived, 'job')} left out: moved into an archive by `arcacct db prune`", err=True)
+        print_line(
+            f"{count_of(report.archived, 'job')} left out: moved into an archive by `arcacct db prune`", err=True
+        )
     if report.other_zone:
-        say(
+        print_line(
             f"{count_of(report.other_zone, 'job')} with events of another time zone: converted by the job's own times",
             err=True,
         )
-    say(
+    print_line(
         f"{report.path}: {count_of(report.looked_at, 'record')} read, {count_of(report.added, 'job')} added,"
         f" {report.changed} changed, {report.completed} completed, {report.unfinished} unfinished"
     )

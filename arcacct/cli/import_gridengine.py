@@ -12,9 +12,9 @@ from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
 from arcacct.cli.instants import QacctInstant
-from arcacct.cli.speech import complain, examples, say
+from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.tables import FORMATS, show
-from arcacct.cli.working import progress, tell_counts, tell_retried, until_asked, wait_option
+from arcacct.cli.working import print_counts, print_retried, progress, until_signal, wait_option
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.gridengine.importing import Import
@@ -109,25 +109,25 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
     ):
         site = BatchSite(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
         policy = BatchPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
-        work = Import(settings.places, con, policy, complain, lambda _path, done, size: show_progress(done, size))
+        work = Import(settings.places, con, policy, print_error, lambda _path, done, size: show_progress(done, size))
         if given.retry:
-            tell_retried(work.retry())
+            print_retried(work.retry())
         if given.derive_again:
             work.again()
         if given.follow:
-            with until_asked() as goes_on:
+            with until_signal() as goes_on:
                 work.follow(files, goes_on=goes_on)
         elif files:
             work.files(files)
     report, taken = work.report, work.report.taken
-    tell_counts(
+    print_counts(
         (report.bad_lines, "line", " not usable; all others are imported"),
         (report.failed_jobs, "job", " not made from the imported records: see the reasons above"),
         (report.more_conflicts, "further value", " told differently by A-REX and Grid Engine"),
         (taken.waiting, "job", " not recorded yet: each may be an unfinished ARC job (see --wait)"),
         (taken.pruned, "job", " left out: moved into an archive by `arcacct db prune`"),
     )
-    say(
+    print_line(
         f"{count_of(report.lines, 'line')} read: {count_of(taken.new, 'new record')}, {taken.known} known; "
         f"{count_of(taken.added, 'job')} added, {taken.changed} changed, {count_of(taken.enriched, 'job')} of "
         "A-REX completed"
@@ -157,20 +157,20 @@ def _check(files: tuple[str, ...], given: GridEngineOptions) -> None:
 
 def _summary(files: tuple[str, ...], given: GridEngineOptions) -> int:
     question = question_of(given.qacct, given.by, given.begin, given.end)
-    found = FileSummary(complain)
+    found = FileSummary(print_error)
     if given.job is not None:
         tasks = None if given.tasks is None else tasks_of(given.tasks)
         records = found.records(files, given.job, tasks, question)
         if given.form == "qacct":
             for line in (line for record in records for line in block(record)):
-                say(line)
+                print_line(line)
         else:
             show(ALL_COLUMNS, map(row, records), given.form)
         return _exit_code(found.bad_lines + found.unreadable, given)
     rows = found.rows(files, question)
     if given.form == "qacct":
         for line in qacct_lines(question, rows):
-            say(line)
+            print_line(line)
     else:
         show(table_columns(question), table(rows), given.form)
     return _exit_code(found.bad_lines + found.unreadable, given)

@@ -12,8 +12,8 @@ from arcacct.benchmark import canonical_type
 from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import complain, examples, say
-from arcacct.cli.working import tell_counts, tell_retried, tell_unmeasured, tell_unusable, wait_option
+from arcacct.cli.speech import examples, print_error, print_line
+from arcacct.cli.working import print_counts, print_retried, print_unmeasured, print_unusable, wait_option
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.htcondor.command import TIMEOUT_S, HistoryCommand
@@ -119,9 +119,9 @@ def htcondor(ctx: click.Context, files: tuple[str, ...], given: HTCondorOptions)
     site = BatchSite("", settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
     policy = BatchPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer_htcondor)
     with accounting(settings.places) as con:
-        work = HTCondorImport(settings.places, con, policy, form, complain)
+        work = HTCondorImport(settings.places, con, policy, form, print_error)
         if given.retry:
-            tell_retried(work.retry())
+            print_retried(work.retry())
         if given.derive_again:
             work.again()
         work.files(files)
@@ -129,7 +129,7 @@ def htcondor(ctx: click.Context, files: tuple[str, ...], given: HTCondorOptions)
             work.ask(HistoryCommand(given.condor_history, given.timeout, given.name), given.since)
         work.finish()
     report, taken = work.report, work.report.taken
-    tell_counts(
+    print_counts(
         (report.rejected, "job", " not usable; all others are imported"),
         (report.failed_jobs, "job", " not made from what is kept of it: see the reasons above"),
         (report.more_conflicts, "further value", " told differently by A-REX and HTCondor"),
@@ -141,13 +141,13 @@ def htcondor(ctx: click.Context, files: tuple[str, ...], given: HTCondorOptions)
         (taken.waiting, "job", " not recorded yet: each may be an unfinished ARC job (see --wait)"),
         (taken.pruned, "job", " left out: moved into an archive by `arcacct db prune`"),
     )
-    say(
+    print_line(
         f"{count_of(report.jobs, 'job')} read, {report.unfinished} unfinished, {report.never_started} never started:"
         f" {taken.new} new, {taken.known} known; {count_of(taken.added, 'job')} added,"
         f" {taken.changed} changed, {count_of(taken.enriched, 'job')} of others completed"
     )
-    tell_unmeasured(taken)
-    tell_unusable(report.unusable)
+    print_unmeasured(taken)
+    print_unusable(report.unusable)
     # What was rejected before, and has not changed, is no news.
     unusable = report.news + report.unreadable + report.failed_jobs
     return InputError.exit_code if unusable and not given.lenient else 0

@@ -7,7 +7,7 @@ from contextlib import closing
 import click
 
 from arcacct.cli.context import settings_of
-from arcacct.cli.speech import ask, block, examples, say
+from arcacct.cli.speech import ask, block, examples, print_line
 from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
 from arcacct.db.opening import accounting, read_accounting, writing
@@ -70,7 +70,7 @@ def rejected(
     if dropped or drop_all:
         with accounting(here) as con, writing(con, here):
             known = [one.rejected_id for one in listed(con, source if drop_all else None)]
-            say(f"{count_of(drop(con, known if drop_all else dropped), 'rejected record')} dropped")
+            print_line(f"{count_of(drop(con, known if drop_all else dropped), 'rejected record')} dropped")
         unknown = ", ".join(str(one) for one in dict.fromkeys(dropped) if one not in known)
         if unknown:
             raise InputError(f"{unknown}: no such rejected record; see `arcacct import rejected`")
@@ -86,4 +86,4 @@ def rejected(
         if rows or form != "table":
             show_rows(_COLUMNS, rows, form)
         else:
-            say("no record is rejected", err=True)
+            print_line("no record is rejected", err=True)

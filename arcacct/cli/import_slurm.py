@@ -10,8 +10,8 @@ import click
 from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import INSTANT, zone_of
-from arcacct.cli.speech import complain, examples, say
-from arcacct.cli.working import tell_counts, tell_retried, tell_unmeasured, tell_unusable, wait_option
+from arcacct.cli.speech import examples, print_error, print_line
+from arcacct.cli.working import print_counts, print_retried, print_unmeasured, print_unusable, wait_option
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.jobs.batch import BatchPolicy, BatchSite
@@ -97,9 +97,9 @@ def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> in
     site = BatchSite("", settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
     policy = BatchPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer_slurm)
     with accounting(settings.places) as con:
-        work = SlurmImport(settings.places, con, policy, given.form, complain)
+        work = SlurmImport(settings.places, con, policy, given.form, print_error)
         if given.retry:
-            tell_retried(work.retry())
+            print_retried(work.retry())
         if given.derive_again:
             work.again()
         work.files(files)
@@ -107,7 +107,7 @@ def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> in
             work.ask(SacctCommand(given.sacct, given.timeout), given.since)
         work.finish()
     report, taken = work.report, work.report.taken
-    tell_counts(
+    print_counts(
         (report.rejected, "job", " not usable; all others are imported"),
         (report.lines, "line", " not usable; no job was left out for that"),
         (report.noise, "line", " ignored: blank, or without the delimiter"),
@@ -116,13 +116,13 @@ def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> in
         (taken.waiting, "run", " not recorded yet: each may be an unfinished ARC job (see --wait)"),
         (taken.pruned, "run", " left out: the job was moved into an archive by `arcacct db prune`"),
     )
-    say(
+    print_line(
         f"{count_of(report.jobs, 'job')} read, {report.unfinished} unfinished, {report.never_started} never started:"
         f" {count_of(taken.new, 'new run')}, {taken.known} known; {count_of(taken.added, 'job')} added,"
         f" {taken.changed} changed, {count_of(taken.enriched, 'job')} of others completed"
     )
-    tell_unmeasured(taken)
-    tell_unusable(report.unusable)
+    print_unmeasured(taken)
+    print_unusable(report.unusable)
     # What was rejected before, and has not changed, is no news.
     unusable = report.news + report.unreadable + report.failed_jobs
     return InputError.exit_code if unusable and not given.lenient else 0

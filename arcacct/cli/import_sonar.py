@@ -7,8 +7,8 @@ from collections import Counter
 import click
 
 from arcacct.cli.context import settings_of
-from arcacct.cli.speech import complain, examples, say
-from arcacct.cli.working import progress, tell_retried, until_asked
+from arcacct.cli.speech import examples, print_error, print_line
+from arcacct.cli.working import print_retried, progress, until_signal
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.sonar.importing import Importer, SonarReport
@@ -62,16 +62,16 @@ def sonar(
             details,
         )
         if retry:
-            run = Importer(con, settings.places, site, complain, keeps=False)
-            tell_retried(run.retry())
+            run = Importer(con, settings.places, site, print_error, keeps=False)
+            print_retried(run.retry())
             codes.append(_tell(run.report))
         if files:
             with progress("Bytes", has_end=not follow and "-" not in files) as show_progress:
                 run = Importer(
-                    con, settings.places, site, complain, lambda _path, done, size: show_progress(done, size)
+                    con, settings.places, site, print_error, lambda _path, done, size: show_progress(done, size)
                 )
                 if follow:
-                    with until_asked() as goes_on:
+                    with until_signal() as goes_on:
                         run.follow(files, goes_on=goes_on)
                 else:
                     run.files(files)
@@ -82,24 +82,26 @@ def sonar(
 def _tell(report: SonarReport) -> int:
     if report.dropped:
         fields = ", ".join(f"{field} {count}" for field, count in sorted(report.dropped.items()))
-        complain(f"values that could not be used, taken as absent: {fields}")
+        print_error(f"values that could not be used, taken as absent: {fields}")
     if report.late:
-        complain(f"hourly totals are final; late samples of {count_of(report.late, 'hour')} ignored")
+        print_error(f"hourly totals are final; late samples of {count_of(report.late, 'hour')} ignored")
     if report.unrecorded:
-        complain(
+        print_error(
             f"{count_of(report.unrecorded, 'finished Slurm job')} not recorded: they may be ARC jobs already recorded; "
             "--records makes records of all others"
         )
     for why, count in sorted(Counter(why for why, _record_id in report.unjoined).items()):
-        complain(f"no telemetry added to {count_of(count, 'record')} of {UNJOINED[why]}")
+        print_error(f"no telemetry added to {count_of(count, 'record')} of {UNJOINED[why]}")
     outside = [samples for samples in report.outside.values() if samples]
     if outside:
-        complain(
+        print_error(
             f"{count_of(sum(outside), 'sample')} of {count_of(len(outside), 'job number')} taken outside every known "
             "run of the number: added to no job unless a run of that time is imported"
         )
     kinds = (
         ", ".join(count_of(count, f"{kind} envelope") for kind, count in sorted(report.envelopes.items())) or "nothing"
     )
-    say(f"{kinds}; {count_of(report.recorded, 'Slurm job')} recorded, {count_of(report.enriched, 'record')} enriched")
+    print_line(
+        f"{kinds}; {count_of(report.recorded, 'Slurm job')} recorded, {count_of(report.enriched, 'record')} enriched"
+    )
     return InputError.exit_code if report.rejected or report.unreadable else 0

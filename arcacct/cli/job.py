@@ -12,7 +12,7 @@ from arcacct.asking import arcctl as words
 from arcacct.asking.job_record import arcctl_record
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.context import settings_of
-from arcacct.cli.speech import complain, data, examples, say
+from arcacct.cli.speech import data, examples, print_error, print_line
 from arcacct.db import opening
 from arcacct.errors import InputError
 from arcacct.jobs.lookup import find_job
@@ -49,12 +49,12 @@ def info(ctx: click.Context, output: str, arcctl: str | None, job_id: str) -> No
     record = _record(ctx, job_id, arcctl)
     unfinished = words.unfinished(record)
     if unfinished is not None:
-        say(unfinished)
+        print_line(unfinished)
     elif output == "json":
         data(json.dumps(record))
     else:
         for line in words.info(record, output):
-            say(line)
+            print_line(line)
 
 
 @job.command(short_help="When it changed its state.", epilog=examples("arcacct job events rUkNDmRi"))
@@ -83,9 +83,9 @@ def _record(ctx: click.Context, job_id: str, arcctl: str | None) -> words.Arcctl
 def _some(record: words.ArcctlJob, lines: Callable[[words.ArcctlJob], Iterable[str]], what: str) -> None:
     found = list(lines(record))
     for line in found:
-        say(line)
+        print_line(line)
     if not found:
-        complain(f"There are no {what} registered for job {record['JobID']}")
+        print_error(f"There are no {what} registered for job {record['JobID']}")
 
 
 @job.command(
@@ -120,4 +120,4 @@ def why(ctx: click.Context, job_id: str, *, with_texts: bool) -> None:
             lines = list(story.why_gone(settings, con, ledger, gone, with_texts=with_texts))
     # Not in that moment: who reads takes his time.
     for line in lines:
-        say(line)
+        print_line(line)

@@ -22,7 +22,7 @@ from arcacct.asking.basis import Basis
 from arcacct.asking.health import Check, Health
 from arcacct.asking.health_rows import TargetState
 from arcacct.cli.context import settings_of
-from arcacct.cli.speech import block, complain, data, examples
+from arcacct.cli.speech import block, data, examples, print_error
 from arcacct.cli.thresholds import threshold_options
 from arcacct.db.care import CHECK
 from arcacct.errors import ConfigError, InputError, StoreError
@@ -114,7 +114,7 @@ def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -
     if wrong is not None:
         raise wrong
     if found is not None and found.problem is not None:
-        complain(found.problem)
+        print_error(found.problem)
         return StoreError.exit_code
     return 0
 
@@ -190,7 +190,7 @@ def _found(found: Health) -> Iterator[Value]:
             yield "arcacct_sonar_dropped_values_total", count, (field,)
     yield from _basis_values(found.basis)
     yield from _spool_values(found)
-    for kind, done in found.care.items():
+    for kind, done in found.maintenance_log.items():
         yield "arcacct_last_care_timestamp_seconds", done.at_s, (kind,)
         if kind == CHECK:
             yield "arcacct_check_found_damage", not done.is_well, ()
@@ -247,7 +247,7 @@ def _target_values(target: TargetState) -> Iterator[Value]:
     yield "arcacct_target_held_months", len(target.held_months), name
     for one in target.held_months:
         month = f"{one.year:04d}-{one.month:02d}"
-        yield "arcacct_target_held_month_jobs", one.given_jobs, (target.name, month, "given")
+        yield "arcacct_target_held_month_jobs", one.published_jobs, (target.name, month, "given")
         yield "arcacct_target_held_month_jobs", one.found_jobs, (target.name, month, "found")
     for held in _STATES:
         yield "arcacct_target_held_records", target.held.get(held, 0), (target.name, held)

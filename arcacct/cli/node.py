@@ -9,7 +9,7 @@ from functools import partial
 import click
 
 from arcacct.cli.speech import data, examples
-from arcacct.cli.working import until_asked
+from arcacct.cli.working import until_signal
 from arcacct.errors import TargetBusy
 from arcacct.sonar.producing import sysinfo as probe_sysinfo
 from arcacct.sonar.sampling import sample as probe_sample
@@ -122,7 +122,7 @@ def _repeat(once: Callable[[], bool], interval_s: float | None) -> int:
     """Tell once, or on and on; the exit code."""
     if interval_s is None:
         return 0 if once() else TargetBusy.exit_code
-    with until_asked() as goes_on:
+    with until_signal() as goes_on:
         due = time.monotonic()
         while goes_on():
             once()

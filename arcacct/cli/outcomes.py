@@ -4,65 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arcacct.cli.speech import WARNING, say, say_error
+from arcacct.cli.speech import WARNING, print_line, report_error
 from arcacct.errors import InputError, TargetBusy
 from arcacct.publishing.selection import NOT_SELECTED
 from arcacct.wording import count_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.publishing.run import Outcome
+    from arcacct.publishing.run import TargetResult
 
 GRAVEST_FIRST = (78, 77, 69, 74, 70, 75, 65)
 
 
-def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
+def show(outcomes: Sequence[TargetResult], *, planned: bool = False) -> None:
     """One line for each target and kind of message; notes and errors on stderr."""
     verb = "would send" if planned else "sent"
     if not outcomes:
-        say("no targets are configured: nothing is published; see `arcacct config check`", err=True, priority=WARNING)
+        print_line(
+            "no targets are configured: nothing is published; see `arcacct config check`", err=True, priority=WARNING
+        )
     for outcome in outcomes:
         if outcome.skipped is not None:
-            say(f"{outcome.target}: {outcome.skipped}")
+            print_line(f"{outcome.target}: {outcome.skipped}")
             continue
-        for kind, sent in outcome.tally.sent.items():
+        for kind, sent in outcome.summary.sent.items():
             amount = f"{count_of(sent.records, f'{kind} record')} in {count_of(sent.messages, 'message')}"
-            say(f"{outcome.target}: {verb} {amount} ({sent.bytes:,} bytes)")
-        if not outcome.tally.sent and outcome.error is None:
-            say(f"{outcome.target}: nothing new")
-        tally = outcome.tally
+            print_line(f"{outcome.target}: {verb} {amount} ({sent.bytes:,} bytes)")
+        if not outcome.summary.sent and outcome.error is None:
+            print_line(f"{outcome.target}: nothing new")
+        summary = outcome.summary
         for number, what, became in (
-            (tally.resent, "message", "of an earlier run had no answer"),
-            (tally.quarantined, "record", "set aside"),
+            (summary.resent, "message", "of an earlier run had no answer"),
+            (summary.quarantined, "record", "set aside"),
             (
-                tally.implausible,
+                summary.implausible,
                 "record",
                 "held: values that cannot be true, or no wall time; see `arcacct quarantine list`",
             ),
-            (tally.refused_once, "record", "refused, to be tried again"),
-            (tally.ahead, "record", "of the future, by this host's clock: sent once it is right"),
-            (tally.not_selected, "job", NOT_SELECTED),
+            (summary.refused_once, "record", "refused, to be tried again"),
+            (summary.ahead, "record", "of the future, by this host's clock: sent once it is right"),
+            (summary.not_selected, "job", NOT_SELECTED),
         ):
             if number:
-                say(f"{outcome.target}: {count_of(number, what)} {became}")
+                print_line(f"{outcome.target}: {count_of(number, what)} {became}")
         if outcome.error is not None:
-            say_error(outcome.error, f"arcacct: {outcome.target}: ")
+            report_error(outcome.error, f"arcacct: {outcome.target}: ")
 
 
 def announce(target: str, note: str) -> None:
     """What a target's run has to say, while it runs."""
-    say(f"{target}: {note}", err=True)
+    print_line(f"{target}: {note}", err=True)
 
 
-def exit_code(outcomes: Sequence[Outcome], complaints: Sequence[str] = ()) -> int:
+def exit_code(outcomes: Sequence[TargetResult], complaints: Sequence[str] = ()) -> int:
     """
     The gravest of the targets; 65 when something was set aside or is held, 75 when it is to be tried again, else 0.
 
     ``complaints``: what of the spool could not be used, which is set aside, too.
     """
     codes = {outcome.error.exit_code for outcome in outcomes if outcome.error is not None}
-    if complaints or any(outcome.tally.quarantined or outcome.tally.implausible for outcome in outcomes):
+    if complaints or any(outcome.summary.quarantined or outcome.summary.implausible for outcome in outcomes):
         codes.add(InputError.exit_code)
-    if any(outcome.tally.refused_once for outcome in outcomes):
+    if any(outcome.summary.refused_once for outcome in outcomes):
         codes.add(TargetBusy.exit_code)
     return next((code for code in GRAVEST_FIRST if code in codes), 0)

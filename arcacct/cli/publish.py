@@ -11,11 +11,11 @@ from arcacct.cli.context import name_of_user, settings_of
 from arcacct.cli.instants import INSTANT, NAMED_MONTH
 from arcacct.cli.naming import target_option
 from arcacct.cli.outcomes import announce, exit_code, show
-from arcacct.cli.speech import complain, examples
+from arcacct.cli.speech import examples, print_error
 from arcacct.cli.working import at_work
 from arcacct.publishing import run
-from arcacct.publishing.this_run import Tally
-from arcacct.targets import plugs
+from arcacct.publishing.this_run import RunSummary
+from arcacct.targets import plugins
 from arcacct.wording import count_of
 
 
@@ -68,16 +68,16 @@ def publish(
         if (year, month) > time.gmtime()[:2]:
             raise click.UsageError(f"--accept-lower: {year:04d}-{month:02d} has not begun yet")
     settings = settings_of(ctx, to_publish=True)
-    targets = plugs(settings, target)
+    targets = plugins(settings, target)
     planned = dry_run or write_to is not None
     complaints: list[str] = []
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, RunSummary] = {}
 
     def so_far() -> str:
-        records = sum(sent.records for tally in list(tallies.values()) for sent in list(tally.sent.values()))
+        records = sum(sent.records for summary in list(tallies.values()) for sent in list(summary.sent.values()))
         return f", {count_of(records, 'record')}" if records else ""
 
-    wishes = run.Wishes(
+    options = run.RunOptions(
         now=now,
         since=since,
         dry_run=planned,
@@ -90,7 +90,7 @@ def publish(
         watch=tallies.__setitem__,
     )
     with at_work("planning" if planned else "publishing", so_far):
-        outcomes = run.publish(settings, targets, wishes)
-    complain(*complaints)
+        outcomes = run.publish(settings, targets, options)
+    print_error(*complaints)
     show(outcomes, planned=planned)
     return exit_code(outcomes, complaints)

@@ -10,19 +10,19 @@ import click
 from arcacct.cli.context import name_of_user, settings_of
 from arcacct.cli.instants import MONTH
 from arcacct.cli.naming import complete_target, target_option
-from arcacct.cli.speech import ask, block, data, examples, say
+from arcacct.cli.speech import ask, block, data, examples, print_line
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import select_targets
 from arcacct.db import opening
 from arcacct.errors import InputError
 from arcacct.jobs import cells, implausible
 from arcacct.jobs.holds import DECISIONS, HELD, PUBLISHED
-from arcacct.jobs.implausible import Asked, HeldRecord
+from arcacct.jobs.implausible import ImplausibleFilter, ImplausibleRecord
 from arcacct.jobs.plausibility import BOUNDS
 from arcacct.jobs.reading import is_time
 from arcacct.publishing import held
 from arcacct.publishing.instants import iso, month_bounds, month_name
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 from arcacct.wording import count_of
 
 _HEADER = ("target", "state", "job", "ended", "reason")
@@ -62,15 +62,15 @@ def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -
     """List every record that is set aside, with the reason."""
     settings = settings_of(ctx)
     with closing(opening.read_publishing(settings.places)) as con:
-        found = held.set_aside(con, target=_block(settings, target))
+        found = held.quarantine_entries(con, target=_block(settings, target))
     with closing(opening.read_accounting(settings.places)) as con:
-        doubtful = list(implausible.held_records(con, Asked(states=() if decided else (HELD,))))
+        doubtful = list(implausible.held_records(con, ImplausibleFilter(states=() if decided else (HELD,))))
     if form == "json":
         rows_of_target = [one._asdict() for one in found]
         block(json.dumps([*map(_as_json, doubtful), *rows_of_target], indent=2), data)
         return
     if not found and not doubtful:
-        say("nothing is set aside", err=True)
+        print_line("nothing is set aside", err=True)
         return
     names = {one.block: one.name for one in settings.targets}
     rows = [(_ALL, _state(one), one.job_id, _end(one), one.text) for one in doubtful]
@@ -80,7 +80,7 @@ def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -
     widths = [max(map(len, column)) for column in zip(_HEADER, *rows, strict=True)]
     for row in (_HEADER, *rows):
         # The reason is last: it may be long, and is shown whole.
-        say("  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)) + f"  {row[-1]}")
+        print_line("  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)) + f"  {row[-1]}")
 
 
 @quarantine.command(
@@ -92,26 +92,26 @@ def show(ctx: click.Context, job_id: str) -> None:
     """Show where and why a record is set aside; `arcacct job why` tells the rest of its story."""
     settings = settings_of(ctx)
     with closing(opening.read_publishing(settings.places)) as con:
-        found = held.set_aside(con, job_id=job_id)
+        found = held.quarantine_entries(con, job_id=job_id)
     with closing(opening.read_accounting(settings.places)) as con:
-        doubtful = list(implausible.held_records(con, Asked(job_ids=(job_id,))))
+        doubtful = list(implausible.held_records(con, ImplausibleFilter(job_ids=(job_id,))))
         for record in doubtful:
-            say(f"all targets: {_state(record)} since {iso(record.since_s)}")
-            say(f"  ended {_end(record)}")
+            print_line(f"all targets: {_state(record)} since {iso(record.since_s)}")
+            print_line(f"  ended {_end(record)}")
             for doubt in record.doubts:
-                say(f"  {implausible.doubt_text(doubt)}: {BOUNDS[doubt[0]][0]}")
+                print_line(f"  {implausible.doubt_text(doubt)}: {BOUNDS[doubt[0]][0]}")
             for decision in implausible.decisions(con, record.record_id):
-                say(f"  {iso(decision.decided_s)} {decision.decided_by} decided: {decision.state}")
+                print_line(f"  {iso(decision.decided_s)} {decision.decided_by} decided: {decision.state}")
     if not found and not doubtful:
         raise InputError(f"{job_id}: not set aside; see `arcacct quarantine list` and `arcacct job why {job_id}`")
     for one in found:
-        say(f"{one.target}: {one.state} since {iso(one.since_s)}, tried {count_of(one.attempts + 1, 'time')}")
-        say(f"  ended {iso(one.end_time)}")
-        say(f"  {one.reason}")
+        print_line(f"{one.target}: {one.state} since {iso(one.since_s)}, tried {count_of(one.attempts + 1, 'time')}")
+        print_line(f"  ended {iso(one.end_time)}")
+        print_line(f"  {one.reason}")
         if one.refusals:
-            say(f"  the receiver refused it in {count_of(one.refusals, 'run')}")
-        if one.again:
-            say(f"  {one.again}")
+            print_line(f"  the receiver refused it in {count_of(one.refusals, 'run')}")
+        if one.retry_text:
+            print_line(f"  {one.retry_text}")
 
 
 @quarantine.command(
@@ -192,7 +192,7 @@ def decide(
     here = settings_of(ctx).places
     states = (PUBLISHED,) if published else DECISIONS if state == HELD else (HELD,)
     period = (None, None) if month is None else month_bounds(*month)
-    asked = Asked((), None, None, None, job_ids) if job_ids else Asked(states, reason, *period)
+    asked = ImplausibleFilter((), None, None, None, job_ids) if job_ids else ImplausibleFilter(states, reason, *period)
     with opening.accounting(here) as con:
         records = list(implausible.held_records(con, asked))
         unknown = [job_id for job_id in job_ids if job_id not in {one.job_id for one in records}]
@@ -202,9 +202,9 @@ def decide(
             where = f"{f' for {reason}' if reason else ''}{f' of {month_name(month)}' if month else ''}"
             ask(f"decide `{state}` about {count_of(len(records), 'record')}{where}?", yes=yes)
         done = implausible.decide(con, here, records, state, name_of_user())
-        cells.advance(con, here)
-        cells.refine(con, here)
-    say(f"{count_of(done, 'record')}: {state}")
+        cells.update_monthly(con, here)
+        cells.update_breakdown(con, here)
+    print_line(f"{count_of(done, 'record')}: {state}")
 
 
 @quarantine.command(
@@ -222,7 +222,7 @@ def sql(ctx: click.Context, target: str) -> None:
     leave as they are. Afterwards `arcacct quarantine retry --all --target TARGET` sends the records as they are now.
     """
     settings = settings_of(ctx)
-    (found,) = plugs(settings, target)
+    (found,) = plugins(settings, target)
     with closing(opening.read_publishing(settings.places)) as con:
         block(found.corrections(con), data)
 
@@ -233,18 +233,18 @@ def _change(ctx: click.Context, job_ids: tuple[str, ...], state: str, *, everyth
     settings = settings_of(ctx)
     with closing(opening.open_publishing(settings.places)) as con:
         changed = held.change_state(con, _block(settings, target), job_ids, state)
-    say(f"{count_of(changed, 'record')}: {state}")
+    print_line(f"{count_of(changed, 'record')}: {state}")
 
 
-def _state(one: HeldRecord) -> str:
+def _state(one: ImplausibleRecord) -> str:
     return _IMPLAUSIBLE if one.state == HELD else one.state
 
 
-def _end(one: HeldRecord) -> str:
+def _end(one: ImplausibleRecord) -> str:
     return iso(one.end_time) if is_time(one.end_time) else str(one.end_time)
 
 
-def _as_json(one: HeldRecord) -> dict[str, object]:
+def _as_json(one: ImplausibleRecord) -> dict[str, object]:
     values = [
         {"reason": reason, "value": field, "bound": bound, "reported": reported}
         for reason, field, bound, reported in one.doubts
@@ -263,8 +263,8 @@ def _as_json(one: HeldRecord) -> dict[str, object]:
     }
 
 
-def _reason(one: held.Aside) -> str:
-    return f"{one.reason}; {one.again}" if one.again else one.reason
+def _reason(one: held.QuarantineEntry) -> str:
+    return f"{one.reason}; {one.retry_text}" if one.retry_text else one.reason
 
 
 def _block(settings: Settings, target: str | None) -> str | None:

@@ -13,7 +13,7 @@ import click
 from arcacct.cli.arguments import in_order, together
 from arcacct.cli.asking import opened
 from arcacct.cli.context import places_of
-from arcacct.cli.speech import complain, examples
+from arcacct.cli.speech import examples, print_error
 from arcacct.cli.tables import format_option, show
 from arcacct.cli.working import at_work
 from arcacct.db import adhoc, opening
@@ -80,7 +80,7 @@ def query(ctx: click.Context, sql: str, form: str, ledger: bool, limits: adhoc.Q
     with (
         watchdog(limits.seconds),
         closing(opening.read_publishing(places_of(ctx))) if ledger else opened(ctx) as con,
-        adhoc.answered(con, statement, limits) as answer,
+        adhoc.query_result(con, statement, limits) as answer,
         at_work("asking"),
     ):
         show(answer.columns, answer.rows, form)
@@ -100,7 +100,7 @@ def watchdog(timeout_s: float) -> Iterator[None]:
     """
 
     def end() -> None:
-        complain(f"{adhoc.too_long(timeout_s)}")
+        print_error(f"{adhoc.too_long(timeout_s)}")
         os._exit(InputError.exit_code)
 
     timer = threading.Timer(timeout_s + _GRACE_S, end)

@@ -8,7 +8,7 @@ from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.layout import STATES, is_job_id
 from arcacct.cli.context import places_of
-from arcacct.cli.speech import examples, say
+from arcacct.cli.speech import examples, print_line
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 
@@ -34,8 +34,8 @@ def record(ctx: click.Context, controldir: str, jobid: str, state: str) -> None:
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be read: {error.strerror}; run as the user of A-REX") from error
     if state == "DELETED":
-        say(f"{jobid} DELETED: nothing to record, a record outlives its job")
+        print_line(f"{jobid} DELETED: nothing to record, a record outlives its job")
         return
     with accounting(here) as con:
         new = record_event(here, files, con)
-    say(f"{jobid} {state}: {'recorded' if new else 'nothing new'} in {here.database}")
+    print_line(f"{jobid} {state}: {'recorded' if new else 'nothing new'} in {here.database}")

@@ -11,7 +11,7 @@ import click
 from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import MONTH
-from arcacct.cli.speech import complain, examples, say
+from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.tables import lines, show
 from arcacct.cli.working import at_work
 from arcacct.db import opening
@@ -23,12 +23,12 @@ from arcacct.publishing.instants import Month, iso
 from arcacct.reporting import former
 from arcacct.reporting.charts import available
 from arcacct.reporting.contents import TIDY, Report, tidy
-from arcacct.reporting.month import Asked, month_report
+from arcacct.reporting.month import ReportRequest, month_report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.conf.settings import Settings
-    from arcacct.reporting.month import Made
+    from arcacct.reporting.month import ReportData
 
 
 def _month(ctx: click.Context, param: click.Parameter, value: Month | None) -> Month:
@@ -75,9 +75,9 @@ def _month(ctx: click.Context, param: click.Parameter, value: Month | None) -> M
     help="Whether to compare the month in all places, as `arcacct verify` does, which reads every job of it.",
 )
 @click.pass_context
-@together(Asked, "asked")
+@together(ReportRequest, "asked")
 def report(
-    ctx: click.Context, asked: Asked, fleet: tuple[str, ...], html_file: str | None, csv_file: str | None
+    ctx: click.Context, asked: ReportRequest, fleet: tuple[str, ...], html_file: str | None, csv_file: str | None
 ) -> int:
     """
     Report a month: usage, pledge, failures, users, energy and publishing.
@@ -93,7 +93,7 @@ def report(
     if fleet:
         of_all, problems = _of_fleet(ctx, fleet, asked)
         _tell(of_all, asked, html_file, csv_file)
-        complain(*problems)
+        print_error(*problems)
         return InputError.exit_code if problems else 0
     settings = settings_of(ctx)
     with (
@@ -108,7 +108,7 @@ def report(
     return 0
 
 
-def _of_fleet(ctx: click.Context, directories: tuple[str, ...], asked: Asked) -> tuple[Report, Sequence[str]]:
+def _of_fleet(ctx: click.Context, directories: tuple[str, ...], asked: ReportRequest) -> tuple[Report, Sequence[str]]:
     from arcacct.reporting.federation import federation_report  # noqa: PLC0415  few reports are of many CEs
 
     # Who has no CE of his own needs no configuration, unless pseudonyms are to be made.
@@ -125,7 +125,7 @@ def _of_fleet(ctx: click.Context, directories: tuple[str, ...], asked: Asked) ->
         )
 
 
-def _tell(made: Report, asked: Asked, html_file: str | None, csv_file: str | None) -> None:
+def _tell(made: Report, asked: ReportRequest, html_file: str | None, csv_file: str | None) -> None:
     """Into the files that are asked for, or on the terminal."""
     if csv_file is not None:
         text = "".join(f"{line}\r\n" for line in lines(TIDY, tidy(made), "spreadsheet"))
@@ -135,12 +135,12 @@ def _tell(made: Report, asked: Asked, html_file: str | None, csv_file: str | Non
 
         _write(html_file, page(made), asked)
         if not available():
-            complain("the page has no charts: the package pygal is not installed (pip install 'arcacct[report]')")
+            print_error("the page has no charts: the package pygal is not installed (pip install 'arcacct[report]')")
     if html_file is None and csv_file is None:
         _print(made)
 
 
-def _write(path: str, text: str, asked: Asked) -> None:
+def _write(path: str, text: str, asked: ReportRequest) -> None:
     """A file that names users is for who made it; with pseudonyms anybody may read it. Raises InputError."""
     try:
         folder, name = open_parent(path)
@@ -151,36 +151,36 @@ def _write(path: str, text: str, asked: Asked) -> None:
 
 
 def _print(report: Report) -> None:
-    say(f"{report.site}, {report.month_name} (written {iso(report.written_s)})")
+    print_line(f"{report.site}, {report.month_name} (written {iso(report.written_s)})")
     if report.verdict is not None:
-        say(report.verdict.text)
+        print_line(report.verdict.text)
     if report.basis:
-        say(f"These figures rest on {report.basis}.")
+        print_line(f"These figures rest on {report.basis}.")
     marked = False
     for table in report.tables:
         if table.is_detail:
             continue
-        say("")
-        say(table.title)
+        print_line("")
+        print_line(table.title)
         if table.rows:
             names = (table.key, *(f"{column.name}{'*' if column.is_estimated else ''}" for column in table.columns))
             marked |= any(column.is_estimated for column in table.columns)
             rows = (*table.rows, *(() if table.total is None else (table.total,)))
             show(names, [(row.key, *row.values) for row in rows], "table")
         for note in table.notes:
-            say(note)
+            print_line(note)
     if marked:
-        say("")
-        say("* estimated, not measured")
+        print_line("")
+        print_line("* estimated, not measured")
 
 
-def _remember(settings: Settings, made: Made) -> None:
+def _remember(settings: Settings, made: ReportData) -> None:
     if settings.places.rehearsal is not None:
         return
     try:
-        former.remember(settings.places, made.report.month_name, made.known, made.said, is_unchanged=made.is_unchanged)
+        former.save(settings.places, made.report.month_name, made.history, made.current, is_unchanged=made.is_unchanged)
     except OSError as error:
-        complain(
+        print_error(
             f"this report is not remembered ({error.filename}: {error.strerror}): the next one tells what changed"
             " since an earlier one; the owner of the databases writes reports that are remembered"
         )

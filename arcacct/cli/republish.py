@@ -15,7 +15,7 @@ from arcacct.cli.context import conf_of, settings_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.naming import complete_target
 from arcacct.cli.outcomes import announce, exit_code, show
-from arcacct.cli.speech import complain, confirm, examples, say
+from arcacct.cli.speech import confirm, examples, print_error, print_line
 from arcacct.cli.tables import lines
 from arcacct.cli.working import at_work
 from arcacct.conf.settings import Settings, settings
@@ -24,8 +24,8 @@ from arcacct.errors import UsageError
 from arcacct.jobs.rating import Ratings, plan
 from arcacct.publishing import run
 from arcacct.publishing.instants import iso
-from arcacct.publishing.plug import Plug
-from arcacct.targets import kinds, plugs
+from arcacct.publishing.plug import TargetPlugin
+from arcacct.targets import kinds, plugins
 
 
 class _AdHoc(NamedTuple):
@@ -122,10 +122,10 @@ def republish(
         raise UsageError("--receiver-rows is about one receiver: give --target NAME")
     if not plan_only and write_to is None:
         opening.refuse_unasked(found.places)
-    say(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
+    print_line(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
     with at_work("planning"):
-        wishes = run.Wishes(dry_run=True, write_to=write_to, receiver_rows=receiver_rows, announce=announce)
-        planned = run.republish(found, targets, period, wishes)
+        options = run.RunOptions(dry_run=True, write_to=write_to, receiver_rows=receiver_rows, announce=announce)
+        planned = run.republish(found, targets, period, options)
     show(planned, planned=True)
     _tell_ratings(found, period)
     if plan_only or write_to is not None:
@@ -133,15 +133,15 @@ def republish(
     if sys.stdin.isatty() and not yes:
         confirm("send this?")
     complaints: list[str] = []
-    wishes = run.Wishes(receiver_rows=receiver_rows, complain=complaints.append)
+    options = run.RunOptions(receiver_rows=receiver_rows, complain=complaints.append)
     if sys.stderr.isatty():
-        total = sum(sent.messages for outcome in planned for sent in outcome.tally.sent.values())
+        total = sum(sent.messages for outcome in planned for sent in outcome.summary.sent.values())
         with click.progressbar(length=total, label="messages", file=sys.stderr) as bar:
-            told = wishes._replace(watch=lambda _target, _tally: bar.update(1))
+            told = options._replace(watch=lambda _target, _summary: bar.update(1))
             outcomes = run.republish(found, targets, period, told)
     else:
-        outcomes = run.republish(found, targets, period, wishes)
-    complain(*complaints)
+        outcomes = run.republish(found, targets, period, options)
+    print_error(*complaints)
     show(outcomes)
     return exit_code(outcomes, complaints)
 
@@ -150,7 +150,7 @@ def _tell_ratings(found: Settings, period: run.Period) -> None:
     """What the configuration's benchmarks would change of the period, where they are not those that were recorded."""
     if not found.queue_benchmarks and not found.node_benchmarks:
         return
-    wishes = Ratings(
+    options = Ratings(
         period.from_s,
         period.before_s,
         (found.places.rules.default_benchmark,),
@@ -158,19 +158,19 @@ def _tell_ratings(found: Settings, period: run.Period) -> None:
         found.node_benchmarks,
     )
     with closing(opening.read_accounting(found.places)) as con:
-        changes = plan(con, wishes)
+        changes = plan(con, options)
     if changes:
-        complain(
+        print_error(
             "the configuration has other benchmarks for jobs of this period than were recorded, and recorded ones are"
             " sent; `arcacct db benchmark` would correct them so:"
         )
         for line in lines(COLUMNS, rows(changes), "table"):
-            say(line, err=True)
+            print_line(line, err=True)
 
 
 def _targets(
     ctx: click.Context, name: str | None, apel_url: str | None, sgas_url: str | None, ad_hoc: _AdHoc
-) -> tuple[Settings, Sequence[Plug]]:
+) -> tuple[Settings, Sequence[TargetPlugin]]:
     """The targets that are meant: configured ones, or one that only the command line knows."""
     given = {option: value for option, value in ad_hoc._asdict().items() if value is not None}
     if sum(choice is not None for choice in (name, apel_url, sgas_url)) > 1:
@@ -180,10 +180,10 @@ def _targets(
         if given:
             raise UsageError(f"--{min(given).replace('_', '-')} goes with --apel-url or --sgas-url")
         found = settings_of(ctx, to_publish=True)
-        return found, plugs(found, name)
+        return found, plugins(found, name)
     kind = "arex/jura/apel" if apel_url else "arex/jura/sgas"
     conf = conf_of(ctx)
     lines = [f"[{kind}:command-line]", f"targeturl={url}", *(f"{option}={value}" for option, value in given.items())]
     conf.add("\n".join(lines) + "\n", "command line")
     found = settings(conf, kinds(), database=ctx.obj["database"])
-    return found, plugs(found, f"{kind}:command-line")
+    return found, plugins(found, f"{kind}:command-line")

@@ -7,7 +7,7 @@ import signal
 import click
 
 from arcacct.cli.arguments import in_order
-from arcacct.cli.speech import block, examples, say
+from arcacct.cli.speech import block, examples, print_line
 from arcacct.sandbox import RECEIVERS, Sandbox
 
 
@@ -40,12 +40,12 @@ def sandbox(directory: str, **ports: int) -> None:
     try:
         with Sandbox(directory, **ports) as running:
             block(f"[arcacct]\nrehearsal = {running.directory}/ledger\n\n{running.configuration()}")
-            say(running.addresses, err=True)
-            say(f"Received documents: {running.received}. Stop with Ctrl-C.", err=True)
+            print_line(running.addresses, err=True)
+            print_line(f"Received documents: {running.received}. Stop with Ctrl-C.", err=True)
             goes_on = True
             while goes_on:
                 goes_on = signal.sigwait(wanted) == signal.SIGUSR1
                 for line in running.totals():
-                    say(line, err=True)
+                    print_line(line, err=True)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

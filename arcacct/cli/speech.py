@@ -1,8 +1,8 @@
 """
 What a command prints: the only place that writes to stdout and stderr, so that all of it goes the one way out.
 
-Who called a job, a VO or a file what it is called is none of ours: `wording.fit` shows in letters what would steer the
-terminal, and hides the secrets of the run.
+Who called a job, a VO or a file what it is called is none of ours: `wording.sanitise_line` shows in letters what would
+steer the terminal, and hides the secrets of the run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TextIO
 import click
 
 from arcacct.errors import ArcacctError, UsageError
-from arcacct.wording import LONGEST, fit
+from arcacct.wording import LONGEST, sanitise_line
 
 _LONGEST_ON_A_TERMINAL = 10_000
 _WIPE = "\r\033[K"
@@ -34,7 +34,7 @@ class Coloured(str):
     __slots__ = ()
 
 
-def say(*parts: str, err: bool = False, priority: int = INFO) -> None:
+def print_line(*parts: str, err: bool = False, priority: int = INFO) -> None:
     """
     One line for people, on stdout or on stderr; what is for stderr or a terminal has an end.
 
@@ -48,11 +48,13 @@ def say(*parts: str, err: bool = False, priority: int = INFO) -> None:
 
 
 def _line(parts: Iterable[str], limit: int | None) -> str:
-    return "".join(part if isinstance(part, Coloured) else fit(part, limit, "\t") for part in parts)
+    return "".join(part if isinstance(part, Coloured) else sanitise_line(part, limit, "\t") for part in parts)
 
 
-def leaf(lines: Iterable[Sequence[str]]) -> None:
-    """Lines as `say` prints them, each of some parts; on a terminal that has no room for all of them by a pager."""
+def print_lines(lines: Iterable[Sequence[str]]) -> None:
+    """
+    Lines as `print_line` prints them, each of some parts; on a terminal that has no room for all of them by a pager.
+    """
     import shutil  # noqa: PLC0415  a hundredth of a second, of every command
 
     made = list(lines)
@@ -60,19 +62,19 @@ def leaf(lines: Iterable[Sequence[str]]) -> None:
         click.echo_via_pager(f"{_line(parts, _LONGEST_ON_A_TERMINAL)}\n" for parts in made)
         return
     for parts in made:
-        say(*parts)
+        print_line(*parts)
 
 
-def complain(*complaints: str) -> None:
+def print_error(*complaints: str) -> None:
     """What is wrong beside the answer, on stderr: a line for each."""
     for complaint in complaints:
-        say(f"arcacct: {complaint}", err=True, priority=WARNING)
+        print_line(f"arcacct: {complaint}", err=True, priority=WARNING)
 
 
 def data(line: str) -> None:
-    """A line for programs, exactly as it is; on a terminal, where there is no program, as `say` prints it."""
+    """A line for programs, exactly as it is; on a terminal, where there is no program, as `print_line` prints it."""
     if sys.stdout.isatty():
-        say(line)
+        print_line(line)
     else:
         # Else click would take out of it what are colours on a terminal.
         _echo(line, color=True)
@@ -85,16 +87,16 @@ def _echo(line: str, *, err: bool = False, color: bool | None = None) -> None:
     click.echo(line, err=err, color=color)
 
 
-def block(text: str, out: Callable[[str], None] = say) -> None:
+def block(text: str, out: Callable[[str], None] = print_line) -> None:
     """Some lines, each printed by ``out``; the last may have an end."""
     for line in text.removesuffix("\n").split("\n"):
         out(line)
 
 
-def say_error(error: ArcacctError, before: str = "arcacct: ", *, err: bool = True) -> None:
+def report_error(error: ArcacctError, before: str = "arcacct: ", *, err: bool = True) -> None:
     """The lines of an error."""
     for number, line in enumerate(error.args):
-        say(f"{'' if number else before}{line}", err=err, priority=ERROR)
+        print_line(f"{'' if number else before}{line}", err=err, priority=ERROR)
 
 
 def _is_journal(stream: TextIO) -> bool:
@@ -111,7 +113,7 @@ def _is_journal(stream: TextIO) -> bool:
 
 def confirm(question: str) -> None:
     """Ask on stderr whether to go on; raises click.Abort when the answer is no."""
-    click.confirm(fit(question), abort=True, err=True)
+    click.confirm(sanitise_line(question), abort=True, err=True)
 
 
 def ask(question: str, *, yes: bool) -> None:
@@ -127,7 +129,7 @@ def redraw(text: str) -> None:
     """Write over the line of a terminal on which a command says that it is at work; empty: remove it."""
     global _drawn  # noqa: PLW0603  there is one terminal
     with _drawing:
-        click.echo(f"{_WIPE}{fit(text)}", nl=False, err=True)
+        click.echo(f"{_WIPE}{sanitise_line(text)}", nl=False, err=True)
         _drawn = bool(text)
 
 

@@ -17,7 +17,7 @@ from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
 from arcacct.cli.instants import INSTANT, PERIODS, Period, QacctInstant, in_turn
 from arcacct.cli.ratings import AS_RATING
-from arcacct.cli.speech import complain, data, examples, say
+from arcacct.cli.speech import data, examples, print_error, print_line
 from arcacct.cli.tables import format_option, lines
 from arcacct.db.engine import Connection
 from arcacct.errors import UsageError
@@ -227,7 +227,7 @@ def stats(ctx: click.Context, chosen: Selection, given: StatsOptions, period: Pe
         if given.by and value:
             raise UsageError(f"--by makes a table of its own, {option} prints what arcctl prints: give one of them")
     is_table = given.form == "table" if given.by or given.gridengine else given.output != "json"
-    out = say if is_table else data
+    out = print_line if is_table else data
     with asking(ctx) as con:
         for line in _of_records(con, chosen, given) if given.gridengine else _of_jobs(con, chosen, given):
             out(line)
@@ -289,7 +289,7 @@ def _of_records(con: Connection, chosen: Selection, given: StatsOptions) -> Iter
 
 def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator[str]:
     for kind, name in questions.unknown_names(con, chosen):
-        complain(f"there are no jobs with {kind} {name} in the database")
+        print_error(f"there are no jobs with {kind} {name} in the database")
     if chosen.states and given.show_active:
         chosen = chosen._replace(states=(*chosen.states, IN_PROGRESS))
     if not given.by:
@@ -315,7 +315,7 @@ def complain_of(lacking: Lacking) -> None:
     """Say how many of the jobs count with 0, since nobody measured them."""
     for name, jobs in (("wall", lacking.wall), ("CPU", lacking.cpu)):
         if jobs:
-            complain(
+            print_error(
                 f"{jobs} of {lacking.jobs} jobs have no measured {name} time: it counts 0 here;"
                 " --details has the number of each row"
             )
@@ -362,7 +362,7 @@ def _arcctl(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator
         return
     totals = questions.totals(con, chosen)
     if not totals.count:
-        complain("There are no jobs matching defined filtering criteria")
+        print_error("There are no jobs matching defined filtering criteria")
     if output == "json":
         users, vos = (questions.distinct(con, chosen, field) for field in ("users", "vos"))
         fqans = [] if version == 6 else questions.distinct(con, chosen, "fqans")

@@ -9,10 +9,10 @@ import click
 from arcacct.asking import health
 from arcacct.asking.perfdata import perfdata
 from arcacct.cli.context import settings_of
-from arcacct.cli.speech import Coloured, block, data, examples, say, say_error
+from arcacct.cli.speech import Coloured, block, data, examples, print_line, report_error
 from arcacct.cli.thresholds import threshold_options
 from arcacct.errors import ConfigError, UsageError
-from arcacct.wording import fit
+from arcacct.wording import sanitise_line
 
 _GRAVITY = {health.OK: 0, health.UNKNOWN: 1, health.WARNING: 2, health.CRITICAL: 3}
 _COLOURS = ("green", "yellow", "red", "magenta")
@@ -44,10 +44,10 @@ def status(ctx: click.Context, as_json: bool, nagios: bool, limits: health.Thres
     except ConfigError as error:
         # For a plug-in all on one line, without what would begin the figures.
         known = ConfigError(_no_bar(" ".join(error.args))) if nagios else error
-        say_error(known, "UNKNOWN: ", err=False)
+        report_error(known, "UNKNOWN: ", err=False)
         return health.UNKNOWN
     found = health.examine(settings)
-    checks = [check._replace(text=fit(check.text)) for check in health.judge(found, limits)]
+    checks = [check._replace(text=sanitise_line(check.text)) for check in health.judge(found, limits)]
     verdict = health.worst(checks)
     if as_json:
         block(json.dumps([check._asdict() for check in checks], indent=1), data)
@@ -56,11 +56,11 @@ def status(ctx: click.Context, as_json: bool, nagios: bool, limits: health.Thres
         _plug_in(checks, " ".join(perfdata(found, limits)))
         return verdict
     grave = [check.subject for check in checks if check.severity]
-    say(_coloured(verdict), ": " if grave else "", ", ".join(grave))
+    print_line(_coloured(verdict), ": " if grave else "", ", ".join(grave))
     width = max(len(check.subject) for check in checks)
     for check in checks:
         mark = () if check.severity == health.OK else (_coloured(check.severity), ": ")
-        say(f"{check.subject:<{width}}  ", *mark, check.text)
+        print_line(f"{check.subject:<{width}}  ", *mark, check.text)
     return verdict
 
 
@@ -76,7 +76,7 @@ def _plug_in(checks: list[health.Check], figures: str) -> None:
         "; ".join([f"{grave[0].subject}: {grave[0].text}", *(check.subject for check in grave[1:])]) if grave else ""
     )
     words = f"{health.WORDS[health.worst(checks)].upper()}: {first or f'{len(checks)} checks'}"
-    data(f"{_no_bar(words)} | {fit(figures, None)}")
+    data(f"{_no_bar(words)} | {sanitise_line(figures, None)}")
     for check in graver:
         data(_no_bar(f"{health.WORDS[check.severity].upper()}: {check.subject}: {check.text}"))
 

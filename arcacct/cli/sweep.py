@@ -14,7 +14,7 @@ from arcacct.arex.sweep import Gap, SweepReport
 from arcacct.arex.sweep import sweep as sweep_all
 from arcacct.cli.context import conf_of, places_of, settings_of
 from arcacct.cli.db_forget import forget_old
-from arcacct.cli.speech import complain, examples, say
+from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.working import progress
 from arcacct.conf.places import Places, places
 from arcacct.db import opening
@@ -73,9 +73,9 @@ def sweep(
             signal.signal(number, lambda _number, _frame: stop.set())
 
         def tell(report: SweepReport | None, complaints: list[str]) -> None:
-            complain(*complaints)
+            print_error(*complaints)
             if report is not None and (report.spooled or report.recorded):
-                say(_summary(report, here))
+                print_line(_summary(report, here))
 
         follow_all(here, interval or _INTERVAL_S, stop, tell, take_vanished=own)
         return 0
@@ -91,8 +91,8 @@ def sweep(
                 forget_old(settings_of(ctx, warns=False), con)
     finally:
         opening.leave_open(con, here.database)
-    complain(*report.complaints)
-    say(_summary(report, here, dry_run=dry_run))
+    print_error(*report.complaints)
+    print_line(_summary(report, here, dry_run=dry_run))
     return InputError.exit_code if report.complaints else 0
 
 

@@ -11,11 +11,11 @@ from arcacct.arex.importing import arex_databases
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import MONTH
 from arcacct.cli.naming import complete_target
-from arcacct.cli.speech import confirm, examples, say
+from arcacct.cli.speech import confirm, examples, print_line
 from arcacct.cli.tables import format_option, show
 from arcacct.errors import UsageError
 from arcacct.publishing.instants import Month, month_name
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 from arcacct.targets.apel import switch as switching
 from arcacct.targets.apel.summaries import SummaryKey
 from arcacct.targets.apel.switch import JobsOfMonth, SumsOfMonth, Takeover, TargetPlan, hours
@@ -70,8 +70,8 @@ def switch(
     """
     settings = settings_of(ctx, to_publish=True)
     databases = [path] if path else arex_databases(settings.places.controldir)
-    wishes = Takeover(databases, list(months), int(arc) if arc else None)
-    plans = switching.plan(settings, plugs(settings, target), wishes)
+    options = Takeover(databases, list(months), int(arc) if arc else None)
+    plans = switching.plan(settings, plugins(settings, target), options)
     rows = [row for one in plans for row in _rows(one)]
     if rows or form != "table":
         show(_COLUMNS, rows, form)
@@ -80,7 +80,7 @@ def switch(
     if plan_only:
         return
     if not any(map(switching.anything_left, plans)):
-        say("nothing to note: ours replace all that APEL has", err=True)
+        print_line("nothing to note: ours replace all that APEL has", err=True)
         return
     if not yes:
         if not sys.stdin.isatty():
@@ -92,7 +92,7 @@ def switch(
             if new
             else "all was noted before"
         )
-        say(f"{name}: {words}", err=True)
+        print_line(f"{name}: {words}", err=True)
 
 
 def _rows(one: TargetPlan) -> Iterator[tuple[object, ...]]:
@@ -118,7 +118,7 @@ def _tell(one: TargetPlan) -> None:
         told += [f"{job_id}: here with another end or id of the batch system" for job_id in jobs.differing[:_SHOWN]]
         told += [f"{job_id}: resumed; APEL may have it with an earlier end, too" for job_id in jobs.again[:_SHOWN]]
     for text in (*told, *one.notes):
-        say(f"{one.target}: {text}", err=True)
+        print_line(f"{one.target}: {text}", err=True)
 
 
 def _sentence(one: SumsOfMonth) -> str:

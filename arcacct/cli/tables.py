@@ -18,8 +18,8 @@ from unicodedata import combining, east_asian_width
 
 import click
 
-from arcacct.cli.speech import data, say
-from arcacct.wording import fit, plain
+from arcacct.cli.speech import data, print_line
+from arcacct.wording import sanitise_line, strip_control
 
 FORMATS = ("table", "csv", "spreadsheet", "json")
 _LONGEST_CELL = 1000
@@ -44,7 +44,7 @@ format_option = click.option(
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> None:
     """Print the rows in one of FORMATS."""
-    out = say if form == "table" else data
+    out = print_line if form == "table" else data
     for line in lines(columns, rows, form):
         out(line)
 
@@ -101,8 +101,8 @@ def _text(value: Any) -> str:
         # One row, one line, whatever a job is called; and nothing that steers a terminal.
         # Of megabytes no more than what can come to be in the cell, with all that may be hidden before it.
         value = value[: 50 * _LONGEST_CELL]
-        shown = plain(value)
-        return shown if len(shown) <= _LONGEST_CELL else fit(value, _LONGEST_CELL)
+        shown = strip_control(value)
+        return shown if len(shown) <= _LONGEST_CELL else sanitise_line(value, _LONGEST_CELL)
     return str(value)
 
 
@@ -119,7 +119,7 @@ def _spreadsheet(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Itera
 def _no_formula(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    return plain(f"'{value}" if value.startswith(_FORMULA) else value)
+    return strip_control(f"'{value}" if value.startswith(_FORMULA) else value)
 
 
 def _csv(

@@ -16,7 +16,7 @@ from arcacct.asking.verify import MonthReport
 from arcacct.asking.verify import verify as compare
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import INSTANT, MONTH, zone_of
-from arcacct.cli.speech import block, data, examples, say
+from arcacct.cli.speech import block, data, examples, print_line
 from arcacct.cli.tables import FORMATS, show
 from arcacct.cli.working import at_work
 from arcacct.db import opening
@@ -158,10 +158,10 @@ def _show(report: MonthReport, groups: dict[str, list[Group]], form: str, most: 
     for one in report.differences:
         shown[one.source] = shown.get(one.source, 0) + 1
         if shown[one.source] <= most:
-            say(f"{one.source}: {one.job_id + ': ' if one.job_id else ''}{one.text}", err=form != "table")
+            print_line(f"{one.source}: {one.job_id + ': ' if one.job_id else ''}{one.text}", err=form != "table")
     for name, count in shown.items():
         if count > most:
-            say(f"{name}: and {count - most} more; --all shows them", err=form != "table")
+            print_line(f"{name}: and {count - most} more; --all shows them", err=form != "table")
 
 
 def _show_json(report: MonthReport, groups: dict[str, list[Group]]) -> None:

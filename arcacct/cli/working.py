@@ -13,9 +13,9 @@ from types import FrameType
 
 import click
 
-from arcacct.cli.speech import complain, redraw, say
+from arcacct.cli.speech import print_error, print_line, redraw
 from arcacct.jobs.batch import BatchTaken
-from arcacct.jobs.rejected import Retried
+from arcacct.jobs.rejected import RetryResult
 from arcacct.wording import count_of
 
 _PATIENCE_S = 1.0
@@ -33,7 +33,7 @@ wait_option = click.option(
 
 
 @contextmanager
-def until_asked() -> Iterator[Callable[[], bool]]:
+def until_signal() -> Iterator[Callable[[], bool]]:
     """
     What goes on until SIGTERM, as service managers send it, or Ctrl-C, and ends well with these.
 
@@ -55,7 +55,7 @@ def until_asked() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def stopping_when_asked() -> Iterator[Callable[[], bool]]:
+def stop_on_signal() -> Iterator[Callable[[], bool]]:
     """Whether SIGTERM or Ctrl-C came, for what can stop between two slices; a second one ends it at once."""
     asked = Event()
 
@@ -123,29 +123,29 @@ STOPPED = 130
 """The exit code of what was stopped by Ctrl-C."""
 
 
-def tell_retried(done: Retried) -> None:
+def print_retried(done: RetryResult) -> None:
     """What became of rejected records that were tried again."""
-    say(f"{count_of(done.tried, 'rejected record')} tried again: {done.good} can be used now")
+    print_line(f"{count_of(done.tried, 'rejected record')} tried again: {done.good} can be used now")
     if done.needs_file:
-        complain(
+        print_error(
             f"{count_of(done.needs_file, 'further record')} too long to be kept whole: import the files that "
             "`arcacct import rejected` names again, with --retry"
         )
 
 
-def tell_unmeasured(taken: BatchTaken) -> None:
+def print_unmeasured(taken: BatchTaken) -> None:
     """How many of the jobs that were added or changed the batch system did not measure."""
     for what, jobs in (("wall", taken.without_wall), ("CPU", taken.without_cpu)):
         if jobs:
-            say(f"{count_of(jobs, 'job')} without {what} time: it is unknown, and receivers are sent 0")
+            print_line(f"{count_of(jobs, 'job')} without {what} time: it is unknown, and receivers are sent 0")
 
 
-def tell_unusable(unusable: Mapping[str, int]) -> None:
+def print_unusable(unusable: Mapping[str, int]) -> None:
     """How many jobs were taken without a value that cannot be used, by field."""
     for name, jobs in sorted(unusable.items()):
-        say(f"{name} unusable in {count_of(jobs, 'job')}: taken as unknown")
+        print_line(f"{name} unusable in {count_of(jobs, 'job')}: taken as unknown")
 
 
-def tell_counts(*counts: tuple[int, str, str]) -> None:
+def print_counts(*counts: tuple[int, str, str]) -> None:
     """Number, name of one and the rest of what an import could not do or left out; nothing where the number is 0."""
-    complain(*(f"{count_of(number, what)}{rest}" for number, what, rest in counts if number))
+    print_error(*(f"{count_of(number, what)}{rest}" for number, what, rest in counts if number))

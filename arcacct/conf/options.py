@@ -106,7 +106,9 @@ TRANSPORT = (
     Spec("exchange_timeout", "exchange_timeout_s", values.seconds),
     Spec("run_timeout", "run_timeout_s", values.many_seconds, "3600"),
 )
-"""Of every target that is reached over the network, with ``ca_system``: the fields of `conf.targets.Transport`."""
+"""
+Of every target that is reached over the network, with ``ca_system``: the fields of `conf.targets.TransportOptions`.
+"""
 
 
 def messages(count: str, frequency_s: str) -> tuple[Spec, ...]:

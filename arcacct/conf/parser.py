@@ -48,7 +48,7 @@ class Block:
         self.options: dict[str, list[Option]] = {}
 
 
-class Complaint:
+class ParseProblem:
     """A line that has no place in such a file."""
 
     __slots__ = ("file", "line", "text")
@@ -62,7 +62,7 @@ class Complaint:
         return f"{self.file}:{self.line}: {self.text}"
 
 
-def parse(text: str, file: str, complaints: list[Complaint] | None = None) -> list[Block]:
+def parse(text: str, file: str, complaints: list[ParseProblem] | None = None) -> list[Block]:
     """
     The blocks of a file in their order.
 
@@ -95,7 +95,7 @@ def parse(text: str, file: str, complaints: list[Complaint] | None = None) -> li
         if wrong is not None:
             if complaints is None:
                 raise ConfigError(f"{file}:{number}: {wrong}")
-            complaints.append(Complaint(file, number, wrong))
+            complaints.append(ParseProblem(file, number, wrong))
     return blocks
 
 
@@ -127,7 +127,7 @@ class Conf:
         self.replaced: list[Block] = []
         self.files: list[str] = []
         self.arc_files: list[str] = []
-        self.complaints: list[Complaint] = []
+        self.complaints: list[ParseProblem] = []
 
     def get(self, block: str, option: str, default: str | None = None) -> str | None:
         """
@@ -166,7 +166,7 @@ class Conf:
             twice = found.pop(block.name, None)
             if twice is not None:
                 self.complaints.append(
-                    Complaint(
+                    ParseProblem(
                         file,
                         block.line,
                         f"[{block.name}] is set twice; this one replaces that of line {twice.line}; "

@@ -17,7 +17,7 @@ from arcacct.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Transport:
+class TransportOptions:
     """How to reach a receiver: who we are, whom we trust, how long we wait."""
 
     x509_host_key: str
@@ -48,7 +48,7 @@ class Target(ABC):
     """``sgas:NAME``, as on the command line."""
     block: str
     """The block's full name, which is jura's TargetID."""
-    transport: Transport | None
+    transport_options: TransportOptions | None
     """``None``: it is not reached over the network."""
     localid_prefix: str | None
     urbatchsize: int | None
@@ -88,9 +88,9 @@ class Target(ABC):
         """Options that cannot both hold: the one that is refused, and what is wrong."""
         return iter(())
 
-    def credentials(self) -> Transport | None:
+    def credentials(self) -> TransportOptions | None:
         """What the host proves itself by; ``None``: by nothing."""
-        return self.transport
+        return self.transport_options
 
     def check_credentials(self) -> None:
         """
@@ -120,7 +120,7 @@ class TargetKind(NamedTuple):
     """What the kind is called on the command line."""
     options: tuple[Spec, ...]
     target: Callable[..., Target]
-    """Made with the fields of `Target` and those of the options; those of `Transport` become one."""
+    """Made with the fields of `Target` and those of the options; those of `TransportOptions` become one."""
     obsolete: tuple[str, ...] = ()
     """Options that ARC 6.8 dropped."""
 
@@ -156,8 +156,10 @@ def targets(conf: Conf, kinds: Kinds, proxy: str | None, problems: list[Problem]
             wrong.append(Problem(ERROR, block.file, block.line, block.name, None, text))
         if not errors(wrong):
             way = {field: values.pop(field) for field in _OF_TRANSPORT if field in values}
-            transport = Transport(proxy=proxy, **way) if way else None
-            made = kind.target(name=f"{kind.word}:{block.label}", block=block.name, transport=transport, **values)
+            transport = TransportOptions(proxy=proxy, **way) if way else None
+            made = kind.target(
+                name=f"{kind.word}:{block.label}", block=block.name, transport_options=transport, **values
+            )
             for option, text in made.contradictions():
                 line = conf.option(block.name, option)
                 place = (block.file, block.line) if line is None else (line.file, line.line)

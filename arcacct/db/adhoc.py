@@ -63,7 +63,7 @@ class _Refusals(list[str]):
 
 
 @contextmanager
-def answered(con: Connection, sql: str, limits: QueryLimits) -> Iterator[Result]:
+def query_result(con: Connection, sql: str, limits: QueryLimits) -> Iterator[Result]:
     """
     Run one statement that reads.
 

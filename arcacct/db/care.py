@@ -24,33 +24,33 @@ _FILE = "care.json"
 _LARGEST_CHARACTERS = 2**16
 
 
-class Done(NamedTuple):
+class MaintenanceEntry(NamedTuple):
     """The last time of a kind of care."""
 
     at_s: int
     is_well: bool
-    life: str = ""
+    incarnation: str = ""
     """The incarnation of the database that was copied."""
     path: str = ""
     """The copy."""
 
 
-def remember(here: Places, kind: str, *, is_well: bool = True, life: str = "", path: str = "") -> None:
+def log_done(here: Places, kind: str, *, is_well: bool = True, life: str = "", path: str = "") -> None:
     """What was done now; by who may only read the databases nothing is remembered."""
-    done = Done(int(time.time()), is_well, life, path)
-    found = {name: [one for one in care if one != ""] for name, care in (remembered(here) | {kind: done}).items()}
+    done = MaintenanceEntry(int(time.time()), is_well, life, path)
+    found = {name: [one for one in care if one != ""] for name, care in (last_done(here) | {kind: done}).items()}
     # Whoever gets into the directory may know it.
     with suppress(OSError, InputError), open_directory(here.directory) as folder:
         folder.replace(_FILE, f"{json.dumps(found)}\n".encode(), 0o644)
 
 
-def remembered(here: Places) -> dict[str, Done]:
+def last_done(here: Places) -> dict[str, MaintenanceEntry]:
     """By kind what was done last; what is not known is absent, and so is a copy that was removed."""
     with suppress(OSError, ValueError, TypeError, AttributeError):
         with open(os.path.join(here.directory, _FILE), encoding="utf-8") as file:
             found = parsed(file.read(_LARGEST_CHARACTERS))
         known = {
-            kind: Done(int(found[kind][0]), bool(found[kind][1]), *map(str, found[kind][2:4]))
+            kind: MaintenanceEntry(int(found[kind][0]), bool(found[kind][1]), *map(str, found[kind][2:4]))
             for kind in KINDS
             if kind in found
         }

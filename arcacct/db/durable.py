@@ -11,7 +11,7 @@ _TURN = Lock()
 _taken_back = 0
 
 
-def taken_back() -> int:
+def count_rolled_back() -> int:
     """How many transactions of this process were not committed: what was noted while they lasted may not hold."""
     return _taken_back
 

@@ -37,7 +37,7 @@ RESTORED, _COMPARED = "ARCACCT_RESTORED", "compared"
 _ANY_ROW = 2**63 - 1
 
 
-class Doubt(Enum):
+class DatabaseMismatch(Enum):
     """What is wrong with how the two databases know each other, and what that means, for people."""
 
     LEDGER_OLD = (
@@ -63,14 +63,14 @@ class Doubt(Enum):
     )
 
 
-MEANING = {doubt: doubt.value for doubt in Doubt}
+MEANING = {doubt: doubt.value for doubt in DatabaseMismatch}
 
 
-class LivesKnown(NamedTuple):
+class IncarnationState(NamedTuple):
     """What the two databases remember of each other."""
 
-    life: str
-    lineage: frozenset[str]
+    incarnation: str
+    incarnation_history: frozenset[str]
     """The accounting database's own incarnation and those it came from."""
     passed: int
     """How many fences the accounting database has passed, and up to which Seq of FinishedLog the last one was."""
@@ -82,15 +82,15 @@ class LivesKnown(NamedTuple):
     runs: int
     fences: int | None
     """How many fences of accounting.db the ledger knows."""
-    lives_of: frozenset[str]
+    target_incarnations: frozenset[str]
     """The incarnations of accounting.db that the ledger's targets stand in."""
-    lives_ever: frozenset[str]
+    known_incarnations: frozenset[str]
     """Those, and all that it has ever met with what they came from."""
     restored: bool
     """publishing.db came from a backup, and nothing was published since."""
     compared: bool
     """It was compared with the ledger that it replaced: `UnsureMonths` has what that knew besides."""
-    life_before: str | None
+    previous_incarnation: str | None
     """The life of accounting.db at the last run that it knows of."""
     last_run: int | None
     """When the last run ended that the ledger knows of, UTC seconds."""
@@ -109,9 +109,9 @@ class Fence(NamedTuple):
     """How many fences this database has seen: a number that comes again betrays an older copy of it."""
 
 
-def known(
+def incarnation_state(
     accounting: Connection, publishing: Connection, *, rehearsing: bool = False, fences_noted: int = 0
-) -> LivesKnown:
+) -> IncarnationState:
     """
     What both remember, by reading alone, beside how many fences the note of the place knows.
 
@@ -127,9 +127,9 @@ def known(
     (reached,) = publishing.execute(
         "SELECT max(min(LastSeq, LastSeqAgain)) FROM Targets WHERE Incarnation = ?", (life,)
     ).fetchone()
-    return LivesKnown(
-        life=life,
-        lineage=schema.lineage(accounting),
+    return IncarnationState(
+        incarnation=life,
+        incarnation_history=schema.incarnation_history(accounting),
         passed=int(passed),
         horizon=int(horizon),
         ledger_of=None if rehearsing else ours.get("LEDGER_INCARNATION"),
@@ -137,32 +137,36 @@ def known(
         ledger=theirs.get("ARCACCT_INCARNATION", ""),
         runs=int(theirs.get("RUNS", 0)),
         fences=None if fences is None else int(fences),
-        lives_of=lives,
-        lives_ever=lives.union(theirs.get("ACCOUNTING_LIVES", "").split()),
+        target_incarnations=lives,
+        known_incarnations=lives.union(theirs.get("ACCOUNTING_LIVES", "").split()),
         restored=RESTORED in theirs,
         compared=theirs.get(RESTORED) == _COMPARED,
-        life_before=None if rehearsing else ours.get("LEDGER_LIFE"),
+        previous_incarnation=None if rehearsing else ours.get("LEDGER_LIFE"),
         last_run=last_run,
         fences_noted=0 if rehearsing else fences_noted,
         is_behind=reached is not None and reached > highest_seq(accounting),
     )
 
 
-def doubts(what: LivesKnown) -> list[Doubt]:
+def mismatches(what: IncarnationState) -> list[DatabaseMismatch]:
     """What is wrong between the two."""
     found = []
-    if what.lives_of and not what.lives_ever & what.lineage:
-        found.append(Doubt.FOREIGN)
+    if what.target_incarnations and not what.known_incarnations & what.incarnation_history:
+        found.append(DatabaseMismatch.FOREIGN)
     if what.ledger_of is not None and what.ledger_of != what.ledger:
-        found.append(Doubt.LEDGER_OLD if what.lives_of else Doubt.LEDGER_LOST)
+        found.append(DatabaseMismatch.LEDGER_OLD if what.target_incarnations else DatabaseMismatch.LEDGER_LOST)
     elif what.runs_of > what.runs or what.restored or what.fences_noted > (what.fences or what.fences_noted):
-        found.append(Doubt.LEDGER_OLD)
+        found.append(DatabaseMismatch.LEDGER_OLD)
     # An older program noted no fences: what it sent is all that tells.
     fences = max(what.fences or 0, what.fences_noted)
-    if what.life in what.lives_ever and (what.is_behind or what.passed < fences):
-        found.append(Doubt.ACCOUNTING_OLD)
-    elif what.lives_of and what.life not in what.lives_of and Doubt.FOREIGN not in found:
-        found.append(Doubt.ACCOUNTING_OTHER)
+    if what.incarnation in what.known_incarnations and (what.is_behind or what.passed < fences):
+        found.append(DatabaseMismatch.ACCOUNTING_OLD)
+    elif (
+        what.target_incarnations
+        and what.incarnation not in what.target_incarnations
+        and DatabaseMismatch.FOREIGN not in found
+    ):
+        found.append(DatabaseMismatch.ACCOUNTING_OTHER)
     return found
 
 
@@ -175,12 +179,12 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
     the same.
     """
     rehearsing = here.rehearsal is not None
-    what = known(accounting, publishing, rehearsing=rehearsing, fences_noted=place.fence(here))
-    found = doubts(what)
-    if Doubt.FOREIGN in found:
-        raise ConfigError(f"{here.publishing_database}: {MEANING[Doubt.FOREIGN]}")
+    what = incarnation_state(accounting, publishing, rehearsing=rehearsing, fences_noted=place.fence(here))
+    found = mismatches(what)
+    if DatabaseMismatch.FOREIGN in found:
+        raise ConfigError(f"{here.publishing_database}: {MEANING[DatabaseMismatch.FOREIGN]}")
     with transaction(publishing):
-        if Doubt.LEDGER_OLD in found or Doubt.LEDGER_LOST in found:
+        if DatabaseMismatch.LEDGER_OLD in found or DatabaseMismatch.LEDGER_LOST in found:
             publishing.execute("UPDATE Targets SET DoubtSeq = min(coalesce(DoubtSeq, LastSeq), LastSeq)")
             note(publishing, _LEDGER_LOST, 1)
             in_doubt_after = noted(publishing, _DOUBT_FENCE)
@@ -194,19 +198,23 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
         if not rehearsing:
             note(accounting, "LEDGER_INCARNATION", what.ledger)
             note(accounting, "LEDGER_RUNS", runs)
-            if Doubt.LEDGER_OLD in found or Doubt.LEDGER_LOST in found:
+            if DatabaseMismatch.LEDGER_OLD in found or DatabaseMismatch.LEDGER_LOST in found:
                 note(accounting, _LOST_RUNS, what.runs_of)
-        if Doubt.ACCOUNTING_OLD in found:
-            schema.begin_new_life(accounting, seq=what.horizon)
+        if DatabaseMismatch.ACCOUNTING_OLD in found:
+            schema.new_incarnation(accounting, seq=what.horizon)
         if not rehearsing:
             note(accounting, "LEDGER_LIFE", schema.incarnation(accounting))
             accounting.execute("DELETE FROM DBConfig WHERE KeyName = ?", (_FORGOTTEN,))
 
     # Never fewer than the ledger knows: a copy that is known for one must not be taken for an older one again.
-    passed = pass_fence(accounting, here, note_the_ledger, at_least=max(what.fences or 0, what.fences_noted))
+    passed = raise_fence(accounting, here, note_the_ledger, at_least=max(what.fences or 0, what.fences_noted))
     with transaction(publishing):
         note(publishing, "FENCES_PASSED", passed.passed)
-        note(publishing, "ACCOUNTING_LIVES", " ".join(sorted(what.lives_ever | schema.lineage(accounting))))
+        note(
+            publishing,
+            "ACCOUNTING_LIVES",
+            " ".join(sorted(what.known_incarnations | schema.incarnation_history(accounting))),
+        )
         publishing.execute("DELETE FROM DBConfig WHERE KeyName = ?", (RESTORED,))
     if not rehearsing:
         # After both databases, so that it is never ahead of them.
@@ -249,7 +257,9 @@ def compare_ledgers(con: Connection) -> None:
     note(con, RESTORED, _COMPARED)
 
 
-def _note_unsure(accounting: Connection, publishing: Connection, what: LivesKnown, found: list[Doubt]) -> None:
+def _note_unsure(
+    accounting: Connection, publishing: Connection, what: IncarnationState, found: list[DatabaseMismatch]
+) -> None:
     """
     Note the months of which nobody knows what receivers have, since both databases are copies of the past.
 
@@ -278,7 +288,7 @@ def _note_unsure(accounting: Connection, publishing: Connection, what: LivesKnow
     if since is None:
         # When the backup was made that this life began with, as its last job tells.
         sql = "SELECT max(EndTime) FROM FinishedLog JOIN AAR USING (RecordID) WHERE Seq <= ? AND EndTime <= ?"
-        seq = what.horizon if Doubt.ACCOUNTING_OLD in found else schema.life_seq(accounting)
+        seq = what.horizon if DatabaseMismatch.ACCOUNTING_OLD in found else schema.incarnation_start_seq(accounting)
         (since,) = accounting.execute(sql, (seq, now)).fetchone()
     begin = time.gmtime(since or 0)
     _insert_unsure(publishing, timegm((begin.tm_year, begin.tm_mon, 1, 0, 0, 0)) - 1, now, now)
@@ -296,16 +306,16 @@ def _insert_unsure(con: Connection, since: int, until: int, now: int) -> None:
     )
 
 
-def _both_are_old(what: LivesKnown, found: list[Doubt]) -> bool:
+def _both_are_old(what: IncarnationState, found: list[DatabaseMismatch]) -> bool:
     """Whether both databases are copies of the past: neither knows what the other forgot."""
-    if Doubt.LEDGER_OLD not in found and Doubt.LEDGER_LOST not in found:
+    if DatabaseMismatch.LEDGER_OLD not in found and DatabaseMismatch.LEDGER_LOST not in found:
         return False
-    if what.life_before is None:
-        return Doubt.ACCOUNTING_OTHER in found or Doubt.ACCOUNTING_OLD in found
-    return Doubt.ACCOUNTING_OLD in found or what.life_before != what.life
+    if what.previous_incarnation is None:
+        return DatabaseMismatch.ACCOUNTING_OTHER in found or DatabaseMismatch.ACCOUNTING_OLD in found
+    return DatabaseMismatch.ACCOUNTING_OLD in found or what.previous_incarnation != what.incarnation
 
 
-def pass_fence(con: Connection, here: Places, also: Callable[[], None] = lambda: None, *, at_least: int = 0) -> Fence:
+def raise_fence(con: Connection, here: Places, also: Callable[[], None] = lambda: None, *, at_least: int = 0) -> Fence:
     """
     Commit one real row with an fsync: all that was committed before is on disk since.
 
@@ -338,13 +348,13 @@ def is_successor(con: Connection) -> bool:
     return noted(con, _LEDGER_LOST) is not None
 
 
-def doubt_seq(con: Connection, target: str) -> int | None:
+def uncertain_after_seq(con: Connection, target: str) -> int | None:
     """After which Seq the ledger does not know what the target was sent; ``None``: it knows all."""
     row = con.execute("SELECT DoubtSeq FROM Targets WHERE Target = ?", (target,)).fetchone()
     return None if row is None or row[0] is None else int(row[0])
 
 
-def doubt_fence(con: Connection) -> int:
+def uncertain_fence(con: Connection) -> int:
     """After which fence of accounting.db the ledger does not know what a target in doubt was sent; 0: it knows none."""
     return int(noted(con, _DOUBT_FENCE) or 0)
 
@@ -355,14 +365,14 @@ def fences_passed(con: Connection) -> int:
     return int(passed)
 
 
-def remembered(con: Connection, target: str) -> list[dict[str, object]]:
+def saved_names(con: Connection, target: str) -> list[dict[str, object]]:
     """By what names, and which filter, a target was published to, as accounting.db remembers it; the last ones last."""
     return list(json.loads(noted(con, f"{_NAMES}{target}") or "[]"))
 
 
-def remember(con: Connection, here: Places, target: str, names: Sequence[Mapping[str, object]]) -> None:
+def save_names(con: Connection, here: Places, target: str, names: Sequence[Mapping[str, object]]) -> None:
     """Note the names by which a target is and was published to, for the day on which the ledger is lost."""
-    if here.rehearsal is None and names != remembered(con, target):
+    if here.rehearsal is None and names != saved_names(con, target):
         with writing(con, here):
             note(con, f"{_NAMES}{target}", json.dumps(names, sort_keys=True))
 
@@ -387,7 +397,7 @@ def note_last_row(con: Connection, here: Places, target: str, row: int) -> None:
             note(con, f"{_LAST_ROW}{target}", f"{row} {run}")
 
 
-def end_doubt(con: Connection, target: str) -> None:
+def clear_uncertain(con: Connection, target: str) -> None:
     """All that was in doubt of a target has been sent again or taken back."""
     with transaction(con):
         con.execute("UPDATE Targets SET DoubtSeq = NULL WHERE Target = ?", (target,))

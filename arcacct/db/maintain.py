@@ -30,13 +30,13 @@ from arcacct.db.schema import (
     SNAPSHOT,
     DatabaseKind,
     backup,
-    begin_new_life,
     ensure,
-    lineage,
+    incarnation_history,
+    inherit_from,
+    new_incarnation,
     note,
     noted,
     open_to_group,
-    succeed,
     sync,
 )
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
@@ -49,7 +49,7 @@ ARCHIVE_MARK = "ARCACCT_ARCHIVE"
 SUFFIXES = ("", "-wal", "-shm")
 
 
-class Copy(NamedTuple):
+class BackupFile(NamedTuple):
     """One backup that was made."""
 
     path: str
@@ -66,12 +66,12 @@ class Restored(NamedTuple):
     """Schema scripts that took the backup forward."""
 
 
-class NewLife(NamedTuple):
+class NewIncarnation(NamedTuple):
     """What an operator's word for a new life came to."""
 
     scripts: tuple[int, ...]
     """Schema scripts that made the database; none where it was there."""
-    lives: frozenset[str]
+    inherited: frozenset[str]
     """Incarnations that it goes on from since."""
 
 
@@ -82,21 +82,21 @@ class Sizes(NamedTuple):
     after: int
 
 
-def backups(here: Places, directory: str) -> list[Copy]:
+def backups(here: Places, directory: str) -> list[BackupFile]:
     """
     Whole, checked copies of both databases in a directory, which is made if it is missing; others go on writing.
 
-    Their names have the time. Raises as `for_copies`, and leaves no half copy behind.
+    Their names have the time. Raises as `backup_directory`, and leaves no half copy behind.
     """
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    with for_copies(here, directory) as place:
+    with backup_directory(here, directory) as place:
         copies = [_backup(path, kind, place, f"{kind.folder}-{now}.db") for path, kind in files(here)]
-    care.remember(here, care.BACKUP)
+    care.log_done(here, care.BACKUP)
     return copies
 
 
 @contextmanager
-def for_copies(here: Places, directory: str) -> Iterator[Directory]:
+def backup_directory(here: Places, directory: str) -> Iterator[Directory]:
     """A directory to copy our databases into, made (0700) if missing. Raises StoreError, InputError for a link."""
     opening.require(here)
     try:
@@ -113,7 +113,7 @@ def for_copies(here: Places, directory: str) -> Iterator[Directory]:
         ) from error
 
 
-def _backup(path: str, kind: DatabaseKind, place: Directory, name: str) -> Copy:
+def _backup(path: str, kind: DatabaseKind, place: Directory, name: str) -> BackupFile:
     target = place.path_of(name)
     if os.path.lexists(target):
         raise StoreError(f"{target}: is there already; wait a second, or choose another directory")
@@ -127,7 +127,7 @@ def _backup(path: str, kind: DatabaseKind, place: Directory, name: str) -> Copy:
             sync(place.path)
         finally:
             shutil.rmtree(folder.path, ignore_errors=True)
-    return Copy(target, size_bytes)
+    return BackupFile(target, size_bytes)
 
 
 def files(here: Places) -> list[tuple[str, DatabaseKind]]:
@@ -175,7 +175,7 @@ def restore(here: Places, source: str, *, patience_s: float = PATIENCE_S) -> Res
 def may_restore(here: Places) -> None:
     """Raise ConfigError where a backup must not be put: the directory has its database elsewhere, or is none."""
     place.refuse_another(here)
-    place.refuse_astray(here)
+    place.refuse_misplaced(here)
 
 
 def _note(here: Places) -> None:
@@ -184,7 +184,7 @@ def _note(here: Places) -> None:
         place.note_down(here, con, place.read(here))
 
 
-def new_life(here: Places) -> NewLife:
+def start_new_incarnation(here: Places) -> NewIncarnation:
     """
     The operator's word that the accounting database begins anew: it is made whatever tells of an earlier one.
 
@@ -192,33 +192,35 @@ def new_life(here: Places) -> NewLife:
     place had in its spool stays to be drained. Raises StoreError and its kinds.
     """
     note = place.read(here)
-    known = frozenset((*place.ledger_lives(here.publishing_database), *(() if note is None else (note.incarnation,))))
-    if place.is_begun(here.database):
+    known = frozenset(
+        (*place.ledger_incarnations(here.publishing_database), *(() if note is None else (note.incarnation,)))
+    )
+    if place.has_database(here.database):
         done: list[int] = []
         refuse_maintenance(here.database)
         ensure(here.database, ACCOUNTING, read_group=here.read_group)
         with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
-            known -= lineage(con)
+            known -= incarnation_history(con)
             if known:
                 with opening.writing(con, here):
-                    succeed(con, known)
+                    inherit_from(con, known)
     else:
-        place.refuse_astray(here)
-        done = _make_successor(here, known)
+        place.refuse_misplaced(here)
+        done = _make_inheriting(here, known)
     _note(here)
-    return NewLife(tuple(done), known)
+    return NewIncarnation(tuple(done), known)
 
 
-def _make_successor(here: Places, known: Iterable[str]) -> list[int]:
-    with _workshop(here, "new-life") as folder:
+def _make_inheriting(here: Places, known: Iterable[str]) -> list[int]:
+    with _temp_directory(here, "new-life") as folder:
         made = os.path.join(folder, "accounting.db")
         done = ensure(made, ACCOUNTING)
         with opening.translating(made), closing(connect(made, isolation_level=None)) as con:
-            succeed(con, sorted(known))
+            inherit_from(con, sorted(known))
         place.own_as(made, here.directory)
         sync(made)
         with maintenance(here.database, "init"):
-            if place.is_begun(here.database):
+            if place.has_database(here.database):
                 raise StoreBusy(f"{here.database}: somebody else has just put a database there; look at it first")
             # An empty file may be there, and the WAL of a lost database.
             _exchange(here.database, made, "new-life")
@@ -250,7 +252,7 @@ def _kind_of(source: str, here: Places) -> DatabaseKind:
 @contextmanager
 def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[str, list[int]]]:
     """A copy of the backup in our directory, sound, of this program's schema, in a new life, and on disk."""
-    with _workshop(here, "restore") as folder:
+    with _temp_directory(here, "restore") as folder:
         copy = os.path.join(folder, f"{kind.folder}.db")
         with opening.translating(source):
             with closing(connect_unused(source)) as con:
@@ -268,17 +270,17 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
             if kind is ACCOUNTING:
                 # The publisher's cursors belong to the old life: what is sent is compared with what was (INVARIANTS 3).
                 # It goes on from the database that it replaces; where none can be read, from what was noted.
-                known = place.lives_of(here.database)
+                known = place.incarnations_of(here.database)
                 if not known and (before := place.read(here)) is not None:
                     known = frozenset((before.incarnation,))
-                begin_new_life(con, sorted(known))
+                new_incarnation(con, sorted(known))
                 # They are read as they are, and the file came from somewhere; without them the tables are read.
                 con.execute("DELETE FROM PackedJob")
             else:
                 # What was sent since the backup is not in it: the next run must know, whatever else is restored.
                 note(con, lives.RESTORED, 1)
             con.execute("COMMIT")
-            if kind is not ACCOUNTING and place.is_begun(here.publishing_database):
+            if kind is not ACCOUNTING and place.has_database(here.publishing_database):
                 # One that is damaged, or of another program, cannot be asked.
                 with suppress(DatabaseError):
                     con.execute("ATTACH ? AS Replaced", (uri(here.publishing_database, "ro"),))
@@ -293,7 +295,7 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
 
 
 @contextmanager
-def _workshop(here: Places, name: str) -> Iterator[str]:
+def _temp_directory(here: Places, name: str) -> Iterator[str]:
     """A folder beside the databases, in which one is made ready; empty at the beginning, gone at the end."""
     folder = os.path.join(here.directory, name)
     shutil.rmtree(folder, ignore_errors=True)
@@ -334,7 +336,7 @@ def _exchange(path: str, copy: str, work: str) -> str | None:
 
     Killed in between, there is no database, and `maintenance` tells everybody why.
     """
-    if place.is_begun(path):
+    if place.has_database(path):
         # A power cut between two renames would part it from its WAL. One that is damaged is put away as it is.
         with suppress(DatabaseError), closing(connect(uri(path, "rw"), isolation_level=None, uri=True)) as con:
             con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

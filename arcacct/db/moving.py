@@ -19,7 +19,7 @@ from arcacct.db.connect import open_for_reading
 from arcacct.db.maintain import PATIENCE_S, SUFFIXES, copy_whole, files, wait_until_unused
 from arcacct.db.maintenance import alone, maintenance
 from arcacct.db.opening import refuse_unasked, require
-from arcacct.db.place import Note
+from arcacct.db.place import LocationFile
 from arcacct.db.schema import ACCOUNTING, ensure, incarnation, open_to_group, sync
 from arcacct.errors import ConfigError, StoreError, UsageError
 from arcacct.files.private import private_directory
@@ -100,19 +100,19 @@ def move(here: Places, directory: str, *, patience_s: float = PATIENCE_S) -> Mov
         with closing(open_for_reading(here.database, ACCOUNTING.schema)) as con:
             life = incarnation(con)
         note = place.read(here)
-        before = Note(here.database, life, () if note is None else note.former)
+        before = LocationFile(here.database, life, () if note is None else note.former)
         # The old place once more: where no note can be written is known before anything is copied.
         _write_note(here, before)
         spooled = _copied(here, os.path.dirname(new))
         # From here on the new place is the one that counts.
-        _write_note(here, Note(new, life, place.former_of(before, os.path.dirname(new))))
+        _write_note(here, LocationFile(new, life, place.former_of(before, os.path.dirname(new))))
         return _finished(here, new, spooled)
 
 
 def _is_noted(here: Places, new: str) -> bool:
     """Whether an earlier move came as far as the note."""
     note = place.read(here)
-    return note is not None and os.path.realpath(note.database) == os.path.realpath(new) and place.is_begun(new)
+    return note is not None and os.path.realpath(note.database) == os.path.realpath(new) and place.has_database(new)
 
 
 def _copied(here: Places, directory: str) -> int:
@@ -186,7 +186,7 @@ def _events(spool: str) -> list[str]:
         return []
 
 
-def _write_note(here: Places, note: Note) -> None:
+def _write_note(here: Places, note: LocationFile) -> None:
     try:
         place.write(here, note)
     except OSError as error:

@@ -144,7 +144,7 @@ def one_moment(con: Connection) -> Iterator[None]:
         con.execute("COMMIT")
 
 
-def read_once(con: Connection) -> None:
+def shrink_page_cache(con: Connection) -> None:
     """From now on nothing is read twice: no memory for pages that might come back."""
     con.execute("PRAGMA cache_size = -2000")
 
@@ -172,7 +172,7 @@ def accounting(here: Places) -> Iterator[Connection]:
 
 
 @contextmanager
-def put_away(con: Connection, path: str, here: Places) -> Iterator[Connection]:
+def close_or_leave_open(con: Connection, path: str, here: Places) -> Iterator[Connection]:
     """Close a connection at the end, or leave it open where others than the owner may read (``read_group``)."""
     try:
         yield con
@@ -222,7 +222,7 @@ def read_publishing(here: Places) -> Connection:
     if os.path.exists(here.publishing_database):
         place.refuse_no_file(here.publishing_database)
         return open_for_reading(here.publishing_database, PUBLISHING_SCHEMA)
-    place.refuse_astray(here)
+    place.refuse_misplaced(here)
     return in_memory(PUBLISHING)
 
 

@@ -22,7 +22,7 @@ from arcacct.conf.places import AREX_DATABASES, STATUS_FOLDERS, Places, usual_da
 from arcacct.db.at_rest import refuse_hidden
 from arcacct.db.connect import translated, uri, version
 from arcacct.db.header import refuse_foreign
-from arcacct.db.schema import incarnation, lineage, sync
+from arcacct.db.schema import incarnation, incarnation_history, sync
 from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.files.foreign import private
 from arcacct.files.private import private_directory
@@ -42,7 +42,7 @@ PSEUDONYMS, REPORTS = "pseudonyms.key", "reports.json"
 """What a site keeps beside its databases: the key of its pseudonyms, and what its last reports said."""
 
 
-class Note(NamedTuple):
+class LocationFile(NamedTuple):
     """What the note says."""
 
     database: str
@@ -53,7 +53,7 @@ class Note(NamedTuple):
     """Directories that the databases were in before: hooks that do not know may still spool there."""
 
 
-def read(here: Places) -> Note | None:
+def read(here: Places) -> LocationFile | None:
     """
     The note; ``None`` when there is none, or none that this user may read.
 
@@ -69,7 +69,7 @@ def read(here: Places) -> Note | None:
             "[arcacct] database= names the right database: the next sweep writes it anew"
         )
     former = tuple(value for key, _equals, value in lines if key == "former" and value.startswith("/"))
-    return Note(values["database"], values["incarnation"], former)
+    return LocationFile(values["database"], values["incarnation"], former)
 
 
 def _lines(here: Places) -> list[tuple[str, str, str]] | None:
@@ -93,7 +93,7 @@ def fence(here: Places) -> int:
     return int(found) if found.isdecimal() and len(found) < _DIGITS else 0
 
 
-def write(here: Places, note: Note, passed: int = 0) -> None:
+def write(here: Places, note: LocationFile, passed: int = 0) -> None:
     """
     Write the note, whole or not at all, and on disk afterwards; ``passed`` is its fence, if that is a later one.
 
@@ -146,7 +146,7 @@ def settle(here: Places, con: Connection) -> None:
     note = read(here)
     if note is not None and _same(note.database, here.database):
         return
-    if note is not None and note.incarnation not in lineage(con):
+    if note is not None and note.incarnation not in incarnation_history(con):
         raise ConfigError(
             f"{here.database}: not the database that {here.controldir} had: {here.place_note} names {note.database}, "
             f"which is gone; {_WAYS}"
@@ -154,10 +154,10 @@ def settle(here: Places, con: Connection) -> None:
     note_down(here, con, note)
 
 
-def note_down(here: Places, con: Connection, before: Note | None) -> None:
+def note_down(here: Places, con: Connection, before: LocationFile | None) -> None:
     """Note an open database, with the places that it had ``before``; does nothing when no note can be written."""
     try:
-        write(here, Note(here.database, incarnation(con), former_of(before, here.directory)))
+        write(here, LocationFile(here.database, incarnation(con), former_of(before, here.directory)))
     except OSError:
         return
 
@@ -174,7 +174,7 @@ def note_fence(here: Places, life: str, passed: int) -> None:
             write(here, before._replace(incarnation=life), passed)
 
 
-def former_of(before: Note | None, directory: str) -> tuple[str, ...]:
+def former_of(before: LocationFile | None, directory: str) -> tuple[str, ...]:
     """The former directories of databases that are in ``directory`` now and were where a note says ``before``."""
     if before is None:
         return ()
@@ -210,10 +210,10 @@ def refuse_another(here: Places) -> None:
     note = read(here)
     if note is None:
         usual = usual_database(here.controldir)
-        if not is_begun(here.database) and not _same(usual, here.database) and _is_ours(usual):
+        if not has_database(here.database) and not _same(usual, here.database) and _is_ours(usual):
             raise _elsewhere(here, usual, "is there")
     elif not _same(note.database, here.database) and _is_ours(note.database):
-        if is_begun(here.database):
+        if has_database(here.database):
             raise ConfigError(
                 f"{here.database} and {note.database} are both there, and {here.controldir} has only one accounting: "
                 f"{here.place_note} names {note.database}; set database={note.database} in [arcacct], or say by "
@@ -228,18 +228,18 @@ def refuse_lost(here: Places) -> bool:
 
     Returns whether it is there. Raises ConfigError with the ways out.
     """
-    if is_begun(here.database):
+    if has_database(here.database):
         return True
     why = _lost(here)
     if why:
         raise ConfigError(f"{here.database}: the database is not there, and no empty one is begun: {why}; {_WAYS}")
-    refuse_astray(here)
+    refuse_misplaced(here)
     return False
 
 
-def refuse_astray(here: Places) -> None:
-    """Raise ConfigError that says what to do, when a database would be begun `astray`."""
-    what = astray(here)
+def refuse_misplaced(here: Places) -> None:
+    """Raise ConfigError that says what to do, when a database would be begun `misplaced`."""
+    what = misplaced(here)
     if what:
         raise ConfigError(
             f"{here.controldir}: {what}, and no database is begun below it; the path is from {here.controldir_from}. "
@@ -249,7 +249,7 @@ def refuse_astray(here: Places) -> None:
         )
 
 
-def astray(here: Places) -> str:
+def misplaced(here: Places) -> str:
     """
     What is wrong with the control directory when a database would be begun below one that is none; else empty.
 
@@ -259,7 +259,7 @@ def astray(here: Places) -> str:
     # A-REX makes all four folders when it starts; a copy may lack those that were empty. Or it at least writes its own
     # accounting there.
     made = (*STATUS_FOLDERS, *(f"accounting/{name}" for name in AREX_DATABASES))
-    if not usual or is_begun(here.database) or any(os.path.exists(f"{here.controldir}/{name}") for name in made):
+    if not usual or has_database(here.database) or any(os.path.exists(f"{here.controldir}/{name}") for name in made):
         return ""
     if not os.path.isdir(here.controldir):
         return "there is no such control directory"
@@ -291,7 +291,7 @@ def refuse_missing(here: Places) -> None:
         why = _lost(here)
         todo = f"{why}; {_WAYS}" if why else todo
         if not why:
-            refuse_astray(here)
+            refuse_misplaced(here)
     except ConfigError as error:
         raise StoreError(str(error)) from None
     except StoreError:
@@ -312,12 +312,12 @@ def _lost(here: Places) -> str:
     """Why a database must have been there; empty when nothing tells of one."""
     if read(here) is not None:
         return f"{here.place_note} tells of one"
-    if ledger_lives(here.publishing_database):
+    if ledger_incarnations(here.publishing_database):
         return f"{here.publishing_database} tells what was published from one"
     return ""
 
 
-def is_begun(path: str) -> bool:
+def has_database(path: str) -> bool:
     """
     Whether a database, or any other file with something in it, is there.
 
@@ -339,7 +339,7 @@ def is_begun(path: str) -> bool:
 
 def _is_ours(path: str) -> bool:
     """Whether a database of ours is there, also one that is damaged."""
-    if not is_begun(path):
+    if not has_database(path):
         return False
     try:
         with _looked_at(path) as con:
@@ -351,13 +351,13 @@ def _is_ours(path: str) -> bool:
     return True
 
 
-def ledger_lives(path: str) -> list[str]:
+def ledger_incarnations(path: str) -> list[str]:
     """
     The incarnations that the cursors of a ledger belong to; empty for one that is missing, not ours or without cursors.
 
     Raises StoreError when it cannot be read.
     """
-    if not is_begun(path):
+    if not has_database(path):
         return []
     try:
         with _looked_at(path) as con:
@@ -370,13 +370,13 @@ def ledger_lives(path: str) -> list[str]:
         raise translated(error, path) from error
 
 
-def lives_of(path: str) -> frozenset[str]:
+def incarnations_of(path: str) -> frozenset[str]:
     """The lineage of the database at a path; empty when there is none that can be read."""
-    if not is_begun(path):
+    if not has_database(path):
         return frozenset()
     try:
         with _looked_at(path) as con:
-            return lineage(con)
+            return incarnation_history(con)
     except (SchemaError, DatabaseError):
         return frozenset()
 

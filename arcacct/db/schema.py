@@ -332,24 +332,24 @@ def incarnation(con: Connection) -> str:
     return life
 
 
-def lineage(con: Connection) -> frozenset[str]:
+def incarnation_history(con: Connection) -> frozenset[str]:
     """The incarnation of an accounting database, and those of all lives that it goes on from (INVARIANTS 11)."""
     return frozenset((incarnation(con), *_former_incarnations(con)))
 
 
-def life_seq(con: Connection) -> int:
+def incarnation_start_seq(con: Connection) -> int:
     """The Seq after which this life began to log: the highest of the backup; 0 for a database that was made new."""
     return int(noted(con, _LIFE_SEQ) or 0)
 
 
-def succeed(con: Connection, lives: Iterable[str]) -> None:
+def inherit_from(con: Connection, lives: Iterable[str]) -> None:
     """The accounting database goes on from these lives, too; inside the caller's transaction."""
     known = dict.fromkeys((*_former_incarnations(con), *lives))
     known.pop(incarnation(con), None)
     note(con, _FORMER, " ".join(known))
 
 
-def begin_new_life(con: Connection, lives: Iterable[str] = (), *, seq: int | None = None) -> None:
+def new_incarnation(con: Connection, lives: Iterable[str] = (), *, seq: int | None = None) -> None:
     """
     A backup that is put in place lives anew: what is written from now on is no longer what its old life wrote.
 
@@ -359,7 +359,7 @@ def begin_new_life(con: Connection, lives: Iterable[str] = (), *, seq: int | Non
     old = incarnation(con)
     (highest,) = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone() or (0,)
     note(con, _LIFE, os.urandom(16).hex())
-    succeed(con, (old, *lives))
+    inherit_from(con, (old, *lives))
     note(con, _LIFE_SEQ, highest if seq is None else seq)
 
 

@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing, suppress
 from arcacct.conf.places import Places
 from arcacct.db import care, opening
 from arcacct.db.connect import open_for_reading
-from arcacct.db.maintain import Copy, connect_unused, files, for_copies
+from arcacct.db.maintain import BackupFile, backup_directory, connect_unused, files
 from arcacct.db.schema import SNAPSHOT, backup, group_id, incarnation, note, noted, sync
 from arcacct.errors import StoreBusy, StoreError
 from arcacct.files.foreign import TEMPORARY, Directory
@@ -30,19 +30,19 @@ _RESERVE_BYTES = 128 << 20
 """What is left free: with less `arcacct status` is critical, and hooks may write to that disk."""
 
 
-def snapshots(here: Places, directory: str) -> list[Copy]:
+def snapshots(here: Places, directory: str) -> list[BackupFile]:
     """
     Put whole, checked copies of both databases, of one moment, into a directory, in the place of the last ones.
 
     The directory is made if it is missing, for the owner or for ``read_group``; so are the files, and read-only. Raises
-    as `for_copies`, StoreError also for a directory that is not for them, StoreBusy while another one is made there,
-    ConfigError for an unknown group; the last ones stay then.
+    as `backup_directory`, StoreError also for a directory that is not for them, StoreBusy while another one is made
+    there, ConfigError for an unknown group; the last ones stay then.
     """
     group = group_id(here.read_group)
     control = os.path.realpath(here.controldir)
     if os.path.commonpath((control, os.path.realpath(directory))) == control:
         raise StoreError(f"{directory}: is in the control directory, which is A-REX's; choose another directory")
-    with for_copies(here, directory) as folder:
+    with backup_directory(here, directory) as folder:
         _lock(folder)
         _refuse_others(here, folder)
         if folder.made:
@@ -56,7 +56,7 @@ def snapshots(here: Places, directory: str) -> list[Copy]:
                 done = _exchange(here, folder, workshop, group)
         finally:
             shutil.rmtree(workshop, ignore_errors=True)
-    care.remember(here, care.SNAPSHOT, life=life, path=done[0].path)
+    care.log_done(here, care.SNAPSHOT, life=life, path=done[0].path)
     return done
 
 
@@ -121,7 +121,7 @@ def _finish(path: str, copy: str, now: int) -> None:
         raise StoreError(f"{path}: it is damaged: {found}; the last snapshot stays: run `arcacct db check`")
 
 
-def _exchange(here: Places, folder: Directory, workshop: str, group: int | None) -> list[Copy]:
+def _exchange(here: Places, folder: Directory, workshop: str, group: int | None) -> list[BackupFile]:
     copies = [(f"{workshop}/{name}", folder.path_of(name)) for name in _NAMES]
     for copy, _target in copies:
         if os.path.exists(copy):
@@ -131,7 +131,7 @@ def _exchange(here: Places, folder: Directory, workshop: str, group: int | None)
     for copy, target in copies:
         if os.path.exists(copy):
             os.rename(copy, target)
-            done.append(Copy(target, os.path.getsize(target)))
+            done.append(BackupFile(target, os.path.getsize(target)))
         elif os.path.exists(target):
             # The ledger of a life that is lost.
             os.unlink(target)

@@ -33,7 +33,7 @@ from arcacct.db.connect import ACCOUNTING_SCHEMA
 from arcacct.db.engine import Connection
 from arcacct.db.lives import highest_seq
 from arcacct.db.opening import read_accounting
-from arcacct.db.schema import incarnation, lineage
+from arcacct.db.schema import incarnation, incarnation_history
 from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.exporting import months
 from arcacct.exporting.jobs import Job, paged, pages
@@ -69,7 +69,7 @@ class _Position(NamedTuple):
     events_row: int
 
 
-class Wishes(NamedTuple):
+class ExportOptions(NamedTuple):
     """What the dataset is to have."""
 
     site: str
@@ -95,7 +95,7 @@ class Exported(NamedTuple):
 def export(
     here: Places,
     store: Store,
-    wishes: Wishes,
+    options: ExportOptions,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
     *,
     patience_s: float = 60.0,
@@ -108,14 +108,14 @@ def export(
     database or the store refuses.
     """
     with exporter(here, store.place, patience_s) as reading:
-        return _Export(here, store, wishes, progress, reading).run()
+        return _Export(here, store, options, progress, reading).run()
 
 
 class _Export:
     def __init__(
-        self, here: Places, store: Store, wishes: Wishes, progress: Callable[[int, int], None], reading: Reading
+        self, here: Places, store: Store, options: ExportOptions, progress: Callable[[int, int], None], reading: Reading
     ) -> None:
-        self._here, self._store, self._wishes, self._progress, self._reading = here, store, wishes, progress, reading
+        self._here, self._store, self._options, self._progress, self._reading = here, store, options, progress, reading
         self._life = ""
         self._lineage: frozenset[str] = frozenset()
         self._problems: list[str] = []
@@ -125,7 +125,7 @@ class _Export:
         there, listing = self._there()
         last = self._last()
         with self._database() as con:
-            self._lineage = lineage(con)
+            self._lineage = incarnation_history(con)
             self._now = months.look(con)
             self._position = _Position(self._life, self._now.seq, self._now.events_row)
             logged = self._logged(con, last)
@@ -195,8 +195,8 @@ class _Export:
 
     def _there(self) -> tuple[set[int], Listing]:
         """The months that have a manifest, and what stands where one could be; halves of manifests go."""
-        position = position_path(self._wishes.site, self._wishes.ce)
-        listing = self._store.listing(f"{MANIFESTS}/site={self._wishes.site}", os.path.dirname(position))
+        position = position_path(self._options.site, self._options.ce)
+        listing = self._store.listing(f"{MANIFESTS}/site={self._options.site}", os.path.dirname(position))
         found = set()
         for path in sorted(listing.files):
             partition = partition_of(path)
@@ -204,12 +204,12 @@ class _Export:
                 # What was exchanged since is no half of ours, and harms nobody.
                 with suppress(InputError):
                     self._store.remove(path)
-            if partition is not None and partition.ce == self._wishes.ce:
+            if partition is not None and partition.ce == self._options.ce:
                 found.add(partition.year * 100 + partition.month)
         return found, listing
 
     def _partition(self, month: int) -> Partition:
-        return Partition(self._wishes.site, month // 100, month % 100, self._wishes.ce)
+        return Partition(self._options.site, month // 100, month % 100, self._options.ce)
 
     def _seen(self, partition: Partition) -> dict[str, int]:
         month = partition.year * 100 + partition.month
@@ -225,7 +225,7 @@ class _Export:
         found = parse(data, partition, path)
         if found.life not in self._lineage:
             raise InputError(
-                f"{path}: written from another accounting database of {self._wishes.ce} ({found.life}, this one is"
+                f"{path}: written from another accounting database of {self._options.ce} ({found.life}, this one is"
                 f" {self._life}); give this CE another name with --ce, or remove what that one wrote, if it is meant"
             )
         return found
@@ -235,7 +235,7 @@ class _Export:
         return (
             logged is None
             or month in logged
-            or former.names != self._wishes.names
+            or former.names != self._options.names
             or former.seen != self._seen(former.partition)
         )
 
@@ -266,7 +266,7 @@ class _Export:
     def _last(self) -> _Position:
         """How far the last export came; a note that cannot be used, whatever stands there, is as good as none."""
         try:
-            data = self._store.read(position_path(self._wishes.site, self._wishes.ce), _MOST_NOTE_BYTES)
+            data = self._store.read(position_path(self._options.site, self._options.ce), _MOST_NOTE_BYTES)
             return _position(data or b"")
         except (InputError, ValueError):
             return _Position("", 0, 0)
@@ -284,7 +284,7 @@ class _Export:
                 "dataset_version": VERSION, "life": position.life, "finished_log_seq": position.seq,
                 "events_row": position.events_row,
             }  # fmt: skip
-            self._put(position_path(self._wishes.site, self._wishes.ce), f"{json.dumps(whole, indent=1)}\n".encode())
+            self._put(position_path(self._options.site, self._options.ce), f"{json.dumps(whole, indent=1)}\n".encode())
 
     def _put(self, path: str, data: bytes) -> None:
         with tempfile.TemporaryFile() as file:
@@ -377,21 +377,21 @@ class _Export:
             raise InputError(f"{self._store.path_of(path)}: {str(error).splitlines()[0]}; {_KEEP}") from error
 
     def _of_database(self, con: Connection, partition: Partition) -> Iterator[Job]:
-        conceal = None if self._wishes.names == "plain" else self._concealer()
+        conceal = None if self._options.names == "plain" else self._concealer()
         for page in pages(con, partition):
             self._done += len(page)
             self._progress(self._done, self._all)
             yield from page if conceal is None else map(conceal, page)
 
     def _concealer(self) -> Concealer:
-        return Concealer(None if self._wishes.names == "withheld" else site_names(self._here))
+        return Concealer(None if self._options.names == "withheld" else site_names(self._here))
 
     def _pruned(self, con: Connection, former: Manifest, paths: Mapping[str, str]) -> Iterator[Job]:
         """The jobs of the former parts that were moved into an archive since; without names if some were forgotten."""
         partition = former.partition
         pruned_before, _forgotten, closed = self._now.withdrawn
         conceal = None
-        if self._wishes.names != "plain" or partition.year * 100 + partition.month in closed:
+        if self._options.names != "plain" or partition.year * 100 + partition.month in closed:
             # In an archive nobody here knows whose names were forgotten: of the whole month, then.
             conceal = self._concealer()
         rows = {table: part.rows for table, part in former.tables.items()}
@@ -407,7 +407,7 @@ class _Export:
         tables = {table: part for table, (part, _path) in parts.items()}
         seen = self._seen(partition)
         made = Manifest(
-            partition, ACCOUNTING_SCHEMA, self._life, self._now.seq, self._wishes.names, int(time.time()), tables, seen
+            partition, ACCOUNTING_SCHEMA, self._life, self._now.seq, self._options.names, int(time.time()), tables, seen
         )
         there = self._store.listing(*map(partition.folder, TABLES)).files
         # A part that no manifest names may be a damaged one, for which somebody has removed the manifest.

@@ -57,7 +57,7 @@ class Folder(NamedTuple):
     files: dict[str, File]
 
 
-class Seen(NamedTuple):
+class Observations(NamedTuple):
     """What there is to judge."""
 
     given: Mapping[str, str]
@@ -87,17 +87,17 @@ class Seen(NamedTuple):
         return int(value) if value is not None and value.isdigit() else None
 
 
-class Demand(NamedTuple):
+class Requirement(NamedTuple):
     """One rule."""
 
     title: str
-    judge: Callable[[Seen], Judgement] = lambda _seen: None
+    judge: Callable[[Observations], Judgement] = lambda _seen: None
     unseen: str = ""
     """Why it cannot be judged, where it cannot."""
     verdict: str = "fail"
     """On what is wrong: ``fail`` or ``warn``."""
 
-    def judged(self, seen: Seen) -> tuple[str, str]:
+    def judged(self, seen: Observations) -> tuple[str, str]:
         """Verdict and reason."""
         found = self.judge(seen)
         if found is None:
@@ -107,7 +107,7 @@ class Demand(NamedTuple):
         return self.verdict if found else "ok", "; ".join(found)
 
 
-class Ruling(NamedTuple):
+class RuleResult(NamedTuple):
     """What holds of one rule."""
 
     rule: int
@@ -120,7 +120,7 @@ class Ruling(NamedTuple):
         return f"{self.rule:2d} {self.verdict:6} {RULES[self.rule].title}{': ' + self.reason if self.reason else ''}"
 
 
-def check(given: Mapping[str, str], *, web: Web | None = None, now: int | None = None) -> list[Ruling]:
+def check(given: Mapping[str, str], *, web: Web | None = None, now: int | None = None) -> list[RuleResult]:
     """
     The verdict of each rule about the locations given, by ``machine`` and ``job`` (one may be missing).
 
@@ -133,9 +133,9 @@ def check(given: Mapping[str, str], *, web: Web | None = None, now: int | None =
     features = {kind: read(place, fetch=web.get if web is not None else None) for kind, place in locations.items()}
     folders = {kind: _folder(place) for kind, place in locations.items() if place.startswith("/")}
     judged_at = now if now is not None else int(time.time())
-    seen = Seen(given, locations, features, folders, judged_at, int(psutil.boot_time()))
+    seen = Observations(given, locations, features, folders, judged_at, int(psutil.boot_time()))
     of_web = check_web(locations, features, web)
-    return [Ruling(number, *(of_web.get(number) or rule.judged(seen))) for number, rule in RULES.items()]
+    return [RuleResult(number, *(of_web.get(number) or rule.judged(seen))) for number, rule in RULES.items()]
 
 
 def _folder(location: str) -> Folder:
@@ -162,14 +162,14 @@ def _file(place: Directory, name: str) -> File | None:
         return File(status, "")
 
 
-def _names(seen: Seen) -> Judgement:
+def _names(seen: Observations) -> Judgement:
     names = [name for folder in seen.folders.values() for name in folder.files]
     wrong = [name for name in names if not NAME.fullmatch(name) and not name.startswith(".")]
     return [f"{name!r}: not lower-case letters, digits and _" for name in wrong] if seen.folders else None
 
 
-def _of_forms(*forms: str) -> Callable[[Seen], Judgement]:
-    def judge(seen: Seen) -> Judgement:
+def _of_forms(*forms: str) -> Callable[[Observations], Judgement]:
+    def judge(seen: Observations) -> Judgement:
         there = {name: text for name, text in seen.raw_values().items() if name in KEYS and KEYS[name].form in forms}
         # One newline at the end is allowed, and nothing else.
         wrong = {name: problem(name, text.removesuffix("\n")) for name, text in there.items()}
@@ -178,7 +178,7 @@ def _of_forms(*forms: str) -> Callable[[Seen], Judgement]:
     return judge
 
 
-def _job_start(seen: Seen) -> Judgement:
+def _job_start(seen: Observations) -> Judgement:
     start = seen.number("jobstart_secs")
     if start is None:
         return _of_forms("instant")(seen)
@@ -187,8 +187,8 @@ def _job_start(seen: Seen) -> Judgement:
     return [] if start >= seen.boot - _SLACK_S else ["jobstart_secs is before this host booted"]
 
 
-def _limits(wrong: str, is_wrong: Callable[[int, int, int], bool]) -> Callable[[Seen], Judgement]:
-    def judge(seen: Seen) -> Judgement:
+def _limits(wrong: str, is_wrong: Callable[[int, int, int], bool]) -> Callable[[Observations], Judgement]:
+    def judge(seen: Observations) -> Judgement:
         wall, cpu, cores = map(seen.number, ("wall_limit_secs", "cpu_limit_secs", "allocated_cpu"))
         if wall is None or cpu is None or cores is None:
             return None
@@ -197,7 +197,7 @@ def _limits(wrong: str, is_wrong: Callable[[int, int, int], bool]) -> Callable[[
     return judge
 
 
-def _rating(seen: Seen) -> Judgement:
+def _rating(seen: Observations) -> Judgement:
     values = seen.values()
     if not {"hs06", "hs06_job", "allocated_cpu", "total_cpu"} <= values.keys():
         return None
@@ -207,20 +207,20 @@ def _rating(seen: Seen) -> Judgement:
     return [f"hs06_job is {values['hs06_job']}, the job's share of the machine is {share:.2f}"]
 
 
-def _order(seen: Seen) -> Judgement:
+def _order(seen: Observations) -> Judgement:
     job, machine = seen.number("shutdowntime_job"), seen.number("shutdowntime")
     if job is None or machine is None:
         return None
     return [] if job <= machine else ["shutdowntime_job is later than shutdowntime"]
 
 
-def _grace(seen: Seen) -> Judgement:
+def _grace(seen: Observations) -> Judgement:
     told = {end: (seen.number(f"shutdowntime{end}"), seen.number(f"grace_secs{end}")) for end in ("", "_job")}
     wrong = [f"shutdowntime{end} without grace_secs{end}" for end, (at, grace) in told.items() if at and grace is None]
     return wrong if wrong or any(grace is not None for _at, grace in told.values()) else None
 
 
-def _notice(seen: Seen) -> Judgement:
+def _notice(seen: Observations) -> Judgement:
     wrong, there = [], 0
     for kind, suffix in (("machine", ""), ("job", "_job")):
         at, grace = seen.number(f"shutdowntime{suffix}"), seen.number(f"grace_secs{suffix}")
@@ -235,7 +235,7 @@ def _notice(seen: Seen) -> Judgement:
     return wrong if there else None
 
 
-def _static(seen: Seen) -> Judgement:
+def _static(seen: Observations) -> Judgement:
     start, folder = seen.number("jobstart_secs"), seen.folders.get("job")
     if start is None or folder is None:
         return None
@@ -243,7 +243,7 @@ def _static(seen: Seen) -> Judgement:
     return _listed("written after the job started", [k.name for k in JOB_KEYS if not k.dynamic and k.name in late])
 
 
-def _permissions(seen: Seen) -> Judgement:
+def _permissions(seen: Observations) -> Judgement:
     wrong = []
     for kind, folder in seen.folders.items():
         place = seen.locations[kind]
@@ -256,7 +256,7 @@ def _permissions(seen: Seen) -> Judgement:
     return wrong if seen.folders else None
 
 
-def _links(seen: Seen) -> Judgement:
+def _links(seen: Observations) -> Judgement:
     wrong = [
         f"{_shown(seen.locations[kind], name)} is no plain file"
         for kind, folder in seen.folders.items()
@@ -272,7 +272,7 @@ def _shown(place: str, name: str) -> str:
     return path if path.isprintable() else repr(path)
 
 
-def _left(seen: Seen) -> Judgement:
+def _left(seen: Observations) -> Judgement:
     left = remaining_s(seen.features.get("machine"), seen.features.get("job"), seen.now)
     return None if left is None else f"{left} s are left to the job"
 
@@ -287,13 +287,13 @@ _NEEDS_LIMITS = "needs wall_limit_secs, cpu_limit_secs and allocated_cpu"
 _NO_KEY = "no such key is there"
 _BEGINS = "begins neither with / nor with http:// or https://"
 RULES = {
-    1: Demand("names are lower-case letters, digits and _", _names, "a web server does not list its keys"),
-    2: Demand("whole numbers are digits alone", _of_forms("count", "seconds", "instant", "bytes"), _NO_KEY),
-    3: Demand("ratings are numbers above 0", _of_forms("rating"), _NO_KEY),
-    4: Demand("processors are at least 1", _of_forms("count"), _NO_KEY),
-    5: Demand("job_id is one printable word", _of_forms("id"), _NO_KEY),
-    6: Demand("jobstart_secs is a time since the boot", _job_start, _NO_KEY),
-    7: Demand(
+    1: Requirement("names are lower-case letters, digits and _", _names, "a web server does not list its keys"),
+    2: Requirement("whole numbers are digits alone", _of_forms("count", "seconds", "instant", "bytes"), _NO_KEY),
+    3: Requirement("ratings are numbers above 0", _of_forms("rating"), _NO_KEY),
+    4: Requirement("processors are at least 1", _of_forms("count"), _NO_KEY),
+    5: Requirement("job_id is one printable word", _of_forms("id"), _NO_KEY),
+    6: Requirement("jobstart_secs is a time since the boot", _job_start, _NO_KEY),
+    7: Requirement(
         "wall_limit_secs is not scaled by processors",
         _limits(
             "wall_limit_secs is more than cpu_limit_secs: is it scaled by processors?",
@@ -302,7 +302,7 @@ RULES = {
         _NEEDS_LIMITS,
         "warn",
     ),
-    8: Demand(
+    8: Requirement(
         "cpu_limit_secs is of all processes together",
         _limits(
             "cpu_limit_secs is that of one processor: is it the total of all processes?",
@@ -311,20 +311,20 @@ RULES = {
         _NEEDS_LIMITS,
         "warn",
     ),
-    9: Demand("sizes are in bytes", _of_forms("bytes"), _NO_KEY),
-    10: Demand(
+    9: Requirement("sizes are in bytes", _of_forms("bytes"), _NO_KEY),
+    10: Requirement(
         "hs06_job is the job's share of hs06", _rating, "needs hs06, total_cpu, hs06_job and allocated_cpu", "warn"
     ),
-    11: Demand("the job's shutdown is not after the machine's", _order, "there are not two times of shutdown"),
-    12: Demand("a shutdown comes with grace_secs", _grace, "no shutdown can be announced without grace_secs"),
-    13: Demand("a shutdown is announced grace_secs before", _notice, "no shutdown is announced in a directory"),
-    14: Demand(
+    11: Requirement("the job's shutdown is not after the machine's", _order, "there are not two times of shutdown"),
+    12: Requirement("a shutdown comes with grace_secs", _grace, "no shutdown can be announced without grace_secs"),
+    13: Requirement("a shutdown is announced grace_secs before", _notice, "no shutdown is announced in a directory"),
+    14: Requirement(
         "every key is there before the job starts",
         lambda seen: _listed("missing", (name for kind, one in seen.features.items() for name in missing(one, kind))),
         verdict="warn",
     ),
-    15: Demand("static keys stay as they are", _static, "shows over the life of a job", "warn"),
-    16: Demand(
+    15: Requirement("static keys stay as they are", _static, "shows over the life of a job", "warn"),
+    16: Requirement(
         "no shutdown is no file",
         lambda seen: [
             f"{name} is empty or 0: take the file away when none is foreseen"
@@ -332,49 +332,49 @@ RULES = {
             if seen.raw_values().get(name, "1").strip() in {"", "0"}
         ],
     ),
-    17: Demand("a shutdown is taken back at once", unseen="shows when an announced shutdown is taken back"),
-    18: Demand("no reader sees half of a value", unseen="shows while values change"),
-    19: Demand("the directory goes after the job, and nothing else", unseen="shows after the job"),
-    20: Demand(
+    17: Requirement("a shutdown is taken back at once", unseen="shows when an announced shutdown is taken back"),
+    18: Requirement("no reader sees half of a value", unseen="shows while values change"),
+    19: Requirement("the directory goes after the job, and nothing else", unseen="shows after the job"),
+    20: Requirement(
         "two jobs have two directories",
         lambda seen: (
             ["both variables name one place"] if len({*seen.locations.values()}) < len(seen.locations) else None
         ),
         "needs two jobs on one machine",
     ),
-    21: Demand(
+    21: Requirement(
         "variables have no slash at their end",
         lambda seen: [f"${VARIABLES[kind]} ends in a slash" for kind, said in seen.given.items() if said[-1:] == "/"],
     ),
-    22: Demand(
+    22: Requirement(
         "variables are paths or http(s) URLs",
         lambda seen: [f"${VARIABLES[kind]} {_BEGINS}" for kind in seen.given if kind not in seen.locations],
     ),
-    23: Demand(
+    23: Requirement(
         "one of the variables is enough", lambda seen: "only one variable is set" if len(seen.given) == 1 else ""
     ),
-    24: Demand("a cloud's metadata are read once", unseen="shows over the life of a virtual machine"),
-    25: Demand("jobs can read and not write", _permissions, "a web server does not show permissions"),
-    26: Demand("no links", _links, "a web server does not show links"),
+    24: Requirement("a cloud's metadata are read once", unseen="shows over the life of a virtual machine"),
+    25: Requirement("jobs can read and not write", _permissions, "a web server does not show permissions"),
+    26: Requirement("no links", _links, "a web server does not show links"),
     # Judged by `check_web`.
-    27: Demand("a served key is plain text, a missing one 404 with nothing"),
-    28: Demand("a server says how long a value holds"),
-    29: Demand("HEAD is as GET, and no other file is served"),
-    30: Demand("TLS is verified, no other host is followed to"),
-    31: Demand("a server answers within 5 s"),
-    32: Demand(
+    27: Requirement("a served key is plain text, a missing one 404 with nothing"),
+    28: Requirement("a server says how long a value holds"),
+    29: Requirement("HEAD is as GET, and no other file is served"),
+    30: Requirement("TLS is verified, no other host is followed to"),
+    31: Requirement("a server answers within 5 s"),
+    32: Requirement(
         "every value can be read",
         lambda seen: [f"{kind}: {text}" for kind, one in seen.features.items() for text in one.warnings],
         verdict="warn",
     ),
-    33: Demand("the time that is left is never negative", _left, "nothing limits the job's time"),
-    34: Demand(
+    33: Requirement("the time that is left is never negative", _left, "nothing limits the job's time"),
+    34: Requirement(
         "unknown keys are kept",
         lambda seen: "; ".join(
             _listed("kept for accounting", (name for one in seen.features.values() for name in one.extra))
         ),
     ),
-    35: Demand(
+    35: Requirement(
         "no keys of the old draft",
         lambda seen: _listed(
             "keys of an old draft", (name for one in seen.folders.values() for name in one.files if name in DEPRECATED)

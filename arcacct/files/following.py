@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from arcacct.errors import InputError
-from arcacct.files.reading import STDIN, Position, Reader, rotated_since, unreadable
+from arcacct.files.reading import STDIN, FileOffset, Reader, rotated_since, unreadable
 
 _REMEMBERED = 50
 """So many files that stood at a path are known again under the names that they were rotated to."""
@@ -25,14 +25,14 @@ _REMEMBERED = 50
 class Positions(Protocol):
     """How far files were read by earlier imports."""
 
-    def find(self, reader: Reader) -> Position:
+    def find(self, reader: Reader) -> FileOffset:
         """Where an import of this file stopped, wherever it stood then. Raises InputError."""
 
-    def latest(self, path: str) -> tuple[Position, int] | None:
+    def latest(self, path: str) -> tuple[FileOffset, int] | None:
         """Where the last import stopped in what stood at a path then, and when that was, in UTC seconds."""
 
 
-class Follower:
+class FileTailer:
     """
     The files of some paths, directories among them if there are ``endings`` of the files in them that are meant.
 
@@ -167,7 +167,7 @@ class _Path:
         self._looked_s = 0
         self._is_same = False
         """Whether the file at the path is the one that was read last."""
-        self._gone: Position | None = None
+        self._gone: FileOffset | None = None
         """How far that file was read, if it is the one no longer: it was cut, or another one came."""
 
     def look(self) -> Iterator[Reader]:
@@ -308,7 +308,7 @@ class _Path:
         self._former = self.reader = None
 
 
-def _holds(position: Position, path: str, *, exactly: bool) -> bool:
+def _holds(position: FileOffset, path: str, *, exactly: bool) -> bool:
     """Whether a file is the one of a position, or a copy of it; no pipe is looked into."""
     if not os.path.isfile(path):
         return False

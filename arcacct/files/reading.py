@@ -43,7 +43,7 @@ _CLOCK_S = 2
 _UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
-class Position(NamedTuple):
+class FileOffset(NamedTuple):
     """Where we are in a file, in the order of the columns of GridEngineFiles."""
 
     file_id: int = 0
@@ -58,7 +58,7 @@ class Position(NamedTuple):
     records: int = 0
     bad_lines: int = 0
 
-    def after(self, lines: Sequence[bytes]) -> Position:
+    def after(self, lines: Sequence[bytes]) -> FileOffset:
         """The position after some more lines."""
         text = b"".join(lines)
         return self._replace(
@@ -74,7 +74,7 @@ class Overlong(NamedTuple):
 
     beginning: bytes
     bytes: int
-    after: Position
+    after: FileOffset
     """Where the next line begins."""
 
 
@@ -113,7 +113,7 @@ class Reader:
         self.identity = (status.st_dev, status.st_ino) if is_file and path != STDIN else None
         self.size = status.st_size if is_file else 0
         """Bytes on the disk when it was opened."""
-        self.position = Position()
+        self.position = FileOffset()
         self.state: Any = None
         self.head: bytes | None = None
         """Digest of the first record, which tells one file from another; ``None`` while there is none."""
@@ -184,7 +184,7 @@ class Reader:
                     raise
         return found
 
-    def holds(self, position: Position, *, exactly: bool = False) -> bool:
+    def holds(self, position: FileOffset, *, exactly: bool = False) -> bool:
         """
         Whether the bytes before a position are those that were there when it was noted. Raises InputError.
 

@@ -45,7 +45,7 @@ class _Doubtful(Exception):
         self.error, self.within_s = error, within_s
 
 
-def asked(
+def query_dataset(
     found: Dataset,
     sql: str,
     limits: QueryLimits,

@@ -17,8 +17,8 @@ from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
 from arcacct.errors import InputError
-from arcacct.files.following import Follower
-from arcacct.files.reading import STDIN, Overlong, Position, Reader
+from arcacct.files.following import FileTailer
+from arcacct.files.reading import STDIN, FileOffset, Overlong, Reader
 from arcacct.gridengine import rows
 from arcacct.gridengine.lines import read_lines, record
 from arcacct.gridengine.positions import FilePositions
@@ -29,7 +29,7 @@ from arcacct.jobs.batch import BatchImport, BatchPolicy, BatchReport, BatchTaken
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import Progress, Say
 from arcacct.jobs.precedence import GRIDENGINE as SOURCE
-from arcacct.jobs.rejected import Kept, Reject, forget
+from arcacct.jobs.rejected import Reject, RejectedEntry, forget
 from arcacct.wording import count_of
 
 POLL_S = 2.0
@@ -73,7 +73,7 @@ class Import(BatchImport[Number]):
 
     def files(self, paths: Sequence[str]) -> None:
         """Import files, the oldest first, each after what it was rotated to since it was last read."""
-        for reader in Follower(paths, self._cannot_read, self, _first_time_us).once():
+        for reader in FileTailer(paths, self._cannot_read, self, _first_time_us).once():
             self._new_lines(reader)
         self.finish()
 
@@ -84,24 +84,24 @@ class Import(BatchImport[Number]):
         if STDIN in paths:
             raise InputError("-: standard input cannot be followed; it is read to its end without --follow")
         finished = -1
-        for reader in Follower(paths, self._cannot_read, self, _first_time_us).follow(poll_s, goes_on=goes_on):
+        for reader in FileTailer(paths, self._cannot_read, self, _first_time_us).follow(poll_s, goes_on=goes_on):
             if reader is not None:
                 self._new_lines(reader)
             elif self.report.lines != finished:
                 finished = self.report.lines
                 self.finish()
 
-    def latest(self, path: str) -> tuple[Position, int] | None:
+    def latest(self, path: str) -> tuple[FileOffset, int] | None:
         """Where the last import stopped in the file that stood at a path then, and when that was."""
         return self._positions.latest(path)
 
-    def find(self, reader: Reader) -> Position:
+    def find(self, reader: Reader) -> FileOffset:
         """Where an earlier import stopped in a file; after a `retry` that needs it, or a change, its beginning."""
         position = self._positions.find(reader)
         if reader.path in self._to_read or (not position.position and self._positions.was_read(reader)):
             with writing(self._con, self._here):
                 self._quarantine.anew(reader.path)
-            position = Position(position.file_id)
+            position = FileOffset(position.file_id)
             self._to_read.discard(reader.path)
         return position
 
@@ -159,7 +159,7 @@ class Import(BatchImport[Number]):
         self._read(len(lines), bad)
         self._count(taken)
 
-    def _leave_out(self, reader: Reader, bad: Reject, after: Position) -> None:
+    def _leave_out(self, reader: Reader, bad: Reject, after: FileOffset) -> None:
         """The next line is none that can be used."""
         with writing(self._con, self._here):
             position = self._positions.keep(reader, after._replace(bad_lines=after.bad_lines + 1))
@@ -195,7 +195,7 @@ class Import(BatchImport[Number]):
         super().again()
         self.finish()
 
-    def _once_more(self, kept: Kept, content: bytes) -> None:
+    def _once_more(self, kept: RejectedEntry, content: bytes) -> None:
         number = kept.position.removeprefix(_LINE)
         one = record(content)
         taken = BatchTaken()

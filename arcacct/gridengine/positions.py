@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from arcacct.db.engine import Connection
-from arcacct.files.reading import Position, Reader
+from arcacct.files.reading import FileOffset, Reader
 
 _COLUMNS = "FileID, Position, Tail, Checksum, Lines, Records, BadLines"
 _LATEST = "ORDER BY ReadAt DESC, FileID DESC LIMIT 1"
@@ -19,7 +19,7 @@ class FilePositions:
         self._con = con
         self._cell = cell
 
-    def find(self, reader: Reader) -> Position:
+    def find(self, reader: Reader) -> FileOffset:
         """
         Where an import of this file stopped, wherever it stood then; its beginning, if there was none or it changed.
 
@@ -27,15 +27,15 @@ class FilePositions:
         """
         if reader.identity is None:
             rows = self._chosen(_COLUMNS, "Path = ? AND Device IS NULL", reader.path)
-            return Position._make(rows[0])._replace(position=0, checksum=0, lines=0) if rows else Position()
+            return FileOffset._make(rows[0])._replace(position=0, checksum=0, lines=0) if rows else FileOffset()
         reader.look_at_head()
         rows = self._chosen(_COLUMNS, "Head = ? ORDER BY Position DESC", reader.head)
-        return next((one for one in map(Position._make, rows) if reader.holds(one)), Position())
+        return next((one for one in map(FileOffset._make, rows) if reader.holds(one)), FileOffset())
 
-    def latest(self, path: str) -> tuple[Position, int] | None:
+    def latest(self, path: str) -> tuple[FileOffset, int] | None:
         """Where the last import stopped in the file that stood at a path then, and when that was, in UTC seconds."""
         rows = self._chosen(f"{_COLUMNS}, ReadAt", f"Path = ? AND Device IS NOT NULL {_LATEST}", path)
-        return (Position._make(rows[0][:-1]), rows[0][-1]) if rows else None
+        return (FileOffset._make(rows[0][:-1]), rows[0][-1]) if rows else None
 
     def was_read(self, reader: Reader) -> bool:
         """Whether what begins as this file does was read before."""
@@ -46,7 +46,7 @@ class FilePositions:
         rows = self._chosen("FileID", f"Path = ? {_LATEST}", path)
         return int(rows[0][0]) if rows else self._new(path, None)
 
-    def keep(self, reader: Reader, position: Position) -> Position:
+    def keep(self, reader: Reader, position: FileOffset) -> FileOffset:
         """
         Note where we are in a file; inside the transaction that writes what was read.
 

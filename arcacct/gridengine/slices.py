@@ -19,7 +19,7 @@ from arcacct.gridengine.runs import JobRuns, Run, jobs
 from arcacct.jobs.batch import BatchPolicy, BatchSlice, BatchTaken
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import GRIDENGINE
-from arcacct.jobs.writing import JobWriter, forget, rename
+from arcacct.jobs.writing import JobWriter, remove, rename
 
 _LRMS_NAMES = ("sge", "gridengine", "ge", "ogs", "uge")
 
@@ -100,7 +100,7 @@ class _Slice(BatchSlice):
             else:
                 self._link(members, None)
         # No job is left for these: their records went to another.
-        forget(self.con, sorted(existing.keys() - claimed))
+        remove(self.con, sorted(existing.keys() - claimed))
 
     def _job(self, job: Job, members: tuple[Stored, ...], existing: dict[int, str], claimed: set[int]) -> None:
         linked = {one.record_id for one in members if one.record_id is not None}

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from arcacct.errors import InputError
-from arcacct.files.following import Follower
+from arcacct.files.following import FileTailer
 from arcacct.files.reading import Overlong
 from arcacct.gridengine.lines import read_lines
 from arcacct.gridengine.questions import Tasks
@@ -64,7 +64,7 @@ class FileSummary:
         self.unreadable += 1
 
     def _file(self, path: str) -> Iterator[Record]:
-        for reader in Follower([path], self._cannot_read).once():
+        for reader in FileTailer([path], self._cannot_read).once():
             for lines in reader.lines():
                 if isinstance(lines, Overlong):
                     reader.position = lines.after

@@ -59,7 +59,7 @@ Ad = dict[str, Value]
 """By name, in small letters."""
 
 
-class ToldAd(NamedTuple):
+class ParsedAd(NamedTuple):
     """One ad."""
 
     what: Ad | Fault | None
@@ -114,7 +114,7 @@ def json_value(value: Any) -> Value:
         return Expression("nested too deeply")
 
 
-def read(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ToldAd]:
+def read(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ParsedAd]:
     """
     Every ad of a file or output with its ``wanted`` attributes (in small letters), in its order. Bounded memory.
 
@@ -157,7 +157,7 @@ class _Blocks:
         self._start = 0
         self._length = 0
 
-    def of(self, chunks: Iterable[bytes]) -> Iterator[ToldAd]:
+    def of(self, chunks: Iterable[bytes]) -> Iterator[ParsedAd]:
         """All of them."""
         rest = b""
         for chunk in chunks:
@@ -183,7 +183,7 @@ class _Blocks:
         if self._lines:
             yield from self._last(is_cut=bool(rest))
 
-    def _line(self, line: bytes) -> Iterator[ToldAd]:
+    def _line(self, line: bytes) -> Iterator[ParsedAd]:
         self._number += 1
         if line.startswith(b"*** "):
             self._has_banners = True
@@ -205,7 +205,7 @@ class _Blocks:
         if self._length <= LARGEST_AD:
             self._lines.append(line)
 
-    def _ended(self, banner: bytes) -> Iterator[ToldAd]:
+    def _ended(self, banner: bytes) -> Iterator[ParsedAd]:
         """The ad before a banner; if a torn one stands before it, that one, too."""
         told = {name.lower(): value for name, value in _IN_BANNER.findall(banner)}
         offset = int(told[b"offset"]) if told.get(b"offset", b"").isdigit() else -1
@@ -223,7 +223,7 @@ class _Blocks:
         self._fits = offset == self._start
         yield whole
 
-    def _last(self, *, is_cut: bool) -> Iterator[ToldAd]:
+    def _last(self, *, is_cut: bool) -> Iterator[ParsedAd]:
         if self._has_banners:
             # The schedd writes the banner last: it is not there yet.
             yield self._told(None, self._lines, self._first)
@@ -232,7 +232,7 @@ class _Blocks:
         else:
             yield self._ad(self._lines, self._first)
 
-    def _ad(self, lines: list[bytes], number: int, banner: dict[bytes, bytes] | None = None) -> ToldAd:
+    def _ad(self, lines: list[bytes], number: int, banner: dict[bytes, bytes] | None = None) -> ParsedAd:
         what: Ad | Fault
         try:
             what = self._checked(lines, banner or {})
@@ -284,17 +284,17 @@ class _Blocks:
         return found
 
     @staticmethod
-    def _told(what: Ad | Fault | None, lines: list[bytes], number: int) -> ToldAd:
+    def _told(what: Ad | Fault | None, lines: list[bytes], number: int) -> ParsedAd:
         content = b"".join(lines)
-        return ToldAd(what, f"line {number}", content[:KEPT], len(content))
+        return ParsedAd(what, f"line {number}", content[:KEPT], len(content))
 
 
-def _has_id(ad: ToldAd) -> bool:
+def _has_id(ad: ParsedAd) -> bool:
     """Whether it can be read, and says what it is known by."""
     return isinstance(ad.what, dict) and isinstance(ad.what.get(_IDS[0]), str)
 
 
-def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ToldAd]:
+def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ParsedAd]:
     """The ads of a list, of one to a line, or one behind the other; what is damaged ends where the next one begins."""
     stream = Objects(_BETWEEN, _BEGINS, LARGEST_AD)
     for number, found in enumerate(_objects(stream, chunks), 1):
@@ -306,7 +306,7 @@ def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[Told
         else:
             what = Fault("cut: it ends before its end" if found.is_cut else "damaged: no JSON")
         content = stream.text.encode("utf-8", "surrogateescape")
-        yield ToldAd(what, f"ad {number}", content[:KEPT], len(content))
+        yield ParsedAd(what, f"ad {number}", content[:KEPT], len(content))
 
 
 def _objects(stream: Objects, chunks: Iterable[bytes]) -> Iterator[Found]:

@@ -17,18 +17,18 @@ from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
 from arcacct.errors import InputError, UsageError
-from arcacct.files.following import Follower
+from arcacct.files.following import FileTailer
 from arcacct.htcondor import stored_jobs
 from arcacct.htcondor.command import OVERLAP_S, HistoryCommand
 from arcacct.htcondor.local_jobs import cluster_of
-from arcacct.htcondor.output import HistoryForm, ToldJob, read
+from arcacct.htcondor.output import HistoryForm, ParsedJob, read
 from arcacct.htcondor.record import ELSEWHERE_RUN, NEVER_STARTED, UNFINISHED, CondorJob, NoUse
 from arcacct.htcondor.slices import make_again, take
 from arcacct.htcondor.stored_jobs import JobNumber
 from arcacct.jobs.batch import BatchImport, BatchPolicy, BatchReport, BatchTaken
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import Say
-from arcacct.jobs.rejected import Kept, Reject, forget
+from arcacct.jobs.rejected import Reject, RejectedEntry, forget
 
 QUARANTINE = "htcondor"
 
@@ -72,7 +72,7 @@ class HTCondorImport(BatchImport[JobNumber]):
 
     def files(self, paths: Sequence[str]) -> None:
         """Import files, compressed or not, or ``-`` for standard input."""
-        for reader in Follower(paths, self._cannot_read).once():
+        for reader in FileTailer(paths, self._cannot_read).once():
             self.output(reader.path, reader.chunks())
 
     def output(self, name: str, chunks: Iterable[bytes]) -> bool:
@@ -99,7 +99,7 @@ class HTCondorImport(BatchImport[JobNumber]):
             with writing(self._con, self._here) as con:
                 stored_jobs.ask_until(con, place, now)
 
-    def _take(self, name: str, jobs: Sequence[ToldJob]) -> None:
+    def _take(self, name: str, jobs: Sequence[ParsedJob]) -> None:
         """One slice in one transaction."""
         good = [one.what for one in jobs if isinstance(one.what, CondorJob)]
         bad = [
@@ -141,7 +141,7 @@ class HTCondorImport(BatchImport[JobNumber]):
         schedd, cluster, proc = job
         return f"job {cluster}.{proc} of {schedd}: cannot be made from what is kept of it"
 
-    def _once_more(self, kept: Kept, content: bytes) -> None:
+    def _once_more(self, kept: RejectedEntry, content: bytes) -> None:
         found = [one.what for one in read([content], self._form)]
         for one in found:
             if isinstance(one, Fault):

@@ -23,7 +23,7 @@ class HistoryForm(NamedTuple):
         return ATTRIBUTES if self.scores is None else (*ATTRIBUTES, self.scores.attribute)
 
 
-class ToldJob(NamedTuple):
+class ParsedJob(NamedTuple):
     """One ad of a history."""
 
     what: CondorJob | NoUse | Fault
@@ -36,7 +36,7 @@ class ToldJob(NamedTuple):
     """Attributes with a value that cannot be used, and that accounting can do without."""
 
 
-def read(chunks: Iterable[bytes], form: HistoryForm) -> Iterator[ToldJob]:
+def read(chunks: Iterable[bytes], form: HistoryForm) -> Iterator[ParsedJob]:
     """
     Every ad of a history file or of what condor_history printed, in its order. Bounded memory.
 
@@ -55,4 +55,4 @@ def read(chunks: Iterable[bytes], form: HistoryForm) -> Iterator[ToldJob]:
                 what = job_of(told.what, unusable, form.schedd, form.scores)
             except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
                 what = fault_of(error)
-        yield ToldJob(what, told.position, told.content, told.length, frozenset(unusable))
+        yield ParsedJob(what, told.position, told.content, told.length, frozenset(unusable))

@@ -18,7 +18,7 @@ from arcacct.jobs import local
 from arcacct.jobs.batch import BatchPolicy, BatchSlice, BatchTaken, of_written
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import HTCONDOR
-from arcacct.jobs.writing import JobWriter, forget
+from arcacct.jobs.writing import JobWriter, remove
 
 LRMS_NAMES = ("condor", "htcondor")
 
@@ -87,7 +87,7 @@ class _JobsSlice(BatchSlice):
         self.enrich(record_id, job)
         if one.record_id not in (None, record_id):
             before = self.existing([one.record_id])
-            forget(self.con, [number for number, (_, source) in before.items() if source == HTCONDOR])
+            remove(self.con, [number for number, (_, source) in before.items() if source == HTCONDOR])
         self._link(one, record_id)
 
     def _link(self, one: KeptJob, record_id: int) -> None:

@@ -16,7 +16,7 @@ from arcacct.jobs.statuses import SQL_ABORTED, SQL_IN_PROGRESS
 
 ON_HOLD = "VANISHED"
 """StatusFiles.State of a job on hold. Any state that is recorded later takes its place: the job is looked at anew."""
-WAYS_OUT = (
+REMEDIES = (
     "`arcacct import arex FILE` takes that from a backup of A-REX's database, `arcacct sweep --give-up JOBID` makes it "
     "aborted, without usage"
 )

@@ -26,12 +26,12 @@ from arcacct.jobs.imports import SHOWN, ImportRun, Say
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import OF_AREX
 from arcacct.jobs.reading import unescaped
-from arcacct.jobs.rejected import Kept
+from arcacct.jobs.rejected import RejectedEntry
 from arcacct.jobs.writing import Written
 
 N = TypeVar("N")
 """What a source knows a job by."""
-T = TypeVar("T", bound="Told")
+T = TypeVar("T", bound="ParsedJob")
 
 _CACHE_KIB = 16 * 1024
 """A job goes into some twenty indexes: their pages should stay while much is imported."""
@@ -40,7 +40,7 @@ _MOST_TOLD = 4 * 1024 * 1024
 """Characters or bytes of jobs that wait to be taken together."""
 
 
-class Told(Protocol):
+class ParsedJob(Protocol):
     """What an output says of one job, as a source reads it."""
 
     @property
@@ -216,7 +216,7 @@ class BatchImport(ImportRun, Generic[N]):
         """A job, and what it is made from, for people."""
 
     @abstractmethod
-    def _once_more(self, kept: Kept, content: bytes) -> None:
+    def _once_more(self, kept: RejectedEntry, content: bytes) -> None:
         """Take what was rejected, in a transaction of its own."""
 
     def _cannot_read(self, complaint: str) -> None:
@@ -281,8 +281,8 @@ class BatchImport(ImportRun, Generic[N]):
             self._see(cell, horizon)
         self.report.taken = self.report.taken._replace(waiting=0)
         self._make_again(self._pages(waiting=True))
-        cells.advance(self._con, self._here)
-        cells.refine(self._con, self._here)
+        cells.update_monthly(self._con, self._here)
+        cells.update_breakdown(self._con, self._here)
 
     def _logged_by_arc(self, cell: str, horizon: int) -> Iterator[list[N]]:
         """A-REX's jobs that ended or changed since the last import, in pages."""
@@ -331,7 +331,7 @@ class BatchImport(ImportRun, Generic[N]):
         if self.report.failed_jobs <= SHOWN:
             self._say(f"{self._called(job)}: {why.reason}; it stays as it was")
 
-    def _retried(self, kept: Kept, content: bytes) -> bool:
+    def _retried(self, kept: RejectedEntry, content: bytes) -> bool:
         refused: list[object] = []
         self._in_halves([content], lambda _all: self._once_more(kept, content), lambda *why: refused.append(why))
         return not refused

@@ -92,7 +92,7 @@ class Pruned(NamedTuple):
     cpu_s: int
 
 
-def advance(con: Connection, here: Places) -> int:
+def update_monthly(con: Connection, here: Places) -> int:
     """
     Bring the monthly cells up to the end of FinishedLog, in slices of some 30 ms; returns how many records that took.
 
@@ -104,9 +104,10 @@ def advance(con: Connection, here: Places) -> int:
     return _in_slices(con, here, _advance)
 
 
-def refine(con: Connection, here: Places, *, everything: bool = False) -> int:
+def update_breakdown(con: Connection, here: Places, *, everything: bool = False) -> int:
     """
-    Bring what the monthly cells have into the finer ones that `stats` reads; slices, result and errors of `advance`.
+    Bring what the monthly cells have into the finer ones that `stats` reads; slices, result and errors of
+    `update_monthly`.
 
     Not ``everything`` at once, but so much that nothing waits for long: a command that has just recorded ten thousand
     jobs is to be done. What waits costs who asks, who then reads its records.
@@ -155,11 +156,13 @@ def _refine(con: Connection, size: int) -> int:
     return int(con.execute("SELECT count(*) FROM Slice").fetchone()[0])
 
 
-def count_again(con: Connection, record_ids: Iterable[int]) -> None:
+def recount(con: Connection, record_ids: Iterable[int]) -> None:
     """
-    Bring records that were counted already into the sums where they belong now; the finer ones follow by `refine`.
+    Bring records that were counted already into the sums where they belong now; the finer ones follow by
+    `update_breakdown`.
 
-    Inside the caller's transaction, behind an `advance`: no place in the log is moved, and no month is changed by it.
+    Inside the caller's transaction, behind an `update_monthly`: no place in the log is moved, and no month is changed
+    by it.
     """
     con.execute("DELETE FROM Slice")
     con.executemany("INSERT INTO Slice (RecordID) VALUES (?)", [(record_id,) for record_id in record_ids])

@@ -115,7 +115,7 @@ def check(
                     raise
                 except StoreError:
                     # So damaged that it cannot even be asked.
-                    care.remember(here, care.CHECK, is_well=False)
+                    care.log_done(here, care.CHECK, is_well=False)
                     raise
                 done += 1
                 progress(done, parts)
@@ -124,7 +124,7 @@ def check(
                 question.database, question.text, _few(problems), len(question.parts), earlier, memory.begun_s
             )
         memory.forget()
-        care.remember(here, care.CHECK, is_well=is_well)
+        care.log_done(here, care.CHECK, is_well=is_well)
 
 
 def _questions(path: str, con: Connection, kind: DatabaseKind) -> Iterator[_Question]:

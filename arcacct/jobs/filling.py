@@ -49,7 +49,7 @@ class Enriched(NamedTuple):
     conflicts: tuple[Conflict, ...]
 
 
-class Present(NamedTuple):
+class CurrentValues(NamedTuple):
     """What a record has now, and from whom."""
 
     job_id: str
@@ -75,7 +75,7 @@ class Present(NamedTuple):
         return DEFAULT if is_default and holder in (self.source, *UNASKED) else holder
 
 
-def present(con: Connection, record_id: int) -> Present:
+def present(con: Connection, record_id: int) -> CurrentValues:
     """What a record, which has to exist, has now."""
     job_id, source, *numbers = con.execute(
         f"SELECT JobID, coalesce(Source, ?), {NUMBERS} FROM AAR LEFT JOIN RecordSources USING (RecordID)"
@@ -99,7 +99,7 @@ def present(con: Connection, record_id: int) -> Present:
         has_nodes="node_names" in values and "node_names" not in holders,
         has_end="LRMSEND" in dict(events) and "lrms_end_time" not in holders,
     )
-    return Present(job_id, source, values, frozenset(unknown | told - holders.keys()), unknown, holders, events)
+    return CurrentValues(job_id, source, values, frozenset(unknown | told - holders.keys()), unknown, holders, events)
 
 
 def unmeasured(numbers: Numbers, *, has_nodes: bool, has_end: bool) -> set[str]:
@@ -160,7 +160,7 @@ def enrich(
 
 
 def _take_back(
-    con: Connection, record_id: int, now: Present, fields: Iterable[str], default_benchmark: str | None
+    con: Connection, record_id: int, now: CurrentValues, fields: Iterable[str], default_benchmark: str | None
 ) -> None:
     """Make values unknown again that another source gave; the benchmark is that of the site then."""
     for field in fields:
@@ -202,7 +202,7 @@ def rate(con: Connection, record_id: int, benchmark: str, source: str) -> None:
 
 
 def _add_missing_events(
-    con: Connection, record_id: int, now: Present, events: Iterable[tuple[str, int | str]]
+    con: Connection, record_id: int, now: CurrentValues, events: Iterable[tuple[str, int | str]]
 ) -> list[str]:
     """The fields of EVENTS that the record lacked and has now."""
     have = dict(now.events)

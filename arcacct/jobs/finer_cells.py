@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class FinerKind(NamedTuple):
+class BreakdownKind(NamedTuple):
     """One of the ways in which FinerCells sums jobs; jobs of each are told apart by cores and benchmark, too."""
 
     number: int
@@ -19,14 +19,14 @@ class FinerKind(NamedTuple):
     """The column of Contributions that has the row."""
     period: str
     """Of a row of Slice, in SQL: its month (202611) or its day (since 1970)."""
-    told: frozenset[str]
+    extra_columns: frozenset[str]
     """The further columns that its rows are told apart by."""
 
 
 _BOTH = frozenset({"VOID", "FQAN", "EndpointID", "QueueID", "StatusID", "Project"})
-OF_MONTHS = FinerKind(1, "MonthID", "Slice.Month", _BOTH | {"UserID"})
-OF_DAYS = FinerKind(2, "DayID", "CAST(Slice.EndTime / 86400 AS INTEGER)", _BOTH)
-OF_HOSTS = FinerKind(3, "HostID", "Slice.Month", frozenset({"Host", "StatusID"}))
+OF_MONTHS = BreakdownKind(1, "MonthID", "Slice.Month", _BOTH | {"UserID"})
+OF_DAYS = BreakdownKind(2, "DayID", "CAST(Slice.EndTime / 86400 AS INTEGER)", _BOTH)
+OF_HOSTS = BreakdownKind(3, "HostID", "Slice.Month", frozenset({"Host", "StatusID"}))
 _KINDS = (OF_MONTHS, OF_DAYS, OF_HOSTS)
 _UNTOLD = {
     "UserID": "0", "VOID": "0", "FQAN": "''", "EndpointID": "0", "QueueID": "0", "StatusID": "0", "Project": "''",
@@ -55,9 +55,9 @@ _AMOUNTS = ("Wall", "Cpu", "StageIn", "StageOut", "NoWall", "NoCpu", "WallNoCpu"
 """What a job adds; NoWall, NoCpu: 1 where nobody measured that; WallNoCpu: its clock time without CPU time."""
 
 
-def _key(kind: FinerKind) -> dict[str, str]:
+def _key(kind: BreakdownKind) -> dict[str, str]:
     """What the row for a row of Slice has in each column of its key."""
-    told = {column: f"Slice.{column}" if column in kind.told else untold for column, untold in _UNTOLD.items()}
+    told = {column: f"Slice.{column}" if column in kind.extra_columns else untold for column, untold in _UNTOLD.items()}
     return {
         "Kind": str(kind.number),
         "Period": kind.period,
@@ -67,12 +67,12 @@ def _key(kind: FinerKind) -> dict[str, str]:
     }
 
 
-def _row_of(kind: FinerKind) -> str:
+def _row_of(kind: BreakdownKind) -> str:
     same = " AND ".join(f"FinerCells.{column} = {value}" for column, value in _key(kind).items())
     return f"(SELECT FinerID FROM FinerCells WHERE {same})"
 
 
-def _count(kind: FinerKind, sign: str) -> str:
+def _count(kind: BreakdownKind, sign: str) -> str:
     """Add (``+``) what the records of a slice contribute by Contributions, or take it out (``-``)."""
     changed = ", ".join(f"{column} = FinerCells.{column} {sign} Part.{column}" for column in ("Jobs", *_AMOUNTS))
     summed = ", ".join(f"sum(Contributions.{column}) AS {column}" for column in _AMOUNTS)
@@ -126,7 +126,7 @@ _ROWS_OF_RECORD = (
 )
 
 
-def _wrong_sums(kind: FinerKind) -> str:
+def _wrong_sums(kind: BreakdownKind) -> str:
     summed = ", ".join(f"sum({column}) AS {column}" for column in _AMOUNTS)
     return (
         "SELECT 'finer cell ' || FinerID || ': sums are not those of its jobs' FROM FinerCells"

@@ -27,7 +27,7 @@ from arcacct.db.engine import Connection
 from arcacct.db.place import PSEUDONYMS
 from arcacct.db.schema import note, noted
 from arcacct.jobs import cells, prune
-from arcacct.jobs.prune import Alone, PruneWishes
+from arcacct.jobs.prune import Alone, PruneOptions
 from arcacct.jobs.pseudonyms import GLOB, PSEUDONYM, Names, fqan_without_names, is_kept_attribute, site_names
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import escaped, name_id
@@ -55,7 +55,7 @@ class Scope(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What `forget` would do."""
+    """What `pseudonymise` would do."""
 
     jobs: int
     rows: tuple[tuple[str, int], ...]
@@ -65,7 +65,7 @@ class Plan(NamedTuple):
 
 
 def plan(con: Connection, publishing: Connection, scope: Scope) -> Plan:
-    """What `forget` would do now."""
+    """What `pseudonymise` would do now."""
     free, left = [], Counter[str]()
     for month in _months(con, scope):
         reasons = _reasons(con, publishing, month, scope)
@@ -116,7 +116,7 @@ def _has_text(con: Connection, table: str, column: str, forms: Sequence[str]) ->
     return con.execute(f"SELECT 1 FROM {table} WHERE {where} LIMIT 1", forms).fetchone() is not None
 
 
-def forget(
+def pseudonymise(
     here: Places,
     con: Connection,
     publishing: Connection,
@@ -135,8 +135,8 @@ def forget(
     names = site_names(here)
     for one in (con, publishing):
         one.execute("PRAGMA secure_delete = ON")
-    cells.advance(con, here)
-    cells.refine(con, here, everything=True)
+    cells.update_monthly(con, here)
+    cells.update_breakdown(con, here, everything=True)
     done = 0
     for month in _months(con, scope):
         with alone():
@@ -149,10 +149,10 @@ def forget(
                 return done
             with alone(), opening.writing(con, here):
                 _forget_records(con, names, some)
-                cells.count_again(con, [record_id for record_id, _user in some])
+                cells.recount(con, [record_id for record_id, _user in some])
             done += len(some)
             progress(done)
-        cells.refine(con, here, everything=True)
+        cells.update_breakdown(con, here, everything=True)
         with alone(), opening.writing(con, here):
             _rename_sums(con, names, month, scope)
     with alone():
@@ -210,11 +210,11 @@ def _months(con: Connection, scope: Scope) -> list[int]:
 def _reasons(con: Connection, publishing: Connection, month: int, scope: Scope) -> Counter[str]:
     """Why a month has to keep its names, with the jobs that this is for: its sums are closed, so of all its users."""
     begin, end = _bounds(month)
-    wishes = PruneWishes(end, "", scope.targets, (), scope.present)
+    options = PruneOptions(end, "", scope.targets, (), scope.present)
     return Counter(
         reason
         for page in prune.candidates(con, end, begin)
-        for _one, reason in prune.judged(con, publishing, page, wishes)
+        for _one, reason in prune.judged(con, publishing, page, options)
         if reason is not None
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from arcacct.db.engine import Connection
 
 
-def forgotten(con: Connection, record_ids: Sequence[int]) -> set[int]:
+def pseudonymised(con: Connection, record_ids: Sequence[int]) -> set[int]:
     """Which of these records have pseudonyms."""
     if con.execute("SELECT 1 FROM ForgottenRecords LIMIT 1").fetchone() is None:
         return set()

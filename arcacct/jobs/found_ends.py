@@ -19,7 +19,7 @@ _NOTE = "ARCACCT_ENDS_BY_SWEEP"
 """``HOUR:COUNT HOUR:COUNT ...``: hours since 1970."""
 
 
-class Ends(NamedTuple):
+class SweepShare(NamedTuple):
     """Of jobs of A-REX's that ended within the last day."""
 
     jobs: int
@@ -27,7 +27,7 @@ class Ends(NamedTuple):
     """Those whose end a sweep found."""
 
 
-def remember(con: Connection, ends: Mapping[int, int], now: int) -> None:
+def add_ends(con: Connection, ends: Mapping[int, int], now: int) -> None:
     """Add ends, by hour, to those of the last day; inside the caller's transaction."""
     counts = Counter(_counts(con))
     counts.update(ends)
@@ -35,7 +35,7 @@ def remember(con: Connection, ends: Mapping[int, int], now: int) -> None:
     note(con, _NOTE, " ".join(f"{hour}:{count}" for hour, count in sorted(counts.items()) if hour >= first))
 
 
-def of_last_day(con: Connection, now: int) -> Ends:
+def of_last_day(con: Connection, now: int) -> SweepShare:
     """How many jobs ended, and how many of these ends sweeps found."""
     first = now // HOUR_S - _HOURS
     # A vanished job has no end that anybody could have told, and jobs of other sources no callouts.
@@ -45,7 +45,9 @@ def of_last_day(con: Connection, now: int) -> Ends:
         " AND NOT EXISTS (SELECT 1 FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID)",
         (first * HOUR_S, now),
     ).fetchone()
-    return Ends(jobs, min(jobs, sum(count for hour, count in _counts(con).items() if first <= hour <= now // HOUR_S)))
+    return SweepShare(
+        jobs, min(jobs, sum(count for hour, count in _counts(con).items() if first <= hour <= now // HOUR_S))
+    )
 
 
 def _counts(con: Connection) -> dict[int, int]:

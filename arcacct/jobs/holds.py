@@ -106,7 +106,7 @@ def judge(con: Connection, record_ids: "Iterable[int]") -> None:
         if found:
             hold(con, row[0], found, (row[5], row[6]))
         else:
-            release(con, row[0])
+            unhold(con, row[0])
 
 
 def hold_unmeasured(con: Connection, record_id: int) -> None:
@@ -143,7 +143,7 @@ def hold(
         con.execute(_UPDATE, (_reasons(found), lines, state, _is_held(state), *decided, *values, record_id))
 
 
-def release(con: Connection, record_id: int) -> None:
+def unhold(con: Connection, record_id: int) -> None:
     """Of a record whose values can all be true now; inside the transaction of its change, and behind it."""
     con.execute("DELETE FROM RecordHolds WHERE RecordID = ?", (record_id,))
 
@@ -175,7 +175,7 @@ def decide(con: Connection, record_id: int, state: str, by: str) -> bool:
     if row is None or row[1] == state:
         return False
     lines, _state, user_s, kernel_s = row
-    found = told(lines)
+    found = parsed_doubts(lines)
     now = int(time.time())
     values = _overriding(found, (user_s, kernel_s), state)
     decided = (None, None) if state == HELD else (now, by)
@@ -218,7 +218,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
-def told(lines: str) -> "tuple[Doubt, ...]":
+def parsed_doubts(lines: str) -> "tuple[Doubt, ...]":
     """What RecordHolds.Doubts says; what was reported as text."""
     found = []
     for line in lines.split("\n"):

@@ -30,7 +30,7 @@ _PAGE = 2000
 _SLICE = 200
 
 
-class HeldRecord(NamedTuple):
+class ImplausibleRecord(NamedTuple):
     """A record with values that cannot be true."""
 
     record_id: int
@@ -62,7 +62,7 @@ class Decision(NamedTuple):
     state: str
 
 
-class Asked(NamedTuple):
+class ImplausibleFilter(NamedTuple):
     """Which records; what is not set does not matter."""
 
     states: tuple[str, ...] = ()
@@ -81,10 +81,10 @@ def doubt_text(one: Doubt) -> str:
     return f"{reason} ({field} {reported}{'' if bound is None else f', at most {bound}'})"
 
 
-EVERYTHING = Asked()
+EVERYTHING = ImplausibleFilter()
 
 
-def held_records(con: Connection, asked: Asked = EVERYTHING) -> Iterator[HeldRecord]:
+def held_records(con: Connection, asked: ImplausibleFilter = EVERYTHING) -> Iterator[ImplausibleRecord]:
     """The records, by the end of their jobs."""
     conditions = {
         "EndTime >= ?": asked.ended_from,
@@ -104,14 +104,14 @@ def held_records(con: Connection, asked: Asked = EVERYTHING) -> Iterator[HeldRec
         values,
     )
     for record_id, job_id, end_time, state, lines, *when in rows:
-        yield HeldRecord(record_id, unescaped(job_id), end_time, state, holds.told(lines), *when)
+        yield ImplausibleRecord(record_id, unescaped(job_id), end_time, state, holds.parsed_doubts(lines), *when)
 
 
-def held_record(con: Connection, record_id: int) -> HeldRecord | None:
+def held_record(con: Connection, record_id: int) -> ImplausibleRecord | None:
     """What cannot be true of a record; ``None``: nothing."""
     row = con.execute("SELECT JobID FROM RecordHolds JOIN AAR USING (RecordID) WHERE RecordID = ?", (record_id,))
     job_ids = tuple(unescaped(job_id) for (job_id,) in row)
-    return next(held_records(con, Asked(job_ids=job_ids)), None) if job_ids else None
+    return next(held_records(con, ImplausibleFilter(job_ids=job_ids)), None) if job_ids else None
 
 
 def decisions(con: Connection, record_id: int) -> list[Decision]:
@@ -165,7 +165,7 @@ def counts(con: Connection, ended_from: int | None = None, ended_before: int | N
     return {state: Counts(records[state], tuple(sorted(found.items()))) for state, found in by_reason.items()}
 
 
-def why_not(one: HeldRecord, state: str) -> str | None:
+def why_not(one: ImplausibleRecord, state: str) -> str | None:
     """Why nothing of the kind can be decided about a record; ``None``: it can."""
     if state != AS_REPORTED:
         return None
@@ -184,7 +184,7 @@ def _may_be_sent(field: str, bound: int | None, reported: object) -> bool:
     return field == "cpu_s" and text.isdecimal() and int(text) <= most
 
 
-def decide(con: Connection, here: Places, records: Sequence[HeldRecord], state: str, by: str) -> int:
+def decide(con: Connection, here: Places, records: Sequence[ImplausibleRecord], state: str, by: str) -> int:
     """
     Decide about some records, in slices of a transaction each; HELD takes decisions back. Returns how many changed.
 

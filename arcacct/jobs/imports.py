@@ -8,7 +8,7 @@ from typing import TypeVar
 from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
 from arcacct.jobs.faults import Fault
-from arcacct.jobs.rejected import Kept, Quarantine, Retried, fault, is_of_record, needing_file
+from arcacct.jobs.rejected import Quarantine, RejectedEntry, RetryResult, fault, is_of_record, needing_file
 
 T = TypeVar("T")
 Say = Callable[[str], None]
@@ -51,18 +51,18 @@ class ImportRun:
         """What is left to do after the files."""
         raise NotImplementedError
 
-    def retry(self) -> Retried:
+    def retry(self) -> RetryResult:
         """Take once more what was rejected; what can be used now is rejected no longer."""
-        done = Retried()
+        done = RetryResult()
         try:
             for kept, content in self._quarantine.waiting():
-                done = Retried(done.tried + 1, done.good + self._retried(kept, content))
+                done = RetryResult(done.tried + 1, done.good + self._retried(kept, content))
         finally:
             self.finish()
         self._to_read = self._quarantine.files_to_read()
         return done._replace(needs_file=needing_file(self._con, self._source, self._scope))
 
-    def _retried(self, kept: Kept, content: bytes) -> bool:
+    def _retried(self, kept: RejectedEntry, content: bytes) -> bool:
         """Take one rejected record; whether it is good now, and was dropped."""
         raise NotImplementedError
 

@@ -21,7 +21,7 @@ _BEGIN = "ARCACCT_PACKS_AFTER"
 _SLICE, _PAGE = 5000, 200
 
 
-def let_go(con: Connection, here: Places, seq: int) -> None:
+def delete_delivered(con: Connection, here: Places, seq: int) -> None:
     """Delete the packs of records that were logged up to ``seq``, or very long ago; raises StoreError."""
     (highest,) = con.execute("SELECT coalesce(max(Seq), 0) FROM FinishedLog").fetchone()
     until = min(max(seq, highest - MOST), highest)

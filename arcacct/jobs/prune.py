@@ -30,7 +30,7 @@ from arcacct.jobs.holds import HELD
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.rows import ArexRows
 from arcacct.jobs.statuses import SQL_FINAL
-from arcacct.jobs.writing import JobWriter, forget, known_jobs
+from arcacct.jobs.writing import JobWriter, known_jobs, remove
 
 MOVED = (
     "RecordSources",
@@ -58,7 +58,7 @@ Alone = Callable[[], AbstractContextManager[None]]
 """What keeps publishers out while a page is moved; raises StoreBusy at once while one is at work."""
 
 
-class PruneWishes(NamedTuple):
+class PruneOptions(NamedTuple):
     """What is to be pruned."""
 
     ended_before: int
@@ -99,9 +99,9 @@ _Judged = tuple[Candidate, str | None]
 """A candidate, and why it has to stay; ``None``: it may go."""
 
 
-def plan(con: Connection, publishing: Connection, wishes: PruneWishes) -> Pruned:
+def plan(con: Connection, publishing: Connection, options: PruneOptions) -> Pruned:
     """What `prune` would do now."""
-    pages = (list(judged(con, publishing, page, wishes)) for page in candidates(con, wishes.ended_before))
+    pages = (list(judged(con, publishing, page, options)) for page in candidates(con, options.ended_before))
     return _summed(([one for one, reason in judged if reason is None], judged) for judged in pages)
 
 
@@ -109,7 +109,7 @@ def prune(
     here: Places,
     con: Connection,
     publishing: Connection,
-    wishes: PruneWishes,
+    options: PruneOptions,
     *,
     alone: Alone = nullcontext,
     progress: Callable[[int], None] = lambda _jobs: None,
@@ -123,20 +123,20 @@ def prune(
     else, StoreBusy when somebody publishes or prunes, StoreError when one of the databases refuses; interrupted
     anywhere, the next call goes on.
     """
-    with closing(_open_archive(here, wishes.archive)) as archive:
+    with closing(_open_archive(here, options.archive)) as archive:
         # What is not in the cells when it goes would be in no sum any more.
-        cells.advance(con, here)
-        moving = _Moving(here, con, archive, wishes)
+        cells.update_monthly(con, here)
+        moving = _Archiver(here, con, archive, options)
         stopped, done = False, 0
 
         def pages() -> Iterator[tuple[list[Candidate], Sequence[_Judged]]]:
             nonlocal stopped, done
-            for number, page in enumerate(candidates(con, wishes.ended_before)):
+            for number, page in enumerate(candidates(con, options.ended_before)):
                 if stopped := stopping():
                     return
                 with _turn(alone, 0 if number == 0 else _PATIENCE_S, stopping), maintenance(here.database, "prune"):
                     # Judged behind the locks: whoever had a turn may have changed what may go.
-                    verdicts = list(judged(con, publishing, page, wishes))
+                    verdicts = list(judged(con, publishing, page, options))
                     moved = moving.move([one for one, reason in verdicts if reason is None])
                 done += len(moved)
                 progress(done)
@@ -145,7 +145,7 @@ def prune(
 
         pruned = _summed(pages())._replace(is_whole=not stopped)
     if pruned.is_whole:
-        care.remember(here, care.PRUNE)
+        care.log_done(here, care.PRUNE)
     return pruned
 
 
@@ -195,24 +195,24 @@ def candidates(con: Connection, ended_before: int, ended_from: int = 0) -> Itera
 
 
 def judged(
-    con: Connection, publishing: Connection, page: Sequence[Candidate], wishes: PruneWishes
+    con: Connection, publishing: Connection, page: Sequence[Candidate], options: PruneOptions
 ) -> Iterator[_Judged]:
     """Each candidate, and why it has to stay."""
     life = incarnation(con)
     # How far the targets are; one that has not begun, or that a restore set back, is at 0.
-    cursors = dict.fromkeys(wishes.targets, 0) | {
+    cursors = dict.fromkeys(options.targets, 0) | {
         target: last_seq if owner == life else 0
         for target, owner, last_seq in publishing.execute(
             "SELECT Target, Incarnation, min(LastSeq, ifnull(LastSeqAgain, 0)) FROM Targets"
         )
     }
-    handled = {f"[{target}]": seq for target, seq in sorted(cursors.items()) if target not in wishes.without}
+    handled = {f"[{target}]": seq for target, seq in sorted(cursors.items()) if target not in options.without}
     job_ids = [unescaped(one.job_id) for one in page]
     query = "SELECT DISTINCT JobID FROM HeldRecords WHERE State <> 'dropped' AND JobID IN"
     held = {row[0] for row in publishing.execute(f"{query} ({','.join('?' * len(page))})", job_ids)}
     for one, job_id in zip(page, job_ids, strict=True):
         waiting = next((who for who, seq in handled.items() if seq < one.seq), None)
-        if job_id in wishes.present:
+        if job_id in options.present:
             yield one, "the control directory still has them"
         elif one.seq == 0:
             yield one, "not in the log of finished records (`arcacct db check`)"
@@ -244,34 +244,34 @@ def _open_archive(here: Places, path: str) -> Connection:
     return archive
 
 
-class _Moving:
+class _Archiver:
     """Moves pages, in slices of as many jobs as others may wait for."""
 
-    def __init__(self, here: Places, con: Connection, archive: Connection, wishes: PruneWishes) -> None:
+    def __init__(self, here: Places, con: Connection, archive: Connection, options: PruneOptions) -> None:
         self._here = here
         self._con = con
         self._archive = archive
-        self._wishes = wishes
+        self._options = options
         self._size = 100
 
     def move(self, page: Sequence[Candidate]) -> list[Candidate]:
         """Returns what was moved: not what is not in the cells, nor what changed meanwhile."""
         counted = cells.position(self._con)
         # Whoever had a turn may have brought more of them into the cells than into the finer ones.
-        cells.refine(self._con, self._here, everything=True)
+        cells.update_breakdown(self._con, self._here, everything=True)
         waiting = [one for one in page if one.seq <= counted]
         moved: list[Candidate] = []
         while waiting:
             part, waiting = waiting[: self._size], waiting[self._size :]
             began = time.monotonic()
-            moved += _move(self._here, self._con, self._archive, part, self._wishes)
+            moved += _move(self._here, self._con, self._archive, part, self._options)
             took = max(time.monotonic() - began, 1e-6)
             self._size = max(10, min(int(self._size * _SLICE_S / took), 2 * self._size, _PAGE))
         return moved
 
 
 def _move(
-    here: Places, con: Connection, archive: Connection, part: Sequence[Candidate], wishes: PruneWishes
+    here: Places, con: Connection, archive: Connection, part: Sequence[Candidate], options: PruneOptions
 ) -> list[Candidate]:
     """One slice into the archive and out of the database; what changed meanwhile stays."""
     by_id = {one.record_id: one for one in part}
@@ -281,7 +281,7 @@ def _move(
         f"SELECT RecordID, Clusters.Name, JobTelemetry.* FROM {TELEMETRY} JOIN Clusters ON Clusters.ID = ClusterID"
         f" WHERE RecordID IN ({ids})"
     ).fetchall()
-    with opening.translating(wishes.archive):
+    with opening.translating(options.archive):
         _store(archive, arex_rows.rows_of(con, 1, list(by_id)), beside, here.database)
     with opening.writing(con, here):
         now = con.execute(f"SELECT RecordID, Seq FROM FinishedLog WHERE RecordID IN ({ids})").fetchall()
@@ -290,7 +290,7 @@ def _move(
             "INSERT INTO Archives (Path, EndedBefore, Jobs, Pruned) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (Path) DO UPDATE SET EndedBefore = max(EndedBefore, excluded.EndedBefore),"
             " Jobs = Jobs + excluded.Jobs, Pruned = excluded.Pruned",
-            (os.path.abspath(wishes.archive), wishes.ended_before, len(moved), int(time.time())),
+            (os.path.abspath(options.archive), options.ended_before, len(moved), int(time.time())),
         )
         _delete(con, [one.record_id for one in moved])
     return sorted(moved, key=lambda one: (one.end_time, one.record_id))
@@ -303,7 +303,7 @@ def _delete(con: Connection, record_ids: Sequence[int]) -> None:
     The log first: a record that is in it would leave a tombstone, and its children would log it again.
     """
     con.executemany("DELETE FROM FinishedLog WHERE RecordID = ?", [(record_id,) for record_id in record_ids])
-    forget(con, record_ids)
+    remove(con, record_ids)
 
 
 def _store(

@@ -52,7 +52,7 @@ class Ratings(NamedTuple):
         return None if found is None else (found, SAMPLES)
 
 
-class Rerated(NamedTuple):
+class BenchmarkChange(NamedTuple):
     """A job whose benchmark is to be another."""
 
     record_id: int
@@ -75,7 +75,7 @@ class MonthRating(NamedTuple):
     after: int
 
 
-def rerated(con: Connection, wishes: Ratings) -> Iterator[list[Rerated]]:
+def benchmark_changes(con: Connection, options: Ratings) -> Iterator[list[BenchmarkChange]]:
     """
     Pages of the jobs whose benchmark would change, by their ends; a page may be empty.
 
@@ -91,17 +91,17 @@ def rerated(con: Connection, wishes: Ratings) -> Iterator[list[Rerated]]:
         f" WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime < ? ORDER BY EndTime, AAR.RecordID LIMIT {_PAGE}"
     )
     # Unfinished jobs have the end 0.
-    position = (max(wishes.from_s - 1, 0), _LARGEST)
-    while rows := con.execute(query, (*position, wishes.before_s)).fetchall():
+    position = (max(options.from_s - 1, 0), _LARGEST)
+    while rows := con.execute(query, (*position, options.before_s)).fetchall():
         position = (rows[-1][1], rows[-1][0])
         found = []
         for record_id, end_time, queue, vo, model, wall_s, cores, recorded, source in rows:
             before = unescaped(recorded) if recorded else None
-            told = wishes.of(unescaped(queue) if queue else "", model, end_time)
-            if told is None or told[0] == before or not _stands_in(before, source, wishes.replaced):
+            told = options.of(unescaped(queue) if queue else "", model, end_time)
+            if told is None or told[0] == before or not _stands_in(before, source, options.replaced):
                 continue
             core_s = wall_s * max(cores, 1) if 0 <= wall_s <= _LARGEST and cores < _LARGEST else 0
-            found.append(Rerated(record_id, end_time, unescaped(vo) if vo else None, before, *told, core_s))
+            found.append(BenchmarkChange(record_id, end_time, unescaped(vo) if vo else None, before, *told, core_s))
         yield found
 
 
@@ -109,11 +109,13 @@ def _stands_in(benchmark: str | None, source: str | None, replaced: Collection[s
     return source in _STANDING_IN if source is not None else benchmark is None or benchmark in replaced
 
 
-def plan(con: Connection, wishes: Ratings, progress: Callable[[int], object] = lambda _jobs: None) -> list[MonthRating]:
+def plan(
+    con: Connection, options: Ratings, progress: Callable[[int], object] = lambda _jobs: None
+) -> list[MonthRating]:
     """What a correction would change, by month, VO and type of benchmark; ``progress``: of how many jobs so far."""
     found: dict[tuple[str, str | None, str], list[int]] = {}
     jobs = 0
-    for page in rerated(con, wishes):
+    for page in benchmark_changes(con, options):
         for one in page:
             month = time.strftime("%Y-%m", time.gmtime(one.end_time))
             before, after = parsed_benchmark(one.before), parsed_benchmark(one.after)
@@ -133,7 +135,7 @@ def plan(con: Connection, wishes: Ratings, progress: Callable[[int], object] = l
 def correct(
     con: Connection,
     here: Places,
-    wishes: Ratings,
+    options: Ratings,
     progress: Callable[[int], object] = lambda _jobs: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> int:
@@ -143,7 +145,7 @@ def correct(
     The log has each of them again, so the next run publishes it; what is done is not done twice.
     """
     done = 0
-    for page in rerated(con, wishes):
+    for page in benchmark_changes(con, options):
         for slice_ in _slices(page):
             with Transaction(con, here.database, here.queue_lock):
                 for one in slice_:
@@ -156,5 +158,5 @@ def correct(
     return done
 
 
-def _slices(page: Sequence[Rerated]) -> Iterator[Sequence[Rerated]]:
+def _slices(page: Sequence[BenchmarkChange]) -> Iterator[Sequence[BenchmarkChange]]:
     return (page[start : start + _PAGE // 5] for start in range(0, len(page), _PAGE // 5))

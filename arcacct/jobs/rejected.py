@@ -46,7 +46,7 @@ class Reject(NamedTuple):
     """How long it is; 0: as long as ``content``."""
 
 
-class Kept(NamedTuple):
+class RejectedEntry(NamedTuple):
     """A row of RejectedRecords without the record itself."""
 
     rejected_id: int
@@ -68,7 +68,7 @@ class Kept(NamedTuple):
         return 0 < self.bytes <= LONGEST_BYTES
 
 
-class Retried(NamedTuple):
+class RetryResult(NamedTuple):
     """What became of rejected records that were tried again."""
 
     tried: int = 0
@@ -197,7 +197,7 @@ class Quarantine:
             (*what, int(time.time()), size, content),
         )
 
-    def waiting(self) -> Iterator[tuple[Kept, bytes]]:
+    def waiting(self) -> Iterator[tuple[RejectedEntry, bytes]]:
         """What can be tried again, with its content, the oldest first; rows that come meanwhile are not looked at."""
         for one in listed(self._con, self._source, self._scope):
             query = "SELECT Content FROM RejectedRecords WHERE RejectedID = ? AND Records > 0"
@@ -222,7 +222,7 @@ def _storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def listed(con: Connection, source: str | None = None, scope: str | None = None) -> list[Kept]:
+def listed(con: Connection, source: str | None = None, scope: str | None = None) -> list[RejectedEntry]:
     """Every row, of one source if asked for, the oldest first."""
     rows = con.execute(
         f"SELECT {_COLUMNS} FROM RejectedRecords WHERE (?1 IS NULL OR Source = ?1) AND (?2 IS NULL OR Scope = ?2)"
@@ -230,7 +230,7 @@ def listed(con: Connection, source: str | None = None, scope: str | None = None)
         " ORDER BY RejectedID",
         (source, scope),
     )
-    return [kept._replace(is_ours=bool(kept.is_ours)) for kept in map(Kept._make, rows)]
+    return [kept._replace(is_ours=bool(kept.is_ours)) for kept in map(RejectedEntry._make, rows)]
 
 
 def rejections(con: Connection) -> Rejections:

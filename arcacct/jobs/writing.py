@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from arcacct.db.engine import Connection
 from arcacct.jobs import packing
 from arcacct.jobs.filling import EVENTS, Value, present, set_holders, unmeasured
-from arcacct.jobs.forgotten import forgotten
-from arcacct.jobs.holds import hold, judge, known_cores, release
+from arcacct.jobs.forgotten import pseudonymised
+from arcacct.jobs.holds import hold, judge, known_cores, unhold
 from arcacct.jobs.job import Job
 from arcacct.jobs.plausibility import Doubt, doubts
 from arcacct.jobs.precedence import OF_AREX, UNASKED, precedes
@@ -119,7 +119,7 @@ class JobWriter:
         """Write a slice of jobs inside the caller's transaction; each job may be in it once."""
         known = known_jobs(self._con, [job.job_id for job in jobs])
         # Whatever a source tells of them again, they stay as they are: it would bring the names back.
-        closed = forgotten(self._con, [one.record_id for one in known.values()])
+        closed = pseudonymised(self._con, [one.record_id for one in known.values()])
         new = [job for job in jobs if job.job_id not in known]
         record_ids = {job_id: one.record_id for job_id, one in known.items()}
         if new:
@@ -228,7 +228,7 @@ class JobWriter:
         """Both have the job's end: what is not the same."""
         (ours,) = rows_of(self._con, 1, [known.record_id])
         if not any(key in FQAN_KEYS for key, _value in rows.auth_tokens):
-            ours = ours._replace(auth_tokens=self._as_told(ours.auth_tokens))
+            ours = ours._replace(auth_tokens=self._as_reported(ours.auth_tokens))
         children = {table: (getattr(ours, field), getattr(rows, field)) for table, field in _CHILDREN.items()}
         has_voms = any(row[0] in FQAN_KEYS for some in children["AuthTokenAttributes"] for row in some)
         what = [
@@ -247,7 +247,7 @@ class JobWriter:
                 )
         return (Difference(unescaped(rows.job_id), tuple(what)),) if what else ()
 
-    def _as_told(self, tokens: Sequence[Row]) -> Sequence[Row]:
+    def _as_reported(self, tokens: Sequence[Row]) -> Sequence[Row]:
         """
         The attributes of a token without its first group, which our recorder has as the first FQAN, and A-REX has not.
 
@@ -269,7 +269,7 @@ class JobWriter:
             field: holder
             for field, holder in others
             if holder not in (self._source, *UNASKED)
-            and (not self._tells(job, field) or precedes(field, holder, labels.get(field) or self._source))
+            and (not self._reports(job, field) or precedes(field, holder, labels.get(field) or self._source))
         }
         gone = [(known.record_id, field) for field in {*now.holders, *now.unknown} - {*labels, *kept}]
         self._con.executemany("DELETE FROM FieldSources WHERE (RecordID, Field) = (?, ?)", gone)
@@ -279,7 +279,7 @@ class JobWriter:
             event for event in now.events if event[0] in keys
         ]
 
-    def _tells(self, job: Job, field: str) -> bool:
+    def _reports(self, job: Job, field: str) -> bool:
         if field in EVENTS:
             return EVENTS[field] in dict(job.events)
         if field not in Job._fields:
@@ -308,7 +308,7 @@ class JobWriter:
             # A job that A-REX had given up may have run on, or waits for its wall time: that is in the tables.
             judge(self._con, [known.record_id])
         elif not found:
-            release(self._con, known.record_id)
+            unhold(self._con, known.record_id)
         elif known.status in FINAL:
             self._hold(known.record_id, found, rows)
 
@@ -414,7 +414,7 @@ def rename(con: Connection, record_id: int, job_id: str) -> None:
     con.execute("UPDATE AAR SET JobID = ? WHERE RecordID = ?", (escaped(job_id), record_id))
 
 
-def forget(con: Connection, record_ids: Sequence[int]) -> None:
+def remove(con: Connection, record_ids: Sequence[int]) -> None:
     """
     Remove records with all that is theirs: jobs that their source no longer tells of.
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from arcacct.errors import ArcacctError, CredentialError, TargetBusy, TargetError, TargetRefuses
 from arcacct.files.bounded_json import parsed
-from arcacct.wording import fit, without_secrets
+from arcacct.wording import sanitise_line, without_secrets
 
 TEXT_LIMIT = 500
 _LOOKED_AT = 64 * TEXT_LIMIT
@@ -25,7 +25,7 @@ _MOST_JSON = 64 * 1024
 """Bytes. What names no records is a sentence or a token."""
 
 
-class Kind(StrEnum):
+class Outcome(StrEnum):
     """The six ways in which sending something can end (DESIGN section 5)."""
 
     ACCEPTED = "accepted"
@@ -33,7 +33,7 @@ class Kind(StrEnum):
     TOO_LARGE = "too_large"
     TOKEN_REFUSED = "token_refused"  # noqa: S105  a kind of answer
     RECORDS_REFUSED = "records_refused"
-    WE_ARE_REFUSED = "we_are_refused"
+    NOT_AUTHORISED_OR_MISCONFIGURED = "we_are_refused"
 
 
 class Answer(NamedTuple):
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
     not report of this message's group of records (`plug.Records.group`): others may be ours.
     """
 
-    kind: Kind
+    kind: Outcome
     status: int | None = None
     text: str = ""
     receiver_id: str | None = None
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
     about_group: bool = False
 
 
-def words(body: bytes) -> str:
+def error_text(body: bytes) -> str:
     """
     What an answer's body says to a person, in at most 500 characters on one line.
 
@@ -77,7 +77,7 @@ def words(body: bytes) -> str:
             start = _TWISTED.search(said)
             end = said.find("</p>", start.end()) if start else -1
             said = _without_markup(said[start.end() : end] if start and end >= 0 else said)
-    return fit(" ".join(said.split()), TEXT_LIMIT)
+    return sanitise_line(" ".join(said.split()), TEXT_LIMIT)
 
 
 def _without_markup(page: str) -> str:
@@ -99,29 +99,35 @@ def error_of(answer: Answer) -> ArcacctError:
         text = f"{text}; {answer.advice}"
     if answer.about_credentials:
         return CredentialError(text)
-    if answer.kind == Kind.TRY_LATER:
+    if answer.kind == Outcome.TRY_LATER:
         return TargetBusy(text)
-    return TargetRefuses(text) if answer.kind == Kind.WE_ARE_REFUSED else TargetError(text)
+    return TargetRefuses(text) if answer.kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED else TargetError(text)
 
 
 _NO_TEXT = re.compile(r"(?i)<(script|style)\b")
 _TWISTED = re.compile('(?i)<p class="error">')
 
 
-def by_status(status: int, headers: Mapping[str, str], said: str, advice: Mapping[int | None, str]) -> Answer:
+def classify_status(status: int, headers: Mapping[str, str], said: str, advice: Mapping[int | None, str]) -> Answer:
     """What a status means whoever says it: the service, a balancer or a proxy before it."""
     if status == 413:
-        return Answer(Kind.TOO_LARGE, status, said)
+        return Answer(Outcome.TOO_LARGE, status, said)
     if status in {408, 429} or (status >= 500 and status not in {501, 505}):
         # 429 and 503 turn us away at the door; behind the others something may have been done.
         known = status in {429, 503}
-        return Answer(Kind.TRY_LATER, status, said, retry_after_s=_retry_after_s(headers), outcome_known=known)
+        return Answer(Outcome.TRY_LATER, status, said, retry_after_s=_retry_after_s(headers), outcome_known=known)
     if 300 <= status < 400:
-        where = fit(_header(headers, "Location"), TEXT_LIMIT - 100)
+        where = sanitise_line(_header(headers, "Location"), TEXT_LIMIT - 100)
         said = f"redirects to {where or 'nowhere'}, which is not followed"
     # A success that is not ours (201, 204) may have been one.
     known = not 200 <= status < 300
-    return Answer(Kind.WE_ARE_REFUSED, status, said, outcome_known=known, advice=advice.get(status, advice[None]))
+    return Answer(
+        Outcome.NOT_AUTHORISED_OR_MISCONFIGURED,
+        status,
+        said,
+        outcome_known=known,
+        advice=advice.get(status, advice[None]),
+    )
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> int | None:

@@ -15,11 +15,11 @@ from typing import NamedTuple
 from arcacct.db import lives, schema
 from arcacct.db.engine import Connection
 from arcacct.jobs import reading
-from arcacct.jobs.forgotten import forgotten
+from arcacct.jobs.forgotten import pseudonymised
 from arcacct.jobs.statuses import SQL_ABORTED, SQL_FINAL
 from arcacct.publishing import held, ledger, months, sent
 from arcacct.publishing.instants import month_of
-from arcacct.publishing.plug import Plug
+from arcacct.publishing.plug import TargetPlugin
 from arcacct.publishing.selection import of_records
 from arcacct.wording import count_of
 
@@ -52,7 +52,7 @@ class _Logged(NamedTuple):
 
 
 def unaccounted(
-    accounting: Connection, publishing: Connection, plug: Plug, after_seq: int, last_seq: int
+    accounting: Connection, publishing: Connection, plugin: TargetPlugin, after_seq: int, last_seq: int
 ) -> Iterator[str]:
     """
     The JobIDs of records with ``after_seq < Seq <= last_seq`` below a target's cursor that have no reason to be unsent.
@@ -60,9 +60,9 @@ def unaccounted(
     None while the target has no cursor of this life of the accounting database, or selects by other options than those
     by which the log was read: its next run reads the log from the beginning.
     """
-    block, life = plug.target.block, schema.incarnation(accounting)
+    block, life = plugin.target.block, schema.incarnation(accounting)
     position = ledger.cursor(publishing, block)
-    if position is None or position.incarnation != life or _walked(publishing, block) != of_records(plug):
+    if position is None or position.incarnation != life or _walked(publishing, block) != of_records(plugin):
         return
     published = months.published(publishing, block)
     waiting = {(one.year, one.month) for one in months.held(publishing, block).get(block, ())}
@@ -71,7 +71,7 @@ def unaccounted(
 
     def is_in_sum(one: _Logged) -> bool:
         month = published.get(month_of(one.end_time))
-        if month is None or plug.has_records(month.kind):
+        if month is None or plugin.has_records(month.message_format):
             return False
         return month.seq is None or month.incarnation != life or month.seq >= one.seq
 
@@ -79,13 +79,13 @@ def unaccounted(
         asked = [
             one
             for one in page
-            if plug.target.wants(one.vo) and month_of(one.end_time) not in waiting and not is_in_sum(one)
+            if plugin.target.wants(one.vo) and month_of(one.end_time) not in waiting and not is_in_sum(one)
         ]
         job_ids = [one.job_id for one in asked]
         known = sent.ever_carried(publishing, block, job_ids)
         known |= held.states(publishing, block, job_ids).keys()
         left = [one for one in asked if one.job_id not in known]
-        closed = forgotten(accounting, [one.record_id for one in left])
+        closed = pseudonymised(accounting, [one.record_id for one in left])
         yield from (one.job_id for one in left if one.record_id not in closed)
 
 
@@ -117,12 +117,14 @@ def _pages(con: Connection, ended_from: int, seq: int, last_seq: int) -> Iterato
         seq = upto
 
 
-def cursor(accounting: Connection, publishing: Connection, plug: Plug, after_seq: int, last_seq: int) -> list[str]:
+def cursor(
+    accounting: Connection, publishing: Connection, plugin: TargetPlugin, after_seq: int, last_seq: int
+) -> list[str]:
     """What is wrong with a target's cursor, as far as a part of the log tells."""
-    found = list(unaccounted(accounting, publishing, plug, after_seq, last_seq))
-    problems = [f"{plug.target.name}: {ledger.DAMAGED}"] if ledger.is_damaged(publishing, plug.target.block) else []
+    found = list(unaccounted(accounting, publishing, plugin, after_seq, last_seq))
+    problems = [f"{plugin.target.name}: {ledger.DAMAGED}"] if ledger.is_damaged(publishing, plugin.target.block) else []
     if found:
-        problems.append(f"{plug.target.name}: {_never_sent(found)}")
+        problems.append(f"{plugin.target.name}: {_never_sent(found)}")
     return problems
 
 
@@ -175,7 +177,7 @@ def texts(con: Connection, table: str) -> list[str]:
 
 
 def questions(
-    accounting: Connection, publishing: Connection, plugs: Sequence[Plug]
+    accounting: Connection, publishing: Connection, plugins: Sequence[TargetPlugin]
 ) -> dict[str, dict[str, Callable[[], list[str]]]]:
     """What `arcacct db check` asks of the ledger, by question and part, each part in a moment of its own."""
     highest = lives.highest_seq(accounting)
@@ -184,19 +186,19 @@ def questions(
         "texts": {table: partial(texts, publishing, table) for table in _TEXTS},
         "what receivers were given, compared with a recount": {"": partial(given, publishing)},
         "places in the log: all up to them was sent, or has a reason": {
-            f"{plug.target.block} from {low}": partial(cursor, accounting, publishing, plug, low, high)
-            for plug in plugs
+            f"{plugin.target.block} from {low}": partial(cursor, accounting, publishing, plugin, low, high)
+            for plugin in plugins
             for low, high in pairwise(bounds)
         },
     }
 
 
-def newest(accounting: Connection, publishing: Connection, plug: Plug) -> str:
+def newest(accounting: Connection, publishing: Connection, plugin: TargetPlugin) -> str:
     """What is wrong with a target's cursor, as far as the last records below it tell; empty if nothing."""
-    position = ledger.cursor(publishing, plug.target.block)
+    position = ledger.cursor(publishing, plugin.target.block)
     if position is None:
         return ""
-    if ledger.is_damaged(publishing, plug.target.block):
+    if ledger.is_damaged(publishing, plugin.target.block):
         return ledger.DAMAGED
-    found = list(unaccounted(accounting, publishing, plug, max(0, position.last_seq - _NEWEST), position.last_seq))
+    found = list(unaccounted(accounting, publishing, plugin, max(0, position.last_seq - _NEWEST), position.last_seq))
     return _never_sent(found) if found else ""

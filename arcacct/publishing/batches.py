@@ -10,12 +10,12 @@ from arcacct.jobs import reading
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.reading import Logged
 from arcacct.jobs.states import FAILED
-from arcacct.publishing.delivery import Consignment, Deliverer, Part
+from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
 from arcacct.publishing.digests import digest, is_same
 from arcacct.publishing.instants import DAY_S, month_of
-from arcacct.publishing.ledger import Held, SentRecord, Version
-from arcacct.publishing.plug import Records, Rendered
-from arcacct.publishing.this_run import ThisRun
+from arcacct.publishing.ledger import HeldRecord, SentRecord, SentVersion
+from arcacct.publishing.plug import RecordFormat, RenderedRecord
+from arcacct.publishing.this_run import RunContext
 
 _GONE = (
     "the receiver has this record, but the database has no such job to publish any more: {room}, then run"
@@ -40,9 +40,9 @@ def wire_size(text: str) -> int:
     return n_bytes + text.count("\n")
 
 
-def batched(parts: Sequence[Part], max_count: int | None, max_bytes: int) -> list[list[Part]]:
+def batched(parts: Sequence[MessagePart], max_count: int | None, max_bytes: int) -> list[list[MessagePart]]:
     """Texts cut by count and by bytes."""
-    batches: list[list[Part]] = []
+    batches: list[list[MessagePart]] = []
     size = 0
     for part in parts:
         length = wire_size(part.text)
@@ -54,7 +54,7 @@ def batched(parts: Sequence[Part], max_count: int | None, max_bytes: int) -> lis
     return batches
 
 
-class JobBatcher:
+class RecordBatcher:
     """
     Collects the texts of records, in the order of Seq, and delivers full batches, some at once.
 
@@ -65,34 +65,34 @@ class JobBatcher:
 
     def __init__(
         self,
-        this: ThisRun,
-        family: Records,
-        delivery: Deliverer,
+        ctx: RunContext,
+        family: RecordFormat,
+        delivery: MessageSink,
         *,
         republish: bool = False,
         moves_cursor: bool = True,
     ) -> None:
         self._family = family
-        self._plug = this.plug
-        self._keeps_first = this.plug.keeps_first
-        self._floor = this.floor
+        self._plugin = ctx.plugin
+        self._keeps_first = ctx.plugin.keeps_first
+        self._guard = ctx.guard
         self._moves_cursor = moves_cursor and not republish
         self._delivery = delivery
-        self._tally = this.tally
-        self._limits = this.limits
-        self._room = self._limits.max_bytes - len(family.document.head) - len(family.document.tail)
+        self._summary = ctx.summary
+        self._limits = ctx.limits
+        self._room = self._limits.max_bytes - len(family.envelope.head) - len(family.envelope.tail)
         self._republish = republish
         self._now = int(time.time())
-        self._settle_s = this.plug.target.settle_s
-        self._parts: dict[str | None, list[Part]] = {}
+        self._settle_s = ctx.plugin.target.settle_s
+        self._parts: dict[str | None, list[MessagePart]] = {}
         self._count = 0
         self._bytes = 0
-        self._full: list[list[Part]] = []
+        self._full: list[list[MessagePart]] = []
         self._full_bytes = 0
-        self._held: list[Held] = []
+        self._held: list[HeldRecord] = []
         self._seq: int | None = None
 
-    def add(self, aar: AAR, seq: int, known: Sequence[Version] = ()) -> bool:
+    def add(self, aar: AAR, seq: int, known: Sequence[SentVersion] = ()) -> bool:
         """
         One record: formatted, or held back with the reason; ``seq`` is 0 when it does not come from the log.
 
@@ -104,7 +104,7 @@ class JobBatcher:
         key = self._family.key(aar) if made is None else made.key
         new = self._republish or not is_known(aar, key, known)
         if new:
-            place = self._family.place(aar) if made is None else made.place
+            place = self._family.site_and_host(aar) if made is None else made.site_and_host
             if not self._forbidden(aar, key, place[0], seq, known):
                 self._add_new(aar, _sent(aar, seq, key, place), known, made)
         self.passed(seq)
@@ -112,42 +112,42 @@ class JobBatcher:
             self._end_batch()
         if len(self._held) >= _SET_HELD:
             self._deliver(ahead=True)
-        self._delivery.listen()
+        self._delivery.collect_answers()
         return new
 
     def add_new(self, records: Iterable[Logged]) -> None:
         """Records of which the receiver has nothing, as `add` of each: most are, and need few of its questions."""
-        unsettled_from, floor, collect = self._now - self._settle_s, self._floor, self._collect
+        unsettled_from, guard, collect = self._now - self._settle_s, self._guard, self._collect
         for seq, aar in records:
             made = self._rendered(aar)
             if (
                 made is None
                 or (aar.status == FAILED and aar.end_time > unsettled_from)
-                or floor.is_elsewhere(month_of(aar.end_time), made.place[0])
+                or guard.published_under_other_site(month_of(aar.end_time), made.site_and_host[0])
             ):
                 self.add(aar, seq)
                 continue
-            collect(made.text, made.group, _sent(aar, seq, made.key, made.place))
+            collect(made.text, made.authorisation_group, _sent(aar, seq, made.key, made.site_and_host))
             self.passed(seq)
             if self._is_full():
                 self._end_batch()
-            self._delivery.listen()
+            self._delivery.collect_answers()
 
-    def _rendered(self, aar: AAR) -> Rendered | None:
+    def _rendered(self, aar: AAR) -> RenderedRecord | None:
         """A record that goes as it is; ``None``: the rules decide, one after the other."""
         try:
             return self._family.rendered(aar, self._now)
         except UNFORESEEN:
             return None
 
-    def _forbidden(self, aar: AAR, key: str, site: str, seq: int, known: Sequence[Version]) -> bool:
+    def _forbidden(self, aar: AAR, key: str, site: str, seq: int, known: Sequence[SentVersion]) -> bool:
         """Whether published figures would change, or be split between two names, without proof."""
         if known:
             site_of = self._family.site_of
-            return self._floor.forbids_change(aar, key, seq, known, asked=self._republish, site_of=site_of)
-        return reading.is_time(aar.end_time) and self._floor.forbids_new(aar.end_time, site)
+            return self._guard.blocks_correction(aar, key, seq, known, asked=self._republish, site_of=site_of)
+        return reading.is_time(aar.end_time) and self._guard.blocks_new_record(aar.end_time, site)
 
-    def set_aside(self, aar: AAR, seq: int, reason: str) -> None:
+    def quarantine(self, aar: AAR, seq: int, reason: str) -> None:
         """A record that is not sent, for a reason that the receiver would not tell."""
         record = SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), self._family.key(aar))
         self._hold(record, reason)
@@ -156,21 +156,21 @@ class JobBatcher:
     def _hold(self, record: SentRecord, reason: str, not_before: int | None = None) -> None:
         """By our own rules; a job of the future, as the clock has it, goes as soon as it is none any more."""
         if not_before is not None:
-            self._tally.ahead += 1
-            self._held.append(Held(record, "held", reason, not_before))
+            self._summary.ahead += 1
+            self._held.append(HeldRecord(record, "held", reason, not_before))
         else:
             # Looking again costs nothing, and configuration, program or another job may have changed.
-            self._held.append(Held(record, "quarantined", reason, self._now + DAY_S))
+            self._held.append(HeldRecord(record, "quarantined", reason, self._now + DAY_S))
 
-    def _add_new(self, aar: AAR, record: SentRecord, known: Sequence[Version], made: Rendered | None) -> None:
+    def _add_new(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion], made: RenderedRecord | None) -> None:
         for one in known:
             if one.key == record.key:
-                record = record._replace(replaced_id=one.given_id, replaced_wall_s=one.wall_s)
+                record = record._replace(replaced_id=one.total_id, replaced_wall_s=one.wall_s)
         end_time: object = aar.end_time
         is_late = isinstance(end_time, int) and end_time > self._now - self._settle_s
         if aar.status == FAILED and is_late and not self._republish:
             reason = f"failed, and may be resumed until it is settled (settle={self._settle_s} s)"
-            held: Held | None = Held(record, "held", reason)
+            held: HeldRecord | None = HeldRecord(record, "held", reason)
         else:
             held = self._correction(aar, record, known) if known else None
         if held is not None:
@@ -179,37 +179,37 @@ class JobBatcher:
         if held is None or (self._republish and any(one.key == record.key for one in known)):
             self._accept(aar, record, known, made)
 
-    def take_back(self, job_id: str, aar: AAR | None, known: Sequence[Version]) -> bool:
+    def retract(self, job_id: str, aar: AAR | None, known: Sequence[SentVersion]) -> bool:
         """
         A job that was sent and is not to be published any more; ``aar`` is what is left of it.
 
         False if only the receiver's administrator can take it back.
         """
         for old in known:
-            record = _taken_back(job_id, old)
+            record = _retracted(job_id, old)
             if not self._keeps_first:
-                self._tally.note(
+                self._summary.note(
                     f"{job_id}: was published and is not any more: it is sent again with zeros ({old.key})"
                 )
-                self.neutralise(aar, record)
+                self.zero_out(aar, record)
             else:
-                self._tally.corrections += 1
-                reason = _GONE.format(room=self._plug.makes_room.format(key=old.key))
-                self._tally.note(f"{job_id}: {reason}")
-                self._held.append(Held(record, "correction", reason))
+                self._summary.corrections += 1
+                reason = _GONE.format(room=self._plugin.correction_advice.format(key=old.key))
+                self._summary.note(f"{job_id}: {reason}")
+                self._held.append(HeldRecord(record, "correction", reason))
         return not known or not self._keeps_first
 
-    def neutralise(self, aar: AAR | None, old: SentRecord) -> None:
+    def zero_out(self, aar: AAR | None, old: SentRecord) -> None:
         """
         Take back what was sent for a job under a key: the same record with zeros, as far as it is known.
 
         The empty digest of what is noted marks it: nothing of the job is at the receiver under this key any more.
         """
-        text = zeros_text(self._family, aar, old, self._now)
+        text = zeroed_record(self._family, aar, old, self._now)
         assert text is not None
         self._collect(text, None, old._replace(digest=b"", seq=0, notes="sent with zeros"))
 
-    def _correction(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> Held | None:
+    def _correction(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion]) -> HeldRecord | None:
         # Without a digest: an operator says that there is room for it now.
         there = [one for one in known if one.digest]
         if not there or not self._keeps_first or is_known(aar, record.key, there):
@@ -217,16 +217,16 @@ class JobBatcher:
         # Under another key it would be a record more, and no other version of the one there.
         if self._family.replaces(aar) and all(one.key == record.key for one in there):
             return None
-        self._tally.corrections += 1
-        reason = _CORRECTION.format(room=self._plug.makes_room.format(key=there[0].key))
+        self._summary.corrections += 1
+        reason = _CORRECTION.format(room=self._plugin.correction_advice.format(key=there[0].key))
         if not self._republish:
-            self._tally.note(f"{record.job_id}: not sent: {reason}")
-        return Held(record, "correction", reason)
+            self._summary.note(f"{record.job_id}: not sent: {reason}")
+        return HeldRecord(record, "correction", reason)
 
-    def _accept(self, aar: AAR, record: SentRecord, known: Sequence[Version], made: Rendered | None) -> None:
+    def _accept(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion], made: RenderedRecord | None) -> None:
         # What the receiver has of the job under another key stays until there is something to replace it.
         if made is not None and not self._is_replacement(aar, record, known):
-            text, group, notes = made.text, made.group, None
+            text, group, notes = made.text, made.authorisation_group, None
         else:
             try:
                 verdict = self._family.accept(aar, self._now)
@@ -235,36 +235,36 @@ class JobBatcher:
                     return
                 if self._is_replacement(aar, record, known):
                     text = self._family.replacement(verdict.aar, self._now, record.digest)
-                    notes = self._plug.replaced
+                    notes = self._plugin.replacement_note
                 else:
                     text = self._family.text(verdict.aar, self._now)
                     notes = "; ".join(verdict.notes) or None
             except UNFORESEEN as error:
                 self._hold(record, f"cannot be written: {error}")
                 return
-            group = self._family.group(verdict.aar)
+            group = self._family.authorisation_group(verdict.aar)
         for old in known:
             if old.key != record.key and not self._keeps_first:
-                self._tally.note(
+                self._summary.note(
                     f"{aar.job_id}: was published as another record ({old.key}): that one is sent again with zeros;"
                     " the receiver counts one job too many"
                 )
-                self.neutralise(aar, _taken_back(aar.job_id, old))
+                self.zero_out(aar, _retracted(aar.job_id, old))
         self._collect(text, group, record if notes is None else record._replace(notes=notes))
 
-    def _is_replacement(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> bool:
+    def _is_replacement(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion]) -> bool:
         """Whether a record goes in the form in which it replaces the one there: it is to do that, or has done it."""
         if not self._family.can_replace or not known:
             return False
         if is_known(aar, record.key, known):
-            return any(one.notes == self._plug.replaced for one in known)
+            return any(one.notes == self._plugin.replacement_note for one in known)
         return self._family.replaces(aar)
 
     def _collect(self, text: str, group: str | None, record: SentRecord) -> None:
         size = wire_size(text)
         if self._count and (self._is_full() or self._bytes + size > self._room):
             self._end_batch()
-        self._parts.setdefault(group, []).append(Part(text, record, group=group))
+        self._parts.setdefault(group, []).append(MessagePart(text, record, authorisation_group=group))
         self._count += 1
         self._bytes += size
 
@@ -290,28 +290,28 @@ class JobBatcher:
 
     def _deliver(self, *, ahead: bool) -> None:
         batches = [*self._full, *self._parts.values()]
-        what = Consignment(self._family.document, batches, self._seq, self._held, ahead=ahead)
+        what = DeliveryBatch(self._family.envelope, batches, self._seq, self._held, ahead=ahead)
         self._full, self._full_bytes, self._parts, self._count, self._bytes = [], 0, {}, 0, 0
         self._held, self._seq = [], None
         self._delivery.deliver(what)
 
 
-def is_known(aar: AAR, key: str, known: Sequence[Version]) -> bool:
+def is_known(aar: AAR, key: str, known: Sequence[SentVersion]) -> bool:
     """Whether the receiver has this very version of a record, and has it under no other key."""
     return bool(known) and all(one.key == key and is_same(aar, one.digest) for one in known)
 
 
-def zeros_text(family: Records, aar: AAR | None, old: SentRecord, now: int) -> str | None:
+def zeroed_record(family: RecordFormat, aar: AAR | None, old: SentRecord, now: int) -> str | None:
     """The text that takes back what was sent under a key; ``aar``: what is left of its job. None for no key of ours."""
-    text = None if aar is None else _zeros(family, aar, old.key, now)
+    text = None if aar is None else _zeroed(family, aar, old.key, now)
     # Where what the job has become would be refused the key is all that has to be the same.
-    return _zeros(family, bare(old.job_id, old.end_time), old.key, now) if text is None else text
+    return _zeroed(family, bare(old.job_id, old.end_time), old.key, now) if text is None else text
 
 
-def _zeros(family: Records, aar: AAR, key: str, now: int) -> str | None:
+def _zeroed(family: RecordFormat, aar: AAR, key: str, now: int) -> str | None:
     named = family.of_key(key)
     try:
-        verdict = named.accept(family.neutral(aar, key), now)
+        verdict = named.accept(family.zero_out(aar, key), now)
         return None if verdict.refusal is not None else named.text(verdict.aar, now)
     except UNFORESEEN:
         return None
@@ -322,10 +322,10 @@ def _sent(aar: AAR, seq: int, key: str, place: tuple[str, str]) -> SentRecord:
     return SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), key, None, *place, aar.wall_s)
 
 
-def _taken_back(job_id: str, old: Version) -> SentRecord:
+def _retracted(job_id: str, old: SentVersion) -> SentRecord:
     """What is noted of a job whose record is sent with zeros, or that the receiver should not have any more."""
     return SentRecord(
-        job_id, old.record_id, 0, old.end_time, b"", old.key, replaced_id=old.given_id, replaced_wall_s=old.wall_s
+        job_id, old.record_id, 0, old.end_time, b"", old.key, replaced_id=old.total_id, replaced_wall_s=old.wall_s
     )
 
 

@@ -6,7 +6,7 @@ import time
 from threading import Event
 
 
-class Clock:
+class RunDeadline:
     """
     The time of one target's run; begun with it.
 
@@ -19,7 +19,7 @@ class Clock:
         self._ends = float("inf") if run_s is None else time.monotonic() + run_s
         self._stopping = stopping or Event()
 
-    def over(self) -> str | None:
+    def expired_reason(self) -> str | None:
         """Why nothing more may begin, in words; ``None`` while it may."""
         if self._stopping.is_set():
             return "stopped; the next run goes on"
@@ -31,6 +31,6 @@ class Clock:
         """Seconds until the end."""
         return self._ends - time.monotonic()
 
-    def rest(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         """Wait, unless it is to end meanwhile."""
         self._stopping.wait(seconds)

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from arcacct.publishing.sockets import OutOfTime, TimedSocket
+from arcacct.publishing.sockets import DeadlineExceeded, TimedSocket
 
 LARGEST_ANSWER = 4 * 1024 * 1024
 _PORTS = {"http": 80, "https": 443}
@@ -30,7 +30,7 @@ _SMALL = 32 * 1024
 """A body up to here is copied behind its head: cheaper than to send twice."""
 
 
-class Unusable(ValueError):
+class InvalidURL(ValueError):
     """No URL that we could go to."""
 
 
@@ -46,7 +46,7 @@ class ProxyFails(OSError):
         self.status = status
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """Where a URL leads."""
 
     scheme: str
@@ -61,7 +61,7 @@ class Place(NamedTuple):
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-class Reply(NamedTuple):
+class Response(NamedTuple):
     """An answer as it came, its body as far as answers may go."""
 
     status: int
@@ -70,7 +70,7 @@ class Reply(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def place_of(url: str, schemes: tuple[str, ...]) -> tuple[Place, str]:
+def endpoint_of(url: str, schemes: tuple[str, ...]) -> tuple[Endpoint, str]:
     """Where a URL leads, and what is asked for there. Raises Unusable."""
     try:
         parts = urlsplit(url)
@@ -78,11 +78,11 @@ def place_of(url: str, schemes: tuple[str, ...]) -> tuple[Place, str]:
         port = parts.port or _PORTS[parts.scheme]
     except (KeyError, ValueError):
         # Without the reason, which quotes what may be a password.
-        raise Unusable from None
+        raise InvalidURL from None
     if parts.scheme not in schemes or not _HOST.fullmatch(host):
-        raise Unusable
+        raise InvalidURL
     path = quote(parts.path or "/", safe=_AS_IT_IS)
-    return Place(parts.scheme, host, port), f"{path}?{quote(parts.query, safe=_AS_IT_IS)}" if parts.query else path
+    return Endpoint(parts.scheme, host, port), f"{path}?{quote(parts.query, safe=_AS_IT_IS)}" if parts.query else path
 
 
 class Proxy:
@@ -90,7 +90,7 @@ class Proxy:
 
     def __init__(self, url: str) -> None:
         """Raise Unusable."""
-        self.place, _path = place_of(url, ("http", "https"))
+        self.place, _path = endpoint_of(url, ("http", "https"))
         parts = urlsplit(url)
         self._login = ""
         if parts.username is not None:
@@ -98,9 +98,9 @@ class Proxy:
             try:
                 self._login = base64.b64encode(login.encode("latin-1")).decode("ascii")
             except UnicodeEncodeError:
-                raise Unusable from None
+                raise InvalidURL from None
 
-    def lead(self, connected: socket.socket, there: Place) -> None:
+    def lead(self, connected: socket.socket, there: Endpoint) -> None:
         """Have it connect us. Raises ProxyFails with its status, OSError and HTTPException."""
         name = there.name if there.name.endswith(f":{there.port}") else f"{there.name}:{there.port}"
         login = f"Proxy-Authorization: Basic {self._login}\r\n" if self._login else ""
@@ -117,7 +117,7 @@ class Connection:
 
     def __init__(
         self,
-        place: Place,
+        place: Endpoint,
         make: type[TimedSocket],
         context: ssl.SSLContext | None,
         *,
@@ -136,7 +136,7 @@ class Connection:
         self._socket: Any = None
         """A socket, or what urllib3 makes of one for TLS within TLS."""
 
-    def exchange(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+    def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         """
         Send a request and read its answer, without another try.
 
@@ -152,7 +152,7 @@ class Connection:
             fields.append(f"Content-Length: {len(body or b'')}")
         text = "".join(fields)
         if not (text.isascii() and text.isprintable()):
-            raise Unusable
+            raise InvalidURL
         head = "\r\n".join([*fields, "", ""]).encode("ascii")
         if self._socket is None or not _is_quiet(self._socket):
             self.close()
@@ -160,7 +160,7 @@ class Connection:
         is_whole = False
         try:
             is_sent = self._sent(head, body or b"")
-            reply, stays_open = self._heard(method)
+            reply, stays_open = self._received(method)
             is_whole = is_sent and stays_open
         finally:
             if not is_whole:
@@ -175,7 +175,7 @@ class Connection:
 
     def _sent(self, head: bytes, body: bytes) -> bool:
         """Whether all went out; what did not may have been answered before the end."""
-        self._budget.asked = True
+        self._budget.request_started = True
         try:
             if len(body) <= _SMALL:
                 self._socket.sendall(head + body)
@@ -186,7 +186,7 @@ class Connection:
             return False
         return True
 
-    def _heard(self, method: str) -> tuple[Reply, bool]:
+    def _received(self, method: str) -> tuple[Response, bool]:
         """The answer, and whether another may follow."""
         answer = _Answer(self._socket, method=method)
         try:
@@ -201,7 +201,7 @@ class Connection:
             if answer.length and len(body) < LARGEST_ANSWER:
                 raise http.client.IncompleteRead(b"")
             is_read = answer.isclosed() and not answer.will_close
-            return Reply(answer.status, dict(answer.headers.items()), body), is_read
+            return Response(answer.status, dict(answer.headers.items()), body), is_read
         finally:
             answer.close()
 
@@ -244,7 +244,7 @@ class Connection:
             return SSLTransport(way, context, server_hostname=name)
         return context.wrap_socket(way, server_hostname=name)
 
-    def _connected(self, place: Place) -> TimedSocket:
+    def _connected(self, place: Endpoint) -> TimedSocket:
         """Each of a name's addresses gets its part of what time is left. Raises NoConnection."""
         found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
         problem: OSError = OSError(f"{place.host} has no address")
@@ -261,7 +261,7 @@ class Connection:
                 problem = exc
             else:
                 return connecting
-        if isinstance(problem, TimeoutError) and not isinstance(problem, OutOfTime):
+        if isinstance(problem, TimeoutError) and not isinstance(problem, DeadlineExceeded):
             raise NoConnection from problem
         raise problem
 

@@ -17,19 +17,19 @@ from typing import NamedTuple
 from arcacct.errors import ArcacctError, InputError, TargetBusy, TargetRefuses
 from arcacct.files.foreign import open_directory
 from arcacct.publishing import held, ledger, sent
-from arcacct.publishing.answers import Answer, Kind, error_of
-from arcacct.publishing.held import Refused
+from arcacct.publishing.answers import Answer, Outcome, error_of
+from arcacct.publishing.held import RefusalHistory
 from arcacct.publishing.instants import DAY_S, iso
-from arcacct.publishing.ledger import Held, Message, MonthProof, SentRecord, SentSum, Unknown
-from arcacct.publishing.plug import Document, Sender
-from arcacct.publishing.this_run import ThisRun
-from arcacct.publishing.under_way import UnderWay
+from arcacct.publishing.ledger import HeldRecord, LedgerGap, Message, MonthSnapshot, SentRecord, SentSum
+from arcacct.publishing.plug import Envelope, Sender
+from arcacct.publishing.this_run import RunContext
+from arcacct.publishing.under_way import SendAhead
 
 _STILL_THERE = (
     "the receiver still has an older version of this record{named}. {Room}, then run `arcacct quarantine retry`"
 )
 
-_REFUSALS = (Kind.TOO_LARGE, Kind.RECORDS_REFUSED)
+_REFUSALS = (Outcome.TOO_LARGE, Outcome.RECORDS_REFUSED)
 
 HOUR_S, WEEK_S = 3600, 604_800
 
@@ -43,31 +43,31 @@ SUSPECTS = 3
 """This many records refused one after the other while nothing is accepted: the fault may be the server's."""
 
 
-class Part(NamedTuple):
+class MessagePart(NamedTuple):
     """One text of a message, and what it is of: a record or a sum."""
 
     text: str
     record: SentRecord | None = None
     sum: SentSum | None = None
-    group: str | None = None
+    authorisation_group: str | None = None
     """The machine that the record speaks for, where the receiver grants rights by machine."""
 
 
-class Consignment(NamedTuple):
+class DeliveryBatch(NamedTuple):
     """What is delivered at once: batches of texts, each a message, and what is held back beside them."""
 
-    document: Document
-    batches: Sequence[Sequence[Part]]
+    envelope: Envelope
+    batches: Sequence[Sequence[MessagePart]]
     seq: int | None = None
     """Once the last message is accepted every record up to here is handled; ``None``: that does not follow."""
-    held: Sequence[Held] = ()
-    proofs: Sequence[MonthProof] = ()
+    held: Sequence[HeldRecord] = ()
+    proofs: Sequence[MonthSnapshot] = ()
     """Months whose sums are all in it."""
     ahead: bool = False
     """Whether the caller goes on while it is sent; the answers are dealt with at the next one."""
 
 
-class Suspect(NamedTuple):
+class UnconfirmedRefusal(NamedTuple):
     """A message of one record that was refused, and nothing yet tells whether record or server is at fault."""
 
     message: Message
@@ -76,7 +76,7 @@ class Suspect(NamedTuple):
     """How many messages had been accepted when it was refused."""
 
 
-class Deliverer(ABC):
+class MessageSink(ABC):
     """Where batches go: to the target (`Delivery`), or into a plan, which nobody answers."""
 
     @abstractmethod
@@ -84,10 +84,10 @@ class Deliverer(ABC):
         """Deal with what an earlier run began."""
 
     @abstractmethod
-    def deliver(self, what: Consignment) -> None:
+    def deliver(self, what: DeliveryBatch) -> None:
         """Deal with its batches, in order."""
 
-    def listen(self) -> None:  # noqa: B027
+    def collect_answers(self) -> None:  # noqa: B027
         """Note what was answered meanwhile, without waiting."""
 
     def settle(self) -> None:  # noqa: B027
@@ -97,34 +97,34 @@ class Deliverer(ABC):
         """Let go of what is still going on, after whatever happened."""
 
 
-class Delivery(Deliverer):
+class Delivery(MessageSink):
     """Sends messages to one target and keeps its ledger."""
 
     def __init__(
-        self, this: ThisRun, sender: Sender, origin: str, unknown: Unknown | None, watch: Callable[[], None]
+        self, ctx: RunContext, sender: Sender, origin: str, unknown: LedgerGap | None, watch: Callable[[], None]
     ) -> None:
         """
         ``origin``: ``publish`` or ``republish``; ``watch`` is told of each answer.
 
         ``unknown``: what an older ledger does not know of a receiver that keeps the first version of a record.
         """
-        self._con = this.publishing
-        self._target = this.block
-        self._plug = this.plug
-        self._one_kind = this.plug.months_have_one_kind
-        self._keep = this.plug.settings.keep_messages_days > 0
+        self._con = ctx.publishing
+        self._target = ctx.block
+        self._plugin = ctx.plugin
+        self._one_kind = ctx.plugin.one_format_per_month
+        self._keep = ctx.plugin.settings.keep_messages_days > 0
         self._sender = sender
-        self._tally = this.tally
+        self._summary = ctx.summary
         self._origin = origin
-        self._run = this.run
+        self._run = ctx.run
         self._unknown = unknown
-        room, named = self._plug.makes_room, ": it named the same row of its database again"
+        room, named = self._plugin.correction_advice, ": it named the same row of its database again"
         self._still_there = _STILL_THERE.format(
-            Room=room[:1].upper() + room[1:], named=named if self._plug.numbers_records else ""
+            Room=room[:1].upper() + room[1:], named=named if self._plugin.returns_row_ids else ""
         )
         self._watch = watch
-        self._under_way: UnderWay | None = None
-        self._suspects: list[Suspect] = []
+        self._under_way: SendAhead | None = None
+        self._suspects: list[UnconfirmedRefusal] = []
         self._accepted = 0
         self._forbidden: dict[str | None, Answer] = {}
 
@@ -134,11 +134,11 @@ class Delivery(Deliverer):
 
         Raises as `deliver`, and TargetBusy for one that is refused now: the receiver may have it since then.
         """
-        for message in ledger.unanswered(self._con, self._target):
-            self._tally.resent += 1
+        for message in ledger.pending_messages(self._con, self._target):
+            self._summary.resent += 1
             data = self._sender.renewed(message.data)
             if data != message.data:
-                ledger.renew(self._con, message.message_id, data)
+                ledger.replace_payload(self._con, message.message_id, data)
             message = message._replace(data=data)  # noqa: PLW2901  the same message
             answer = self._sender.send(message)
             said_before = ledger.last_code(self._con, message.message_id)
@@ -148,29 +148,29 @@ class Delivery(Deliverer):
                     f"{error_of(answer)}; it was sent before and may have arrived, although no answer came: the next"
                     " run asks once more"
                 )
-            self._hear_of(message, answer, self._accepted, None)
+            self._handle_answer(message, answer, self._accepted, None)
 
-    def deliver(self, what: Consignment) -> None:
+    def deliver(self, what: DeliveryBatch) -> None:
         """
         Send the batches in order, after all that was sent before.
 
         Raises TargetBusy, TargetRefuses or CredentialError when the target stops us: the ledger keeps what was tried.
         """
-        packed, aside = self._packed(what.document, what.batches)
+        packed, aside = self._packed(what.envelope, what.batches)
         # Its answers come before the next is written down: whatever they are, at most one set has none.
-        self._hear()
+        self._collect_answers()
         aside = [*what.held, *aside]
         groups = [group for group, _message in packed]
         messages = [message for _group, message in packed]
         if messages:
             messages[-1] = messages[-1]._replace(seq=what.seq)
-        self._tally.set_aside(held.newly_aside(self._con, self._target, aside))
+        self._summary.quarantine(held.newly_quarantined(self._con, self._target, aside))
         if not messages and not aside and not what.proofs:
             if what.seq is not None:
                 ledger.move_cursor(self._con, self._target, what.seq)
             return
         seq = None if messages else what.seq
-        intended = ledger.intend(
+        intended = ledger.record_intent(
             self._con,
             self._target,
             messages,
@@ -183,18 +183,18 @@ class Delivery(Deliverer):
         if what.ahead and not self._forbidden.keys() & set(groups):
             # Where the host lets no more threads begin the caller waits for the answers.
             with suppress(RuntimeError):
-                self._under_way = UnderWay(self._sender, intended, groups)
+                self._under_way = SendAhead(self._sender, intended, groups)
                 return
         self._send_all(intended, groups)
 
-    def listen(self) -> None:
+    def collect_answers(self) -> None:
         """Note what the receiver accepted meanwhile: the next message is sent then."""
         if self._under_way is not None and (accepted := self._under_way.accepted()) is not None:
             self._watch()
             self._accept(*accepted)
-            self._under_way.go_on()
+            self._under_way.resume()
 
-    def _hear(self) -> None:
+    def _collect_answers(self) -> None:
         """Send the rest of what is under way, and deal with all the answers; raises as `deliver`."""
         under_way, self._under_way = self._under_way, None
         if under_way is None:
@@ -219,23 +219,23 @@ class Delivery(Deliverer):
                 message, group = waiting.pop()
                 answer = next(heard, None)
                 if answer is not None:
-                    self._hear_of(message, answer, self._accepted, group)
+                    self._handle_answer(message, answer, self._accepted, group)
                 elif error is not None:
                     raise error
                 elif group in self._forbidden:
                     self._hold_forbidden(message, self._forbidden[group])
                 else:
-                    self._hear_of(message, self._sender.send(message), self._accepted, group)
+                    self._handle_answer(message, self._sender.send(message), self._accepted, group)
         except ArcacctError:
             # Their records come from the log again, as they are by then: what was never sent may still be corrected.
-            ledger.withdraw(self._con, [message.message_id for message, _group in waiting if message.records])
+            ledger.discard_unsent(self._con, [message.message_id for message, _group in waiting if message.records])
             raise
 
     def stop(self) -> None:
         """Wait for what is just being sent, and note whether it was accepted; the rest waits in the ledger."""
         if self._under_way is not None:
             self._under_way.stop()
-            self.listen()
+            self.collect_answers()
             self._under_way = None
 
     def settle(self) -> None:
@@ -245,7 +245,7 @@ class Delivery(Deliverer):
         Otherwise nothing tells whether record or server is at fault: they stay in the ledger for the next run, and
         TargetBusy says so. Raises TargetRefuses for machines that are not ours to report.
         """
-        self._hear()
+        self._collect_answers()
         undecided = self._decide()
         if undecided and self._still_works(undecided[0].message):
             undecided = self._decide()
@@ -258,7 +258,7 @@ class Delivery(Deliverer):
         for answer in self._forbidden.values():
             raise error_of(answer)
 
-    def _decide(self) -> list[Suspect]:
+    def _decide(self) -> list[UnconfirmedRefusal]:
         """Set the suspects aside against whom there is evidence; returns the others."""
         undecided = []
         for suspect in self._suspects:
@@ -270,27 +270,27 @@ class Delivery(Deliverer):
         return undecided
 
     def _packed(
-        self, document: Document, batches: Sequence[Sequence[Part]]
-    ) -> tuple[list[tuple[str | None, Message]], list[Held]]:
+        self, document: Envelope, batches: Sequence[Sequence[MessagePart]]
+    ) -> tuple[list[tuple[str | None, Message]], list[HeldRecord]]:
         """
         The message of each batch, with its group, but for those that are forbidden: their records are held.
 
-        A text that cannot be packed at all is set aside, alone. The rules of its `Records.accept` should have found it;
-        if they did not, the others must not wait for it.
+        A text that cannot be packed at all is set aside, alone. The rules of its `RecordFormat.accept` should have
+        found it; if they did not, the others must not wait for it.
         """
         packed: list[tuple[str | None, Message]] = []
         # A republish leaves what it may not send.
         aside = [
-            _forbidden(part.record, self._forbidden[part.group])
+            _forbidden(part.record, self._forbidden[part.authorisation_group])
             for batch in batches
             for part in batch
-            if part.group in self._forbidden and part.record is not None and self._origin == "publish"
+            if part.authorisation_group in self._forbidden and part.record is not None and self._origin == "publish"
         ]
-        waiting = [batch for batch in reversed(batches) if batch[0].group not in self._forbidden]
+        waiting = [batch for batch in reversed(batches) if batch[0].authorisation_group not in self._forbidden]
         while waiting:
             batch = waiting.pop()
             try:
-                packed.append((batch[0].group, self._message(document, batch, None)))
+                packed.append((batch[0].authorisation_group, self._message(document, batch, None)))
             except InputError as error:
                 if len(batch) > 1:
                     waiting += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
@@ -298,20 +298,20 @@ class Delivery(Deliverer):
                 record = batch[0].record
                 if record is None:
                     what = "a sum" if batch[0].sum is not None else "zeros under a key that no longer holds"
-                    self._tally.note(f"{what}: not sent: {error}")
-                    self._tally.quarantined += 1
+                    self._summary.note(f"{what}: not sent: {error}")
+                    self._summary.quarantined += 1
                 else:
-                    aside.append(Held(record, "quarantined", str(error), int(time.time()) + DAY_S))
+                    aside.append(HeldRecord(record, "quarantined", str(error), int(time.time()) + DAY_S))
         return packed, aside
 
-    def _message(self, document: Document, batch: Sequence[Part], seq: int | None) -> Message:
+    def _message(self, document: Envelope, batch: Sequence[MessagePart], seq: int | None) -> Message:
         import hashlib  # noqa: PLC0415  it loads OpenSSL: a tenth of a run that has nothing to send
 
         text = document.join([part.text for part in batch])
         data = self._sender.pack(text)
         return Message(
             0,
-            document.kind,
+            document.message_format,
             self._origin,
             seq,
             self._sender.destination,
@@ -323,14 +323,14 @@ class Delivery(Deliverer):
             tuple(part.sum for part in batch if part.sum is not None),
         )
 
-    def _hear_of(self, message: Message, answer: Answer, accepted: int, group: str | None) -> None:
+    def _handle_answer(self, message: Message, answer: Answer, accepted: int, group: str | None) -> None:
         """
         Deal with the answer to a message.
 
         ``accepted`` is how many were accepted when it was sent, or when the message it is a part of was refused.
         """
         self._watch()
-        if answer.kind == Kind.ACCEPTED:
+        if answer.kind == Outcome.ACCEPTED:
             self._accept(message, answer)
         elif answer.kind in _REFUSALS:
             self._refuse(message, answer, accepted)
@@ -346,11 +346,11 @@ class Delivery(Deliverer):
         kept = ledger.accepted(self._con, self._target, message, *said, self._still_there, self._unknown)
         # What is sent again on purpose was counted and named before.
         for job_id in kept if self._origin == "publish" else ():
-            self._tally.corrections += 1
-            self._tally.quarantined += 1
-            self._tally.note(f"{job_id}: sent, and the receiver kept the older version that it has; set aside")
+            self._summary.corrections += 1
+            self._summary.quarantined += 1
+            self._summary.note(f"{job_id}: sent, and the receiver kept the older version that it has; set aside")
         self._accepted += 1
-        self._tally.add(message.kind, message.record_count, len(message.data))
+        self._summary.add(message.message_format, message.record_count, len(message.data))
 
     def _hold_forbidden(self, message: Message, answer: Answer) -> None:
         aside = [_forbidden(record, answer) for record in message.records if self._origin == "publish"]
@@ -360,13 +360,13 @@ class Delivery(Deliverer):
         if message.record_count > 1:
             now, halves = self._accepted, self._halves(message)
             for part in ledger.split(self._con, self._target, message, halves, one_kind=self._one_kind):
-                self._hear_of(part, self._sender.send(part), now, None)
-        elif (answer.kind == Kind.TOO_LARGE and answer.status is None) or self._has_evidence(message, accepted):
+                self._handle_answer(part, self._sender.send(part), now, None)
+        elif (answer.kind == Outcome.TOO_LARGE and answer.status is None) or self._has_evidence(message, accepted):
             # Without a status it was never sent: no message can be that large.
             self._set_aside(message, answer)
         else:
             ledger.attempted(self._con, message.message_id, answer.status, answer.text)
-            self._suspects.append(Suspect(message, answer, self._accepted))
+            self._suspects.append(UnconfirmedRefusal(message, answer, self._accepted))
             if len(self._decide()) < SUSPECTS:
                 return
             # So many refusals in a row: the target has to prove that it still works.
@@ -384,18 +384,18 @@ class Delivery(Deliverer):
         One that replaces newer values by what it took before is never asked.
         """
         known = None
-        if self._plug.keeps_first:
-            known = sent.last_accepted(self._con, self._target, message.kind)
-        if known is None or self._sender.send(known).kind != Kind.ACCEPTED:
+        if self._plugin.keeps_first:
+            known = sent.last_accepted(self._con, self._target, message.message_format)
+        if known is None or self._sender.send(known).kind != Outcome.ACCEPTED:
             return False
         self._accepted += 1
         return True
 
     def _halves(self, message: Message) -> list[Message]:
-        document = self._plug.document(message.kind)
+        document = self._plugin.envelope(message.message_format)
         texts = document.cut(self._sender.unpack(message.data))
         records: list[SentRecord | None] = [*message.records] or [None] * len(texts)
-        parts = [Part(text, record) for text, record in zip(texts, records, strict=True)]
+        parts = [MessagePart(text, record) for text, record in zip(texts, records, strict=True)]
         middle = len(parts) // 2
         # The second half takes over the cursor: it is sent last.
         return [
@@ -419,14 +419,14 @@ class Delivery(Deliverer):
         (record,) = message.records
         before = held.refusals(self._con, self._target, record.job_id)
         # What the receiver has of the job in an older version stays there.
-        is_correction = record.notes is not None and record.notes == self._plug.replaced
+        is_correction = record.notes is not None and record.notes == self._plugin.replacement_note
         believed = "correction" if is_correction else "quarantined"
         aside = _refused(record, answer, len(message.data), before, self._run, believed)
-        new = held.newly_aside(self._con, self._target, [aside])
+        new = held.newly_quarantined(self._con, self._target, [aside])
         ledger.refused(self._con, self._target, message, answer.status, _words_of(answer), [aside])
-        self._tally.set_aside(new)
+        self._summary.quarantine(new)
         if aside.state == "held":
-            self._tally.refused_once += 1
+            self._summary.refused_once += 1
             again = "believed when it is repeated: the next run sends it again, apart from new records"
             if aside.refusals > 1:
                 when = iso(aside.next_try or 0)
@@ -434,23 +434,23 @@ class Delivery(Deliverer):
                     f"so it was in {aside.refusals} runs, which is not believed of so small a record: sent again from"
                     f" {when}"
                 )
-            self._tally.note(f"{record.job_id}: {aside.reason}; {again}")
+            self._summary.note(f"{record.job_id}: {aside.reason}; {again}")
 
     def _set_aside_sum(self, message: Message, answer: Answer) -> None:
         """A sum, or zeros that were sent before: every run sends it again, until the receiver takes it."""
         words, months = _words_of(answer), []
-        if not self._plug.has_records(message.kind):
-            months = self._plug.sums(message.kind).months(self._sender.unpack(message.data))
+        if not self._plugin.has_records(message.message_format):
+            months = self._plugin.sums(message.message_format).months(self._sender.unpack(message.data))
         count = ledger.refused(self._con, self._target, message, answer.status, words, [], months, self._run)
         if count > 1:
-            self._tally.quarantined += 1
+            self._summary.quarantined += 1
         else:
-            self._tally.refused_once += 1
+            self._summary.refused_once += 1
         again = "the next run sends it again" if count <= 1 else f"so it was in {count} runs; each sends it again"
-        self._tally.note(f"a record of a {message.kind} message: refused by the receiver: {words}; {again}")
+        self._summary.note(f"a record of a {message.message_format} message: refused by the receiver: {words}; {again}")
 
 
-class Plan(Deliverer):
+class DryRunSink(MessageSink):
     """
     Takes the place of `Delivery`: counts the messages of one target.
 
@@ -458,33 +458,33 @@ class Plan(Deliverer):
     since signing needs the host's key.
     """
 
-    def __init__(self, this: ThisRun, make_sender: Callable[[], Sender], write_to: str | None) -> None:
-        self._con = this.publishing
-        self._target = this.block
-        self._tally = this.tally
+    def __init__(self, ctx: RunContext, make_sender: Callable[[], Sender], write_to: str | None) -> None:
+        self._con = ctx.publishing
+        self._target = ctx.block
+        self._summary = ctx.summary
         self._make_sender = make_sender
         self._write_to = write_to
         self._sender: Sender | None = None
 
     def resume(self) -> None:
         """Count what an earlier run began."""
-        self._tally.resent = ledger.count_unanswered(self._con, self._target)
+        self._summary.resent = ledger.count_pending(self._con, self._target)
 
-    def deliver(self, what: Consignment) -> None:
+    def deliver(self, what: DeliveryBatch) -> None:
         """Count its batches; the cursor stays where it is."""
-        document = what.document
-        self._tally.set_aside(held.newly_aside(self._con, self._target, what.held))
+        document = what.envelope
+        self._summary.quarantine(held.newly_quarantined(self._con, self._target, what.held))
         for batch in what.batches:
             text = document.join([part.text for part in batch])
             data = text.encode("utf-8") if self._write_to is None else self._written(document, text, self._write_to)
-            self._tally.add(document.kind, len(batch), len(data))
+            self._summary.add(document.message_format, len(batch), len(data))
 
-    def _written(self, document: Document, text: str, directory: str) -> bytes:
+    def _written(self, document: Envelope, text: str, directory: str) -> bytes:
         if self._sender is None:
             self._sender = self._make_sender()
         data = self._sender.pack(text)
-        number = sum(sent.messages for sent in self._tally.sent.values()) + 1
-        name = f"{self._target.rpartition('/')[2].replace(':', '-')}-{number:04d}-{document.kind}"
+        number = sum(sent.messages for sent in self._summary.sent.values()) + 1
+        name = f"{self._target.rpartition('/')[2].replace(':', '-')}-{number:04d}-{document.message_format}"
         try:
             # For this user alone, whatever the umask: messages have the names of users.
             with open_directory(directory, make=0o700) as folder, open(folder.create(name), "wb") as file:
@@ -496,11 +496,13 @@ class Plan(Deliverer):
         return data
 
 
-def _forbidden(record: SentRecord, answer: Answer) -> Held:
-    return Held(record, "held", f"the receiver does not take records of this machine from us: {answer.text}")
+def _forbidden(record: SentRecord, answer: Answer) -> HeldRecord:
+    return HeldRecord(record, "held", f"the receiver does not take records of this machine from us: {answer.text}")
 
 
-def _refused(record: SentRecord, answer: Answer, n_bytes: int, before: Refused | None, run: int, believed: str) -> Held:
+def _refused(
+    record: SentRecord, answer: Answer, n_bytes: int, before: RefusalHistory | None, run: int, believed: str
+) -> HeldRecord:
     """
     What becomes of a record that the receiver refused alone, in a message of so many bytes.
 
@@ -513,15 +515,15 @@ def _refused(record: SentRecord, answer: Answer, n_bytes: int, before: Refused |
     count = 1 if before is None else before.refusals + (before.run != run)
     was_believed = before is not None and before.state == "quarantined"
     # Without a status it was never sent: no message can be that large.
-    if answer.status is None and answer.kind == Kind.TOO_LARGE:
-        return Held(record, believed, words)
-    is_believable = answer.kind != Kind.TOO_LARGE or n_bytes >= LARGE_BYTES
+    if answer.status is None and answer.kind == Outcome.TOO_LARGE:
+        return HeldRecord(record, believed, words)
+    is_believable = answer.kind != Outcome.TOO_LARGE or n_bytes >= LARGE_BYTES
     if is_believable and (count > 1 or was_believed):
-        return Held(record, believed, words, now + WEEK_S, count, run)
+        return HeldRecord(record, believed, words, now + WEEK_S, count, run)
     if was_believed:
-        return Held(record, "quarantined", words, now + DAY_S, count, run)
+        return HeldRecord(record, "quarantined", words, now + DAY_S, count, run)
     wait_s = 0 if count == 1 else min(DAY_S, HOUR_S << min(count - 2, 8))
-    return Held(record, "held", words, now + wait_s, count, run)
+    return HeldRecord(record, "held", words, now + wait_s, count, run)
 
 
 def _words_of(answer: Answer) -> str:

@@ -9,19 +9,19 @@ from itertools import groupby
 
 from arcacct.jobs import former, reading
 from arcacct.jobs.aar import AAR
-from arcacct.jobs.forgotten import forgotten
+from arcacct.jobs.forgotten import pseudonymised
 from arcacct.jobs.reading import Logged, Page
 from arcacct.publishing import held, ledger, months, sent
-from arcacct.publishing.batches import UNFORESEEN, JobBatcher, bare, batched, zeros_text
-from arcacct.publishing.delivery import Consignment, Deliverer, Part
+from arcacct.publishing.batches import UNFORESEEN, RecordBatcher, bare, batched, zeroed_record
+from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
 from arcacct.publishing.digests import is_same
 from arcacct.publishing.instants import month_bounds, month_of, recent_months
-from arcacct.publishing.ledger import Cursor, SentRecord, Version
+from arcacct.publishing.ledger import Cursor, SentRecord, SentVersion
 from arcacct.publishing.sent import ZeroedKey
-from arcacct.publishing.this_run import ThisRun
+from arcacct.publishing.this_run import RunContext
 from arcacct.wording import count_of
 
-Versions = dict[str, list[Version]]
+Versions = dict[str, list[SentVersion]]
 """What the receiver has of each job."""
 
 
@@ -31,7 +31,7 @@ TWIN = (
 )
 
 
-class Router(JobBatcher):
+class RecordRouter(RecordBatcher):
     """
     Brings each record to the family that its month is published in: the target's own, where nothing of it was.
 
@@ -39,31 +39,31 @@ class Router(JobBatcher):
     records share a table.
     """
 
-    def __init__(self, this: ThisRun, delivery: Deliverer, *, republish: bool = False) -> None:
+    def __init__(self, ctx: RunContext, delivery: MessageSink, *, republish: bool = False) -> None:
         """Of a target that is sent records, or ever was."""
-        self._this = this
-        self._before = ledger.last_message(this.publishing)
-        jobs = set(filter(this.plug.has_records, this.kinds))
-        main = this.plug.kind if this.plug.kind in jobs else min(jobs)
-        self._is_one_family = this.kinds == {main}
+        self._ctx = ctx
+        self._before = ledger.last_message(ctx.publishing)
+        jobs = set(filter(ctx.plugin.has_records, ctx.message_formats))
+        main = ctx.plugin.message_format if ctx.plugin.message_format in jobs else min(jobs)
+        self._is_one_family = ctx.message_formats == {main}
         self._others = {
-            kind: JobBatcher(this, this.plug.records(kind), delivery, republish=republish, moves_cursor=False)
+            kind: RecordBatcher(ctx, ctx.plugin.records(kind), delivery, republish=republish, moves_cursor=False)
             for kind in sorted(jobs - {main})
         }
-        super().__init__(this, this.plug.records(main), delivery, republish=republish)
+        super().__init__(ctx, ctx.plugin.records(main), delivery, republish=republish)
 
-    def _at(self, end_time: object) -> JobBatcher | None:
+    def _at(self, end_time: object) -> RecordBatcher | None:
         """Who takes a record that ended then; ``None``: a sum of its month does."""
         if self._is_one_family:
             return self
         known = reading.is_time(end_time)
-        kind = self._this.kind_of(month_of(end_time)) if known else self._this.plug.kind  # type: ignore[arg-type]
+        kind = self._ctx.message_format_of(month_of(end_time)) if known else self._ctx.plugin.message_format  # type: ignore[arg-type]
         if kind in self._others:
             return self._others[kind]
-        return self if self._this.plug.has_records(kind) else None
+        return self if self._ctx.plugin.has_records(kind) else None
 
-    def add(self, aar: AAR, seq: int, known: Sequence[Version] = ()) -> bool:
-        """As `JobBatcher.add`."""
+    def add(self, aar: AAR, seq: int, known: Sequence[SentVersion] = ()) -> bool:
+        """As `RecordBatcher.add`."""
         batcher = self._at(aar.end_time)
         if batcher is self:
             return super().add(aar, seq, known)
@@ -71,39 +71,39 @@ class Router(JobBatcher):
             return batcher.add(aar, seq, known)
         self.passed(seq)
         changed = [one for one in known if not is_same(aar, one.digest)]
-        if self._this.floor.forbids_taking_back(aar, seq, changed, unwanted=False):
+        if self._ctx.guard.blocks_retraction(aar, seq, changed, unwanted=False):
             return True
-        return not self.take_back(aar.job_id, aar, known)
+        return not self.retract(aar.job_id, aar, known)
 
     def add_new(self, records: Iterable[Logged]) -> None:
-        """As `JobBatcher.add_new`."""
+        """As `RecordBatcher.add_new`."""
         if self._is_one_family:
             super().add_new(records)
             return
         for seq, aar in records:
             self.add(aar, seq)
 
-    def neutralise_former(self, doubt_seq: int, ended_from: int) -> int:
+    def zero_out_previous(self, doubt_seq: int, ended_from: int) -> int:
         """
         Zeros for every key that a job had before it changed after a place in the log, unless the ledger has it.
 
         For a ledger that does not know what was sent since then. Returns how many.
         """
-        this, count = self._this, 0
-        if this.plug.keeps_first:
+        ctx, count = self._ctx, 0
+        if ctx.plugin.keeps_first:
             return 0
-        family = this.plug.any_records()
+        family = ctx.plugin.any_records()
         keys = {
             family.key(bare(one.job_id, one.end_time, one.local_job_id)): one
-            for one in former.former_keys(this.accounting, doubt_seq)
+            for one in former.former_keys(ctx.accounting, doubt_seq)
             if one.end_time >= ended_from and self._at(one.end_time) is not None
         }
         job_ids = list({one.job_id for one in keys.values()})
-        there = {family.key(aar) for aar in reading.by_job_id(this.accounting, job_ids).values()}
-        there |= {one.key for known in _versions(this, job_ids).values() for one in known}
+        there = {family.key(aar) for aar in reading.by_job_id(ctx.accounting, job_ids).values()}
+        there |= {one.key for known in _versions(ctx, job_ids).values() for one in known}
         for key, one in keys.items():
             if key not in there:
-                self.neutralise(None, SentRecord(one.job_id, 0, 0, one.end_time, b"", key))
+                self.zero_out(None, SentRecord(one.job_id, 0, 0, one.end_time, b"", key))
                 count += 1
         return count
 
@@ -114,55 +114,55 @@ class Router(JobBatcher):
         The receiver may have lost the zeros that it accepted, or have got an older message since. A key that another
         job has now is left out. The ledger has the zeros already, so nothing is noted of their records.
         """
-        this, now = self._this, int(time.time())
-        gone = sent.zeroed_keys(this.publishing, this.block, (ended_from, ended_before), self._before)
-        records = reading.by_job_id(this.accounting, list({one.job_id for one in gone}))
+        ctx, now = self._ctx, int(time.time())
+        gone = sent.zeroed_keys(ctx.publishing, ctx.block, (ended_from, ended_before), self._before)
+        records = reading.by_job_id(ctx.accounting, list({one.job_id for one in gone}))
         held_by_others = self._keys_of_others(gone)
         parts = []
         for key, one in {one.key: one for one in gone if one.key not in held_by_others}.items():
             record = SentRecord(one.job_id, 0, 0, one.end_time, b"", key)
-            text = zeros_text(self._family, records.get(one.job_id), record, now)
+            text = zeroed_record(self._family, records.get(one.job_id), record, now)
             if text is not None:
-                parts.append(Part(text))
+                parts.append(MessagePart(text))
         self.flush()
-        self._delivery.deliver(Consignment(self._family.document, batched(parts, *this.limits)))
+        self._delivery.deliver(DeliveryBatch(self._family.envelope, batched(parts, *ctx.limits)))
 
     def _keys_of_others(self, gone: Sequence[ZeroedKey]) -> set[str]:
         """Of keys that no longer hold for a job: those under which the receiver has another one."""
         if not gone:
             return set()
-        this, key = self._this, self._this.plug.any_records().key
+        ctx, key = self._ctx, self._ctx.plugin.any_records().key
         keys = {one.key for one in gone}
         others = [
             job_id
             for _record_id, job_id, local_job_id, end_time in reading.ended_at(
-                this.accounting, {one.end_time for one in gone}
+                ctx.accounting, {one.end_time for one in gone}
             )
             if key(bare(job_id, end_time, local_job_id)) in keys
         ]
-        return {one.key for known in _versions(this, others).values() for one in known} & keys
+        return {one.key for known in _versions(ctx, others).values() for one in known} & keys
 
-    def set_aside(self, aar: AAR, seq: int, reason: str) -> None:
-        """As `JobBatcher.set_aside`."""
+    def quarantine(self, aar: AAR, seq: int, reason: str) -> None:
+        """As `RecordBatcher.quarantine`."""
         batcher = self._at(aar.end_time)
         if batcher is None or batcher is self:
-            super().set_aside(aar, seq, reason)
+            super().quarantine(aar, seq, reason)
         else:
-            batcher.set_aside(aar, seq, reason)
+            batcher.quarantine(aar, seq, reason)
 
-    def twins(self, records: Sequence[AAR]) -> dict[str, str]:
+    def key_collisions(self, records: Sequence[AAR]) -> dict[str, str]:
         """
         Of records that the receiver does not have: those that it would take for another job, with that one's JobID.
 
         APEL's key is the id in the batch system and the end. Of several the one that was sent stays, else the one
         recorded first goes; what goes nowhere keeps none out.
         """
-        this, key = self._this, self._this.plug.any_records().key
-        records = [aar for aar in records if this.plug.target.wants(aar.vo)]
-        if not this.plug.has_twins or not records:
+        ctx, key = self._ctx, self._ctx.plugin.any_records().key
+        records = [aar for aar in records if ctx.plugin.target.wants(aar.vo)]
+        if not ctx.plugin.keys_may_collide or not records:
             return {}
         seconds, own_ids = {aar.end_time for aar in records}, {aar.record_id for aar in records}
-        others = reading.ended_at(this.accounting, seconds, besides=own_ids)
+        others = reading.ended_at(ctx.accounting, seconds, besides=own_ids)
         ends = Counter(end_time for *_name, end_time in others)
         ends.update(aar.end_time for aar in records)
         same: dict[str, list[AAR]] = {}
@@ -183,22 +183,22 @@ class Router(JobBatcher):
 
     def _taken_for(self, key: str, ours: Sequence[AAR], rivals: Sequence[str]) -> dict[str, str]:
         """Of records with a key: those that another one of it goes, or went, before, and which."""
-        this, family = self._this, self._this.plug.any_records()
-        for job_id, known in _versions(this, rivals).items():
+        ctx, family = self._ctx, self._ctx.plugin.any_records()
+        for job_id, known in _versions(ctx, rivals).items():
             if any(one.key == key for one in known):
                 return dict.fromkeys((aar.job_id for aar in ours), job_id)
-        states = held.states(this.publishing, this.block, [*rivals, *(aar.job_id for aar in ours)])
+        states = held.states(ctx.publishing, ctx.block, [*rivals, *(aar.job_id for aar in ours)])
 
         def goes(aar: AAR) -> bool:
             state = states.get(aar.job_id)
             if aar.job_id in rivals:
-                return this.plug.target.wants(aar.vo) and state not in ("quarantined", "dropped")
+                return ctx.plugin.target.wants(aar.vo) and state not in ("quarantined", "dropped")
             try:
                 return not aar.held and state != "dropped" and family.accept(aar, int(time.time())).refusal is None
             except UNFORESEEN:
                 return False
 
-        candidates = [*reading.by_job_id(this.accounting, rivals).values(), *ours]
+        candidates = [*reading.by_job_id(ctx.accounting, rivals).values(), *ours]
         first = min(filter(goes, candidates), key=lambda aar: aar.record_id, default=None)
         return {} if first is None else {one.job_id: first.job_id for one in ours if one.record_id > first.record_id}
 
@@ -206,33 +206,33 @@ class Router(JobBatcher):
         """Before the cursor may move: what other families are sent, and a note of the months that have to wait."""
         for batcher in self._others.values():
             batcher.flush()
-        this = self._this
-        if not this.dry_run and this.floor.has_kept_more():
-            this.floor.hold_kept()
-            months.set_held(this.publishing, this.block, this.floor.held.values(), ())
+        ctx = self._ctx
+        if not ctx.dry_run and ctx.guard.has_kept_more():
+            ctx.guard.hold_blocked_months()
+            months.set_held(ctx.publishing, ctx.block, ctx.guard.held.values(), ())
         super()._deliver(ahead=ahead)
 
 
-def add_logged(this: ThisRun, router: Router, position: Cursor, horizon: int) -> None:
+def add_logged(ctx: RunContext, router: RecordRouter, position: Cursor, horizon: int) -> None:
     """What was logged after the cursor, in that order; what is not to be published any more is taken back."""
-    _take_back_deleted(this, router, position.last_seq, horizon)
+    _retract_deleted(ctx, router, position.last_seq, horizon)
     seq = position.last_seq
-    while page := reading.logged_after(this.accounting, seq, horizon, ended_from=position.start_end_time):
-        _add_page(this, router, page)
+    while page := reading.logged_after(ctx.accounting, seq, horizon, ended_from=position.start_end_time):
+        _add_page(ctx, router, page)
         seq = page.last_seq
         router.passed(seq)
 
 
-def _add_page(this: ThisRun, router: Router, page: Page) -> None:
+def _add_page(ctx: RunContext, router: RecordRouter, page: Page) -> None:
     # What was sent of them stays what it is: their names are pseudonyms since, which is no correction.
-    closed = forgotten(this.accounting, [one.aar.record_id for one in page.records])
+    closed = pseudonymised(ctx.accounting, [one.aar.record_id for one in page.records])
     if closed:
         page = page._replace(records=[one for one in page.records if one.aar.record_id not in closed])
     job_ids = [*(one.aar.job_id for one in page.records), *(job_id for _seq, job_id in page.others)]
-    known = _versions(this, job_ids)
-    aside = held.states(this.publishing, this.block, job_ids)
-    twins = router.twins([one.aar for one in page.records if not known.get(one.aar.job_id)])
-    odd, wants = known.keys() | aside.keys() | twins.keys(), this.plug.target.wants
+    known = _versions(ctx, job_ids)
+    aside = held.states(ctx.publishing, ctx.block, job_ids)
+    twins = router.key_collisions([one.aar for one in page.records if not known.get(one.aar.job_id)])
+    odd, wants = known.keys() | aside.keys() | twins.keys(), ctx.plugin.target.wants
     settled: list[str] = []
     # What the receiver has nothing of goes at once, as far as it stands together in the log.
     for is_new, records in groupby(page.records, lambda one: one.aar.job_id not in odd and wants(one.aar.vo)):
@@ -243,71 +243,73 @@ def _add_page(this: ThisRun, router: Router, page: Page) -> None:
             aar.job_id
             for seq, aar in records
             if aside.get(aar.job_id) != "dropped"
-            and _add(this, router, seq, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
+            and _add(ctx, router, seq, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
         ]
-    settled += _add_others(this, router, page, known)
+    settled += _add_others(ctx, router, page, known)
     # A record that was held back for what it was, and is again what the receiver has, waits for nothing.
-    _release(this, [job_id for job_id in settled if job_id in aside])
+    _release(ctx, [job_id for job_id in settled if job_id in aside])
 
 
-def _add(this: ThisRun, router: Router, seq: int, aar: AAR, known: Sequence[Version], twin: str | None = None) -> bool:
+def _add(
+    ctx: RunContext, router: RecordRouter, seq: int, aar: AAR, known: Sequence[SentVersion], twin: str | None = None
+) -> bool:
     """
     True if nothing has to be sent: the receiver has it, or it is none of the target's business.
 
     ``twin`` is another job that the receiver would take for this one.
     """
-    if this.plug.target.wants(aar.vo):
+    if ctx.plugin.target.wants(aar.vo):
         if twin is not None:
-            router.set_aside(aar, seq, TWIN.format(twin))
+            router.quarantine(aar, seq, TWIN.format(twin))
             return False
         return not router.add(aar, seq, known)
-    if known and this.floor.forbids_taking_back(aar, seq, known, unwanted=True):
+    if known and ctx.guard.blocks_retraction(aar, seq, known, unwanted=True):
         return False
-    return router.take_back(aar.job_id, aar, known)
+    return router.retract(aar.job_id, aar, known)
 
 
-def _add_others(this: ThisRun, router: Router, page: Page, known: Versions) -> list[str]:
+def _add_others(ctx: RunContext, router: RecordRouter, page: Page, known: Versions) -> list[str]:
     """Records that are not to be published: taken back if they were; returns those that nothing is left of."""
-    records = reading.by_job_id(this.accounting, [job_id for _seq, job_id in page.others if known.get(job_id)])
+    records = reading.by_job_id(ctx.accounting, [job_id for _seq, job_id in page.others if known.get(job_id)])
     settled = []
     for seq, job_id in page.others:
         aar, versions = records.get(job_id), known.get(job_id, [])
         if aar is not None and reading.is_publishable(aar):
             # It ended before the target's time, and was sent all the same: by a republish.
-            gone = _add(this, router, seq, aar, versions)
+            gone = _add(ctx, router, seq, aar, versions)
         else:
-            forbidden = this.floor.forbids_taking_back(None, seq, versions, unwanted=False)
-            gone = not forbidden and router.take_back(job_id, aar, versions)
+            forbidden = ctx.guard.blocks_retraction(None, seq, versions, unwanted=False)
+            gone = not forbidden and router.retract(job_id, aar, versions)
         if gone:
             settled.append(job_id)
     return settled
 
 
-def _take_back_deleted(this: ThisRun, router: Router, seq: int, horizon: int) -> None:
-    job_ids = former.deleted_jobs(this.accounting, seq, horizon)
-    there = reading.by_job_id(this.accounting, job_ids)
+def _retract_deleted(ctx: RunContext, router: RecordRouter, seq: int, horizon: int) -> None:
+    job_ids = former.deleted_jobs(ctx.accounting, seq, horizon)
+    there = reading.by_job_id(ctx.accounting, job_ids)
     gone = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in there]
-    known = _versions(this, gone)
-    _release(this, [job_id for job_id in gone if router.take_back(job_id, None, known.get(job_id, []))])
+    known = _versions(ctx, gone)
+    _release(ctx, [job_id for job_id in gone if router.retract(job_id, None, known.get(job_id, []))])
 
 
-def add_held(this: ThisRun, router: Router) -> None:
+def add_held(ctx: RunContext, router: RecordRouter) -> None:
     """
     Records that were held back and whose time has come, page by page.
 
     What the receiver refused before goes last, in messages of its own: it must not cost others anything.
     """
-    due = this.due
+    due = ctx.retry_thresholds
     for refused in (False, True):
         page = [("", "")]
-        while page := held.held_to_send(this.publishing, this.block, due, refused=refused, after=page[-1][0]):
+        while page := held.held_to_send(ctx.publishing, ctx.block, due, refused=refused, after=page[-1][0]):
             job_ids = [job_id for job_id, _state in page]
-            found = reading.by_job_id(this.accounting, job_ids)
+            found = reading.by_job_id(ctx.accounting, job_ids)
             # What is held for values that cannot be true waits for a decision, whatever else it waits for.
             job_ids = [job_id for job_id in job_ids if job_id not in found or not found[job_id].held]
             records = {job_id: found[job_id] for job_id in job_ids if job_id in found}
-            known = _versions(this, job_ids)
-            twins = router.twins([aar for job_id, aar in records.items() if not known.get(job_id)])
+            known = _versions(ctx, job_ids)
+            twins = router.key_collisions([aar for job_id, aar in records.items() if not known.get(job_id)])
             for job_id, state in page:
                 # Who says "retry" has made room at the receiver: whatever that had, it is something else now.
                 if state == "retry":
@@ -316,81 +318,85 @@ def add_held(this: ThisRun, router: Router) -> None:
                 job_id
                 for job_id in job_ids
                 if job_id not in records
-                or _add(this, router, 0, records[job_id], known.get(job_id, []), twins.get(job_id))
+                or _add(ctx, router, 0, records[job_id], known.get(job_id, []), twins.get(job_id))
             ]
             # Before the log, which may have the same records again: by then the ledger has to know these.
             router.flush()
-            _release(this, settled)
+            _release(ctx, settled)
 
 
-def release_absent(this: ThisRun) -> None:
+def release_absent(ctx: RunContext) -> None:
     """
     Release what an older ledger holds of jobs that are in the database no more: they were pruned since, or deleted.
 
     Nobody may make room at a receiver for a correction that cannot be sent.
     """
-    job_ids = [one.job_id for one in held.set_aside(this.publishing, target=this.block)]
+    job_ids = [one.job_id for one in held.quarantine_entries(ctx.publishing, target=ctx.block)]
     for start in range(0, len(job_ids), sent.MANY):
         some = job_ids[start : start + sent.MANY]
-        there = reading.by_job_id(this.accounting, some)
-        _release(this, [job_id for job_id in some if job_id not in there])
+        there = reading.by_job_id(ctx.accounting, some)
+        _release(ctx, [job_id for job_id in some if job_id not in there])
 
 
-def add_period(this: ThisRun, router: Router, ended_from: int, ended_before: int) -> None:
+def add_period(ctx: RunContext, router: RecordRouter, ended_from: int, ended_before: int) -> None:
     """Every record that ended in a period, but for those that an operator dropped."""
     left = 0
-    for whole in reading.ended_between(this.accounting, ended_from, ended_before):
-        closed = forgotten(this.accounting, [aar.record_id for aar in whole])
+    for whole in reading.ended_between(ctx.accounting, ended_from, ended_before):
+        closed = pseudonymised(ctx.accounting, [aar.record_id for aar in whole])
         left += len(closed)
         page = [aar for aar in whole if aar.record_id not in closed]
         job_ids = [aar.job_id for aar in page]
-        known = _versions(this, job_ids)
-        aside = held.states(this.publishing, this.block, job_ids)
-        twins = router.twins([aar for aar in page if not known.get(aar.job_id)])
+        known = _versions(ctx, job_ids)
+        aside = held.states(ctx.publishing, ctx.block, job_ids)
+        twins = router.key_collisions([aar for aar in page if not known.get(aar.job_id)])
         for aar in page:
-            if aside.get(aar.job_id) != "dropped" and this.plug.target.wants(aar.vo):
-                _add(this, router, 0, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
+            if aside.get(aar.job_id) != "dropped" and ctx.plugin.target.wants(aar.vo):
+                _add(ctx, router, 0, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
     if left:
-        this.tally.note(
+        ctx.summary.note(
             f"{count_of(left, 'job')} not sent again: the names of the users were replaced by pseudonyms (`arcacct db"
             " forget`), and what was sent before stays"
         )
 
 
-def repeat_zeros(this: ThisRun, router: Router, position: Cursor, horizon: int) -> None:
+def repeat_zeros(ctx: RunContext, router: RecordRouter, position: Cursor, horizon: int) -> None:
     """The keys that no longer hold of the current and the previous month, and of each month that was logged in."""
-    if this.plug.keeps_first:
+    if ctx.plugin.keeps_first:
         return
     start = position.start_end_time
-    logged = reading.months_logged_after(this.accounting, position.last_seq, horizon, ended_from=start)
+    logged = reading.months_logged_after(ctx.accounting, position.last_seq, horizon, ended_from=start)
     for month in sorted(logged | recent_months(int(time.time()))):
         router.repeat_zeros(*month_bounds(*month))
 
 
-def zero_records(this: ThisRun, delivery: Deliverer) -> None:
+def zero_records(ctx: RunContext, delivery: MessageSink) -> None:
     """Send zeros for records that the receiver has by its own tables and that we do not publish."""
-    rows = this.at_receiver.records
-    family = this.plug.records(this.plug.kind) if this.plug.has_records(this.plug.kind) else this.plug.any_records()
-    ended = reading.ended_at(this.accounting, {one.end_time for _aar, one in rows}) if rows else []
+    rows = ctx.at_receiver.records
+    family = (
+        ctx.plugin.records(ctx.plugin.message_format)
+        if ctx.plugin.has_records(ctx.plugin.message_format)
+        else ctx.plugin.any_records()
+    )
+    ended = reading.ended_at(ctx.accounting, {one.end_time for _aar, one in rows}) if rows else []
     published = {
         family.key(bare(job_id, end_time, local_job_id))
         for _record_id, job_id, local_job_id, end_time in ended
-        if this.plug.has_records(this.kind_of(month_of(end_time)))
+        if ctx.plugin.has_records(ctx.message_format_of(month_of(end_time)))
     }
     gone = [(aar, one) for aar, one in rows if one.key not in published]
     if not gone:
         return
-    this.tally.note(f"{count_of(len(gone), 'record')} that the receiver has and we do not publish sent with zeros")
+    ctx.summary.note(f"{count_of(len(gone), 'record')} that the receiver has and we do not publish sent with zeros")
     # The ledger notes none of them: sent again without the names of then they would leave a sum in an empty group.
-    texts = [zeros_text(family, aar, one, int(time.time())) for aar, one in gone]
-    parts = [Part(text) for text in texts if text is not None]
-    delivery.deliver(Consignment(family.document, batched(parts, *this.limits)))
+    texts = [zeroed_record(family, aar, one, int(time.time())) for aar, one in gone]
+    parts = [MessagePart(text) for text in texts if text is not None]
+    delivery.deliver(DeliveryBatch(family.envelope, batched(parts, *ctx.limits)))
 
 
-def _versions(this: ThisRun, job_ids: Sequence[str]) -> Versions:
-    return sent.versions(this.publishing, this.block, job_ids, keeps_first=this.plug.keeps_first)
+def _versions(ctx: RunContext, job_ids: Sequence[str]) -> Versions:
+    return sent.versions(ctx.publishing, ctx.block, job_ids, keeps_first=ctx.plugin.keeps_first)
 
 
-def _release(this: ThisRun, job_ids: Sequence[str]) -> None:
-    if job_ids and not this.dry_run:
-        held.release(this.publishing, this.block, job_ids)
+def _release(ctx: RunContext, job_ids: Sequence[str]) -> None:
+    if job_ids and not ctx.dry_run:
+        held.unhold(ctx.publishing, ctx.block, job_ids)

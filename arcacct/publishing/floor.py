@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from arcacct.errors import FiguresHeld
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.digests import is_same
-from arcacct.publishing.given import NOTHING, Amount, Place, totals
+from arcacct.publishing.given import NOTHING, Amount, CountingKey, totals
 from arcacct.publishing.instants import Month, month_name, month_of
-from arcacct.publishing.ledger import Version
-from arcacct.publishing.months import Accepted, HeldMonth
+from arcacct.publishing.ledger import SentVersion
+from arcacct.publishing.months import AcceptedDecreases, HeldMonth
 from arcacct.wording import count_of
 
 Selection = Mapping[str, object]
@@ -30,18 +30,18 @@ _WAYS_OUT = (
 _WAS_LOST = " (was the database lost, restored or exchanged?)"
 
 
-class Floor:
+class DecreaseGuard:
     """What one target's run may do to published months, and what it therefore leaves as it is."""
 
     def __init__(
         self,
         *,
-        accepted: Accepted,
+        accepted: AcceptedDecreases,
         life_seq: int,
         selection: Selection,
         proven: Selection | None,
-        given_jobs: Mapping[Place, Amount],
-        given_sums: Mapping[Place, Amount],
+        given_jobs: Mapping[CountingKey, Amount],
+        given_sums: Mapping[CountingKey, Amount],
         folded: Callable[[str], str],
     ) -> None:
         """
@@ -57,13 +57,13 @@ class Floor:
         self._changes = changes(proven, selection)
         self.filter_changed = proven is not None and proven.get("vofilter") != selection["vofilter"]
         """Whether other VOs are selected than when nothing was held last."""
-        self._given_jobs: Counter[Month] = Counter()
+        self._published_jobs: Counter[Month] = Counter()
         self._sites: dict[Month, set[str]] = {}
         for place, amount in given_jobs.items():
-            self._given_jobs[place.year, place.month] += amount.jobs
-        self._given = Counter(self._given_jobs)
+            self._published_jobs[place.year, place.month] += amount.jobs
+        self._published = Counter(self._published_jobs)
         for place, amount in given_sums.items():
-            self._given[place.year, place.month] += amount.jobs
+            self._published[place.year, place.month] += amount.jobs
         for place in (*given_jobs, *given_sums):
             self._sites.setdefault((place.year, place.month), set()).add(place.site)
         self._site = folded(str(selection.get("gocdb_name", "")))
@@ -72,7 +72,7 @@ class Floor:
         self._elsewhere: dict[tuple[Month, str], bool] = {}
         self._kept: Counter[Month] = Counter()
         self._waiting: Counter[Month] = Counter()
-        self._told: set[Month] = set()
+        self._reported: set[Month] = set()
         """Months of these that `held` names already."""
         self._why: dict[Month, str] = {}
         self.held: dict[Month, HeldMonth] = {}
@@ -98,8 +98,8 @@ class Floor:
         """Whether a month is published under a name that was mistyped."""
         return any(map(self.was_mistyped, self._sites.get(month, ())))
 
-    def forbids_change(
-        self, aar: AAR, key: str, seq: int, known: Sequence[Version], *, asked: bool, site_of: Callable[[str], str]
+    def blocks_correction(
+        self, aar: AAR, key: str, seq: int, known: Sequence[SentVersion], *, asked: bool, site_of: Callable[[str], str]
     ) -> bool:
         """
         Whether a record has to stay at the receiver as it is; ``known`` is what that has of it, ``key`` today's.
@@ -116,15 +116,15 @@ class Floor:
                 return True
         return False
 
-    def forbids_new(self, end_time: int, site: str) -> bool:
+    def blocks_new_record(self, end_time: int, site: str) -> bool:
         """Whether a new job has to wait, since its month is published under the name of another site."""
         month = month_of(end_time)
-        if month in self._accepted.open or not self.is_elsewhere(month, site):
+        if month in self._accepted.open or not self.published_under_other_site(month, site):
             return False
         self._waiting[month] += 1
         return True
 
-    def forbids_taking_back(self, aar: AAR | None, seq: int, known: Sequence[Version], *, unwanted: bool) -> bool:
+    def blocks_retraction(self, aar: AAR | None, seq: int, known: Sequence[SentVersion], *, unwanted: bool) -> bool:
         """
         Whether what a receiver has of a job has to stay there.
 
@@ -138,7 +138,7 @@ class Floor:
                 return True
         return False
 
-    def _keep(self, one: Version, why: str, *, loud: bool = True) -> bool:
+    def _keep(self, one: SentVersion, why: str, *, loud: bool = True) -> bool:
         month = month_of(one.end_time)
         if month in self._accepted.open:
             return False
@@ -147,11 +147,11 @@ class Floor:
             self._why.setdefault(month, why)
         return True
 
-    def given_in(self, month: Month) -> int:
+    def published_in(self, month: Month) -> int:
         """How many jobs of a month the receiver was given, as records or in sums."""
-        return self._given[month]
+        return self._published[month]
 
-    def is_elsewhere(self, month: Month, site: str) -> bool:
+    def published_under_other_site(self, month: Month, site: str) -> bool:
         """Whether a month is published, and under the name of another site; asked of every new record."""
         asked = (month, site)
         if asked not in self._elsewhere:
@@ -164,27 +164,31 @@ class Floor:
 
     def has_kept_more(self) -> bool:
         """Whether records were kept at the receiver, or have to wait, in months that are not held yet."""
-        return bool((self._kept.keys() | self._waiting.keys()) - self._told)
+        return bool((self._kept.keys() | self._waiting.keys()) - self._reported)
 
-    def hold_kept(self) -> None:
+    def hold_blocked_months(self) -> None:
         """Hold the months of which records were kept at the receiver, or wait here; again, when there are more."""
-        for month in self._told:
+        for month in self._reported:
             self.held.pop(month, None)
-        self._told = {*self._kept, *self._waiting}
+        self._reported = {*self._kept, *self._waiting}
         for month, kept in self._kept.items():
-            given = self._given_jobs.get(month, kept)
+            given = self._published_jobs.get(month, kept)
             fall = f"{count_of(given, 'job')} published, and {kept} would be changed, moved or taken back without proof"
             self.hold(HeldMonth(*month, f"{fall}: {self._why[month]}{self._changes}", given, max(0, given - kept)))
         for month, waiting in self._waiting.items():
-            given = self._given_jobs[month]
+            given = self._published_jobs[month]
             sites = ", ".join(sorted(self._sites[month]))
             cause = (
                 f"{count_of(given, 'job')} published under the name {sites}, and {waiting} more waiting{self._changes}"
             )
             self.hold(HeldMonth(*month, cause, given, given + waiting))
 
-    def falls(
-        self, month: Month, given: Mapping[Place, Amount], found: Mapping[Place, Amount], left: Mapping[Place, Amount]
+    def would_decrease(
+        self,
+        month: Month,
+        given: Mapping[CountingKey, Amount],
+        found: Mapping[CountingKey, Amount],
+        left: Mapping[CountingKey, Amount],
     ) -> bool:
         """
         Whether the sums of a month would fall at some place by more than was ``left``; holds the month then.
@@ -221,7 +225,7 @@ class Floor:
         self.hold(HeldMonth(*month, f"{figures} ({', '.join(hosts)}): nothing logged explains it{why}", jobs, now))
         return True
 
-    def _by_place(self, amounts: Mapping[Place, Amount]) -> dict[Place, Amount]:
+    def _by_place(self, amounts: Mapping[CountingKey, Amount]) -> dict[CountingKey, Amount]:
         """The same, places compared as the receiver compares them; what is under a mistyped name belongs under ours."""
         return totals(
             (

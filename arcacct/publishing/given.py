@@ -9,7 +9,7 @@ from arcacct.db.engine import Connection
 from arcacct.publishing.instants import Month
 
 
-class Place(NamedTuple):
+class CountingKey(NamedTuple):
     """Where a receiver counts jobs: texts as they are sent, of sums as they are compared (folded)."""
 
     site: str
@@ -28,9 +28,9 @@ class Amount(NamedTuple):
 NOTHING = Amount(0, 0)
 
 
-def totals(amounts: Iterable[tuple[Place, Amount]]) -> dict[Place, Amount]:
+def totals(amounts: Iterable[tuple[CountingKey, Amount]]) -> dict[CountingKey, Amount]:
     """The amounts of each place, added up."""
-    found: dict[Place, Amount] = {}
+    found: dict[CountingKey, Amount] = {}
     for place, more in amounts:
         had = found.get(place, NOTHING)
         wall_s = None if had.wall_s is None or more.wall_s is None else had.wall_s + more.wall_s
@@ -38,21 +38,21 @@ def totals(amounts: Iterable[tuple[Place, Amount]]) -> dict[Place, Amount]:
     return found
 
 
-def given_jobs(con: Connection, target: str) -> dict[Place, Amount]:
+def published_jobs(con: Connection, target: str) -> dict[CountingKey, Amount]:
     """Job records that the receiver was given and that were not taken back."""
     rows = con.execute(
         "SELECT Site, SubmitHost, Year, Month, Jobs, Wall FROM Given WHERE Target = ? AND Jobs > 0", (target,)
     )
-    return {Place._make(place): Amount(jobs, wall_s) for *place, jobs, wall_s in rows}
+    return {CountingKey._make(place): Amount(jobs, wall_s) for *place, jobs, wall_s in rows}
 
 
-def given_ids(con: Connection, target: str, month: Month) -> set[int]:
+def published_total_ids(con: Connection, target: str, month: Month) -> set[int]:
     """The rows of `Given` where a target's receiver counts the jobs of a month."""
     rows = con.execute("SELECT GivenID FROM Given WHERE Target = ? AND Year = ? AND Month = ?", (target, *month))
-    return {given_id for (given_id,) in rows}
+    return {total_id for (total_id,) in rows}
 
 
-def given_sums(con: Connection, target: str) -> dict[Place, Amount]:
+def published_sums(con: Connection, target: str) -> dict[CountingKey, Amount]:
     """What the sums that the receiver was given stand for; sync messages are no sums of usage."""
     rows = con.execute(
         "SELECT coalesce(Site, ''), coalesce(SubmitHost, ''), Year, Month, sum(Jobs),"
@@ -60,4 +60,4 @@ def given_sums(con: Connection, target: str) -> dict[Place, Amount]:
         " WHERE Target = ? AND Kind <> 'sync' AND Jobs > 0 AND NOT IsAdopted GROUP BY Site, SubmitHost, Year, Month",
         (target,),
     )
-    return {Place._make(place): Amount(jobs, wall_s) for *place, jobs, wall_s in rows}
+    return {CountingKey._make(place): Amount(jobs, wall_s) for *place, jobs, wall_s in rows}

@@ -13,11 +13,11 @@ from arcacct.errors import InputError
 from arcacct.jobs.reading import LAST_SECOND
 from arcacct.publishing import sent_rows
 from arcacct.publishing.instants import iso
-from arcacct.publishing.ledger import Held, hold
+from arcacct.publishing.ledger import HeldRecord, hold
 from arcacct.publishing.sent import MANY, versions
 
 
-class Due(NamedTuple):
+class RetryThresholds(NamedTuple):
     """By what one run tells whether the time of a held record has come."""
 
     settled_at: int
@@ -27,7 +27,7 @@ class Due(NamedTuple):
     """The number of the run: what the receiver refused in it is not tried again in it."""
 
 
-class Refused(NamedTuple):
+class RefusalHistory(NamedTuple):
     """How often a receiver has refused a record."""
 
     state: str
@@ -37,7 +37,7 @@ class Refused(NamedTuple):
     """... of which this was the last."""
 
 
-class Aside(NamedTuple):
+class QuarantineEntry(NamedTuple):
     """One record that is not sent to a target, and why."""
 
     target: str
@@ -54,7 +54,7 @@ class Aside(NamedTuple):
     """In so many runs the receiver refused it."""
 
     @property
-    def again(self) -> str:
+    def retry_text(self) -> str:
         """What to say of another try: ``tried again from 2026-11-20T10:30:00Z``; empty if there is none."""
         if self.next_try_s is None or self.state not in ("held", "quarantined"):
             return ""
@@ -69,7 +69,9 @@ _IS_DUE = (
 )
 
 
-def held_to_send(con: Connection, target: str, due: Due, *, refused: bool, after: str = "") -> list[tuple[str, str]]:
+def held_to_send(
+    con: Connection, target: str, due: RetryThresholds, *, refused: bool, after: str = ""
+) -> list[tuple[str, str]]:
     """
     ``(JobID, state)`` of held records whose time has come, or that are to be retried.
 
@@ -82,7 +84,7 @@ def held_to_send(con: Connection, target: str, due: Due, *, refused: bool, after
     ).fetchall()
 
 
-def held_months(con: Connection, target: str, due: Due) -> set[tuple[int, int]]:
+def held_months(con: Connection, target: str, due: RetryThresholds) -> set[tuple[int, int]]:
     """The months of EndTime of what `held_to_send` gives."""
     rows = con.execute(
         "SELECT DISTINCT CAST(strftime('%Y', EndTime, 'unixepoch') AS INTEGER),"
@@ -93,7 +95,7 @@ def held_months(con: Connection, target: str, due: Due) -> set[tuple[int, int]]:
     return set(rows)
 
 
-class Again(NamedTuple):
+class RetrySummary(NamedTuple):
     """Held records that are tried again by themselves, for one kind of reason."""
 
     records: int
@@ -103,32 +105,32 @@ class Again(NamedTuple):
     """Since when the first of them waits."""
 
 
-def waiting_again(con: Connection, target: str) -> tuple[Again | None, Again | None]:
+def retry_summaries(con: Connection, target: str) -> tuple[RetrySummary | None, RetrySummary | None]:
     """What waits since the receiver refused it and that is not believed yet; and what waits for its time to come."""
     rows = con.execute(
         "SELECT Refusals > 0, count(*), min(NextTry), min(Since) FROM HeldRecords"
         " WHERE Target = ? AND State = 'held' AND NextTry IS NOT NULL GROUP BY Refusals > 0",
         (target,),
     ).fetchall()
-    found = {bool(refused): Again._make(values) for refused, *values in rows}
+    found = {bool(refused): RetrySummary._make(values) for refused, *values in rows}
     return found.get(True), found.get(False)
 
 
-def refusals(con: Connection, target: str, job_id: str) -> Refused | None:
+def refusals(con: Connection, target: str, job_id: str) -> RefusalHistory | None:
     """How often the receiver refused a record that is set aside; ``None``: it is not."""
     row = con.execute(
         "SELECT State, Refusals, RefusedRun FROM HeldRecords WHERE Target = ? AND JobID = ?", (target, job_id)
     ).fetchone()
-    return None if row is None else Refused._make(row)
+    return None if row is None else RefusalHistory._make(row)
 
 
-def newly_aside(con: Connection, target: str, held: Sequence[Held]) -> list[Held]:
+def newly_quarantined(con: Connection, target: str, held: Sequence[HeldRecord]) -> list[HeldRecord]:
     """Those that do not go by themselves soon, and that nobody was told of yet; before they are noted."""
     before = states(con, target, [one.record.job_id for one in held if one.state != "held"])
     return [one for one in held if one.state != "held" and before.get(one.record.job_id) not in (one.state, "dropped")]
 
 
-def release(con: Connection, target: str, job_ids: Iterable[str]) -> None:
+def unhold(con: Connection, target: str, job_ids: Iterable[str]) -> None:
     """These records are not held back any more: they no longer exist, or the receiver has them."""
     with transaction(con):
         con.executemany(
@@ -137,7 +139,7 @@ def release(con: Connection, target: str, job_ids: Iterable[str]) -> None:
         )
 
 
-def hold_only(con: Connection, target: str, held: Sequence[Held], periods: Iterable[tuple[int, float]]) -> int:
+def hold_only(con: Connection, target: str, held: Sequence[HeldRecord], periods: Iterable[tuple[int, float]]) -> int:
     """
     Of a target that is sent sums: exactly these jobs are set aside, of all that ended in some periods.
 
@@ -146,7 +148,7 @@ def hold_only(con: Connection, target: str, held: Sequence[Held], periods: Itera
     now = int(time.time())
     job_ids = {one.record.job_id for one in held}
     with transaction(con):
-        new = len(newly_aside(con, target, held))
+        new = len(newly_quarantined(con, target, held))
         for job_id in quarantined(con, target, periods):
             if job_id not in job_ids:
                 con.execute("DELETE FROM HeldRecords WHERE Target = ? AND JobID = ?", (target, job_id))
@@ -197,7 +199,9 @@ def earliest_undelivered_end(con: Connection, target: str) -> int | None:
     return None if row[0] is None else int(row[0])
 
 
-def set_aside(con: Connection, *, target: str | None = None, job_id: str | None = None) -> list[Aside]:
+def quarantine_entries(
+    con: Connection, *, target: str | None = None, job_id: str | None = None
+) -> list[QuarantineEntry]:
     """What is set aside, of all targets or one, of all jobs or one; by target and end time."""
     asked = {f"{column} = ?": value for column, value in (("Target", target), ("JobID", job_id)) if value is not None}
     rows = con.execute(
@@ -205,10 +209,10 @@ def set_aside(con: Connection, *, target: str | None = None, job_id: str | None 
         f" WHERE {' AND '.join(asked) or '1'} ORDER BY Target, EndTime, JobID",
         tuple(asked.values()),
     )
-    return [Aside._make(row) for row in rows]
+    return [QuarantineEntry._make(row) for row in rows]
 
 
-def is_any_aside(con: Connection, target: str, ended: tuple[int, int]) -> bool:
+def any_quarantined(con: Connection, target: str, ended: tuple[int, int]) -> bool:
     """Whether anything with ``ended[0] <= EndTime < ended[1]`` is set aside."""
     asked = "SELECT 1 FROM HeldRecords WHERE Target = ? AND EndTime >= ? AND EndTime < ? LIMIT 1"
     return con.execute(asked, (target, *ended)).fetchone() is not None
@@ -220,7 +224,7 @@ def outdated(con: Connection, target: Target) -> list[str]:
 
     Raises InputError when nothing is set aside as a correction.
     """
-    aside = [one.job_id for one in set_aside(con, target=target.block) if one.state == "correction"]
+    aside = [one.job_id for one in quarantine_entries(con, target=target.block) if one.state == "correction"]
     known = versions(con, target.block, aside, keeps_first=True)
     keys = sorted({version.key for found in known.values() for version in found})
     if not keys:

@@ -18,42 +18,42 @@ from arcacct.conf.places import Places
 from arcacct.conf.settings import Settings
 from arcacct.db import opening
 from arcacct.errors import TargetBusy
-from arcacct.publishing.plug import Plug
-from arcacct.publishing.target_run import Databases, Outcome, TargetRun, Wishes, fault_of
-from arcacct.publishing.this_run import Tally
+from arcacct.publishing.plug import TargetPlugin
+from arcacct.publishing.target_run import Databases, RunOptions, TargetResult, TargetRun, fault_of
+from arcacct.publishing.this_run import RunSummary
 
-Work = Callable[[TargetRun], Outcome]
+Work = Callable[[TargetRun], TargetResult]
 """What is done with each target."""
 
 GRACE_S = 5.0
 """How long a run that is interrupted waits for the answers to what it has just sent."""
 
 
-class Lane:
+class ReceiverThread:
     """Targets of one receiver, which hears one message at a time: one run after the other."""
 
-    def __init__(self, plugs: Sequence[Plug], locks: ExitStack) -> None:
+    def __init__(self, plugins: Sequence[TargetPlugin], locks: ExitStack) -> None:
         """``locks`` are given back as soon as the last of the targets is done."""
-        self.plugs = plugs
+        self.plugins = plugins
         self.locks = locks
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[TargetResult] = []
 
-    def go(self, settings: Settings, wishes: Wishes, stopping: Event, work: Work) -> None:
+    def go(self, settings: Settings, options: RunOptions, stopping: Event, work: Work) -> None:
         """Run them all; whatever happens, each has an outcome then."""
         here = settings.places
         with self.locks:
             try:
                 with in_use(here, Databases(*opening.open_again(here))) as both:
-                    opening.read_once(both.accounting)
-                    for plug in self.plugs:
-                        self.outcomes.append(_outcome(plug, both, wishes, stopping, work))
+                    opening.shrink_page_cache(both.accounting)
+                    for plugin in self.plugins:
+                        self.outcomes.append(_outcome(plugin, both, options, stopping, work))
             except BaseException as error:  # noqa: BLE001  nobody else would hear of it: this is the end of a thread
-                left = self.plugs[len(self.outcomes) :]
+                left = self.plugins[len(self.outcomes) :]
                 fault = fault_of(error, here.publishing_database)
-                self.outcomes += [Outcome(plug.target.name, Tally(), fault) for plug in left]
+                self.outcomes += [TargetResult(plugin.target.name, RunSummary(), fault) for plugin in left]
 
 
-def run_all(settings: Settings, lanes: Sequence[Lane], wishes: Wishes, work: Work) -> None:
+def run_all(settings: Settings, lanes: Sequence[ReceiverThread], options: RunOptions, work: Work) -> None:
     """
     Run the lanes side by side, to their ends; where the host lets no more threads begin, some after the others.
 
@@ -61,7 +61,7 @@ def run_all(settings: Settings, lanes: Sequence[Lane], wishes: Wishes, work: Wor
     kill leaves. Raises TargetBusy where the host lets no thread begin at all.
     """
     stopping, finished = Event(), SimpleQueue[None]()
-    voice = _Voice(wishes)
+    voice = _SerializedCallbacks(options)
     waiting = deque(lanes)
 
     def go() -> None:
@@ -71,7 +71,7 @@ def run_all(settings: Settings, lanes: Sequence[Lane], wishes: Wishes, work: Wor
                     lane = waiting.popleft()
                 except IndexError:
                     return
-                lane.go(settings, voice.wishes, stopping, work)
+                lane.go(settings, voice.options, stopping, work)
         finally:
             finished.put(None)
 
@@ -98,7 +98,7 @@ def run_all(settings: Settings, lanes: Sequence[Lane], wishes: Wishes, work: Wor
     _wait(threads, GRACE_S)
 
 
-def _refuse_none(threads: Sequence[Thread], lanes: Sequence[Lane]) -> None:
+def _refuse_none(threads: Sequence[Thread], lanes: Sequence[ReceiverThread]) -> None:
     if lanes and not threads:
         raise TargetBusy(
             "this host lets no thread begin now, and nothing was sent; the next run tries again. Raise its limit of"
@@ -116,30 +116,30 @@ def _wait(threads: Sequence[Thread], seconds: float) -> None:
 def in_use(here: Places, both: Databases) -> Iterator[Databases]:
     """Both open databases, used by one thread and put away then."""
     with (
-        opening.put_away(both.accounting, here.database, here),
-        opening.put_away(both.publishing, here.publishing_database, here),
+        opening.close_or_leave_open(both.accounting, here.database, here),
+        opening.close_or_leave_open(both.publishing, here.publishing_database, here),
     ):
         both.accounting.text_factory = opening.READABLE
         yield both
 
 
-def _outcome(plug: Plug, both: Databases, wishes: Wishes, stopping: Event, work: Work) -> Outcome:
-    tally = Tally()
+def _outcome(plugin: TargetPlugin, both: Databases, options: RunOptions, stopping: Event, work: Work) -> TargetResult:
+    summary = RunSummary()
     try:
-        run = TargetRun(plug, both, wishes, stopping)
-        tally = run.tally
+        run = TargetRun(plugin, both, options, stopping)
+        summary = run.summary
         return work(run)
     except Exception as error:  # noqa: BLE001  a fault of ours about one target must not keep the others waiting
-        return Outcome(plug.target.name, tally, fault_of(error, plug.settings.places.publishing_database))
+        return TargetResult(plugin.target.name, summary, fault_of(error, plugin.settings.places.publishing_database))
 
 
-class _Voice:
+class _SerializedCallbacks:
     """The wishes with ears for several threads: each hears one thing at a time, and nothing after the end."""
 
-    def __init__(self, wishes: Wishes) -> None:
+    def __init__(self, options: RunOptions) -> None:
         self._lock = Lock()
         self._ended = False
-        self.wishes = wishes._replace(watch=self._alone(wishes.watch), announce=self._alone(wishes.announce))
+        self.options = options._replace(watch=self._alone(options.watch), announce=self._alone(options.announce))
 
     def _alone(self, tell: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
         def told(target: Any, what: Any) -> None:

@@ -2,9 +2,10 @@
 The ledger of publishing: what was sent where, what was answered, what is held back and why (publishing.db).
 
 Every function is one transaction, at synchronous=FULL; only `accepted` leaves the sync to the next one: an answer that
-a power cut takes back is a message sent again. The order is the caller's: `intend` before sending, `accepted` after
-(INVARIANTS 4). No transaction spans the two databases.
-A receiver's words, and those of an error, are kept as `wording.fit` lets them out: people read them on terminals.
+a power cut takes back is a message sent again. The order is the caller's: `record_intent` before sending, `accepted`
+after (INVARIANTS 4). No transaction spans the two databases.
+A receiver's words, and those of an error, are kept as `wording.sanitise_line` lets them out: people read them on
+terminals.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.publishing import sent_rows
 from arcacct.publishing.instants import DAY_S, month_of
-from arcacct.wording import fit
+from arcacct.wording import sanitise_line
 
 COUNTS = "sync"
 """The kind of messages that say how many jobs a receiver was given: sums, but none of usage."""
@@ -78,12 +79,12 @@ class SentSum(NamedTuple):
     """1: another program sent it; it is there to be taken back, and no floor under our figures."""
 
 
-class MonthProof(NamedTuple):
+class MonthSnapshot(NamedTuple):
     """Sums of a month, as of a place in FinishedLog of one life of the accounting database."""
 
     year: int
     month: int
-    kind: str
+    message_format: str
     seq: int
     incarnation: str
 
@@ -92,7 +93,7 @@ class Message(NamedTuple):
     """A message before it is sent, as the ledger keeps it."""
 
     message_id: int
-    kind: str
+    message_format: str
     origin: str
     seq: int | None
     """Where the cursor stands once the message is accepted; ``None``: it does not move the cursor."""
@@ -104,24 +105,24 @@ class Message(NamedTuple):
     """Exactly what is sent."""
     records: tuple[SentRecord, ...]
     sums: tuple[SentSum, ...] = ()
-    """Only for `intend`: `SumKeys` remembers them, not the message."""
+    """Only for `record_intent`: `SumKeys` remembers them, not the message."""
 
 
-class Version(NamedTuple):
+class SentVersion(NamedTuple):
     """What a receiver has of a job under one key."""
 
     key: str
     digest: bytes
     end_time: int
     record_id: int
-    given_id: int | None = None
+    total_id: int | None = None
     """Where in `Given` it is counted."""
     wall_s: int = 0
     message_id: int = 0
     notes: str | None = None
 
 
-class Held(NamedTuple):
+class HeldRecord(NamedTuple):
     """A record that is not sent, and why."""
 
     record: SentRecord
@@ -168,7 +169,7 @@ UNKNOWN_DIGEST = b"\0"
 """Of a record that the receiver has in a version that nobody knows: it is that of no record."""
 
 
-class Unknown(NamedTuple):
+class LedgerGap(NamedTuple):
     """What a ledger that was lost, or is an older copy, may not know of a receiver that numbers its records (SGAS)."""
 
     last_row: int
@@ -263,14 +264,14 @@ def _move(con: Connection, target: str, seq: int) -> None:
     )
 
 
-def intend(
+def record_intent(
     con: Connection,
     target: str,
     messages: Sequence[Message],
-    held: Iterable[Held] = (),
+    held: Iterable[HeldRecord] = (),
     *,
     seq: int | None = None,
-    proofs: Iterable[MonthProof] = (),
+    proofs: Iterable[MonthSnapshot] = (),
     one_kind: bool = False,
     keep: bool = True,
 ) -> list[Message]:
@@ -305,7 +306,7 @@ def _inserted(
     con: Connection, target: str, messages: Sequence[Message], now: int, *, one_kind: bool, keep: bool
 ) -> list[Message]:
     jobs = sent_rows.job_numbers(con, (record for message in messages for record in message.records))
-    form_of, given = sent_rows.KeyForms(con), _GivenIDs(con, target)
+    form_of, given = sent_rows.KeyTemplates(con), _TotalIDs(con, target)
     written = []
     for message in messages:
         row = con.execute(
@@ -321,19 +322,19 @@ def _inserted(
             months = {month_of(one.end_time) for one in message.records if one.submit_host is not None}
             con.executemany(
                 "INSERT OR IGNORE INTO Months (Target, Year, Month, Kind) VALUES (?, ?, ?, ?)",
-                [(target, *month, message.kind) for month in months],
+                [(target, *month, message.message_format) for month in months],
             )
         # Already now: the message may arrive without an answer, and a key too many is only sent zeros once more.
         con.executemany(
             "INSERT OR REPLACE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost, MessageID)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(target, message.kind, *one[:7], message_id) for one in message.sums],
+            [(target, message.message_format, *one[:7], message_id) for one in message.sums],
         )
         written.append(message._replace(message_id=message_id))
     return written
 
 
-class _GivenIDs:
+class _TotalIDs:
     """Where the receiver counts records: rows of Given, each looked up once."""
 
     def __init__(self, con: Connection, target: str) -> None:
@@ -350,12 +351,12 @@ class _GivenIDs:
             return None
         known = self._known.get((site, host, end_time // DAY_S))
         if known is None:
-            known = given_id(self._con, self._target, (site, host, *month_of(end_time)))
+            known = published_total_id(self._con, self._target, (site, host, *month_of(end_time)))
             self._known[site, host, end_time // DAY_S] = known
         return known
 
 
-def given_id(con: Connection, target: str, place: tuple[str, str, int, int]) -> int:
+def published_total_id(con: Connection, target: str, place: tuple[str, str, int, int]) -> int:
     """The row of `Given` for a site, submit host, year and month; inside the caller's transaction."""
     found = con.execute(
         "SELECT GivenID FROM Given WHERE Target = ? AND Site = ? AND SubmitHost = ? AND Year = ? AND Month = ?",
@@ -369,7 +370,7 @@ def given_id(con: Connection, target: str, place: tuple[str, str, int, int]) -> 
     return made.lastrowid or 0
 
 
-def hold(con: Connection, target: str, held: Held, now: int) -> None:
+def hold(con: Connection, target: str, held: HeldRecord, now: int) -> None:
     """Inside a transaction: note that a record is not sent, unless an operator has decided that already."""
     con.execute(
         "INSERT INTO HeldRecords (Target, JobID, RecordID, Seq, EndTime, State, Reason, NextTry, Refusals, RefusedRun,"
@@ -378,11 +379,11 @@ def hold(con: Connection, target: str, held: Held, now: int) -> None:
         " EndTime = excluded.EndTime, State = excluded.State, Reason = excluded.Reason, NextTry = excluded.NextTry,"
         " Refusals = excluded.Refusals, RefusedRun = excluded.RefusedRun, Tried = excluded.Tried,"
         " Attempts = Attempts + 1 WHERE State <> 'dropped'",
-        (target, *held.record[:4], held.state, fit(held.reason), *held[3:], now),
+        (target, *held.record[:4], held.state, sanitise_line(held.reason), *held[3:], now),
     )
 
 
-def unanswered(con: Connection, target: str) -> Iterator[Message]:
+def pending_messages(con: Connection, target: str) -> Iterator[Message]:
     """The messages that were begun and have no answer, oldest first: they go before anything newer."""
     ids = con.execute(
         "SELECT MessageID FROM Messages WHERE Target = ? AND State = 'sending' ORDER BY MessageID", (target,)
@@ -390,7 +391,7 @@ def unanswered(con: Connection, target: str) -> Iterator[Message]:
     return (stored(con, message_id) for (message_id,) in ids)
 
 
-def count_unanswered(con: Connection, target: str) -> int:
+def count_pending(con: Connection, target: str) -> int:
     """How many messages were begun and have no answer."""
     row = con.execute("SELECT count(*) FROM Messages WHERE Target = ? AND State = 'sending'", (target,)).fetchone()
     return int(row[0])
@@ -402,7 +403,7 @@ def last_message(con: Connection) -> int:
     return 0 if row is None else int(row[0])
 
 
-def renew(con: Connection, message_id: int, data: bytes) -> None:
+def replace_payload(con: Connection, message_id: int, data: bytes) -> None:
     """The same text in other bytes: the certificate that signed the old ones is not ours any more."""
     with transaction(con):
         _store(con, message_id, data, pack=True)
@@ -457,7 +458,7 @@ def attempted(con: Connection, message_id: int, code: int | None, words: str) ->
     with transaction(con):
         con.execute(
             "UPDATE Messages SET Attempts = Attempts + 1, AnswerCode = ?, Answer = ? WHERE MessageID = ?",
-            (code, fit(words), message_id),
+            (code, sanitise_line(words), message_id),
         )
 
 
@@ -470,7 +471,7 @@ def accepted(
     receiver_id: str | None,
     receiver_rows: Mapping[str, str] | None = None,
     still_there: str = "",
-    unknown: Unknown | None = None,
+    unknown: LedgerGap | None = None,
 ) -> list[str]:
     """
     The receiver has it: answer, records, counts and cursor in one transaction.
@@ -496,7 +497,7 @@ def accepted(
             _count(con, message)
             now = int(time.time())
             for one in kept:
-                hold(con, target, Held(one, "correction", still_there.format(key=one.key)), now)
+                hold(con, target, HeldRecord(one, "correction", still_there.format(key=one.key)), now)
             if message.seq is not None:
                 _move(con, target, message.seq)
     finally:
@@ -505,7 +506,7 @@ def accepted(
 
 
 def _kept(
-    con: Connection, target: str, message: Message, rows: Sequence[str | None], unknown: Unknown | None
+    con: Connection, target: str, message: Message, rows: Sequence[str | None], unknown: LedgerGap | None
 ) -> list[SentRecord]:
     """The records of which the receiver kept another version than the one just sent, by its numbers; noted as such."""
     again = [
@@ -530,7 +531,7 @@ def _kept(
             continue
         # What the receiver has is the earlier version: the ledger says so, whatever was sent.
         con.execute(
-            update.format("(Digest, GivenID, Wall) = (?, ?, ?)"), (old.digest, old.given_id, old.wall_s, number)
+            update.format("(Digest, GivenID, Wall) = (?, ?, ?)"), (old.digest, old.total_id, old.wall_s, number)
         )
         if old.digest != one.digest:
             kept.append(one)
@@ -594,7 +595,7 @@ def highest_row(con: Connection, target: str, kind: str) -> int:
     return max((int(row) for row in rows if row is not None and row.isdecimal()), default=0)
 
 
-def withdraw(con: Connection, message_ids: Sequence[int]) -> None:
+def discard_unsent(con: Connection, message_ids: Sequence[int]) -> None:
     """Messages that were written down and certainly never sent, with what they were to carry, are forgotten."""
     if not message_ids:
         return
@@ -620,7 +621,7 @@ def refused(
     message: Message,
     code: int | None,
     words: str,
-    held: Iterable[Held],
+    held: Iterable[HeldRecord],
     months: Iterable[tuple[int, int]] = (),
     run: int = 0,
 ) -> int:
@@ -642,14 +643,14 @@ def refused(
                 " VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (Target, Kind, Year, Month) DO UPDATE SET"
                 " Reason = excluded.Reason, Refusals = Refusals + (RefusedRun <> excluded.RefusedRun),"
                 " RefusedRun = excluded.RefusedRun",
-                (target, message.kind, *month, fit(words), run, now),
+                (target, message.message_format, *month, sanitise_line(words), run, now),
             )
             (count,) = con.execute(
                 "SELECT Refusals FROM RefusedSums WHERE Target = ? AND Kind = ? AND Year = ? AND Month = ?",
-                (target, message.kind, *month),
+                (target, message.message_format, *month),
             ).fetchone()
             refusals = max(refusals, count)
-            if message.kind == COUNTS:
+            if message.message_format == COUNTS:
                 # Counts of every month are sent in every run.
                 continue
             con.execute("INSERT OR IGNORE INTO OpenMonths (Target, Year, Month) VALUES (?, ?, ?)", (target, *month))
@@ -678,8 +679,8 @@ def _answer(
             state,
             int(time.time()),
             code,
-            fit(words),
-            None if receiver_id is None else fit(receiver_id),
+            sanitise_line(words),
+            None if receiver_id is None else sanitise_line(receiver_id),
             sent_rows.packed_rows(receiver_rows) if receiver_rows else None,
             message_id,
         ),
@@ -731,7 +732,7 @@ def finish_run(con: Connection, target: str, *, error: str | None, last_end_time
         con.execute(
             "UPDATE Targets SET LastRun = ?1, LastError = ?2,"
             " LastSuccess = CASE WHEN ?2 IS NULL THEN ?1 ELSE LastSuccess END WHERE Target = ?3",
-            (now, None if error is None else fit(error), target),
+            (now, None if error is None else sanitise_line(error), target),
         )
         if last_end_time is not None:
             con.execute(

@@ -14,14 +14,14 @@ from arcacct.jobs.cells import Counted
 from arcacct.jobs.forgotten import closed_months
 from arcacct.publishing import given, held, jura, ledger, sent
 from arcacct.publishing.batches import batched
-from arcacct.publishing.delivery import Consignment, Deliverer, Part
-from arcacct.publishing.given import Amount, Place, totals
+from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
+from arcacct.publishing.given import Amount, CountingKey, totals
 from arcacct.publishing.instants import Month, iso, month_bounds, month_name, next_month
-from arcacct.publishing.ledger import COUNTS, Held, MonthProof, SentRecord, SentSum
+from arcacct.publishing.ledger import COUNTS, HeldRecord, MonthSnapshot, SentRecord, SentSum
 from arcacct.publishing.months import held as held_months
-from arcacct.publishing.plug import Summaries
+from arcacct.publishing.plug import MonthlySummaries
 from arcacct.publishing.sums import summed, zeros
-from arcacct.publishing.this_run import Tally, ThisRun
+from arcacct.publishing.this_run import RunContext, RunSummary
 from arcacct.wording import count_of
 
 _END_OF_TIME = math.inf
@@ -30,10 +30,10 @@ Live = tuple[str, SentSum]
 
 
 def send_summaries(
-    this: ThisRun,
-    family: Summaries,
+    ctx: RunContext,
+    family: MonthlySummaries,
     months: Iterable[Month],
-    delivery: Deliverer,
+    delivery: MessageSink,
     *,
     horizon: int,
     seq: int | None,
@@ -49,96 +49,96 @@ def send_summaries(
     months that have not begun; with ``doubt`` the ledger does not know every key that was published.
     """
     coming = next_month(int(time.time()))
-    closed = closed_months(this.accounting) & {*months}
+    closed = closed_months(ctx.accounting) & {*months}
     for month in sorted(closed):
-        this.tally.note(
+        ctx.summary.note(
             f"{month_name(month)}: not sent any more: names of users were replaced by pseudonyms (`arcacct db forget`),"
             " and what was sent before stays"
         )
     wanted = sorted(month for month in {*months} - closed if month_bounds(*month)[0] < coming)
-    _leave(this, sorted({*months} - closed - {*wanted}))
-    ever = {month: _ever_sent(this, month) for month in wanted}
+    _leave(ctx, sorted({*months} - closed - {*wanted}))
+    ever = {month: _ever_sent(ctx, month) for month in wanted}
     by_month = {month: [one for one in sums if one[1].jobs > 0] for month, sums in ever.items()}
-    with one_moment(this.accounting):
-        sums = summed(this.plug, family, cells.usage_cells(this.accounting, wanted), this.tally)
+    with one_moment(ctx.accounting):
+        sums = summed(ctx.plugin, family, cells.usage_cells(ctx.accounting, wanted), ctx.summary)
         allowed = [
             month
             for month in wanted
-            if month not in this.floor.held
-            and not _falls(this, family, month, by_month[month], sums.parts)
-            and not _misses_the_beginning(this, month, by_month[month])
+            if month not in ctx.guard.held
+            and not _would_decrease(ctx, family, month, by_month[month], sums.parts)
+            and not _misses_the_beginning(ctx, month, by_month[month])
         ]
     parts = [part for part in sums.parts if part.sum is not None and (part.sum.year, part.sum.month) in allowed]
     refused = [cell for cell in sums.refused if (cell.year, cell.month) in allowed]
-    _hold_refused(this, family, allowed, refused, logged)
+    _hold_refused(ctx, family, allowed, refused, logged)
     known = [one for month in allowed for one in ever[month]]
     if doubt:
         # The sums that these months had once and do not have any more: a ledger that was lost may have known them.
-        emptied = [family.accept(cell, int(time.time())) for cell in cells.emptied_cells(this.accounting, allowed)]
+        emptied = [family.accept(cell, int(time.time())) for cell in cells.emptied_cells(ctx.accounting, allowed)]
         sound = [verdict.cell for verdict in emptied if verdict.refusal is None]
-        known += [(family.document.kind, one) for _text, one in family.sums(sound)]
-    for kind, taken in zeros(this, known, parts):
-        delivery.deliver(Consignment(this.plug.document(kind), batched(taken, *this.limits)))
+        known += [(family.envelope.message_format, one) for _text, one in family.sums(sound)]
+    for kind, taken in zeros(ctx, known, parts):
+        delivery.deliver(DeliveryBatch(ctx.plugin.envelope(kind), batched(taken, *ctx.limits)))
     filled = {(part.sum.year, part.sum.month) for part in parts if part.sum is not None}
     proofs = [
-        MonthProof(*month, family.document.kind, horizon, this.life)
+        MonthSnapshot(*month, family.envelope.message_format, horizon, ctx.incarnation)
         for month in allowed
         if by_month[month] or month in filled
     ]
-    delivery.deliver(Consignment(family.document, batched(parts, *this.limits), seq, proofs=proofs))
-    if not this.dry_run:
-        sent.close_months(this.publishing, this.block, allowed, this.run)
+    delivery.deliver(DeliveryBatch(family.envelope, batched(parts, *ctx.limits), seq, proofs=proofs))
+    if not ctx.dry_run:
+        sent.close_months(ctx.publishing, ctx.block, allowed, ctx.run)
 
 
-def _ever_sent(this: ThisRun, month: Month) -> list[Live]:
+def _ever_sent(ctx: RunContext, month: Month) -> list[Live]:
     """The sums of a month that the receiver was ever sent, and those that it has by its own tables."""
-    known = [one for one in sent.all_sums(this.publishing, this.block, *month) if one[0] != COUNTS]
+    known = [one for one in sent.all_sums(ctx.publishing, ctx.block, *month) if one[0] != COUNTS]
     keys = {one.key for _kind, one in known}
     return known + [
         (kind, one)
-        for kind, one in this.at_receiver.sums
+        for kind, one in ctx.at_receiver.sums
         if kind != COUNTS and (one.year, one.month) == month and one.key not in keys
     ]
 
 
-def zero_sums(this: ThisRun, months: Collection[Month], delivery: Deliverer) -> None:
+def zero_sums(ctx: RunContext, months: Collection[Month], delivery: MessageSink) -> None:
     """Send zeros for sums of months, published as records of jobs, that the receiver has by its own tables."""
-    found = [one for one in this.at_receiver.sums if one[0] != COUNTS and (one[1].year, one[1].month) in months]
-    for kind, taken in zeros(this, found, []):
-        delivery.deliver(Consignment(this.plug.document(kind), batched(taken, *this.limits)))
+    found = [one for one in ctx.at_receiver.sums if one[0] != COUNTS and (one[1].year, one[1].month) in months]
+    for kind, taken in zeros(ctx, found, []):
+        delivery.deliver(DeliveryBatch(ctx.plugin.envelope(kind), batched(taken, *ctx.limits)))
 
 
-def _leave(this: ThisRun, months: Sequence[Month]) -> None:
+def _leave(ctx: RunContext, months: Sequence[Month]) -> None:
     """Months that have not begun stay as they are: at the receiver, and held or not."""
     for month in months:
-        this.tally.note(f"{month_name(month)}: has not begun by this host's clock: nothing of it is sent")
-    holding = held_months(this.publishing, this.block) if months else {}
-    for one in holding.get(this.block, ()):
+        ctx.summary.note(f"{month_name(month)}: has not begun by this host's clock: nothing of it is sent")
+    holding = held_months(ctx.publishing, ctx.block) if months else {}
+    for one in holding.get(ctx.block, ()):
         if (one.year, one.month) in months:
-            this.floor.hold(one)
+            ctx.guard.hold(one)
 
 
-def _misses_the_beginning(this: ThisRun, month: Month, live: Sequence[Live]) -> bool:
+def _misses_the_beginning(ctx: RunContext, month: Month, live: Sequence[Live]) -> bool:
     """
     Whether the database does not have a month from its first day, and nobody accepted that.
 
     Another program may have published the rest: APEL replaces a sum by the next one, and that of a part is lower.
     """
-    cause = None if month in this.months else _begun_later(this, month)
+    cause = None if month in ctx.months else _begun_later(ctx, month)
     if cause is None:
         return False
-    counted = cells.counted_until(this.accounting, month, reading.LAST_SECOND)
-    jobs = sum(one.jobs for one in counted if this.plug.target.wants(one.vo))
-    return bool(jobs or live) and this.floor.is_incomplete(month, jobs, cause)
+    counted = cells.counted_until(ctx.accounting, month, reading.LAST_SECOND)
+    jobs = sum(one.jobs for one in counted if ctx.plugin.target.wants(one.vo))
+    return bool(jobs or live) and ctx.guard.is_incomplete(month, jobs, cause)
 
 
-def _begun_later(this: ThisRun, month: Month) -> str | None:
+def _begun_later(ctx: RunContext, month: Month) -> str | None:
     """Why a month that was not published yet may lack jobs; ``None``: it lacks none."""
-    until = jura.published_until(this.plug.settings, this.block)
-    since = schema.complete_since(this.accounting, until)
+    until = jura.published_until(ctx.plugin.settings, ctx.block)
+    since = schema.complete_since(ctx.accounting, until)
     if month_bounds(*month)[0] >= since:
         return None
-    if since == schema.complete_since(this.accounting):
+    if since == schema.complete_since(ctx.accounting):
         return f"the database was begun at {iso(since)} and may lack the month's earlier jobs"
     return (
         f"A-REX's own database was begun anew: its first job ended at {iso(since)}, and jura-ng published jobs until"
@@ -146,119 +146,125 @@ def _begun_later(this: ThisRun, month: Month) -> str | None:
     )
 
 
-def _falls(this: ThisRun, family: Summaries, month: Month, live: Sequence[Live], parts: Sequence[Part]) -> bool:
-    known = this.months.get(month)
+def _would_decrease(
+    ctx: RunContext, family: MonthlySummaries, month: Month, live: Sequence[Live], parts: Sequence[MessagePart]
+) -> bool:
+    known = ctx.months.get(month)
     if not live or known is None:
         return False
     ours = [one for _kind, one in live if not one.is_adopted]
     new = [part.sum for part in parts if part.sum is not None and (part.sum.year, part.sum.month) == month]
     given, found = _amounts(ours), _amounts(new)
-    if known.incarnation != this.life:
+    if known.incarnation != ctx.incarnation:
         # In another life of the database only jobs of that time prove anything: new ones must not hide that they
         # are gone.
         until = reading.LAST_SECOND if known.sent is None else known.sent
-        seq = schema.life_seq(this.accounting)
-        found = _placed(this, family, month, cells.counted_until(this.accounting, month, until))
-        back = _placed(this, family, month, cells.cells_of_changed(this.accounting, month, seq, until))
+        seq = schema.incarnation_start_seq(ctx.accounting)
+        found = _placed(ctx, family, month, cells.counted_until(ctx.accounting, month, until))
+        back = _placed(ctx, family, month, cells.cells_of_changed(ctx.accounting, month, seq, until))
     else:
         seq = known.seq or 0
-        changed = cells.cells_of_changed(this.accounting, month, seq, reading.LAST_SECOND)
-        now_parts = summed(this.plug, family, changed, Tally()).parts
+        changed = cells.cells_of_changed(ctx.accounting, month, seq, reading.LAST_SECOND)
+        now_parts = summed(ctx.plugin, family, changed, RunSummary()).parts
         back = _amounts(part.sum for part in now_parts if part.sum is not None)
     # What changed or was deleted in the month after that place in the log.
-    left = _placed(this, family, month, former.left_since(this.accounting, month, seq))
+    left = _placed(ctx, family, month, former.left_since(ctx.accounting, month, seq))
     # A record that only changed, and so came back, explains no more than its change.
     came_back = [(place, Amount(-amount.jobs, -(amount.wall_s or 0))) for place, amount in back.items()]
-    if this.floor.falls(month, given, found, totals([*left.items(), *came_back])):
+    if ctx.guard.would_decrease(month, given, found, totals([*left.items(), *came_back])):
         return True
     # Another filter leaves out VOs that were published, however many jobs the others have by now.
     by_vo: dict[str | None, list[SentSum]] = {}
-    for one in ours if this.floor.filter_changed else ():
+    for one in ours if ctx.guard.filter_changed else ():
         by_vo.setdefault(family.vo_of(one.key), []).append(one)
     return any(
-        this.floor.falls(month, _amounts(sums), _amounts(one for one in new if family.vo_of(one.key) == vo), left)
+        ctx.guard.would_decrease(
+            month, _amounts(sums), _amounts(one for one in new if family.vo_of(one.key) == vo), left
+        )
         for vo, sums in by_vo.items()
     )
 
 
 def _placed(
-    this: ThisRun, family: Summaries, month: Month, counted: Iterable[Counted | UsageCell]
-) -> dict[Place, Amount]:
+    ctx: RunContext, family: MonthlySummaries, month: Month, counted: Iterable[Counted | UsageCell]
+) -> dict[CountingKey, Amount]:
     return totals(
-        (Place(*family.place(one.endpoint_url), *month), Amount(one.jobs, one.wall_s))
+        (CountingKey(*family.site_and_host(one.endpoint_url), *month), Amount(one.jobs, one.wall_s))
         for one in counted
-        if this.plug.target.wants(one.vo)
+        if ctx.plugin.target.wants(one.vo)
     )
 
 
-def _amounts(sums: Iterable[SentSum]) -> dict[Place, Amount]:
-    return totals((Place(one.site, one.submit_host, one.year, one.month), Amount(one.jobs, one.wall_s)) for one in sums)
+def _amounts(sums: Iterable[SentSum]) -> dict[CountingKey, Amount]:
+    return totals(
+        (CountingKey(one.site, one.submit_host, one.year, one.month), Amount(one.jobs, one.wall_s)) for one in sums
+    )
 
 
-def send_counts(this: ThisRun, delivery: Deliverer, doubt_seq: int | None = None) -> None:
+def send_sync(ctx: RunContext, delivery: MessageSink, doubt_seq: int | None = None) -> None:
     """
     How many jobs the receiver was given of every month and submit host, as the ledger knows it; last in every run.
 
     Not what the database has: late, set aside and filtered jobs are not at the receiver, and it compares with its own.
     With ``doubt_seq`` the ledger does not know what was announced after that place in the log.
     """
-    counts = this.plug.counts
+    counts = ctx.plugin.counts
     if counts is None:
         return
-    known = sent.sums_of_kind(this.publishing, this.block, COUNTS)
+    known = sent.sums_of_kind(ctx.publishing, ctx.block, COUNTS)
     live = [one for one in known if one.jobs > 0]
     keys = {one.key for one in known}
-    known += [one for kind, one in this.at_receiver.sums if kind == COUNTS and one.key not in keys]
-    unknown = sent.open_months(this.publishing, this.block)
-    jobs, sums = given.given_jobs(this.publishing, this.block), given.given_sums(this.publishing, this.block)
+    known += [one for kind, one in ctx.at_receiver.sums if kind == COUNTS and one.key not in keys]
+    unknown = sent.open_months(ctx.publishing, ctx.block)
+    jobs, sums = given.published_jobs(ctx.publishing, ctx.block), given.published_sums(ctx.publishing, ctx.block)
     parts, withheld = [], set()
     for text, one in counts.counts([(place, amount.jobs) for found in (jobs, sums) for place, amount in found.items()]):
         month = (one.year, one.month)
-        if month in unknown or month in this.floor.held:
+        if month in unknown or month in ctx.guard.held:
             continue
-        if _may_count(this, month, one, live):
-            parts.append(Part(text, sum=one))
+        if _may_count(ctx, month, one, live):
+            parts.append(MessagePart(text, sum=one))
         else:
             withheld.add(one.key)
-    kept = {one.key for one in known if (one.year, one.month) in unknown | this.floor.held.keys()}
+    kept = {one.key for one in known if (one.year, one.month) in unknown | ctx.guard.held.keys()}
     if doubt_seq is not None:
         # Counts of months and hosts that jobs have left since: a ledger that was lost may have known them.
-        former_places = former.former_places(this.accounting, doubt_seq)
-        perhaps = [(Place(*counts.place(url), year, month), 0) for url, year, month in former_places]
+        former_places = former.former_places(ctx.accounting, doubt_seq)
+        perhaps = [(CountingKey(*counts.site_and_host(url), year, month), 0) for url, year, month in former_places]
         known += [one for _text, one in counts.counts(perhaps) if one.key not in withheld]
-    for _kind, taken in zeros(this, [(COUNTS, one) for one in known if one.key not in kept], parts):
+    for _kind, taken in zeros(ctx, [(COUNTS, one) for one in known if one.key not in kept], parts):
         parts = [*taken, *parts]
-    delivery.deliver(Consignment(counts.document, batched(parts, *this.limits)))
+    delivery.deliver(DeliveryBatch(counts.envelope, batched(parts, *ctx.limits)))
 
 
-def _may_count(this: ThisRun, month: Month, one: SentSum, live: Sequence[SentSum]) -> bool:
+def _may_count(ctx: RunContext, month: Month, one: SentSum, live: Sequence[SentSum]) -> bool:
     """Whether a month's count is known: not where another program, or a ledger that was lost, published a part."""
-    known = this.months.get(month)
+    known = ctx.months.get(month)
     if any(old.key == one.key for old in live) or (known is not None and known.seq is not None):
         return True
     begin, end = month_bounds(*month)
-    if cause := _begun_later(this, month):
-        return not this.floor.is_incomplete(month, one.jobs, cause)
-    if this.floor.was_accepted(month):
+    if cause := _begun_later(ctx, month):
+        return not ctx.guard.is_incomplete(month, one.jobs, cause)
+    if ctx.guard.was_accepted(month):
         return True
     is_known = any((old.year, old.month) == month for old in live)
-    if not is_known and (gone := sum(vo.jobs for vo in cells.pruned(this.accounting, month))):
+    if not is_known and (gone := sum(vo.jobs for vo in cells.pruned(ctx.accounting, month))):
         # What is pruned was sent: only a ledger that was lost, or that of a new target, has no count of the month.
         name = month_name(month)
-        this.tally.note(
+        ctx.summary.note(
             f"{name}: no count is announced: {count_of(gone, 'job')} of it are in an archive of `arcacct db prune`, and"
             " publishing.db does not know whether they were sent;"
             f" `arcacct publish --accept-lower {name}` announces the others alone"
         )
         return False
-    block, vos = this.block, this.plug.target.vofilter
-    reached = ledger.cursor(this.publishing, block)
+    block, vos = ctx.block, ctx.plugin.target.vofilter
+    reached = ledger.cursor(ctx.publishing, block)
     before = 0 if reached is None else min(end, reached.start_end_time)
     if before <= begin:
         return True
-    others = sent.not_sent_again(this.publishing, this.accounting, block, (begin, before), vos)
+    others = sent.not_sent_again(ctx.publishing, ctx.accounting, block, (begin, before), vos)
     if others:
-        this.tally.note(
+        ctx.summary.note(
             f"{month_name(month)}: no count is announced: {count_of(others, 'job')} that ended before "
             f"{iso(before)}, when the"
             " target began, were another program's to publish; `arcacct republish` of the month sends them and "
@@ -268,32 +274,36 @@ def _may_count(this: ThisRun, month: Month, one: SentSum, live: Sequence[SentSum
 
 
 def _hold_refused(
-    this: ThisRun, family: Summaries, months: Sequence[Month], refused: Sequence[UsageCell], logged: Sequence[str]
+    ctx: RunContext,
+    family: MonthlySummaries,
+    months: Sequence[Month],
+    refused: Sequence[UsageCell],
+    logged: Sequence[str],
 ) -> None:
     """Name each job that is left out of the summaries, or that they hold without its usage."""
     now = int(time.time())
-    aside: dict[str, Held] = {}
+    aside: dict[str, HeldRecord] = {}
     periods = [month_bounds(*month) for month in sorted({(cell.year, cell.month) for cell in refused})]
     beyond = (reading.LAST_SECOND + 1, _END_OF_TIME)
     # A job that ends in the future may be mended at any time, and is in none of the months then.
     everything = [*(month_bounds(*month) for month in months), (now, _END_OF_TIME)]
     for period in [*periods, beyond]:
-        for page in reading.ended_between(this.accounting, *period):
+        for page in reading.ended_between(ctx.accounting, *period):
             for aar in page:
-                _hold_one(this, family, aar, now, aside)
-    known = set(held.quarantined(this.publishing, this.block, everything))
-    for aar in reading.by_job_id(this.accounting, [*logged, *known]).values():
-        _hold_one(this, family, aar, now, aside)
-    this.tally.ahead += sum(one.state == "held" for one in aside.values() if one.record.job_id not in known)
-    if this.dry_run:
-        this.tally.quarantined += len(held.newly_aside(this.publishing, this.block, list(aside.values())))
+                _hold_one(ctx, family, aar, now, aside)
+    known = set(held.quarantined(ctx.publishing, ctx.block, everything))
+    for aar in reading.by_job_id(ctx.accounting, [*logged, *known]).values():
+        _hold_one(ctx, family, aar, now, aside)
+    ctx.summary.ahead += sum(one.state == "held" for one in aside.values() if one.record.job_id not in known)
+    if ctx.dry_run:
+        ctx.summary.quarantined += len(held.newly_quarantined(ctx.publishing, ctx.block, list(aside.values())))
     else:
-        this.tally.quarantined += held.hold_only(this.publishing, this.block, list(aside.values()), everything)
+        ctx.summary.quarantined += held.hold_only(ctx.publishing, ctx.block, list(aside.values()), everything)
 
 
-def _hold_one(this: ThisRun, family: Summaries, aar: AAR, now: int, aside: dict[str, Held]) -> None:
+def _hold_one(ctx: RunContext, family: MonthlySummaries, aar: AAR, now: int, aside: dict[str, HeldRecord]) -> None:
     """Set a job aside if it is in no sum, or without its usage."""
-    if aar.held or not this.plug.target.wants(aar.vo):
+    if aar.held or not ctx.plugin.target.wants(aar.vo):
         return
     reason: str | None
     not_before: int | None = None
@@ -309,4 +319,4 @@ def _hold_one(this: ThisRun, family: Summaries, aar: AAR, now: int, aside: dict[
         _cell, _notes, reason, not_before = family.accept(reading.cell_of(aar), now)
     if reason is not None:
         record = SentRecord(aar.job_id, aar.record_id, 0, end_time, b"")
-        aside[aar.job_id] = Held(record, "quarantined" if not_before is None else "held", reason, not_before)
+        aside[aar.job_id] = HeldRecord(record, "quarantined" if not_before is None else "held", reason, not_before)

@@ -10,13 +10,13 @@ from typing import NamedTuple
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.publishing.instants import Month
-from arcacct.wording import fit
+from arcacct.wording import sanitise_line
 
 
-class Published(NamedTuple):
+class MonthFormat(NamedTuple):
     """A month of which a target was sent something."""
 
-    kind: str
+    message_format: str
     """The messages it is published in: ``summaries``, ``car``, ..."""
     seq: int | None
     """Of sums: up to where in FinishedLog they were made; ``None``: by an older program, which did not note it."""
@@ -32,12 +32,12 @@ class HeldMonth(NamedTuple):
     year: int
     month: int
     cause: str
-    given_jobs: int
+    published_jobs: int
     found_jobs: int
     since_s: int = 0
 
 
-class Accepted(NamedTuple):
+class AcceptedDecreases(NamedTuple):
     """What operators said about the months of a target."""
 
     open: frozenset[Month]
@@ -46,10 +46,10 @@ class Accepted(NamedTuple):
     """Of this life of the accounting database: may be sent although the database does not have their beginning."""
 
 
-def published(con: Connection, target: str) -> dict[Month, Published]:
+def published(con: Connection, target: str) -> dict[Month, MonthFormat]:
     """Every month of which the target was sent something."""
     rows = con.execute("SELECT Year, Month, Kind, Seq, Incarnation, Sent FROM Months WHERE Target = ?", (target,))
-    return {(year, month): Published._make(values) for year, month, *values in rows}
+    return {(year, month): MonthFormat._make(values) for year, month, *values in rows}
 
 
 def held(con: Connection, target: str | None = None) -> dict[str, list[HeldMonth]]:
@@ -99,16 +99,16 @@ def accept(con: Connection, target: str, months: Iterable[Month], incarnation: s
         con.executemany(
             "INSERT INTO AcceptedMonths (Target, Year, Month, Incarnation, Accepted, Who, IsOpen)"
             " VALUES (?, ?, ?, ?, ?, ?, 1)",
-            [(target, *month, incarnation, now, fit(who)) for month in months],
+            [(target, *month, incarnation, now, sanitise_line(who)) for month in months],
         )
 
 
-def accepted(con: Connection, target: str, incarnation: str) -> Accepted:
+def accepted(con: Connection, target: str, incarnation: str) -> AcceptedDecreases:
     """What was accepted of a target, in this life of the accounting database."""
     rows = con.execute(
         "SELECT Year, Month, IsOpen FROM AcceptedMonths WHERE Target = ? AND Incarnation = ?", (target, incarnation)
     ).fetchall()
-    return Accepted(
+    return AcceptedDecreases(
         frozenset((year, month) for year, month, is_open in rows if is_open),
         frozenset((year, month) for year, month, _is_open in rows),
     )
@@ -126,7 +126,7 @@ def close_accepted(con: Connection, target: str, *, but: Iterable[Month] = ()) -
         )
 
 
-class UnsureMonth(NamedTuple):
+class UncertainMonth(NamedTuple):
     """A month of which the ledger may not know what the receiver has, since both databases were put back."""
 
     jobs: int | None
@@ -135,15 +135,15 @@ class UnsureMonth(NamedTuple):
     """When an operator accepted what the database has, or its jobs were back, UTC seconds; ``None``: it is held."""
 
 
-def unsure(con: Connection, target: str) -> dict[Month, UnsureMonth]:
+def uncertain_months(con: Connection, target: str) -> dict[Month, UncertainMonth]:
     """The months of which the ledger may not know what the target's receiver has."""
     rows = con.execute(
         "SELECT Year, Month, Jobs, Answered FROM UnsureMonths WHERE Target IN ('', ?) ORDER BY Target", (target,)
     )
-    return {(year, month): UnsureMonth._make(values) for year, month, *values in rows}
+    return {(year, month): UncertainMonth._make(values) for year, month, *values in rows}
 
 
-def unsure_before(con: Connection, target: str) -> Month | None:
+def uncertain_before(con: Connection, target: str) -> Month | None:
     """
     The month before which the ledger knows no month that nothing touched since both databases were put back.
 
@@ -158,10 +158,10 @@ def unsure_before(con: Connection, target: str) -> Month | None:
     return None if row is None else (row[0], row[1])
 
 
-def answer_unsure(con: Connection, target: str, months: Iterable[Month]) -> None:
+def resolve_uncertain(con: Connection, target: str, months: Iterable[Month]) -> None:
     """What the database has of these months is what counts at the target's receiver: they are held no more for that."""
-    now, known, first = int(time.time()), unsure(con, target), unsure_before(con, target)
-    nobody_knows = UnsureMonth(None, None)
+    now, known, first = int(time.time()), uncertain_months(con, target), uncertain_before(con, target)
+    nobody_knows = UncertainMonth(None, None)
     with transaction(con):
         con.executemany(
             "INSERT INTO UnsureMonths (Target, Year, Month, Jobs, Since, Answered, IsEarlier)"

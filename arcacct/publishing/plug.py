@@ -1,10 +1,10 @@
 """
-What publishing has to know of a target, and all that it knows: one `Plug` for each kind of target.
+What publishing has to know of a target, and all that it knows: one `TargetPlugin` for each kind of target.
 
 A kind of target is a folder below `arcacct.targets`. Its `options.py` has ``KIND``: what its block of the configuration
 may have, and the class of its values (`conf.targets.TargetKind`, `Target`); it imports nothing that is dear. Its
-`plug.py` has ``PLUG``, the class of its `Plug`, made of a target and all settings. Both are found by `arcacct.targets`,
-which has a line for each folder. Nothing else names a kind of target.
+`plug.py` has ``PLUG``, the class of its `TargetPlugin`, made of a target and all settings. Both are found by
+`arcacct.targets`, which has a line for each folder. Nothing else names a kind of target.
 
 Nothing here speaks to anybody: formats are functions from values to text, and a `Sender` is what sends them. Every
 receiver is taken for one that takes a message as a whole or not at all: what is refused is cut in halves, down to the
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from arcacct.jobs.aar import AAR, UsageCell
     from arcacct.jobs.local import BareIDs
     from arcacct.publishing.answers import Answer
-    from arcacct.publishing.clock import Clock
-    from arcacct.publishing.given import Place
+    from arcacct.publishing.clock import RunDeadline
+    from arcacct.publishing.given import CountingKey
     from arcacct.publishing.instants import Month
     from arcacct.publishing.ledger import Message, SentSum
-    from arcacct.publishing.probing import Probe
-    from arcacct.publishing.session import Patience, TargetSession
+    from arcacct.publishing.probing import ConnectivityCheck
+    from arcacct.publishing.session import TimeoutPolicy, Transport
 
 
-class Repeat(Enum):
+class DuplicatePolicy(Enum):
     """What a receiver does with a record that it has already, by its key."""
 
     REPLACES = "it takes the new one in its place: corrections are sent as they are, a record goes by zeros"
@@ -50,7 +50,7 @@ class Repeat(Enum):
     ANSWERS = "it keeps the first and says so: as IGNORES, and that answer means that the record is there"
 
 
-class Verdict(NamedTuple):
+class Acceptance(NamedTuple):
     """What a receiver would say of a job's record: the record as it may be sent, or why not."""
 
     aar: AAR
@@ -63,7 +63,7 @@ class Verdict(NamedTuple):
     """UTC seconds: the refusal is only about this host's clock, and holds until then; ``None``: it holds for good."""
 
 
-class CellVerdict(NamedTuple):
+class CellAcceptance(NamedTuple):
     """The same of a usage cell, as it may be summed."""
 
     cell: UsageCell
@@ -73,19 +73,19 @@ class CellVerdict(NamedTuple):
     not_before: int | None = None
 
 
-class Rendered(NamedTuple):
+class RenderedRecord(NamedTuple):
     """A job's record as it goes, of which nothing is noted."""
 
     key: str
     text: str
-    group: str | None
-    place: tuple[str, str]
+    authorisation_group: str | None
+    site_and_host: tuple[str, str]
 
 
-class Document(NamedTuple):
+class Envelope(NamedTuple):
     """How texts become one message and how a refused message is cut again."""
 
-    kind: str
+    message_format: str
     """The word of the ledger, which never changes: ``ur``, ``car``, ``individual``, ``summaries``, ``sync``, ..."""
     head: str
     tail: str
@@ -104,24 +104,25 @@ class Document(NamedTuple):
         return [text.removeprefix(self.between) + self.record_end for text in inside.split(self.record_end)[:-1]]
 
 
-class Records(ABC):
+class RecordFormat(ABC):
     """Messages with one record for each job, in one format."""
 
-    document: Document
+    envelope: Envelope
     can_replace: bool = False
     """Whether there is a text at which a receiver that keeps the first record puts another in its place."""
 
     @abstractmethod
-    def accept(self, aar: AAR, now: int) -> Verdict:
+    def accept(self, aar: AAR, now: int) -> Acceptance:
         """What the receiver would say of a record, asked before it is sent: it refuses whole messages."""
 
     @abstractmethod
     def text(self, aar: AAR, now: int) -> str:
         """The text of a record that was accepted; ``now``: when it is made, UTC seconds."""
 
-    def rendered(self, aar: AAR, now: int) -> Rendered | None:  # noqa: ARG002  a format without a short way
+    def rendered(self, aar: AAR, now: int) -> RenderedRecord | None:  # noqa: ARG002  a format without a short way
         """
-        The same at once, with `text`, `key`, `group` and `place`, of a record that plainly needs no repair.
+        The same at once, with `text`, `key`, `authorisation_group` and `site_and_host`, of a record that plainly needs
+        no repair.
 
         ``None`` of any other one, and of some good ones: `accept` decides about these, and where this raises TypeError
         or ValueError.
@@ -133,10 +134,10 @@ class Records(ABC):
         """What the receiver knows the record by; it stands in the ledger, so it never changes for a job as it is."""
 
     @abstractmethod
-    def place(self, aar: AAR) -> tuple[str, str]:
+    def site_and_host(self, aar: AAR) -> tuple[str, str]:
         """Where the receiver counts the job: the name of the site, and the submit host (at SGAS: the machine)."""
 
-    def group(self, aar: AAR) -> str | None:  # noqa: ARG002  a receiver that does not care
+    def authorisation_group(self, aar: AAR) -> str | None:  # noqa: ARG002  a receiver that does not care
         """Records of different groups never share a message: the receiver grants rights by group (by machine)."""
         return None
 
@@ -144,12 +145,14 @@ class Records(ABC):
         """The name of the site in a key, where it has one."""
         return ""
 
-    def of_key(self, key: str) -> Records:  # noqa: ARG002  a key without the site's name
+    def of_key(self, key: str) -> RecordFormat:  # noqa: ARG002  a key without the site's name
         """The same for the site that a key names: what was sent under another name is taken back under that name."""
         return self
 
-    def neutral(self, aar: AAR, key: str) -> AAR:
-        """The job as it takes back the usage that was sent under an old key; asked where `Repeat` is REPLACES."""
+    def zero_out(self, aar: AAR, key: str) -> AAR:
+        """
+        The job as it takes back the usage that was sent under an old key; asked where `DuplicatePolicy` is REPLACES.
+        """
         raise NotImplementedError
 
     def replaces(self, aar: AAR) -> bool:  # noqa: ARG002  for all alike
@@ -161,13 +164,13 @@ class Records(ABC):
         raise NotImplementedError
 
 
-class Sums(ABC):
+class SummaryFormat(ABC):
     """Messages about months, under keys that the receiver replaces by."""
 
-    document: Document
+    envelope: Envelope
 
     @abstractmethod
-    def place(self, endpoint_url: str | None) -> tuple[str, str]:
+    def site_and_host(self, endpoint_url: str | None) -> tuple[str, str]:
         """Where the receiver counts a job: site and submit host."""
 
     @abstractmethod
@@ -183,11 +186,11 @@ class Sums(ABC):
         """Whether the text of a sum is that of a key of the ledger."""
 
 
-class Summaries(Sums):
+class MonthlySummaries(SummaryFormat):
     """Monthly sums of usage, in one format."""
 
     @abstractmethod
-    def accept(self, cell: UsageCell, now: int) -> CellVerdict:
+    def accept(self, cell: UsageCell, now: int) -> CellAcceptance:
         """What the receiver would say of a usage cell."""
 
     @abstractmethod
@@ -203,11 +206,11 @@ class Summaries(Sums):
         return ()
 
 
-class Counts(Sums):
+class SyncCounts(SummaryFormat):
     """How many jobs a receiver was given, for it to compare with its own numbers (APEL's sync)."""
 
     @abstractmethod
-    def counts(self, given: Iterable[tuple[Place, int]]) -> list[tuple[str, SentSum]]:
+    def counts(self, given: Iterable[tuple[CountingKey, int]]) -> list[tuple[str, SentSum]]:
         """The text of each count, and what is noted of it; of the jobs that the receiver was given, by place."""
 
 
@@ -219,7 +222,7 @@ class Sender(ABC):
     wrong then is an `Answer`.
     """
 
-    session: TargetSession | None = None
+    transport: Transport | None = None
     """The connection, where there is one."""
     destination: str
     """Where messages go, for the ledger: by it a target that has another name is known again."""
@@ -244,15 +247,15 @@ class Sender(ABC):
         """What was packed, perhaps long ago, as the receiver takes it today: the same text."""
         return data
 
-    def heed(self, clock: Clock) -> None:
+    def set_deadline(self, deadline: RunDeadline) -> None:
         """Begin nothing once the time of this run is over."""
-        if self.session is not None:
-            self.session.heed(clock)
+        if self.transport is not None:
+            self.transport.set_deadline(deadline)
 
     def close(self) -> None:
         """Let go of connections."""
-        if self.session is not None:
-            self.session.close()
+        if self.transport is not None:
+            self.transport.close()
 
 
 class ReceiverRows(NamedTuple):
@@ -266,12 +269,12 @@ class ReceiverRows(NamedTuple):
     """Rows left alone, by SubmitHost: another CE's."""
 
 
-class Plug(ABC):
+class TargetPlugin(ABC):
     """
     One configured target, as publishing deals with it. Made anew for each run; it may remember what it made.
 
-    A target is sent one kind of message beside counts: records of jobs, or sums of months (`kind`). Months that were
-    begun in another kind stay in it, so `records` and `summaries` make any kind that this receiver ever had.
+    A target is sent one kind of message beside counts: records of jobs, or sums of months (`message_format`). Months
+    that were begun in another kind stay in it, so `records` and `summaries` make any kind that this receiver ever had.
     """
 
     def __init__(self, target: Target, settings: Settings) -> None:
@@ -279,33 +282,35 @@ class Plug(ABC):
         self.target = target
         self.settings = settings
 
-    kind: str
+    message_format: str
     """The kind of messages that the target is sent now, beside counts."""
-    record_kinds: tuple[str, ...]
+    record_formats: tuple[str, ...]
     """The kinds with a record for each job; all of them share one table at the receiver, and one key for a job."""
     max_bytes: int
     """How large a text may be for a message to be taken; what is larger all the same is cut when it is refused."""
-    repeat: Repeat
+    duplicate_policy: DuplicatePolicy
     """What the receiver does with a record that it has."""
-    proof: str
+    confirmation_level: str
     """How far its figures are known, as `verify` says it: ``stored`` (it named each record), ``handed to AMS``, ..."""
-    counts: Counts | None = None
+    counts: SyncCounts | None = None
     """Who tells the receiver how many jobs it was given; ``None``: it does not ask."""
 
-    has_twins: bool = False
+    keys_may_collide: bool = False
     """Whether two jobs may have one key there, so that one would replace the other."""
-    months_have_one_kind: bool = False
+    one_format_per_month: bool = False
     """Whether records and sums of one month would count twice there: the month stays in the kind it was begun in."""
     site: str = ""
     """The name of the site, where the receiver counts by it."""
-    numbers_records: bool = False
+    returns_row_ids: bool = False
     """Whether its answers name rows of its database: the number of before says that it kept what it had."""
-    makes_room: str = ""
-    """Where `repeat` keeps the first: what is to be done before a correction is taken. ``{key}``: the record's."""
+    correction_advice: str = ""
+    """
+    Where `duplicate_policy` keeps the first: what is to be done before a correction is taken. ``{key}``: the record's.
+    """
     bare_ids: BareIDs = ()
     """Of which places the ids go as they are (`selection.bare_ids`): to be set before keys or texts are made."""
-    replaced: str | None = None
-    """What is noted in the ledger of a record that was sent as `Records.replacement`; never changes."""
+    replacement_note: str | None = None
+    """What is noted in the ledger of a record that was sent as `RecordFormat.replacement`; never changes."""
 
     names: tuple[str, ...] = ("lrms_host", "localid_prefix")
     """What of `selection` names jobs at the receiver: under other names it would have them twice."""
@@ -313,44 +318,44 @@ class Plug(ABC):
     """The one of `names` that chooses the kind of messages; a month keeps the kind it began with."""
     record_names: tuple[str, ...] = ("vofilter", "lrms_host", "localid_prefix")
     """What of `selection` decides whether a record of a job goes to the target, and under what key."""
-    after_jura: str = "nothing to do: jura-ng publishes to no such receiver"
+    takeover_advice: str = "nothing to do: jura-ng publishes to no such receiver"
     """What taking over from jura-ng means, where there is nothing to take over (`switch --plan`)."""
 
     @abstractmethod
-    def records(self, kind: str) -> Records:
-        """Records of jobs of a kind of `record_kinds`, whatever the target is sent now."""
+    def records(self, kind: str) -> RecordFormat:
+        """Records of jobs of a kind of `record_formats`, whatever the target is sent now."""
 
-    def summaries(self, kind: str) -> Summaries:
+    def summaries(self, kind: str) -> MonthlySummaries:
         """Sums of months of any other kind, whatever the target is sent now."""
         raise NotImplementedError(kind)
 
     @property
     def keeps_first(self) -> bool:
         """Whether a record that the receiver has stays as it is, whatever is sent under its key."""
-        return self.repeat is not Repeat.REPLACES
+        return self.duplicate_policy is not DuplicatePolicy.REPLACES
 
-    def any_records(self) -> Records:
+    def any_records(self) -> RecordFormat:
         """Of whatever kind: for what they have in common, keys and places."""
-        return self.records(self.record_kinds[0])
+        return self.records(self.record_formats[0])
 
     def has_records(self, kind: str) -> bool:
         """Whether messages of a kind have a record for each job, and no sums."""
-        return kind in self.record_kinds
+        return kind in self.record_formats
 
-    def sums(self, kind: str) -> Sums:
+    def sums(self, kind: str) -> SummaryFormat:
         """Of a kind that has no record for each job: the counts, or the sums of months."""
         return self.counts if self.counts is not None and kind == COUNTS else self.summaries(kind)
 
-    def document(self, kind: str) -> Document:
+    def envelope(self, kind: str) -> Envelope:
         """The form of messages of any kind."""
-        return (self.records(kind) if self.has_records(kind) else self.sums(kind)).document
+        return (self.records(kind) if self.has_records(kind) else self.sums(kind)).envelope
 
     def text_of(self, data: bytes) -> str:
         """The text of a message of the ledger, for who sends nothing. Raises ValueError for what is no message."""
         return data.decode("utf-8")
 
     @abstractmethod
-    def sender(self, patience: Patience | None = None) -> Sender:
+    def sender(self, timeouts: TimeoutPolicy | None = None) -> Sender:
         """
         The way to the receiver; ``patience`` overrides the waits of the configuration (tests do).
 
@@ -387,7 +392,7 @@ class Plug(ABC):
         """The benchmark of jobs that have none."""
         return Benchmark.parse(self.settings.places.rules.default_benchmark)
 
-    def probes(self) -> tuple[Probe, ...]:
+    def connectivity_checks(self) -> tuple[ConnectivityCheck, ...]:
         """What can be asked of the receiver that changes nothing there (`arcacct doctor`), in this order."""
         return ()
 

@@ -8,15 +8,15 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from arcacct.conf.targets import Transport
+from arcacct.conf.targets import TransportOptions
 from arcacct.publishing.answers import Answer
-from arcacct.publishing.connection import Unusable, place_of
-from arcacct.publishing.session import Judge, Patience, Request, session_to
+from arcacct.publishing.connection import InvalidURL, endpoint_of
+from arcacct.publishing.session import Judge, Request, TimeoutPolicy, transport_to
 
 _LONGEST_DATE = 100
 
 
-class Probe(NamedTuple):
+class ConnectivityCheck(NamedTuple):
     """One question, a GET without a body; of a kind of target (`plug.Plug.probes`)."""
 
     what: str
@@ -28,7 +28,7 @@ class Probe(NamedTuple):
     """What is known after a good answer, and what is not."""
 
 
-class Heard(NamedTuple):
+class CheckResult(NamedTuple):
     """What came of it."""
 
     answer: Answer
@@ -36,11 +36,11 @@ class Heard(NamedTuple):
     """How far this host's clock is ahead of the receiver's (its Date header), seconds; ``None``: it did not say."""
 
 
-def ask(transport: Transport, probe: Probe, limit_s: float) -> Heard:
+def ask(transport: TransportOptions, probe: ConnectivityCheck, limit_s: float) -> CheckResult:
     """
     Put one question, once, over the connection that messages would take; done after ``limit_s`` at the latest.
 
-    (But for the resolver, which nobody can interrupt.) Raises CredentialError and ConfigError as `session_to`.
+    (But for the resolver, which nobody can interrupt.) Raises CredentialError and ConfigError as `transport_to`.
     """
     apart: list[int] = []
 
@@ -50,26 +50,26 @@ def ask(transport: Transport, probe: Probe, limit_s: float) -> Heard:
                 apart.append(int(time.time()) - date_s)
         return probe.judge(status, headers, body)
 
-    patience = Patience(
+    timeouts = TimeoutPolicy(
         min(transport.connect_timeout_s, limit_s), min(transport.timeout_s, limit_s), limit_s, backoff_s=()
     )
-    session = session_to(transport, patience, in_clear=probe.url.startswith("http://"))
+    session = transport_to(transport, timeouts, in_clear=probe.url.startswith("http://"))
     try:
-        answer = session.exchange(Request("GET", probe.url, {}), judge)
+        answer = session.request(Request("GET", probe.url, {}), judge)
     finally:
         session.close()
-    return Heard(answer, apart[-1] if apart else None)
+    return CheckResult(answer, apart[-1] if apart else None)
 
 
-def addresses(transport: Transport, url: str) -> tuple[str, list[str]]:
+def addresses(transport: TransportOptions, url: str) -> tuple[str, list[str]]:
     """
     The host that is connected to, a proxy's if there is one, and its addresses.
 
     Raises OSError when it has none, ValueError for what is no URL.
     """
     try:
-        place, _path = place_of(transport.proxy or url, ("http", "https"))
-    except Unusable:
+        place, _path = endpoint_of(transport.proxy or url, ("http", "https"))
+    except InvalidURL:
         raise ValueError("no URL that can be connected to") from None
     found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
     return place.host, list(dict.fromkeys(str(address[0]) for *_how, address in found))

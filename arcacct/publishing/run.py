@@ -20,59 +20,61 @@ from arcacct.errors import StoreBusy
 from arcacct.jobs import cells, outbox, unmeasured
 from arcacct.publishing import ledger
 from arcacct.publishing.instants import DAY_S
-from arcacct.publishing.lanes import Lane, in_use, run_all
+from arcacct.publishing.lanes import ReceiverThread, in_use, run_all
 from arcacct.publishing.locks import beginning, lock_targets, publisher, publishing_lock
-from arcacct.publishing.plug import Plug
+from arcacct.publishing.plug import TargetPlugin
 from arcacct.publishing.selection import note_bare_ids
-from arcacct.publishing.target_run import AS_CONFIGURED, Databases, Outcome, Period, TargetRun, Wishes
-from arcacct.publishing.this_run import Tally
+from arcacct.publishing.target_run import AS_CONFIGURED, Databases, Period, RunOptions, TargetResult, TargetRun
+from arcacct.publishing.this_run import RunSummary
 
-__all__ = ["Outcome", "Period", "Wishes", "publish", "publishing_lock", "republish"]
-Work = Callable[[TargetRun, int], Outcome]
+__all__ = ["Period", "RunOptions", "TargetResult", "publish", "publishing_lock", "republish"]
+Work = Callable[[TargetRun, int], TargetResult]
 
 
-def publish(settings: Settings, plugs: Sequence[Plug], wishes: Wishes = AS_CONFIGURED) -> list[Outcome]:
+def publish(
+    settings: Settings, plugins: Sequence[TargetPlugin], options: RunOptions = AS_CONFIGURED
+) -> list[TargetResult]:
     """
     Send what is new to each of some targets, side by side; one that is slow, hangs or fails costs the others nothing.
 
     Raises StoreError when a database refuses before anything is sent, StoreBusy when one is being replaced; everything
     about one target is in its Outcome, also that another process publishes to it. They are in the targets' order.
     """
-    return _each(settings, plugs, wishes, lambda run, horizon: run.publish(horizon))
+    return _each(settings, plugins, options, lambda run, horizon: run.publish(horizon))
 
 
 def republish(
-    settings: Settings, plugs: Sequence[Plug], period: Period, wishes: Wishes = AS_CONFIGURED
-) -> list[Outcome]:
+    settings: Settings, plugins: Sequence[TargetPlugin], period: Period, options: RunOptions = AS_CONFIGURED
+) -> list[TargetResult]:
     """
     Send the records of a period again; summaries as whole months. Cursors stay where they are.
 
     Raises as `publish`. Interrupted, it can be repeated: the receivers know what to do with a repeat.
     """
-    return _each(settings, plugs, wishes, lambda run, horizon: run.republish(period, horizon))
+    return _each(settings, plugins, options, lambda run, horizon: run.republish(period, horizon))
 
 
-def _each(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work) -> list[Outcome]:
+def _each(settings: Settings, plugins: Sequence[TargetPlugin], options: RunOptions, work: Work) -> list[TargetResult]:
     here = settings.places
-    if wishes.dry_run:
+    if options.dry_run:
         # Of the databases just as they are, with no lock.
         both = Databases(opening.read_accounting(here), opening.read_publishing(here))
         with closing(both.accounting), closing(both.publishing), opening.translating(here.database):
             horizon = lives.highest_seq(both.accounting)
-            return [work(TargetRun(plug, both, wishes), horizon) for plug in plugs]
+            return [work(TargetRun(plugin, both, options), horizon) for plugin in plugins]
     # Before the locks: where no database is begun, no directory for it is made either.
     opening.refuse_unasked(here)
     with publisher(here), ExitStack() as locks:
-        lanes, outcomes = _lanes(settings, plugs, locks)
-        if lanes or not plugs:
+        lanes, outcomes = _receiver_threads(settings, plugins, locks)
+        if lanes or not plugins:
             both = Databases(opening.open_accounting(here), opening.open_publishing(here))
             with in_use(here, both), opening.translating(here.publishing_database):
                 # What is set aside in a spool no sweep will find again.
                 for complaint in _drained(here, both.accounting):
-                    wishes.complain(complaint)
-                cells.advance(both.accounting, here)
-                cells.refine(both.accounting, here)
-                opening.read_once(both.accounting)
+                    options.complain(complaint)
+                cells.update_monthly(both.accounting, here)
+                cells.update_breakdown(both.accounting, here)
+                opening.shrink_page_cache(both.accounting)
                 with beginning(here):
                     horizon = lives.begin_run(both.accounting, both.publishing, here).horizon
                     note_bare_ids(both.accounting, both.publishing, here)
@@ -80,11 +82,11 @@ def _each(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work)
                 unmeasured.settle(both.accounting, here)
                 # Each lane gives its own back, as soon as it is done and not before.
                 locks.pop_all()
-                run_all(settings, lanes, wishes, lambda run: work(run, horizon))
+                run_all(settings, lanes, options, lambda run: work(run, horizon))
                 ledger.forget_bytes(both.publishing, int(time.time()) + 1 - settings.keep_messages_days * DAY_S)
-                outbox.let_go(both.accounting, here, _passed_by_all(settings, both))
+                outbox.delete_delivered(both.accounting, here, _passed_by_all(settings, both))
     outcomes += [outcome for lane in lanes for outcome in lane.outcomes]
-    names = [plug.target.name for plug in plugs]
+    names = [plugin.target.name for plugin in plugins]
     return sorted(outcomes, key=lambda outcome: names.index(outcome.target))
 
 
@@ -119,16 +121,18 @@ def _passed_by_all(settings: Settings, both: Databases) -> int:
     return min((one.last_seq if one and one.incarnation == life else 0 for one in cursors), default=0)
 
 
-def _lanes(settings: Settings, plugs: Sequence[Plug], locks: ExitStack) -> tuple[list[Lane], list[Outcome]]:
+def _receiver_threads(
+    settings: Settings, plugins: Sequence[TargetPlugin], locks: ExitStack
+) -> tuple[list[ReceiverThread], list[TargetResult]]:
     """The targets by receiver, locked; and the outcomes of those that another process publishes to."""
-    by_receiver: dict[str, list[Plug]] = {}
-    for plug in plugs:
-        by_receiver.setdefault(plug.target.url, []).append(plug)
+    by_receiver: dict[str, list[TargetPlugin]] = {}
+    for plugin in plugins:
+        by_receiver.setdefault(plugin.target.url, []).append(plugin)
     lanes, outcomes = [], []
     for same in by_receiver.values():
         try:
-            held = locks.enter_context(lock_targets(settings.places, [plug.target for plug in same]))
-            lanes.append(Lane(same, held))
+            held = locks.enter_context(lock_targets(settings.places, [plugin.target for plugin in same]))
+            lanes.append(ReceiverThread(same, held))
         except StoreBusy as error:
-            outcomes += [Outcome(plug.target.name, Tally(), error) for plug in same]
+            outcomes += [TargetResult(plugin.target.name, RunSummary(), error) for plugin in same]
     return lanes, outcomes

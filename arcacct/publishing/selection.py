@@ -16,7 +16,7 @@ from arcacct.jobs.reading import LAST_SECOND
 from arcacct.publishing import ledger, months
 from arcacct.publishing.floor import changes
 from arcacct.publishing.instants import Month, month_name, recent_months
-from arcacct.publishing.plug import Plug
+from arcacct.publishing.plug import TargetPlugin
 from arcacct.wording import count_of
 
 _FILTER, _UNTIL, _KINDS = "vofilter", "until_fence", "kinds"
@@ -61,62 +61,62 @@ def note_bare_ids(accounting: Connection, publishing: Connection, here: Places) 
             schema.note(accounting, _BARE_IDS, text)
 
 
-def names_of(plug: Plug) -> dict[str, object]:
+def names_of(plugin: TargetPlugin) -> dict[str, object]:
     """The part of a selection that names jobs at the receiver: under other names it would have them twice."""
-    selection = plug.selection()
-    return {name: selection[name] for name in plug.names}
+    selection = plugin.selection()
+    return {name: selection[name] for name in plugin.names}
 
 
-def of_records(plug: Plug) -> dict[str, object]:
+def of_records(plugin: TargetPlugin) -> dict[str, object]:
     """The part that decides whether a record of a job goes to a target, and under what key."""
-    selection = plug.selection()
-    return {name: selection[name] for name in plug.record_names}
+    selection = plugin.selection()
+    return {name: selection[name] for name in plugin.record_names}
 
 
-def names_in_doubt(accounting: Connection, publishing: Connection, plug: Plug) -> str:
+def names_in_doubt(accounting: Connection, publishing: Connection, plugin: TargetPlugin) -> str:
     """
     Why nothing may be sent to a target, with the ways out; empty if it may.
 
     Without the ledger of before nobody knows what a receiver has, and under other names it would have that twice. An
     older copy of the ledger knows what was sent under names that were used no more after it was made.
     """
-    if lives.doubt_seq(publishing, plug.target.block) is None:
+    if lives.uncertain_after_seq(publishing, plugin.target.block) is None:
         return ""
-    now = names_of(plug)
-    fence = lives.doubt_fence(publishing)
+    now = names_of(plugin)
+    fence = lives.uncertain_fence(publishing)
     others = [
         one
-        for one in lives.remembered(accounting, plug.target.block)
-        if plug.keyed(_names(one)) != plug.keyed(now) and not _is_known(one, fence)
+        for one in lives.saved_names(accounting, plugin.target.block)
+        if plugin.keyed(_names(one)) != plugin.keyed(now) and not _is_known(one, fence)
     ]
     if not others:
         return ""
-    here = {**dict.fromkeys(months.published(publishing, plug.target.block), 0), **cells.jobs_by_month(accounting)}
+    here = {**dict.fromkeys(months.published(publishing, plugin.target.block), 0), **cells.jobs_by_month(accounting)}
     concerned = ", ".join(f"{month_name(month)} ({count_of(jobs, 'job')} here)" for month, jobs in sorted(here.items()))
     return (
         f"nothing is sent of {concerned}: what was sent before is unknown{changes(others[-1], now)}, and the receiver"
         " would have jobs under both names; put publishing.db back (`arcacct db restore`) or fix the configuration."
         " If the receiver has nothing under the other names, say so of this target: `arcacct publish --target"
-        f" {plug.target.name} --accept-lower YYYY-MM`, with any of these months. If it has, `arcacct republish"
+        f" {plugin.target.name} --accept-lower YYYY-MM`, with any of these months. If it has, `arcacct republish"
         " --receiver-rows FILE` takes that back first"
     )
 
 
-def not_selected(accounting: Connection, plug: Plug) -> int:
+def not_selected(accounting: Connection, plugin: TargetPlugin) -> int:
     """How many jobs of the current and the previous month ``vofilter`` keeps from a target."""
-    if not plug.target.vofilter:
+    if not plugin.target.vofilter:
         return 0
     recent = recent_months(int(time.time()))
-    return sum(cell.jobs for cell in cells.usage_cells(accounting, recent) if not plug.target.wants(cell.vo))
+    return sum(cell.jobs for cell in cells.usage_cells(accounting, recent) if not plugin.target.wants(cell.vo))
 
 
-def left_in_doubt(accounting: Connection, plug: Plug) -> str:
+def unresolved_selection(accounting: Connection, plugin: TargetPlugin) -> str:
     """
     Why a target's doubt does not end with a run that sent all that is selected; empty if it does.
 
     Jobs that were selected before the ledger was lost, and are not today, were neither sent again nor taken back.
     """
-    known, selection = lives.remembered(accounting, plug.target.block), plug.selection()
+    known, selection = lives.saved_names(accounting, plugin.target.block), plugin.selection()
     before, now = known[-1].get(_FILTER) if known else None, selection[_FILTER]
     if not isinstance(before, list) or not isinstance(now, list):
         # An older program remembered names alone.
@@ -130,16 +130,16 @@ def left_in_doubt(accounting: Connection, plug: Plug) -> str:
     )
 
 
-def remembered_kinds(accounting: Connection, plug: Plug) -> dict[Month, str]:
+def remembered_kinds(accounting: Connection, plugin: TargetPlugin) -> dict[Month, str]:
     """The kind of messages of each month, as accounting.db remembers it for the day on which the ledger is lost."""
-    found = lives.remembered(accounting, plug.target.block)
+    found = lives.saved_names(accounting, plugin.target.block)
     kinds = found[-1].get(_KINDS) if found else None
     return {(year, month): kind for year, month, kind in kinds} if isinstance(kinds, list) else {}
 
 
 def to_remember(
     known: Sequence[Mapping[str, object]],
-    plug: Plug,
+    plugin: TargetPlugin,
     fence: int,
     *,
     alone: bool,
@@ -147,24 +147,24 @@ def to_remember(
     kinds: Mapping[Month, str] | None = None,
 ) -> list[Mapping[str, object]]:
     """
-    What `lives.remembered` should be from now on: the names of today last, with the filter of the last whole run.
+    What `lives.saved_names` should be from now on: the names of today last, with the filter of the last whole run.
 
     ``whole``: a run has come to its end, so that the receiver has what is selected today, and nothing else. ``alone``:
     an operator says that it has nothing under other names. ``fence`` is that of this run: other names were used before.
     ``kinds``: the kind of every month of which something was published. With these another kind is no other name.
     """
-    now, before = names_of(plug), known[-1] if known else {}
+    now, before = names_of(plugin), known[-1] if known else {}
     others = (
         []
         if alone
         else [
             {_UNTIL: fence, **{name: value for name, value in one.items() if name != _KINDS}}
             for one in known
-            if plug.keyed(_names(one)) != plug.keyed(now)
-            and (kinds is None or _without_kind(_names(one), plug) != _without_kind(now, plug))
+            if plugin.keyed(_names(one)) != plugin.keyed(now)
+            and (kinds is None or _without_kind(_names(one), plugin) != _without_kind(now, plugin))
         ]
     )
-    last = {**now, _FILTER: plug.selection()[_FILTER] if whole else before.get(_FILTER, plug.selection()[_FILTER])}
+    last = {**now, _FILTER: plugin.selection()[_FILTER] if whole else before.get(_FILTER, plugin.selection()[_FILTER])}
     if kinds:
         last[_KINDS] = [[*month, kind] for month, kind in sorted(kinds.items())]
     elif _KINDS in before:
@@ -172,9 +172,9 @@ def to_remember(
     return [*others, last]
 
 
-def _without_kind(names: Mapping[str, object], plug: Plug) -> dict[str, object]:
+def _without_kind(names: Mapping[str, object], plugin: TargetPlugin) -> dict[str, object]:
     """The names that a receiver's keys have, without the kind of the messages."""
-    return {name: value for name, value in plug.keyed(names).items() if name != plug.kind_option}
+    return {name: value for name, value in plugin.keyed(names).items() if name != plugin.kind_option}
 
 
 def _names(remembered: Mapping[str, object]) -> dict[str, object]:

@@ -10,21 +10,23 @@ from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.jobs.statuses import SQL_BY_ITSELF
 from arcacct.publishing import sent_rows
-from arcacct.publishing.ledger import Message, SentRecord, SentSum, Version, kept_bytes, records_of, stored
+from arcacct.publishing.ledger import Message, SentRecord, SentSum, SentVersion, kept_bytes, records_of, stored
 
 MANY = sent_rows.MANY
 """As many ids as go into one question."""
 _SUM = "Key, Year, Month, Jobs, Wall, coalesce(Site, ''), coalesce(SubmitHost, ''), IsAdopted"
 
 
-def versions(con: Connection, target: str, job_ids: Sequence[str], *, keeps_first: bool) -> dict[str, list[Version]]:
+def versions(
+    con: Connection, target: str, job_ids: Sequence[str], *, keeps_first: bool
+) -> dict[str, list[SentVersion]]:
     """
     What the target's receiver may have of each of these jobs: the last version of every key, by JobID.
 
     Messages without an answer count: they may have arrived. Versions sent with zeros are left out. Of a receiver that
     keeps the first version that it got a republished one counts only if it was the first.
     """
-    found: dict[str, dict[str, Version]] = {}
+    found: dict[str, dict[str, SentVersion]] = {}
     for job_id, origin, *values in sent_rows.of_jobs(
         con,
         "JobID, Origin, Key, Record.Digest, EndTime, RecordID, GivenID, coalesce(Wall, 0), Record.MessageID, Notes",
@@ -32,7 +34,7 @@ def versions(con: Connection, target: str, job_ids: Sequence[str], *, keeps_firs
         "Target = ? AND State IN ('accepted', 'sending')",
         target,
     ):
-        version = Version._make(values)
+        version = SentVersion._make(values)
         keys = found.setdefault(job_id, {})
         if not (keeps_first and origin == "republish" and version.key in keys):
             keys[version.key] = version
@@ -73,7 +75,7 @@ def ever_carried(con: Connection, target: str, job_ids: Sequence[str]) -> set[st
     return {job_id for (job_id,) in rows}
 
 
-class SentVersion(NamedTuple):
+class SentVersionAtEnd(NamedTuple):
     """What a receiver was sent of a job under a key."""
 
     key: str
@@ -83,7 +85,9 @@ class SentVersion(NamedTuple):
     wall_s: int
 
 
-def sent_versions(con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int]) -> Iterator[SentVersion]:
+def sent_versions(
+    con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int]
+) -> Iterator[SentVersionAtEnd]:
     """
     The job records of some kinds that the receiver was sent with ``ended[0] <= EndTime < ended[1]``, in that order.
 
@@ -96,7 +100,7 @@ def sent_versions(con: Connection, target: str, kinds: Sequence[str], ended: tup
         " AND State IN ('accepted', 'sending')",
     )
     rows = con.execute(f"{of_kinds} ORDER BY Messages.MessageID, Position", (target, *ended, *kinds))
-    return (SentVersion._make(row[:4]) for row in rows)
+    return (SentVersionAtEnd._make(row[:4]) for row in rows)
 
 
 def jobs_sent_after(
@@ -125,7 +129,7 @@ def sums_sent_after(con: Connection, target: str, year: int, month: int, after_s
     return [(kind, SentSum._make(values)) for kind, *values in rows]
 
 
-def unanswered_keys(con: Connection, target: str) -> set[str]:
+def pending_keys(con: Connection, target: str) -> set[str]:
     """The keys of records and sums in messages that began and have no answer: nobody knows whether they arrived."""
     unanswered = "Messages.Target = ?1 AND State = 'sending'"
     rows = con.execute(
@@ -154,7 +158,7 @@ def close_months(con: Connection, target: str, months: Iterable[tuple[int, int]]
 class RefusedSum(NamedTuple):
     """Sums of a month that the receiver refused."""
 
-    kind: str
+    message_format: str
     year: int
     month: int
     reason: str
@@ -236,7 +240,7 @@ class SentMessage(NamedTuple):
     """A message of the ledger, whatever is left of it."""
 
     message_id: int
-    kind: str
+    message_format: str
     created_s: int
     digest: str
     """SHA-256 of its text."""

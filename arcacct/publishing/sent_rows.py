@@ -12,7 +12,7 @@ from threading import local
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from arcacct.db.durable import taken_back
+from arcacct.db.durable import count_rolled_back
 from arcacct.db.engine import Connection
 
 TYPE_CHECKING = False
@@ -33,13 +33,13 @@ _WHOLE = 1, "\3"
 """The form of a key of which nothing follows from anything else."""
 
 
-class VersionBefore(NamedTuple):
+class PreviousVersion(NamedTuple):
     """What was accepted last of a job under a key, before a message."""
 
     receiver_row: str | None
     """The receiver's own number of the record."""
     digest: bytes
-    given_id: int | None
+    total_id: int | None
     wall_s: int | None
 
 
@@ -96,7 +96,7 @@ class _JobNumbers:
 
     def __init__(self, con: Connection) -> None:
         self._con = con
-        self._taken_back = taken_back()
+        self._taken_back = count_rolled_back()
         (self._last,) = con.execute("SELECT coalesce(max(Job), 0) FROM Jobs").fetchone()
         """The last job that was there when it was looked last. Who was not found is behind it, or nowhere."""
         self._known: dict[str, int | None] = {}
@@ -104,7 +104,7 @@ class _JobNumbers:
 
     def is_of(self, con: Connection) -> bool:
         """Whether a connection may use it: what was added by a transaction that was taken back is no job."""
-        return self._con is con and self._taken_back == taken_back()
+        return self._con is con and self._taken_back == count_rolled_back()
 
     def known(self, job_ids: Sequence[str]) -> dict[str, int]:
         """As `known_jobs`."""
@@ -181,7 +181,7 @@ def _numbers_of(con: Connection) -> _JobNumbers:
 
 def versions_before(
     con: Connection, target: str, job_ids: Sequence[str], message_id: int
-) -> dict[tuple[str, str], VersionBefore]:
+) -> dict[tuple[str, str], PreviousVersion]:
     """By JobID and key: what a target accepted last of some jobs before a message."""
     found = {}
     rows_of: dict[int, list[str | None]] = {}
@@ -196,7 +196,7 @@ def versions_before(
         if packed is not None and number not in rows_of:
             rows_of[number] = unpacked_rows(packed)
         row = None if packed is None else rows_of[number][position]
-        found[job_id, key] = VersionBefore(row, *values)
+        found[job_id, key] = PreviousVersion(row, *values)
     return found
 
 
@@ -248,7 +248,7 @@ def add(
     records: Sequence[SentRecord],
     given_ids: Iterable[int | None],
     jobs: Mapping[str, int],
-    form_of: KeyForms | None = None,
+    form_of: KeyTemplates | None = None,
 ) -> None:
     """
     Write down the records of a message, in the caller's transaction.
@@ -256,7 +256,7 @@ def add(
     ``given_ids``: for each the row of Given where the receiver counts it; ``None``: nowhere. ``jobs`` by JobID: see
     `job_numbers`. ``form_of``: where the same transaction writes several messages.
     """
-    form_of = form_of or KeyForms(con)
+    form_of = form_of or KeyTemplates(con)
     rows = []
     number, _behind = numbers(message_id)
     for (
@@ -272,10 +272,10 @@ def add(
         wall_s,
         replaced_id,
         replaced_s,
-    ), given_id in zip(records, given_ids, strict=True):
+    ), total_id in zip(records, given_ids, strict=True):
         form, rest = form_of.parts(key, job_id, end_time)
         rows.append(
-            (number, jobs[job_id], end_time, digest, form, rest, notes, given_id, wall_s, replaced_id, replaced_s)
+            (number, jobs[job_id], end_time, digest, form, rest, notes, total_id, wall_s, replaced_id, replaced_s)
         )
         number += 1
     _insert(con, "SentRecords", rows)
@@ -293,7 +293,7 @@ def job_numbers(con: Connection, records: Iterable[SentRecord]) -> dict[str, int
     return jobs
 
 
-class KeyForms:
+class KeyTemplates:
     """The forms of keys: for the messages of one transaction."""
 
     def __init__(self, con: Connection) -> None:
@@ -304,7 +304,7 @@ class KeyForms:
         """Of the last form that is nothing but a JobID between two texts: its number, and the texts."""
 
     def parts(self, key: str, job_id: str, end_time: int) -> tuple[int, str]:
-        """The number of the form of a key, see table KeyForms, and what else is in it."""
+        """The number of the form of a key, see table KeyTemplates, and what else is in it."""
         if self._ends is not None:
             form_id, before, behind = self._ends
             if f"{before}{job_id}{behind}" == key and job_id.isprintable():

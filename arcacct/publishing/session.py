@@ -20,21 +20,21 @@ from typing import NamedTuple
 
 import arcacct
 from arcacct import secrecy
-from arcacct.conf.targets import Transport
-from arcacct.publishing.answers import Answer, Kind
-from arcacct.publishing.clock import Clock
+from arcacct.conf.targets import TransportOptions
+from arcacct.publishing.answers import Answer, Outcome
+from arcacct.publishing.clock import RunDeadline
 from arcacct.publishing.connection import (
     LARGEST_ANSWER,
     Connection,
+    Endpoint,
+    InvalidURL,
     NoConnection,
-    Place,
     Proxy,
     ProxyFails,
-    Reply,
-    Unusable,
-    place_of,
+    Response,
+    endpoint_of,
 )
-from arcacct.publishing.sockets import Budget, OutOfTime, TooMuch, timed_sockets
+from arcacct.publishing.sockets import DeadlineExceeded, ExchangeLimits, ResponseTooLarge, timed_sockets
 from arcacct.tls import tls_context
 
 Judge = Callable[[int, Mapping[str, str], bytes], Answer]
@@ -46,7 +46,7 @@ _ZLIB_FORMS = (zlib.MAX_WBITS | 32, -zlib.MAX_WBITS)
 """With the header of gzip or zlib, and without one, as old servers understood "deflate"."""
 
 
-class Patience(NamedTuple):
+class TimeoutPolicy(NamedTuple):
     """
     How long we wait: for a connection, for each part of an answer, and before each further try (seconds).
 
@@ -67,7 +67,9 @@ class Patience(NamedTuple):
         return self.connect_s + 2 * self.read_s if self.exchange_s is None else self.exchange_s
 
 
-def session_to(transport: Transport, patience: Patience | None = None, *, in_clear: bool = False) -> TargetSession:
+def transport_to(
+    options: TransportOptions, timeouts: TimeoutPolicy | None = None, *, in_clear: bool = False
+) -> Transport:
     """
     A session with a receiver as a target's block says; ``patience`` overrides its waits, ``in_clear``: without TLS.
 
@@ -76,14 +78,14 @@ def session_to(transport: Transport, patience: Patience | None = None, *, in_cle
     context = None
     if not in_clear:
         context = tls_context(
-            transport.x509_host_cert,
-            transport.x509_host_key,
-            ca_dir=transport.x509_cert_dir,
-            ca_file=transport.ca_file,
-            system_store=transport.ca_system,
+            options.x509_host_cert,
+            options.x509_host_key,
+            ca_dir=options.x509_cert_dir,
+            ca_file=options.ca_file,
+            system_store=options.ca_system,
         )
-    waits = patience or Patience(transport.connect_timeout_s, transport.timeout_s, transport.exchange_timeout_s)
-    return TargetSession(context, proxy=transport.proxy, patience=waits)
+    waits = timeouts or TimeoutPolicy(options.connect_timeout_s, options.timeout_s, options.exchange_timeout_s)
+    return Transport(context, proxy=options.proxy, timeouts=waits)
 
 
 class Request(NamedTuple):
@@ -95,7 +97,7 @@ class Request(NamedTuple):
     body: bytes | None = None
 
 
-class TargetSession:
+class Transport:
     """The way to one target, and the only one that uses its context. Used by one thread at a time."""
 
     def __init__(
@@ -103,7 +105,7 @@ class TargetSession:
         context: ssl.SSLContext | None,
         *,
         proxy: str | None = None,
-        patience: Patience | None = None,
+        timeouts: TimeoutPolicy | None = None,
         sleep: Callable[[float], None] | None = None,
     ) -> None:
         """
@@ -111,10 +113,10 @@ class TargetSession:
 
         Without a ``context`` the target is reached in clear, with it by nothing but TLS.
         """
-        self._patience = Patience() if patience is None else patience
+        self._timeouts = TimeoutPolicy() if timeouts is None else timeouts
         self._sleep = sleep
-        self._clock = Clock()
-        self._budget = Budget()
+        self._deadline = RunDeadline()
+        self._budget = ExchangeLimits()
         self._context = context
         plain, secured = timed_sockets(self._budget)
         self._sockets = plain
@@ -124,35 +126,35 @@ class TargetSession:
         self._proxy = proxy if context is not None else None
         if proxy is not None:
             secrecy.keep_login(proxy)
-        self._connections: dict[Place, Connection] = {}
+        self._connections: dict[Endpoint, Connection] = {}
 
-    def heed(self, clock: Clock) -> None:
+    def set_deadline(self, deadline: RunDeadline) -> None:
         """From now on nothing begins, or is waited for, once the time of this run is over."""
-        self._clock = clock
+        self._deadline = deadline
 
-    def exchange(self, request: Request, judge: Judge) -> Answer:
+    def request(self, request: Request, judge: Judge) -> Answer:
         """
         Send a request until `judge` finds an answer to keep, and return that.
 
-        "Try later" is tried again after each wait of `Patience.backoff_s` or as long as Retry-After says, refused
+        "Try later" is tried again after each wait of `TimeoutPolicy.backoff_s` or as long as Retry-After says, refused
         records once, at once (SGAS's 500 can be its database's mood). Network failures become answers here.
         In an answer that is not accepted, `outcome_known` speaks for all the tries.
         """
-        known, waits = True, iter(self._patience.backoff_s)
+        known, waits = True, iter(self._timeouts.backoff_s)
         refusals = 0
-        over = self._clock.over()
+        over = self._deadline.expired_reason()
         if over is not None:
-            return Answer(Kind.TRY_LATER, text=over)
+            return Answer(Outcome.TRY_LATER, text=over)
         while True:
             answer = self._once(request, judge)
             known = known and answer.outcome_known
-            refusals += answer.kind == Kind.RECORDS_REFUSED
-            again = refusals == 1 and answer.kind == Kind.RECORDS_REFUSED
+            refusals += answer.kind == Outcome.RECORDS_REFUSED
+            again = refusals == 1 and answer.kind == Outcome.RECORDS_REFUSED
             wait_s = 0.0 if again else self._wait_s(answer, waits)
             if wait_s:
-                (self._sleep or self._clock.rest)(wait_s)
-            if wait_s is None or self._clock.over() is not None:
-                return answer if answer.kind == Kind.ACCEPTED else answer._replace(outcome_known=known)
+                (self._sleep or self._deadline.sleep)(wait_s)
+            if wait_s is None or self._deadline.expired_reason() is not None:
+                return answer if answer.kind == Outcome.ACCEPTED else answer._replace(outcome_known=known)
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -161,14 +163,14 @@ class TargetSession:
 
     def _wait_s(self, answer: Answer, waits: Iterator[float]) -> float | None:
         """Seconds until the next try, None if there is none."""
-        planned = next(waits, None) if answer.kind == Kind.TRY_LATER else None
+        planned = next(waits, None) if answer.kind == Outcome.TRY_LATER else None
         if planned is None:
             return None
         wait_s = max(planned, answer.retry_after_s or 0)
-        return wait_s if wait_s <= min(self._patience.longest_wait_s, self._clock.left_s()) else None
+        return wait_s if wait_s <= min(self._timeouts.longest_wait_s, self._deadline.left_s()) else None
 
     def _once(self, request: Request, judge: Judge) -> Answer:
-        total_s, left_s = self._patience.total_s, self._clock.left_s()
+        total_s, left_s = self._timeouts.total_s, self._deadline.left_s()
         if left_s < total_s:
             self._budget.begin(left_s, "no whole answer before the time of this run was over (run_timeout)")
         else:
@@ -178,13 +180,13 @@ class TargetSession:
         except _OF_THE_WIRE as exc:
             where = re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", request.url)
             # Asking for something changes nothing there.
-            asked = self._budget.asked and request.method != "GET"
+            asked = self._budget.request_started and request.method != "GET"
             return _meaning(f"{where}: ", [*_causes(exc)], asked=asked)
         return judge(status, headers, body)
 
-    def _asked(self, request: Request) -> Reply:
+    def _asked(self, request: Request) -> Response:
         # Nothing travels in clear that was not meant to.
-        place, path = place_of(request.url, ("http" if self._context is None else "https",))
+        place, path = endpoint_of(request.url, ("http" if self._context is None else "https",))
         connection = self._connections.get(place)
         if connection is None:
             proxy = None if self._proxy is None else Proxy(self._proxy)
@@ -192,11 +194,11 @@ class TargetSession:
                 place,
                 self._sockets,
                 self._context,
-                connect_s=self._patience.connect_s,
-                read_s=self._patience.read_s,
+                connect_s=self._timeouts.connect_s,
+                read_s=self._timeouts.read_s,
                 proxy=proxy,
             )
-        reply = connection.exchange(request.method, path, {**_HEADERS, **request.headers}, request.body)
+        reply = connection.request(request.method, path, {**_HEADERS, **request.headers}, request.body)
         encoding = next((value for name, value in reply.headers.items() if name.lower() == "content-encoding"), "")
         return reply._replace(body=_unpacked(reply.body)) if encoding.strip().lower() in _PACKED else reply
 
@@ -247,17 +249,17 @@ def _meaning(where: str, causes: list[BaseException], *, asked: bool) -> Answer:
             if cause.status is not None and 400 <= cause.status < 500 and cause.status not in {408, 429}:
                 return _stopped(f"{where}the proxy refuses to connect us (HTTP {cause.status}); check http_proxy")
             why = f"HTTP {cause.status}" if cause.status is not None else _reason(causes)
-            return Answer(Kind.TRY_LATER, text=f"{where}the proxy cannot connect us ({why})")
+            return Answer(Outcome.TRY_LATER, text=f"{where}the proxy cannot connect us ({why})")
     if asked:
         text = f"{where}{_reason(causes)}; the work may have been done"
-        return Answer(Kind.TRY_LATER, text=text, outcome_known=False)
-    if isinstance(causes[0], Unusable):
+        return Answer(Outcome.TRY_LATER, text=text, outcome_known=False)
+    if isinstance(causes[0], InvalidURL):
         return _stopped(f"{where}this URL, or that of the proxy, cannot be used; check targeturl and http_proxy")
-    return Answer(Kind.TRY_LATER, text=f"{where}{_reason(causes)}")
+    return Answer(Outcome.TRY_LATER, text=f"{where}{_reason(causes)}")
 
 
 def _stopped(text: str, *, about_credentials: bool = False) -> Answer:
-    return Answer(Kind.WE_ARE_REFUSED, text=text, about_credentials=about_credentials)
+    return Answer(Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, text=text, about_credentials=about_credentials)
 
 
 _OTHER_NAME = (62, 64)
@@ -284,7 +286,7 @@ def _tls_meaning(where: str, cause: ssl.SSLError, *, asked: bool) -> Answer:
         return _stopped(text, about_credentials=True)
     if re.search("VERSION|PROTOCOL|HTTP_REQUEST|HTTPS_PROXY|INSUFFICIENT_SECURITY|TOO_SMALL|CIPHER", what):
         return _stopped(f"{where}no common TLS ({words}); check the port in targeturl")
-    return Answer(Kind.TRY_LATER, text=f"{where}TLS broke off ({words})", outcome_known=not asked)
+    return Answer(Outcome.TRY_LATER, text=f"{where}TLS broke off ({words})", outcome_known=not asked)
 
 
 _REASONS: tuple[tuple[type[BaseException], str], ...] = (
@@ -302,7 +304,7 @@ _REASONS: tuple[tuple[type[BaseException], str], ...] = (
 
 def _reason(causes: list[BaseException]) -> str:
     """The first known reason in plain words; never a foreign exception's own text, which may quote URLs."""
-    ours = next((cause for cause in causes if isinstance(cause, OutOfTime | TooMuch)), None)
+    ours = next((cause for cause in causes if isinstance(cause, DeadlineExceeded | ResponseTooLarge)), None)
     if ours is not None:
         return str(ours)
     for kind, words in _REASONS:

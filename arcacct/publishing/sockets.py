@@ -22,15 +22,15 @@ LARGEST_HEAD = 1024 * 1024
 """Bytes before the body of an answer: its headers, every "100 Continue", what a proxy says."""
 
 
-class OutOfTime(TimeoutError):
+class DeadlineExceeded(TimeoutError):
     """The exchange has used up its time; the text says which time that was."""
 
 
-class TooMuch(OSError):
+class ResponseTooLarge(OSError):
     """More arrives than any answer has."""
 
 
-class Budget:
+class ExchangeLimits:
     """What one exchange may still take, in time and in bytes; begun anew for each."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Budget:
         self._ends = float("inf")
         self._words = ""
         self._room_bytes = LARGEST_HEAD
-        self.asked = False
+        self.request_started = False
         """Whether anything of the request may have reached the receiver."""
 
     def begin(self, seconds: float, words: str) -> None:
@@ -46,30 +46,30 @@ class Budget:
         self._ends = time.monotonic() + seconds
         self._words = words
         self._room_bytes = LARGEST_HEAD
-        self.asked = False
+        self.request_started = False
 
     def expect(self, n_bytes: int) -> None:
         """The head of the answer is there: so much more may come."""
         self._room_bytes = n_bytes
 
     def wait_s(self, limit_s: float | None) -> float:
-        """How long a wait may be that has a limit of its own. Raises OutOfTime."""
+        """How long a wait may be that has a limit of its own. Raises DeadlineExceeded."""
         left = self._ends - time.monotonic()
         if left <= 0:
-            raise OutOfTime(self._words)
+            raise DeadlineExceeded(self._words)
         return left if limit_s is None or left < limit_s else limit_s
 
-    def heard(self, n_bytes: int) -> None:
-        """So much has arrived. Raises TooMuch."""
+    def count_received(self, n_bytes: int) -> None:
+        """So much has arrived. Raises ResponseTooLarge."""
         self._room_bytes -= n_bytes
         if self._room_bytes < 0:
-            raise TooMuch("more came than any answer has")
+            raise ResponseTooLarge("more came than any answer has")
 
 
 class TimedSocket(socket.socket):
     """A TCP socket within a budget. Its own timeout stays the limit of a single wait."""
 
-    budget: ClassVar[Budget]
+    budget: ClassVar[ExchangeLimits]
     _limit_s: float | None = None
 
     def settimeout(self, value: float | None) -> None:
@@ -96,12 +96,12 @@ class TimedSocket(socket.socket):
 
     def recv(self, *how: Any) -> bytes:
         data = self._within(super().recv, *how)
-        self.budget.heard(len(data))
+        self.budget.count_received(len(data))
         return data
 
     def recv_into(self, *how: Any) -> int:
         count = self._within(super().recv_into, *how)
-        self.budget.heard(count)
+        self.budget.count_received(count)
         return count
 
 
@@ -115,7 +115,7 @@ class TimedTLSSocket(TimedSocket, ssl.SSLSocket):
         self._limit_s = limit_s
 
 
-def timed_sockets(budget: Budget) -> tuple[type[TimedSocket], type[TimedTLSSocket]]:
+def timed_sockets(budget: ExchangeLimits) -> tuple[type[TimedSocket], type[TimedTLSSocket]]:
     """Classes of sockets, plain and TLS, that all live by one budget: ssl makes its own by their class."""
     return (
         type("TimedSocket", (TimedSocket,), {"budget": budget}),

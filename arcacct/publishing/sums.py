@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.jobs.aar import UsageCell
-from arcacct.publishing.delivery import Part
+from arcacct.publishing.delivery import MessagePart
 from arcacct.publishing.instants import Month, month_name
 from arcacct.publishing.ledger import COUNTS, SentSum
-from arcacct.publishing.plug import Plug, Summaries
-from arcacct.publishing.this_run import Tally, ThisRun
+from arcacct.publishing.plug import MonthlySummaries, TargetPlugin
+from arcacct.publishing.this_run import RunContext, RunSummary
 from arcacct.wording import count_of
 
 _SHOWN = 10
@@ -22,19 +22,19 @@ _SHOWN = 10
 class Summed(NamedTuple):
     """The sums of some months, ready to be sent."""
 
-    parts: list[Part]
+    parts: list[MessagePart]
     refused: list[UsageCell]
     """Cells that the receiver would refuse: their jobs are set aside."""
 
 
-def summed(plug: Plug, family: Summaries, cells: Iterable[UsageCell], tally: Tally) -> Summed:
+def summed(plugin: TargetPlugin, family: MonthlySummaries, cells: Iterable[UsageCell], summary: RunSummary) -> Summed:
     """The summaries of the cells of whole months: a part of a month would lower what the receiver has of it."""
     now = int(time.time())
     sound: list[UsageCell] = []
     refused: list[UsageCell] = []
     repaired: Counter[tuple[Month, str]] = Counter()
     for cell in cells:
-        if not plug.target.wants(cell.vo):
+        if not plugin.target.wants(cell.vo):
             continue
         # SQLite keeps a fraction in a column of whole numbers.
         whole = cell._replace(wall_s=int(cell.wall_s), cpu_s=int(cell.cpu_s))
@@ -45,19 +45,19 @@ def summed(plug: Plug, family: Summaries, cells: Iterable[UsageCell], tally: Tal
                 repaired[cell[:2], note] += cell.jobs
         else:
             refused.append(cell)
-            tally.note(f"{month_name(cell[:2])}: {count_of(cell.jobs, 'job')} not sent: {verdict.refusal}")
+            summary.note(f"{month_name(cell[:2])}: {count_of(cell.jobs, 'job')} not sent: {verdict.refusal}")
     for (month, note), jobs in sorted(repaired.items())[:_SHOWN]:
-        tally.note(f"{month_name(month)}: {count_of(jobs, 'job')}: {note}")
+        summary.note(f"{month_name(month)}: {count_of(jobs, 'job')}: {note}")
     if len(repaired) > _SHOWN:
-        tally.note(f"and {len(repaired) - _SHOWN} more repairs of this kind; `arcacct job why` tells those of a job")
+        summary.note(f"and {len(repaired) - _SHOWN} more repairs of this kind; `arcacct job why` tells those of a job")
     for note in family.notes(sound):
-        tally.note(note)
-    return Summed([Part(text, sum=one) for text, one in family.sums(sound)], refused)
+        summary.note(note)
+    return Summed([MessagePart(text, sum=one) for text, one in family.sums(sound)], refused)
 
 
 def zeros(
-    this: ThisRun, known: Sequence[tuple[str, SentSum]], current: Sequence[Part]
-) -> Iterator[tuple[str, list[Part]]]:
+    ctx: RunContext, known: Sequence[tuple[str, SentSum]], current: Sequence[MessagePart]
+) -> Iterator[tuple[str, list[MessagePart]]]:
     """
     By kind of message: every key that the receiver was ever sent and that holds no more, with zeros.
 
@@ -75,10 +75,10 @@ def zeros(
         if new:
             months = sorted({(one.year, one.month) for one in new})
             what = "sync records" if kind == COUNTS else f"{kind} records"
-            this.tally.note(
+            ctx.summary.note(
                 f"{', '.join(map(month_name, months))}: {len(new)} {what} that were published before are sent again"
                 " with zeros, since nothing is counted under their keys any more"
                 " (user, VO, role, SubmitHost, benchmark, nodes, cores)"
             )
-        family = this.plug.sums(kind)
-        yield kind, [Part(family.zero(one.key), sum=one._replace(jobs=0, wall_s=0)) for one in sums]
+        family = ctx.plugin.sums(kind)
+        yield kind, [MessagePart(family.zero(one.key), sum=one._replace(jobs=0, wall_s=0)) for one in sums]

@@ -16,10 +16,10 @@ from arcacct.db.engine import Connection, DatabaseError
 from arcacct.errors import ArcacctError, FiguresHeld
 from arcacct.jobs import cells, former, reading
 from arcacct.publishing import given, held, ledger, monthly, months, sent
-from arcacct.publishing.clock import Clock
-from arcacct.publishing.delivery import Deliverer, Delivery, Plan
+from arcacct.publishing.clock import RunDeadline
+from arcacct.publishing.delivery import Delivery, DryRunSink, MessageSink
 from arcacct.publishing.feed import (
-    Router,
+    RecordRouter,
     add_held,
     add_logged,
     add_period,
@@ -27,23 +27,23 @@ from arcacct.publishing.feed import (
     repeat_zeros,
     zero_records,
 )
-from arcacct.publishing.floor import Floor
+from arcacct.publishing.floor import DecreaseGuard
 from arcacct.publishing.instants import Month, iso, month_bounds, month_name, months_between, next_month, recent_months
-from arcacct.publishing.ledger import COUNTS, Cursor, SentRecord, Unknown
+from arcacct.publishing.ledger import COUNTS, Cursor, LedgerGap, SentRecord
 from arcacct.publishing.months import HeldMonth
-from arcacct.publishing.plug import Plug, ReceiverRows, Sender
-from arcacct.publishing.position import position
+from arcacct.publishing.plug import ReceiverRows, Sender, TargetPlugin
+from arcacct.publishing.position import open_cursor
 from arcacct.publishing.selection import (
     bare_ids,
-    left_in_doubt,
     names_in_doubt,
     not_selected,
     of_records,
     remembered_kinds,
     to_remember,
+    unresolved_selection,
 )
-from arcacct.publishing.this_run import Tally, ThisRun
-from arcacct.publishing.way import Way
+from arcacct.publishing.this_run import RunContext, RunSummary
+from arcacct.publishing.way import LazySender
 from arcacct.wording import count_of
 
 
@@ -54,17 +54,17 @@ class Period(NamedTuple):
     before_s: int
 
 
-class Outcome(NamedTuple):
+class TargetResult(NamedTuple):
     """What one target's run came to."""
 
     target: str
-    tally: Tally
+    summary: RunSummary
     error: ArcacctError | None
     skipped: str | None = None
     """Why nothing was done: not due yet."""
 
 
-class Wishes(NamedTuple):
+class RunOptions(NamedTuple):
     """How a run is wanted."""
 
     now: bool = False
@@ -78,13 +78,13 @@ class Wishes(NamedTuple):
     accept_lower: tuple[Month, ...] = ()
     """Months that may fall, whatever they were: an operator says so."""
     receiver_rows: Sequence[str] = ()
-    """Files with rows of the receiver's tables (`Plug.receiver_rows`): with republish."""
+    """Files with rows of the receiver's tables (`TargetPlugin.receiver_rows`): with republish."""
     accept_names: bool = True
     """Whether that word is also one about other names: it is said of one target, not of all at once."""
     who: str = ""
     """The name of the operator who accepts."""
-    make_sender: Callable[[Plug], Sender] = lambda plug: Way(plug.target, plug.sender)
-    watch: Callable[[str, Tally], None] = lambda _target, _tally: None
+    make_sender: Callable[[TargetPlugin], Sender] = lambda plugin: LazySender(plugin.target, plugin.sender)
+    watch: Callable[[str, RunSummary], None] = lambda _target, _summary: None
     """Told of each message that was answered: the target's name and what was done so far."""
     announce: Callable[[str, str], None] = lambda _target, _note: None
     """Told what a target's run has to say, when it is about to do it."""
@@ -92,7 +92,7 @@ class Wishes(NamedTuple):
     """Told what of the spool could not be used, as a sweep tells it."""
 
 
-AS_CONFIGURED = Wishes()
+AS_CONFIGURED = RunOptions()
 
 
 class Databases(NamedTuple):
@@ -109,96 +109,98 @@ class TargetRun:
     Once ``stopping`` is set nothing more is sent.
     """
 
-    def __init__(self, plug: Plug, both: Databases, wishes: Wishes, stopping: Event | None = None) -> None:
-        self._plug = plug
-        self._target = plug.target
+    def __init__(
+        self, plugin: TargetPlugin, both: Databases, options: RunOptions, stopping: Event | None = None
+    ) -> None:
+        self._plugin = plugin
+        self._target = plugin.target
         self._both = both
-        self._wishes = wishes
+        self._options = options
         self._stopping = stopping or Event()
-        self.tally = Tally(lambda note: wishes.announce(plug.target.name, note))
+        self.summary = RunSummary(lambda note: options.announce(plugin.target.name, note))
         """What was done so far."""
-        plug.bare_ids = bare_ids(*both)
-        self._selection = plug.selection()
+        plugin.bare_ids = bare_ids(*both)
+        self._selection = plugin.selection()
         self._walked = False
         """Whether the log was gone through from its beginning."""
         self._is_whole = False
         """Whether all was dealt with and answered, but for what the floor holds."""
 
-    def publish(self, horizon: int) -> Outcome:
+    def publish(self, horizon: int) -> TargetResult:
         """What is new up to ``horizon``."""
-        this, block = self._begun(), self._target.block
-        start = position(this, self._wishes.since)
+        ctx, block = self._begun(), self._target.block
+        start = open_cursor(ctx, self._options.since)
         due = (start.last_success or 0) + self._target.urdelivery_frequency_s
         # A success that lies ahead was noted by a clock that was wrong.
-        wanted = self._wishes.now or self._wishes.accept_lower or self._wishes.since is not None
+        wanted = self._options.now or self._options.accept_lower or self._options.since is not None
         if not wanted and (start.last_success or 0) <= time.time() < due:
             skipped = f"not due before {iso(due)} (urdelivery_frequency)"
-            return Outcome(self._target.name, self.tally, None, skipped)
-        this = self._numbered(this)
-        self.tally.not_selected = not_selected(this.accounting, self._plug)
-        error = self._attempt(this, "publish", lambda delivery: self._send_new(this, delivery, start, horizon))
-        if not self._wishes.dry_run:
+            return TargetResult(self._target.name, self.summary, None, skipped)
+        ctx = self._numbered(ctx)
+        self.summary.not_selected = not_selected(ctx.accounting, self._plugin)
+        error = self._attempt(ctx, "publish", lambda delivery: self._send_new(ctx, delivery, start, horizon))
+        if not self._options.dry_run:
             if self._is_whole:
-                self._prove(this)
-                sent.forget_refused_sums(this.publishing, block, this.run)
+                self._prove(ctx)
+                sent.forget_refused_sums(ctx.publishing, block, ctx.run)
             else:
                 # What was said of a month that nobody saw fall here is no word for a later fall.
-                seen = {(one.year, one.month) for one in months.held(this.publishing, block).get(block, ())}
-                months.close_accepted(this.publishing, block, but=seen)
+                seen = {(one.year, one.month) for one in months.held(ctx.publishing, block).get(block, ())}
+                months.close_accepted(ctx.publishing, block, but=seen)
             # A whole run has looked at every month that was held before.
-            months.set_held(this.publishing, block, this.floor.held.values(), None if self._is_whole else ())
-            self._finish(this, error)
-        return Outcome(self._target.name, self.tally, error)
+            months.set_held(ctx.publishing, block, ctx.guard.held.values(), None if self._is_whole else ())
+            self._finish(ctx, error)
+        return TargetResult(self._target.name, self.summary, error)
 
-    def republish(self, period: Period, horizon: int) -> Outcome:
+    def republish(self, period: Period, horizon: int) -> TargetResult:
         """A period again, the cursor untouched."""
-        this = self._begun()
-        position(this, self._wishes.since)
-        this = self._numbered(this)
-        error = self._attempt(this, "republish", lambda delivery: self._send_again(this, delivery, period, horizon))
-        if not self._wishes.dry_run:
+        ctx = self._begun()
+        open_cursor(ctx, self._options.since)
+        ctx = self._numbered(ctx)
+        error = self._attempt(ctx, "republish", lambda delivery: self._send_again(ctx, delivery, period, horizon))
+        if not self._options.dry_run:
             # A month of which nothing was published is nobody's alarm once it is not asked for any more.
-            holding = [one for one in this.floor.held.values() if (one.year, one.month) in this.months]
-            months.set_held(this.publishing, self._target.block, holding, ())
-        return Outcome(self._target.name, self.tally, error)
+            holding = [one for one in ctx.guard.held.values() if (one.year, one.month) in ctx.months]
+            months.set_held(ctx.publishing, self._target.block, holding, ())
+        return TargetResult(self._target.name, self.summary, error)
 
-    def _begun(self) -> ThisRun:
+    def _begun(self) -> RunContext:
         """The run with all that its steps share, as the ledger is now; an operator's word is noted first."""
         publishing, block = self._both.publishing, self._target.block
         life = schema.incarnation(self._both.accounting)
         accepted = months.accepted(publishing, block, life)
-        if self._wishes.accept_lower and not self._wishes.dry_run:
-            months.accept(publishing, block, self._wishes.accept_lower, life, self._wishes.who)
-            months.answer_unsure(publishing, block, self._wishes.accept_lower)
-        chosen = frozenset(self._wishes.accept_lower)
-        floor = Floor(
-            accepted=months.Accepted(accepted.open | chosen, accepted.ever | chosen),
-            life_seq=schema.life_seq(self._both.accounting),
+        if self._options.accept_lower and not self._options.dry_run:
+            months.accept(publishing, block, self._options.accept_lower, life, self._options.who)
+            months.resolve_uncertain(publishing, block, self._options.accept_lower)
+        chosen = frozenset(self._options.accept_lower)
+        guard = DecreaseGuard(
+            accepted=months.AcceptedDecreases(accepted.open | chosen, accepted.ever | chosen),
+            life_seq=schema.incarnation_start_seq(self._both.accounting),
             selection=self._selection,
             proven=months.selections(publishing, block)[0],
-            given_jobs=given.given_jobs(publishing, block),
-            given_sums=given.given_sums(publishing, block),
-            folded=self._plug.folded,
+            given_jobs=given.published_jobs(publishing, block),
+            given_sums=given.published_sums(publishing, block),
+            folded=self._plugin.folded,
         )
         published = months.published(publishing, block)
-        kinds = remembered_kinds(self._both.accounting, self._plug)
-        return ThisRun(self._plug, *self._both, self.tally, self._wishes.dry_run, floor, published, life, kinds)
+        kinds = remembered_kinds(self._both.accounting, self._plugin)
+        return RunContext(self._plugin, *self._both, self.summary, self._options.dry_run, guard, published, life, kinds)
 
-    def _attempt(self, this: ThisRun, origin: str, work: Callable[[Deliverer], None]) -> ArcacctError | None:
+    def _attempt(self, ctx: RunContext, origin: str, work: Callable[[MessageSink], None]) -> ArcacctError | None:
         """Do the work with an open way to the target; an error ends this target's run only."""
         try:
             with ExitStack() as ending:
-                delivery: Deliverer
-                if self._wishes.dry_run:
-                    delivery = Plan(this, lambda: self._wishes.make_sender(self._plug), self._wishes.write_to)
+                delivery: MessageSink
+                if self._options.dry_run:
+                    delivery = DryRunSink(ctx, lambda: self._options.make_sender(self._plugin), self._options.write_to)
                 else:
-                    sender = ending.enter_context(closing(self._wishes.make_sender(self._plug)))
-                    transport = self._target.transport
+                    sender = ending.enter_context(closing(self._options.make_sender(self._plugin)))
+                    transport = self._target.transport_options
                     # An operator who republishes waits as long as it takes: no next run would go on.
                     ends = None if origin == "republish" or transport is None else transport.run_timeout_s
-                    sender.heed(Clock(ends, self._stopping))
-                    watch = partial(self._wishes.watch, self._target.name, self.tally)
-                    delivery = Delivery(this, sender, origin, self._unknown(), watch)
+                    sender.set_deadline(RunDeadline(ends, self._stopping))
+                    watch = partial(self._options.watch, self._target.name, self.summary)
+                    delivery = Delivery(ctx, sender, origin, self._unknown(), watch)
                 ending.callback(delivery.stop)
                 delivery.resume()
                 work(delivery)
@@ -208,300 +210,304 @@ class TargetRun:
         except DatabaseError:
             raise
         except Exception as error:  # noqa: BLE001  a fault of ours ends with an entry in the ledger, too
-            return fault_of(error, self._plug.settings.places.publishing_database)
+            return fault_of(error, self._plugin.settings.places.publishing_database)
         self._is_whole = True
-        return this.floor.error()
+        return ctx.guard.error()
 
-    def _numbered(self, this: ThisRun) -> ThisRun:
+    def _numbered(self, ctx: RunContext) -> RunContext:
         """The run with its number: a receiver's refusal is believed when a later run hears it again."""
         publishing, block = self._both.publishing, self._target.block
         last = ledger.last_run(publishing, block)
-        if this.dry_run:
-            return this._replace(run=last + 1)
-        return this._replace(run=ledger.begin_run(publishing, block))
+        if ctx.dry_run:
+            return ctx._replace(run=last + 1)
+        return ctx._replace(run=ledger.begin_run(publishing, block))
 
-    def _unknown(self) -> Unknown | None:
+    def _unknown(self) -> LedgerGap | None:
         """What an older ledger does not know of a receiver that keeps the first version of a record."""
-        doubt = lives.doubt_seq(self._both.publishing, self._target.block)
-        if doubt is None or not self._plug.keeps_first:
+        doubt = lives.uncertain_after_seq(self._both.publishing, self._target.block)
+        if doubt is None or not self._plugin.keeps_first:
             return None
         changed = frozenset(one.job_id for one in former.former_keys(self._both.accounting, doubt))
-        return Unknown(lives.last_row(self._both.accounting, self._target.block), changed)
+        return LedgerGap(lives.last_row(self._both.accounting, self._target.block), changed)
 
-    def _send_new(self, this: ThisRun, delivery: Deliverer, start: Cursor, horizon: int) -> None:
+    def _send_new(self, ctx: RunContext, delivery: MessageSink, start: Cursor, horizon: int) -> None:
         block = self._target.block
-        self._refuse_other_names(this)
+        self._refuse_other_names(ctx)
         # Read again: the cursor may have moved with what was sent again.
-        start = ledger.cursor(this.publishing, block) or start
-        holding = {(one.year, one.month) for one in months.held(this.publishing, block).get(block, ())}
-        this.tally.implausible = reading.count_held(this.accounting, start.last_seq, horizon)
-        self._hold_unsure(this)
-        walked = months.selections(this.publishing, block)[1]
+        start = ledger.cursor(ctx.publishing, block) or start
+        holding = {(one.year, one.month) for one in months.held(ctx.publishing, block).get(block, ())}
+        ctx.summary.implausible = reading.count_held(ctx.accounting, start.last_seq, horizon)
+        self._hold_unsure(ctx)
+        walked = months.selections(ctx.publishing, block)[1]
         # The log is gone through from its beginning when what is selected has changed, or is held. Sums that are held,
         # or accepted, are looked at by themselves; of records it is the log that tells.
-        walks = self._walked = (walked is not None and walked != of_records(self._plug)) or (
-            self._has_records(this) and bool(holding or self._wishes.accept_lower)
+        walks = self._walked = (walked is not None and walked != of_records(self._plugin)) or (
+            self._has_records(ctx) and bool(holding or self._options.accept_lower)
         )
-        self._note_walk(this, start)
-        doubt = lives.doubt_seq(this.publishing, block)
+        self._note_walk(ctx, start)
+        doubt = lives.uncertain_after_seq(ctx.publishing, block)
         if doubt is not None:
-            self.tally.note("publishing.db was lost, or is an older copy: what was sent since is sent again")
-            release_absent(this)
-            if left := left_in_doubt(this.accounting, self._plug):
-                self.tally.note(left)
+            self.summary.note("publishing.db was lost, or is an older copy: what was sent since is sent again")
+            release_absent(ctx)
+            if left := unresolved_selection(ctx.accounting, self._plugin):
+                self.summary.note(left)
         begin = start._replace(last_seq=0) if walks else start
-        by_kind = self._months_of_sums(this, start, horizon, holding, doubt)
+        by_kind = self._months_of_sums(ctx, start, horizon, holding, doubt)
         if walks:
-            self._add_passed_over(this, by_kind, begin, horizon)
-        router = Router(this, delivery) if self._has_records(this) else None
-        self._say_families(this)
+            self._add_passed_over(ctx, by_kind, begin, horizon)
+        router = RecordRouter(ctx, delivery) if self._has_records(ctx) else None
+        self._say_families(ctx)
         # Sums before records: the cursor moves with these, and by then every month that was touched is dealt with.
-        for kind in sorted(by_kind, key=lambda kind: kind == self._plug.kind):
-            family = self._plug.summaries(kind)
+        for kind in sorted(by_kind, key=lambda kind: kind == self._plugin.message_format):
+            family = self._plugin.summaries(kind)
             logged = [
-                *reading.without_measure(this.accounting, begin.last_seq, horizon),
-                *reading.logged_ended_from(this.accounting, begin.last_seq, horizon, next_month(int(time.time()))),
+                *reading.without_measure(ctx.accounting, begin.last_seq, horizon),
+                *reading.logged_ended_from(ctx.accounting, begin.last_seq, horizon, next_month(int(time.time()))),
             ]
-            last = router is None and kind == self._plug.kind
+            last = router is None and kind == self._plugin.message_format
             seq = horizon if last else None
             monthly.send_summaries(
-                this, family, by_kind[kind], delivery, horizon=horizon, seq=seq, logged=logged, doubt=doubt is not None
+                ctx, family, by_kind[kind], delivery, horizon=horizon, seq=seq, logged=logged, doubt=doubt is not None
             )
         if router is not None:
-            if doubt is not None and (count := router.neutralise_former(doubt, start.start_end_time)):
-                self.tally.note(f"{count_of(count, 'key')} that the receiver may have from before sent with zeros")
-            add_held(this, router)
-            add_logged(this, router, begin, horizon)
+            if doubt is not None and (count := router.zero_out_previous(doubt, start.start_end_time)):
+                self.summary.note(f"{count_of(count, 'key')} that the receiver may have from before sent with zeros")
+            add_held(ctx, router)
+            add_logged(ctx, router, begin, horizon)
             router.flush()
-            repeat_zeros(this, router, begin, horizon)
-            this.floor.hold_kept()
-        monthly.send_counts(this, delivery, doubt)
+            repeat_zeros(ctx, router, begin, horizon)
+            ctx.guard.hold_blocked_months()
+        monthly.send_sync(ctx, delivery, doubt)
 
-    def _hold_unsure(self, this: ThisRun, concerned: Collection[Month] | None = None) -> None:
+    def _hold_unsure(self, ctx: RunContext, concerned: Collection[Month] | None = None) -> None:
         """
         Hold the months of which nobody knows what the receiver has, until they are accepted or their jobs are back.
 
         Of a receiver that keeps the first version nothing can fall. ``concerned``: only these.
         """
-        if self._plug.keeps_first:
+        if self._plugin.keeps_first:
             return
         back = []
-        for month, one in months.unsure(this.publishing, self._target.block).items():
-            if one.answered_s is not None or month in self._wishes.accept_lower:
+        for month, one in months.uncertain_months(ctx.publishing, self._target.block).items():
+            if one.answered_s is not None or month in self._options.accept_lower:
                 continue
             if concerned is not None and month not in concerned:
                 continue
-            if one.jobs is not None and self._jobs_here(this, month) >= one.jobs:
+            if one.jobs is not None and self._jobs_here(ctx, month) >= one.jobs:
                 back.append(month)
             else:
-                self._hold_unknown(this, month, one.jobs)
-        if back and not this.dry_run:
-            months.answer_unsure(this.publishing, self._target.block, back)
+                self._hold_unknown(ctx, month, one.jobs)
+        if back and not ctx.dry_run:
+            months.resolve_uncertain(ctx.publishing, self._target.block, back)
 
-    def _hold_untouched(self, this: ThisRun, touched: Collection[Month]) -> Callable[[Month], bool]:
+    def _hold_untouched(self, ctx: RunContext, touched: Collection[Month]) -> Callable[[Month], bool]:
         """
         Hold months that are ``touched`` now, and were not since both databases were put back with nothing to compare.
 
         Returns whether a month is such a one: as long as nothing touches it, it stays as the receiver has it.
         """
         block = self._target.block
-        known, first = months.unsure(this.publishing, block), months.unsure_before(this.publishing, block)
+        known, first = months.uncertain_months(ctx.publishing, block), months.uncertain_before(ctx.publishing, block)
 
         def untouched(month: Month) -> bool:
-            is_known = month in known or month in self._wishes.accept_lower
-            return first is not None and month < first and not is_known and not self._plug.keeps_first
+            is_known = month in known or month in self._options.accept_lower
+            return first is not None and month < first and not is_known and not self._plugin.keeps_first
 
         for month in filter(untouched, touched):
-            self._hold_unknown(this, month, None)
+            self._hold_unknown(ctx, month, None)
         return untouched
 
-    def _touched_in_this_life(self, this: ThisRun, start: Cursor, horizon: int) -> set[Month]:
+    def _touched_in_this_life(self, ctx: RunContext, start: Cursor, horizon: int) -> set[Month]:
         """The months with anything logged since the cursor, and not by a backup alone."""
-        seq = max(start.last_seq, schema.life_seq(this.accounting))
-        logged = reading.months_logged_after(this.accounting, seq, horizon, ended_from=start.start_end_time)
-        return logged | cells.months_changed_after(this.accounting, seq)
+        seq = max(start.last_seq, schema.incarnation_start_seq(ctx.accounting))
+        logged = reading.months_logged_after(ctx.accounting, seq, horizon, ended_from=start.start_end_time)
+        return logged | cells.months_changed_after(ctx.accounting, seq)
 
-    def _jobs_here(self, this: ThisRun, month: Month) -> int:
-        counted = cells.counted_until(this.accounting, month, reading.LAST_SECOND)
+    def _jobs_here(self, ctx: RunContext, month: Month) -> int:
+        counted = cells.counted_until(ctx.accounting, month, reading.LAST_SECOND)
         return sum(cell.jobs for cell in counted if self._target.wants(cell.vo))
 
-    def _hold_unknown(self, this: ThisRun, month: Month, jobs: int | None) -> None:
+    def _hold_unknown(self, ctx: RunContext, month: Month, jobs: int | None) -> None:
         """Hold a month of which a lost ledger may have known more; ``jobs`` as that one said, if it could be asked."""
-        here = self._jobs_here(this, month)
+        here = self._jobs_here(ctx, month)
         change = f"{'unknown' if jobs is None else jobs} -> {count_of(here, 'job')}: both databases were put back, and"
         why = "the ledger that was replaced says that the receiver has more"
         if jobs is None:
             why = "neither knows what was published since: the receiver may have more"
-        this.floor.hold(HeldMonth(*month, f"{change} {why}", jobs or 0, here))
+        ctx.guard.hold(HeldMonth(*month, f"{change} {why}", jobs or 0, here))
 
-    def _say_families(self, this: ThisRun) -> None:
+    def _say_families(self, ctx: RunContext) -> None:
         """Which of the months that are sent each time stay in other messages than those that are configured now."""
-        for month in sorted(recent_months(int(time.time())) & this.months.keys()):
-            if (kind := this.kind_of(month)) != self._plug.kind:
-                self.tally.note(
+        for month in sorted(recent_months(int(time.time())) & ctx.months.keys()):
+            if (kind := ctx.message_format_of(month)) != self._plugin.message_format:
+                self.summary.note(
                     f"{month_name(month)} was begun as {kind} and stays so: a month has one family;"
-                    f" {self._plug.kind} begins with the first month of which nothing was published"
+                    f" {self._plugin.message_format} begins with the first month of which nothing was published"
                 )
 
-    def _refuse_other_names(self, this: ThisRun) -> None:
+    def _refuse_other_names(self, ctx: RunContext) -> None:
         """Raises FiguresHeld when nobody knows what a receiver has under other names, and nobody accepted that."""
-        why = names_in_doubt(this.accounting, this.publishing, self._plug)
-        if why and not (self._wishes.accept_lower and self._wishes.accept_names):
+        why = names_in_doubt(ctx.accounting, ctx.publishing, self._plugin)
+        if why and not (self._options.accept_lower and self._options.accept_names):
             raise FiguresHeld(why)
-        if not this.dry_run:
+        if not ctx.dry_run:
             # Before anything goes out under them: killed in between, they are known all the same. What an operator
             # accepted lasts, whatever else is held.
-            is_known = lives.doubt_seq(this.publishing, self._target.block) is None
-            self._remember_names(this, alone=bool(why), kinds=self._kinds(this) if is_known else None)
+            is_known = lives.uncertain_after_seq(ctx.publishing, self._target.block) is None
+            self._remember_names(ctx, alone=bool(why), kinds=self._kinds(ctx) if is_known else None)
 
-    def _kinds(self, this: ThisRun) -> dict[Month, str] | None:
+    def _kinds(self, ctx: RunContext) -> dict[Month, str] | None:
         """The kind of messages of every month of which something was published; ``None``: the target has one."""
-        if self._plug.kind_option is None:
+        if self._plugin.kind_option is None:
             return None
-        known = months.published(this.publishing, self._target.block)
-        return {**this.remembered_kinds, **{month: one.kind for month, one in known.items()}}
+        known = months.published(ctx.publishing, self._target.block)
+        return {**ctx.remembered_kinds, **{month: one.message_format for month, one in known.items()}}
 
     def _remember_names(
-        self, this: ThisRun, *, alone: bool = False, whole: bool = False, kinds: Mapping[Month, str] | None = None
+        self, ctx: RunContext, *, alone: bool = False, whole: bool = False, kinds: Mapping[Month, str] | None = None
     ) -> None:
-        known = lives.remembered(this.accounting, self._target.block)
-        fence = lives.fences_passed(this.accounting)
-        names = to_remember(known, self._plug, fence, alone=alone, whole=whole, kinds=kinds)
-        lives.remember(this.accounting, self._plug.settings.places, self._target.block, names)
+        known = lives.saved_names(ctx.accounting, self._target.block)
+        fence = lives.fences_passed(ctx.accounting)
+        names = to_remember(known, self._plugin, fence, alone=alone, whole=whole, kinds=kinds)
+        lives.save_names(ctx.accounting, self._plugin.settings.places, self._target.block, names)
 
-    def _note_walk(self, this: ThisRun, start: Cursor) -> None:
+    def _note_walk(self, ctx: RunContext, start: Cursor) -> None:
         """
         Note by what the log is gone through before the cursor passes anything.
 
         A run that fails leaves a cursor that passed what this selection leaves out: another one has to begin again.
         """
-        if this.dry_run:
+        if ctx.dry_run:
             return
-        block, chosen = self._target.block, of_records(self._plug)
-        walked = months.selections(this.publishing, block)[1]
+        block, chosen = self._target.block, of_records(self._plugin)
+        walked = months.selections(ctx.publishing, block)[1]
         if walked is None and start.last_seq == 0:
-            months.set_selection(this.publishing, block, "Walked", chosen)
+            months.set_selection(ctx.publishing, block, "Walked", chosen)
         elif walked not in (None, chosen):
-            months.set_selection(this.publishing, block, "Walked", {})
+            months.set_selection(ctx.publishing, block, "Walked", {})
 
-    def _has_records(self, this: ThisRun) -> bool:
+    def _has_records(self, ctx: RunContext) -> bool:
         """Whether the target is sent records of jobs, or ever was."""
-        return any(map(self._plug.has_records, this.kinds))
+        return any(map(self._plugin.has_records, ctx.message_formats))
 
     def _months_of_sums(
-        self, this: ThisRun, start: Cursor, horizon: int, holding: set[Month], doubt: int | None
+        self, ctx: RunContext, start: Cursor, horizon: int, holding: set[Month], doubt: int | None
     ) -> dict[str, set[Month]]:
         """By kind of message: the months whose sums are sent now."""
-        has_records = self._plug.has_records
-        in_sums = {month for month, one in this.months.items() if not has_records(one.kind)}
-        by_kind: dict[str, set[Month]] = {} if has_records(self._plug.kind) else {self._plug.kind: set()}
+        has_records = self._plugin.has_records
+        in_sums = {month for month, one in ctx.months.items() if not has_records(one.message_format)}
+        by_kind: dict[str, set[Month]] = (
+            {} if has_records(self._plugin.message_format) else {self._plugin.message_format: set()}
+        )
         if not by_kind and not in_sums:
             return {}
-        touched = reading.months_logged_after(this.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
+        touched = reading.months_logged_after(ctx.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
         # A job that moved to another month changed the old one, too, whatever came of the run that sent it there.
         if doubt is None:
-            left = cells.months_changed_after(this.accounting, start.last_seq) & in_sums
+            left = cells.months_changed_after(ctx.accounting, start.last_seq) & in_sums
         else:
             # A ledger that was lost may have known months that no job is in any more.
-            changed = cells.months_changed_after(this.accounting, min(doubt, start.last_seq))
+            changed = cells.months_changed_after(ctx.accounting, min(doubt, start.last_seq))
             left = {month for month in changed if month_bounds(*month)[1] > start.start_end_time}
-        elsewhere = {month for month in in_sums if this.months[month].incarnation != this.life}
-        unknown = sent.open_months(this.publishing, self._target.block)
+        elsewhere = {month for month in in_sums if ctx.months[month].incarnation != ctx.incarnation}
+        unknown = sent.open_months(ctx.publishing, self._target.block)
         # A month that ended before the target began was another's to publish.
         recent = {
             month
             for month in recent_months(int(time.time()))
-            if month in this.months or month_bounds(*month)[1] > start.start_end_time
+            if month in ctx.months or month_bounds(*month)[1] > start.start_end_time
         }
         # By our own rules a job may have been left out that is not any more.
-        again = held.held_months(this.publishing, self._target.block, this.due)
-        wanted = touched | left | elsewhere | unknown | holding | recent | again | {*self._wishes.accept_lower}
+        again = held.held_months(ctx.publishing, self._target.block, ctx.retry_thresholds)
+        wanted = touched | left | elsewhere | unknown | holding | recent | again | {*self._options.accept_lower}
         newly: set[Month] = set()
-        if months.unsure_before(this.publishing, self._target.block) is not None:
-            newly = self._touched_in_this_life(this, start, horizon) | holding | again
-        untouched = self._hold_untouched(this, newly)
-        for month in (month for month in wanted if month in this.floor.held or not untouched(month)):
-            kind = this.kind_of(month)
+        if months.uncertain_before(ctx.publishing, self._target.block) is not None:
+            newly = self._touched_in_this_life(ctx, start, horizon) | holding | again
+        untouched = self._hold_untouched(ctx, newly)
+        for month in (month for month in wanted if month in ctx.guard.held or not untouched(month)):
+            kind = ctx.message_format_of(month)
             if not has_records(kind):
                 by_kind.setdefault(kind, set()).add(month)
         return by_kind
 
-    def _add_passed_over(self, this: ThisRun, by_kind: dict[str, set[Month]], begin: Cursor, horizon: int) -> None:
+    def _add_passed_over(self, ctx: RunContext, by_kind: dict[str, set[Month]], begin: Cursor, horizon: int) -> None:
         """
         Months whose jobs may have been passed over by another selection.
 
         One that is published under the name of another site stays as it is there, if that has all of it.
         """
-        for month in reading.months_logged_after(this.accounting, 0, horizon, ended_from=begin.start_end_time):
-            kind = this.kind_of(month)
-            if self._plug.has_records(kind):
+        for month in reading.months_logged_after(ctx.accounting, 0, horizon, ended_from=begin.start_end_time):
+            kind = ctx.message_format_of(month)
+            if self._plugin.has_records(kind):
                 continue
-            elsewhere = this.floor.is_elsewhere(month, self._plug.site)
-            counted = cells.counted_until(this.accounting, month, reading.LAST_SECOND) if elsewhere else ()
+            elsewhere = ctx.guard.published_under_other_site(month, self._plugin.site)
+            counted = cells.counted_until(ctx.accounting, month, reading.LAST_SECOND) if elsewhere else ()
             jobs = sum(one.jobs for one in counted if self._target.wants(one.vo))
-            if not elsewhere or this.floor.has_mistyped(month) or this.floor.given_in(month) != jobs:
+            if not elsewhere or ctx.guard.has_mistyped(month) or ctx.guard.published_in(month) != jobs:
                 by_kind.setdefault(kind, set()).add(month)
 
-    def _prove(self, this: ThisRun) -> None:
+    def _prove(self, ctx: RunContext) -> None:
         """All has been dealt with, and answered: from now on a change is one of what the target selects today."""
         block = self._target.block
-        months.close_accepted(this.publishing, block)
-        in_doubt = lives.doubt_seq(this.publishing, block) is not None
-        accepted = bool(self._wishes.accept_lower)
+        months.close_accepted(ctx.publishing, block)
+        in_doubt = lives.uncertain_after_seq(ctx.publishing, block) is not None
+        accepted = bool(self._options.accept_lower)
         # Of a month that is held nothing was sent, the zeros for keys in doubt neither.
-        if not this.floor.held and not (in_doubt and not accepted and left_in_doubt(this.accounting, self._plug)):
-            self._remember_names(this, whole=True, kinds=self._kinds(this))
+        if not ctx.guard.held and not (
+            in_doubt and not accepted and unresolved_selection(ctx.accounting, self._plugin)
+        ):
+            self._remember_names(ctx, whole=True, kinds=self._kinds(ctx))
             if in_doubt:
-                lives.end_doubt(this.publishing, block)
+                lives.clear_uncertain(ctx.publishing, block)
         elif not in_doubt:
-            self._remember_names(this, kinds=self._kinds(this))
-        proven, before = months.selections(this.publishing, block)
+            self._remember_names(ctx, kinds=self._kinds(ctx))
+        proven, before = months.selections(ctx.publishing, block)
         if self._walked or before is None:
-            months.set_selection(this.publishing, block, "Walked", of_records(self._plug))
-        if proven != self._selection and not this.floor.held:
-            months.set_selection(this.publishing, block, "Selection", self._selection)
+            months.set_selection(ctx.publishing, block, "Walked", of_records(self._plugin))
+        if proven != self._selection and not ctx.guard.held:
+            months.set_selection(ctx.publishing, block, "Selection", self._selection)
 
-    def _send_again(self, this: ThisRun, delivery: Deliverer, period: Period, horizon: int) -> None:
+    def _send_again(self, ctx: RunContext, delivery: MessageSink, period: Period, horizon: int) -> None:
         concerned = months_between(*period)
-        if not self._wishes.receiver_rows:
-            self._refuse_other_names(this)
-            self._hold_unsure(this, concerned)
+        if not self._options.receiver_rows:
+            self._refuse_other_names(ctx)
+            self._hold_unsure(ctx, concerned)
         else:
             # Whatever names and keys the ledger does not know, the receiver's own tables do.
-            this = this._replace(at_receiver=self._rows(this, period))
+            ctx = ctx._replace(at_receiver=self._rows(ctx, period))
         by_kind: dict[str, set[Month]] = {}
         for month in concerned:
-            by_kind.setdefault(this.kind_of(month), set()).add(month)
-        for kind in sorted(kind for kind in by_kind if not self._plug.has_records(kind)):
-            family = self._plug.summaries(kind)
-            monthly.send_summaries(this, family, by_kind[kind], delivery, horizon=horizon, seq=None)
-        if self._wishes.receiver_rows:
-            in_records = {month for month in concerned if self._plug.has_records(this.kind_of(month))}
-            monthly.zero_sums(this, in_records, delivery)
-            zero_records(this, delivery)
-        router = Router(this, delivery, republish=True) if self._has_records(this) else None
+            by_kind.setdefault(ctx.message_format_of(month), set()).add(month)
+        for kind in sorted(kind for kind in by_kind if not self._plugin.has_records(kind)):
+            family = self._plugin.summaries(kind)
+            monthly.send_summaries(ctx, family, by_kind[kind], delivery, horizon=horizon, seq=None)
+        if self._options.receiver_rows:
+            in_records = {month for month in concerned if self._plugin.has_records(ctx.message_format_of(month))}
+            monthly.zero_sums(ctx, in_records, delivery)
+            zero_records(ctx, delivery)
+        router = RecordRouter(ctx, delivery, republish=True) if self._has_records(ctx) else None
         if router is not None:
-            add_period(this, router, *period)
+            add_period(ctx, router, *period)
             router.flush()
-            if not self._plug.keeps_first:
+            if not self._plugin.keeps_first:
                 router.repeat_zeros(*period)
-            this.floor.hold_kept()
-            if self.tally.corrections:
-                self.tally.note(
-                    f"{count_of(self.tally.corrections, 'record')} corrected since the receiver got the first "
+            ctx.guard.hold_blocked_months()
+            if self.summary.corrections:
+                self.summary.note(
+                    f"{count_of(self.summary.corrections, 'record')} corrected since the receiver got the first "
                     "version, which it keeps:"
                     " `arcacct quarantine list` says what to do about each"
                 )
-        monthly.send_counts(this, delivery)
+        monthly.send_sync(ctx, delivery)
 
-    def _rows(self, this: ThisRun, period: Period) -> ReceiverRows:
+    def _rows(self, ctx: RunContext, period: Period) -> ReceiverRows:
         """What counts at the receiver of a period under SubmitHosts of this CE, as files of its tables say."""
-        urls = [*reading.endpoint_urls(this.accounting), None]
-        found = self._plug.receiver_rows(self._wishes.receiver_rows, urls)
+        urls = [*reading.endpoint_urls(ctx.accounting), None]
+        found = self._plugin.receiver_rows(self._options.receiver_rows, urls)
         for host, rows in sorted(found.others.items()):
-            this.tally.note(f"{count_of(rows, 'row')} of SubmitHost {host or 'none'} left alone: it is not of this CE")
+            ctx.summary.note(f"{count_of(rows, 'row')} of SubmitHost {host or 'none'} left alone: it is not of this CE")
         concerned = months_between(*period)
-        in_records = {month for month in concerned if self._plug.has_records(this.kind_of(month))}
+        in_records = {month for month in concerned if self._plugin.has_records(ctx.message_format_of(month))}
         sums, beside = [], Counter[Month]()
         for kind, one in found.sums:
             month = (one.year, one.month)
@@ -509,51 +515,51 @@ class TargetRun:
             if (
                 kind != COUNTS
                 and month in in_records
-                and self._plug.folded(one.site) == self._plug.folded(self._plug.site)
+                and self._plugin.folded(one.site) == self._plugin.folded(self._plugin.site)
             ):
                 beside[month] += 1
             elif month in concerned:
                 sums.append((kind, one))
         for month, count in sorted(beside.items()):
-            this.tally.note(
+            ctx.summary.note(
                 f"{month_name(month)}: the receiver has {count_of(count, 'sum')} of it beside our job records: only its"
                 " administrator can delete them"
             )
         records = [(aar, one) for aar, one in found.records if period.from_s <= one.end_time < period.before_s]
-        pruned = [one for one in records if self._may_be_pruned(this, one[1])]
+        pruned = [one for one in records if self._may_be_pruned(ctx, one[1])]
         if pruned:
-            this.tally.note(
+            ctx.summary.note(
                 f"{count_of(len(pruned), 'record')} left alone that ended before what `arcacct db prune` moved away:"
                 " they may be of jobs in an archive"
             )
         left = len(found.records) - len(records)
         left += sum((one.year, one.month) not in concerned for kind, one in found.sums if kind != COUNTS)
         if left:
-            this.tally.note(f"{count_of(left, 'row')} of other months left alone")
+            ctx.summary.note(f"{count_of(left, 'row')} of other months left alone")
         return ReceiverRows(sums, [one for one in records if one not in pruned])
 
-    def _may_be_pruned(self, this: ThisRun, one: SentRecord) -> bool:
-        site = self._plug.any_records().site_of(one.key)
-        is_ours = self._plug.folded(site) == self._plug.folded(self._plug.site)
-        return is_ours and one.end_time < former.pruned_before(this.accounting)
+    def _may_be_pruned(self, ctx: RunContext, one: SentRecord) -> bool:
+        site = self._plugin.any_records().site_of(one.key)
+        is_ours = self._plugin.folded(site) == self._plugin.folded(self._plugin.site)
+        return is_ours and one.end_time < former.pruned_before(ctx.accounting)
 
-    def _finish(self, this: ThisRun, error: ArcacctError | None) -> None:
+    def _finish(self, ctx: RunContext, error: ArcacctError | None) -> None:
         """Close the run; jura's watermark is just before the earliest record that is not delivered."""
         block = self._target.block
         # A ledger that was lost knows no numbers until all has been sent again: what was noted before holds till then.
-        if self._plug.numbers_records and lives.doubt_seq(this.publishing, block) is None:
-            row = ledger.highest_row(this.publishing, block, self._plug.kind)
-            lives.note_last_row(this.accounting, self._plug.settings.places, block, row)
-        reached = ledger.cursor(this.publishing, block)
+        if self._plugin.returns_row_ids and lives.uncertain_after_seq(ctx.publishing, block) is None:
+            row = ledger.highest_row(ctx.publishing, block, self._plugin.message_format)
+            lives.note_last_row(ctx.accounting, self._plugin.settings.places, block, row)
+        reached = ledger.cursor(ctx.publishing, block)
         assert reached is not None
-        unhandled = reading.earliest_unhandled_end(this.accounting, reached.last_seq, ended_from=reached.start_end_time)
-        undelivered = held.earliest_undelivered_end(this.publishing, block)
+        unhandled = reading.earliest_unhandled_end(ctx.accounting, reached.last_seq, ended_from=reached.start_end_time)
+        undelivered = held.earliest_undelivered_end(ctx.publishing, block)
         waiting = [end for end in (unhandled, undelivered) if end is not None]
         ledger.finish_run(
-            this.publishing,
+            ctx.publishing,
             block,
             error=None if error is None else str(error),
-            last_end_time=min(waiting) - 1 if waiting else reading.latest_end(this.accounting),
+            last_end_time=min(waiting) - 1 if waiting else reading.latest_end(ctx.accounting),
         )
 
 

@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
-from arcacct.publishing.floor import Floor
-from arcacct.publishing.held import Due
+from arcacct.publishing.floor import DecreaseGuard
+from arcacct.publishing.held import RetryThresholds
 from arcacct.publishing.instants import Month
-from arcacct.publishing.ledger import Held
-from arcacct.publishing.months import Published
-from arcacct.publishing.plug import Plug, ReceiverRows
+from arcacct.publishing.ledger import HeldRecord
+from arcacct.publishing.months import MonthFormat
+from arcacct.publishing.plug import ReceiverRows, TargetPlugin
 
 
 class Limits(NamedTuple):
@@ -23,7 +23,7 @@ class Limits(NamedTuple):
     max_bytes: int
 
 
-class Sent(NamedTuple):
+class MessageCounts(NamedTuple):
     """Messages of one kind."""
 
     messages: int = 0
@@ -31,12 +31,12 @@ class Sent(NamedTuple):
     bytes: int = 0
 
 
-class Tally:
+class RunSummary:
     """What a target's run did so far, or would do."""
 
     def __init__(self, announce: Callable[[str], None] = lambda _note: None) -> None:
         self._announce = announce
-        self.sent: dict[str, Sent] = {}
+        self.sent: dict[str, MessageCounts] = {}
         """By kind of message (``ur``, ``car``, ``summaries``, ``sync``, ...), in the order of sending."""
         self.resent = 0
         """Messages of an earlier run that had no answer."""
@@ -59,7 +59,7 @@ class Tally:
         self.notes.append(text)
         self._announce(text)
 
-    def set_aside(self, aside: Iterable[Held]) -> None:
+    def quarantine(self, aside: Iterable[HeldRecord]) -> None:
         """These are set aside, and nobody was told of it yet. Corrections are named where they are found."""
         for one in aside:
             self.quarantined += 1
@@ -68,22 +68,22 @@ class Tally:
 
     def add(self, kind: str, records: int, n_bytes: int) -> None:
         """One more message."""
-        sent = self.sent.get(kind, Sent())
-        self.sent[kind] = Sent(sent.messages + 1, sent.records + records, sent.bytes + n_bytes)
+        sent = self.sent.get(kind, MessageCounts())
+        self.sent[kind] = MessageCounts(sent.messages + 1, sent.records + records, sent.bytes + n_bytes)
 
 
-class ThisRun(NamedTuple):
+class RunContext(NamedTuple):
     """One target's run: what its steps share."""
 
-    plug: Plug
+    plugin: TargetPlugin
     accounting: Connection
     publishing: Connection
-    tally: Tally
+    summary: RunSummary
     dry_run: bool
-    floor: Floor
-    months: Mapping[Month, Published]
+    guard: DecreaseGuard
+    months: Mapping[Month, MonthFormat]
     """Those of which the target was sent something, as they were when the run began."""
-    life: str
+    incarnation: str
     """The incarnation of the accounting database."""
     remembered_kinds: Mapping[Month, str] = MappingProxyType({})
     """The kind of each month as accounting.db remembers it: of months that an older ledger does not have."""
@@ -95,25 +95,29 @@ class ThisRun(NamedTuple):
     @property
     def block(self) -> str:
         """What the ledger knows the target by."""
-        return self.plug.target.block
+        return self.plugin.target.block
 
-    def kind_of(self, month: Month) -> str:
+    def message_format_of(self, month: Month) -> str:
         """The kind of the messages of a month: the one that it was begun in, else what the target is sent now."""
         known = self.months.get(month)
-        return self.remembered_kinds.get(month, self.plug.kind) if known is None else known.kind
+        return self.remembered_kinds.get(month, self.plugin.message_format) if known is None else known.message_format
 
     @property
-    def kinds(self) -> set[str]:
+    def message_formats(self) -> set[str]:
         """Every kind of message that the target is sent, or that one of its months is in."""
-        return {self.plug.kind, *(one.kind for one in self.months.values()), *self.remembered_kinds.values()}
+        return {
+            self.plugin.message_format,
+            *(one.message_format for one in self.months.values()),
+            *self.remembered_kinds.values(),
+        }
 
     @property
     def limits(self) -> Limits:
         """Of one message."""
-        return Limits(self.plug.target.urbatchsize, self.plug.max_bytes)
+        return Limits(self.plugin.target.urbatchsize, self.plugin.max_bytes)
 
     @property
-    def due(self) -> Due:
+    def retry_thresholds(self) -> RetryThresholds:
         """By what to tell whether the time of a held record has come."""
         now = int(time.time())
-        return Due(now - self.plug.target.settle_s, now, self.run)
+        return RetryThresholds(now - self.plugin.target.settle_s, now, self.run)

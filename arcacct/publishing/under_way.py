@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from threading import Semaphore, Thread
 
-from arcacct.publishing.answers import Answer, Kind
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.ledger import Message
 from arcacct.publishing.plug import Sender
 
 
-class UnderWay:
+class SendAhead:
     """
     Some messages of the ledger, sent by a thread one after the other until one of them is not accepted.
 
@@ -37,11 +37,11 @@ class UnderWay:
 
     def accepted(self) -> tuple[Message, Answer] | None:
         """A message that was accepted, which is not in the ledger yet."""
-        if len(self.answers) == self.noted or self.answers[self.noted].kind != Kind.ACCEPTED:
+        if len(self.answers) == self.noted or self.answers[self.noted].kind != Outcome.ACCEPTED:
             return None
         return self.messages[self.noted], self.answers[self.noted]
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """That is in the ledger now."""
         self.noted += 1
         self._go_on.release()
@@ -59,7 +59,7 @@ class UnderWay:
                     return
                 answer = self._sender.send(message)
                 self.answers.append(answer)
-                if answer.kind != Kind.ACCEPTED:
+                if answer.kind != Outcome.ACCEPTED:
                     return
                 self._go_on.acquire()
         except Exception as error:  # noqa: BLE001  whatever it is, the thread that waits for us raises it

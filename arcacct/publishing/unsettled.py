@@ -26,7 +26,7 @@ def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str
         if start <= ended_s < end:
             yield (
                 job_id,
-                f"ended at {iso(ended_s)}, its files are gone, and nothing tells what it used: {aborting.WAYS_OUT}",
+                f"ended at {iso(ended_s)}, its files are gone, and nothing tells what it used: {aborting.REMEDIES}",
             )
     # The events FINISHED of the time that could not be used: their names say it all (`arex.spool`).
     set_aside = {}

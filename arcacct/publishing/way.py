@@ -7,12 +7,12 @@ from collections.abc import Callable
 from arcacct.conf.targets import Target
 from arcacct.errors import CredentialError
 from arcacct.publishing.answers import Answer
-from arcacct.publishing.clock import Clock
+from arcacct.publishing.clock import RunDeadline
 from arcacct.publishing.ledger import Message
 from arcacct.publishing.plug import Sender
 
 
-class Way(Sender):
+class LazySender(Sender):
     """
     A `Sender` that is made when the first message is packed, or the first of an earlier run is looked at.
 
@@ -27,7 +27,7 @@ class Way(Sender):
         """
         self._make = make
         self._made: Sender | None = None
-        self._clock = Clock()
+        self._deadline = RunDeadline()
         shown = target.credentials()
         for path in () if shown is None else (shown.x509_host_cert, shown.x509_host_key):
             try:
@@ -56,8 +56,8 @@ class Way(Sender):
     def renewed(self, data: bytes) -> bytes:
         return self._sender().renewed(data)
 
-    def heed(self, clock: Clock) -> None:
-        self._clock = clock
+    def set_deadline(self, deadline: RunDeadline) -> None:
+        self._deadline = deadline
 
     def close(self) -> None:
         if self._made is not None:
@@ -66,5 +66,5 @@ class Way(Sender):
     def _sender(self) -> Sender:
         if self._made is None:
             self._made = self._make()
-            self._made.heed(self._clock)
+            self._made.set_deadline(self._deadline)
         return self._made

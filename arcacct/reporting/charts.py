@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
 
 from arcacct.reporting.contents import Report, Row, Table
-from arcacct.wording import fit
+from arcacct.wording import sanitise_line
 
 COLOURS = 6
 """Series that can be told apart; what is more goes into one called "others"."""
@@ -60,7 +60,7 @@ def charts(report: Report) -> dict[str, Chart]:
 
 def _short(name: str) -> str:
     """A name as it fits beside a bar."""
-    text = fit(name, None)
+    text = sanitise_line(name, None)
     return text if len(text) <= _LABEL else f"{text[: _LABEL - 1]}…"
 
 
@@ -173,7 +173,11 @@ def _drawn(
     chart.x_labels = [_short(label) for label in labels]
     for key, values in series.items():
         chart.add(_short(key), values)
-    return Chart(title, fit(described, 1000), _svg(chart.render(), name, fit(title), fit(described, 1000)))
+    return Chart(
+        title,
+        sanitise_line(described, 1000),
+        _svg(chart.render(), name, sanitise_line(title), sanitise_line(described, 1000)),
+    )
 
 
 def _library() -> Any:

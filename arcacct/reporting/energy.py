@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from arcacct.conf.values import CPUWatts
 from arcacct.errors import InputError
-from arcacct.reporting.facts import Drawn
+from arcacct.reporting.facts import EnergyUse
 
 HEADER = ("time", "gco2e_per_kwh")
 J_PER_KWH = 3_600_000
@@ -129,7 +129,7 @@ def grid(intensity: str | None) -> Grid:
 
 
 def energies(
-    parts: Iterable[Drawn], model: EnergyModel, cpu_models: Mapping[str, str], known: Grid
+    parts: Iterable[EnergyUse], model: EnergyModel, cpu_models: Mapping[str, str], known: Grid
 ) -> dict[str | None, Energy]:
     """
     By VO: what its jobs drew, and emitted.

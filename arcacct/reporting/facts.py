@@ -38,7 +38,7 @@ class Failed(NamedTuple):
     core_s: float
 
 
-class Drawn(NamedTuple):
+class EnergyUse(NamedTuple):
     """What jobs of a day, VO and CPU used; energy in J, ``None``: nobody measured it."""
 
     day: int
@@ -90,7 +90,7 @@ def has_measurements(con: Connection) -> bool:
     return con.execute(asked).fetchone() is not None
 
 
-def drawn(con: Connection, start_s: int, before_s: int, *, with_hosts: bool) -> Iterator[Drawn]:
+def drawn(con: Connection, start_s: int, before_s: int, *, with_hosts: bool) -> Iterator[EnergyUse]:
     """What jobs drew; reads every record of the time, ``with_hosts`` also the nodes of those without telemetry."""
     host = f"CASE WHEN CPUModel IS NULL THEN {_HOST} END" if with_hosts else "NULL"
     told = _TOLD_BY_SLURM if con.execute("SELECT 1 FROM SlurmRuns LIMIT 1").fetchone() is not None else "NULL"
@@ -106,7 +106,7 @@ def drawn(con: Connection, start_s: int, before_s: int, *, with_hosts: bool) -> 
         (start_s, before_s),
     )
     for day, vo, model, node, *amounts, tres_text, jobs in rows:
-        one = Drawn(day, unescaped(vo) or None, model, None if node is None else unescaped(node), *amounts)
+        one = EnergyUse(day, unescaped(vo) or None, model, None if node is None else unescaped(node), *amounts)
         energy_j = tres.parse(tres_text).get("energy", 0) if tres_text else 0
         if energy_j:
             one = one._replace(measured_core_s=one.core_s, energy_j=energy_j * jobs, gpu_energy_j=None)

@@ -21,7 +21,7 @@ Figures = dict[str, list[float]]
 _LARGEST_BYTES = 2**24
 
 
-class Said(NamedTuple):
+class PreviousReport(NamedTuple):
     """What a report said of its month."""
 
     written_s: int
@@ -34,11 +34,11 @@ class Said(NamedTuple):
     """By target: jobs that it was given; empty when publishing was not compared."""
 
 
-class Former(NamedTuple):
+class ReportHistory(NamedTuple):
     """The reports of a month that were remembered."""
 
-    last: Said | None = None
-    before: Said | None = None
+    last: PreviousReport | None = None
+    before: PreviousReport | None = None
     """One that said something else."""
 
 
@@ -46,16 +46,16 @@ def _path(here: Places) -> str:
     return f"{here.directory}/{REPORTS}"
 
 
-def former(here: Places, month: str) -> Former:
+def former(here: Places, month: str) -> ReportHistory:
     """What is remembered of a month (YYYY-MM); nothing where the file is missing, unreadable or damaged."""
     found = _read(here).get(month)
     with suppress(TypeError, ValueError, AttributeError):
         last, before = found or (None, None)
-        return Former(_said(last), _said(before))
-    return Former()
+        return ReportHistory(_said(last), _said(before))
+    return ReportHistory()
 
 
-def _said(one: Any) -> Said | None:
+def _said(one: Any) -> PreviousReport | None:
     if one is None:
         return None
     written_s, incarnation, seq, usage, places = one
@@ -63,21 +63,21 @@ def _said(one: Any) -> Said | None:
         for name, numbers in figures.items():
             if not isinstance(name, str) or not all(isinstance(number, int | float) for number in numbers):
                 raise TypeError(name)
-    return Said(int(written_s), str(incarnation), int(seq), usage, places)
+    return PreviousReport(int(written_s), str(incarnation), int(seq), usage, places)
 
 
-def compared_with(known: Former, now: Said, *, is_unchanged: bool) -> Said | None:
+def compared_with(known: ReportHistory, now: PreviousReport, *, is_unchanged: bool) -> PreviousReport | None:
     """The report to compare with; ``is_unchanged``: no job of the month was logged since the last one."""
     if known.last is not None and is_unchanged and _same(known.last, now):
         return known.before
     return known.last
 
 
-def _same(last: Said, now: Said) -> bool:
+def _same(last: PreviousReport, now: PreviousReport) -> bool:
     return last.usage == now.usage and (last.places == now.places or not now.places)
 
 
-def remember(here: Places, month: str, known: Former, now: Said, *, is_unchanged: bool) -> None:
+def save(here: Places, month: str, known: ReportHistory, now: PreviousReport, *, is_unchanged: bool) -> None:
     """Keep what this report says. Raises OSError where this user may not write."""
     if known.last is not None and is_unchanged and _same(known.last, now):
         return

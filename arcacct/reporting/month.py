@@ -21,7 +21,7 @@ from arcacct.publishing.instants import Month, iso, month_bounds
 from arcacct.reporting import facts, former
 from arcacct.reporting.contents import Column, Report, Row, Table, Value, Verdict
 from arcacct.reporting.energy import J_PER_KWH, EnergyModel, energies, grid
-from arcacct.reporting.former import Former, Said
+from arcacct.reporting.former import PreviousReport, ReportHistory
 from arcacct.reporting.pledge import KINDS, Pledge, pledges
 from arcacct.wording import count_of
 
@@ -51,7 +51,7 @@ _USAGE = {
 """As `arcacct stats` names and computes them; CPU hours are its cpu_s."""
 
 
-class Asked(NamedTuple):
+class ReportRequest(NamedTuple):
     """What the report is asked to have."""
 
     month: Month
@@ -64,12 +64,12 @@ class Asked(NamedTuple):
     """Compare the month with what the receivers have, which reads every job of it."""
 
 
-class Made(NamedTuple):
+class ReportData(NamedTuple):
     """A report, and what to remember of it."""
 
     report: Report
-    known: Former
-    said: Said
+    history: ReportHistory
+    current: PreviousReport
     is_unchanged: bool
 
 
@@ -78,8 +78,8 @@ Ask = Callable[[Sequence[str]], UsageTable]
 
 
 def month_report(
-    settings: Settings, accounting: Connection, publishing: Connection, asked: Asked, written_s: int
-) -> Made:
+    settings: Settings, accounting: Connection, publishing: Connection, asked: ReportRequest, written_s: int
+) -> ReportData:
     """
     Everything of a month (of end times, UTC), at the time of writing (UTC seconds).
 
@@ -115,7 +115,7 @@ def month_report(
     usage_of = {
         row.key: [_number(by_vo, row, one) for one in ("jobs", "core_hours", "cpu_hours")] for row in by_vo.rows
     }
-    said = Said(written_s, incarnation(accounting), seq, usage_of, places)
+    said = PreviousReport(written_s, incarnation(accounting), seq, usage_of, places)
     logged = None
     if known.last is not None and known.last.incarnation == said.incarnation:
         logged = facts.changes(accounting, known.last.seq, start_s, before_s)
@@ -130,7 +130,7 @@ def month_report(
         verdict,
         str(rests_on) if rests_on.jobs or rests_on.held else "",
     )
-    return Made(report, known, said, is_unchanged)
+    return ReportData(report, known, said, is_unchanged)
 
 
 def _implausible(con: Connection, start_s: int, before_s: int) -> Iterator[str]:
@@ -233,7 +233,7 @@ class ByDayAndVO(NamedTuple):
     """What was used on each day by each VO."""
 
     table: Table
-    parts: tuple[facts.Drawn, ...]
+    parts: tuple[facts.EnergyUse, ...]
     """The same as nobody has measured it."""
 
 
@@ -247,7 +247,7 @@ def by_day_with_vo(ask: Ask, start_s: int) -> ByDayAndVO:
         rows.append(Row(f"{of['day']} {_name(of['vo'])}", (of["jobs"], of["core_hours"])))
         day, vo = start_s // _DAY_S + int(str(of["day"])[-2:]) - 1, of["vo"]
         core_s = _whole(of["core_hours"]) * _HOUR_S
-        parts.append(facts.Drawn(day, None if vo is None else str(vo), None, None, core_s, 0.0, None, None))
+        parts.append(facts.EnergyUse(day, None if vo is None else str(vo), None, None, core_s, 0.0, None, None))
     table = Table("day_vo", "Usage by day and VO", "Day and VO", columns, tuple(rows), is_detail=True)
     return ByDayAndVO(table, tuple(parts))
 
@@ -373,7 +373,7 @@ def _scaled(amounts: Sequence[float | None], units: Sequence[int]) -> tuple[Valu
     )
 
 
-def _drawn(parts: Sequence[facts.Drawn], model: EnergyModel, cpu_models: dict[str, str]) -> Table:
+def _drawn(parts: Sequence[facts.EnergyUse], model: EnergyModel, cpu_models: dict[str, str]) -> Table:
     columns = (
         Column("measured_kwh", "Measured", "kWh"),
         Column("estimated_kwh", "Estimated", "kWh", is_estimated=True),
@@ -439,7 +439,7 @@ def _method(model: EnergyModel, unknown_core_s: float, uncharged_j: float) -> li
 
 
 def _publishing(
-    settings: Settings, accounting: Connection, publishing: Connection, asked: Asked
+    settings: Settings, accounting: Connection, publishing: Connection, asked: ReportRequest
 ) -> tuple[former.Figures, Table, Verdict | None]:
     """What `arcacct verify` says of the month: every place that has it, and whether it agrees with the database."""
     columns = (
@@ -502,7 +502,7 @@ def _verdict(settings: Settings, *, agrees: bool, differs: bool) -> Verdict:
     return Verdict("No target is configured: nothing of this month is published.", is_well=False)
 
 
-def _changes(con: Connection, now: Said, before: Said | None, start_s: int, before_s: int) -> Table:
+def _changes(con: Connection, now: PreviousReport, before: PreviousReport | None, start_s: int, before_s: int) -> Table:
     """Against what the former report said: usage by VO, and jobs by receiver."""
     columns = (
         Column("jobs_then", "Jobs then", "jobs"),

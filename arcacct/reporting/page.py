@@ -1,7 +1,7 @@
 """
 A report as one page of HTML that needs nothing else: no script, no network, no font; for a phone, a screen and paper.
 
-What people, VOs and jobs are called is none of ours: every text goes through `wording.fit` and is escaped.
+What people, VOs and jobs are called is none of ours: every text goes through `wording.sanitise_line` and is escaped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from arcacct.publishing.instants import iso
 from arcacct.reporting import charts
 from arcacct.reporting.charts import Chart
 from arcacct.reporting.contents import Column, Report, Row, Table, Value
-from arcacct.wording import count_of, fit
+from arcacct.wording import count_of, sanitise_line
 
 _THIN = "\u202f"
 _MARK = '<abbr class="mark" title="estimated, not measured">≈</abbr>'
@@ -172,4 +172,4 @@ def _shown(column: Column, value: Value) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(fit(text, _LONGEST))
+    return escape(sanitise_line(text, _LONGEST))

@@ -126,8 +126,8 @@ class Subscription:
         if self.topic.is_deleted:
             raise Refusal(409, "CONFLICT", "Subscription's topic doesn't exist")
         complaint = "Invalid Pull Parameters Arguments"
-        wishes = read_object(request.body, complaint)
-        most, at_once = field(wishes, "maxMessages", "1"), field(wishes, "returnImmediately", "false")
+        options = read_object(request.body, complaint)
+        most, at_once = field(options, "maxMessages", "1"), field(options, "returnImmediately", "false")
         if not (isinstance(most, str) and isinstance(at_once, str) and most.isdecimal()):
             raise Refusal(400, "INVALID_ARGUMENT", complaint)
         begin = self.offset

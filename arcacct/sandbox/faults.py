@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from arcacct.sandbox.wire import HTTPAnswer
 
 
-class Misbehaviour(NamedTuple):
+class InjectedFault(NamedTuple):
     """What happens to requests, and to which; `times` of them will still meet it (None: every one that fits)."""
 
     answer: HTTPAnswer | None = None
@@ -40,14 +40,14 @@ class Faults:
     """
     The queues of all endpoints; used from the servers' threads and from the test at once.
 
-    Whoever orders a fault says by fields of `Misbehaviour` which requests meet it, and when.
+    Whoever orders a fault says by fields of `InjectedFault` which requests meet it, and when.
     """
 
     def __init__(self, endpoints: Iterable[str]) -> None:
         self._lock = threading.Lock()
-        self._queues: dict[str, list[Misbehaviour]] = {endpoint: [] for endpoint in endpoints}
+        self._queues: dict[str, list[InjectedFault]] = {endpoint: [] for endpoint in endpoints}
 
-    def add(self, endpoint: str, fault: Misbehaviour) -> None:
+    def add(self, endpoint: str, fault: InjectedFault) -> None:
         """Queue a fault for an endpoint, e.g. ``sgas``, ``ams`` or ``authn``."""
         with self._lock:
             self._queues[endpoint].append(fault)
@@ -64,15 +64,15 @@ class Faults:
     ) -> None:
         """Answer with this status and body, without doing the work or (`after_work`) after it."""
         answer = HTTPAnswer(status, body.encode(), content_type, tuple((headers or {}).items()))
-        self.add(endpoint, Misbehaviour(answer, **which))
+        self.add(endpoint, InjectedFault(answer, **which))
 
     def drop(self, endpoint: str, **which: Any) -> None:
         """Close the connection without an answer, before the work or (`after_work`) after it."""
-        self.add(endpoint, Misbehaviour(drop=True, **which))
+        self.add(endpoint, InjectedFault(drop=True, **which))
 
     def slow(self, endpoint: str, seconds: float, **which: Any) -> None:
         """Answer as usual, `seconds` later: waiting before the work or (`after_work`) after it."""
-        self.add(endpoint, Misbehaviour(delay_s=seconds, **which))
+        self.add(endpoint, InjectedFault(delay_s=seconds, **which))
 
     def pending(self, endpoint: str) -> int:
         """How many faults of this endpoint no request has used up yet."""
@@ -85,7 +85,7 @@ class Faults:
             for queue in self._queues.values():
                 queue.clear()
 
-    def take(self, endpoint: str, path: str, text: Callable[[], str]) -> Misbehaviour | None:
+    def take(self, endpoint: str, path: str, text: Callable[[], str]) -> InjectedFault | None:
         """The first fault that fits this request, counted as met; None: behave."""
         with self._lock:
             queue = self._queues[endpoint]

@@ -23,7 +23,7 @@ from cryptography.x509.oid import NameOID
 from arcacct.conf.credentials import slash_dn
 from arcacct.errors import ConfigError, TargetBusy
 from arcacct.sandbox.authority import Credential, validity
-from arcacct.sandbox.faults import Faults, Misbehaviour
+from arcacct.sandbox.faults import Faults, InjectedFault
 from arcacct.sandbox.journal import Journal
 from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Peer, Receiver
 
@@ -110,7 +110,7 @@ class Server:
                 self.journal.note(delivery, None if dropped else answer.status)
         return None if dropped else answer
 
-    def _misbehave(self, fault: Misbehaviour, request: HTTPRequest) -> HTTPAnswer:
+    def _misbehave(self, fault: InjectedFault, request: HTTPRequest) -> HTTPAnswer:
         """The work (done or not), then the fault's answer in place of the real one, with the real arrivals."""
         if not fault.after_work:
             self.stopping.wait(fault.delay_s)

@@ -17,15 +17,15 @@ from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
 from arcacct.errors import InputError, UsageError
-from arcacct.files.following import Follower
+from arcacct.files.following import FileTailer
 from arcacct.jobs.batch import BatchImport, BatchPolicy, BatchReport, BatchTaken
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import Say
-from arcacct.jobs.rejected import Kept, Reject, forget
+from arcacct.jobs.rejected import Reject, RejectedEntry, forget
 from arcacct.jobs.sacct import new_delimiter
 from arcacct.slurm import stored_runs
 from arcacct.slurm.command import OVERLAP_S, SacctCommand, windows
-from arcacct.slurm.output import OutputForm, ToldJob, read
+from arcacct.slurm.output import OutputForm, ParsedJob, read
 from arcacct.slurm.record import NoUsage, SlurmRun
 from arcacct.slurm.rows import Noise
 from arcacct.slurm.slices import make_again, take
@@ -79,7 +79,7 @@ class SlurmImport(BatchImport[JobNumber]):
 
     def files(self, paths: Sequence[str]) -> None:
         """Import files, compressed or not, or ``-`` for standard input."""
-        for reader in Follower(paths, self._cannot_read).once():
+        for reader in FileTailer(paths, self._cannot_read).once():
             self.output(reader.path, reader.chunks())
 
     def output(self, name: str, chunks: Iterable[bytes], form: OutputForm | None = None) -> bool:
@@ -107,7 +107,7 @@ class SlurmImport(BatchImport[JobNumber]):
                 with writing(self._con, self._here) as con:
                     stored_runs.ask_until(con, place, window.end)
 
-    def _take(self, name: str, jobs: Sequence[ToldJob]) -> None:
+    def _take(self, name: str, jobs: Sequence[ParsedJob]) -> None:
         """One slice in one transaction."""
         runs = [one.what for one in jobs if isinstance(one.what, SlurmRun)]
         bad = [
@@ -153,7 +153,7 @@ class SlurmImport(BatchImport[JobNumber]):
         cluster, number = job
         return f"job {number} of {cluster}: cannot be made from its runs"
 
-    def _once_more(self, kept: Kept, content: bytes) -> None:
+    def _once_more(self, kept: RejectedEntry, content: bytes) -> None:
         found = [one.what for one in read([content], self._form)]
         for one in found:
             if isinstance(one, Fault):

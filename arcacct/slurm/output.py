@@ -31,7 +31,7 @@ class OutputForm(NamedTuple):
     """What the cluster is called here; ``None``: as Slurm calls it."""
 
 
-class ToldJob(NamedTuple):
+class ParsedJob(NamedTuple):
     """One job of an output, or a line of it that is no job's."""
 
     what: SlurmRun | NoUsage | Fault | Noise
@@ -46,7 +46,7 @@ class ToldJob(NamedTuple):
     """Columns (as tables have them) with a value that cannot be used, and that accounting can do without."""
 
 
-def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
+def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedJob]:
     """
     Every job of an output, in its order. Bounded memory.
 
@@ -64,7 +64,7 @@ def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
     return _table(whole, form)
 
 
-def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
+def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedJob]:
     for number, one in enumerate(json_form.elements(chunks, LONGEST_LINE), 1):
         what: SlurmRun | NoUsage | Fault
         unusable = set(one.unusable)
@@ -74,7 +74,7 @@ def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
             what = fault_of(error)
         content, length = _bounded(f'{{"jobs": [{one.text}]}}')
         length += one.length - len(one.text)
-        yield ToldJob(what, f"job {number}", content, length, unusable=frozenset(unusable))
+        yield ParsedJob(what, f"job {number}", content, length, unusable=frozenset(unusable))
 
 
 def _bounded(content: str) -> tuple[str, int]:
@@ -82,7 +82,7 @@ def _bounded(content: str) -> tuple[str, int]:
     return content[:LONGEST_LINE], len(content.encode("utf-8", "surrogateescape"))
 
 
-def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
+def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedJob]:
     lines = _lines(chunks)
     first = next(lines, None)
     if first is None:
@@ -129,10 +129,10 @@ class _Jobs:
         self._length = 0
         self._whole = True
 
-    def take(self, row: TableRow | Misfit | Noise) -> Iterator[ToldJob]:
+    def take(self, row: TableRow | Misfit | Noise) -> Iterator[ParsedJob]:
         """One more row; the job before it, if it is another one's. A bad line costs nothing but itself."""
         if isinstance(row, Noise):
-            yield ToldJob(row, f"line {row.number}", row.line, len(row.line), is_line=True)
+            yield ParsedJob(row, f"line {row.number}", row.line, len(row.line), is_line=True)
             return
         if isinstance(row, Misfit):
             yield from self._take_misfit(row)
@@ -154,7 +154,7 @@ class _Jobs:
         else:
             self._job = one
 
-    def _take_misfit(self, row: Misfit) -> Iterator[ToldJob]:
+    def _take_misfit(self, row: Misfit) -> Iterator[ParsedJob]:
         number, _, step = row.job.partition(".")
         # A number may be longer than any of Slurm's, and than Python reads.
         job_id = int(number[:20] or -1)
@@ -166,7 +166,7 @@ class _Jobs:
             self._job_id = job_id
             return
         content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *row.lines)))
-        yield ToldJob(Fault(row.reason), f"line {row.number}", content, length, is_line=True)
+        yield ParsedJob(Fault(row.reason), f"line {row.number}", content, length, is_line=True)
 
     def _add(self, row: TableRow | Misfit) -> None:
         if not self._number:
@@ -178,7 +178,7 @@ class _Jobs:
             if self._whole:
                 self._lines.append(line)
 
-    def end(self) -> Iterator[ToldJob]:
+    def end(self) -> Iterator[ParsedJob]:
         """The job that is complete now."""
         if not self._number:
             return
@@ -194,5 +194,5 @@ class _Jobs:
             what = fault_of(error)
         content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *self._lines)))
         length = length if self._whole else LONGEST_LINE + 1
-        yield ToldJob(what, f"line {self._number}", content, length, unusable=frozenset(self._unusable))
+        yield ParsedJob(what, f"line {self._number}", content, length, unusable=frozenset(self._unusable))
         self._empty()

@@ -13,7 +13,7 @@ from arcacct.db.engine import Connection
 from arcacct.jobs.batch import BatchPolicy, BatchSlice, BatchTaken, of_written
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import SACCT
-from arcacct.jobs.writing import JobWriter, forget
+from arcacct.jobs.writing import JobWriter, remove
 from arcacct.slurm import stored_runs
 from arcacct.slurm.local_jobs import local_job, together
 from arcacct.slurm.record import SlurmRun, joined
@@ -80,7 +80,7 @@ class _RunsSlice(BatchSlice):
         """Give a record of A-REX's or Sonar's what Slurm measured; one that was made of the run before goes."""
         self.enrich(record_id, job)
         before = {one.record_id for one in members if one.record_id not in (None, record_id)}
-        forget(self.con, sorted(number for number, (_, source) in self.existing(before).items() if source == SACCT))
+        remove(self.con, sorted(number for number, (_, source) in self.existing(before).items() if source == SACCT))
         for one in members:
             self._link(one, record_id)
 

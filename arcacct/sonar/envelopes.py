@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from arcacct.jobs.faults import fault_of
 from arcacct.jobs.hostlists import MalformedError, expand
 from arcacct.sonar import fields as field
-from arcacct.sonar.fields import STRICT, Lost, Strict, Tolerant
+from arcacct.sonar.fields import STRICT, DroppedPart, Strict, Tolerant
 from arcacct.sonar.samples import Sample, card_id, sample
 from arcacct.sonar.slurm_jobs import SlurmJob, refuse_without_span, slurm_report
 from arcacct.sonar.stream import Objects, RejectedObject
@@ -23,7 +23,7 @@ from arcacct.sonar.stream import Objects, RejectedObject
 T = TypeVar("T")
 
 
-class Card(NamedTuple):
+class GPU(NamedTuple):
     """One GPU of a node; but for the units of numbers the names are those of the format."""
 
     card_index: int
@@ -69,7 +69,7 @@ class Sysinfo(NamedTuple):
     """JSON: the matrix between NUMA nodes."""
     topo_svg: str
     topo_text: str
-    cards: tuple[Card, ...]
+    cards: tuple[GPU, ...]
     software: tuple[Software, ...]
 
 
@@ -166,7 +166,7 @@ class TelemetryStream(Objects):
             yield Dropped(+fields.dropped)
 
 
-def _alone(value: dict[str, Any], lost: Lost) -> str:
+def _alone(value: dict[str, Any], lost: DroppedPart) -> str:
     """An envelope with nothing but the one element that was left out of it, to be tried again as any other."""
     attributes = {key: one for key, one in value["data"]["attributes"].items() if key in ("time", "cluster", "node")}
     data = {"type": value["data"]["type"], "attributes": attributes | {lost.key: [lost.element]}}
@@ -259,11 +259,11 @@ def _software(value: dict[str, Any], _node: str, fields: Strict) -> Software:
     return Software(field.name(value, "key"), fields.text(value, "name"), field.name(value, "version"))
 
 
-def _card(value: dict[str, Any], node: str, fields: Strict) -> Card:
+def _card(value: dict[str, Any], node: str, fields: Strict) -> GPU:
     index, uuid = field.uint(value, "index"), card_id(value, node)
-    texts = [fields.text(value, key) for key in Card._fields[2:8]]
-    numbers = [fields.uint(value, key.rpartition("_")[0]) for key in Card._fields[8:]]
-    return Card._make((index, uuid, *texts, *numbers))
+    texts = [fields.text(value, key) for key in GPU._fields[2:8]]
+    numbers = [fields.uint(value, key.rpartition("_")[0]) for key in GPU._fields[8:]]
+    return GPU._make((index, uuid, *texts, *numbers))
 
 
 def _jobs(value: dict[str, Any], fields: Strict) -> Jobs:

@@ -199,7 +199,7 @@ def seconds_of(value: str) -> int:
     return found
 
 
-class Lost(NamedTuple):
+class DroppedPart(NamedTuple):
     """An element of an envelope that is left out alone, to be tried again alone."""
 
     part: str
@@ -265,7 +265,7 @@ class Tolerant(Strict):
     def __init__(self, *, details: bool = False) -> None:
         super().__init__(details=details)
         self.dropped: Counter[str] = Counter()
-        self.lost: list[Lost] = []
+        self.lost: list[DroppedPart] = []
         for name, absent in _ABSENT.items():
             setattr(self, name, partial(self._tolerated, getattr(Strict, name), absent))
 
@@ -286,7 +286,7 @@ class Tolerant(Strict):
         self.dropped[key] += 1
 
     def lose(self, key: str, place: int, error: Exception, element: object) -> None:
-        self.lost.append(Lost(f"job {place}", fault_of(error), key, element))
+        self.lost.append(DroppedPart(f"job {place}", fault_of(error), key, element))
 
     def items(self, holder: dict[str, Any], key: str) -> list[dict[str, Any]]:
         value = holder.get(key) or []

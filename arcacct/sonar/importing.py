@@ -18,12 +18,12 @@ from typing import NamedTuple, TypeVar
 from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
-from arcacct.files.following import Follower
+from arcacct.files.following import FileTailer
 from arcacct.files.reading import STDIN, Reader
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import SLICE_S, ImportRun, Progress, Say
 from arcacct.jobs.local_ids import LocalID
-from arcacct.jobs.rejected import Kept, Reject, fault, forget, is_of_record
+from arcacct.jobs.rejected import Reject, RejectedEntry, fault, forget, is_of_record
 from arcacct.sonar.dropped import add_dropped
 from arcacct.sonar.envelopes import Cluster, Dropped, Envelope, Errors, ProducerError, Sysinfo, TelemetryStream
 from arcacct.sonar.hardware import Names, observe_cluster, observe_sysinfo, remember_complaint
@@ -132,7 +132,7 @@ class Importer(ImportRun):
     def files(self, paths: Sequence[str]) -> None:
         """Import files, those of directories, at any depth, that are JSON by name, and standard input."""
         try:
-            for reader in Follower(paths, self._cannot_read, endings=_ENDINGS).once():
+            for reader in FileTailer(paths, self._cannot_read, endings=_ENDINGS).once():
                 self._new_objects(reader)
         finally:
             self.finish()
@@ -146,7 +146,7 @@ class Importer(ImportRun):
         A file that is replaced or cut is read from its start: the same envelope twice changes nothing.
         """
         try:
-            for reader in Follower(paths, self._cannot_read, endings=_ENDINGS).follow(poll_s, goes_on=goes_on):
+            for reader in FileTailer(paths, self._cannot_read, endings=_ENDINGS).follow(poll_s, goes_on=goes_on):
                 if reader is None:
                     self.store()
                 else:
@@ -363,7 +363,7 @@ class Importer(ImportRun):
             elif result is False:
                 self.report.late += 1
 
-    def _retried(self, kept: Kept, content: bytes) -> bool:
+    def _retried(self, kept: RejectedEntry, content: bytes) -> bool:
         before = self.report.rejected
         stream, origin = (
             TelemetryStream(details=self.site.details),

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from arcacct.db.engine import Connection
 from arcacct.jobs.local_ids import LocalID
 from arcacct.sonar.hardware import Names
-from arcacct.sonar.samples import CardShare, CommandShare, JobSnapshot, Reading, SampledKey
+from arcacct.sonar.samples import CommandShare, GPUShare, JobSnapshot, Reading, SampledKey
 from arcacct.sonar.spans import Spans, sampled_job
 from arcacct.sonar.use import JobUse, job_use, longest_step, node_use
 
@@ -257,7 +257,7 @@ def _snapshot(value: list[Json]) -> JobSnapshot:
     # What an older program kept is shorter.
     shot = JobSnapshot(*value)
     commands = {command: CommandShare(*share) for command, share in shot.commands.items()}
-    return shot._replace(cards={uuid: CardShare(*share) for uuid, share in shot.cards.items()}, commands=commands)
+    return shot._replace(cards={uuid: GPUShare(*share) for uuid, share in shot.cards.items()}, commands=commands)
 
 
 def forget_points(con: Connection, now: int) -> None:

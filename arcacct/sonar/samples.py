@@ -20,7 +20,7 @@ Reading = dict[str, dict[str, float | str]]
 """By device ('' is the node, a card by uuid, ``disk:NAME``) and measure."""
 
 
-class CardShare(NamedTuple):
+class GPUShare(NamedTuple):
     """What a job did on one GPU at the moment of a sample."""
 
     util_percent: float
@@ -68,7 +68,7 @@ class JobSnapshot(NamedTuple):
     virtual_memory_kib: int
     cancelled_kib: int
     in_container: bool
-    cards: dict[str, CardShare]
+    cards: dict[str, GPUShare]
     commands: dict[str, CommandShare] = {}  # noqa: RUF012  never changed
     """With details only."""
 
@@ -128,7 +128,7 @@ class _Gathered:
         self.processes: dict[str, Counters] = {}
         self.total = self.threads = self.memory = self.virtual = self.cancelled = 0
         self.container = False
-        self.cards: dict[str, CardShare] = {}
+        self.cards: dict[str, GPUShare] = {}
         self.commands: dict[str, CommandShare] = {}
 
     def snapshot(self) -> JobSnapshot:
@@ -205,10 +205,10 @@ def _add_process(gathered: _Gathered, process: Any, node: str, fields: Strict) -
     gathered.cancelled += cancelled
     gathered.container |= container
     for uuid, util, used, memory_util, index in cards:
-        old = gathered.cards.get(uuid, CardShare(0.0, 0, None))
+        old = gathered.cards.get(uuid, GPUShare(0.0, 0, None))
         share = None if memory_util is None else (old.memory_util_percent or 0.0) + memory_util
         used = min(old.memory_kib + used, field.LARGEST)  # noqa: PLW2901  its sum
-        gathered.cards[uuid] = CardShare(old.util_percent + util, used, None, share, index)
+        gathered.cards[uuid] = GPUShare(old.util_percent + util, used, None, share, index)
     if fields.details:
         _add_command(gathered, command, process, CommandShare(count, memory, 0.0, None), fields)
     return count

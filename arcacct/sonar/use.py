@@ -36,7 +36,7 @@ class Use(NamedTuple):
         return Use(self.cpu_s + more[0], self.read_kib + more[1], self.written_kib + more[2])
 
 
-class CardUse(NamedTuple):
+class GPUUse(NamedTuple):
     """What a job used of one GPU."""
 
     samples: int
@@ -74,7 +74,7 @@ class JobUse(NamedTuple):
     peak_threads: int
     cancelled_kib: int
     in_container: bool
-    cards: dict[str, CardUse]
+    cards: dict[str, GPUUse]
     cpu_avg_percent: float | None
     """This and what follows is ``None``, or empty, unless details are kept; means are those of the samples."""
     cpu_util_percent: float | None
@@ -238,15 +238,15 @@ def _steps(times: Sequence[int], before: int | None, longest_s: float) -> list[f
 
 def _cards(
     snapshots: Sequence[tuple[int, JobSnapshot]], before: tuple[int, JobSnapshot] | None, longest_s: float
-) -> dict[str, CardUse]:
+) -> dict[str, GPUUse]:
     if not any(shot.cards for _, shot in snapshots):
         return {}
     steps = _steps([time for time, _ in snapshots], before[0] if before is not None else None, longest_s)
-    found: dict[str, CardUse] = {}
+    found: dict[str, GPUUse] = {}
     for (_, shot), step in zip(snapshots, steps, strict=True):
         for uuid, share in shot.cards.items():
-            old = found.get(uuid, CardUse(0, 0.0, 0.0, None, 0, None, None))
-            found[uuid] = CardUse(
+            old = found.get(uuid, GPUUse(0, 0.0, 0.0, None, 0, None, None))
+            found[uuid] = GPUUse(
                 old.samples + 1,
                 old.occupied_s + step,
                 old.busy_s + share.util_percent / 100 * step,

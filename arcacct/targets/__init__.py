@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.conf.settings import Settings
     from arcacct.conf.targets import Target, TargetKind
-    from arcacct.publishing.plug import Plug
+    from arcacct.publishing.plug import TargetPlugin
 
 FOLDERS = {
     "arex/jura/sgas": "sgas",
@@ -30,12 +30,14 @@ def kinds() -> dict[str, TargetKind]:
     return {block: import_module(f"{__name__}.{folder}.options").KIND for block, folder in FOLDERS.items()}
 
 
-def plug_of(target: Target, settings: Settings) -> Plug:
+def plugin_of(target: Target, settings: Settings) -> TargetPlugin:
     """How publishing deals with a configured target."""
-    plug: Plug = import_module(f"{__name__}.{FOLDERS[target.block.partition(':')[0]]}.plug").PLUG(target, settings)
-    return plug
+    plugin: TargetPlugin = import_module(f"{__name__}.{FOLDERS[target.block.partition(':')[0]]}.plug").PLUGIN(
+        target, settings
+    )
+    return plugin
 
 
-def plugs(settings: Settings, name: str | None = None) -> tuple[Plug, ...]:
+def plugins(settings: Settings, name: str | None = None) -> tuple[TargetPlugin, ...]:
     """The same of all targets, or of the one of a name. Raises UsageError as `select_targets`."""
-    return tuple(plug_of(target, settings) for target in select_targets(settings.targets, name))
+    return tuple(plugin_of(target, settings) for target in select_targets(settings.targets, name))

@@ -18,7 +18,7 @@ _UNNAMED = "LOCAL"
 """The infrastructure of a job of which no batch system is known."""
 
 
-class Told(NamedTuple):
+class LocalJobValues(NamedTuple):
     """What is said of a job, where jobs of ARC and others differ."""
 
     start_time_source: str
@@ -34,13 +34,13 @@ def is_local(aar: AAR) -> bool:
     return not aar.endpoint_url and aar.endpoint_type in (None, LOCAL)
 
 
-def told(aar: AAR, lines: Iterable[LocalJobs], start_time_source: str) -> Told:
+def local_job_values(aar: AAR, lines: Iterable[LocalJobs], start_time_source: str) -> LocalJobValues:
     """By the first line of the job's batch system, else the first for any, else ``own``."""
     if not is_local(aar):
-        return Told(start_time_source, None, None)
+        return LocalJobValues(start_time_source, None, None)
     lrms = (aar.lrms or "").lower()
     of_lrms = [line for line in lines if line.lrms == lrms] or [line for line in lines if line.lrms is None]
     line = of_lrms[0] if of_lrms else LocalJobs("own")
     if line.profile == "arc":
-        return Told(start_time_source, line.infrastructure, None)
-    return Told("lrms", line.infrastructure or lrms.upper() or _UNNAMED, lrms)
+        return LocalJobValues(start_time_source, line.infrastructure, None)
+    return LocalJobValues("lrms", line.infrastructure or lrms.upper() or _UNNAMED, lrms)

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.states import COMPLETED
-from arcacct.publishing.plug import Verdict
+from arcacct.publishing.plug import Acceptance
 from arcacct.targets.rules import EXACT, INT2, INT4
 from arcacct.targets.verdicts import SMALLEST_WIDTH, changed, sound_hosts
 
@@ -99,19 +99,19 @@ def _nodes_sound(aar: AAR) -> bool:
     return sound_hosts(aar.node_names) == aar.node_names
 
 
-class SharedParts(Generic[Options]):
+class FieldCache(Generic[Options]):
     """The parts of one format's records, each made once for all jobs that have the same values of its names."""
 
     def __init__(
         self,
-        accept: Callable[[AAR, int], Verdict],
+        accept: Callable[[AAR, int], Acceptance],
         makers: Mapping[Callable[[AAR, Options], Any], tuple[str, ...]],
         options: Options,
     ) -> None:
         """``makers``, each with its names, are given a job that has nothing else of the one the part is for."""
 
         def goes_as_it_is(aar: AAR) -> bool:
-            return accept(aar, aar.end_time) == Verdict(aar)
+            return accept(aar, aar.end_time) == Acceptance(aar)
 
         def kept(make: Callable[[AAR, Options], Any], names: tuple[str, ...]) -> tuple[_Kept, _Kept]:
             # Jobs on many nodes have seldom the same ones: by the one rule about these, at a fifth of the cost of all.

@@ -19,7 +19,7 @@ from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.errors import InputError
 from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.states import FINAL
-from arcacct.publishing.plug import Verdict
+from arcacct.publishing.plug import Acceptance
 from arcacct.targets.ascii import ascii_text
 from arcacct.targets.rules import EXACT, FUTURE_S, INT4
 from arcacct.targets.xml import LAST_SECOND, has_forbidden, iso_time
@@ -52,7 +52,7 @@ def job_refusal(aar: AAR, largest_wall_s: int, largest_cpu_s: int) -> str | None
     ) or outside(("CPU time", aar.cpu_s, largest_cpu_s))
 
 
-def refused(aar: AAR, refusal: str | None, now: int) -> Verdict | None:
+def refused(aar: AAR, refusal: str | None, now: int) -> Acceptance | None:
     """
     The verdict on a job with this to say against it, or that ends in the future; ``None``: on no other.
 
@@ -60,9 +60,9 @@ def refused(aar: AAR, refusal: str | None, now: int) -> Verdict | None:
     day to come.
     """
     if refusal or aar.end_time <= now + FUTURE_S:
-        return Verdict(aar, (), refusal) if refusal else None
+        return Acceptance(aar, (), refusal) if refusal else None
     refusal = f"EndTime {iso_time(aar.end_time)} lies in the future by this host's clock ({iso_time(now)})"
-    return Verdict(aar, (), refusal, aar.end_time - FUTURE_S)
+    return Acceptance(aar, (), refusal, aar.end_time - FUTURE_S)
 
 
 def outside(*bounds: tuple[str, object, int]) -> str | None:

@@ -22,7 +22,7 @@ from arcacct.asking import health
 from arcacct.conf.parser import load
 from arcacct.conf.settings import settings
 from arcacct.db import damage
-from arcacct.db.care import Done
+from arcacct.db.care import MaintenanceEntry
 from arcacct.db.opening import open_publishing, read_accounting
 from arcacct.publishing import ledger
 from arcacct.publishing.months import HeldMonth
@@ -259,7 +259,7 @@ def test_what_a_sweep_left_in_the_spool(site) -> None:
     assert arcacct("--config", site.conf, "sweep").returncode == 65
 
     with closing(read_accounting(site.here)) as con:
-        assert spooled.remembered(con) == spooled.Spooled(0, None, 1)
+        assert spooled.saved_status(con) == spooled.Spooled(0, None, 1)
 
 
 @pytest.mark.parametrize(("days", "severity"), [(0.5, health.OK), (2, health.WARNING), (5, health.CRITICAL)])
@@ -279,7 +279,7 @@ def test_a_receiver_that_refuses_everything(site) -> None:
     with closing(open_publishing(site.here)) as con:
         for count in (1, 1000):
             records = [ledger.SentRecord(f"J{number}", number, 1, 1, b"") for number in range(count)]
-            ledger.intend(con, BLOCK, [], [ledger.Held(one, "quarantined", "no") for one in records])
+            ledger.record_intent(con, BLOCK, [], [ledger.HeldRecord(one, "quarantined", "no") for one in records])
             assert site.status()["sgas:s quarantine"].severity == (1 if count == 1 else 2)
     assert site.metrics()["arcacct_target_held_records", "quarantined", "sgas:s"] == 1000
 
@@ -351,13 +351,13 @@ def test_snapshots(site) -> None:
     assert site.metrics()["arcacct_last_care_timestamp_seconds", "snapshot"] > time.time() - 600
 
     examined = _examined(site)
-    last = examined.care["snapshot"]
+    last = examined.maintenance_log["snapshot"]
     for done, severity in (
         (last, health.OK),
         (last._replace(at_s=examined.now - 3 * DAY_S), health.WARNING),
-        (last._replace(life="another"), health.WARNING),
+        (last._replace(incarnation="another"), health.WARNING),
     ):
-        checks = health.judge(examined._replace(care={"snapshot": done}), health.Thresholds())
+        checks = health.judge(examined._replace(maintenance_log={"snapshot": done}), health.Thresholds())
         assert [check.severity for check in checks if check.subject == "snapshot"] == [severity]
     # Who has removed it is not told any more.
     folder.rename(folder.with_name("file"))
@@ -376,8 +376,8 @@ def test_backups_and_checks(site) -> None:
 
     examined = _examined(site)
     for days, severity in ((0, health.OK), (10, health.WARNING), (40, health.CRITICAL)):
-        old = {"backup": Done(examined.now - days * DAY_S, is_well=True)}
-        checks = health.judge(examined._replace(care=old), health.Thresholds())
+        old = {"backup": MaintenanceEntry(examined.now - days * DAY_S, is_well=True)}
+        checks = health.judge(examined._replace(maintenance_log=old), health.Thresholds())
         assert next(check.severity for check in checks if check.subject == "backup") == severity
     site.update("UPDATE DBConfig SET KeyValue = '1' WHERE KeyName = 'ARCACCT_CREATED'")
     os.unlink(f"{site.here.directory}/care.json")

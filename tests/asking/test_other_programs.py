@@ -43,7 +43,7 @@ def here(tmp_path_factory) -> Places:
         program = [pathlib.Path(sys.executable).parent / "arcacct", "--database", made.database, "import"]
         subprocess.run([*program, source.partition("/")[0], *files], check=True, capture_output=True)
     con = opening.open_accounting(made)
-    cells.advance(con, made)
+    cells.update_monthly(con, made)
     con.close()
     with closing(opening.open_publishing(made)) as con:
         ledger.set_cursor(con, ledger.Cursor(ledger_rows.ONE, "life", 0, 1, None))

@@ -18,7 +18,7 @@ from installed import arcacct
 from other_users import public_dir
 from watched_site import BLOCK, DAY_S, samples
 
-from arcacct.arex.sweep import remember_sweep
+from arcacct.arex.sweep import save_sweep
 from arcacct.asking import health
 from arcacct.conf.parser import load
 from arcacct.conf.settings import settings
@@ -54,7 +54,7 @@ def test_a_poisoned_record(site) -> None:
     """A record that the target refuses is a warning of its own, and says how to see it."""
     with closing(open_publishing(site.here)) as con:
         record = ledger.SentRecord("J", 1, 1, 1, b"")
-        ledger.intend(con, BLOCK, [], [ledger.Held(record, "quarantined", "bad benchmark")])
+        ledger.record_intent(con, BLOCK, [], [ledger.HeldRecord(record, "quarantined", "bad benchmark")])
 
     found = site.status()
 
@@ -69,7 +69,9 @@ def test_a_record_that_waits_for_another_try(site, days, severity) -> None:
     """A refusal that nobody believes yet is no alarm, but one that lasts for days is; it says when the next try is."""
     with closing(open_publishing(site.here)) as con:
         record = ledger.SentRecord("J", 1, 1, 1, b"")
-        ledger.intend(con, BLOCK, [], [ledger.Held(record, "held", "refused by the receiver: HTTP 413", 2**31, 3, 1)])
+        ledger.record_intent(
+            con, BLOCK, [], [ledger.HeldRecord(record, "held", "refused by the receiver: HTTP 413", 2**31, 3, 1)]
+        )
         con.execute("UPDATE HeldRecords SET Since = Since - ?", (days * DAY_S,))
 
     done = arcacct("--config", site.conf, "status", "--json")
@@ -88,7 +90,7 @@ def test_a_sum_that_is_refused_again_and_again(site) -> None:
     with closing(open_publishing(site.here)) as con:
         for run in (1, 2):
             message = ledger.Message(0, "summaries", "publish", None, "https://x", None, "", 1, b"bytes", ())
-            (sent,) = ledger.intend(con, BLOCK, [message])
+            (sent,) = ledger.record_intent(con, BLOCK, [message])
             ledger.refused(con, BLOCK, sent, 400, "no such field", [], [(2026, 10)], run)
             found = site.status()
             assert [check.severity for check in found.values()] == ([] if run == 1 else [health.WARNING])
@@ -165,7 +167,7 @@ def test_a_sweep_that_is_dead(site) -> None:
     assert [(check.subject, check.severity) for check in site.status().values()] == [("sweep", health.WARNING)]
 
     with closing(open_accounting(site.here)) as con, writing(con, site.here):
-        remember_sweep(con)
+        save_sweep(con)
     assert not site.status()
 
 

@@ -22,9 +22,9 @@ from arcacct.errors import InputError
 from arcacct.jobs import holds, reading
 from arcacct.publishing import ledger, run
 from arcacct.publishing.batches import digest
-from arcacct.publishing.session import Patience
+from arcacct.publishing.session import TimeoutPolicy
 from arcacct.sandbox import Sandbox
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 
 NOVEMBER = (1793491200, 1796083200)
 BLOCK = "arex/jura/sgas:s"
@@ -152,13 +152,13 @@ def deliver(asked_database, *, but: int = 0) -> list[str]:
     with closing(open_publishing(here)) as con:
         ledger.set_cursor(con, ledger.Cursor(BLOCK, life, last, 0, None))
         message = ledger.Message(0, "ur", "publish", last, "https://x", None, "", len(records), b"bytes", records)
-        (written,) = ledger.intend(con, BLOCK, [message])
+        (written,) = ledger.record_intent(con, BLOCK, [message])
         ledger.accepted(con, BLOCK, written, 200, "ok", None)
         for aar in unsent[:1]:
-            held = ledger.Held(
+            held = ledger.HeldRecord(
                 ledger.SentRecord(aar.job_id, aar.record_id, 1, aar.end_time, b""), "quarantined", "poison"
             )
-            ledger.intend(con, BLOCK, [], [held])
+            ledger.record_intent(con, BLOCK, [], [held])
     return [aar.job_id for aar in unsent]
 
 
@@ -249,7 +249,7 @@ def test_why_the_portal_differs_is_told_by_cause(tmp_path) -> None:
     with Sandbox(str(tmp_path)) as box:
         site = rehearsal.site(tmp_path, box, SGAS_AND_CARS + "vofilter=atlas\n")
         settings = site.settings()
-        assert not any(one.error for one in run.publish(settings, plugs(settings), run.Wishes(since=0)))
+        assert not any(one.error for one in run.publish(settings, plugins(settings), run.RunOptions(since=0)))
     with closing(sqlite3.connect(site.settings().places.database)) as con:
         columns = [row[1] for row in con.execute("PRAGMA table_info(AAR)") if row[1] not in ("RecordID", "JobID")]
         counts = dict(
@@ -290,7 +290,7 @@ def test_sums_that_wait_are_the_cause_at_the_portal(tmp_path) -> None:
         site = rehearsal.site(tmp_path, box, targets)
         never = asked(site.arc_conf, "--portal", path)[1]
         settings = site.settings()
-        run.publish(settings, plugs(settings), run.Wishes(since=0))
+        run.publish(settings, plugins(settings), run.RunOptions(since=0))
         sent = asked(site.arc_conf, "--portal", path, "--exported", "2030")[1]
 
     causes = [{row["vo"]: row["cause"] for row in told["portals"]["portal jobs"]} for told in (never, sent)]
@@ -320,8 +320,8 @@ def test_what_was_never_answered_is_not_delivered(tmp_path) -> None:
         site = rehearsal.site(tmp_path, box, targets)
         box.faults.drop("ams", times=None)
         settings = site.settings()
-        wishes = run.Wishes(since=0, make_sender=lambda plug: plug.sender(Patience(backoff_s=())))
-        assert [bool(outcome.error) for outcome in run.publish(settings, plugs(settings), wishes)] == [
+        options = run.RunOptions(since=0, make_sender=lambda plugin: plugin.sender(TimeoutPolicy(backoff_s=())))
+        assert [bool(outcome.error) for outcome in run.publish(settings, plugins(settings), options)] == [
             False,
             True,
             True,

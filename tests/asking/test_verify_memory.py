@@ -52,7 +52,7 @@ def _deliver(here: Places, as_if: bytes | None) -> None:
                 for aar in page
             )  # fmt: skip
             message = ledger.Message(0, "ur", "publish", None, "https://x", None, "", len(records), b"b", records)
-            (written,) = ledger.intend(publishing, SGAS, [message])
+            (written,) = ledger.record_intent(publishing, SGAS, [message])
             ledger.accepted(publishing, SGAS, written, 200, "ok", None)
 
 

@@ -21,8 +21,8 @@ from bench_publish import APEL, SGAS, configure, receivers
 from figures import Figure, cost_of
 from generate import Look, generate
 
-from arcacct.publishing.answers import Answer, Kind
-from arcacct.publishing.session import Request, TargetSession
+from arcacct.publishing.answers import Answer, Outcome
+from arcacct.publishing.session import Request, Transport
 from arcacct.sandbox.authority import Credential, create
 from arcacct.tls import tls_context
 
@@ -125,14 +125,14 @@ def _receiver(host: Credential) -> Iterator[int]:
 
 
 def _ours(url: str, host: Credential, ca_file: str, ending: contextlib.ExitStack) -> Callable[[bytes], object]:
-    session = TargetSession(tls_context(host.cert_path, host.key_path, ca_file=ca_file))
+    session = Transport(tls_context(host.cert_path, host.key_path, ca_file=ca_file))
     ending.callback(session.close)
 
     def judge(status: int, _headers: object, body: bytes) -> Answer:
         assert (status, len(body)) == (200, 25)
-        return Answer(Kind.ACCEPTED, status)
+        return Answer(Outcome.ACCEPTED, status)
 
-    return lambda body: session.exchange(Request("POST", url, {"Content-Type": "application/xml"}, body), judge)
+    return lambda body: session.request(Request("POST", url, {"Content-Type": "application/xml"}, body), judge)
 
 
 def _theirs(url: str, host: Credential, ca_file: str, ending: contextlib.ExitStack) -> Callable[[bytes], object]:

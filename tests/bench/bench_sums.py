@@ -39,7 +39,7 @@ here = places(None, sys.argv[1])
 con = opening.open_accounting(here)
 begun = time.process_time()
 seq = cells.position(con)
-cells.advance(con, here)
+cells.update_monthly(con, here)
 months = cells.months_changed_after(con, seq) | {(2026, 9), (2026, 10), (2026, 11)}
 summaries = cells.usage_cells(con, None if sys.argv[2] == "all" else months)
 syncs = {}

@@ -93,8 +93,8 @@ def fill(folder: pathlib.Path, jobs: int, look: Look = USUAL) -> Places:
             opening.write_back(con)
         con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
         con.execute("UPDATE RecordCount SET Records = ?", (jobs,))
-    cells.advance(con, here)
-    cells.refine(con, here, everything=True)
+    cells.update_monthly(con, here)
+    cells.update_breakdown(con, here, everything=True)
     if look.plain:
         # What is compared with ARC's programs is as the recorder leaves it.
         outbox.pack_logged(con, here, 0, jobs)

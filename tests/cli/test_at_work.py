@@ -11,8 +11,8 @@ from threading import Event
 import pytest
 
 from arcacct.cli import working
-from arcacct.cli.speech import say
-from arcacct.cli.working import at_work, until_asked
+from arcacct.cli.speech import print_line
+from arcacct.cli.working import at_work, until_signal
 
 
 class Terminal(io.StringIO):
@@ -59,7 +59,7 @@ def test_what_is_said_meanwhile_has_a_line_of_its_own(monkeypatch) -> None:
     twice: list[int] = []
     with at_work("publishing", so_far):
         assert drawn.wait(60)
-        say("sgas:a: new target", err=True)
+        print_line("sgas:a: new target", err=True)
     assert "\r\033[Ksgas:a: new target\n" in terminal.getvalue()
 
 
@@ -67,7 +67,7 @@ def test_nothing_of_it_goes_into_a_file(capsys, monkeypatch) -> None:
     """A log has what was said and nothing else."""
     monkeypatch.setattr(working, "_PATIENCE_S", 0.0)
     with at_work("publishing", lambda: pytest.fail("asked how far it is")):
-        say("sgas:a: new target", err=True)
+        print_line("sgas:a: new target", err=True)
     assert capsys.readouterr().err == "sgas:a: new target\n"
 
 
@@ -75,7 +75,7 @@ def test_a_request_to_end_is_not_lost() -> None:
     """Where the exception gets lost, what goes on hears of the request in its next turn."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        with until_asked() as goes_on:
+        with until_signal() as goes_on:
             assert goes_on()
             with suppress(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGTERM)

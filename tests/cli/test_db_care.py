@@ -17,7 +17,7 @@ from control_directory import set_up
 from installed import ARCACCT
 
 from arcacct.cli import main
-from arcacct.cli.working import stopping_when_asked
+from arcacct.cli.working import stop_on_signal
 from arcacct.conf.places import Places, places
 from arcacct.db.opening import initialise, open_accounting, open_publishing
 from arcacct.db.schema import incarnation
@@ -235,7 +235,7 @@ def test_a_signal_stops_behind_a_slice() -> None:
     """Whoever is at work is told to stop; whoever insists, at once."""
     for number in (signal.SIGTERM, signal.SIGINT):
         before = signal.getsignal(number)
-        with stopping_when_asked() as stopping:
+        with stop_on_signal() as stopping:
             assert not stopping()
             os.kill(os.getpid(), number)
             assert stopping()

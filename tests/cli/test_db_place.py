@@ -22,7 +22,7 @@ from job_files import Files, lay
 from arcacct.conf.places import Places, places
 from arcacct.db import place, schema
 from arcacct.db.opening import open_accounting
-from arcacct.db.place import Note
+from arcacct.db.place import LocationFile
 
 __all__ = ["host"]
 
@@ -188,9 +188,9 @@ def test_a_new_life_is_the_operators_word(ce: CE) -> None:
     assert before is not None
     with closing(sqlite3.connect(ce.here.database)) as con:
         assert schema.incarnation(con) != before.incarnation
-        assert schema.lineage(con) == {schema.incarnation(con), before.incarnation}
-        assert schema.life_seq(con) == 0
-        assert place.read(ce.here) == Note(ce.here.database, schema.incarnation(con))
+        assert schema.incarnation_history(con) == {schema.incarnation(con), before.incarnation}
+        assert schema.incarnation_start_seq(con) == 0
+        assert place.read(ce.here) == LocationFile(ce.here.database, schema.incarnation(con))
     assert os.listdir(ce.here.directory).count("maintenance") == 0
     again = ce.run("db", "init", "--new-life")
     assert (again.returncode, again.stderr) == (0, "")
@@ -209,7 +209,7 @@ def test_a_new_life_where_another_database_is_noted(ce: CE) -> None:
     assert done.returncode == 0
     assert ce.run("sweep").returncode == 0
     with closing(sqlite3.connect(elsewhere)) as con:
-        assert old.incarnation in schema.lineage(con)
+        assert old.incarnation in schema.incarnation_history(con)
     ce.configure("")
     assert f"database={elsewhere}" in ce.run("sweep").stderr
     back = ce.run("db", "init", "--new-life")
@@ -251,10 +251,10 @@ def test_a_restore_goes_on_from_what_it_replaces(ce: CE) -> None:
 
     with closing(sqlite3.connect(ce.here.database)) as con:
         third = schema.incarnation(con)
-        assert schema.lineage(con) == {first, second, third}
-        assert schema.life_seq(con) == 3
+        assert schema.incarnation_history(con) == {first, second, third}
+        assert schema.incarnation_start_seq(con) == 3
         assert created(con) == made
-    assert place.read(ce.here) == Note(ce.here.database, third)
+    assert place.read(ce.here) == LocationFile(ce.here.database, third)
 
 
 def created(con: sqlite3.Connection) -> str:
@@ -273,7 +273,7 @@ def test_a_restore_of_a_lost_database_goes_on_from_the_note(ce: CE) -> None:
     assert ce.run("db", "restore", backup, "--yes").returncode == 0
 
     with closing(sqlite3.connect(ce.here.database)) as con:
-        assert lost.incarnation in schema.lineage(con)
+        assert lost.incarnation in schema.incarnation_history(con)
     assert ce.run("sweep").returncode == 0
 
 
@@ -371,7 +371,7 @@ def test_the_note_is_written_into_no_other_file(ce: CE, tmp_path) -> None:
     folder.mkdir(exist_ok=True)
     os.chown(folder, 65534, 65534)
     (folder / f".arcacct.place.{os.getpid()}").symlink_to(victim)
-    place.write(ce.here, Note(ce.here.database, "life"))
+    place.write(ce.here, LocationFile(ce.here.database, "life"))
     assert (victim.read_text(), victim.stat().st_uid) == ("mine", 0)
     assert os.stat(ce.here.place_note).st_uid == 65534
     (folder / "link").symlink_to(victim)

@@ -80,7 +80,7 @@ def test_a_line_that_is_nothing_is_refused_with_its_place(text, complaint):
     with pytest.raises(ConfigError) as raised:
         parse(text, "arc.conf")
     assert str(raised.value).startswith(complaint)
-    complaints: list[parser.Complaint] = []
+    complaints: list[parser.ParseProblem] = []
     blocks = parse(text + "[last]\nx = y\n", "arc.conf", complaints)
     assert [str(found).startswith(complaint) for found in complaints] == [True]
     assert blocks[-1].options["x"][0].value == "y"

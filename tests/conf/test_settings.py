@@ -28,8 +28,8 @@ def test_defaults(tmp_path):
     assert found.jura_database == f"{tmp_path}/control/accounting/publishing.db"
     assert found.warnings == ()
     (target,) = settings(conf_files.read(tmp_path, SGAS), kinds()).targets
-    assert target.transport.x509_host_key == "/etc/grid-security/hostkey.pem"
-    assert target.transport.x509_cert_dir == "/etc/grid-security/certificates"
+    assert target.transport_options.x509_host_key == "/etc/grid-security/hostkey.pem"
+    assert target.transport_options.x509_cert_dir == "/etc/grid-security/certificates"
 
 
 def test_arcs_default_host_name_is_resolved_not_run(tmp_path):
@@ -160,12 +160,16 @@ def test_inheritance(tmp_path):
         kinds(),
     )
     sgas, apel = found.targets
-    assert (sgas.transport.x509_host_key, sgas.transport.x509_host_cert, sgas.transport.x509_cert_dir) == (
+    assert (
+        sgas.transport_options.x509_host_key,
+        sgas.transport_options.x509_host_cert,
+        sgas.transport_options.x509_cert_dir,
+    ) == (
         "/t/key",
         "/j/cert",
         "/c/ca",
     )
-    assert (apel.transport.x509_host_key, apel.transport.proxy) == ("/c/key", "http://p:3128")
+    assert (apel.transport_options.x509_host_key, apel.transport_options.proxy) == ("/c/key", "http://p:3128")
     assert sgas.vomsless_vo == apel.vomsless_vo == (VomslessVO("atlas", "/CN=voms host"),)
     assert (sgas.vo_group, apel.vo_group) == (("/a", "/b"), ("/c",))
     assert (sgas.settle_s, apel.settle_s) == (60, 0)
@@ -223,7 +227,7 @@ def test_jura_without_targets_is_a_warning(tmp_path):
     """A-REX starts jura-ng for the block alone; nothing is published twice, so nothing is stopped."""
     found = settings(conf_files.read(tmp_path, SGAS, conf_files.ARC + "[arex/jura]\nx509_host_key = /k\n"), kinds())
     assert [problem.block for problem in found.warnings] == ["arex/jura"]
-    assert found.targets[0].transport.x509_host_key == "/k"
+    assert found.targets[0].transport_options.x509_host_key == "/k"
 
 
 def test_jura_for_the_vo_of_arex_records_is_no_warning(tmp_path):

@@ -363,14 +363,14 @@ def test_it_is_remembered_of_which_life_it_is(here, folder) -> None:
     maintain.backups(here, f"{folder}-backups")
     snapshots(here, folder)
 
-    found = care.remembered(here)
+    found = care.last_done(here)
     with closing(sqlite3.connect(here.database)) as con:
         (life,) = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_INCARNATION'").fetchone()
     assert found[care.SNAPSHOT][1:] == (True, life, f"{folder}/accounting.db")
     assert abs(found[care.SNAPSHOT].at_s - time.time()) < 600
     assert found[care.BACKUP][1:] == (True, "", "")
     shutil.rmtree(folder)
-    assert set(care.remembered(here)) == {care.BACKUP}
+    assert set(care.last_done(here)) == {care.BACKUP}
 
 
 def test_a_directory_that_cannot_be(here, tmp_path) -> None:

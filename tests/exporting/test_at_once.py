@@ -28,7 +28,7 @@ _PATIENCE_S = 300
 _HANGING = """
     import sys
     from arcacct.conf.places import places
-    from arcacct.exporting.export import Wishes, export
+    from arcacct.exporting.export import ExportOptions, export
     from arcacct.exporting.store import LocalStore
     controldir, dataset, call = sys.argv[1:]
 
@@ -40,7 +40,8 @@ _HANGING = """
     store = LocalStore(dataset)
     whole = getattr(store, call)
     setattr(store, call, hanging)
-    print(export(places(None, controldir), store, Wishes("SITE", "ce.example.org", "plain"), patience_s=0.1).problems)
+    options = ExportOptions("SITE", "ce.example.org", "plain")
+    print(export(places(None, controldir), store, options, patience_s=0.1).problems)
 """
 
 
@@ -161,7 +162,7 @@ def test_names_that_are_forgotten_between_two_months_are_in_no_file(site) -> Non
 
     def forget() -> None:
         with closing(open_publishing(site.here)) as publishing:
-            forgetting.forget(site.here, site.con, publishing, forgetting.Scope(1_782_864_000), alone=nullcontext)
+            forgetting.pseudonymise(site.here, site.con, publishing, forgetting.Scope(1_782_864_000), alone=nullcontext)
 
     site.export(Meanwhile(site.dataset, forget))
     users = {row["record_id"]: row["user_dn"] for row in read(LocalStore(str(site.dataset)))["jobs"]}

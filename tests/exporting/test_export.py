@@ -26,7 +26,7 @@ from arcacct.cli import main
 from arcacct.dataset.columns import UNIT, columns
 from arcacct.dataset.layout import MANIFESTS, TABLES, Partition
 from arcacct.db.opening import open_publishing, read_accounting, writing
-from arcacct.db.schema import begin_new_life, incarnation
+from arcacct.db.schema import incarnation, new_incarnation
 from arcacct.errors import StoreBusy, StoreError, UsageError
 from arcacct.exporting import export as exporting
 from arcacct.exporting.export import Exported
@@ -247,7 +247,7 @@ def test_forgotten_names_are_forgotten_in_the_dataset(site, pruned_before) -> No
     site.prune(pruned_before)
     site.export()
     with closing(open_publishing(site.here)) as publishing:
-        forgetting.forget(site.here, site.con, publishing, forgetting.Scope(1_780_272_000), alone=nullcontext)
+        forgetting.pseudonymise(site.here, site.con, publishing, forgetting.Scope(1_780_272_000), alone=nullcontext)
 
     assert [partition.month for partition in site.export().written] == [5]
     users = [row["user_dn"] for row in read(LocalStore(str(site.dataset)))["jobs"]]
@@ -329,7 +329,7 @@ def test_a_process_that_is_killed_leaves_a_dataset_to_go_on_with(site) -> None:
     code = """
         import os, signal, sys
         from arcacct.conf.places import places
-        from arcacct.exporting.export import Wishes, export
+        from arcacct.exporting.export import ExportOptions, export
         from arcacct.exporting.store import LocalStore
         controldir, dataset, steps = sys.argv[1:]
         here, left = places(None, controldir), int(steps)
@@ -341,7 +341,7 @@ def test_a_process_that_is_killed_leaves_a_dataset_to_go_on_with(site) -> None:
                     os.kill(os.getpid(), signal.SIGKILL)
         store = LocalStore(dataset)
         sys.addaudithook(step)
-        export(here, store, Wishes("SITE", "ce.example.org", "plain"))
+        export(here, store, ExportOptions("SITE", "ce.example.org", "plain"))
     """
     whole = {5: ids(1, 2), 6: ids(3, 4), 7: ids(5, 6)}
     done = 0
@@ -476,7 +476,7 @@ def test_a_database_that_was_restored_goes_on(site) -> None:
     """Its life is another one, of the same line: nothing is foreign, and jobs that came back are there once."""
     site.export()
     with writing(site.con, site.here):
-        begin_new_life(site.con)
+        new_incarnation(site.con)
 
     done = site.export()
     assert done.problems == ()

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from arcacct.errors import InputError
-from arcacct.files.following import Follower
-from arcacct.files.reading import Overlong, Position, Reader
+from arcacct.files.following import FileTailer
+from arcacct.files.reading import FileOffset, Overlong, Reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,17 +32,17 @@ class Store:
     """What a source keeps of the files that it read: it survives the process."""
 
     def __init__(self) -> None:
-        self.files: dict[int, tuple[bytes | None, Position]] = {}
+        self.files: dict[int, tuple[bytes | None, FileOffset]] = {}
         self.numbers = itertools.count(1)
-        self.last: dict[str, tuple[Position, int]] = {}
+        self.last: dict[str, tuple[FileOffset, int]] = {}
         self.lines: list[bytes] = []
 
-    def find(self, reader: Reader) -> Position:
+    def find(self, reader: Reader) -> FileOffset:
         reader.look_at_head()
         known = (position for head, position in self.files.values() if head is not None and head == reader.head)
-        return next((one for one in known if reader.holds(one)), Position(next(self.numbers)))
+        return next((one for one in known if reader.holds(one)), FileOffset(next(self.numbers)))
 
-    def latest(self, path: str) -> tuple[Position, int] | None:
+    def latest(self, path: str) -> tuple[FileOffset, int] | None:
         return self.last.get(path)
 
     def take(self, reader: Reader, most: int | None = None) -> bool:
@@ -82,7 +82,7 @@ class Growing(RuleBasedStateMachine):
 
     def start(self) -> None:
         positions = self.store if self.keeps else None
-        self.rounds = Follower([str(self.path)], self.complaints.append, positions).follow(0)
+        self.rounds = FileTailer([str(self.path)], self.complaints.append, positions).follow(0)
         self.is_open, self.open_before = False, None
 
     def write(self, path: pathlib.Path, content: bytes) -> None:
@@ -218,7 +218,7 @@ TestInMemory = GrowingInMemory.TestCase
 TestInMemory.settings = BRIEFLY
 
 
-def taken(follower: Follower, *rounds: Callable[[], object]) -> list[tuple[str, bytes]]:
+def taken(follower: FileTailer, *rounds: Callable[[], object]) -> list[tuple[str, bytes]]:
     """What each file had after these things happened, each before one look."""
     coming = iter((*rounds, lambda: None))
 
@@ -237,7 +237,7 @@ def test_files_of_directories_by_their_names(tmp_path) -> None:
     (tmp_path / "in" / "deep").mkdir(parents=True)
     for name in ("in/b.json", "in/deep/a.json.gz", "in/c.txt", "in/.d.json", "named"):
         (tmp_path / name).write_bytes(name.encode())
-    follower = Follower([str(tmp_path / "in"), str(tmp_path / "named")], print, endings=(".json", ".json.gz"))
+    follower = FileTailer([str(tmp_path / "in"), str(tmp_path / "named")], print, endings=(".json", ".json.gz"))
 
     assert [b"".join(one.chunks()) for one in follower.once()] == [b"in/b.json", b"in/deep/a.json.gz", b"named"]
 
@@ -247,12 +247,12 @@ def test_what_is_no_file_is_not_waited_for(tmp_path) -> None:
     (tmp_path / "in").mkdir()
     os.mkfifo(tmp_path / "in" / "a.json")
     complaints: list[str] = []
-    assert list(Follower([str(tmp_path)], complaints.append, endings=(".json",)).once()) == []
+    assert list(FileTailer([str(tmp_path)], complaints.append, endings=(".json",)).once()) == []
     assert complaints == [f"{tmp_path}/in/a.json: a pipe or a device, so it is left out; name it to read from it"]
 
     writer = os.open(tmp_path / "in" / "a.json", os.O_RDWR)
     os.write(writer, b"line\n")
-    rounds = Follower([str(tmp_path / "in" / "a.json")], print).follow(0)
+    rounds = FileTailer([str(tmp_path / "in" / "a.json")], print).follow(0)
     reader = next(rounds)
     assert reader is not None
     assert next(reader.chunks()) == b"line\n"
@@ -274,7 +274,7 @@ def test_a_complaint_is_told_once_and_again_when_it_was_away(tmp_path) -> None:
         path.mkdir()
 
     rounds = [lambda: None, lambda: None, becomes_a_file, becomes_none, lambda: None]
-    assert taken(Follower([str(path)], complaints.append), *rounds) == [("log", b"line\n")]
+    assert taken(FileTailer([str(path)], complaints.append), *rounds) == [("log", b"line\n")]
     assert complaints == [f"{path}: cannot be read: Is a directory"] * 2
 
 
@@ -286,7 +286,7 @@ def test_a_damaged_archive_that_is_put_right(tmp_path, how) -> None:
     path.write_bytes(packed[: len(packed) * 2 // 3])
     complaints: list[str] = []
     rounds = [lambda: None, lambda: None, lambda: path.write_bytes(packed)]
-    found = taken(Follower([str(path)], complaints.append), *rounds)
+    found = taken(FileTailer([str(path)], complaints.append), *rounds)
 
     assert b"".join(text for _name, text in found) == bytes(range(256)) * 2000
     assert complaints == [f"{path}: cut: it ends before its compressed end; what came before is imported"]
@@ -301,7 +301,7 @@ def test_members_that_are_added_to_an_archive(tmp_path) -> None:
         with path.open("ab") as file:
             file.write(gzip.compress(b"three\n"))
 
-    assert taken(Follower([str(path)], print), lambda: None, one_more) == [
+    assert taken(FileTailer([str(path)], print), lambda: None, one_more) == [
         ("log.gz", b"one\ntwo\n"),
         ("log.gz", b"three\n"),
     ]
@@ -327,7 +327,7 @@ def test_a_file_that_leaves_is_read_to_its_end(tmp_path) -> None:
         path.unlink()
 
     coming = iter([lambda: None, remove, lambda: None])
-    for reader in Follower([str(tmp_path)], print, endings=(".json",)).follow(
+    for reader in FileTailer([str(tmp_path)], print, endings=(".json",)).follow(
         0, goes_on=lambda: (happens := next(coming, None)) is not None and (happens() or True)
     ):
         if reader is not None:
@@ -338,4 +338,4 @@ def test_a_file_that_leaves_is_read_to_its_end(tmp_path) -> None:
 def test_standard_input_is_followed_alone(tmp_path) -> None:
     """It has no second look, so it cannot be one of several."""
     with pytest.raises(InputError, match="alone"):
-        next(Follower(["-", str(tmp_path / "a")], print).follow(0))
+        next(FileTailer(["-", str(tmp_path / "a")], print).follow(0))

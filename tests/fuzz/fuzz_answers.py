@@ -28,9 +28,9 @@ from scripted_receiver import server_context
 from arcacct import secrecy, wording
 from arcacct.db import opening
 from arcacct.publishing import ledger
-from arcacct.publishing.answers import Answer, Kind, error_of
+from arcacct.publishing.answers import Answer, Outcome, error_of
 from arcacct.publishing.ledger import Cursor, Message
-from arcacct.publishing.session import Patience, TargetSession
+from arcacct.publishing.session import TimeoutPolicy, Transport
 from arcacct.sandbox.authority import Authority
 from arcacct.targets.apel.ams import AMSClient
 from arcacct.targets.apel.answers import classify_ams, classify_authn
@@ -222,7 +222,7 @@ def _check_judged(status: int, headers: dict[str, str], body: bytes, token: str)
     _check_authn(authn, status, body)
     _check_sgas(sgas, status, body)
     _check_auditor(auditor, status, body)
-    assert (read.kind == Kind.ACCEPTED) == (status == 200), read
+    assert (read.kind == Outcome.ACCEPTED) == (status == 200), read
 
 
 def _begin(token: str) -> None:
@@ -255,10 +255,10 @@ def _part(value: Any, *names: str) -> Any:
 def _check_ams(answer: Answer, status: int, body: bytes) -> None:
     ids = _part(_value(body), "messageIds")
     accepted = status == 200 and isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], str | int)
-    assert (answer.kind == Kind.ACCEPTED) == accepted, answer
+    assert (answer.kind == Outcome.ACCEPTED) == accepted, answer
     assert not accepted or answer.receiver_id, answer
-    assert (answer.kind == Kind.TOKEN_REFUSED) == (status == 401), answer
-    if answer.kind == Kind.RECORDS_REFUSED:
+    assert (answer.kind == Outcome.TOKEN_REFUSED) == (status == 401), answer
+    if answer.kind == Outcome.RECORDS_REFUSED:
         assert status == 400, answer
         message = _part(_value(body), "error", "message")
         assert isinstance(message, str), f"{answer}: AMS has not said that"
@@ -270,9 +270,9 @@ def _check_ams(answer: Answer, status: int, body: bytes) -> None:
 def _check_authn(answer: Answer, status: int, body: bytes) -> None:
     token = _part(_value(body), "token")
     is_token = isinstance(token, str) and 0 < len(token) <= 4096 and all("!" <= letter <= "~" for letter in token)
-    assert (answer.kind == Kind.ACCEPTED) == (status == 200 and is_token), answer
+    assert (answer.kind == Outcome.ACCEPTED) == (status == 200 and is_token), answer
     # There is no record that it could be about, and nothing to be done twice.
-    assert answer.kind in {Kind.ACCEPTED, Kind.TRY_LATER, Kind.WE_ARE_REFUSED}, answer
+    assert answer.kind in {Outcome.ACCEPTED, Outcome.TRY_LATER, Outcome.NOT_AUTHORISED_OR_MISCONFIGURED}, answer
     assert answer.outcome_known, answer
 
 
@@ -285,44 +285,46 @@ def _check_sgas(answer: Answer, status: int, body: bytes) -> None:
         for record_id, job_id in IDS.items()
         if isinstance(value, dict) and (record_id in value or job_id in value)
     }
-    assert (answer.kind == Kind.ACCEPTED) == (status == 200 and named.keys() == IDS.keys()), answer
-    if answer.kind == Kind.ACCEPTED:
-        rows = {one: wording.plain(str(row))[:40] for one, row in named.items() if isinstance(row, str | int)}
+    assert (answer.kind == Outcome.ACCEPTED) == (status == 200 and named.keys() == IDS.keys()), answer
+    if answer.kind == Outcome.ACCEPTED:
+        rows = {one: wording.strip_control(str(row))[:40] for one, row in named.items() if isinstance(row, str | int)}
         assert answer.receiver_rows.keys() == rows.keys(), answer
         # A token may be a row, and is hidden there.
-        assert all(row in {rows[one], wording.fit(rows[one])} for one, row in answer.receiver_rows.items()), answer
+        assert all(row in {rows[one], wording.sanitise_line(rows[one])} for one, row in answer.receiver_rows.items()), (
+            answer
+        )
     if status == 200 and isinstance(value, dict):
         assert answer.record_ids == named.keys(), answer
-    if answer.kind == Kind.RECORDS_REFUSED:
+    if answer.kind == Outcome.RECORDS_REFUSED:
         assert status == 500 or (status == 200 and isinstance(value, dict)), answer
     if status == 500:
         passes = "OperationalError" in answer.text or "server closed the connection" in answer.text
-        assert answer.kind == (Kind.TRY_LATER if passes else Kind.RECORDS_REFUSED), answer
-    if status != 500 or answer.kind == Kind.TRY_LATER:
+        assert answer.kind == (Outcome.TRY_LATER if passes else Outcome.RECORDS_REFUSED), answer
+    if status != 500 or answer.kind == Outcome.TRY_LATER:
         _check_doubt(answer, status)
 
 
 def _check_auditor(answer: Answer, status: int, body: bytes) -> None:
     exists = status == 500 and body.strip() == RECORD_EXISTS.encode()
-    assert (answer.kind == Kind.ACCEPTED) == (exists or (status == 200 and not body.strip())), answer
+    assert (answer.kind == Outcome.ACCEPTED) == (exists or (status == 200 and not body.strip())), answer
     # The sender takes this one, and no other, for a record that is there.
-    assert (answer.kind == Kind.ACCEPTED and answer.status == 500) == exists, answer
-    if answer.kind == Kind.RECORDS_REFUSED:
+    assert (answer.kind == Outcome.ACCEPTED and answer.status == 500) == exists, answer
+    if answer.kind == Outcome.RECORDS_REFUSED:
         assert status == 400 or (status == 500 and body.strip() == UNEXPECTED_ERROR.encode()), answer
     _check_doubt(answer, status)
 
 
 def _check_doubt(answer: Answer, status: int) -> None:
     """What may have been done although nobody says so is in doubt; what was turned away at the door is not."""
-    assert (answer.kind == Kind.TOO_LARGE) == (status == 413), answer
+    assert (answer.kind == Outcome.TOO_LARGE) == (status == 413), answer
     doubtful = 200 <= status < 300 or status == 408 or (status >= 500 and status not in {501, 503, 505})
-    assert answer.kind == Kind.ACCEPTED or answer.outcome_known != doubtful, answer
+    assert answer.kind == Outcome.ACCEPTED or answer.outcome_known != doubtful, answer
 
 
 def _check_wait(answer: Answer, headers: dict[str, str]) -> None:
     """Two minutes, in each of the ways in which a receiver may say that."""
     after = headers.get("Retry-After")
-    if answer.kind == Kind.TRY_LATER and (after == "120" or (after in TIMES[1:3] and headers.get("Date") == DATE)):
+    if answer.kind == Outcome.TRY_LATER and (after == "120" or (after in TIMES[1:3] and headers.get("Date") == DATE)):
         # SGAS's own moods are none that it says the end of.
         assert answer.retry_after_s == 120 or answer.status in {200, 500}, answer
 
@@ -346,7 +348,7 @@ def _check_unknown_token(status: int, headers: dict[str, str], token: str) -> No
 def _check_exchanged(answers: list[Answer], files: dict[str, bytes]) -> None:
     """What came through HTTP counts as accepted if it says so of each record."""
     raw, body, sgas = files["raw"], files["body"], answers[-1]
-    if b"ncoding" not in raw and sgas.kind == Kind.ACCEPTED:
+    if b"ncoding" not in raw and sgas.kind == Outcome.ACCEPTED:
         assert b"200" in raw, sgas
         assert all(record_id.encode() in raw or job_id.encode() in raw for record_id, job_id in IDS.items()), sgas
     if "plain" in files and files["status"] == b"200":
@@ -433,18 +435,18 @@ def receiver() -> tuple[_Says, Callable[[], ssl.SSLContext]]:
 def _exchanged(raw: bytes, token: str) -> list[Answer]:
     """What the real clients make of these bytes, as the answer to a message, to a question for a token, and of SGAS."""
     says, context = receiver()
-    patience = Patience(connect_s=10, read_s=10, backoff_s=())
+    timeouts = TimeoutPolicy(connect_s=10, read_s=10, backoff_s=())
     given = json.dumps({"token": token}).encode()
     found = []
     for answers in ([GIVEN + b"Content-Length: %d\r\n\r\n%s" % (len(given), given), raw], [raw]):
         says.answers = answers
-        session = TargetSession(context(), patience=patience)
+        session = Transport(context(), timeouts=timeouts)
         with contextlib.closing(session):
             client = AMSClient(f"https://localhost:{says.port}/p", f"https://localhost:{says.port}/t", session)
             found.append(client.publish(b"x", "20250101/0123"))
     # Refused records are sent once more, at once.
     says.answers = [raw, raw]
-    session = TargetSession(context(), patience=patience)
+    session = Transport(context(), timeouts=timeouts)
     with contextlib.closing(session):
         found.append(insert(session, f"https://localhost:{says.port}/sgas/ur", b"<x/>", IDS))
     return found
@@ -458,7 +460,7 @@ def _check_said_before() -> None:
     # As long as what is read at once: then OpenSSL keeps what is behind it.
     head = GIVEN.replace(b"200 OK", b"503 Busy") + b"Content-Length: %d\r\n\r\n"
     says.answers = [(head % (io.DEFAULT_BUFFER_SIZE - len(head) - 2)).ljust(io.DEFAULT_BUFFER_SIZE) + ahead]
-    session = TargetSession(context(), patience=Patience(connect_s=10, read_s=10, backoff_s=()))
+    session = Transport(context(), timeouts=TimeoutPolicy(connect_s=10, read_s=10, backoff_s=()))
     with contextlib.closing(session):
         url = f"https://localhost:{says.port}/sgas/ur"
         answers = [insert(session, url, b"<x/>", IDS) for _ in range(2)]
@@ -478,8 +480,8 @@ def _ledger() -> Any:
 def _kept(answer: Answer, token: str, number: int) -> None:
     """The ledger takes an answer, and what it keeps is what may be said."""
     con = _ledger()
-    (message,) = ledger.intend(con, TARGET, [Message(0, "ur", "publish", None, "x", None, "d", 1, b"x", ())])
-    if answer.kind == Kind.ACCEPTED:
+    (message,) = ledger.record_intent(con, TARGET, [Message(0, "ur", "publish", None, "x", None, "d", 1, b"x", ())])
+    if answer.kind == Outcome.ACCEPTED:
         rows = answer.receiver_rows
         ledger.accepted(con, TARGET, message, answer.status, answer.text, answer.receiver_id, rows)
     elif number:

@@ -18,9 +18,9 @@ from fuzz.cost import in_proportion, repeated
 from fuzz.damage import damaged, damaged_json
 from fuzz.fuzz_answers import GIVEN_MARK, receiver
 
-from arcacct.publishing.answers import Kind
+from arcacct.publishing.answers import Outcome
 from arcacct.publishing.ledger import KEPT, OTHER, Message, SentRecord
-from arcacct.publishing.session import Patience, TargetSession
+from arcacct.publishing.session import TimeoutPolicy, Transport
 from arcacct.targets.auditor.record import DOCUMENT
 from arcacct.targets.auditor.sending import AuditorSender
 
@@ -85,13 +85,15 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
         b"HTTP/1.1 %s\r\n%sContent-Length: %d\r\n\r\n%s" % (status, GIVEN_MARK, len(text), text)
         for status, text in said
     ]
-    session = TargetSession(context(), patience=Patience(connect_s=10, read_s=10, backoff_s=()))
+    session = Transport(context(), timeouts=TimeoutPolicy(connect_s=10, read_s=10, backoff_s=()))
     with closing(session), in_proportion(len(body)):
         sender = AuditorSender(f"https://localhost:{says.port}", session)
         sent = (SentRecord("job", 1, 1, 1, b"d", _SENT["record_id"]),)
-        message = Message(1, DOCUMENT.kind, "publish", 1, "", None, "", 1, sender.pack(DOCUMENT.join([_TEXT])), sent)
+        message = Message(
+            1, DOCUMENT.message_format, "publish", 1, "", None, "", 1, sender.pack(DOCUMENT.join([_TEXT])), sent
+        )
         answer = sender.send(message)
-    assert answer.kind == Kind.ACCEPTED, answer
+    assert answer.kind == Outcome.ACCEPTED, answer
     assert answer.text.isprintable(), answer
     assert len(answer.text) <= 600, answer
     row = answer.receiver_rows.get(_SENT["record_id"])

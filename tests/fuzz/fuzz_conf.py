@@ -144,7 +144,7 @@ def _check_complaints(ended: Ended, files: dict[str, bytes], work: pathlib.Path)
         option = _OPTION.match(line.replace(str(work), ""))
         if option and number and len(line) < 500 and not content[number - 1].strip().startswith("["):
             there = content[number - 1].partition("=")[0].strip()
-            assert wording.fit(there) == option["option"], f"{line!r} is about {content[number - 1]!r}"
+            assert wording.sanitise_line(there) == option["option"], f"{line!r} is about {content[number - 1]!r}"
     if any(text in ended.out for text in (" is not a block", " is not the name of a block", " is there twice")):
         # In the blocks of other services, so in arc.conf, lines are none of ours.
         return

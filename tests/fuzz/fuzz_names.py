@@ -35,9 +35,9 @@ from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_j
 from arcacct.targets.sgas.acceptance import accept_for_sgas
 from arcacct.targets.sgas.plug import UsageRecords
 from arcacct.targets.sgas.usage_record import UROptions, usage_record
-from arcacct.wording import CUT, fit, plain
+from arcacct.wording import CUT, sanitise_line, strip_control
 
-DOCUMENT = UsageRecords.document
+DOCUMENT = UsageRecords.envelope
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,15 +129,15 @@ def _seen(text: str) -> bool:
 
 
 def _check_text(text: str) -> None:
-    shown = fit(text, 300)
+    shown = sanitise_line(text, 300)
     assert _seen(shown), shown
     for length in range(0, 300, 37):
         # A letter that is shown in letters is shown whole, or not at all.
-        whole = fit(text, length).removesuffix(CUT)
-        assert whole == CUT[:length] or plain(text).startswith(whole), whole
+        whole = sanitise_line(text, length).removesuffix(CUT)
+        assert whole == CUT[:length] or strip_control(text).startswith(whole), whole
     assert "\n" not in shown
     assert len(shown) <= 300
-    assert fit(shown, 300) == shown
+    assert sanitise_line(shown, 300) == shown
     found = parsed_fqan(text)
     assert found is None or isinstance(str(found), str)
     for form in FORMATS:

@@ -48,7 +48,7 @@ def apply(con: Connection, here: Places, step: tuple) -> None:
     """One change of the history."""
     kind, *values = step
     if kind == "advance":
-        cells.advance(con, here)
+        cells.update_monthly(con, here)
         return
     name = f"job{values[0]}"
     record_id = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (name,)).fetchone()
@@ -82,7 +82,7 @@ def apply(con: Connection, here: Places, step: tuple) -> None:
 def remove(con: Connection, here: Places, record_id: int, *, pruned: bool) -> None:
     """A deleted record takes its usage with it; a pruned one (delivered, in the archive) leaves it."""
     if pruned:
-        cells.advance(con, here)
+        cells.update_monthly(con, here)
     con.execute("BEGIN")
     for table in ("AuthTokenAttributes", "JobExtraInfo", "AAR"):
         con.execute(f"DELETE FROM {table} WHERE RecordID = ?", (record_id,))
@@ -120,7 +120,7 @@ def test_cells_equal_a_recount_after_any_history(steps) -> None:
 
         assert merged(cells.usage_cells(con)) == recount  # as a reader without write access sees it
         assert con.execute(TWICE).fetchall() == []
-        cells.advance(con, here)
+        cells.update_monthly(con, here)
         assert merged(cells.usage_cells(con)) == recount
         assert cells.differences(con) == []
         con.close()
@@ -138,7 +138,7 @@ def test_pruned_jobs_stay_counted(steps) -> None:
             apply(con, here, step)
             if step[0] == "prune":
                 assert merged(cells.usage_cells(con)) == before
-        cells.advance(con, here)
+        cells.update_monthly(con, here)
         assert cells.differences(con) == []
         con.close()
 
@@ -147,12 +147,12 @@ def test_a_job_that_moves_changes_both_months(here) -> None:
     """A correction that moves a job into another month makes both months new for a publisher."""
     con = opening.open_accounting(here)
     apply(con, here, ("record", 0, OCTOBER_LAST, 10, 1))
-    cells.advance(con, here)
+    cells.update_monthly(con, here)
     seen = cells.position(con)
     apply(con, here, ("record", 0, OCTOBER_LAST + 1, 10, 1))
 
     assert cells.months_changed_after(con, seen) == {(2026, 10), (2026, 11)}
-    cells.advance(con, here)
+    cells.update_monthly(con, here)
     assert cells.months_changed_after(con, seen) == {(2026, 10), (2026, 11)}
     assert cells.months_changed_after(con, cells.position(con)) == set()
     con.close()
@@ -181,10 +181,10 @@ def test_a_long_log_is_gone_through_to_its_end(here) -> None:
         f" INSERT INTO AAR (JobID, {columns}) SELECT 'more' || I, {columns} FROM AAR, N"
     )
 
-    assert cells.advance(con, here) == 1201
+    assert cells.update_monthly(con, here) == 1201
     assert [(one.jobs, one.wall_s) for one in cells.usage_cells(con)] == [(1201, 12_010)]
     assert cells.differences(con) == []
-    assert cells.advance(con, here) == 0
+    assert cells.update_monthly(con, here) == 0
     con.close()
 
 
@@ -194,7 +194,7 @@ def with_vos(con: Connection, here: Places) -> int:
     for number, end in enumerate((OCTOBER_LAST - 60, OCTOBER_LAST - 40, OCTOBER_LAST - 20, OCTOBER_LAST + 1)):
         apply(con, here, ("record", 2 * number, end, 10 + number, 1))
     con.execute("UPDATE AAR SET VOID = ? WHERE JobID = 'job2'", (recorder.name_id(con, "WLCGVOs", "y"),))
-    cells.advance(con, here)
+    cells.update_monthly(con, here)
     return seen
 
 
@@ -233,7 +233,7 @@ def test_cells_that_all_jobs_left_are_told_as_they_were_called(here) -> None:
     with_vos(con, here)
     before = {one.vo: one for one in cells.usage_cells(con, [(2026, 10)])}
     con.execute("UPDATE AAR SET EndTime = ? WHERE JobID = 'job2'", (OCTOBER_LAST + 9,))
-    cells.advance(con, here)
+    cells.update_monthly(con, here)
 
     assert cells.emptied_cells(con, [(2026, 10)]) == [
         before["y"]._replace(jobs=0, wall_s=0, cpu_s=0, earliest_end_time=0, latest_end_time=0)

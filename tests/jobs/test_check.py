@@ -30,7 +30,7 @@ def here(tmp_path) -> Places:
     initialise(found)
     with closing(open_accounting(found)) as con:
         stored_jobs.add(con, found, *map(stored_jobs.job, (1, 2, 3)))
-        cells.advance(con, found)
+        cells.update_monthly(con, found)
     return found
 
 
@@ -210,10 +210,10 @@ def test_a_check_changes_nothing(here) -> None:
         assert file.read() == before
 
 
-def stopped_behind(here: Places, questions: int, **wishes: bool) -> list[Checked]:
+def stopped_behind(here: Places, questions: int, **options: bool) -> list[Checked]:
     """What a check answers that is stopped once so many questions are answered."""
     answers: list[Checked] = []
-    answers.extend(check(here, stopping=lambda: len(answers) == questions, **wishes))
+    answers.extend(check(here, stopping=lambda: len(answers) == questions, **options))
     return answers
 
 
@@ -306,7 +306,7 @@ def test_a_file_beside_the_database_that_is_damaged_stops_nothing(here, content)
         with open(os.path.join(here.directory, name), "w", encoding="utf-8") as file:
             file.write(content)
 
-    assert care.remembered(here) == {}
+    assert care.last_done(here) == {}
     assert {one.earlier for one in check(here)} == {0}
 
 

@@ -64,10 +64,10 @@ def apply(con: Connection, here: Places, step: tuple) -> None:
     """One change of a history."""
     kind, *values = step
     if kind == "advance":
-        cells.advance(con, here)
+        cells.update_monthly(con, here)
         return
     if kind == "refine":
-        cells.refine(con, here)
+        cells.update_breakdown(con, here)
         return
     name = f"job{values[0]}"
     found = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (name,)).fetchone()
@@ -119,8 +119,8 @@ def test_answers_are_what_counting_every_job_gives(steps, data) -> None:
                 details, active = data.draw(st.booleans()), data.draw(st.booleans())
                 quick, slow = counted(con, selection, by, details=details, active=active)
                 assert quick == slow, (selection, by, details, active)
-            cells.advance(con, here)
-            cells.refine(con, here)
+            cells.update_monthly(con, here)
+            cells.update_breakdown(con, here)
             assert cells.differences(con) == []
             quick, slow = counted(con, Selection(), ("queue", "user", "project"), details=True, active=True)
             assert quick == slow
@@ -144,8 +144,8 @@ def con(here):
 @pytest.mark.parametrize("by", NEEDS)
 def test_pruned_jobs_stay_counted_by_anything(here, con, by) -> None:
     """Whatever is asked by, a job that went into an archive counts as it did."""
-    cells.advance(con, here)
-    cells.refine(con, here, everything=True)
+    cells.update_monthly(con, here)
+    cells.update_breakdown(con, here, everything=True)
     before = usage(con, Selection(), (by,), details=True)
     con.execute("BEGIN")
     for table in ("FinishedLog", "JobExtraInfo", "AAR"):
@@ -158,7 +158,7 @@ def test_pruned_jobs_stay_counted_by_anything(here, con, by) -> None:
 
 def test_sums_of_an_older_database_are_made_in_slices(here, con) -> None:
     """What the monthly cells had before there were finer ones is put into these; pruned jobs too."""
-    cells.advance(con, here)
+    cells.update_monthly(con, here)
     con.execute("BEGIN")
     for table in ("FinishedLog", "JobExtraInfo", "AAR"):
         con.execute(f"DELETE FROM {table} WHERE RecordID = 1")
@@ -167,7 +167,7 @@ def test_sums_of_an_older_database_are_made_in_slices(here, con) -> None:
 
     assert con.execute(waiting).fetchone() == (5,)
     assert sum(row[1] for row in usage(con, Selection(), ("queue",), details=False).rows) == 4
-    assert cells.refine(con, here) == 5
+    assert cells.update_breakdown(con, here) == 5
     assert con.execute(waiting).fetchone() == (0,)
     rows = usage(con, Selection(), ("queue",), details=False).rows
     assert [row[:2] for row in rows] == [(None, 1), ("q'0", 2), ("q'1", 2)]
@@ -176,14 +176,14 @@ def test_sums_of_an_older_database_are_made_in_slices(here, con) -> None:
 
 def test_putting_in_can_be_interrupted(here, con, monkeypatch) -> None:
     """A slice that fails leaves what was there, and the next call goes on with it."""
-    cells.advance(con, here)
+    cells.update_monthly(con, here)
     con.execute("CREATE TRIGGER Stop BEFORE UPDATE ON FinerCells BEGIN SELECT RAISE(ABORT, 'power cut'); END")
     with pytest.raises(Exception, match="power cut"):
-        cells.refine(con, here)
+        cells.update_breakdown(con, here)
     con.execute("DROP TRIGGER Stop")
 
     assert cells.differences(con) == []
-    assert cells.refine(con, here) == 5
+    assert cells.update_breakdown(con, here) == 5
     assert cells.differences(con) == []
 
 
@@ -197,8 +197,8 @@ def test_putting_in_can_be_interrupted(here, con, monkeypatch) -> None:
 )
 def test_what_is_wrong_is_found(here, con, damage, said) -> None:
     """`db check` compares the finer cells with a recount."""
-    cells.advance(con, here)
-    cells.refine(con, here)
+    cells.update_monthly(con, here)
+    cells.update_breakdown(con, here)
     assert cells.differences(con) == []
     con.execute(damage)
 
@@ -207,8 +207,8 @@ def test_what_is_wrong_is_found(here, con, damage, said) -> None:
 
 def test_amounts_are_those_of_the_jobs(here, con) -> None:
     """Jobs, hours, failures and volumes by queue and by host."""
-    cells.advance(con, here)
-    cells.refine(con, here)
+    cells.update_monthly(con, here)
+    cells.update_breakdown(con, here)
     table = usage(con, Selection(), ("host",), details=True)
 
     assert table.columns[:4] == ("host", "jobs", "wall_s", "cpu_s")

@@ -19,8 +19,8 @@ from arcacct.db.opening import initialise, open_accounting, open_publishing
 from arcacct.db.schema import incarnation
 from arcacct.jobs import cells
 from arcacct.jobs.check import check
-from arcacct.jobs.forgetting import Scope, forget, plan
-from arcacct.jobs.prune import PruneWishes, prune
+from arcacct.jobs.forgetting import Scope, plan, pseudonymise
+from arcacct.jobs.prune import PruneOptions, prune
 from arcacct.jobs.pseudonyms import Names, site_names
 from arcacct.publishing import ledger
 from arcacct.publishing.ledger import Cursor
@@ -45,7 +45,7 @@ def here(tmp_path) -> Places:
 
 def done(here: Places, scope: Scope, **more: object) -> int:
     with closing(open_accounting(here)) as con, closing(open_publishing(here)) as publishing:
-        return forget(here, con, publishing, scope, alone=nullcontext, **more)
+        return pseudonymise(here, con, publishing, scope, alone=nullcontext, **more)
 
 
 def log(path: str) -> list[tuple[int, int]]:
@@ -62,7 +62,7 @@ def test_pruned_jobs_too(here) -> None:
     """Their records are in an archive, and their sums here: no name is left in either, and the sums are the same."""
     archive = f"{here.directory}/archive.db"
     with closing(open_accounting(here)) as con, closing(open_publishing(here)) as publishing:
-        assert prune(here, con, publishing, PruneWishes(END_S + 4, archive, (TARGET,))).jobs == 3
+        assert prune(here, con, publishing, PruneOptions(END_S + 4, archive, (TARGET,))).jobs == 3
     before, places_in_log = sums(here), log(here.database)
 
     assert done(here, Scope(JUNE, DN, (TARGET,))) == 1

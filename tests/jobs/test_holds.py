@@ -15,7 +15,7 @@ from arcacct.jobs import cells, holds, reading
 from arcacct.jobs.filling import enrich, rate
 from arcacct.jobs.former import left_since
 from arcacct.jobs.recorder import record, record_present
-from arcacct.jobs.writing import JobWriter, forget
+from arcacct.jobs.writing import JobWriter, remove
 
 JUNE_2024 = (2024, 6)
 HONEST = Job("j")
@@ -210,7 +210,7 @@ def test_a_job_in_progress_is_not_judged(con) -> None:
 
 def test_a_record_that_is_forgotten_leaves_no_hold(con) -> None:
     JobWriter(con, "gridengine", "cell").write([job(1)._replace(wall_s=10**9), job(2)])
-    forget(con, [1, 2])
+    remove(con, [1, 2])
 
     assert held(con) == {}
     assert con.execute("SELECT count(*) FROM RecordHolds").fetchone() == (0,)

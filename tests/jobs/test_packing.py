@@ -29,7 +29,7 @@ from arcacct.jobs.job import Job
 from arcacct.jobs.reading import PACKED_FIELDS
 from arcacct.jobs.recorder import escaped, event_time, record, record_present
 from arcacct.jobs.states import StateChange, StatusFile
-from arcacct.jobs.writing import JobWriter, forget
+from arcacct.jobs.writing import JobWriter, remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -356,7 +356,7 @@ def test_what_is_taken_back_leaves_no_pack(con) -> None:
     assert con.execute("SELECT count(*) FROM PackedJob").fetchone() == (0,)
 
     write(con, stored_jobs.job(1), stored_jobs.job(2))
-    forget(con, [1])
+    remove(con, [1])
     assert con.execute("SELECT RecordID FROM PackedJob").fetchall() == [(2,)]
 
 

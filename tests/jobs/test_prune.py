@@ -27,10 +27,10 @@ from arcacct.db.schema import incarnation
 from arcacct.errors import InputError, SchemaError, StoreBusy
 from arcacct.jobs import cells
 from arcacct.jobs.check import check
-from arcacct.jobs.prune import KEPT, MOVED, TELEMETRY, Pruned, PruneWishes, plan, prune
+from arcacct.jobs.prune import KEPT, MOVED, TELEMETRY, Pruned, PruneOptions, plan, prune
 from arcacct.jobs.writing import OF_RECORD
 from arcacct.publishing import ledger
-from arcacct.publishing.ledger import Cursor, Held, SentRecord
+from arcacct.publishing.ledger import Cursor, HeldRecord, SentRecord
 from arcacct.publishing.locks import publisher, publishing_lock
 
 TYPE_CHECKING = False
@@ -52,15 +52,15 @@ class Site:
         self.publishing = open_publishing(here)
         self.archive = os.path.join(here.directory, "archive.db")
 
-    def wishes(self, **changed: object) -> PruneWishes:
-        return PruneWishes(END_S + 50, self.archive, (TARGET,))._replace(**changed)
+    def options(self, **changed: object) -> PruneOptions:
+        return PruneOptions(END_S + 50, self.archive, (TARGET,))._replace(**changed)
 
     def plan(self, **changed: object) -> Pruned:
-        return plan(self.con, self.publishing, self.wishes(**changed))
+        return plan(self.con, self.publishing, self.options(**changed))
 
     def prune(self, **given: object) -> Pruned:
         how = {word: given.pop(word) for word in ("alone", "progress", "stopping") if word in given}
-        return prune(self.here, self.con, self.publishing, self.wishes(**given), **how)
+        return prune(self.here, self.con, self.publishing, self.options(**given), **how)
 
     def delivered(self, seq: int) -> None:
         """The target was sent everything up to a Seq."""
@@ -111,14 +111,14 @@ def test_usage_still_counts_what_was_pruned(site) -> None:
     site.prune()
     assert cells.usage_cells(site.con) == before
     stored_jobs.add(site.con, site.here, stored_jobs.job(5))
-    cells.advance(site.con, site.here)
+    cells.update_monthly(site.con, site.here)
 
     assert sum(cell.jobs for cell in cells.usage_cells(site.con)) == sum(cell.jobs for cell in before) + 1
 
 
 def test_what_no_sum_tells_apart_yet_is_summed_before_it_goes(site) -> None:
     """After an upgrade a prune puts into the finer cells first what it moves: nobody would know its queue any more."""
-    cells.advance(site.con, site.here)
+    cells.update_monthly(site.con, site.here)
     before = usage(site.con, Selection(), ("queue", "status"), details=True)
 
     assert site.prune().jobs == 3
@@ -235,7 +235,7 @@ def test_what_must_stay_stays(site, prepare, changed, reason, stay) -> None:
 def test_what_is_held_back_stays(site, state, moves) -> None:
     """A record that a target still may get, or that an operator has to look at; dropped is decided."""
     record = SentRecord(name(2), 2, 2, END_S + 10, b"")
-    ledger.intend(site.publishing, TARGET, [], [Held(record, state, "why")])
+    ledger.record_intent(site.publishing, TARGET, [], [HeldRecord(record, state, "why")])
 
     site.prune()
 
@@ -279,11 +279,11 @@ def test_a_prune_that_is_killed_goes_on(site, point) -> None:
         "real = prune._delete\n"
         "def delete(one, ids): real(one, ids); die() if one is con else None\n"
         "if sys.argv[4] == 'deleting': prune._delete = delete\n"
-        "else: opening.writing = die; prune.cells.advance = lambda *_: 0\n"
+        "else: opening.writing = die; prune.cells.update_monthly = lambda *_: 0\n"
         "prune.prune(here, con, opening.open_publishing(here),\n"
-        "            prune.PruneWishes(int(sys.argv[2]), sys.argv[3], ()))"
+        "            prune.PruneOptions(int(sys.argv[2]), sys.argv[3], ()))"
     )
-    cells.advance(site.con, site.here)
+    cells.update_monthly(site.con, site.here)
     arguments = [site.here.controldir, str(END_S + 50), site.archive, point]
     assert subprocess.run([sys.executable, "-c", code, *arguments], check=False).returncode == -9
     assert len(site.jobs()) == 4
@@ -395,7 +395,7 @@ def many(site: Site) -> list[str]:
     """So many jobs that a prune takes several pages."""
     stored_jobs.add(site.con, site.here, *(stored_jobs.job(number) for number in range(10, 1210)))
     site.delivered(site.con.execute("SELECT max(Seq) FROM FinishedLog").fetchone()[0])
-    cells.advance(site.con, site.here)
+    cells.update_monthly(site.con, site.here)
     return site.jobs()
 
 

@@ -32,7 +32,7 @@ from arcacct.jobs.local_ids import LocalID
 from arcacct.publishing import given, held, ledger, months, sent
 from arcacct.sonar import records, spans
 from arcacct.sonar.site import Site as SonarSite
-from arcacct.targets import kinds, plugs
+from arcacct.targets import kinds, plugins
 
 GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
 GROWING += ("FinishedLog", "StatusFiles", "RecordSources", "Contributions", "Messages")
@@ -101,7 +101,7 @@ def sites(request, tmp_path_factory) -> list[Site]:
     for site in made:
         con = opening.open_accounting(site.here)
         # The cells are up to date but for the last jobs.
-        cells.advance(con, site.here)
+        cells.update_monthly(con, site.here)
         if request.param != "analyzed":
             con.execute("DELETE FROM sqlite_stat1")
         con.execute(_CHANGED, (0,))
@@ -141,7 +141,7 @@ def _make_ledger(site: Site, *, analyzed: bool) -> None:
         accounts.close()
     messages = site.jobs // MESSAGES_PER_JOBS
     for number in range(messages):
-        (kept,) = ledger.intend(con, TARGET, [_message(number)], [], seq=None)
+        (kept,) = ledger.record_intent(con, TARGET, [_message(number)], [], seq=None)
         if number < messages - 2:
             ledger.accepted(con, TARGET, kept, 200, "", None)
     if analyzed:
@@ -223,7 +223,7 @@ def test_packs_are_read_made_and_let_go_by_the_log(ours) -> None:
         assert page is not None
         assert all(isinstance(one.aar, PackedAAR) for one in page.records)
         con.execute("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_PACKS_AFTER'", (site.jobs,))
-        outbox.let_go(con, site.here, horizon)
+        outbox.delete_delivered(con, site.here, horizon)
         assert con.execute("SELECT max(RecordID) FROM PackedJob").fetchone() == (None,)
 
     assert_flat(ours, work)
@@ -310,9 +310,9 @@ def test_advancing_the_cells_costs_what_is_new(ours) -> None:
 
     def advance(con: Connection, site: Site) -> None:
         con.execute("UPDATE CellsPosition SET Seq = ?", (site.jobs,))
-        cells.advance(con, site.here)
+        cells.update_monthly(con, site.here)
         cells.months_changed_after(con, site.jobs)
-        lives.pass_fence(con, site.here)
+        lives.raise_fence(con, site.here)
 
     assert_flat(ours, advance)
 
@@ -374,8 +374,8 @@ def test_a_correction_of_benchmarks_reads_the_jobs_of_its_time(ours) -> None:
     """`db benchmark` walks the index of ends, from the one bound to the other."""
 
     def ask(con: Connection, site: Site) -> None:
-        wishes = rating.Ratings(site.late, FIRST_END + DAYS * 86400, (), everything="HEPSPEC:77")
-        list(rating.rerated(con, wishes))
+        options = rating.Ratings(site.late, FIRST_END + DAYS * 86400, (), everything="HEPSPEC:77")
+        list(rating.benchmark_changes(con, options))
 
     assert_flat(ours, ask)
 
@@ -511,7 +511,7 @@ def test_telling_of_one_job_reads_one_job(ours) -> None:
         why.events_of(con, found.record_id)
         why.seq_of(con, found.record_id)
         why.notes_of(con, found.record_id)
-        why.sighting(con, found.record_id)
+        why.status_file_seen(con, found.record_id)
 
     assert_flat(ours, tell)
 
@@ -532,21 +532,21 @@ def test_the_ledger_is_asked_by_its_indexes(ledgers) -> None:
 
     def publish(con: Connection, site: Site) -> None:
         job_ids = [f"{number}-1" for number in range(60)]
-        sent.unanswered_keys(con, TARGET)
+        sent.pending_keys(con, TARGET)
         sent.last_accepted(con, TARGET, "ur")
         held.states(con, TARGET, job_ids)
-        due = held.Due(FIRST_END, FIRST_END, ledger.begin_run(con, TARGET))
+        due = held.RetryThresholds(FIRST_END, FIRST_END, ledger.begin_run(con, TARGET))
         held.held_to_send(con, TARGET, due, refused=False)
         held.held_to_send(con, TARGET, due, refused=True)
         held.held_months(con, TARGET, due)
         held.refusals(con, TARGET, "1-1")
-        held.waiting_again(con, TARGET)
+        held.retry_summaries(con, TARGET)
         sent.refused_sums(con, TARGET)
         held.earliest_undelivered_end(con, TARGET)
-        (message,) = ledger.intend(con, TARGET, [_message(site.jobs)], [], seq=None)
+        (message,) = ledger.record_intent(con, TARGET, [_message(site.jobs)], [], seq=None)
         ledger.accepted(con, TARGET, message, 200, "", None)
-        list(ledger.unanswered(con, TARGET))
-        ledger.count_unanswered(con, TARGET)
+        list(ledger.pending_messages(con, TARGET))
+        ledger.count_pending(con, TARGET)
         ledger.finish_run(con, TARGET, error=None, last_end_time=1)
         ledger.forget_bytes(con, FIRST_END)
         why.messages_of(con, TARGET, "1-1")
@@ -558,8 +558,8 @@ def test_the_floor_is_asked_of_counts(ledgers) -> None:
     """What a receiver was given is a row for each month, and how its months are held and accepted, too."""
 
     def ask(con: Connection, site: Site) -> None:
-        assert sum(amount.jobs for amount in given.given_jobs(con, TARGET).values())
-        given.given_sums(con, TARGET)
+        assert sum(amount.jobs for amount in given.published_jobs(con, TARGET).values())
+        given.published_sums(con, TARGET)
         months.published(con, TARGET)
         months.held(con)
         months.set_held(con, TARGET, [months.HeldMonth(2026, 9, "x", 2, 1)], None)
@@ -568,7 +568,7 @@ def test_the_floor_is_asked_of_counts(ledgers) -> None:
         months.close_accepted(con, TARGET)
         months.selections(con, TARGET)
         months.set_selection(con, TARGET, "Selection", {})
-        lives.doubt_seq(con, TARGET)
+        lives.uncertain_after_seq(con, TARGET)
         sent.open_months(con, TARGET)
         sent.sums_of_kind(con, TARGET, "sync")
         sent.zeroed_keys(con, TARGET, (1, FIRST_END * 2), ledger.last_message(con))
@@ -582,7 +582,7 @@ def test_rows_at_the_receiver_are_noted_job_by_job(ledgers) -> None:
     def send(con: Connection, site: Site) -> None:
         for replaced in (None, 1):
             again = [one._replace(replaced_id=replaced) for one in _message(1).records]
-            (message,) = ledger.intend(con, TARGET, [_message(1)._replace(records=tuple(again))], [], seq=None)
+            (message,) = ledger.record_intent(con, TARGET, [_message(1)._replace(records=tuple(again))], [], seq=None)
             ledger.accepted(con, TARGET, message, 200, "", None, {"key": "7"}, "still there: {key}")
         ledger.move_cursor(con, TARGET, site.jobs)
 
@@ -605,13 +605,13 @@ def test_what_the_receiver_has_is_asked_by_job_id(ledgers) -> None:
 
 def test_the_state_of_a_target_is_asked_by_its_indexes(ledgers, ours, tmp_path) -> None:
     """What `status` says of a target costs what waits for it."""
-    (plug,) = plugs(settings(read(tmp_path, ours=SGAS.replace(":one]", ":x]")), kinds()))
+    (plugin,) = plugins(settings(read(tmp_path, ours=SGAS.replace(":one]", ":x]")), kinds()))
     for one, accounts in zip(ledgers, ours, strict=True):
         con, site = accounts.con, accounts.site
         if ledger.cursor(one.con, TARGET) is None:
             ledger.set_cursor(one.con, ledger.Cursor(TARGET, "life", site.jobs, FIRST_END, last_success=None))
         one.steps = 0
-        assert health_rows.target_state(one.con, con, plug).waiting.records >= NEW
+        assert health_rows.target_state(one.con, con, plugin).waiting.records >= NEW
 
     assert_flat(ledgers, lambda _con, _site: None)
     assert_flat(ours, lambda _con, _site: None)

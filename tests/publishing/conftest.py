@@ -13,7 +13,7 @@ from other_users import public_dir
 from publishing_rig import HTTP, Rig
 from scripted_receiver import ScriptedReceiver, server_context
 
-from arcacct.publishing.session import Patience, TargetSession
+from arcacct.publishing.session import TimeoutPolicy, Transport
 from arcacct.sandbox import Sandbox
 from arcacct.sandbox.authority import create
 from arcacct.tls import tls_context
@@ -78,10 +78,10 @@ def session_of(authority, host, naps):
     """Make sessions that trust the throw-away authority; all are closed at the end."""
     made = []
 
-    def make(credential=host, *, read_s: float = 5.0, ca_dir: str | None = None, proxy: str | None = None, **patience):
+    def make(credential=host, *, read_s: float = 5.0, ca_dir: str | None = None, proxy: str | None = None, **timeouts):
         context = tls_context(credential.cert_path, credential.key_path, ca_dir=ca_dir or authority.ca_dir)
-        how = Patience(connect_s=5.0, read_s=read_s, **patience)
-        made.append(TargetSession(context, proxy=proxy, patience=how, sleep=naps.append))
+        how = TimeoutPolicy(connect_s=5.0, read_s=read_s, **timeouts)
+        made.append(Transport(context, proxy=proxy, timeouts=how, sleep=naps.append))
         return made[-1]
 
     yield make

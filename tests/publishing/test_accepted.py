@@ -294,8 +294,8 @@ def test_a_month_that_is_accepted_for_all_targets_says_nothing_of_the_names_of_o
     lose_ledger(site)
     site.configure(SUMMARIES)
 
-    for wishes in ({}, {"accept_lower": (JUNE_2024,), "accept_names": False}):
-        error = str(site.publish(**wishes).error)
+    for options in ({}, {"accept_lower": (JUNE_2024,), "accept_names": False}):
+        error = str(site.publish(**options).error)
         assert "`arcacct publish --target apel:a --accept-lower YYYY-MM`" in error
     assert at_portal(site) == {JUNE_2024: 300}
     assert site.publish(accept_lower=(JUNE_2024,)).error is None

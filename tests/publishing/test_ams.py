@@ -14,8 +14,8 @@ import pytest
 from scripted_receiver import Say, say
 
 from arcacct.errors import CredentialError, TargetBusy, TargetRefuses
-from arcacct.publishing.answers import Kind, error_of
-from arcacct.publishing.session import TargetSession
+from arcacct.publishing.answers import Outcome, error_of
+from arcacct.publishing.session import Transport
 from arcacct.sandbox import Sandbox
 from arcacct.targets.apel.ams import MAX_ENCODED_BYTES, AMSClient, encoded_size, new_empaid
 from arcacct.targets.apel.signing import Signer
@@ -46,7 +46,7 @@ def test_a_message_is_published(client, receiver):
     """One request for the token, one for the message, in the form of AMS's interface."""
     receiver.script = [GIVEN, STORED]
     answer = client.publish(b"signed \xff bytes", NAME)
-    assert (answer.kind, answer.receiver_id) == (Kind.ACCEPTED, "18")
+    assert (answer.kind, answer.receiver_id) == (Outcome.ACCEPTED, "18")
     assert asked(receiver) == [GET_TOKEN, PUBLISH]
     published = receiver.heard[1]
     assert published.headers["content-type"] == "application/json"
@@ -60,7 +60,7 @@ def test_a_token_serves_a_whole_run(client, receiver):
     """The authn service is asked once, and one connection carries everything."""
     receiver.script = [GIVEN, STORED, STORED, STORED]
     for _ in range(3):
-        assert client.publish(b"x", new_empaid()).kind == Kind.ACCEPTED
+        assert client.publish(b"x", new_empaid()).kind == Outcome.ACCEPTED
     assert asked(receiver) == [GET_TOKEN, PUBLISH, PUBLISH, PUBLISH]
     assert receiver.connections == 1
 
@@ -69,7 +69,7 @@ def test_a_refused_token_is_fetched_anew_once(client, receiver):
     """A token rotated during the run costs one more request and no message."""
     receiver.script = [GIVEN, STORED, UNAUTHORIZED, say(200, {"token": "newer"}), STORED, STORED]
     for _ in range(3):
-        assert client.publish(b"x", NAME).kind == Kind.ACCEPTED
+        assert client.publish(b"x", NAME).kind == Outcome.ACCEPTED
     assert asked(receiver) == [GET_TOKEN, PUBLISH, PUBLISH, GET_TOKEN, PUBLISH, PUBLISH]
     assert [heard.headers.get("x-api-key") for heard in receiver.heard[-2:]] == ["newer", "newer"]
 
@@ -78,7 +78,7 @@ def test_a_token_refused_twice_is_the_administrators_business(client, receiver):
     """A second 401 ends it, as a matter of credentials."""
     receiver.script = [GIVEN, UNAUTHORIZED, GIVEN, UNAUTHORIZED, STORED]
     answer = client.publish(b"x", NAME)
-    assert (answer.kind, answer.status, answer.about_credentials) == (Kind.TOKEN_REFUSED, 401, True)
+    assert (answer.kind, answer.status, answer.about_credentials) == (Outcome.TOKEN_REFUSED, 401, True)
     assert len(receiver.heard) == 4
 
 
@@ -86,7 +86,11 @@ def test_no_token_no_message(client, receiver):
     """If the certificate is not mapped, authn's answer is the answer, and nothing was sent."""
     receiver.script = [say(404, {"error": {"message": "Binding was not found", "code": 404}})]
     answer = client.publish(b"x", NAME)
-    assert (answer.kind, answer.text, answer.outcome_known) == (Kind.WE_ARE_REFUSED, "Binding was not found", True)
+    assert (answer.kind, answer.text, answer.outcome_known) == (
+        Outcome.NOT_AUTHORISED_OR_MISCONFIGURED,
+        "Binding was not found",
+        True,
+    )
     assert "GOCDB" in answer.advice
     assert asked(receiver) == [GET_TOKEN]
 
@@ -95,27 +99,27 @@ def test_a_silent_authn_leaves_no_doubt(client, receiver):
     """Whatever happens while asking for a token, no message was sent."""
     receiver.script = [Say(hang_up=True)] * 3
     answer = client.publish(b"x", NAME)
-    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, True)
 
 
 def test_authn_that_fails_after_a_401_leaves_no_doubt(client, receiver):
     """A message refused for its token was not stored, whatever becomes of the next token."""
     receiver.script = [GIVEN, UNAUTHORIZED, *[Say(hang_up=True)] * 3]
     answer = client.publish(b"x", NAME)
-    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, True)
 
 
 def test_doubt_from_before_a_401_stays(client, receiver):
     """A lost answer followed by 401 and another 401 may still have stored the message."""
     receiver.script = [GIVEN, Say(hang_up=True), UNAUTHORIZED, GIVEN, UNAUTHORIZED]
     answer = client.publish(b"x", NAME)
-    assert (answer.kind, answer.outcome_known) == (Kind.TOKEN_REFUSED, False)
+    assert (answer.kind, answer.outcome_known) == (Outcome.TOKEN_REFUSED, False)
 
 
 def test_a_busy_ams_is_tried_again_with_the_same_message(client, receiver, naps):
     """The repeat after a 503 is the same request, byte for byte."""
     receiver.script = [GIVEN, say(503), STORED]
-    assert client.publish(b"x", NAME).kind == Kind.ACCEPTED
+    assert client.publish(b"x", NAME).kind == Outcome.ACCEPTED
     assert receiver.heard[1] == receiver.heard[2]
     assert len(naps) == 1
 
@@ -141,7 +145,7 @@ def test_the_token_is_never_said_aloud(client, receiver, caplog, capfd):
     quoted = [TOKEN, TOKEN.upper(), base64.b64encode(TOKEN.encode()).decode(), TOKEN[:12], "x" * 480 + TOKEN]
     receiver.script = [GIVEN, *(say(400, f"Bad header: x-api-key: {one}".encode()) for one in quoted)]
     answers = [client.publish(b"x", NAME) for _ in quoted]
-    assert {answer.kind for answer in answers} == {Kind.WE_ARE_REFUSED}
+    assert {answer.kind for answer in answers} == {Outcome.NOT_AUTHORISED_OR_MISCONFIGURED}
     assert not [one for one in answers if re.search(f"(?i){TOKEN[:8]}|{quoted[2][:8]}", one.text)]
     said = [*map(repr, answers), repr(client), str(vars(client)["_publish_url"]), caplog.text, *capfd.readouterr()]
     assert not any(TOKEN in text for text in said)
@@ -152,9 +156,9 @@ def test_a_message_that_ams_would_refuse_for_its_size_is_not_sent(client, receiv
     """The limit of a megabyte holds for the base64 text, to the byte."""
     receiver.script = [GIVEN, STORED]
     most = MAX_ENCODED_BYTES // 4 * 3
-    assert client.publish(b"x" * (most + 1), NAME).kind == Kind.TOO_LARGE
+    assert client.publish(b"x" * (most + 1), NAME).kind == Outcome.TOO_LARGE
     assert receiver.heard == []
-    assert client.publish(b"x" * most, NAME).kind == Kind.ACCEPTED
+    assert client.publish(b"x" * most, NAME).kind == Outcome.ACCEPTED
     (message,) = json.loads(receiver.heard[1].body)["messages"]
     assert len(message["data"]) == MAX_ENCODED_BYTES
 
@@ -186,8 +190,8 @@ def sandbox(tmp_path_factory):
         yield running
 
 
-def sandbox_client(sandbox, credential) -> tuple[AMSClient, TargetSession]:
-    session = TargetSession(tls_context(*credential, ca_dir=sandbox.ca_dir), sleep=lambda _: None)
+def sandbox_client(sandbox, credential) -> tuple[AMSClient, Transport]:
+    session = Transport(tls_context(*credential, ca_dir=sandbox.ca_dir), sleep=lambda _: None)
     publish = f"{sandbox.ams_url}/v1/projects/{sandbox.project}/topics/{sandbox.topic}:publish"
     token = f"https://localhost:{sandbox.authn_port}/v1/service-types/ams/hosts/localhost:authx509"
     return AMSClient(publish, token, session), session
@@ -205,7 +209,7 @@ def test_the_official_client_reads_what_we_published(sandbox, tmp_path):
     answer = client.publish(signed, NAME)
     ((_, message),) = library.pull_sub("reader", num=1, return_immediately=True, **verify)
     session.close()
-    assert answer.kind == Kind.ACCEPTED
+    assert answer.kind == Outcome.ACCEPTED
     assert message.get_msgid() == answer.receiver_id
     assert message.get_attr() == {"empaid": NAME}
     assert message.get_data() == signed
@@ -219,7 +223,7 @@ def test_an_expired_certificate_gets_no_token(sandbox):
     client, session = sandbox_client(sandbox, expired)
     answer = client.publish(b"x", NAME)
     session.close()
-    assert (answer.kind, answer.about_credentials) == (Kind.WE_ARE_REFUSED, True)
+    assert (answer.kind, answer.about_credentials) == (Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, True)
     assert "expired" in answer.text
 
 
@@ -227,7 +231,7 @@ def test_a_rotated_token_is_noticed(sandbox):
     """A token that AMS made invalid between two messages is replaced without a word."""
     client, session = sandbox_client(sandbox, sandbox.client)
     signed = Signer(*sandbox.client).sign("APEL-sync-message: v0.1\nSite: SANDBOX\n%%\n")
-    assert client.publish(signed, new_empaid()).kind == Kind.ACCEPTED
+    assert client.publish(signed, new_empaid()).kind == Outcome.ACCEPTED
     sandbox.rotate_token()
-    assert client.publish(signed, new_empaid()).kind == Kind.ACCEPTED
+    assert client.publish(signed, new_empaid()).kind == Outcome.ACCEPTED
     session.close()

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from arcacct.errors import CredentialError, TargetBusy, TargetError, TargetRefuses
-from arcacct.publishing.answers import Answer, Kind, error_of, words
-from arcacct.targets.apel.answers import classify_ams, classify_authn, classify_status, token_of
+from arcacct.publishing.answers import Answer, Outcome, error_of, error_text
+from arcacct.targets.apel.answers import classify_ams, classify_ams_status, classify_authn, token_of
 from arcacct.targets.sgas.answers import classify_sgas
 
-OK, LATER, LARGE = Kind.ACCEPTED, Kind.TRY_LATER, Kind.TOO_LARGE
-TOKEN, RECORDS, US = Kind.TOKEN_REFUSED, Kind.RECORDS_REFUSED, Kind.WE_ARE_REFUSED
+OK, LATER, LARGE = Outcome.ACCEPTED, Outcome.TRY_LATER, Outcome.TOO_LARGE
+TOKEN, RECORDS, US = Outcome.TOKEN_REFUSED, Outcome.RECORDS_REFUSED, Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
 KNOWN, UNKNOWN = True, False
 
 BALANCER = b"<html><body><h1>503 Service Unavailable</h1>\nNo server is available.\n</body></html>\n"
@@ -169,7 +169,7 @@ def test_an_answer_that_is_larger_or_deeper_than_any_is_none(more):
         classify_ams(200, {}, b'{"messageIds": ["1"], %s}' % more),
         classify_sgas(200, {}, b'{"a": 1, %s}' % more, {"a": "b"}),
         classify_authn(200, {}, b'{"token": "s3cret-enough", %s}' % more),
-        classify_status(200, {}, b'{"status": "ok", %s}' % more),
+        classify_ams_status(200, {}, b'{"status": "ok", %s}' % more),
     ):
         assert answer.kind == US
         assert "s3cret" not in str(error_of(answer))
@@ -225,7 +225,7 @@ def test_a_record_that_sgas_renames_counts_as_sent():
     """SGAS answers by GlobalJobId for a record whose LocalJobId looks like a path, and that is its receipt."""
     sent = {"ur-host-1": "gsiftp://host/1", "ur-host-2": None}
     answer = classify_sgas(200, {}, b'{"gsiftp://host/1": "7", "ur-host-2": "8"}', sent)
-    assert answer.kind == Kind.ACCEPTED
+    assert answer.kind == Outcome.ACCEPTED
     assert answer.record_ids == {"ur-host-1", "ur-host-2"}
 
 
@@ -306,7 +306,7 @@ def test_retry_after_is_understood(status, headers, seconds):
 )
 def test_a_receivers_words_fit_on_one_line(body, said):
     """What a receiver says is cut to 500 characters without markup and control characters."""
-    assert words(body) == said
+    assert error_text(body) == said
 
 
 def test_a_redirect_is_named_and_not_followed():
@@ -318,11 +318,16 @@ def test_a_redirect_is_named_and_not_followed():
 @pytest.mark.parametrize(
     ("answer", "error_class", "exit_code"),
     [
-        row("later", Answer(Kind.TRY_LATER, 503, "down"), TargetBusy, 75),
-        row("refused", Answer(Kind.WE_ARE_REFUSED, 404, "no topic"), TargetRefuses, 69),
-        row("certificate", Answer(Kind.WE_ARE_REFUSED, 403, "expired", about_credentials=True), CredentialError, 77),
+        row("later", Answer(Outcome.TRY_LATER, 503, "down"), TargetBusy, 75),
+        row("refused", Answer(Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, 404, "no topic"), TargetRefuses, 69),
+        row(
+            "certificate",
+            Answer(Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, 403, "expired", about_credentials=True),
+            CredentialError,
+            77,
+        ),
         row("token", classify_ams(401, {}, error(401, "Unauthorized")), CredentialError, 77),
-        row("records", Answer(Kind.RECORDS_REFUSED, 500, "bad"), TargetError, 69),
+        row("records", Answer(Outcome.RECORDS_REFUSED, 500, "bad"), TargetError, 69),
     ],
 )
 def test_an_answer_becomes_an_error_with_its_exit_code(answer, error_class, exit_code):

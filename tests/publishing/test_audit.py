@@ -10,7 +10,7 @@ from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, jobs, publish_well
 
 from arcacct.asking import health
 from arcacct.publishing.run import Period, republish
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 
 BOTH = SGAS + CARS
 
@@ -78,7 +78,7 @@ def test_a_cursor_that_passed_jobs(site, capfd) -> None:
     assert "s: 10 records up to its place in the log were never sent" in text
     assert "job00004, job00005, job00006, ..." in text
     assert severities(site)["sgas:s ledger"] == severities(site)["apel:a ledger"] == health.CRITICAL
-    republish(site.settings, plugs(site.settings), Period(1, 2_000_000_000), site._wishes())
+    republish(site.settings, plugins(site.settings), Period(1, 2_000_000_000), site._options())
     assert received_by_both(site) == {job.job_id for job in jobs(14)}
     assert db_check(site, capfd) == (0, "")
 

@@ -12,11 +12,11 @@ from ledger_rows import MAY
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.reading import Logged
 from arcacct.jobs.states import FAILED
-from arcacct.publishing.batches import JobBatcher, bare, batched, wire_size
-from arcacct.publishing.delivery import Part
+from arcacct.publishing.batches import RecordBatcher, bare, batched, wire_size
+from arcacct.publishing.delivery import MessagePart
 from arcacct.publishing.digests import digest
-from arcacct.publishing.given import Amount, Place
-from arcacct.publishing.ledger import Version
+from arcacct.publishing.given import Amount, CountingKey
+from arcacct.publishing.ledger import SentVersion
 
 SETS = 20
 """So many messages are written down together ..."""
@@ -24,15 +24,15 @@ SET_HELD = 1000
 """... or so many records that are held back."""
 
 
-def batcher(path: pathlib.Path, target: str = SGAS, **wishes: bool) -> tuple[JobBatcher, Kept]:
+def batcher(path: pathlib.Path, target: str = SGAS, **options: bool) -> tuple[RecordBatcher, Kept]:
     """Batches of a target of records."""
-    this, kept = this_run(path, target.format(path=path)), Kept()
-    return JobBatcher(this, this.plug.records(this.plug.kind), kept, **wishes), kept
+    ctx, kept = this_run(path, target.format(path=path)), Kept()
+    return RecordBatcher(ctx, ctx.plugin.records(ctx.plugin.message_format), kept, **options), kept
 
 
-def version(one: AAR, of: JobBatcher, **values: object) -> Version:
+def version(one: AAR, of: RecordBatcher, **values: object) -> SentVersion:
     """What the receiver has of a job if it was sent as it is."""
-    return Version(of._family.key(one), digest(one), one.end_time, one.record_id)._replace(**values)
+    return SentVersion(of._family.key(one), digest(one), one.end_time, one.record_id)._replace(**values)
 
 
 @pytest.mark.parametrize(("text", "size"), [("", 0), ("a\nb\n", 6), ("ä\n", 4), ("数", 3)])
@@ -54,7 +54,7 @@ def test_line_ends_grow_on_the_wire(text: str, size: int) -> None:
 )
 def test_texts_are_cut_by_count_and_bytes(max_count: int | None, max_bytes: int, sizes: list[int]) -> None:
     """Into as few as there can be, in order; a text that is too large goes alone."""
-    parts = [Part(f"{number}abc\n") for number in range(7)]
+    parts = [MessagePart(f"{number}abc\n") for number in range(7)]
     assert {wire_size(part.text) for part in parts} == {6}
     batches = batched(parts, max_count, max_bytes)
     assert [len(batch) for batch in batches] == sizes
@@ -72,12 +72,12 @@ def test_a_bare_job_used_nothing() -> None:
 @pytest.mark.parametrize("spare", [0, -1])
 def test_a_message_is_as_large_as_it_may_be(tmp_path: pathlib.Path, spare: int) -> None:
     """To the byte, with what stands around the records; one that is full begins another."""
-    this, kept = this_run(tmp_path, SGAS), Kept()
-    family = this.plug.records("ur")
+    ctx, kept = this_run(tmp_path, SGAS), Kept()
+    family = ctx.plugin.records("ur")
     jobs = [aar(f"job{number}") for number in range(6)]
     size = wire_size(family.text(jobs[0], int(time.time())))
-    this.plug.max_bytes = size * 3 + len(family.document.head) + len(family.document.tail) + spare
-    batches = JobBatcher(this, family, kept)
+    ctx.plugin.max_bytes = size * 3 + len(family.envelope.head) + len(family.envelope.tail) + spare
+    batches = RecordBatcher(ctx, family, kept)
     for _ in range(2):
         for one in jobs:
             batches.add(one, 1)
@@ -122,13 +122,13 @@ def test_what_is_held_back_is_delivered_ahead(tmp_path: pathlib.Path) -> None:
     assert [(len(what.held), what.ahead) for what in kept.consignments] == [(SET_HELD, True)]
 
 
-@pytest.mark.parametrize(("wishes", "seq"), [({}, 7), ({"moves_cursor": False}, None), ({"republish": True}, None)])
-def test_who_moves_the_cursor(tmp_path: pathlib.Path, wishes: dict[str, bool], seq: int | None) -> None:
+@pytest.mark.parametrize(("options", "seq"), [({}, 7), ({"moves_cursor": False}, None), ({"republish": True}, None)])
+def test_who_moves_the_cursor(tmp_path: pathlib.Path, options: dict[str, bool], seq: int | None) -> None:
     """The last Seq that was added, set aside or passed; not of a period that is sent again."""
-    batches, kept = batcher(tmp_path, **wishes)
+    batches, kept = batcher(tmp_path, **options)
     batches.add(aar(), 7)
     batches.flush()
-    batches.set_aside(aar("two"), 8, "why")
+    batches.quarantine(aar("two"), 8, "why")
     batches.flush()
     batches.passed(9)
     batches.flush()
@@ -157,7 +157,7 @@ def test_a_job_of_the_future_waits_for_its_time(tmp_path: pathlib.Path) -> None:
     batches.add(aar(end_time=end_time), 1)
     batches.flush()
     assert [(one.state, one.next_try is not None and one.next_try < end_time) for one in kept.held] == [("held", True)]
-    assert batches._tally.ahead == 1
+    assert batches._summary.ahead == 1
 
 
 def test_a_record_that_cannot_be_written_is_set_aside(tmp_path: pathlib.Path) -> None:
@@ -192,22 +192,22 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("wishes", [{}, {"republish": True}, {"moves_cursor": False}])
+@pytest.mark.parametrize("options", [{}, {"republish": True}, {"moves_cursor": False}])
 @pytest.mark.parametrize(
     "target", [f"{SGAS}urbatchsize=3\nsettle=3600\n", REPLACING, f"{APEL}urbatchsize=7\nsettle=3600\n"]
 )
 def test_new_records_go_together_as_they_go_one_by_one(
-    tmp_path: pathlib.Path, target: str, wishes: dict[str, bool]
+    tmp_path: pathlib.Path, target: str, options: dict[str, bool]
 ) -> None:
     """Odd ones among them, in any order, and those of a month that is published under another site's name."""
-    where = {Place("another", "ce.example.org", 2026, 6): Amount(3, 180)}
+    where = {CountingKey("another", "ce.example.org", 2026, 6): Amount(3, 180)}
     records = [Logged(number, aar(f"job{number}", **ODD[number * 7 // 3 % 11 % len(ODD)])) for number in range(1, 200)]
     records += [Logged(number, aar(f"job{number}", end_time=MAY + 40 * 86_400)) for number in range(200, 230)]
     found = []
     for together in (True, False):
-        this, kept = this_run(tmp_path / str(together), target.format(path=tmp_path)), Kept()
-        this = this._replace(floor=floor_of(where))
-        batches = JobBatcher(this, this.plug.records(this.plug.kind), kept, **wishes)
+        ctx, kept = this_run(tmp_path / str(together), target.format(path=tmp_path)), Kept()
+        ctx = ctx._replace(guard=floor_of(where))
+        batches = RecordBatcher(ctx, ctx.plugin.records(ctx.plugin.message_format), kept, **options)
         batches._now = int(time.time()) // 100 * 100
         if together:
             batches.add_new(records[:90])
@@ -216,42 +216,42 @@ def test_new_records_go_together_as_they_go_one_by_one(
             for seq, one in records:
                 batches.add(one, seq)
         batches.flush()
-        this.floor.hold_kept()
-        found.append((kept.consignments, kept.listened, this.floor.held, this.tally.ahead, this.tally.notes))
+        ctx.guard.hold_blocked_months()
+        found.append((kept.consignments, kept.listened, ctx.guard.held, ctx.summary.ahead, ctx.summary.notes))
     assert found[0] == found[1]
     assert kept.held
     assert len(kept.records) > 50
-    assert list(this.floor.held) == [(2026, 6)]
+    assert list(ctx.guard.held) == [(2026, 6)]
 
 
 @pytest.mark.parametrize("target", [SGAS, APEL])
 def test_what_was_sent_is_taken_back(tmp_path: pathlib.Path, target: str) -> None:
     """By zeros of the same key, or by the receiver's administrator; what was never sent needs neither."""
     batches, kept = batcher(tmp_path, target)
-    assert batches.take_back("one", None, [])
-    there = version(aar(), batches, given_id=3, wall_s=50)
-    is_done = batches.take_back("one", None, [there])
+    assert batches.retract("one", None, [])
+    there = version(aar(), batches, total_id=3, wall_s=50)
+    is_done = batches.retract("one", None, [there])
     batches.flush()
     found = [one.record for one in kept.held] if target == SGAS else kept.records
     assert is_done is (target == APEL)
     assert [(one.seq, one.digest, one.key, one.replaced_id, one.replaced_wall_s) for one in found] == [
         (0, b"", there.key, 3, 50)
     ]
-    assert batches._tally.corrections == (target == SGAS)
-    assert [note.startswith("one: ") for note in batches._tally.notes] == [True]
+    assert batches._summary.corrections == (target == SGAS)
+    assert [note.startswith("one: ") for note in batches._summary.notes] == [True]
 
 
 @pytest.mark.parametrize("target", [SGAS, REPLACING, APEL])
 def test_a_newer_version_goes_where_it_replaces(tmp_path: pathlib.Path, target: str) -> None:
     """As it is at APEL, in a form of its own or not at all at SGAS; a second time in the form it went in."""
     batches, kept = batcher(tmp_path, target)
-    there = version(aar(wall_s=40), batches, given_id=3, wall_s=40)
+    there = version(aar(wall_s=40), batches, total_id=3, wall_s=40)
     assert batches.add(aar(), 8, [there])
     batches.flush()
-    replaced = batches._plug.replaced
+    replaced = batches._plugin.replacement_note
     if target == SGAS:
         assert (kept.records, [one.state for one in kept.held]) == ([], ["correction"])
-        assert batches._tally.corrections == 1
+        assert batches._summary.corrections == 1
         return
     ((notes, replaced_id, replaced_s),) = [(one.notes, one.replaced_id, one.replaced_wall_s) for one in kept.records]
     assert (replaced_id, replaced_s, notes == replaced) == (3, 40, target == REPLACING)

@@ -245,7 +245,7 @@ def test_the_receivers_own_rows_take_back_keys_that_nobody_here_knows(memory, em
     begin, end = month_bounds(*LAST)
     outcome = site.republish(begin, end, receiver_rows=export(empty_box.apel, site.path))
 
-    assert outcome.error is None, outcome.tally.notes
+    assert outcome.error is None, outcome.summary.notes
     assert wrong[LAST] > at_portal(site)[LAST] == 2700
     assert site.publish().error is None
     assert at_portal(site)[LAST] == 2700
@@ -267,7 +267,7 @@ def test_rows_of_another_ce_stay(memory, empty_box) -> None:
 
     text = "".join(message.text for message in empty_box.apel.received[sent:])
     assert outcome.error is None
-    assert any("1 row of SubmitHost gsiftp://other/jobs" in note for note in outcome.tally.notes)
+    assert any("1 row of SubmitHost gsiftp://other/jobs" in note for note in outcome.summary.notes)
     assert "VO: former" in text
     assert "gsiftp://other" not in text
 

@@ -196,7 +196,7 @@ with closing(opening.open_accounting(here)) as con:
 """
 
 
-def this(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
+def ctx(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
     """This program, whatever its exit code is."""
     return run_arcacct("--config", str(site.path / "arc.conf"), *words, cwd=site.path)
 
@@ -216,7 +216,7 @@ def test_the_way_back(site, next_program) -> None:
     after, untouched = published(site), pathlib.Path(here.database).read_bytes()
 
     for words in (("publish",), ("sweep",), ("db", "upgrade")):
-        refused = this(site, *words)
+        refused = ctx(site, *words)
         assert (
             f"schema version {NEXT}; this program knows {NEXT - 1}: install the arcacct that made it" in refused.stderr
         )
@@ -225,9 +225,9 @@ def test_the_way_back(site, next_program) -> None:
     (copy,) = pathlib.Path(here.directory).glob(f"accounting.db.before-schema-{NEXT}.*")
     arcacct(ROOT, site, "db", "restore", str(copy), "--yes")
     run(ROOT, AGAIN, str(site.path / "control"))
-    assert this(site, "publish", "--now").returncode == 65
+    assert ctx(site, "publish", "--now").returncode == 65
 
     assert site.database("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'") == [(str(NEXT - 1),)]
     assert published(site)[1:4] == after[1:4]
     assert published(site)[4] == {"STORED000003": "correction"}
-    assert this(site, "publish", "--now").returncode == 0
+    assert ctx(site, "publish", "--now").returncode == 0

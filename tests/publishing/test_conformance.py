@@ -15,7 +15,7 @@ from publishing_rig import BATCH, HTTP, ONE_OF_EACH, OTHER, SLOW_S, TARGETS, Rig
 from publishing_site import DAY_S, JUNE, QUICK
 
 from arcacct.errors import ArcacctError, CredentialError, TargetBusy, TargetError, TargetRefuses
-from arcacct.publishing.answers import Answer, Kind
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.sandbox.sgas import PROCESSING_FAILED, UNAVAILABLE
 from arcacct.targets.apel.signing import Signer
 from arcacct.targets.directory.plug import DirectorySender
@@ -40,7 +40,7 @@ def test_nothing_is_due(rig) -> None:
 
 def test_no_record_at_all(rig) -> None:
     """A site without jobs publishes nothing, without an error."""
-    assert rig.publish().tally.sent == {}
+    assert rig.publish().summary.sent == {}
     assert rig.received() == {}
 
 
@@ -54,7 +54,7 @@ def test_records_arrive_once(rig, count) -> None:
     assert outcome.error is None
     rig.assert_all_is_delivered()
     if rig.kind != "summaries":
-        (job_messages,) = [sent for kind, sent in outcome.tally.sent.items() if kind != "sync"]
+        (job_messages,) = [sent for kind, sent in outcome.summary.sent.items() if kind != "sync"]
         assert (job_messages.messages, job_messages.records) == (-(-count // BATCH), count)
     if rig.kind in HTTP:
         assert rig.box.servers[rig.endpoint].connections == 1
@@ -90,7 +90,7 @@ def _expired(rig: Rig) -> None:
 
 
 def _slow(rig: Rig, *, after_work: bool) -> None:
-    rig.site.patience = QUICK._replace(read_s=0.1)
+    rig.site.timeouts = QUICK._replace(read_s=0.1)
     rig.box.faults.slow(rig.endpoint, SLOW_S, after_work=after_work, times=None)
 
 
@@ -153,7 +153,7 @@ def test_a_fault_that_lasts(rig, fault, count) -> None:
     rig.assert_all_is_delivered()
     if not fault.lost_answers:
         assert rig.box.sgas.ignored_repeats == 0
-    assert rig.publish().tally.resent == 0
+    assert rig.publish().summary.resent == 0
 
 
 ONCE = [
@@ -223,7 +223,7 @@ def test_null(rig) -> None:
     rig.box.faults.answer("sgas", 200, "null", after_work=True, times=None)
     assert isinstance(rig.publish().error, TargetBusy)
     repair(rig)
-    assert rig.publish().tally.resent == 1
+    assert rig.publish().summary.resent == 1
     rig.assert_all_is_delivered()
 
 
@@ -241,7 +241,7 @@ def test_a_message_is_signed_anew_with_a_new_certificate(rig) -> None:
     reconfigure(rig, config.replace(rig.box.client.cert_path, renewed.cert_path))
     repair(rig)
 
-    assert rig.publish().tally.resent == 1
+    assert rig.publish().summary.resent == 1
     rig.assert_all_is_delivered()
     assert rig.site.ledger("SELECT EmpaID, Digest FROM Messages WHERE Kind = 'car'") == [(before, text)]
     ((data,),) = rig.site.ledger(
@@ -270,8 +270,8 @@ def test_messages_are_no_larger_than_the_receiver_takes(rig) -> None:
 class LostAnswers:
     """A way to a directory whose answers get lost, before or after the work."""
 
-    def __init__(self, plug: Any, *, after_work: bool) -> None:
-        self._sender = DirectorySender(plug.target)
+    def __init__(self, plugin: Any, *, after_work: bool) -> None:
+        self._sender = DirectorySender(plugin.target)
         self._after_work = after_work
 
     def __getattr__(self, name: str) -> Any:
@@ -279,7 +279,7 @@ class LostAnswers:
 
     def send(self, message: Any) -> Any:
         answer = self._sender.send(message) if self._after_work else None
-        return Answer(Kind.TRY_LATER, text=f"lost {answer}", outcome_known=answer is None)
+        return Answer(Outcome.TRY_LATER, text=f"lost {answer}", outcome_known=answer is None)
 
 
 @only("rig", ["dirq", "directory"], indirect=True)
@@ -289,8 +289,10 @@ def test_a_disk_that_loses_answers(rig, after_work) -> None:
     rig.record(2 * BATCH)
     found = rig.site.settings
 
-    def make_sender(plug: Any) -> Any:
-        return plug.sender() if plug.target.name == "directory:other" else LostAnswers(plug, after_work=after_work)
+    def make_sender(plugin: Any) -> Any:
+        return (
+            plugin.sender() if plugin.target.name == "directory:other" else LostAnswers(plugin, after_work=after_work)
+        )
 
     assert len(found.targets) == 2
     assert isinstance(rig.publish(make_sender=make_sender).error, TargetBusy)

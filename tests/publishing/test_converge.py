@@ -147,10 +147,10 @@ def test_a_refusal_of_repeated_zeros_holds_no_job_back(memory, empty_box) -> Non
 
     refused = site.republish(JUNE - DAY_S, JUNE + 2 * DAY_S)
     assert refused.error is None
-    assert any("too large" in note and "the next run sends it again" in note for note in refused.tally.notes)
+    assert any("too large" in note and "the next run sends it again" in note for note in refused.summary.notes)
     assert site.held() == {}
     site.box.faults.clear()
-    assert site.republish(JUNE - DAY_S, JUNE + 2 * DAY_S).tally.sent["car"].records == 2
+    assert site.republish(JUNE - DAY_S, JUNE + 2 * DAY_S).summary.sent["car"].records == 2
     assert at_apel(site) == {JUNE_2024: (100, 1)}
 
 
@@ -175,5 +175,5 @@ def test_a_closed_month_is_left_alone(memory, empty_box) -> None:
     site.sql("DELETE FROM AAR WHERE JobID = 'two'")
     assert site.publish().error is None
 
-    sent = site.publish().tally.sent
+    sent = site.publish().summary.sent
     assert {kind: one.records for kind, one in sent.items() if kind != "sync"} == {}

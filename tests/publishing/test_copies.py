@@ -8,7 +8,7 @@ import pytest
 from publishing_site import CARS, SGAS, Job, Site, jobs, publish_well, received_by_both
 
 from arcacct.db import opening
-from arcacct.db.lives import pass_fence
+from arcacct.db.lives import raise_fence
 from arcacct.db.schema import PUBLISHING
 
 BOTH = SGAS + CARS
@@ -63,7 +63,7 @@ def test_a_power_cut_takes_back_only_what_was_not_published(site) -> None:
     keeps_the_wal = opening.open_accounting(here)
     publish_well(site)
     site.record(Job("lost-one"), Job("lost-two"))
-    pass_fence(keeps_the_wal, here)
+    raise_fence(keeps_the_wal, here)
     on_disk = [
         (path, path.read_bytes()) for path in (pathlib.Path(here.database), pathlib.Path(f"{here.database}-wal"))
     ]
@@ -88,7 +88,7 @@ def test_the_fence_is_synced(site) -> None:
     statements: list[str] = []
     con.set_trace_callback(statements.append)
 
-    first, second = pass_fence(con, here), pass_fence(con, here)
+    first, second = raise_fence(con, here), raise_fence(con, here)
 
     con.set_trace_callback(None)
     assert (first.horizon, second.horizon, second.passed - first.passed) == (3, 3, 1)
@@ -104,7 +104,7 @@ def test_nothing_beyond_the_fence_is_read(site) -> None:
     site.record(*jobs(3))
     done = []
 
-    def record_more(_target: str, _tally: object) -> None:
+    def record_more(_target: str, _summary: object) -> None:
         if not done:
             done.append(True)
             site.record(Job("during"))

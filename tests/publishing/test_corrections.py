@@ -39,13 +39,13 @@ def test_sgas_a_correction_is_never_silently_sent(sgas) -> None:
 
     outcome = sgas.publish()
 
-    assert outcome.tally.sent == {}
-    assert outcome.tally.corrections == 1
+    assert outcome.summary.sent == {}
+    assert outcome.summary.corrections == 1
     ((job_id, (state, why)),) = sgas.held().items()
     assert (job_id, state) == ("job00001", "correction")
     assert "ur-ce.example.org-job00001" in why
-    assert any("give its administrator" in note for note in outcome.tally.notes)
-    assert sgas.publish().tally.corrections == 0
+    assert any("give its administrator" in note for note in outcome.summary.notes)
+    assert sgas.publish().summary.corrections == 0
     assert sgas.held().keys() == {"job00001"}
 
 
@@ -59,12 +59,12 @@ def test_sgas_a_correction_is_delivered_once_there_is_room(sgas) -> None:
     del sgas.box.sgas._stored["ur-ce.example.org-job00001"]
     mark(sgas, "job00001", "retry")
 
-    assert sgas.publish().tally.sent["ur"].records == 1
+    assert sgas.publish().summary.sent["ur"].records == 1
     assert at_sgas(sgas.box.sgas.records)["job00001"].wall_s == 999
     assert sgas.held() == {}
-    assert sgas.publish().tally.sent == {}
+    assert sgas.publish().summary.sent == {}
     sgas.record(corrected._replace(wall_s=1000))
-    assert sgas.publish().tally.corrections == 1
+    assert sgas.publish().summary.corrections == 1
 
 
 def test_sgas_a_correction_that_is_taken_back_is_forgotten(sgas) -> None:
@@ -75,7 +75,7 @@ def test_sgas_a_correction_that_is_taken_back_is_forgotten(sgas) -> None:
     sgas.publish()
     sgas.record(jobs(3)[1])
 
-    assert sgas.publish().tally.sent == {}
+    assert sgas.publish().summary.sent == {}
     assert sgas.held() == {}
 
 
@@ -90,8 +90,8 @@ def test_sgas_a_republished_correction_stays_in_the_list(sgas, publish_first) ->
 
     outcome = sgas.republish()
 
-    assert outcome.tally.sent["ur"].records == 3
-    assert outcome.tally.corrections == 1
+    assert outcome.summary.sent["ur"].records == 3
+    assert outcome.summary.corrections == 1
     assert sgas.held()["job00001"][0] == "correction"
     sgas.publish()
     assert sgas.held()["job00001"][0] == "correction"
@@ -149,7 +149,7 @@ def test_apel_a_resumed_job_counts_once(apel) -> None:
     assert at_apel(apel.box.apel.job_records) == truth([*jobs(2), resumed], by_lrms=True)
     assert usage(apel.box.apel.job_records) == (500, 380)
     assert len(apel.box.apel.job_records) == 4
-    assert any("with zeros" in note and "one job too many" in note for note in outcome.tally.notes)
+    assert any("with zeros" in note and "one job too many" in note for note in outcome.summary.notes)
     assert apel.box.apel.rejected == []
     again = failed._replace(wall_s=61, cpu_s=51)
     apel.record(again)

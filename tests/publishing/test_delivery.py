@@ -13,19 +13,28 @@ from ledger_rows import MAY
 from arcacct.errors import InputError, TargetBusy, TargetRefuses
 from arcacct.jobs.aar import UsageCell
 from arcacct.publishing import held, ledger, sent
-from arcacct.publishing.answers import Answer, Kind
-from arcacct.publishing.delivery import HOUR_S, LARGE_BYTES, WEEK_S, Consignment, Delivery, Part, Plan, _refused
-from arcacct.publishing.held import Refused
+from arcacct.publishing.answers import Answer, Outcome
+from arcacct.publishing.delivery import (
+    HOUR_S,
+    LARGE_BYTES,
+    WEEK_S,
+    Delivery,
+    DeliveryBatch,
+    DryRunSink,
+    MessagePart,
+    _refused,
+)
+from arcacct.publishing.held import RefusalHistory
 from arcacct.publishing.instants import DAY_S, iso
-from arcacct.publishing.ledger import OTHER, Cursor, Held, Message, MonthProof, SentRecord
+from arcacct.publishing.ledger import OTHER, Cursor, HeldRecord, Message, MonthSnapshot, SentRecord
 from arcacct.publishing.plug import Sender
-from arcacct.publishing.this_run import Tally
+from arcacct.publishing.this_run import RunSummary
 
-OK = Answer(Kind.ACCEPTED, 200)
-REFUSED = Answer(Kind.RECORDS_REFUSED, 500, "no such thing")
-BUSY = Answer(Kind.TRY_LATER, 503, "later")
-NOT_OURS = Answer(Kind.WE_ARE_REFUSED, 406, "not yours", about_group=True)
-NEVER_SENT = Answer(Kind.TOO_LARGE)
+OK = Answer(Outcome.ACCEPTED, 200)
+REFUSED = Answer(Outcome.RECORDS_REFUSED, 500, "no such thing")
+BUSY = Answer(Outcome.TRY_LATER, 503, "later")
+NOT_OURS = Answer(Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, 406, "not yours", about_group=True)
+NEVER_SENT = Answer(Outcome.TOO_LARGE)
 DEADLINE_S = 60
 
 
@@ -71,32 +80,32 @@ class OfOne:
 
     def __init__(self, path: pathlib.Path, **faults: Answer | Exception) -> None:
         self.path = path
-        self.this = this_run(path, SGAS, run=1)
-        self.con = self.this.publishing
-        self.family = self.this.plug.records("ur")
+        self.ctx = this_run(path, SGAS, run=1)
+        self.con = self.ctx.publishing
+        self.family = self.ctx.plugin.records("ur")
         self.receiver = Receiver(**faults)
         self.watched = 0
-        ledger.set_cursor(self.con, Cursor(self.this.block, "life", 0, 1, None))
+        ledger.set_cursor(self.con, Cursor(self.ctx.block, "life", 0, 1, None))
         self.begin()
 
     def begin(self, run: int = 1, origin: str = "publish") -> None:
         """Another run of the target."""
-        self.this = self.this._replace(run=run)
-        self.delivery = Delivery(self.this, self.receiver, origin, None, self._watch)
+        self.ctx = self.ctx._replace(run=run)
+        self.delivery = Delivery(self.ctx, self.receiver, origin, None, self._watch)
 
     def _watch(self) -> None:
         self.watched += 1
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str) -> MessagePart:
         """The text of a job."""
         one = aar(name)
         record = SentRecord(name, 1, 1, one.end_time, b"d", self.family.key(one), None, "", "ce", 50)
-        return Part(self.family.text(one, 0), record)
+        return MessagePart(self.family.text(one, 0), record)
 
-    def consignment(self, *messages: str, seq: int | None = None, ahead: bool = False) -> Consignment:
+    def consignment(self, *messages: str, seq: int | None = None, ahead: bool = False) -> DeliveryBatch:
         """Messages of jobs with blanks between their names."""
         batches = [[self.part(name) for name in names.split()] for names in messages]
-        return Consignment(self.family.document, batches, seq, ahead=ahead)
+        return DeliveryBatch(self.family.envelope, batches, seq, ahead=ahead)
 
     def deliver(self, *messages: str, **values: object) -> None:
         """Them, one after the other."""
@@ -114,12 +123,12 @@ class OfOne:
 
     def aside(self) -> dict[str, str]:
         """The state of each job that is set aside."""
-        return {one.job_id: one.state for one in held.set_aside(self.con)}
+        return {one.job_id: one.state for one in held.quarantine_entries(self.con)}
 
     @property
     def last_seq(self) -> int:
         """Where the cursor stands."""
-        found = ledger.cursor(self.con, self.this.block)
+        found = ledger.cursor(self.con, self.ctx.block)
         assert found is not None
         return found.last_seq
 
@@ -141,7 +150,7 @@ def test_what_was_taken_is_in_the_ledger_when_it_is_delivered(make: Callable[...
     assert one.receiver.sent == ["a b", "c"]
     assert one.states() == dict.fromkeys("abc", "accepted")
     assert (one.last_seq, one.watched) == (7, 2)
-    (count,) = one.this.tally.sent.values()
+    (count,) = one.ctx.summary.sent.values()
     assert (count.messages, count.records) == (2, 3)
 
 
@@ -152,12 +161,12 @@ def test_nothing_to_send_moves_the_cursor(make: Callable[..., OfOne]) -> None:
     assert one.last_seq == 3
     record = one.part("bad").record
     assert record is not None
-    aside = Held(record, "quarantined", "why")
+    aside = HeldRecord(record, "quarantined", "why")
     for seq in (4, 5):
         one.delivery.deliver(one.consignment(seq=seq)._replace(held=[aside]))
         assert (one.last_seq, one.aside()) == (seq, {"bad": "quarantined"})
-    assert (one.this.tally.quarantined, one.this.tally.notes) == (1, ["bad: not sent: why"])
-    one.delivery.deliver(one.consignment(seq=6)._replace(proofs=[MonthProof(2026, 5, "summaries", 6, "life")]))
+    assert (one.ctx.summary.quarantined, one.ctx.summary.notes) == (1, ["bad: not sent: why"])
+    one.delivery.deliver(one.consignment(seq=6)._replace(proofs=[MonthSnapshot(2026, 5, "summaries", 6, "life")]))
     assert one.last_seq == 6
     assert one.con.execute("SELECT Seq FROM Months").fetchall() == [(6,)]
     one.deliver()
@@ -170,7 +179,7 @@ def test_what_is_sent_ahead_is_heard_meanwhile(make: Callable[..., OfOne]) -> No
     one.deliver("a", "b", "c", ahead=True, seq=9)
     deadline = time.monotonic() + DEADLINE_S
     while one.last_seq != 9 and time.monotonic() < deadline:
-        one.delivery.listen()
+        one.delivery.collect_answers()
         assert len(one.receiver.sent) <= one.watched + 1
     assert (one.last_seq, one.watched) == (9, 3)
     assert one.states() == dict.fromkeys("abc", "accepted")
@@ -208,7 +217,7 @@ def test_a_fault_of_sending_ahead_is_raised(make: Callable[..., OfOne]) -> None:
     one.deliver("a", "b", ahead=True)
     deadline = time.monotonic() + DEADLINE_S
     while not one.receiver.sent and time.monotonic() < deadline:
-        one.delivery.listen()
+        one.delivery.collect_answers()
     with pytest.raises(ValueError, match="a fault of ours"):
         one.delivery.settle()
     assert one.receiver.sent == ["a"]
@@ -244,7 +253,7 @@ def test_what_had_no_answer_is_sent_before_anything_newer(make: Callable[..., Of
     one.delivery.settle()
     assert one.receiver.sent == ["a", "a", "a", "b"]
     assert (one.states(), one.aside()) == ({"a": "refused", "b": "accepted"}, {"a": "held"})
-    assert (one.this.tally.resent, one.this.tally.refused_once, one.last_seq) == (2, 1, 2)
+    assert (one.ctx.summary.resent, one.ctx.summary.refused_once, one.last_seq) == (2, 1, 2)
 
 
 def test_a_refused_message_is_cut_down_to_the_record(make: Callable[..., OfOne]) -> None:
@@ -281,7 +290,7 @@ def test_a_record_against_which_there_is_evidence_is_set_aside_at_once(make: Cal
     other = make(c=NEVER_SENT)
     other.deliver("c", seq=3)
     assert (other.states(), other.aside(), other.last_seq) == ({"c": "refused"}, {"c": "quarantined"}, 3)
-    assert (other.receiver.sent, other.this.tally.quarantined) == (["c"], 1)
+    assert (other.receiver.sent, other.ctx.summary.quarantined) == (["c"], 1)
 
 
 def test_many_refusals_in_a_row_are_the_servers(make: Callable[..., OfOne]) -> None:
@@ -306,7 +315,7 @@ def test_what_no_message_can_carry_is_set_aside_alone(make: Callable[..., OfOne]
     one.begin()
     one.deliver("a b c d", "e", seq=5)
     assert one.receiver.sent == ["a b", "d", "e"]
-    ((aside),) = held.set_aside(one.con)
+    ((aside),) = held.quarantine_entries(one.con)
     assert (aside.job_id, aside.state, aside.reason) == ("c", "quarantined", "cannot be carried")
     assert aside.next_try_s is not None
     assert one.last_seq == 5
@@ -316,21 +325,21 @@ def test_what_no_message_can_carry_is_set_aside_alone(make: Callable[..., OfOne]
     ("answer", "n_bytes", "before", "state", "wait_s", "count"),
     [
         (REFUSED, 10, None, "held", 0, 1),
-        (REFUSED, 10, Refused("held", 1, 4), "held", 0, 1),
-        (REFUSED, 10, Refused("held", 1, 3), "believed", WEEK_S, 2),
-        (REFUSED, 10, Refused("quarantined", 2, 4), "believed", WEEK_S, 2),
-        (REFUSED, 10, Refused("quarantined", 1, 4), "believed", WEEK_S, 1),
+        (REFUSED, 10, RefusalHistory("held", 1, 4), "held", 0, 1),
+        (REFUSED, 10, RefusalHistory("held", 1, 3), "believed", WEEK_S, 2),
+        (REFUSED, 10, RefusalHistory("quarantined", 2, 4), "believed", WEEK_S, 2),
+        (REFUSED, 10, RefusalHistory("quarantined", 1, 4), "believed", WEEK_S, 1),
         (NEVER_SENT, 10, None, "believed", None, 0),
-        (Answer(Kind.TOO_LARGE, 413), LARGE_BYTES, Refused("held", 1, 3), "believed", WEEK_S, 2),
-        (Answer(Kind.TOO_LARGE, 413), LARGE_BYTES - 1, Refused("held", 1, 3), "held", HOUR_S, 2),
-        (Answer(Kind.TOO_LARGE, 413), 10, Refused("held", 3, 3), "held", 4 * HOUR_S, 4),
-        (Answer(Kind.TOO_LARGE, 413), 10, Refused("held", 40, 3), "held", DAY_S, 41),
-        (Answer(Kind.TOO_LARGE, 413), 10, Refused("quarantined", 2, 3), "quarantined", DAY_S, 3),
-        (Answer(Kind.TOO_LARGE, 413), 10, None, "held", 0, 1),
+        (Answer(Outcome.TOO_LARGE, 413), LARGE_BYTES, RefusalHistory("held", 1, 3), "believed", WEEK_S, 2),
+        (Answer(Outcome.TOO_LARGE, 413), LARGE_BYTES - 1, RefusalHistory("held", 1, 3), "held", HOUR_S, 2),
+        (Answer(Outcome.TOO_LARGE, 413), 10, RefusalHistory("held", 3, 3), "held", 4 * HOUR_S, 4),
+        (Answer(Outcome.TOO_LARGE, 413), 10, RefusalHistory("held", 40, 3), "held", DAY_S, 41),
+        (Answer(Outcome.TOO_LARGE, 413), 10, RefusalHistory("quarantined", 2, 3), "quarantined", DAY_S, 3),
+        (Answer(Outcome.TOO_LARGE, 413), 10, None, "held", 0, 1),
     ],
 )
 def test_when_a_refusal_is_believed(
-    answer: Answer, n_bytes: int, before: Refused | None, state: str, wait_s: int | None, count: int
+    answer: Answer, n_bytes: int, before: RefusalHistory | None, state: str, wait_s: int | None, count: int
 ) -> None:
     """In run 4: when a later run hears it again, and never that a small record is too large."""
     record = SentRecord("one", 1, 1, 1, b"d")
@@ -366,13 +375,13 @@ def test_bytes_that_are_renewed_are_those_of_the_ledger(make: Callable[..., OfOn
     with pytest.raises(TargetBusy):
         one.deliver("a")
     for receiver, more in ((Receiver(), 0), (Renewing(), 1)):
-        (before,) = ledger.unanswered(one.con, one.this.block)
+        (before,) = ledger.pending_messages(one.con, one.ctx.block)
         receiver.faults = {"a": BUSY}
         one.receiver = receiver
         one.begin(2)
         with pytest.raises(TargetBusy):
             one.delivery.resume()
-        (after,) = ledger.unanswered(one.con, one.this.block)
+        (after,) = ledger.pending_messages(one.con, one.ctx.block)
         assert after.data == before.data + b" " * more
 
 
@@ -380,8 +389,8 @@ def test_a_machine_that_is_not_ours_holds_nobody_else_up(make: Callable[..., OfO
     """What is of its group is held, also what comes later, unsent; the run ends with what the receiver said."""
     one = make(a=NOT_OURS)
 
-    def of_group(*names: str) -> list[Part]:
-        return [one.part(name)._replace(group="ce2") for name in names]
+    def of_group(*names: str) -> list[MessagePart]:
+        return [one.part(name)._replace(authorisation_group="ce2") for name in names]
 
     mixed = [of_group("a"), [one.part("b")], of_group("c")]
     one.delivery.deliver(one.consignment(seq=3)._replace(batches=mixed))
@@ -390,7 +399,7 @@ def test_a_machine_that_is_not_ours_holds_nobody_else_up(make: Callable[..., OfO
         one.delivery.settle()
     assert one.receiver.sent == ["a", "b", "e"]
     assert one.aside() == dict.fromkeys("acd", "held")
-    assert {one.reason for one in held.set_aside(one.con)} == {
+    assert {one.reason for one in held.quarantine_entries(one.con)} == {
         "the receiver does not take records of this machine from us: not yours"
     }
     assert one.last_seq == 4
@@ -405,19 +414,19 @@ def test_what_is_sent_again_leaves_what_it_may_not_send(make: Callable[..., OfOn
     one.receiver.faults["b"] = OK._replace(receiver_rows={key: OTHER})
     one.begin(origin=origin)
     for name in "ac":
-        part = one.part(name)._replace(group="ce2")
+        part = one.part(name)._replace(authorisation_group="ce2")
         one.delivery.deliver(one.consignment()._replace(batches=[[part], [one.part("b")]]))
     assert one.aside() == ({"a": "held", "c": "held"} if is_new else {}) | {"b": "correction"}
     assert one.receiver.sent == ["a", "b", "b"]
-    assert (one.this.tally.corrections, one.this.tally.quarantined) == ((2, 2) if is_new else (0, 0))
+    assert (one.ctx.summary.corrections, one.ctx.summary.quarantined) == ((2, 2) if is_new else (0, 0))
     note = "b: sent, and the receiver kept the older version that it has; set aside"
-    assert one.this.tally.notes == [note] * 2 * is_new
+    assert one.ctx.summary.notes == [note] * 2 * is_new
 
 
 def test_a_replacement_that_is_refused_is_a_correction(make: Callable[..., OfOne]) -> None:
     """What the receiver has of the job stays there; anything else that is believed is quarantined, and told once."""
     one = make(a=REFUSED, b=REFUSED)
-    one.this.plug.replaced = "replaces"
+    one.ctx.plugin.replacement_note = "replaces"
     for run in (1, 2, 3):
         one.begin(run)
         parts = [one.part(name) for name in "abc"]
@@ -426,58 +435,60 @@ def test_a_replacement_that_is_refused_is_a_correction(make: Callable[..., OfOne
         one.delivery.deliver(one.consignment()._replace(batches=[[part] for part in parts]))
         one.delivery.settle()
         assert one.aside() == ({"a": "held", "b": "held"} if run == 1 else {"a": "correction", "b": "quarantined"})
-        assert (one.this.tally.refused_once, one.this.tally.quarantined) == (2, 0 if run == 1 else 2)
-    notes = one.this.tally.notes
+        assert (one.ctx.summary.refused_once, one.ctx.summary.quarantined) == (2, 0 if run == 1 else 2)
+    notes = one.ctx.summary.notes
     assert [note.partition(":")[0] for note in notes] == ["a", "b", "b"]
     assert notes[0].endswith("believed when it is repeated: the next run sends it again, apart from new records")
 
 
 def test_a_refusal_that_nobody_believes_says_when_it_is_tried_again(make: Callable[..., OfOne]) -> None:
     """Of a small record that is called too large, run after run."""
-    one = make(a=Answer(Kind.TOO_LARGE, 413, "too large"))
+    one = make(a=Answer(Outcome.TOO_LARGE, 413, "too large"))
     for run in (1, 2):
         one.begin(run)
         one.deliver_all("a", "b")
-    (aside,) = held.set_aside(one.con)
+    (aside,) = held.quarantine_entries(one.con)
     assert aside.next_try_s is not None
-    assert one.this.tally.notes[-1].endswith(
+    assert one.ctx.summary.notes[-1].endswith(
         f"so it was in 2 runs, which is not believed of so small a record: sent again from {iso(aside.next_try_s)}"
     )
 
 
 def test_a_sum_that_is_refused_is_sent_by_each_run(tmp_path: pathlib.Path) -> None:
     """And counted as what it is from the second run on that hears it; its neighbours are taken."""
-    this = this_run(tmp_path, APEL.replace("individual", "summaries").format(path=tmp_path))
-    ledger.set_cursor(this.publishing, Cursor(this.block, "life", 0, 1, None))
-    family = this.plug.summaries("summaries")
+    ctx = this_run(tmp_path, APEL.replace("individual", "summaries").format(path=tmp_path))
+    ledger.set_cursor(ctx.publishing, Cursor(ctx.block, "life", 0, 1, None))
+    family = ctx.plugin.summaries("summaries")
     cell = UsageCell(2026, 5, "/CN=c", "atlas", None, None, 1, 1, None, 3, 60, 50, MAY, MAY)
     cells = [cell._replace(user_dn=f"/CN={name}") for name in "abc"]
-    batch = [Part(text, sum=one) for text, one in family.sums(cells)]
+    batch = [MessagePart(text, sum=one) for text, one in family.sums(cells)]
     receiver = Receiver(b=REFUSED)
     for run in (1, 2):
-        this = this._replace(run=run, tally=Tally())
-        delivery = Delivery(this, receiver, "publish", None, lambda: None)
-        delivery.deliver(Consignment(family.document, [batch]))
+        ctx = ctx._replace(run=run, summary=RunSummary())
+        delivery = Delivery(ctx, receiver, "publish", None, lambda: None)
+        delivery.deliver(DeliveryBatch(family.envelope, [batch]))
         delivery.settle()
         assert len(receiver.sent) == 5 * run
-        assert (this.tally.refused_once, this.tally.quarantined) == ((1, 0) if run == 1 else (0, 1))
+        assert (ctx.summary.refused_once, ctx.summary.quarantined) == ((1, 0) if run == 1 else (0, 1))
         again = "the next run sends it again" if run == 1 else "so it was in 2 runs; each sends it again"
-        assert this.tally.notes == [f"a record of a summaries message: refused by the receiver: no such thing; {again}"]
-    assert [one.refusals for one in sent.refused_sums(this.publishing, this.block)] == [2]
-    assert sent.open_months(this.publishing, this.block) == {(2026, 5)}
+        assert ctx.summary.notes == [
+            f"a record of a summaries message: refused by the receiver: no such thing; {again}"
+        ]
+    assert [one.refusals for one in sent.refused_sums(ctx.publishing, ctx.block)] == [2]
+    assert sent.open_months(ctx.publishing, ctx.block) == {(2026, 5)}
 
 
 def test_a_sum_that_no_message_can_carry_is_told(tmp_path: pathlib.Path) -> None:
     """Alone; the others go."""
-    this = this_run(tmp_path, APEL.replace("individual", "summaries").format(path=tmp_path))
-    ledger.set_cursor(this.publishing, Cursor(this.block, "life", 0, 1, None))
-    family = this.plug.summaries("summaries")
+    ctx = this_run(tmp_path, APEL.replace("individual", "summaries").format(path=tmp_path))
+    ledger.set_cursor(ctx.publishing, Cursor(ctx.block, "life", 0, 1, None))
+    family = ctx.plugin.summaries("summaries")
     cell = UsageCell(2026, 5, "/CN=a", "atlas", None, None, 1, 1, None, 3, 60, 50, MAY, MAY)
-    batch = [Part(text, sum=one) for text, one in family.sums([cell, cell._replace(user_dn="/CN=c")])]
-    delivery = Delivery(this, Squeamish(), "publish", None, lambda: None)
-    delivery.deliver(Consignment(family.document, [batch], seq=3))
-    assert (this.tally.notes, this.tally.quarantined) == (["a sum: not sent: cannot be carried"], 1)
-    assert [one.messages for one in this.tally.sent.values()] == [1]
+    batch = [MessagePart(text, sum=one) for text, one in family.sums([cell, cell._replace(user_dn="/CN=c")])]
+    delivery = Delivery(ctx, Squeamish(), "publish", None, lambda: None)
+    delivery.deliver(DeliveryBatch(family.envelope, [batch], seq=3))
+    assert (ctx.summary.notes, ctx.summary.quarantined) == (["a sum: not sent: cannot be carried"], 1)
+    assert [one.messages for one in ctx.summary.sent.values()] == [1]
 
 
 @pytest.mark.parametrize("written", [False, True])
@@ -493,21 +504,21 @@ def test_a_plan_counts_and_writes_what_would_be_sent(make: Callable[..., OfOne],
         senders.append(Receiver())
         return senders[-1]
 
-    plan = Plan(one.this, make_sender, str(directory) if written else None)
+    plan = DryRunSink(one.ctx, make_sender, str(directory) if written else None)
     plan.resume()
     what = one.consignment("b c", "d", seq=9)
     record = one.part("bad").record
     assert record is not None
-    plan.deliver(what._replace(held=[Held(record, "quarantined", "why")]))
-    texts = [what.document.join([part.text for part in batch]) for batch in what.batches]
-    (count,) = one.this.tally.sent.values()
-    assert (one.this.tally.resent, one.this.tally.quarantined, one.last_seq) == (1, 1, 0)
+    plan.deliver(what._replace(held=[HeldRecord(record, "quarantined", "why")]))
+    texts = [what.envelope.join([part.text for part in batch]) for batch in what.batches]
+    (count,) = one.ctx.summary.sent.values()
+    assert (one.ctx.summary.resent, one.ctx.summary.quarantined, one.last_seq) == (1, 1, 0)
     assert count == (2, 3, sum(len(text.encode()) for text in texts))
     assert len(senders) == written
     if written:
         found = {path.name: path.read_text() for path in directory.iterdir()}
         assert found == {"sgas-one-0001-ur": texts[0], "sgas-one-0002-ur": texts[1]}
         assert directory.stat().st_mode & 0o777 == 0o700
-        again = Plan(one.this._replace(tally=Tally()), make_sender, str(directory))
+        again = DryRunSink(one.ctx._replace(summary=RunSummary()), make_sender, str(directory))
         with pytest.raises(InputError, match="sgas-one-0001-ur: cannot write: File exists; give an empty directory"):
             again.deliver(what)

@@ -14,7 +14,7 @@ from other_users import acting_as
 from publishing_site import DAY_S, DIRECTORY, JUNE, Job, Site
 
 from arcacct.errors import ConfigError, InputError
-from arcacct.publishing.answers import Kind
+from arcacct.publishing.answers import Outcome
 from arcacct.targets.directory.sending import MessageDirectory, new_name
 
 TEXT = "APEL-summary-job-message: v0.2\nSite: EXAMPLE\n%%\n"
@@ -49,7 +49,7 @@ def read(path: str) -> bytes:
 def test_a_message_is_laid_down_whole(outgoing):
     """The file holds the unsigned text under a name that the layout's reader picks up."""
     answer = outgoing.write(TEXT, NAME)
-    assert answer.kind == Kind.ACCEPTED
+    assert answer.kind == Outcome.ACCEPTED
     assert found(outgoing) == {answer.receiver_id: TEXT.encode()}
     assert answer.text == os.path.join(outgoing.path, answer.receiver_id)
 
@@ -73,7 +73,7 @@ def test_another_message_never_replaces_one(outgoing):
     """A name that is taken by other bytes is refused, and the file that has it stays as it was."""
     first = outgoing.write(TEXT, NAME)
     answer = outgoing.write(TEXT * 2, NAME)
-    assert answer.kind == Kind.WE_ARE_REFUSED
+    assert answer.kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     assert found(outgoing) == {first.receiver_id: TEXT.encode()}
 
 
@@ -82,7 +82,7 @@ def test_a_draft_of_a_killed_run_is_replaced(tmp_path):
     (tmp_path / NAME[:8]).mkdir()
     (tmp_path / f"{NAME}.tmp").write_text("half a mess")
     queue = MessageDirectory(str(tmp_path), "dirq")
-    assert queue.write(TEXT, NAME).kind == Kind.ACCEPTED
+    assert queue.write(TEXT, NAME).kind == Outcome.ACCEPTED
     assert found(queue) == {NAME: TEXT.encode()}
 
 
@@ -92,17 +92,17 @@ def test_a_link_in_the_drafts_place_is_not_followed(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("mine")
     (tmp_path / f"{NAME}.tmp").symlink_to(victim)
-    assert MessageDirectory(str(tmp_path), "dirq").write(TEXT, NAME).kind == Kind.WE_ARE_REFUSED
+    assert MessageDirectory(str(tmp_path), "dirq").write(TEXT, NAME).kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     assert victim.read_text() == "mine"
 
 
 @pytest.mark.parametrize(
     ("number", "kind", "known"),
     [
-        pytest.param(errno.ENOSPC, Kind.TRY_LATER, True, id="disk full"),
-        pytest.param(errno.EDQUOT, Kind.TRY_LATER, True, id="quota"),
-        pytest.param(errno.EIO, Kind.TRY_LATER, False, id="disk broken"),
-        pytest.param(errno.EROFS, Kind.WE_ARE_REFUSED, True, id="read-only"),
+        pytest.param(errno.ENOSPC, Outcome.TRY_LATER, True, id="disk full"),
+        pytest.param(errno.EDQUOT, Outcome.TRY_LATER, True, id="quota"),
+        pytest.param(errno.EIO, Outcome.TRY_LATER, False, id="disk broken"),
+        pytest.param(errno.EROFS, Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, True, id="read-only"),
     ],
 )
 def test_a_failing_disk_is_an_answer(outgoing, monkeypatch, number, kind, known):
@@ -117,14 +117,14 @@ def test_a_failing_disk_is_an_answer(outgoing, monkeypatch, number, kind, known)
     assert (answer.kind, answer.outcome_known) == (kind, known)
     assert os.strerror(number) in answer.text
     assert found(outgoing) == {}
-    assert outgoing.write(TEXT, NAME).kind == Kind.ACCEPTED
+    assert outgoing.write(TEXT, NAME).kind == Outcome.ACCEPTED
 
 
 @pytest.mark.parametrize("layout", ["dirq", "directory"])
 def test_a_missing_directory_is_not_made(tmp_path, layout):
     """An outgoing directory that is not there may be an unmounted one: nothing is written in its place."""
     answer = MessageDirectory(str(tmp_path / "away"), layout).write(TEXT, NAME)
-    assert answer.kind == Kind.WE_ARE_REFUSED
+    assert answer.kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     assert str(tmp_path / "away") in answer.text
     assert os.listdir(tmp_path) == []
 
@@ -134,7 +134,7 @@ def test_a_forbidden_directory_is_named(outgoing):
     """A directory of another user is the administrator's business."""
     os.chmod(outgoing.path, 0o500)
     answer = outgoing.write(TEXT, NAME)
-    assert answer.kind == Kind.WE_ARE_REFUSED
+    assert answer.kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     assert "Permission denied" in answer.text
 
 
@@ -262,7 +262,7 @@ def test_a_folder_that_is_a_link_is_refused(public_dir):
     os.chown(queue.path, THEM.pw_uid, THEM.pw_gid)
     os.symlink(elsewhere, os.path.join(queue.path, NAME[:8]))
     answer = queue.write(TEXT, NAME)
-    assert answer.kind == Kind.WE_ARE_REFUSED
+    assert answer.kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     assert "symbolic link" in answer.text
     assert os.listdir(elsewhere) == []
 
@@ -275,9 +275,9 @@ def test_a_hard_link_in_the_drafts_place_is_not_written_to(tmp_path):
     victim.write_text("mine")
     os.chown(victim, 1, 1)
     os.link(victim, tmp_path / f"{NAME}.tmp")
-    assert MessageDirectory(str(tmp_path), "dirq").write(TEXT, NAME).kind == Kind.WE_ARE_REFUSED
+    assert MessageDirectory(str(tmp_path), "dirq").write(TEXT, NAME).kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     os.chown(victim, 0, 0)
-    assert MessageDirectory(str(tmp_path), "dirq").write(TEXT, NAME).kind == Kind.ACCEPTED
+    assert MessageDirectory(str(tmp_path), "dirq").write(TEXT, NAME).kind == Outcome.ACCEPTED
     assert victim.read_text() == "mine"
 
 
@@ -294,7 +294,7 @@ def test_messages_stay_in_a_directory_that_is_swapped(public_dir):
         for number in tries(TRIES, kinds, 2):
             answer = MessageDirectory(str(home / "one"), "dirq").write(TEXT, f"{NAME[:-4]}{number:04x}")
             kinds.add(answer.kind)
-    assert kinds == {Kind.ACCEPTED, Kind.WE_ARE_REFUSED}
+    assert kinds == {Outcome.ACCEPTED, Outcome.NOT_AUTHORISED_OR_MISCONFIGURED}
     assert os.listdir(elsewhere) == []
 
 

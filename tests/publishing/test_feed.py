@@ -12,52 +12,52 @@ from publishing_site import Job, write
 
 from arcacct.publishing import held, months
 from arcacct.publishing.digests import digest
-from arcacct.publishing.feed import Router, add_held, add_logged, add_period
-from arcacct.publishing.ledger import Cursor, Version
-from arcacct.publishing.months import Published
-from arcacct.publishing.this_run import ThisRun
+from arcacct.publishing.feed import RecordRouter, add_held, add_logged, add_period
+from arcacct.publishing.ledger import Cursor, SentVersion
+from arcacct.publishing.months import MonthFormat
+from arcacct.publishing.this_run import RunContext
 
 DAY_S = 86_400
 APRIL, JUNE = MAY - 20 * DAY_S, MAY + 40 * DAY_S
-FAMILIES = {(2026, 4): Published("car", None, None, None), (2026, 5): Published("summaries", None, None, None)}
+FAMILIES = {(2026, 4): MonthFormat("car", None, None, None), (2026, 5): MonthFormat("summaries", None, None, None)}
 
 
-def run_of(path: pathlib.Path, target: str, *jobs: Job, **values: Any) -> tuple[ThisRun, Router, Kept]:
+def run_of(path: pathlib.Path, target: str, *jobs: Job, **values: Any) -> tuple[RunContext, RecordRouter, Kept]:
     """A run of a target, with some jobs in the database."""
-    this, kept = this_run(path, target.format(path=path), **values), Kept()
+    ctx, kept = this_run(path, target.format(path=path), **values), Kept()
     for job in jobs:
-        write(this.accounting, job)
-    return this, Router(this, kept), kept
+        write(ctx.accounting, job)
+    return ctx, RecordRouter(ctx, kept), kept
 
 
-def begins(this: ThisRun, seq: int = 0, start: int = 1) -> Cursor:
+def begins(ctx: RunContext, seq: int = 0, start: int = 1) -> Cursor:
     """Where the target stands."""
-    return Cursor(this.block, this.life, seq, start, None)
+    return Cursor(ctx.block, ctx.incarnation, seq, start, None)
 
 
-def version(this: ThisRun, **values: Any) -> Version:
+def version(ctx: RunContext, **values: Any) -> SentVersion:
     """What the receiver has of the job as it is."""
     one = aar()
-    return Version(this.plug.any_records().key(one), digest(one), one.end_time, 1)._replace(**values)
+    return SentVersion(ctx.plugin.any_records().key(one), digest(one), one.end_time, 1)._replace(**values)
 
 
-def aside(this: ThisRun) -> dict[str, str]:
+def aside(ctx: RunContext) -> dict[str, str]:
     """The state of each job that is held back."""
-    return {one.job_id: one.state for one in held.set_aside(this.publishing)}
+    return {one.job_id: one.state for one in held.quarantine_entries(ctx.publishing)}
 
 
 def test_each_month_stays_in_its_family(tmp_path: pathlib.Path) -> None:
     """Only the target's own moves the cursor, and takes things back; a job of sums is passed."""
-    this, router, kept = run_of(tmp_path, APEL, months=FAMILIES)
+    ctx, router, kept = run_of(tmp_path, APEL, months=FAMILIES)
     assert router.add(aar("april", end_time=APRIL), 8)
-    router.set_aside(aar("bad", end_time=APRIL), 9, "why")
+    router.quarantine(aar("bad", end_time=APRIL), 9, "why")
     assert router.add(aar("june", end_time=JUNE), 10)
-    router.set_aside(aar("worse", end_time=JUNE), 11, "why")
+    router.quarantine(aar("worse", end_time=JUNE), 11, "why")
     assert router.add(aar("may"), 12) is False
-    assert router.take_back("gone", None, [version(this, end_time=APRIL)])
+    assert router.retract("gone", None, [version(ctx, end_time=APRIL)])
     router.flush()
 
-    found = {what.document.kind: what for what in kept.consignments if what.batches or what.held}
+    found = {what.envelope.message_format: what for what in kept.consignments if what.batches or what.held}
     ids = {
         kind: [part.record.job_id for batch in what.batches for part in batch if part.record is not None]
         for kind, what in found.items()
@@ -72,24 +72,24 @@ def test_each_month_stays_in_its_family(tmp_path: pathlib.Path) -> None:
 
 def test_a_record_whose_month_is_in_sums_now_is_taken_back(tmp_path: pathlib.Path) -> None:
     """Unless the database's version is an older one, of a backup: then it stays there, and is sent."""
-    this, router, kept = run_of(tmp_path, APEL, months=FAMILIES)
-    assert router.add(aar(), 3, [version(this, digest=b"newer")]) is True
+    ctx, router, kept = run_of(tmp_path, APEL, months=FAMILIES)
+    assert router.add(aar(), 3, [version(ctx, digest=b"newer")]) is True
     router.flush()
     assert kept.records == []
-    for one in (version(this), version(this, digest=b"older")):
+    for one in (version(ctx), version(ctx, digest=b"older")):
         assert router.add(aar(), 8, [one]) is False
     router.flush()
     assert [one.digest for one in kept.records] == [b"", b""]
-    assert router.add(aar(), 3, [version(this)]) is False
+    assert router.add(aar(), 3, [version(ctx)]) is False
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_what_was_kept_is_noted_before_the_cursor_moves(tmp_path: pathlib.Path, dry_run: bool) -> None:
     """A run that is killed leaves months held whose records it passed over."""
-    this, router, _kept = run_of(tmp_path, SGAS, dry_run=dry_run)
-    router.add(aar(), 3, [version(this, digest=b"newer")])
+    ctx, router, _kept = run_of(tmp_path, SGAS, dry_run=dry_run)
+    router.add(aar(), 3, [version(ctx, digest=b"newer")])
     router.flush()
-    found = months.held(this.publishing).get(this.block, [])
+    found = months.held(ctx.publishing).get(ctx.block, [])
     assert [(one.year, one.month) for one in found] == ([] if dry_run else [(2026, 5)])
 
 
@@ -97,17 +97,17 @@ def test_what_was_kept_is_noted_before_the_cursor_moves(tmp_path: pathlib.Path, 
 def test_keys_of_before_are_sent_with_zeros(tmp_path: pathlib.Path, target: str) -> None:
     """Of jobs that ended in the target's time, unless the ledger has the key, or it is one of today."""
     jobs = [Job(name, MAY, local_id=f"4{name}") for name in ("a", "b", "c")]
-    this, router, kept = run_of(tmp_path, target, *jobs, Job("early", MAY - 1, local_id="4early"))
+    ctx, router, kept = run_of(tmp_path, target, *jobs, Job("early", MAY - 1, local_id="4early"))
     for job in (*jobs, Job("early", MAY - 1)):
-        write(this.accounting, job._replace(local_id=f"5{job.job_id}"))
+        write(ctx.accounting, job._replace(local_id=f"5{job.job_id}"))
     for key in ("4b", "4c"):
-        write(this.accounting, Job(key[1:], MAY, local_id=key))
-    write(this.accounting, Job("c", MAY, local_id="6c"))
-    family = this.plug.any_records()
+        write(ctx.accounting, Job(key[1:], MAY, local_id=key))
+    write(ctx.accounting, Job("c", MAY, local_id="6c"))
+    family = ctx.plugin.any_records()
     keys = {name: family.key(aar(local_job_id=name)) for name in ("4a", "4b", "4c", "5b", "5c", "6c")}
-    send(this.publishing, record("c", key=keys["5c"]), target=this.block)
+    send(ctx.publishing, record("c", key=keys["5c"]), target=ctx.block)
 
-    count = router.neutralise_former(0, MAY)
+    count = router.zero_out_previous(0, MAY)
     router.flush()
     if target == SGAS:
         assert (count, kept.records) == (0, [])
@@ -118,27 +118,27 @@ def test_keys_of_before_are_sent_with_zeros(tmp_path: pathlib.Path, target: str)
 
 def test_of_two_with_one_key_the_first_that_can_go_goes(tmp_path: pathlib.Path) -> None:
     """What no receiver would take, or cannot even be asked about, keeps nobody out."""
-    _this, router, _kept = run_of(tmp_path, APEL)
+    _ctx, router, _kept = run_of(tmp_path, APEL)
     first, second = aar("first", local_job_id="7"), aar("second", local_job_id="7", record_id=2)
-    assert router.twins([first, second]) == {"second": "first"}
-    assert router.twins([first, second._replace(end_time=MAY + 1)]) == {}
+    assert router.key_collisions([first, second]) == {"second": "first"}
+    assert router.key_collisions([first, second._replace(end_time=MAY + 1)]) == {}
     for bad in ({"wall_s": -1}, {"benchmark": b"\xff"}):
-        assert router.twins([first._replace(**bad), second]) == {}
+        assert router.key_collisions([first._replace(**bad), second]) == {}
 
 
 @pytest.mark.parametrize("how", ["logged", "held", "period"])
 def test_a_twin_is_set_aside_however_it_comes(tmp_path: pathlib.Path, how: str) -> None:
     """From the log, once its time has come, or in a period that is sent again; what is there is sent as it is."""
     twins = [Job("first", MAY, local_id="7"), Job("second", MAY, local_id="7")]
-    this, router, kept = run_of(tmp_path, APEL, *twins, Job("alone", MAY, local_id="8"))
+    ctx, router, kept = run_of(tmp_path, APEL, *twins, Job("alone", MAY, local_id="8"))
     for job in ("first", "second", "alone"):
-        set_aside(this.publishing, job, "retry", target=this.block)
+        set_aside(ctx.publishing, job, "retry", target=ctx.block)
     if how == "logged":
-        add_logged(this, router, begins(this), 99)
+        add_logged(ctx, router, begins(ctx), 99)
     elif how == "held":
-        add_held(this, router)
+        add_held(ctx, router)
     else:
-        add_period(this, router, MAY, MAY + 1)
+        add_period(ctx, router, MAY, MAY + 1)
     router.flush()
     assert sorted(one.job_id for one in kept.records) == ["alone", "first"]
     assert [(one.record.job_id, one.state) for one in kept.held] == [("second", "quarantined")]
@@ -148,35 +148,35 @@ def test_a_twin_is_set_aside_however_it_comes(tmp_path: pathlib.Path, how: str) 
 def test_what_nobody_wants_is_passed_and_waits_no_more(tmp_path: pathlib.Path) -> None:
     """Jobs of other VOs, and those from before the target's time, that were held back for what they were."""
     jobs = (Job("other", MAY, vo="cms", fqan="/cms"), Job("early", APRIL), Job("dropped", APRIL))
-    this, router, kept = run_of(tmp_path, f"{SGAS}vofilter=atlas\n", *jobs)
+    ctx, router, kept = run_of(tmp_path, f"{SGAS}vofilter=atlas\n", *jobs)
     for job in jobs:
-        set_aside(this.publishing, job.job_id, "dropped" if job.job_id == "dropped" else "quarantined")
-    add_logged(this, router, begins(this, start=MAY), 99)
+        set_aside(ctx.publishing, job.job_id, "dropped" if job.job_id == "dropped" else "quarantined")
+    add_logged(ctx, router, begins(ctx, start=MAY), 99)
     router.flush()
-    assert aside(this) == {"dropped": "dropped"}
+    assert aside(ctx) == {"dropped": "dropped"}
     assert (kept.records, [what.seq for what in kept.consignments]) == ([], [3])
 
 
 def test_a_held_job_that_nobody_wants_any_more_waits_no_more(tmp_path: pathlib.Path) -> None:
     """Once its time has come."""
     other = Job("other", MAY, vo="cms", fqan="/cms")
-    this, router, kept = run_of(tmp_path, f"{SGAS}vofilter=atlas\n", other, Job("bad", MAY))
+    ctx, router, kept = run_of(tmp_path, f"{SGAS}vofilter=atlas\n", other, Job("bad", MAY))
     # Another program's: nobody judged it.
-    this.accounting.execute("UPDATE AAR SET UsedWalltime = -1 WHERE JobID = 'bad'")
+    ctx.accounting.execute("UPDATE AAR SET UsedWalltime = -1 WHERE JobID = 'bad'")
     for job in ("other", "bad"):
-        set_aside(this.publishing, job, "retry")
-    add_held(this, router)
+        set_aside(ctx.publishing, job, "retry")
+    add_held(ctx, router)
     assert (kept.records, [one.record.job_id for one in kept.held]) == ([], ["bad"])
-    assert aside(this) == {"bad": "retry"}
+    assert aside(ctx) == {"bad": "retry"}
 
 
 def test_what_an_older_program_deleted_is_taken_back(tmp_path: pathlib.Path) -> None:
     """It noted no JobID: the ledger knows the job by its number."""
-    this, router, kept = run_of(tmp_path, APEL, Job("stays", MAY), Job("gone", MAY))
-    key = this.plug.any_records().key(aar("gone"))
-    send(this.publishing, record("gone", record_id=2, key=key), target=this.block)
-    this.accounting.execute("DELETE FROM AAR WHERE JobID = 'gone'")
-    this.accounting.execute("DELETE FROM FormerVersions")
-    add_logged(this, router, begins(this, seq=1), 99)
+    ctx, router, kept = run_of(tmp_path, APEL, Job("stays", MAY), Job("gone", MAY))
+    key = ctx.plugin.any_records().key(aar("gone"))
+    send(ctx.publishing, record("gone", record_id=2, key=key), target=ctx.block)
+    ctx.accounting.execute("DELETE FROM AAR WHERE JobID = 'gone'")
+    ctx.accounting.execute("DELETE FROM FormerVersions")
+    add_logged(ctx, router, begins(ctx, seq=1), 99)
     router.flush()
     assert [(one.job_id, one.digest, one.key) for one in kept.records] == [("gone", b"", key)]

@@ -325,7 +325,7 @@ def test_since_waits_for_no_timetable(memory, empty_box) -> None:
     site.publish(since=JUNE + 10 * DAY_S)
     assert site.publish(now=False, since=None).skipped is not None
 
-    assert site.publish(now=False, since=JUNE).tally.sent["car"].records == 3
+    assert site.publish(now=False, since=JUNE).summary.sent["car"].records == 3
 
 
 def test_config_check_knows_the_vos_of_the_database(sums) -> None:
@@ -642,7 +642,7 @@ def corrected(memory, empty_box) -> Site:
     site.record(Job("job", wall_s=3 * 3600))
     site.publish()
     site.record(Job("job", wall_s=6 * 3600))
-    assert site.publish().tally.corrections == 1
+    assert site.publish().summary.corrections == 1
     return site
 
 
@@ -698,7 +698,7 @@ def test_corrections_that_replace(memory, empty_box) -> None:
     site.publish()
     for wall_s in (500, 900, 100):
         site.record(jobs(2)[0]._replace(wall_s=wall_s))
-        assert site.publish().tally.corrections == 0
+        assert site.publish().summary.corrections == 0
         assert at_sgas_walls(site) == {"ur-ce.example.org-job00000": wall_s, "ur-ce.example.org-job00001": 100}
         assert agrees(site)
     assert site.republish().error is None
@@ -765,7 +765,7 @@ def test_a_new_field_makes_no_record_changed(memory, empty_box, monkeypatch) -> 
     site.record(Job("new", JUNE + 70))
 
     assert [
-        sum(one.records for kind, one in found.tally.sent.items() if kind != "sync") for found in site.publish_all()
+        sum(one.records for kind, one in found.summary.sent.items() if kind != "sync") for found in site.publish_all()
     ] == [
         1,
         1,
@@ -774,7 +774,7 @@ def test_a_new_field_makes_no_record_changed(memory, empty_box, monkeypatch) -> 
     assert {len(digest) for (digest,) in site.ledger("SELECT Digest FROM SentRows")} == {16, 17}
     site.record(Job("new", JUNE + 70, wall_s=7))
     (sgas, apel) = site.publish_all()
-    assert (sgas.tally.corrections, apel.tally.sent["car"].records) == (1, 1)
+    assert (sgas.summary.corrections, apel.summary.sent["car"].records) == (1, 1)
 
 
 # -- two records with one key

@@ -6,22 +6,22 @@ import pytest
 
 from arcacct.publishing.batches import bare
 from arcacct.publishing.digests import digest
-from arcacct.publishing.floor import Floor
-from arcacct.publishing.given import Amount, Place
-from arcacct.publishing.ledger import Version
-from arcacct.publishing.months import Accepted
+from arcacct.publishing.floor import DecreaseGuard
+from arcacct.publishing.given import Amount, CountingKey
+from arcacct.publishing.ledger import SentVersion
+from arcacct.publishing.months import AcceptedDecreases
 
 MAY = 1_778_000_000
 MONTH = (2026, 5)
 BACKUP_SEQ = 7
 
 
-def floor(jobs: int = 3, *, accepted: bool = False) -> Floor:
+def guard(jobs: int = 3, *, accepted: bool = False) -> DecreaseGuard:
     """Of a target with so many jobs in May at each of two submit hosts; records up to Seq 7 are those of a backup."""
-    given = {Place("SITE", host, *MONTH): Amount(jobs, 60 * jobs) for host in ("ce1", "ce2")}
+    given = {CountingKey("SITE", host, *MONTH): Amount(jobs, 60 * jobs) for host in ("ce1", "ce2")}
     months = frozenset({MONTH} if accepted else ())
-    return Floor(
-        accepted=Accepted(months, months),
+    return DecreaseGuard(
+        accepted=AcceptedDecreases(months, months),
         life_seq=BACKUP_SEQ,
         selection={"vofilter": []},
         proven={"vofilter": []},
@@ -32,70 +32,70 @@ def floor(jobs: int = 3, *, accepted: bool = False) -> Floor:
 
 
 AAR = bare("one", MAY)
-OTHER = Version("key", b"other", MAY, 1)
-SAME = Version("key", digest(AAR), MAY, 1)
+OTHER = SentVersion("key", b"other", MAY, 1)
+SAME = SentVersion("key", digest(AAR), MAY, 1)
 
 
 @pytest.mark.parametrize(("seq", "is_forbidden"), [(0, False), (1, True), (BACKUP_SEQ, True), (BACKUP_SEQ + 1, False)])
 def test_records_of_a_backup_correct_nothing(seq: int, is_forbidden: bool) -> None:
     """The last record of a backup is one of it; what was logged since, and what is asked for again, is a correction."""
-    assert floor().forbids_change(AAR, "key", seq, [OTHER], asked=False, site_of=str) is is_forbidden
-    assert floor().forbids_taking_back(AAR, seq, [OTHER], unwanted=False) is is_forbidden
-    assert not floor(accepted=True).forbids_change(AAR, "key", seq, [OTHER], asked=False, site_of=str)
+    assert guard().blocks_correction(AAR, "key", seq, [OTHER], asked=False, site_of=str) is is_forbidden
+    assert guard().blocks_retraction(AAR, seq, [OTHER], unwanted=False) is is_forbidden
+    assert not guard(accepted=True).blocks_correction(AAR, "key", seq, [OTHER], asked=False, site_of=str)
 
 
 def test_a_record_as_it_is_moves_to_no_other_key() -> None:
     """Nobody hears of it but who asked for the record."""
-    quiet, loud = floor(), floor()
+    quiet, loud = guard(), guard()
 
-    assert quiet.forbids_change(AAR, "another", 0, [SAME], asked=False, site_of=str)
+    assert quiet.blocks_correction(AAR, "another", 0, [SAME], asked=False, site_of=str)
     assert not quiet.has_kept_more()
-    assert loud.forbids_change(AAR, "another", 0, [SAME], asked=True, site_of=str)
+    assert loud.blocks_correction(AAR, "another", 0, [SAME], asked=True, site_of=str)
     assert loud.has_kept_more()
-    assert not floor().forbids_change(AAR, "key", 0, [SAME], asked=True, site_of=str)
+    assert not guard().blocks_correction(AAR, "key", 0, [SAME], asked=True, site_of=str)
 
 
 def test_the_figures_of_what_was_kept_grow() -> None:
     """A month that is held says how many of its jobs were kept, of all places, and says it anew when there are more."""
-    one = floor()
-    one.forbids_change(AAR, "key", 1, [OTHER], asked=False, site_of=str)
+    one = guard()
+    one.blocks_correction(AAR, "key", 1, [OTHER], asked=False, site_of=str)
     assert one.has_kept_more()
-    one.hold_kept()
+    one.hold_blocked_months()
     (held,) = one.held.values()
-    assert (held.given_jobs, held.found_jobs) == (6, 5)
+    assert (held.published_jobs, held.found_jobs) == (6, 5)
     assert held.cause.startswith("6 jobs published, and 1 would be changed, moved or taken back without proof")
     assert not one.has_kept_more()
 
     for _ in range(6):
-        one.forbids_taking_back(None, 2, [OTHER], unwanted=False)
-    one.hold_kept()
+        one.blocks_retraction(None, 2, [OTHER], unwanted=False)
+    one.hold_blocked_months()
     (held,) = one.held.values()
-    assert (held.given_jobs, held.found_jobs) == (6, 0)
+    assert (held.published_jobs, held.found_jobs) == (6, 0)
     assert held.cause.startswith("6 jobs published, and 7 would be")
 
 
 def test_new_jobs_of_a_month_under_another_name_wait() -> None:
     """The receiver compares names as it folds them; a month of which it has nothing has no name yet."""
-    one = floor()
-    assert not one.forbids_new(MAY, "site")
-    assert not one.forbids_new(MAY + 40 * 86_400, "OTHER")
+    one = guard()
+    assert not one.blocks_new_record(MAY, "site")
+    assert not one.blocks_new_record(MAY + 40 * 86_400, "OTHER")
     assert not one.has_kept_more()
 
-    assert one.forbids_new(MAY, "OTHER")
-    assert one.forbids_new(MAY, "OTHER")
+    assert one.blocks_new_record(MAY, "OTHER")
+    assert one.blocks_new_record(MAY, "OTHER")
     assert one.has_kept_more()
-    one.hold_kept()
+    one.hold_blocked_months()
     (held,) = one.held.values()
-    assert (held.given_jobs, held.found_jobs) == (6, 8)
+    assert (held.published_jobs, held.found_jobs) == (6, 8)
     assert "6 jobs published under the name SITE, and 2 more waiting" in held.cause
-    assert not floor(accepted=True).forbids_new(MAY, "OTHER")
+    assert not guard(accepted=True).blocks_new_record(MAY, "OTHER")
 
 
 def test_a_filter_takes_nothing_back_that_has_not_changed() -> None:
     """What only the selection excludes stays; once the record itself has changed, that is a proof."""
-    assert floor().forbids_taking_back(AAR, 0, [SAME], unwanted=True)
-    assert not floor().forbids_taking_back(AAR, 0, [SAME], unwanted=False)
-    assert not floor().forbids_taking_back(AAR, 0, [OTHER], unwanted=True)
+    assert guard().blocks_retraction(AAR, 0, [SAME], unwanted=True)
+    assert not guard().blocks_retraction(AAR, 0, [SAME], unwanted=False)
+    assert not guard().blocks_retraction(AAR, 0, [OTHER], unwanted=True)
 
 
 @pytest.mark.parametrize(
@@ -113,37 +113,41 @@ def test_a_filter_takes_nothing_back_that_has_not_changed() -> None:
 )
 def test_sums_fall_by_no_more_than_was_left(found: Amount, left: Amount, falls: bool) -> None:
     """Of jobs and of wall time, at each place; a wall time that nobody knows proves nothing."""
-    place = Place("SITE", "ce1", *MONTH)
-    one = floor()
+    place = CountingKey("SITE", "ce1", *MONTH)
+    one = guard()
 
-    assert one.falls(MONTH, {place: Amount(3, 180)}, {place._replace(site="site"): found}, {place: left}) is falls
+    assert (
+        one.would_decrease(MONTH, {place: Amount(3, 180)}, {place._replace(site="site"): found}, {place: left}) is falls
+    )
     assert (MONTH in one.held) is falls
-    assert not floor(accepted=True).falls(MONTH, {place: Amount(3, 180)}, {}, {})
+    assert not guard(accepted=True).would_decrease(MONTH, {place: Amount(3, 180)}, {}, {})
 
 
 def test_a_fall_is_told_in_what_fell() -> None:
     """In jobs where there are fewer of them, else in hours of wall time; of the places that fell alone."""
-    ce1, ce2 = (Place("SITE", host, *MONTH) for host in ("ce1", "ce2"))
-    jobs, hours = floor(), floor()
+    ce1, ce2 = (CountingKey("SITE", host, *MONTH) for host in ("ce1", "ce2"))
+    jobs, hours = guard(), guard()
 
-    assert jobs.falls(MONTH, {ce1: Amount(3, 180), ce2: Amount(5, 300)}, {ce1: Amount(1, 60), ce2: Amount(9, 300)}, {})
+    assert jobs.would_decrease(
+        MONTH, {ce1: Amount(3, 180), ce2: Amount(5, 300)}, {ce1: Amount(1, 60), ce2: Amount(9, 300)}, {}
+    )
     assert jobs.held[MONTH].cause.startswith(
         "3 jobs published, 1 in the database now (ce1): nothing logged explains it"
     )
-    assert (jobs.held[MONTH].given_jobs, jobs.held[MONTH].found_jobs) == (3, 1)
+    assert (jobs.held[MONTH].published_jobs, jobs.held[MONTH].found_jobs) == (3, 1)
 
-    assert hours.falls(MONTH, {ce1: Amount(3, 36_000_000)}, {ce1: Amount(3, 18_000_000)}, {})
+    assert hours.would_decrease(MONTH, {ce1: Amount(3, 36_000_000)}, {ce1: Amount(3, 18_000_000)}, {})
     assert hours.held[MONTH].cause.startswith("10000.0 h of wall time published, 5000.0 h in the database now (ce1)")
 
-    seconds = floor()
-    assert seconds.falls(MONTH, {ce1: Amount(3, 36_000_005)}, {ce1: Amount(3, 36_000_000)}, {})
+    seconds = guard()
+    assert seconds.would_decrease(MONTH, {ce1: Amount(3, 36_000_005)}, {ce1: Amount(3, 36_000_000)}, {})
     assert seconds.held[MONTH].cause.startswith("36000005 s of wall time published, 36000000 s in the database now")
 
 
 def test_a_month_whose_beginning_is_missing_waits_for_a_word() -> None:
     """Nothing of it was published yet."""
-    one = floor()
+    one = guard()
 
     assert one.is_incomplete(MONTH, 4, "its beginning is missing")
-    assert (one.held[MONTH].given_jobs, one.held[MONTH].found_jobs) == (0, 4)
-    assert not floor(accepted=True).is_incomplete(MONTH, 4, "its beginning is missing")
+    assert (one.held[MONTH].published_jobs, one.held[MONTH].found_jobs) == (0, 4)
+    assert not guard(accepted=True).is_incomplete(MONTH, 4, "its beginning is missing")

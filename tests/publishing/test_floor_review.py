@@ -15,7 +15,7 @@ from publishing_site import CARS, DAY_S, JUNE, QUICK, SGAS, SUMMARIES, Job, Site
 
 from arcacct.db import maintain
 from arcacct.errors import FiguresHeld, TargetBusy
-from arcacct.publishing.answers import Answer, Kind
+from arcacct.publishing.answers import Answer, Outcome
 
 JUNE_2024 = (2024, 6)
 
@@ -49,8 +49,8 @@ class Failing:
         return self._answer if self._fails(self._sent) else self._sender.send(message)
 
 
-BUSY = Answer(Kind.TRY_LATER, 503, "busy")
-REFUSED = Answer(Kind.RECORDS_REFUSED, 500, "refused")
+BUSY = Answer(Outcome.TRY_LATER, 503, "busy")
+REFUSED = Answer(Outcome.RECORDS_REFUSED, 500, "refused")
 
 
 def fail(site: Site, after: int, name: str | None = None) -> None:
@@ -60,7 +60,7 @@ def fail(site: Site, after: int, name: str | None = None) -> None:
 
 
 def failing(answer: Answer, fails: Callable[[int], bool]):
-    return lambda plug: Failing(plug.sender(QUICK), answer, fails)
+    return lambda plugin: Failing(plugin.sender(QUICK), answer, fails)
 
 
 def synced(site: Site) -> dict[int, int]:
@@ -149,7 +149,7 @@ def test_a_republish_that_was_held_is_no_alarm_for_ever(memory, empty_box) -> No
 def test_corrections_in_a_new_life_do_not_hide_that_jobs_are_gone(sums) -> None:
     """A job that changed is no proof that another one may go, in whichever life of the database."""
     lose(sums.settings.places.database)
-    maintain.new_life(sums.settings.places)
+    maintain.start_new_incarnation(sums.settings.places)
     sums.record(*jobs(21))
     sums.record(*jobs(21, wall_s=101))
 
@@ -268,7 +268,7 @@ def test_the_count_of_a_month_that_another_began_is_not_lowered_after_an_import(
     )
     outcome = site.publish(since=None)
     assert outcome.error is None
-    assert "20 jobs that ended before 2024-06-15T12:00:20Z" in " ".join(outcome.tally.notes)
+    assert "20 jobs that ended before 2024-06-15T12:00:20Z" in " ".join(outcome.summary.notes)
     assert len(empty_box.apel.job_records) == 10
     assert synced(site) == {}
 
@@ -338,7 +338,7 @@ class AnswerLost(Failing):
 
     def send(self, message):
         self._sender.send(message)
-        return Answer(Kind.TRY_LATER, text="lost", outcome_known=False)
+        return Answer(Outcome.TRY_LATER, text="lost", outcome_known=False)
 
 
 def test_what_may_have_arrived_is_not_taken_for_refused(memory, empty_box) -> None:
@@ -349,7 +349,7 @@ def test_what_may_have_arrived_is_not_taken_for_refused(memory, empty_box) -> No
     """
     site = Site(memory, empty_box, SGAS, lrms_host="one.example.org")
     site.record(Job("local", endpoint_url=""))
-    lost = site.publish(make_sender=lambda plug: AnswerLost(plug.sender(QUICK), BUSY, bool))
+    lost = site.publish(make_sender=lambda plugin: AnswerLost(plugin.sender(QUICK), BUSY, bool))
     assert isinstance(lost.error, TargetBusy)
     refused = site.publish(make_sender=failing(REFUSED, lambda number: number == 1))
     assert isinstance(refused.error, TargetBusy)

@@ -10,10 +10,10 @@ from ledger_rows import ONE, OTHER, begin, new_ledger, one_sum, record, send
 
 from arcacct.db.engine import Connection
 from arcacct.publishing import given
-from arcacct.publishing.given import Amount, Place
+from arcacct.publishing.given import Amount, CountingKey
 from arcacct.publishing.ledger import COUNTS
 
-HERE, THERE = Place("SITE", "ce", 2026, 5), Place("SITE", "ce2", 2026, 5)
+HERE, THERE = CountingKey("SITE", "ce", 2026, 5), CountingKey("SITE", "ce2", 2026, 5)
 
 
 @pytest.fixture
@@ -39,23 +39,23 @@ def test_jobs_that_were_given(con: Connection) -> None:
     send(con, record("one"), record("two", wall_s=5), record("three", submit_host="ce2"))
     send(con, record("other"), target=OTHER)
     begin(con, record("under-way"))
-    assert given.given_jobs(con, ONE) == {HERE: Amount(2, 65), THERE: Amount(1, 60)}
+    assert given.published_jobs(con, ONE) == {HERE: Amount(2, 65), THERE: Amount(1, 60)}
 
     ((there,),) = con.execute("SELECT GivenID FROM Given WHERE SubmitHost = 'ce2'")
     zeros = record("three", digest=b"", submit_host=None, replaced_id=there, replaced_wall_s=60)
     send(con, zeros)
-    assert given.given_jobs(con, ONE) == {HERE: Amount(2, 65)}
+    assert given.published_jobs(con, ONE) == {HERE: Amount(2, 65)}
 
 
 def test_sums_that_were_given(con: Connection) -> None:
     """Neither counts nor what another publisher sent, nor zeros; by place and month."""
     sums = (one_sum("a"), one_sum("b", wall_s=20), one_sum("zero", submit_host="ce2", jobs=0))
-    send(con, sums=sums, kind="summaries")
-    send(con, sums=(one_sum("count", submit_host="ce2"),), kind=COUNTS)
-    send(con, sums=(one_sum("other"),), kind="summaries", target=OTHER)
-    assert given.given_sums(con, ONE) == {HERE: Amount(6, 200)}
+    send(con, sums=sums, message_format="summaries")
+    send(con, sums=(one_sum("count", submit_host="ce2"),), message_format=COUNTS)
+    send(con, sums=(one_sum("other"),), message_format="summaries", target=OTHER)
+    assert given.published_sums(con, ONE) == {HERE: Amount(6, 200)}
 
     con.execute("UPDATE SumKeys SET IsAdopted = 1 WHERE Key = 'b'")
-    assert given.given_sums(con, ONE) == {HERE: Amount(3, 180)}
-    send(con, sums=(one_sum("c", wall_s=None),), kind="summaries")
-    assert given.given_sums(con, ONE) == {HERE: Amount(6, None)}
+    assert given.published_sums(con, ONE) == {HERE: Amount(3, 180)}
+    send(con, sums=(one_sum("c", wall_s=None),), message_format="summaries")
+    assert given.published_sums(con, ONE) == {HERE: Amount(6, None)}

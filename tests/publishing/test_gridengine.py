@@ -89,7 +89,7 @@ def test_other_words_send_nothing_again(memory, empty_box, target) -> None:
     outcome = site.publish()
 
     assert outcome.error is None
-    assert {kind: sent.records for kind, sent in outcome.tally.sent.items()}.keys() <= {"summaries", "sync"}
+    assert {kind: sent.records for kind, sent in outcome.summary.sent.items()}.keys() <= {"summaries", "sync"}
     assert before == (empty_box.sgas.records, empty_box.apel.job_records)
     assert len(sgas) + len(apel) == (0 if target == SUMMARIES else 39)
 

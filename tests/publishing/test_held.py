@@ -14,14 +14,14 @@ from arcacct.db.engine import Connection
 from arcacct.errors import InputError
 from arcacct.jobs.reading import LAST_SECOND
 from arcacct.publishing import held
-from arcacct.publishing.held import Again, Due, Refused
-from arcacct.publishing.ledger import Held
+from arcacct.publishing.held import RefusalHistory, RetrySummary, RetryThresholds
+from arcacct.publishing.ledger import HeldRecord
 from arcacct.publishing.sent import MANY
 
 DAY_S = 86_400
 APRIL = MAY - 20 * DAY_S
 NOW = MAY + 100 * DAY_S
-DUE = Due(settled_at=MAY, now=NOW, run=5)
+DUE = RetryThresholds(settled_at=MAY, now=NOW, run=5)
 
 
 @pytest.fixture
@@ -31,14 +31,14 @@ def con() -> Iterator[Connection]:
         yield found
 
 
-def to_send(con: Connection, *, refused: bool = False, due: Due = DUE) -> list[str]:
+def to_send(con: Connection, *, refused: bool = False, due: RetryThresholds = DUE) -> list[str]:
     """The jobs whose time has come."""
     return [job_id for job_id, _state in held.held_to_send(con, ONE, due, refused=refused)]
 
 
 def states(con: Connection, target: str = ONE) -> dict[str, str]:
     """The state of each job that is set aside."""
-    return {one.job_id: one.state for one in held.set_aside(con, target=target)}
+    return {one.job_id: one.state for one in held.quarantine_entries(con, target=target)}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_held_records_come_in_pages(con: Connection) -> None:
 
 def test_what_waits_by_itself_is_counted_by_its_reason(con: Connection) -> None:
     """What was refused and is not believed, and what waits for a time; neither what settles nor what is believed."""
-    assert held.waiting_again(con, ONE) == (None, None)
+    assert held.retry_summaries(con, ONE) == (None, None)
     set_aside(con, "a", next_try=30, refusals=1)
     set_aside(con, "b", next_try=20, refusals=2)
     set_aside(con, "c", next_try=40)
@@ -107,15 +107,15 @@ def test_what_waits_by_itself_is_counted_by_its_reason(con: Connection) -> None:
     set_aside(con, "d", target=OTHER, next_try=1)
     con.execute("UPDATE HeldRecords SET Since = unicode(JobID)")
 
-    assert held.waiting_again(con, ONE) == (Again(2, 20, ord("a")), Again(1, 40, ord("c")))
+    assert held.retry_summaries(con, ONE) == (RetrySummary(2, 20, ord("a")), RetrySummary(1, 40, ord("c")))
 
 
 def test_refusals_are_remembered_by_job_and_target(con: Connection) -> None:
     """In how many runs, and in which last."""
     set_aside(con, "one", refusals=2, refused_run=7)
     set_aside(con, "one", "quarantined", target=OTHER, refusals=3, refused_run=8)
-    assert held.refusals(con, ONE, "one") == Refused("held", 2, 7)
-    assert held.refusals(con, OTHER, "one") == Refused("quarantined", 3, 8)
+    assert held.refusals(con, ONE, "one") == RefusalHistory("held", 2, 7)
+    assert held.refusals(con, OTHER, "one") == RefusalHistory("quarantined", 3, 8)
     assert held.refusals(con, ONE, "two") is None
 
 
@@ -136,8 +136,8 @@ def test_what_is_told_once(con: Connection, before: str | None, state: str, is_n
     if before is not None:
         set_aside(con, "one", before)
     set_aside(con, "one", "quarantined" if state != "quarantined" else "dropped", target=OTHER)
-    one = Held(record("one"), state, "why")
-    assert held.newly_aside(con, ONE, [one]) == [one] * is_new
+    one = HeldRecord(record("one"), state, "why")
+    assert held.newly_quarantined(con, ONE, [one]) == [one] * is_new
 
 
 def test_a_released_record_waits_for_nothing(con: Connection) -> None:
@@ -147,7 +147,7 @@ def test_a_released_record_waits_for_nothing(con: Connection) -> None:
         set_aside(con, name, target=OTHER)
     set_aside(con, "dropped", "dropped")
 
-    held.release(con, ONE, ["one", "dropped"])
+    held.unhold(con, ONE, ["one", "dropped"])
     assert states(con) == {"two": "held", "dropped": "dropped"}
     assert states(con, OTHER) == {"one": "held", "two": "held"}
 
@@ -164,7 +164,7 @@ def test_of_a_month_of_sums_exactly_these_are_set_aside(con: Connection) -> None
 
     periods = [(MAY, MAY + 10), (MAY + 50, MAY + 60)]
     assert held.quarantined(con, ONE, periods) == ["first", "last", "stays"]
-    aside = [Held(record(name, end_time=MAY + 9), "quarantined", "why") for name in ("stays", "new", "dropped")]
+    aside = [HeldRecord(record(name, end_time=MAY + 9), "quarantined", "why") for name in ("stays", "new", "dropped")]
     assert held.hold_only(con, ONE, aside, periods) == 1
     assert states(con) == {
         **dict.fromkeys(("before", "stays", "new", "after"), "quarantined"),
@@ -206,8 +206,8 @@ def test_what_is_told_of_another_try(con: Connection) -> None:
     set_aside(con, "d", "correction", next_try=MAY)
     set_aside(con, "e")
     when = "tried again from 2026-05-05T16:53:20Z"
-    found = held.set_aside(con)
-    assert [one.again for one in found] == [when, "tried again with the next run", when, "", ""]
+    found = held.quarantine_entries(con)
+    assert [one.retry_text for one in found] == [when, "tried again with the next run", when, "", ""]
 
 
 def test_what_is_asked_for_is_listed(con: Connection) -> None:
@@ -217,7 +217,7 @@ def test_what_is_asked_for_is_listed(con: Connection) -> None:
     set_aside(con, "one", target=OTHER)
 
     def listed(**asked: str) -> list[tuple[str, str]]:
-        return [(one.target, one.job_id) for one in held.set_aside(con, **asked)]
+        return [(one.target, one.job_id) for one in held.quarantine_entries(con, **asked)]
 
     assert listed() == [(ONE, "two"), (ONE, "one"), (OTHER, "one")]
     assert listed(target=ONE) == [(ONE, "two"), (ONE, "one")]

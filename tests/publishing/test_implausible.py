@@ -40,7 +40,7 @@ def test_lies_reach_nobody(kind, memory, empty_box) -> None:
 
     for outcome in (rig.publish(), rig.publish()):
         assert outcome.error is None
-        assert outcome.tally.quarantined == 0
+        assert outcome.summary.quarantined == 0
     rig.assert_all_is_delivered()
     assert rig.site.ledger("SELECT * FROM HeldRecords") == []
     if kind in {"summaries", "jobs", "cars"}:
@@ -51,8 +51,8 @@ def test_a_run_says_how_many_are_held(memory, empty_box) -> None:
     site = Site(memory, empty_box, SGAS)
     site.record(*jobs(2), *LIES)
 
-    assert site.publish().tally.implausible == len(LIES)
-    assert site.publish().tally.implausible == 0
+    assert site.publish().summary.implausible == len(LIES)
+    assert site.publish().summary.implausible == 0
 
 
 @pytest.mark.parametrize("again", ["publish", "republish"])

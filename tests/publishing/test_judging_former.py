@@ -11,7 +11,7 @@ from publishing_site import JUNE, LIFE_S, SGAS, SUMMARIES, Job, Site, at_sgas, j
 from arcacct.db import opening
 from arcacct.db.schema import ACCOUNTING, in_memory, noted, upgrades
 from arcacct.jobs import cells, implausible
-from arcacct.jobs.implausible import Asked, held_records
+from arcacct.jobs.implausible import ImplausibleFilter, held_records
 
 LIE = Job("lie", JUNE + 100)
 HOLDS = 23
@@ -37,7 +37,7 @@ def states(site: Site) -> dict[str, str]:
 def decide(site: Site, state: str, states: tuple[str, ...] = ()) -> None:
     here = site.settings.places
     with opening.accounting(here) as con:
-        implausible.decide(con, here, list(held_records(con, Asked(states))), state, "root")
+        implausible.decide(con, here, list(held_records(con, ImplausibleFilter(states))), state, "root")
 
 
 @pytest.mark.parametrize("target", [SGAS, SUMMARIES])
@@ -58,7 +58,7 @@ def test_what_was_published_stays_as_it_is(memory, empty_box, target) -> None:
     assert states(site) == {"lie": "published"}
     assert site.database("SELECT * FROM FinishedLog") == log
     assert (outcome.error, received(site)) == (None, before)
-    assert outcome.tally.implausible == 0
+    assert outcome.summary.implausible == 0
     decide(site, "bound")
     assert site.publish().error is None
     assert states(site) == {"lie": "bound"}
@@ -80,7 +80,7 @@ def test_what_no_publisher_has_read_is_held(memory, empty_box) -> None:
 
     outcome = site.publish()
 
-    assert (outcome.error, outcome.tally.implausible) == (None, 1)
+    assert (outcome.error, outcome.summary.implausible) == (None, 1)
     assert states(site) == {"lie": "held"}
     assert at_sgas(empty_box.sgas.records) == truth(jobs(3))
 
@@ -97,7 +97,7 @@ def test_former_records_are_judged_once_and_page_by_page(memory, empty_box, monk
         turns = iter([False, True])
         assert implausible.judge_former(con, here, lambda: next(turns)) == 1
         assert states(site) == {"lie0": "published"}
-        cells.advance(con, here)
+        cells.update_monthly(con, here)
         assert states(site) == {f"lie{number}": "published" for number in (0, 2, 3, 4)}
         assert noted(con, "ARCACCT_UNJUDGED") is None
         assert implausible.judge_former(con, here) == 0

@@ -103,9 +103,9 @@ def test_a_key_that_vanishes_is_neutralised(summaries, change) -> None:
     outcome = summaries.publish()
 
     assert sums(summaries) == {(2024, 6): (4, 400)}
-    assert any("with zeros" in note for note in outcome.tally.notes)
+    assert any("with zeros" in note for note in outcome.summary.notes)
     assert sum(row["NumberOfJobs"] == 0 for row in summaries.box.apel.summaries.values()) == 1
-    assert not any("with zeros" in note for note in summaries.publish().tally.notes)
+    assert not any("with zeros" in note for note in summaries.publish().summary.notes)
 
 
 def test_keys_that_mysql_takes_for_one_are_summed(summaries) -> None:
@@ -166,7 +166,7 @@ def test_a_new_default_benchmark_is_announced_and_counts_nothing_twice(summaries
     summaries.record(Job("more", JUNE + 60, benchmark="HEPSPEC:15"))
 
     outcome = summaries.publish()
-    assert any("with zeros" in note and "2024-06" in note for note in outcome.tally.notes)
+    assert any("with zeros" in note and "2024-06" in note for note in outcome.summary.notes)
     assert totals(summaries) == (400, 360)
     assert sums(summaries) == {(2024, 6): (4, 400)}
 
@@ -255,10 +255,10 @@ def test_a_run_says_which_months_stay_in_their_family(memory, empty_box) -> None
     site.publish()
     family(site, "urs")
 
-    (note,) = [note for note in site.publish().tally.notes if "one family" in note]
+    (note,) = [note for note in site.publish().summary.notes if "one family" in note]
     assert note.startswith(f"{time.strftime('%Y-%m', time.gmtime(time.time() - 60))} was begun as summaries")
     family(site, "summaries")
-    assert not any("one family" in note for note in site.publish().tally.notes)
+    assert not any("one family" in note for note in site.publish().summary.notes)
 
 
 INSTANTS = [

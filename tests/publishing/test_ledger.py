@@ -29,19 +29,19 @@ from publishing_site import (
 
 from arcacct.db import opening, schema
 from arcacct.db.engine import Connection
-from arcacct.db.lives import MEANING, Doubt
+from arcacct.db.lives import MEANING, DatabaseMismatch
 from arcacct.errors import StoreBusy, TargetRefuses
 from arcacct.publishing import ledger
 from arcacct.publishing.ledger import (
     KEPT,
     UNKNOWN_DIGEST,
     Cursor,
-    Held,
-    MonthProof,
+    HeldRecord,
+    LedgerGap,
+    MonthSnapshot,
     SentRecord,
     SentSum,
-    Unknown,
-    Version,
+    SentVersion,
 )
 from arcacct.publishing.ledger import OTHER as OTHER_VERSION
 from arcacct.publishing.run import publishing_lock
@@ -103,7 +103,7 @@ def test_a_new_target_begins_with_our_own_recording_and_says_so(site) -> None:
     site.sql(f"UPDATE DBConfig SET KeyValue = '{made}' WHERE KeyName = 'ARCACCT_CREATED'")
 
     (outcome, _) = site.publish_all(since=None)
-    assert any("when the database was made" in note and "--since TIME" in note for note in outcome.tally.notes)
+    assert any("when the database was made" in note and "--since TIME" in note for note in outcome.summary.notes)
     assert received_by_both(site) == {"evening", "today"}
 
     site.publish_all(since=made - DAY_S)
@@ -139,7 +139,7 @@ def test_a_target_of_jura_goes_on_a_day_before_it_stopped(site) -> None:
     site.record(Job("long-ago", JUNE - DAY_S - 1), Job("the-day-before", JUNE - DAY_S), Job("after", JUNE + 1))
 
     (outcome, _) = site.publish_all(since=None)
-    assert any("a day before jura-ng stopped at 2024-06-15T12:00:00Z" in note for note in outcome.tally.notes)
+    assert any("a day before jura-ng stopped at 2024-06-15T12:00:00Z" in note for note in outcome.summary.notes)
     assert received_by_both(site) == {"the-day-before", "after"}
 
 
@@ -172,9 +172,12 @@ def test_a_renamed_target_goes_on(site) -> None:
     site.record(Job("more"))
 
     outcomes = site.publish_all(since=None)
-    assert [sum(sent.records for kind, sent in one.tally.sent.items() if kind != "sync") for one in outcomes] == [1, 1]
+    assert [sum(sent.records for kind, sent in one.summary.sent.items() if kind != "sync") for one in outcomes] == [
+        1,
+        1,
+    ]
     for outcome, old in zip(outcomes, ("sgas:s", "apel:a"), strict=True):
-        assert any(note.startswith(f"goes on where [arex/jura/{old}] stopped") for note in outcome.tally.notes)
+        assert any(note.startswith(f"goes on where [arex/jura/{old}] stopped") for note in outcome.summary.notes)
     assert received_by_both(site) == {*(job.job_id for job in jobs(3)), "more"}
     assert site.ledger("SELECT DISTINCT Target FROM Messages ORDER BY 1") == [
         ("arex/jura/apel:new",),
@@ -203,11 +206,11 @@ def test_another_life_of_the_database_is_gone_through_anew_and_says_so(site) -> 
     site.publish_all(since=JUNE - DAY_S)
     for since, received in ((None, 2), (JUNE - DAY_S // 2, 2), (JUNE - 20 * DAY_S, 3)):
         with closing(opening.open_accounting(site.settings.places)) as con, con:
-            schema.begin_new_life(con)
+            schema.new_incarnation(con)
             life = schema.incarnation(con)
         for outcome in site.publish_all(since=since):
             assert outcome.error is None
-            assert MEANING[Doubt.ACCOUNTING_OTHER] in outcome.tally.notes
+            assert MEANING[DatabaseMismatch.ACCOUNTING_OTHER] in outcome.summary.notes
         assert len(received_by_both(site)) == received
         assert site.ledger("SELECT DISTINCT Incarnation FROM Targets") == [(life,)]
     assert site.box.sgas.ignored_repeats == 0
@@ -221,7 +224,7 @@ def test_of_two_that_went_to_a_receiver_a_new_target_goes_on_with_neither(site) 
     site.configure(SGAS.replace("sgas:s", "sgas:u"))
 
     (outcome,) = site.publish_all(since=None)
-    assert any(note.startswith("new target: ") for note in outcome.tally.notes)
+    assert any(note.startswith("new target: ") for note in outcome.summary.notes)
     assert {target for (target,) in site.ledger("SELECT Target FROM Targets")} == {
         *("arex/jura/sgas:s", "arex/jura/sgas:t", "arex/jura/sgas:u")
     }
@@ -246,7 +249,7 @@ def test_a_target_that_is_added_begins_where_no_other_stopped(site) -> None:
     site.record(Job("more"))
 
     (_, added) = site.publish_all(since=None)
-    assert any("when the database was made" in note for note in added.tally.notes)
+    assert any("when the database was made" in note for note in added.summary.notes)
     assert site.ledger("SELECT Target, Runs FROM Targets ORDER BY 1") == [
         ("arex/jura/apel:a", 1),
         ("arex/jura/sgas:s", 4),
@@ -266,7 +269,7 @@ def test_a_target_that_is_added_begins_where_no_other_stopped(site) -> None:
 )
 def test_what_a_lost_ledger_may_not_know(record: SentRecord, row: str, may_be_old: bool) -> None:
     """A record that was another version once, and has a number there that was given before the ledger was lost."""
-    assert Unknown(10, frozenset({"changed"})).has(record, row) is may_be_old
+    assert LedgerGap(10, frozenset({"changed"})).has(record, row) is may_be_old
 
 
 def test_settle_waits_for_failed_jobs(site) -> None:
@@ -336,15 +339,15 @@ def test_a_dry_run_leaves_no_trace(site) -> None:
     site.refusable(Job("bad"))
     (sgas, apel) = site.publish_all(dry_run=True)
 
-    assert sgas.tally.sent["ur"].records == apel.tally.sent["car"].records == 5
-    assert sgas.tally.quarantined == 1
+    assert sgas.summary.sent["ur"].records == apel.summary.sent["car"].records == 5
+    assert sgas.summary.quarantined == 1
     assert not pathlib.Path(site.settings.places.publishing_database).exists()
     assert received_by_both(site) == set()
 
     publish_well(site)
     before = site.ledger("SELECT * FROM Targets")
     site.record(Job("more"))
-    assert site.publish_all(dry_run=True)[0].tally.sent["ur"].records == 1
+    assert site.publish_all(dry_run=True)[0].summary.sent["ur"].records == 1
     assert site.ledger("SELECT * FROM Targets") == before
 
 
@@ -424,7 +427,7 @@ def test_nothing_else_needs_the_bytes_of_what_is_answered(site) -> None:
     site.record(jobs(6)[1]._replace(wall_s=7), jobs(6)[2]._replace(end_time=JUNE + 99))
     site.sql("DELETE FROM AAR WHERE JobID = 'job00003'")
     now = [*jobs(2)[:1], jobs(6)[1]._replace(wall_s=7), jobs(6)[2]._replace(end_time=JUNE + 99), *jobs(2, 4)]
-    assert site.publish_all(dry_run=True)[1].tally.sent["car"].records == 4
+    assert site.publish_all(dry_run=True)[1].summary.sent["car"].records == 4
     assert publish_well(site) == [0, 4]
     con.execute(forgotten)
     assert at_apel(site.box.apel.job_records) == truth(now, by_lrms=True)
@@ -521,15 +524,15 @@ def given_now(con: Connection) -> dict[str, tuple[int, int]]:
 
 def place(con: Connection, host: str) -> int:
     """Where a submit host's jobs of May are counted."""
-    return ledger.given_id(con, ONE, ("SITE", host, 2026, 5))
+    return ledger.published_total_id(con, ONE, ("SITE", host, 2026, 5))
 
 
 def test_what_is_not_said_is_nothing() -> None:
     """No usage, no receiver's number, no refusal, and nobody else's sum."""
     assert SentRecord("job", 1, 1, MAY, b"")[5:] == ("", None, "", None, 0, None, 0)
     assert SentSum("key", 2026, 5, 1)[4:] == (0, "", "", 0)
-    assert Version("key", b"", MAY, 1)[4:] == (None, 0, 0, None)
-    assert Held(record("job"), "held", "why")[3:] == (None, 0, 0)
+    assert SentVersion("key", b"", MAY, 1)[4:] == (None, 0, 0, None)
+    assert HeldRecord(record("job"), "held", "why")[3:] == (None, 0, 0)
 
 
 def test_a_target_that_begins_anew(con: Connection) -> None:
@@ -602,15 +605,15 @@ def test_a_message_is_kept_as_it_was_written_down(con: Connection) -> None:
     second = begin(con, empaid="name")
     begin(con, target=OTHER)
     send(con)
-    assert [one.message_id for one in ledger.unanswered(con, ONE)] == [first.message_id, second.message_id]
-    assert ledger.count_unanswered(con, ONE) == 2
+    assert [one.message_id for one in ledger.pending_messages(con, ONE)] == [first.message_id, second.message_id]
+    assert ledger.count_pending(con, ONE) == 2
 
     ((host,),) = con.execute("SELECT Site FROM Given")
     assert host == "SITE"
     found = ledger.stored(con, first.message_id)
     # Its place in the log is noted nowhere.
     assert found == first._replace(records=(here._replace(seq=0), nowhere._replace(seq=0, site="")))
-    ledger.renew(con, first.message_id, b"others")
+    ledger.replace_payload(con, first.message_id, b"others")
     assert ledger.stored(con, first.message_id) == found._replace(data=b"others")
     assert ledger.stored(con, second.message_id).data == b"bytes"
     assert con.execute("SELECT ByteCount FROM Messages ORDER BY MessageID").fetchall() == [(6,), (5,), (5,), (5,)]
@@ -633,9 +636,11 @@ def test_months_of_records_have_one_kind_where_that_counts(con: Connection) -> N
     """From the first message on; where records and sums do not count twice nothing is noted."""
     begin(con, record("any"))
     assert con.execute("SELECT * FROM Months").fetchall() == []
-    two = message(record("a"), record("b", end_time=MAY + 40 * DAY_S), record("zeros", submit_host=None), kind="car")
-    ledger.intend(con, ONE, [two], one_kind=True)
-    ledger.intend(con, ONE, [two._replace(kind="individual")], one_kind=True)
+    two = message(
+        record("a"), record("b", end_time=MAY + 40 * DAY_S), record("zeros", submit_host=None), message_format="car"
+    )
+    ledger.record_intent(con, ONE, [two], one_kind=True)
+    ledger.record_intent(con, ONE, [two._replace(message_format="individual")], one_kind=True)
     assert con.execute("SELECT Target, Year, Month, Kind FROM Months").fetchall() == [
         (ONE, 2026, 5, "car"),
         (ONE, 2026, 6, "car"),
@@ -647,15 +652,17 @@ def test_months_of_records_have_one_kind_where_that_counts(con: Connection) -> N
 
 def test_what_is_intended_is_noted_at_once(con: Connection) -> None:
     """What is held back, how far the target is then, and how far months are proven, each time anew."""
-    aside = Held(record("bad", seq=3), "held", "why", 5, 1, 2)
+    aside = HeldRecord(record("bad", seq=3), "held", "why", 5, 1, 2)
     for seq in (8, 9):
-        ledger.intend(con, ONE, [], [aside], seq=seq, proofs=[MonthProof(2026, 5, "summaries", seq, f"life{seq}")])
+        ledger.record_intent(
+            con, ONE, [], [aside], seq=seq, proofs=[MonthSnapshot(2026, 5, "summaries", seq, f"life{seq}")]
+        )
     assert last_seq(con) == 9
     assert con.execute("SELECT Kind, Seq, Incarnation FROM Months").fetchall() == [("summaries", 9, "life9")]
     held_now = "SELECT Seq, State, Reason, NextTry, Refusals, RefusedRun, Attempts FROM HeldRecords"
     assert con.execute(held_now).fetchall() == [(3, "held", "why", 5, 1, 2, 1)]
     con.execute("UPDATE HeldRecords SET State = 'dropped'")
-    ledger.intend(con, ONE, [], [aside])
+    ledger.record_intent(con, ONE, [], [aside])
     assert con.execute(held_now).fetchall() == [(3, "dropped", "why", 5, 1, 2, 1)]
 
 
@@ -732,7 +739,7 @@ def test_a_number_of_before_the_ledger_was_lost_is_of_another_version(con: Conne
     """Of a job that was another once; its neighbours are what was sent."""
     begun = begin(con, record("same"), record("changed"), record("later"))
     rows = {"key-same": "3", "key-changed": "4", "key-later": "11"}
-    unknown = Unknown(10, frozenset({"changed", "later"}))
+    unknown = LedgerGap(10, frozenset({"changed", "later"}))
     assert ledger.accepted(con, ONE, begun, 200, "", None, rows, "room", unknown) == ["changed"]
     digests = con.execute("SELECT Digest FROM SentRows ORDER BY Position").fetchall()
     assert digests == [(b"digest",), (UNKNOWN_DIGEST,), (b"digest",)]
@@ -742,7 +749,7 @@ def test_the_highest_number_of_a_receiver(con: Connection) -> None:
     """Of one target and kind of message."""
     assert ledger.highest_row(con, ONE, "ur") == 0
     for target, kind, number in ((ONE, "ur", "7"), (ONE, "ur", "10"), (ONE, "car", "99"), (OTHER, "ur", "50")):
-        begun = begin(con, record("a"), target=target, kind=kind)
+        begun = begin(con, record("a"), target=target, message_format=kind)
         ledger.accepted(con, target, begun, 200, "", None, {"key-a": number})
     assert ledger.highest_row(con, ONE, "ur") == 10
 
@@ -772,9 +779,9 @@ def test_what_a_refused_record_would_have_replaced_is_replaced_by_the_next(con: 
 def test_what_was_never_sent_is_forgotten(con: Connection) -> None:
     """With its records, and nothing else."""
     first, second, third = (begin(con, record(name)) for name in "abc")
-    ledger.withdraw(con, [])
-    ledger.withdraw(con, [first.message_id, third.message_id])
-    assert [one.message_id for one in ledger.unanswered(con, ONE)] == [second.message_id]
+    ledger.discard_unsent(con, [])
+    ledger.discard_unsent(con, [first.message_id, third.message_id])
+    assert [one.message_id for one in ledger.pending_messages(con, ONE)] == [second.message_id]
     assert con.execute("SELECT JobID FROM SentRows").fetchall() == [("b",)]
 
 
@@ -782,9 +789,9 @@ def test_a_message_that_is_split_is_answered_by_its_parts(con: Connection) -> No
     """They go in its place, in order; nobody sends it again."""
     begun = begin(con, record("a"), record("b"))
     parts = ledger.split(con, ONE, begun, [message(record("a")), message(record("b"), seq=7)])
-    assert [one.message_id for one in ledger.unanswered(con, ONE)] == [one.message_id for one in parts]
+    assert [one.message_id for one in ledger.pending_messages(con, ONE)] == [one.message_id for one in parts]
     assert con.execute("SELECT State FROM Messages").fetchall() == [("split",), ("sending",), ("sending",)]
-    aside = Held(record("b"), "held", "why")
+    aside = HeldRecord(record("b"), "held", "why")
     assert ledger.refused(con, ONE, parts[1], 500, "no", [aside]) == 0
     assert last_seq(con) == 7
     assert con.execute("SELECT JobID FROM HeldRecords").fetchall() == [("b",)]

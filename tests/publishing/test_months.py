@@ -10,8 +10,8 @@ from ledger_rows import ONE, OTHER, new_ledger
 
 from arcacct.db.engine import Connection
 from arcacct.publishing import ledger, months
-from arcacct.publishing.ledger import MonthProof
-from arcacct.publishing.months import HeldMonth, Published
+from arcacct.publishing.ledger import MonthSnapshot
+from arcacct.publishing.months import HeldMonth, MonthFormat
 
 APRIL, MAY, JUNE = (2026, 4), (2026, 5), (2026, 6)
 
@@ -75,9 +75,9 @@ def test_what_a_target_selected_is_noted_by_column(con: Connection) -> None:
 
 def test_what_was_published_is_of_one_target(con: Connection) -> None:
     """Its months, with the kind of messages each is in and how far its sums are proven."""
-    ledger.intend(con, ONE, [], proofs=[MonthProof(*MAY, "summaries", 7, "life")])
-    ledger.intend(con, OTHER, [], proofs=[MonthProof(*JUNE, "summaries", 9, "life")])
+    ledger.record_intent(con, ONE, [], proofs=[MonthSnapshot(*MAY, "summaries", 7, "life")])
+    ledger.record_intent(con, OTHER, [], proofs=[MonthSnapshot(*JUNE, "summaries", 9, "life")])
     (sent,) = con.execute("SELECT Sent FROM Months WHERE Target = ?", (ONE,)).fetchone()
 
-    assert months.published(con, ONE) == {MAY: Published("summaries", 7, "life", sent)}
+    assert months.published(con, ONE) == {MAY: MonthFormat("summaries", 7, "life", sent)}
     assert list(months.published(con, OTHER)) == [JUNE]

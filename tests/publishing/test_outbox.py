@@ -15,8 +15,8 @@ from arcacct.db import maintain, opening
 from arcacct.db.schema import noted
 from arcacct.errors import StoreError
 from arcacct.jobs import outbox
-from arcacct.publishing.run import Wishes, publish
-from arcacct.targets import plugs
+from arcacct.publishing.run import RunOptions, publish
+from arcacct.targets import plugins
 
 RELEASED = pathlib.Path(__file__).parents[1] / "data" / "released"
 BOTH = SGAS + CARS
@@ -84,8 +84,8 @@ def test_a_target_without_a_run_keeps_them(site) -> None:
     site.configure(BOTH + CARS.replace("apel:a", "apel:b"))
     site.record(*jobs(2, 2))
 
-    chosen = [plug for plug in plugs(site.settings) if plug.target.name == "sgas:s"]
-    assert [one.error for one in publish(site.settings, chosen, Wishes(since=1, now=True))] == [None]
+    chosen = [plugin for plugin in plugins(site.settings) if plugin.target.name == "sgas:s"]
+    assert [one.error for one in publish(site.settings, chosen, RunOptions(since=1, now=True))] == [None]
 
     assert packs(site) == [3, 4]
 
@@ -103,7 +103,7 @@ def test_a_site_that_never_publishes_is_bounded(site, monkeypatch) -> None:
 
         done: list[str] = []
         con.set_trace_callback(done.append)
-        outbox.let_go(con, here, 0)
+        outbox.delete_delivered(con, here, 0)
 
     assert [statement.partition(" ")[0] for statement in done] == ["SELECT", "SELECT"]
     assert packs(site) == [8, 9, 10]
@@ -120,13 +120,13 @@ def test_letting_go_goes_on_where_it_was_interrupted(site, monkeypatch) -> None:
             " BEGIN SELECT RAISE(ROLLBACK, 'cut'); END"
         )
         with pytest.raises(StoreError, match="cut"):
-            outbox.let_go(con, here, 7)
+            outbox.delete_delivered(con, here, 7)
         con.execute("DROP TRIGGER Cut")
         assert packs(site) == [5, 6, 7]
         assert noted(con, "ARCACCT_PACKS_AFTER") == "4"
         assert len(packed(con)) == 3
 
-        outbox.let_go(con, here, 7)
+        outbox.delete_delivered(con, here, 7)
     assert packs(site) == []
 
 
@@ -136,7 +136,7 @@ def test_what_is_missing_can_be_packed(site) -> None:
     site.sql("DELETE FROM PackedJob WHERE RecordID > 2", "UPDATE AAR SET UsedWalltime = 4711 WHERE RecordID = 1")
     here = site.settings.places
     with closing(opening.open_accounting(here)) as con:
-        outbox.let_go(con, here, 7)
+        outbox.delete_delivered(con, here, 7)
         assert outbox.pack_logged(con, here, 0, 2**62) == 6
         assert outbox.pack_logged(con, here, 0, 2**62) == 0
         assert len(packed(con)) == 6

@@ -20,7 +20,7 @@ from publishing_site import CARS, JUNE, SGAS, SUMMARIES, Job, Site, at_apel, at_
 
 from arcacct.sandbox import Sandbox
 from arcacct.sandbox.ssm import accept
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 
 NOW = int(time.time())
 TARGETS = (
@@ -184,7 +184,7 @@ def test_a_poison_record_delays_nobody(site, poison) -> None:
         assert all(word in why for _job, _state, why in held)
 
     again = site.publish_all()
-    assert [(one.error, one.tally.quarantined) for one in again] == [(None, 0)] * len(again)
+    assert [(one.error, one.summary.quarantined) for one in again] == [(None, 0)] * len(again)
     assert site.box.sgas.ignored_repeats == 0
     if poison.sgas or poison.apel or poison.sums:
         _mend(site, sgas_took_it=poison.sgas is None)
@@ -305,10 +305,10 @@ def _verified(message: bytes, ca_file: str) -> str:
 def test_every_record_of_the_corpus_validates(memory, empty_box, test_data) -> None:
     """The usage records and CARs of a real control directory, as they were received, satisfy the published schemas."""
     site = rehearsal.site(memory, empty_box)
-    from arcacct.publishing.run import Wishes, publish
+    from arcacct.publishing.run import RunOptions, publish
 
     found = site.settings()
-    outcomes = publish(found, plugs(found), Wishes(since=1, now=True))
+    outcomes = publish(found, plugins(found), RunOptions(since=1, now=True))
     assert [one.error for one in outcomes] == [None, None]
 
     before = {path.name for path in pathlib.Path(empty_box.received, "sgas").iterdir()}

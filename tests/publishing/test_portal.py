@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arcacct.asking.month_jobs import NotedJobs
-from arcacct.asking.portal import Known, compare_portal, read_portal
+from arcacct.asking.portal import PortalContext, compare_portal, read_portal
 from arcacct.errors import InputError
 from arcacct.jobs.aar import UsageCell
 
@@ -84,7 +84,7 @@ def test_what_is_known_here_of_a_difference_is_its_cause(portal) -> None:
         NotedJobs("atlas", "apel:egi", "held", 1, 3_600, 3_600, "JOB2"),
         NotedJobs("bio", "apel:egi", "sent, and no more in the database", 10, 0, 0, "JOB3"),
     ]
-    known = Known(noted, {"atlas": 30, "bio": 3}, ["SITE"], {"no vo": "JOB4"})
+    known = PortalContext(noted, {"atlas": 30, "bio": 3}, ["SITE"], {"no vo": "JOB4"})
     found = compare_portal(portal("VO,Nov 2026\natlas,900\nbio,30\n"), NOVEMBER, CELLS, known)
 
     texts = {line.partition(" (")[0]: line for line in found.differences}
@@ -102,7 +102,7 @@ def test_another_benchmark_is_known_by_its_ratio(portal) -> None:
     title = "Normalised Sum CPU (HEPSPEC06 hours)"
     scaled = compare_portal(portal(table(title, 6300, 270, 18)), NOVEMBER, CELLS)
     one = compare_portal(portal(table(title, 6300, 300, 20)), NOVEMBER, CELLS)
-    checked = compare_portal(portal(table(title, 6300, 300, 20)), NOVEMBER, CELLS, Known(same_jobs=["atlas"]))
+    checked = compare_portal(portal(table(title, 6300, 300, 20)), NOVEMBER, CELLS, PortalContext(same_jobs=["atlas"]))
 
     assert scaled.differences[0].startswith("another benchmark (")
     assert "atlas 6300, in the database 7000 (0.9000 of it)" in scaled.differences[0]
@@ -115,8 +115,8 @@ def test_a_table_of_sites_is_compared_by_ours(portal) -> None:
     """Of several sites the one that we are; where it is not among them, that is the cause."""
     path = portal("SITE,Nov 2026\nOUR-SITE,1025\nB-SITE,25\n")
 
-    assert compare_portal(path, NOVEMBER, CELLS, Known(sites=["our-site"])).differences == []
-    (other,) = compare_portal(path, NOVEMBER, CELLS, Known(sites=["MY-SITE"])).differences
+    assert compare_portal(path, NOVEMBER, CELLS, PortalContext(sites=["our-site"])).differences == []
+    (other,) = compare_portal(path, NOVEMBER, CELLS, PortalContext(sites=["MY-SITE"])).differences
     assert other.startswith("another site name (export the table of the site that gocdb_name= names)")
 
 

@@ -7,12 +7,12 @@ from publishing_alone import run_alone
 from publishing_site import JUNE
 
 from arcacct.db import lives, schema
-from arcacct.db.lives import MEANING, Doubt
+from arcacct.db.lives import MEANING, DatabaseMismatch
 from arcacct.publishing import ledger
 from arcacct.publishing.instants import DAY_S
 from arcacct.publishing.ledger import Cursor, Message
-from arcacct.publishing.position import position
-from arcacct.publishing.this_run import ThisRun
+from arcacct.publishing.position import open_cursor
+from arcacct.publishing.this_run import RunContext
 
 TARGET = "[arex/jura/sgas:new]\ntargeturl=https://sgas.example.org/sgas\n"
 BLOCK = "arex/jura/sgas:new"
@@ -20,7 +20,7 @@ OLD = "arex/jura/sgas:old"
 
 
 @pytest.fixture
-def this(tmp_path):
+def ctx(tmp_path):
     """A run in which 5 records are logged."""
     with run_alone(tmp_path, TARGET) as found:
         found.accounting.execute("UPDATE sqlite_sequence SET seq = 5 WHERE name = 'FinishedLog'")
@@ -28,67 +28,67 @@ def this(tmp_path):
         yield found
 
 
-def publish(this: ThisRun, block: str, *, life: str = "this") -> Cursor:
+def publish(ctx: RunContext, block: str, *, life: str = "this") -> Cursor:
     """A target of the ledger that was sent the first 3 records, to where the configured one goes."""
     known = Cursor(block, life, 3, JUNE, None)
-    ledger.set_cursor(this.publishing, known)
-    message = Message(0, "ur", "publish", 3, this.plug.target.url, None, "", 0, b"bytes", ())
-    (written,) = ledger.intend(this.publishing, block, [message])
-    ledger.accepted(this.publishing, block, written, 200, "ok", None)
-    return ledger.cursor(this.publishing, block)
+    ledger.set_cursor(ctx.publishing, known)
+    message = Message(0, "ur", "publish", 3, ctx.plugin.target.url, None, "", 0, b"bytes", ())
+    (written,) = ledger.record_intent(ctx.publishing, block, [message])
+    ledger.accepted(ctx.publishing, block, written, 200, "ok", None)
+    return ledger.cursor(ctx.publishing, block)
 
 
 @pytest.mark.parametrize("was_lost", [False, True])
-def test_a_new_target_is_in_doubt_where_a_ledger_was_lost(this, was_lost: bool) -> None:
+def test_a_new_target_is_in_doubt_where_a_ledger_was_lost(ctx, was_lost: bool) -> None:
     """The lost ledger may have known it; where none was lost it is new."""
     if was_lost:
-        schema.note(this.publishing, "LEDGER_LOST", 1)
+        schema.note(ctx.publishing, "LEDGER_LOST", 1)
 
-    position(this, JUNE)
-    assert lives.doubt_seq(this.publishing, BLOCK) == (0 if was_lost else None)
+    open_cursor(ctx, JUNE)
+    assert lives.uncertain_after_seq(ctx.publishing, BLOCK) == (0 if was_lost else None)
 
 
-def test_a_target_that_the_ledger_knows_is_in_no_doubt(this) -> None:
+def test_a_target_that_the_ledger_knows_is_in_no_doubt(ctx) -> None:
     """Whatever was lost before: another life of the accounting database says nothing about the ledger."""
-    schema.note(this.publishing, "LEDGER_LOST", 1)
-    publish(this, BLOCK, life="another")
+    schema.note(ctx.publishing, "LEDGER_LOST", 1)
+    publish(ctx, BLOCK, life="another")
 
-    begun = position(this, None)
+    begun = open_cursor(ctx, None)
     assert (begun.incarnation, begun.last_seq, begun.start_end_time) == ("this", 0, JUNE)
-    assert lives.doubt_seq(this.publishing, BLOCK) is None
-    assert this.tally.notes == [MEANING[Doubt.ACCOUNTING_OTHER]]
+    assert lives.uncertain_after_seq(ctx.publishing, BLOCK) is None
+    assert ctx.summary.notes == [MEANING[DatabaseMismatch.ACCOUNTING_OTHER]]
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_target_under_another_name_goes_on_where_it_stopped(this, dry_run: bool) -> None:
+def test_a_target_under_another_name_goes_on_where_it_stopped(ctx, dry_run: bool) -> None:
     """Nothing that it was sent is gone through again; a rehearsal says so, too, and changes nothing."""
-    known = publish(this, OLD)
+    known = publish(ctx, OLD)
 
-    found = position(this._replace(dry_run=dry_run), None)
+    found = open_cursor(ctx._replace(dry_run=dry_run), None)
     assert found == known._replace(target=BLOCK)
     assert (found.last_seq, found.start_end_time) == (3, JUNE)
-    assert this.tally.notes == [
+    assert ctx.summary.notes == [
         f"goes on where [{OLD}] stopped: it went to the same receiver and is not configured any more"
     ]
-    assert ledger.cursor(this.publishing, OLD if dry_run else BLOCK) == (known if dry_run else found)
-    assert ledger.cursor(this.publishing, BLOCK if dry_run else OLD) is None
+    assert ledger.cursor(ctx.publishing, OLD if dry_run else BLOCK) == (known if dry_run else found)
+    assert ledger.cursor(ctx.publishing, BLOCK if dry_run else OLD) is None
 
 
 @pytest.mark.parametrize("others", [["arex/jura/apel:old"], [OLD, "arex/jura/sgas:older"]], ids=["kind", "two"])
-def test_a_target_goes_on_with_none_of_another_kind_nor_of_two(this, others: list[str]) -> None:
+def test_a_target_goes_on_with_none_of_another_kind_nor_of_two(ctx, others: list[str]) -> None:
     """Nobody knows that it is theirs: it begins, and says when."""
     for block in others:
-        publish(this, block)
+        publish(ctx, block)
 
-    assert position(this, JUNE) == Cursor(BLOCK, "this", 0, JUNE, last_success=None)
-    (note,) = this.tally.notes
+    assert open_cursor(ctx, JUNE) == Cursor(BLOCK, "this", 0, JUNE, last_success=None)
+    (note,) = ctx.summary.notes
     assert note.startswith("new target: jobs that ended since 2024-06-1")
     assert "(as --since says; " in note
 
 
-def test_a_target_begins_a_day_before_jura_stopped(this) -> None:
+def test_a_target_begins_a_day_before_jura_stopped(ctx) -> None:
     """Repeats are harmless: a job that jura-ng was about to send is sent."""
-    this.publishing.execute("INSERT INTO AccountingTargets VALUES (?, ?, 0)", (BLOCK, JUNE))
+    ctx.publishing.execute("INSERT INTO AccountingTargets VALUES (?, ?, 0)", (BLOCK, JUNE))
 
-    assert position(this, None).start_end_time == JUNE - DAY_S
-    assert "a day before jura-ng stopped" in this.tally.notes[0]
+    assert open_cursor(ctx, None).start_end_time == JUNE - DAY_S
+    assert "a day before jura-ng stopped" in ctx.summary.notes[0]

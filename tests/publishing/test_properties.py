@@ -156,7 +156,7 @@ def test_a_filter_that_stays_narrow_is_accepted_after_a_lost_ledger(places) -> N
     for _ in range(2):
         for one in world.publish(Fault()):
             assert one.error is None
-            said = any("vofilter was not set and is atals" in note for note in one.tally.notes)
+            said = any("vofilter was not set and is atals" in note for note in one.summary.notes)
             assert said == one.target.startswith("apel:")
     assert doubted() == {"arex/jura/apel:jobs", "arex/jura/apel:sums"}
 

@@ -124,7 +124,7 @@ def test_a_new_life_of_both(site) -> None:
         publish_well(site)
     for path in pathlib.Path(here.directory).glob("*.db*"):
         path.unlink()
-    maintain.new_life(here)
+    maintain.start_new_incarnation(here)
     site.record(*jobs(1, 50))
     publish_well(site)
     assert "ledger" not in severities(site)

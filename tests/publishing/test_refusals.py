@@ -56,7 +56,7 @@ def test_one_record_is_refused(rig, fault, count) -> None:
 
     outcome = rig.publish()
 
-    assert (outcome.error, outcome.tally.quarantined, outcome.tally.refused_once) == (None, 0, 1)
+    assert (outcome.error, outcome.summary.quarantined, outcome.summary.refused_once) == (None, 0, 1)
     assert exit_code([outcome]) == TargetBusy.exit_code
     rest = [job for job in rig.jobs if job.lrms_id != BAD]
     assert rig.received() == rig.wanted(rest)
@@ -67,7 +67,7 @@ def test_one_record_is_refused(rig, fault, count) -> None:
 
     rig.record(BATCH)
     outcome = rig.publish()
-    assert (outcome.tally.quarantined, outcome.tally.refused_once) == (1, 0)
+    assert (outcome.summary.quarantined, outcome.summary.refused_once) == (1, 0)
     assert exit_code([outcome]) == InputError.exit_code
     rest = [job for job in rig.jobs if job.lrms_id != BAD]
     assert rig.received() == rig.wanted(rest)
@@ -97,7 +97,7 @@ def test_a_refusal_that_is_believed_is_not_the_last_word(rig, fault) -> None:
     rig.record(6)
     ONE_REFUSED[fault](rig)
     rig.publish()
-    assert rig.publish().tally.quarantined == 1
+    assert rig.publish().summary.quarantined == 1
 
     rig.site.wait(WEEK_S)
     outcome = rig.publish()
@@ -121,7 +121,7 @@ def test_a_small_record_is_never_too_large(rig) -> None:
     waits = []
     for _ in range(8):
         outcome = rig.publish()
-        assert (outcome.error, outcome.tally.quarantined, outcome.tally.refused_once) == (None, 0, 1)
+        assert (outcome.error, outcome.summary.quarantined, outcome.summary.refused_once) == (None, 0, 1)
         ((state, next_try, tried),) = rig.site.ledger("SELECT State, NextTry, Tried FROM HeldRecords")
         assert state == "held"
         waits.append(next_try - tried)
@@ -148,7 +148,7 @@ def test_a_large_record_may_be_too_large(rig) -> None:
     )
     ONE_REFUSED["413"](rig)
 
-    assert [rig.publish().tally.quarantined for _ in range(3)] == [0, 1, 0]
+    assert [rig.publish().summary.quarantined for _ in range(3)] == [0, 1, 0]
     assert [(job, state) for job, (state, _why) in rig.site.held().items()] == [("job00005", "quarantined")]
 
 
@@ -321,8 +321,8 @@ def test_machines_that_are_not_ours(rig) -> None:
 class Squeamish:
     """A way to a directory that cannot pack one record, as if a rule had been forgotten."""
 
-    def __init__(self, plug: Any) -> None:
-        self._sender = DirectorySender(plug.target)
+    def __init__(self, plugin: Any) -> None:
+        self._sender = DirectorySender(plugin.target)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sender, name)
@@ -339,7 +339,7 @@ def test_a_record_that_cannot_be_packed(rig) -> None:
     rig.record(3 * BATCH)
 
     outcome = rig.publish(
-        make_sender=lambda plug: plug.sender() if plug.target.name == "directory:other" else Squeamish(plug)
+        make_sender=lambda plugin: plugin.sender() if plugin.target.name == "directory:other" else Squeamish(plugin)
     )
 
     assert outcome.error is None
@@ -352,8 +352,8 @@ def test_a_fault_of_ours_stops_one_target_only(rig) -> None:
     """An error that nobody foresaw becomes the outcome of its target; the others go on, and the next run is whole."""
     rig.record(BATCH)
 
-    def make_sender(plug: Any) -> Any:
-        return plug.sender() if plug.target.name == "directory:other" else 1 // 0
+    def make_sender(plugin: Any) -> Any:
+        return plugin.sender() if plugin.target.name == "directory:other" else 1 // 0
 
     outcome = rig.publish(make_sender=make_sender)
     assert "internal error: ZeroDivisionError" in str(outcome.error)

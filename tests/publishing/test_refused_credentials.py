@@ -19,7 +19,7 @@ from arcacct.conf.problems import ERROR
 from arcacct.conf.settings import settings
 from arcacct.errors import CredentialError
 from arcacct.sandbox import authority
-from arcacct.targets import kinds, plugs
+from arcacct.targets import kinds, plugins
 
 NEW_KEYS = {
     "RSA 2048": ["-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"],
@@ -110,16 +110,16 @@ def test_the_check_and_a_run_agree(host, target, tmp_path, monkeypatch) -> None:
     conf = conf_files.read(tmp_path, SGAS if target == "sgas" else APEL, arc)
 
     problems = [one for one in check(conf, kinds()) if one.option in {"x509_host_cert", "x509_host_key"}]
-    (plug,) = plugs(settings(conf, kinds()))
+    (plugin,) = plugins(settings(conf, kinds()))
     verdicts = [one for one in credentials(Site(conf)) if one.what in {"certificate", "key"}]
 
     if not said:
         assert problems == []
         assert [(one.verdict, one.what) for one in verdicts if one.verdict != "ok"] == []
-        plug.sender()
+        plugin.sender()
         return
     with pytest.raises(CredentialError) as refused:
-        plug.sender()
+        plugin.sender()
     assert [(one.severity, one.text) for one in problems] == [(ERROR, str(refused.value))]
     assert [word for word in said if word not in str(refused.value)] == []
     (wrong,) = [one for one in verdicts if one.verdict != "ok"]

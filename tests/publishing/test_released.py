@@ -35,7 +35,7 @@ def sent(site: Site) -> list[dict[str, int]]:
     """How many records of each kind every target is sent by one run."""
     outcomes = site.publish_all()
     assert [one.error for one in outcomes] == [None, None, None]
-    return [{kind: one.records for kind, one in outcome.tally.sent.items()} for outcome in outcomes]
+    return [{kind: one.records for kind, one in outcome.summary.sent.items()} for outcome in outcomes]
 
 
 def test_only_what_is_new_goes_out(site) -> None:

@@ -39,7 +39,7 @@ def resumed(memory, empty_box) -> Site:
     assert site.publish().error is None
     assert agrees(site, JUNE_2024)
     site.record(Job("job", JUNE + 30 * DAY_S, wall_s=500))
-    assert site.publish().tally.corrections == 1
+    assert site.publish().summary.corrections == 1
     return site
 
 

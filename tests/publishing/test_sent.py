@@ -75,8 +75,8 @@ def test_records_of_a_period_that_are_there(con: Connection) -> None:
     """From its first second to before its last, of the kinds that are asked for, in the order of sending."""
     first, last = record("first", end_time=MAY), record("last", end_time=MAY + 9)
     send(con, first, last, record("before", end_time=MAY - 1), record("after", end_time=MAY + 10))
-    send(con, record("gone", end_time=MAY), record("of-another-kind", end_time=MAY), kind="individual")
-    send(con, record("gone", end_time=MAY, digest=b""), kind="individual")
+    send(con, record("gone", end_time=MAY), record("of-another-kind", end_time=MAY), message_format="individual")
+    send(con, record("gone", end_time=MAY, digest=b""), message_format="individual")
     send(con, record("other", end_time=MAY), target=OTHER)
     again = record("last", end_time=MAY + 9, digest=b"2", wall_s=61)
     begin(con, again)
@@ -97,12 +97,12 @@ def test_keys_that_may_have_arrived(con: Connection) -> None:
     send(con, record("sent"), sums=(one_sum("s-sent"),))
     begin(con, record("begun"), sums=(one_sum("s-begun"),))
     begin(con, record("other"), target=OTHER, sums=(one_sum("s-other"),))
-    assert sent.unanswered_keys(con, ONE) == {"key-begun", "s-begun"}
+    assert sent.pending_keys(con, ONE) == {"key-begun", "s-begun"}
 
 
 def refuse(con: Connection, kind: str, *months: tuple[int, int], run: int, target: str = ONE) -> int:
     """A receiver refuses a message of sums of these months."""
-    (begun,) = ledger.intend(con, target, [message(kind=kind)])
+    (begun,) = ledger.record_intent(con, target, [message(message_format=kind)])
     return ledger.refused(con, target, begun, 500, "no", [], months, run)
 
 
@@ -130,9 +130,11 @@ def test_refusals_of_sums_are_counted_by_run(con: Connection) -> None:
     assert refuse(con, COUNTS, (2026, 4), (2026, 5), run=2) == 1
     assert refuse(con, "summaries", (2026, 5), run=2, target=OTHER) == 1
     assert refuse(con, "summaries", run=2) == 0
-    sums = {(one.year, one.month): one.refusals for one in sent.refused_sums(con, ONE) if one.kind == "summaries"}
+    sums = {
+        (one.year, one.month): one.refusals for one in sent.refused_sums(con, ONE) if one.message_format == "summaries"
+    }
     assert sums == {(2025, 4): 1, (2026, 4): 2, (2026, 5): 1}
-    counts = [(one.year, one.month) for one in sent.refused_sums(con, ONE) if one.kind == COUNTS]
+    counts = [(one.year, one.month) for one in sent.refused_sums(con, ONE) if one.message_format == COUNTS]
     assert counts == [(2026, 4), (2026, 5)]
 
     assert refuse(con, "summaries", (2026, 4), run=3) == 3
@@ -143,8 +145,8 @@ def test_refusals_of_sums_are_counted_by_run(con: Connection) -> None:
 
 def test_sums_of_a_refused_month_may_be_there(con: Connection) -> None:
     """Also those that were sent with zeros: the next run takes them back once more."""
-    send(con, sums=(one_sum("a"), one_sum("b", jobs=0), one_sum("c", year=2025, jobs=0)), kind="summaries")
-    send(con, sums=(one_sum("d", jobs=0),), kind=COUNTS)
+    send(con, sums=(one_sum("a"), one_sum("b", jobs=0), one_sum("c", year=2025, jobs=0)), message_format="summaries")
+    send(con, sums=(one_sum("d", jobs=0),), message_format=COUNTS)
     refuse(con, "summaries", (2026, 5), run=1)
     assert {one.key: one.jobs for one in sent.sums_of_kind(con, ONE, "summaries")} == {"a": 3, "b": 1, "c": 0}
     assert [one.jobs for one in sent.sums_of_kind(con, ONE, COUNTS)] == [0]
@@ -153,10 +155,10 @@ def test_sums_of_a_refused_month_may_be_there(con: Connection) -> None:
 def test_sums_that_are_there(con: Connection) -> None:
     """Those of a month that are not zero; all of a month or of a kind, since zeros are repeated."""
     may, zero, june = one_sum("may"), one_sum("zero", jobs=0), one_sum("june", month=6)
-    send(con, sums=(may, zero, june), kind="summaries")
+    send(con, sums=(may, zero, june), message_format="summaries")
     count = one_sum("count", wall_s=None)
-    send(con, sums=(count,), kind=COUNTS)
-    send(con, sums=(one_sum("other"),), kind="summaries", target=OTHER)
+    send(con, sums=(count,), message_format=COUNTS)
+    send(con, sums=(one_sum("other"),), message_format="summaries", target=OTHER)
 
     assert sorted(sent.live_sums(con, ONE, 2026, 5)) == [("summaries", may), (COUNTS, count)]
     assert sorted(sent.all_sums(con, ONE, 2026, 5)) == [("summaries", may), ("summaries", zero), (COUNTS, count)]
@@ -167,7 +169,7 @@ def test_sums_that_are_there(con: Connection) -> None:
 
 def test_sums_of_another_publisher_are_taken_over_once(con: Connection) -> None:
     """What we sent under a key ourselves stays what it is."""
-    send(con, sums=(one_sum("ours"),), kind="summaries")
+    send(con, sums=(one_sum("ours"),), message_format="summaries")
     theirs = one_sum("theirs", jobs=8, wall_s=9)
     assert sent.adopt(con, ONE, "summaries", [one_sum("ours", jobs=99), theirs]) == 1
     assert sent.adopt(con, ONE, "summaries", [theirs]) == 0
@@ -182,7 +184,7 @@ def test_what_was_taken_last(con: Connection) -> None:
     assert sent.last_accepted(con, ONE, "ur") is None
     first = send(con, record("first"))
     second = send(con, record("second"), destination="there")
-    send(con, kind="car", destination="elsewhere")
+    send(con, message_format="car", destination="elsewhere")
     third = begin(con, record("third"))
     last = send(con, record("other"), target=OTHER, destination="yonder")
 

@@ -53,7 +53,7 @@ def message(*records: SentRecord, kind: str = "ur") -> Message:
 def test_whatever_is_in_a_key_comes_back(first, second) -> None:
     """Jobs, ends, digests, keys and notes of two messages are read as they were written, by Python and by SQL."""
     with closing(in_memory(PUBLISHING)) as con:
-        intended = ledger.intend(con, TARGET, [message(*first), message(*second)])
+        intended = ledger.record_intent(con, TARGET, [message(*first), message(*second)])
 
         assert [ledger.stored(con, one.message_id).records for one in intended] == [tuple(first), tuple(second)]
         rows = con.execute("SELECT JobID, EndTime, Key, Digest, Notes FROM SentRows ORDER BY MessageID, Position")
@@ -82,9 +82,9 @@ def test_two_jobs_with_one_hash(con) -> None:
     others = [
         SentRecord(f"other{number}", number, 0, JUNE, b"o", f"ur-{number}") for number in range(sent_rows.NEW_JOBS)
     ]
-    ledger.intend(con, TARGET, [message(SentRecord(pair[0], 1, 0, JUNE, b"1", "a"))])
-    ledger.intend(con, TARGET, [message(*others)])
-    ledger.intend(con, TARGET, [message(SentRecord(pair[1], 2, 0, JUNE, b"2", "b"))])
+    ledger.record_intent(con, TARGET, [message(SentRecord(pair[0], 1, 0, JUNE, b"1", "a"))])
+    ledger.record_intent(con, TARGET, [message(*others)])
+    ledger.record_intent(con, TARGET, [message(SentRecord(pair[1], 2, 0, JUNE, b"2", "b"))])
 
     found = sent.versions(con, TARGET, pair, keeps_first=True)
     assert {job_id: [one.digest for one in known] for job_id, known in found.items()} == {
@@ -92,7 +92,7 @@ def test_two_jobs_with_one_hash(con) -> None:
         pair[1]: [b"2"],
     }
     assert con.execute("SELECT count(*) FROM JobHashes").fetchone()[0] >= len(others)
-    again = ledger.intend(con, TARGET, [message(*others[:3])])
+    again = ledger.record_intent(con, TARGET, [message(*others[:3])])
     assert con.execute("SELECT count(*) FROM Jobs").fetchone() == (len(others) + 2,)
     assert ledger.stored(con, again[0].message_id).records == tuple(others[:3])
 
@@ -110,7 +110,7 @@ class Lane:
     def intends(self, names):
         """A message of jobs."""
         records = [SentRecord(name, 7, 0, JUNE, b"d", f"ur-{name}") for name in names]
-        return self.does(ledger.intend, TARGET, [message(*records)])
+        return self.does(ledger.record_intent, TARGET, [message(*records)])
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_jobs_of_a_transaction_that_was_taken_back(two) -> None:
     one.intends("ab")
     nothing = message(*(SentRecord(name, 7, 0, JUNE, b"d", name) for name in "cd"))._replace(data=None)
     with pytest.raises(TypeError):
-        one.does(ledger.intend, TARGET, [nothing])
+        one.does(ledger.record_intent, TARGET, [nothing])
     for begun in (*other.intends("dce"), *one.intends("acdf")):
         assert one.does(ledger.stored, begun.message_id).records == begun.records
     jobs = one.does(lambda con: con.execute("SELECT Job, JobID FROM Jobs").fetchall())
@@ -173,7 +173,7 @@ def test_keys_that_have_nothing_in_common_fill_no_table_of_forms(con) -> None:
         SentRecord(f"{number}", number, 0, JUNE, b"", f"{chr(0x4E00 + number)}-{number}-{chr(0x4E00 + number)}")
         for number in range(3000)
     ]
-    (intended,) = ledger.intend(con, TARGET, [message(*records)])
+    (intended,) = ledger.record_intent(con, TARGET, [message(*records)])
 
     assert ledger.stored(con, intended.message_id).records == tuple(records)
     assert con.execute("SELECT count(*) FROM KeyForms").fetchone()[0] < 1100
@@ -181,11 +181,11 @@ def test_keys_that_have_nothing_in_common_fill_no_table_of_forms(con) -> None:
 
 def test_another_life_of_the_accounting_database(con) -> None:
     """A job is the same job under another number, and the ledger has the one that it has now."""
-    ledger.intend(
+    ledger.record_intent(
         con, TARGET, [message(SentRecord("one", 4, 0, JUNE, b"d", "k"), SentRecord("two", 5, 0, JUNE, b"d", "l"))]
     )
-    ledger.intend(con, TARGET, [message(SentRecord("one", 5, 0, JUNE, b"e", "k"))])
-    ledger.intend(con, TARGET, [message(SentRecord("two", 0, 0, JUNE, b"", "l"))])
+    ledger.record_intent(con, TARGET, [message(SentRecord("one", 5, 0, JUNE, b"e", "k"))])
+    ledger.record_intent(con, TARGET, [message(SentRecord("two", 0, 0, JUNE, b"", "l"))])
 
     assert con.execute("SELECT JobID, RecordID FROM Jobs").fetchall() == [("one", 5), ("two", 5)]
 

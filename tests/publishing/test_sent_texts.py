@@ -17,7 +17,7 @@ from publishing_site import AUDITOR, CARS, DIRECTORY, JUNE, SGAS, SUMMARIES, Job
 from arcacct.asking.sent_texts import AS_IT_IS, AS_IT_IS_THERE, KEPT, MADE_AGAIN, SUM_AS_IT_IS, SentTexts
 from arcacct.cli import main
 from arcacct.db import opening
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 
 RECORDS = {"sgas": SGAS, "cars": CARS, "auditor": AUDITOR, "directory": DIRECTORY}
 
@@ -397,7 +397,7 @@ def test_memory_is_that_of_one_message(site) -> None:
             closing(opening.read_accounting(made.settings.places)) as accounting,
             closing(opening.read_publishing(made.settings.places)) as publishing,
         ):
-            texts: Any = SentTexts(plugs(made.settings)[0], accounting, publishing)
+            texts: Any = SentTexts(plugins(made.settings)[0], accounting, publishing)
             tracemalloc.start()
             for (number,) in publishing.execute("SELECT MessageID FROM Messages").fetchall():
                 assert texts.of_record(number, 7, None).how == KEPT

@@ -20,7 +20,7 @@ from arcacct.asking.why import messages_of
 from arcacct.db import opening
 from arcacct.jobs import reading
 from arcacct.publishing.run import Period
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 
 EACH = (
     "[arex/jura/sgas:s]\ntargeturl=https://sgas.example.org/sgas\nurbatchsize=3\nsgas_corrections=replace\n"
@@ -111,35 +111,35 @@ class Witness:
 def play(world: World, history: list[tuple[object, ...]]) -> dict[str, int]:
     """What happens; then how often each word is given for a text, of which none is wrong."""
     world.begin()
-    witness = Witness(world)
+    arex_lookup = Witness(world)
     for ended, event, fault in history:
         world.record(*{job.job_id: job for job in ended}.values())
         if event is not None:
             what, *values = event
             if what == "older_program":
-                witness.texts()
+                arex_lookup.texts()
             getattr(world, what)(*values)
             if what == "older_program":
                 opening.open_publishing(world.here).close()
-                witness.watch()
+                arex_lookup.watch()
         if fault is not None:
             world.publish(fault)
     said: dict[str, int] = {}
-    sent = witness.texts()
+    sent = arex_lookup.texts()
     with (
         closing(opening.read_accounting(world.here)) as accounting,
         closing(opening.read_publishing(world.here)) as publishing,
     ):
-        for plug in plugs(world.site.settings):
-            texts = SentTexts(plug, accounting, publishing)
-            block = plug.target.block
+        for plugin in plugins(world.site.settings):
+            texts = SentTexts(plugin, accounting, publishing)
+            block = plugin.target.block
             for (job_id,) in publishing.execute("SELECT DISTINCT JobID FROM SentRows").fetchall():
                 aar = reading.by_job_id(accounting, [job_id]).get(job_id)
                 for one in messages_of(publishing, block, job_id):
                     shown = texts.of_record(one.message_id, one.position, aar)
                     said[shown.how] = said.get(shown.how, 0) + 1
                     if shown.how in (KEPT, MADE_AGAIN):
-                        pieces = [plug.document(one.kind).cut(text)[one.position] for text in sent[one.message_id]]
+                        pieces = [plugin.envelope(one.kind).cut(text)[one.position] for text in sent[one.message_id]]
                         assert shown.text in pieces
             sums = "SELECT MessageID, Key FROM SumKeys WHERE Target = ? AND Kind <> 'sync'"
             for message_id, key in publishing.execute(sums, (block,)).fetchall():

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from scripted_receiver import ConnectProxy, Say, ScriptedReceiver, say, server_context
 
 from arcacct.errors import ConfigError, CredentialError
-from arcacct.publishing.answers import Answer, Kind
-from arcacct.publishing.session import Patience, Request, TargetSession
+from arcacct.publishing.answers import Answer, Outcome
+from arcacct.publishing.session import Request, TimeoutPolicy, Transport
 from arcacct.sandbox.authority import Credential, create
 from arcacct.targets.apel.answers import classify_ams
 from arcacct.tls import tls_context
@@ -44,7 +44,7 @@ def test_messages_share_one_connection(session, receiver):
     """Fifty messages and their answers travel over one connection and one TLS handshake."""
     receiver.script = [say(200, STORED)] * 50
     for _ in range(50):
-        assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+        assert session.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
     assert receiver.connections == 1
     assert len(receiver.heard) == 50
 
@@ -52,11 +52,11 @@ def test_messages_share_one_connection(session, receiver):
 def test_a_connection_that_was_closed_meanwhile_is_opened_again(once, receiver):
     """Receivers close what is idle for a while: that is no failure, and nothing is sent twice."""
     receiver.script = [say(200, STORED)] * 2
-    once.exchange(post(receiver), classify_ams)
+    once.request(post(receiver), classify_ams)
     for connection in receiver._open:
         with suppress(OSError):
             socket.socket.shutdown(connection, socket.SHUT_RDWR)
-    assert once.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+    assert once.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
     assert (receiver.connections, len(receiver.heard)) == (2, 2)
 
 
@@ -64,7 +64,7 @@ def test_bytes_arrive_as_they_were_given(session, receiver):
     """A body of a megabyte and its headers reach the receiver unchanged, and nothing is compressed."""
     body = os.urandom(1_000_000)
     receiver.script = [say(200, STORED)]
-    session.exchange(post(receiver, body), classify_ams)
+    session.request(post(receiver, body), classify_ams)
     heard = receiver.heard[0]
     assert (heard.method, heard.path, heard.body) == ("POST", "/x", body)
     assert heard.headers["content-type"] == "application/json"
@@ -82,7 +82,7 @@ def test_the_environment_has_no_say(session_of, receiver, monkeypatch, tmp_path)
     netrc.write_text("machine localhost login me password secret\n")
     monkeypatch.setenv("NETRC", str(netrc))
     receiver.script = [say(200, STORED)]
-    assert session_of(backoff_s=()).exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+    assert session_of(backoff_s=()).request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
     assert "authorization" not in receiver.heard[0].headers
 
 
@@ -98,38 +98,38 @@ def test_the_environment_has_no_say(session_of, receiver, monkeypatch, tmp_path)
 def test_a_path_is_asked_for_as_it_is_written(session, receiver, written, asked):
     """What was quoted stays so, and what no request can have is quoted."""
     receiver.script = [say(200, STORED)]
-    session.exchange(post(receiver, path=written), classify_ams)
+    session.request(post(receiver, path=written), classify_ams)
     assert receiver.heard[0].path == asked
 
 
 @pytest.mark.parametrize("url", ["https://ce example.org/x", "https:///x", "ftp://localhost/x", "https://[::1/x", "x"])
 def test_a_url_that_leads_nowhere_is_named(once, url):
     """It is the configuration's, and nobody was asked anything."""
-    answer = once.exchange(Request("POST", url, {}, b""), classify_ams)
-    assert (answer.kind, answer.outcome_known) == (Kind.WE_ARE_REFUSED, True)
+    answer = once.request(Request("POST", url, {}, b""), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, True)
     assert "check targeturl" in answer.text
 
 
 def test_no_header_becomes_two(once, receiver):
     """Whoever has a say in a header's value has none in the request."""
     request = Request("POST", f"{receiver.url}/x", {"x-api-key": "a\r\nX-Other: b"}, b"")
-    assert once.exchange(request, classify_ams).kind == Kind.WE_ARE_REFUSED
+    assert once.request(request, classify_ams).kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     assert receiver.heard == []
 
 
 def test_cookies_are_not_kept(session, receiver):
     """Each message stands alone, also behind a balancer that sets cookies."""
     receiver.script = [say(200, STORED, Set_Cookie="a=b; Path=/"), say(200, STORED)]
-    session.exchange(post(receiver), classify_ams)
-    session.exchange(post(receiver), classify_ams)
+    session.request(post(receiver), classify_ams)
+    session.request(post(receiver), classify_ams)
     assert "cookie" not in receiver.heard[1].headers
 
 
 def test_redirects_are_not_followed(session, receiver):
     """Records go where the configuration says, or nowhere."""
     receiver.script = [say(307, b"", Location=f"{receiver.url}/elsewhere"), say(200, STORED)]
-    answer = session.exchange(post(receiver), classify_ams)
-    assert answer.kind == Kind.WE_ARE_REFUSED
+    answer = session.request(post(receiver), classify_ams)
+    assert answer.kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     assert "/elsewhere" in answer.text
     assert len(receiver.heard) == 1
 
@@ -138,8 +138,8 @@ def test_a_redirect_to_no_address_is_a_redirect(session, receiver):
     """Where it leads is only shown: bytes that are no text, an address that is none, effects on a terminal."""
     receiver.script = [say(302, Location="https://x/\udcbd\x9b31m\u202e"), say(302, Location="https://[\udcbd")]
     for _ in range(2):
-        answer = session.exchange(post(receiver), classify_ams)
-        assert (answer.kind, answer.status) == (Kind.WE_ARE_REFUSED, 302)
+        answer = session.request(post(receiver), classify_ams)
+        assert (answer.kind, answer.status) == (Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, 302)
         assert answer.text.startswith("redirects to https://")
         assert answer.text.isprintable()
 
@@ -150,7 +150,7 @@ def test_a_redirect_to_no_address_is_a_redirect(session, receiver):
 def test_try_later_is_tried_again_after_a_pause(session, receiver, naps):
     """Two failures of a balancer cost two pauses and no record."""
     receiver.script = [say(503), say(502), say(200, STORED)]
-    assert session.exchange(post(receiver, b"same"), classify_ams).kind == Kind.ACCEPTED
+    assert session.request(post(receiver, b"same"), classify_ams).kind == Outcome.ACCEPTED
     assert naps == [1.0, 5.0]
     assert [heard.body for heard in receiver.heard] == [b"same"] * 3
 
@@ -158,8 +158,8 @@ def test_try_later_is_tried_again_after_a_pause(session, receiver, naps):
 def test_tries_end(session, receiver, naps):
     """After the last try the answer is handed over, and nobody waits for nothing."""
     receiver.script = [say(503, b"down")] * 9
-    answer = session.exchange(post(receiver), classify_ams)
-    assert (answer.kind, answer.status, answer.text) == (Kind.TRY_LATER, 503, "down")
+    answer = session.request(post(receiver), classify_ams)
+    assert (answer.kind, answer.status, answer.text) == (Outcome.TRY_LATER, 503, "down")
     assert len(receiver.heard) == 3
     assert naps == [1.0, 5.0]
 
@@ -175,7 +175,7 @@ def test_tries_end(session, receiver, naps):
 def test_retry_after_is_honoured(session, receiver, naps, retry_after, waited, tries):
     """We come back when told to; if that is too far away, in another run."""
     receiver.script = [say(429, b"", Retry_After=retry_after), say(200, STORED)]
-    session.exchange(post(receiver), classify_ams)
+    session.request(post(receiver), classify_ams)
     assert naps == waited
     assert len(receiver.heard) == tries
 
@@ -184,8 +184,8 @@ def test_refused_records_are_sent_a_second_time_at_once(session, receiver, naps)
     """A refusal may be the database's mood: it counts when it is repeated."""
     refusal = {"error": {"message": "Invalid Message Arguments"}}
     receiver.script = [say(400, refusal), say(200, STORED), say(400, refusal), say(400, refusal)]
-    assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
-    assert session.exchange(post(receiver), classify_ams).kind == Kind.RECORDS_REFUSED
+    assert session.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
+    assert session.request(post(receiver), classify_ams).kind == Outcome.RECORDS_REFUSED
     assert len(receiver.heard) == 4
     assert naps == []
 
@@ -194,21 +194,21 @@ def test_refused_records_are_sent_a_second_time_at_once(session, receiver, naps)
 def test_other_refusals_are_final(session, receiver, status):
     """What another try cannot change is not tried again."""
     receiver.script = [say(status)] * 3
-    session.exchange(post(receiver), classify_ams)
+    session.request(post(receiver), classify_ams)
     assert len(receiver.heard) == 1
 
 
 def test_doubt_about_an_earlier_try_stays(session_of, receiver):
     """If a lost answer is followed by an honest 'unavailable', the work may still have been done."""
     receiver.script = [Say(hang_up=True), say(503)]
-    answer = session_of(backoff_s=(1.0,)).exchange(post(receiver), classify_ams)
-    assert answer == Answer(Kind.TRY_LATER, 503, outcome_known=False)
+    answer = session_of(backoff_s=(1.0,)).request(post(receiver), classify_ams)
+    assert answer == Answer(Outcome.TRY_LATER, 503, outcome_known=False)
 
 
 def test_an_accepted_message_leaves_no_doubt(session, receiver):
     """What was done twice is done."""
     receiver.script = [Say(hang_up=True), say(200, STORED)]
-    assert session.exchange(post(receiver), classify_ams) == classify_ams(200, {}, b'{"messageIds":["1"]}')
+    assert session.request(post(receiver), classify_ams) == classify_ams(200, {}, b'{"messageIds":["1"]}')
 
 
 # --- broken connections
@@ -239,8 +239,8 @@ def test_an_accepted_message_leaves_no_doubt(session, receiver):
 def test_a_lost_answer_leaves_the_outcome_unknown(session_of, receiver, step, says):
     """When the request went out and no whole answer came, the receiver may have done the work."""
     receiver.script = [step]
-    answer = session_of(backoff_s=(), read_s=0.3).exchange(post(receiver), classify_ams)
-    assert (answer.kind, answer.status, answer.outcome_known) == (Kind.TRY_LATER, None, False)
+    answer = session_of(backoff_s=(), read_s=0.3).request(post(receiver), classify_ams)
+    assert (answer.kind, answer.status, answer.outcome_known) == (Outcome.TRY_LATER, None, False)
     assert any(words in answer.text for words in ((says,) if isinstance(says, str) else says))
     assert f"localhost:{receiver.port}" in answer.text
 
@@ -248,8 +248,8 @@ def test_a_lost_answer_leaves_the_outcome_unknown(session_of, receiver, step, sa
 def test_what_is_only_asked_for_is_never_half_done(session_of, receiver):
     """Whoever asks for a token and hears nothing need not fear for records."""
     receiver.script = [Say(hang_up=True)]
-    answer = session_of(backoff_s=()).exchange(Request("GET", f"{receiver.url}/token", {}), classify_ams)
-    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    answer = session_of(backoff_s=()).request(Request("GET", f"{receiver.url}/token", {}), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, True)
     assert answer.text.endswith("the connection was closed without an answer")
 
 
@@ -257,7 +257,7 @@ def test_early_hints_are_no_answer(session, receiver):
     """What a server says while it works comes before the answer, whatever it is (RFC 9110, 15.2)."""
     hints = b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
     receiver.script = [Say(raw=hints + OK + b'Content-Length: 21\r\n\r\n{"messageIds": ["1"]}')]
-    assert session.exchange(post(receiver), classify_ams).receiver_id == "1"
+    assert session.request(post(receiver), classify_ams).receiver_id == "1"
     assert len(receiver.heard) == 1
 
 
@@ -270,22 +270,22 @@ def test_a_second_answer_to_one_request_is_nobodys(session_of, receiver, tls_pro
     first = head + b"x" * (8192 - len(head) - len(body)) + body
     receiver.script = [Say(raw=first + second), say(200, {"messageIds": ["2"]})]
     session = session_of(proxy=None if way == "direct" else tls_proxy.url)
-    said = [session.exchange(post(receiver), classify_ams).receiver_id for _ in range(2)]
+    said = [session.request(post(receiver), classify_ams).receiver_id for _ in range(2)]
     assert said == ["1", "2"]
 
 
 def test_a_closed_port_is_known_to_have_done_nothing(once, receiver):
     """Nothing was sent where nobody listens."""
     receiver.stop()
-    answer = once.exchange(post(receiver), classify_ams)
-    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    answer = once.request(post(receiver), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, True)
     assert "connection refused" in answer.text
 
 
 def test_an_unknown_host_is_known_to_have_done_nothing(once):
     """A name that the DNS does not know is tried again later, and is named."""
-    answer = once.exchange(Request("POST", "https://ams.invalid/v1?x=1", {}, b""), classify_ams)
-    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    answer = once.request(Request("POST", "https://ams.invalid/v1?x=1", {}, b""), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, True)
     assert answer.text == "ams.invalid: the host name cannot be resolved"
 
 
@@ -295,10 +295,10 @@ def test_a_full_backlog_is_known_to_have_done_nothing(session_of):
         address = busy.getsockname()
         with socket.create_connection(address), contextless_sockets(address, 3):
             patient = session_of(backoff_s=())
-            patient._patience = patient._patience._replace(connect_s=0.3)
+            patient._timeouts = patient._timeouts._replace(connect_s=0.3)
             url = f"https://localhost:{address[1]}/x"
-            answer = patient.exchange(Request("POST", url, {}, b""), classify_ams)
-    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+            answer = patient.request(Request("POST", url, {}, b""), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, True)
     assert "no connection within the time limit" in answer.text
 
 
@@ -312,21 +312,21 @@ def test_one_address_that_hangs_leaves_time_for_the_others(session_of, receiver,
         with socket.create_connection(address), contextless_sockets(address, 3):
             monkeypatch.setattr(socket, "getaddrinfo", lambda *_how, **_options: found)
             session = session_of(backoff_s=(), exchange_s=4.0)
-            assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+            assert session.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
 
 
 def test_an_answer_before_the_end_of_the_body_is_heard(once, receiver):
     """A server that refuses a large body without reading it is understood as such."""
     receiver.script = [Say(413, b"too large", before_body=True)]
-    answer = once.exchange(post(receiver, b"x" * 20_000_000), classify_ams)
-    assert (answer.kind, answer.status, answer.text) == (Kind.TOO_LARGE, 413, "too large")
+    answer = once.request(post(receiver, b"x" * 20_000_000), classify_ams)
+    assert (answer.kind, answer.status, answer.text) == (Outcome.TOO_LARGE, 413, "too large")
 
 
 def test_an_endless_answer_is_cut(once, receiver):
     """Whoever answers with megabytes is no receiver of records, and our memory is not his."""
     receiver.script = [say(200, b"x" * 6_000_000), say(200, STORED)]
-    assert once.exchange(post(receiver), classify_ams).kind == Kind.WE_ARE_REFUSED
-    assert once.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+    assert once.request(post(receiver), classify_ams).kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
+    assert once.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
 
 
 # --- TLS
@@ -336,8 +336,12 @@ def test_a_server_of_another_authority_is_not_trusted(session_of, receiver, tmp_
     """Records go to nobody whose certificate the CA directory does not vouch for, and nothing was sent."""
     stranger = create(str(tmp_path / "other"))
     receiver.script = [say(200, STORED)]
-    answer = session_of(ca_dir=stranger.ca_dir).exchange(post(receiver), classify_ams)
-    assert (answer.kind, answer.outcome_known, answer.about_credentials) == (Kind.WE_ARE_REFUSED, True, False)
+    answer = session_of(ca_dir=stranger.ca_dir).request(post(receiver), classify_ams)
+    assert (answer.kind, answer.outcome_known, answer.about_credentials) == (
+        Outcome.NOT_AUTHORISED_OR_MISCONFIGURED,
+        True,
+        False,
+    )
     assert "x509_cert_dir" in answer.text
     assert receiver.heard == []
 
@@ -346,9 +350,9 @@ def test_a_server_with_another_name_is_not_trusted(authority, session_of, tmp_pa
     """A certificate for another host is not good enough."""
     other = authority.issue("other.example.org", hosts=["other.example.org"], directory=str(tmp_path), rsa_key=False)
     server = ScriptedReceiver(server_context(other))
-    answer = session_of().exchange(post(server), classify_ams)
+    answer = session_of().request(post(server), classify_ams)
     server.stop()
-    assert answer.kind == Kind.WE_ARE_REFUSED
+    assert answer.kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     assert "its certificate is not for this name" in answer.text
 
 
@@ -356,9 +360,13 @@ def test_a_common_name_is_no_name_of_a_server(authority, session_of, tmp_path):
     """A certificate without alternative names is for nobody, and what is to be done is said; nothing was sent."""
     server = ScriptedReceiver(server_context(without_alternative_names(authority, "localhost", tmp_path)))
     server.script = [say(200, STORED)]
-    answer = session_of(backoff_s=()).exchange(post(server), classify_ams)
+    answer = session_of(backoff_s=()).request(post(server), classify_ams)
     server.stop()
-    assert (answer.kind, answer.outcome_known, answer.about_credentials) == (Kind.WE_ARE_REFUSED, True, False)
+    assert (answer.kind, answer.outcome_known, answer.about_credentials) == (
+        Outcome.NOT_AUTHORISED_OR_MISCONFIGURED,
+        True,
+        False,
+    )
     assert "subject alternative names (a common name alone does not count)" in answer.text
     assert server.heard == []
 
@@ -373,33 +381,33 @@ def test_a_refused_certificate_is_told_from_a_broken_connection(
     context = server_context(host, authority)
     context.maximum_version = version
     server = ScriptedReceiver(context)
-    answer = session_of(stranger).exchange(post(server, b"x" * size), classify_ams)
+    answer = session_of(stranger).request(post(server, b"x" * size), classify_ams)
     server.stop()
-    assert (answer.kind, answer.about_credentials) == (Kind.WE_ARE_REFUSED, True)
+    assert (answer.kind, answer.about_credentials) == (Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, True)
     assert "unknown ca" in answer.text
     assert naps == []
 
 
 def test_an_expired_certificate_is_refused_by_the_server(receiver, session_of, issue):
     """The server's word on an expired certificate reaches the administrator."""
-    answer = session_of(issue(ends_s=-60)).exchange(post(receiver), classify_ams)
-    assert (answer.kind, answer.about_credentials) == (Kind.WE_ARE_REFUSED, True)
+    answer = session_of(issue(ends_s=-60)).request(post(receiver), classify_ams)
+    assert (answer.kind, answer.about_credentials) == (Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, True)
     assert "expired" in answer.text
 
 
 def test_a_missing_certificate_is_refused_by_the_server(authority, receiver):
     """A server that demands a certificate says so."""
-    with closing(TargetSession(bare_context(authority), patience=Patience(5.0, 5.0))) as session:
-        answer = session.exchange(post(receiver), classify_ams)
-    assert (answer.kind, answer.about_credentials) == (Kind.WE_ARE_REFUSED, True)
+    with closing(Transport(bare_context(authority), timeouts=TimeoutPolicy(5.0, 5.0))) as session:
+        answer = session.request(post(receiver), classify_ams)
+    assert (answer.kind, answer.about_credentials) == (Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, True)
 
 
 def test_a_port_without_tls_is_named(once):
     """Plain HTTP where TLS is expected is a mistake in the URL."""
     server = ScriptedReceiver(None)
-    answer = once.exchange(post(server), classify_ams)
+    answer = once.request(post(server), classify_ams)
     server.stop()
-    assert answer.kind == Kind.WE_ARE_REFUSED
+    assert answer.kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     assert f"localhost:{server.port}: no common TLS" in answer.text
 
 
@@ -412,16 +420,16 @@ def test_old_tls_is_not_spoken(authority, host, once):
         context.maximum_version = ssl.TLSVersion.TLSv1_1
     context.set_ciphers("ALL:@SECLEVEL=0")
     server = ScriptedReceiver(context)
-    answer = once.exchange(post(server), classify_ams)
+    answer = once.request(post(server), classify_ams)
     server.stop()
-    assert (answer.kind, answer.about_credentials) == (Kind.WE_ARE_REFUSED, False)
+    assert (answer.kind, answer.about_credentials) == (Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, False)
     assert "no common TLS" in answer.text
 
 
 def test_plain_http_is_not_spoken(once, receiver):
     """Neither records nor tokens travel in clear."""
-    answer = once.exchange(Request("POST", f"http://localhost:{receiver.port}/x", {}, b""), classify_ams)
-    assert answer.kind == Kind.WE_ARE_REFUSED
+    answer = once.request(Request("POST", f"http://localhost:{receiver.port}/x", {}, b""), classify_ams)
+    assert answer.kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     assert receiver.connections == 0
 
 
@@ -432,7 +440,7 @@ def test_a_ca_directory_without_hashes_is_read(authority, host, receiver, sessio
     """CA files that nobody rehashed are found by their names."""
     os.link(authority.ca_file, tmp_path / "MyCA.pem")
     receiver.script = [say(200, STORED)]
-    assert session_of(ca_dir=str(tmp_path)).exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+    assert session_of(ca_dir=str(tmp_path)).request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
 
 
 def test_a_ca_file_is_enough(authority, host):
@@ -474,9 +482,9 @@ def test_of_the_systems_store_is_read_what_is_needed(
     context = tls_context(*host, system_store=True)
     assert bool(context.get_ca_certs()) == is_read
     receiver.script = [say(200, STORED)]
-    session = TargetSession(context)
+    session = Transport(context)
     with closing(session):
-        assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+        assert session.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
 
 
 @pytest.mark.parametrize("place", ["missing", "empty", "file"])
@@ -539,7 +547,7 @@ def test_through_a_proxy_with_tls_one_connection_carries_all(receiver, tls_proxy
     """TLS to the target is within that to the proxy."""
     session = session_of(proxy=tls_proxy.url)
     receiver.script = [say(200, STORED)] * 3
-    assert [session.exchange(post(receiver), classify_ams).kind for _ in range(3)] == [Kind.ACCEPTED] * 3
+    assert [session.request(post(receiver), classify_ams).kind for _ in range(3)] == [Outcome.ACCEPTED] * 3
     assert (len(tls_proxy.tunnels), receiver.connections) == (1, 1)
 
 
@@ -547,8 +555,8 @@ def test_the_configured_proxy_is_used(receiver, proxy, session_of):
     """TLS goes through the proxy to the target, which alone is trusted and sees the message."""
     receiver.script = [say(200, STORED)] * 2
     session = session_of(proxy=f"http://127.0.0.1:{proxy.port}")
-    assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
-    assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+    assert session.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
+    assert session.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
     assert proxy.tunnels == [f"localhost:{receiver.port}"]
     assert receiver.connections == 1
 
@@ -559,7 +567,7 @@ def test_the_proxy_alone_hears_its_password(receiver, proxy, tls_proxy, session_
     used = proxy if scheme == "http" else tls_proxy
     receiver.script = [say(200, STORED)]
     session = session_of(proxy=f"{scheme}://me:p%40ss:w%C3%B6rd@localhost:{used.port}")
-    assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+    assert session.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
     login = base64.b64decode(used.told[0]["proxy-authorization"].removeprefix("Basic "))
     assert login.decode("latin-1") == "me:p@ss:w\u00f6rd"
     assert "proxy-authorization" not in receiver.heard[0].headers
@@ -567,13 +575,18 @@ def test_the_proxy_alone_hears_its_password(receiver, proxy, tls_proxy, session_
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(403, Kind.WE_ARE_REFUSED), (407, Kind.WE_ARE_REFUSED), (429, Kind.TRY_LATER), (503, Kind.TRY_LATER)],
+    [
+        (403, Outcome.NOT_AUTHORISED_OR_MISCONFIGURED),
+        (407, Outcome.NOT_AUTHORISED_OR_MISCONFIGURED),
+        (429, Outcome.TRY_LATER),
+        (503, Outcome.TRY_LATER),
+    ],
 )
 def test_a_proxys_refusal_is_told_from_the_targets(receiver, proxy, session_of, status, kind):
     """What the proxy says about the connection is named as the proxy's, without its password."""
     proxy.script = [say(status)]
     session = session_of(proxy=f"http://me:s3cret@127.0.0.1:{proxy.port}", backoff_s=())
-    answer = session.exchange(post(receiver), classify_ams)
+    answer = session.request(post(receiver), classify_ams)
     assert (answer.kind, answer.outcome_known) == (kind, True)
     assert "proxy" in answer.text
     assert str(status) in answer.text
@@ -584,16 +597,16 @@ def test_a_proxy_that_is_down_is_named(receiver, proxy, session_of):
     """A closed port of the proxy is no closed port of the target."""
     proxy.stop()
     session = session_of(proxy=f"http://me:s3cret@127.0.0.1:{proxy.port}", backoff_s=())
-    answer = session.exchange(post(receiver), classify_ams)
-    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    answer = session.request(post(receiver), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, True)
     assert "proxy" in answer.text
     assert "s3cret" not in answer.text
 
 
 def test_a_proxy_that_is_none_is_named(receiver, session_of):
     """A proxy setting that is no URL does not end in a traceback."""
-    answer = session_of(proxy="http://", backoff_s=()).exchange(post(receiver), classify_ams)
-    assert answer.kind == Kind.WE_ARE_REFUSED
+    answer = session_of(proxy="http://", backoff_s=()).request(post(receiver), classify_ams)
+    assert answer.kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     assert "http_proxy" in answer.text
 
 

@@ -21,7 +21,7 @@ from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import GRIDENGINE, SACCT
 from arcacct.jobs.writing import JobWriter
 from arcacct.publishing import sent
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 
 WALL_S = 60
 NOW = BEGIN + 40 * 86_400
@@ -164,7 +164,7 @@ def test_a_lost_database_changes_no_id(memory, empty_box, lost) -> None:
     for path in pathlib.Path(name).parent.glob(f"{pathlib.Path(name).name}*"):
         path.unlink()
     if lost == "accounting":
-        maintain.new_life(here)
+        maintain.start_new_incarnation(here)
         site.sql("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
         take(site, *jobs_of("s2.example.org", 1, 2))
         take(site, *jobs_of("s1.example.org", 1, 2))
@@ -187,7 +187,7 @@ def test_what_was_sent_is_shown_with_the_name(memory, empty_box) -> None:
     with closing(opening.open_publishing(here)) as ledger:
         ledger.execute("DELETE FROM MessageBytes")
     with closing(opening.read_accounting(here)) as ours, closing(opening.read_publishing(here)) as ledger:
-        texts = SentTexts(plugs(site.settings)[0], ours, ledger)
+        texts = SentTexts(plugins(site.settings)[0], ours, ledger)
         ((message_id, count),) = ledger.execute("SELECT MessageID, RecordCount FROM Messages WHERE Kind = 'car'")
         shown = [texts.of_record(message_id, position, None) for position in sent.message(ledger, message_id).records]
     assert (count, {one.how for one in shown}) == (2, {MADE_AGAIN})

@@ -20,8 +20,8 @@ from scripted_receiver import server_context
 from arcacct.cli import main
 from arcacct.cli.outcomes import exit_code
 from arcacct.errors import StoreBusy, TargetBusy
-from arcacct.publishing.run import Period, Wishes, publish, publishing_lock, republish
-from arcacct.targets import plugs
+from arcacct.publishing.run import Period, RunOptions, publish, publishing_lock, republish
+from arcacct.targets import plugins
 
 PATIENT_S = 60.0
 """What must not be reached: how long a test waits for what is to happen."""
@@ -50,12 +50,12 @@ def site_of(memory, empty_box, slow):
 
 
 def by_name(site: Site, name: str):
-    return plugs(site.settings, name)
+    return plugins(site.settings, name)
 
 
 def run_as_configured(site: Site, name: str | None = None):
     """A run with the waits of the configuration."""
-    return publish(site.settings, plugs(site.settings, name), Wishes(since=1, now=True))
+    return publish(site.settings, plugins(site.settings, name), RunOptions(since=1, now=True))
 
 
 class Background:
@@ -122,7 +122,7 @@ def test_what_hangs_keeps_nobody(site_of, slow, empty_box) -> None:
     assert manual.error is None
     assert at_apel(empty_box.apel.job_records) == truth(jobs(5), by_lrms=True)
     (again,) = republish(site.settings, by_name(site, "apel:a"), Period(1, 2_000_000_000))
-    assert again.tally.sent["car"].records == 5
+    assert again.summary.sent["car"].records == 5
 
     (refused,) = run_as_configured(site, "slow")
     assert isinstance(refused.error, StoreBusy)

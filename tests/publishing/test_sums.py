@@ -8,11 +8,11 @@ import pytest
 from publishing_alone import run_alone
 
 from arcacct.jobs.aar import UsageCell
-from arcacct.publishing.delivery import Part
-from arcacct.publishing.given import Place
+from arcacct.publishing.delivery import MessagePart
+from arcacct.publishing.given import CountingKey
 from arcacct.publishing.ledger import COUNTS
 from arcacct.publishing.sums import Summed, summed, zeros
-from arcacct.publishing.this_run import ThisRun
+from arcacct.publishing.this_run import RunContext
 
 APEL = "[arex/jura/apel:a]\ntargeturl=https://ams.example.org\nca_system=no\ngocdb_name=SITE\napel_messages=summaries\n"
 MAY_END = 1_780_000_000
@@ -36,13 +36,13 @@ APRIL = CELL._replace(month=4, earliest_end_time=MAY_END - 40 * 86_400, latest_e
 
 
 @pytest.fixture
-def this(tmp_path):
+def ctx(tmp_path):
     with run_alone(tmp_path, APEL) as found:
         yield found
 
 
-def sums_of(this: ThisRun, *cells: UsageCell, kind: str = "summaries") -> Summed:
-    return summed(this.plug, this.plug.summaries(kind), cells, this.tally)
+def sums_of(ctx: RunContext, *cells: UsageCell, kind: str = "summaries") -> Summed:
+    return summed(ctx.plugin, ctx.plugin.summaries(kind), cells, ctx.summary)
 
 
 def jobs_of(sums: Summed) -> list[int]:
@@ -51,66 +51,69 @@ def jobs_of(sums: Summed) -> list[int]:
 
 def test_what_a_target_does_not_want_is_left_out_alone(tmp_path) -> None:
     """Wherever among the cells it stands."""
-    with run_alone(tmp_path, f"{APEL}vofilter=atlas\n") as this:
-        sums = sums_of(this, CELL, CELL._replace(vo="lhcb"), CELL._replace(jobs=4))
+    with run_alone(tmp_path, f"{APEL}vofilter=atlas\n") as ctx:
+        sums = sums_of(ctx, CELL, CELL._replace(vo="lhcb"), CELL._replace(jobs=4))
 
-        assert (jobs_of(sums), sums.refused, this.tally.notes) == ([7], [], [])
+        assert (jobs_of(sums), sums.refused, ctx.summary.notes) == ([7], [], [])
 
 
-def test_a_cell_that_would_be_refused_is_set_aside_and_told(this) -> None:
+def test_a_cell_that_would_be_refused_is_set_aside_and_told(ctx) -> None:
     """The others are summed; whoever runs it hears of which month, how many jobs, and why."""
     refused = CELL._replace(wall_s=2**60, jobs=2)
-    sums = sums_of(this, refused, CELL)
+    sums = sums_of(ctx, refused, CELL)
 
     assert jobs_of(sums) == [3]
     assert sums.refused == [refused]
-    (note,) = this.tally.notes
+    (note,) = ctx.summary.notes
     assert note.startswith("2026-05: 2 jobs not sent: wall time 1152921504606846976")
 
 
-def test_repairs_are_told_by_month_and_kind_with_all_their_jobs(this) -> None:
+def test_repairs_are_told_by_month_and_kind_with_all_their_jobs(ctx) -> None:
     """One line for all the cells that have a repair in common."""
     odd = [CELL._replace(user_dn=f"/CN={number}", benchmark="odd") for number in range(4)]
-    sums = sums_of(this, *odd, APRIL, CELL, APRIL._replace(benchmark="odd", jobs=5))
+    sums = sums_of(ctx, *odd, APRIL, CELL, APRIL._replace(benchmark="odd", jobs=5))
 
     assert sums.refused == []
     assert sum(jobs_of(sums)) == 23
-    assert [re.sub(r": benchmark .*", "", note) for note in this.tally.notes] == ["2026-04: 5 jobs", "2026-05: 12 jobs"]
+    assert [re.sub(r": benchmark .*", "", note) for note in ctx.summary.notes] == [
+        "2026-04: 5 jobs",
+        "2026-05: 12 jobs",
+    ]
 
 
 @pytest.mark.parametrize(("kinds", "more"), [(10, 0), (11, 1), (13, 3)])
-def test_no_run_tells_of_more_than_ten_kinds_of_repairs(this, kinds: int, more: int) -> None:
+def test_no_run_tells_of_more_than_ten_kinds_of_repairs(ctx, kinds: int, more: int) -> None:
     """A line for each of the first, and one that says how many there are beside."""
-    sums_of(this, *(CELL._replace(benchmark=f"odd{number}") for number in range(kinds)))
+    sums_of(ctx, *(CELL._replace(benchmark=f"odd{number}") for number in range(kinds)))
 
-    *told, last = this.tally.notes if more else [*this.tally.notes, ""]
+    *told, last = ctx.summary.notes if more else [*ctx.summary.notes, ""]
     assert len(told) == 10
     assert all(note.startswith("2026-05: 3 jobs: ") for note in told)
     assert last.startswith(f"and {more} more repairs of this kind; " if more else "")
 
 
-def test_what_the_format_cannot_tell_is_said(this) -> None:
+def test_what_the_format_cannot_tell_is_said(ctx) -> None:
     """What a family of messages has to say of its sums reaches whoever runs it."""
-    sums_of(this, CELL, CELL._replace(benchmark="HEPscore23:12"), kind="summaries-v03")
+    sums_of(ctx, CELL, CELL._replace(benchmark="HEPscore23:12"), kind="summaries-v03")
 
-    (note,) = this.tally.notes
+    (note,) = ctx.summary.notes
     assert note.startswith("2026-05: benchmarks of types ")
 
 
-def test_keys_that_no_longer_hold_are_sent_again_with_zeros(this) -> None:
+def test_keys_that_no_longer_hold_are_sent_again_with_zeros(ctx) -> None:
     """By kind of message, what is sent now left out; whoever runs it hears of how many, and of which months."""
-    former = sums_of(this, CELL, APRIL, APRIL._replace(user_dn="/CN=two"), CELL._replace(vo="lhcb")).parts
-    current = sums_of(this, CELL).parts
-    ((_, count),) = this.plug.counts.counts([(Place("SITE", "ce.example.org", 2026, 5), 9)])
+    former = sums_of(ctx, CELL, APRIL, APRIL._replace(user_dn="/CN=two"), CELL._replace(vo="lhcb")).parts
+    current = sums_of(ctx, CELL).parts
+    ((_, count),) = ctx.plugin.counts.counts([(CountingKey("SITE", "ce.example.org", 2026, 5), 9)])
     live = [*(("summaries", part.sum) for part in former), (COUNTS, count)]
 
-    found = dict(zeros(this, live, [*current, Part("of no sum")]))
+    found = dict(zeros(ctx, live, [*current, MessagePart("of no sum")]))
     assert {kind: {part.sum for part in parts} for kind, parts in found.items()} == {
         "summaries": {one._replace(jobs=0, wall_s=0) for _, one in live[:-1] if one.key != current[0].sum.key},
         COUNTS: {count._replace(jobs=0, wall_s=0)},
     }
     assert all("NumberOfJobs: 0\n" in part.text for parts in found.values() for part in parts)
-    assert [note.partition(" that were published before")[0] for note in this.tally.notes] == [
+    assert [note.partition(" that were published before")[0] for note in ctx.summary.notes] == [
         "2026-04, 2026-05: 3 summaries records",
         "2026-05: 1 sync records",
     ]

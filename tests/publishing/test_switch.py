@@ -19,7 +19,7 @@ from arcacct.db import opening, schema
 from arcacct.errors import FiguresHeld
 from arcacct.publishing import run
 from arcacct.sandbox import Sandbox
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 from arcacct.targets.apel import switch
 from arcacct.targets.apel.switch import Takeover, TargetPlan
 
@@ -45,19 +45,19 @@ def site(tmp_path, box, version) -> rehearsal.Site:
     return jura_site.site(tmp_path, box, version)
 
 
-def plan(site: rehearsal.Site, **wishes: Any) -> TargetPlan:
+def plan(site: rehearsal.Site, **options: Any) -> TargetPlan:
     settings = site.settings()
-    (found,) = switch.plan(settings, plugs(settings), Takeover(arex_databases(settings.places.controldir), **wishes))
+    (found,) = switch.plan(settings, plugins(settings), Takeover(arex_databases(settings.places.controldir), **options))
     return found
 
 
-def take_over(site: rehearsal.Site, **wishes: Any) -> int:
-    return sum(switch.take_over(site.settings(), [plan(site, **wishes)]).values())
+def take_over(site: rehearsal.Site, **options: Any) -> int:
+    return sum(switch.take_over(site.settings(), [plan(site, **options)]).values())
 
 
-def publish(site: rehearsal.Site) -> run.Outcome:
+def publish(site: rehearsal.Site) -> run.TargetResult:
     settings = site.settings()
-    (outcome,) = run.publish(settings, plugs(settings), run.Wishes(now=True))
+    (outcome,) = run.publish(settings, plugins(settings), run.RunOptions(now=True))
     assert outcome.error is None
     return outcome
 
@@ -130,7 +130,7 @@ def test_once_more_changes_nothing(site, box) -> None:
     received = len(box.apel.received)
     outcome = publish(site)
 
-    assert not any("zeros" in note for note in outcome.tally.notes)
+    assert not any("zeros" in note for note in outcome.summary.notes)
     # The sums, the sync message, and the zeros, which each sending of the month repeats.
     assert len(box.apel.received) == received + 3
     assert at_apel(box) == in_database(site)
@@ -172,7 +172,7 @@ def test_a_database_without_the_jobs_is_told(tmp_path, box, version) -> None:
     assert any("arcacct import arex" in note for note in plan(site).notes)
     take_over(site)
     settings = site.settings()
-    (outcome,) = run.publish(settings, plugs(settings), run.Wishes(now=True))
+    (outcome,) = run.publish(settings, plugins(settings), run.RunOptions(now=True))
 
     assert isinstance(outcome.error, FiguresHeld)
     assert at_apel(box) == before
@@ -205,7 +205,7 @@ def test_a_database_that_a_rex_began_anew_completes_no_month(tmp_path, box, vers
 
     assert any("begun its database anew" in note for note in plan(site).notes)
     settings = site.settings()
-    (outcome,) = run.publish(settings, plugs(settings), run.Wishes(now=True))
+    (outcome,) = run.publish(settings, plugins(settings), run.RunOptions(now=True))
     assert isinstance(outcome.error, FiguresHeld)
     assert "A-REX's own database was begun anew" in str(outcome.error)
     assert at_apel(box) == before
@@ -264,7 +264,7 @@ def test_a_month_from_long_ago_is_corrected_by_republishing(tmp_path, box) -> No
     jura_site.deliver(box, *NAMES[6])
     assert take_over(site, months=[(2026, 11)]) == 8
     settings = site.settings()
-    (outcome,) = run.republish(settings, plugs(settings), run.Period(*jura_site.NOVEMBER))
+    (outcome,) = run.republish(settings, plugins(settings), run.Period(*jura_site.NOVEMBER))
 
     assert outcome.error is None
     assert at_apel(box) == in_database(site)

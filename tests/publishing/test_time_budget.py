@@ -11,8 +11,8 @@ import pytest
 from dripping_receiver import ANSWERS, HANDSHAKE, TUNNEL, DrippingReceiver, dripping
 from scripted_receiver import Say, say
 
-from arcacct.publishing.answers import Kind
-from arcacct.publishing.clock import Clock
+from arcacct.publishing.answers import Outcome
+from arcacct.publishing.clock import RunDeadline
 from arcacct.publishing.session import LARGEST_ANSWER, Request
 from arcacct.targets.apel.answers import classify_ams
 
@@ -43,25 +43,25 @@ def brief(session_of):
 @pytest.mark.parametrize("where", ANSWERS)
 def test_an_answer_that_never_ends_is_given_up(brief, host, started, where):
     """A byte now and then, anywhere in an answer, does not keep us: the work may have been done."""
-    answer = brief.exchange(post(started(dripping(host, where))), classify_ams)
-    assert (answer.kind, answer.status, answer.outcome_known) == (Kind.TRY_LATER, None, False)
+    answer = brief.request(post(started(dripping(host, where))), classify_ams)
+    assert (answer.kind, answer.status, answer.outcome_known) == (Outcome.TRY_LATER, None, False)
     assert "no whole answer within 1 s (exchange_timeout); the work may have been done" in answer.text
 
 
 def test_a_receiver_that_hardly_reads_is_given_up(brief, host, started):
     """So is one that takes our body byte by byte."""
     slow = started(dripping(host, "body", slow=True))
-    answer = brief.exchange(post(slow, b"x" * 20_000_000), classify_ams)
-    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, False)
+    answer = brief.request(post(slow, b"x" * 20_000_000), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, False)
     assert "exchange_timeout" in answer.text
 
 
 def test_a_handshake_that_never_ends_is_given_up(session_of, started):
     """Before the request there is nothing that may have been done."""
     session = session_of(backoff_s=(), read_s=LONG_S, exchange_s=QUICK_S)
-    session._patience = session._patience._replace(connect_s=LONG_S)
-    answer = session.exchange(post(started(DrippingReceiver(None, HANDSHAKE, deaf=True))), classify_ams)
-    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    session._timeouts = session._timeouts._replace(connect_s=LONG_S)
+    answer = session.request(post(started(DrippingReceiver(None, HANDSHAKE, deaf=True))), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, True)
     assert "exchange_timeout" in answer.text
 
 
@@ -69,9 +69,9 @@ def test_a_proxy_that_never_ends_is_given_up(session_of, receiver, started):
     """Nor is there while a proxy connects us."""
     proxy = started(DrippingReceiver(None, TUNNEL))
     session = session_of(backoff_s=(), proxy=f"http://127.0.0.1:{proxy.port}", read_s=LONG_S, exchange_s=QUICK_S)
-    session._patience = session._patience._replace(connect_s=LONG_S)
-    answer = session.exchange(post(receiver), classify_ams)
-    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    session._timeouts = session._timeouts._replace(connect_s=LONG_S)
+    answer = session.request(post(receiver), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, True)
     assert "exchange_timeout" in answer.text
 
 
@@ -80,10 +80,10 @@ def test_what_was_given_up_does_not_touch_the_next_exchange(brief, host, started
     receiver = started(dripping(host, "body"))
     receiver.drips = 1
     receiver.script = [say(200, STORED)] * 2
-    assert brief.exchange(post(receiver), classify_ams).kind == Kind.TRY_LATER
-    brief._patience = brief._patience._replace(exchange_s=LONG_S)
-    assert brief.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
-    assert brief.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+    assert brief.request(post(receiver), classify_ams).kind == Outcome.TRY_LATER
+    brief._timeouts = brief._timeouts._replace(exchange_s=LONG_S)
+    assert brief.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
+    assert brief.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
     assert receiver.connections == 2
 
 
@@ -91,8 +91,8 @@ def test_what_was_given_up_does_not_touch_the_next_exchange(brief, host, started
 def test_a_flood_is_cut(session_of, host, started, where):
     """What comes fast and never ends is counted: neither headers nor trailers cost us time or memory."""
     session = session_of(backoff_s=(), read_s=LONG_S, exchange_s=LONG_S)
-    answer = session.exchange(post(started(dripping(host, where, pause_s=0))), classify_ams)
-    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, False)
+    answer = session.request(post(started(dripping(host, where, pause_s=0))), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, False)
     assert "more came than any answer has" in answer.text
 
 
@@ -100,7 +100,7 @@ def test_large_headers_do_not_cost_memory(session_of, host, started):
     """A hundred headers of 64 kB are no answer."""
     receiver = started(dripping(host, "headers", pause_s=0))
     receiver.drip = receiver.drip._replace(endless=b"X: " + b"x" * 60_000 + b"\r\n")
-    answer = session_of(backoff_s=()).exchange(post(receiver), classify_ams)
+    answer = session_of(backoff_s=()).request(post(receiver), classify_ams)
     assert "more came than any answer has" in answer.text
 
 
@@ -111,8 +111,8 @@ def test_a_body_may_take_as_long_as_its_answer(session_of, host, started):
     converse, receiver._converse = receiver._converse, lambda *how: time.sleep(1.0) or converse(*how)
     receiver.script = [say(200, STORED)]
     session = session_of(backoff_s=(), read_s=LONG_S)
-    session._patience = session._patience._replace(connect_s=0.5)
-    assert session.exchange(post(receiver, b"x" * 20_000_000), classify_ams).kind == Kind.ACCEPTED
+    session._timeouts = session._timeouts._replace(connect_s=0.5)
+    assert session.request(post(receiver, b"x" * 20_000_000), classify_ams).kind == Outcome.ACCEPTED
 
 
 # --- a run's time
@@ -120,28 +120,28 @@ def test_a_body_may_take_as_long_as_its_answer(session_of, host, started):
 
 def test_nothing_begins_when_the_run_is_over(session, receiver):
     """A target that has used up its time is left until the next run, and says so."""
-    session.heed(Clock(0.0))
-    answer = session.exchange(post(receiver), classify_ams)
-    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    session.set_deadline(RunDeadline(0.0))
+    answer = session.request(post(receiver), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, True)
     assert "run_timeout" in answer.text
     assert receiver.heard == []
 
 
 def test_no_wait_outlives_the_run(session, receiver, naps):
     """Waits between tries count: one that would not end in time is left to the next run."""
-    session.heed(Clock(3.0))
+    session.set_deadline(RunDeadline(3.0))
     receiver.script = [say(503, b"busy", Retry_After="20"), say(200, STORED)]
-    answer = session.exchange(post(receiver), classify_ams)
-    assert (answer.kind, answer.text) == (Kind.TRY_LATER, "busy")
+    answer = session.request(post(receiver), classify_ams)
+    assert (answer.kind, answer.text) == (Outcome.TRY_LATER, "busy")
     assert naps == []
 
 
 def test_an_exchange_ends_with_its_run(session_of, host, started):
     """What is left of a run is all that an exchange has."""
     session = session_of(backoff_s=(), read_s=LONG_S, exchange_s=LONG_S)
-    session.heed(Clock(QUICK_S))
-    answer = session.exchange(post(started(dripping(host, "body"))), classify_ams)
-    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, False)
+    session.set_deadline(RunDeadline(QUICK_S))
+    answer = session.request(post(started(dripping(host, "body"))), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, False)
     assert "run_timeout" in answer.text
 
 
@@ -176,11 +176,11 @@ def test_a_bomb_costs_bounded_memory(session_of, receiver, status, encoding, lay
     session = session_of(backoff_s=())
     tracemalloc.start()
     try:
-        answer = session.exchange(post(receiver), classify_ams)
+        answer = session.request(post(receiver), classify_ams)
         _now, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert answer.kind != Kind.ACCEPTED
+    assert answer.kind != Outcome.ACCEPTED
     assert peak < 6 * LARGEST_ANSWER
 
 
@@ -196,13 +196,13 @@ def test_an_answer_that_is_packed_all_the_same_is_understood(session, receiver):
     }
     receiver.script = [Say(200, data, (("Content-Encoding", encoding),)) for encoding, data in packed.items()]
     for _encoding in packed:
-        assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+        assert session.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
 
 
 def test_nothing_packed_is_nothing(session, receiver):
     """A refusal without a word stays one."""
     receiver.script = [Say(403, b"", (("Content-Encoding", "gzip"),))]
-    assert session.exchange(post(receiver), classify_ams).status == 403
+    assert session.request(post(receiver), classify_ams).status == 403
 
 
 def test_only_the_first_of_many_packed_parts_is_the_answer(session, receiver):
@@ -213,4 +213,4 @@ def test_only_the_first_of_many_packed_parts_is_the_answer(session, receiver):
     """
     parts = gzip.compress(b'{"messageIds": ["1"]}') + gzip.compress(b", or nothing at all") + gzip.compress(b"") * 1000
     receiver.script = [Say(200, parts, (("Content-Encoding", "gzip"),))]
-    assert session.exchange(post(receiver), classify_ams).receiver_id == "1"
+    assert session.request(post(receiver), classify_ams).receiver_id == "1"

@@ -174,7 +174,7 @@ def test_no_impossible_second_reaches_any_receiver(site) -> None:
     outcomes = site.publish_all()
 
     box = site.box
-    assert [(one.target, one.error, one.tally.quarantined) for one in outcomes] == [
+    assert [(one.target, one.error, one.summary.quarantined) for one in outcomes] == [
         (one.target, None, 0) for one in outcomes
     ]
     assert box.apel.rejected == []

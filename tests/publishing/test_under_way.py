@@ -10,9 +10,9 @@ import pytest
 from publishing_rig import BATCH, repair
 
 from arcacct.errors import TargetBusy
-from arcacct.publishing.answers import Answer, Kind
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.ledger import Message
-from arcacct.publishing.under_way import UnderWay
+from arcacct.publishing.under_way import SendAhead
 
 
 class Receiver:
@@ -32,18 +32,18 @@ class Receiver:
         return answer
 
 
-OK = Answer(Kind.ACCEPTED, 200)
+OK = Answer(Outcome.ACCEPTED, 200)
 
 
-def begun(receiver: Receiver, count: int = 3) -> UnderWay:
+def begun(receiver: Receiver, count: int = 3) -> SendAhead:
     """Some messages on their way."""
     messages = [
         Message(number, "ur", "publish", None, "nowhere", None, "", 1, b"", ()) for number in range(1, count + 1)
     ]
-    return UnderWay(receiver, messages, [None] * count)
+    return SendAhead(receiver, messages, [None] * count)
 
 
-def wait_for_one(under_way: UnderWay) -> tuple[Message, Answer]:
+def wait_for_one(under_way: SendAhead) -> tuple[Message, Answer]:
     """The next that was accepted."""
     while True:
         found = under_way.accepted()
@@ -59,7 +59,7 @@ def test_the_next_waits_for_the_ledger() -> None:
     receiver.answers.put(OK)
     message, _answer = wait_for_one(under_way)
     assert (message.message_id, receiver.sent) == (1, [1])
-    under_way.go_on()
+    under_way.resume()
     assert wait_for_one(under_way)[0].message_id == 2
     under_way.stop()
     assert receiver.sent == [1, 2]
@@ -70,7 +70,7 @@ def test_what_is_not_accepted_ends_it() -> None:
     """After an answer that asks for a decision nothing more is sent."""
     receiver = Receiver()
     under_way = begun(receiver)
-    receiver.answers.put(Answer(Kind.TRY_LATER, 503))
+    receiver.answers.put(Answer(Outcome.TRY_LATER, 503))
     under_way.stop()
     assert receiver.sent == [1]
     assert under_way.accepted() is None

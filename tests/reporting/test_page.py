@@ -15,10 +15,10 @@ from in_process import said
 from arcacct.publishing import run
 from arcacct.reporting import charts
 from arcacct.reporting.contents import tidy
-from arcacct.reporting.month import Asked, month_report
+from arcacct.reporting.month import ReportRequest, month_report
 from arcacct.reporting.page import page
 from arcacct.sandbox import Sandbox
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 
 HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e"
 MAY = ("--month", "2026-05")
@@ -141,7 +141,7 @@ def test_the_page_has_the_figures_of_the_tables(site) -> None:
             closing(opening.read_accounting(settings.places)) as ours,
             closing(opening.read_publishing(settings.places)) as ledger,
         ):
-            return month_report(settings, ours, ledger, Asked((2026, 5)), now).report
+            return month_report(settings, ours, ledger, ReportRequest((2026, 5)), now).report
 
     first = report(NOW)
     text = page(first)
@@ -175,7 +175,7 @@ def test_nothing_is_green_that_should_not_be(capsys, tmp_path) -> None:
         made.configure(rehearsal.SGAS_AND_CARS)
         unsent = verdict(made.arc_conf)
         settings = made.settings()
-        outcomes = run.publish(settings, plugs(settings), run.Wishes(since=0))
+        outcomes = run.publish(settings, plugins(settings), run.RunOptions(since=0))
         sent = verdict(made.arc_conf)
 
     assert [outcome.error for outcome in outcomes] == [None, None]

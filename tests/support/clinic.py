@@ -12,7 +12,7 @@ from typing import Any
 
 from control_directory import set_up
 
-from arcacct.arex.sweep import remember_sweep
+from arcacct.arex.sweep import save_sweep
 from arcacct.asking.doctor import Site, Verdict, examine
 from arcacct.asking.doctor.verdict import OK, Process
 from arcacct.conf.callouts import STATES
@@ -116,7 +116,7 @@ class Clinic:
             for number in range(jobs):
                 for state in ("PREPARING", "SUBMIT", "FINISHING", "FINISHED") if hooks else ("FINISHED",):
                     recorder.record(con, _change(f"job{number}", state, now - ended_s))
-            remember_sweep(con)
+            save_sweep(con)
         maintain.backups(self.here, os.path.join(self.here.directory, "backups"))
 
     @property

@@ -15,14 +15,14 @@ from arcacct.conf.places import Places, places
 from arcacct.dataset.layout import MANIFESTS, TABLES, Partition, partition_of
 from arcacct.dataset.manifest import Manifest, parse
 from arcacct.db.opening import initialise, open_accounting, open_publishing, writing
-from arcacct.exporting.export import Exported, Wishes, export
+from arcacct.exporting.export import Exported, ExportOptions, export
 from arcacct.exporting.store import LocalStore, Store
-from arcacct.jobs.prune import PruneWishes, prune
-from arcacct.jobs.writing import forget
+from arcacct.jobs.prune import PruneOptions, prune
+from arcacct.jobs.writing import remove
 
 MAY_S, JUNE_S, JULY_S = 1_778_000_000, 1_781_000_000, 1_783_500_000
 """Within May, June and July 2026."""
-WISHES = Wishes("SITE", "ce.example.org", "plain")
+WISHES = ExportOptions("SITE", "ce.example.org", "plain")
 
 
 class Site:
@@ -43,15 +43,17 @@ class Site:
 
     def forget(self, *records: int) -> None:
         with writing(self.con, self.here):
-            forget(self.con, records)
+            remove(self.con, records)
 
-    def export(self, store: Store | None = None, *, patience_s: float = 60.0, **wishes: str) -> Exported:
+    def export(self, store: Store | None = None, *, patience_s: float = 60.0, **options: str) -> Exported:
         place = store or LocalStore(str(self.dataset))
-        return export(self.here, place, WISHES._replace(**wishes), patience_s=patience_s)
+        return export(self.here, place, WISHES._replace(**options), patience_s=patience_s)
 
     def prune(self, before: int) -> None:
         with closing(open_publishing(self.here)) as publishing:
-            prune(self.here, self.con, publishing, PruneWishes(before, os.path.join(self.here.directory, "archive.db")))
+            prune(
+                self.here, self.con, publishing, PruneOptions(before, os.path.join(self.here.directory, "archive.db"))
+            )
 
     def files(self) -> dict[str, tuple[int, int]]:
         """Inode and time of change of every file of the dataset."""

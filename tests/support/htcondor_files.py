@@ -12,11 +12,11 @@ from slurm_files import columns_of
 from arcacct.conf.places import places
 from arcacct.db.opening import open_accounting
 from arcacct.htcondor.importing import HistoryReport, HTCondorImport
-from arcacct.htcondor.output import HistoryForm, ToldJob, read
+from arcacct.htcondor.output import HistoryForm, ParsedJob, read
 from arcacct.htcondor.record import CondorJob
 from arcacct.jobs.batch import BatchPolicy, BatchSite
 from arcacct.jobs.faults import Fault
-from arcacct.jobs.rejected import Retried
+from arcacct.jobs.rejected import RetryResult
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "htcondor"
 HISTORY, LONG, JSON, JSONL = (DATA / name for name in ("history", "long.txt", "json.txt", "jsonl.txt"))
@@ -24,7 +24,7 @@ BEGIN = 1793577600
 NOW = BEGIN + 40 * 86_400
 
 
-def told(content: bytes | pathlib.Path, piece: int = 1 << 20, **form: Any) -> list[ToldJob]:
+def told(content: bytes | pathlib.Path, piece: int = 1 << 20, **form: Any) -> list[ParsedJob]:
     """Everything that a history tells; read in pieces of some bytes."""
     data = content.read_bytes() if isinstance(content, pathlib.Path) else content
     return list(read([data[start : start + piece] for start in range(0, len(data), piece)], HistoryForm(**form)))
@@ -106,7 +106,7 @@ class CondorHost:
         work.finish()
         return work.report
 
-    def retry(self, **form: Any) -> Retried:
+    def retry(self, **form: Any) -> RetryResult:
         """Try again what was rejected."""
         work = self.work(**form)
         return work.retry()

@@ -12,34 +12,34 @@ from publishing_site import Site
 from arcacct.db.schema import ACCOUNTING, PUBLISHING, in_memory
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.batches import bare
-from arcacct.publishing.delivery import Consignment, Deliverer
-from arcacct.publishing.floor import Floor
-from arcacct.publishing.given import Amount, Place
-from arcacct.publishing.ledger import Held, SentRecord
-from arcacct.publishing.months import Accepted
-from arcacct.publishing.this_run import Tally, ThisRun
-from arcacct.targets import plugs
+from arcacct.publishing.delivery import DeliveryBatch, MessageSink
+from arcacct.publishing.floor import DecreaseGuard
+from arcacct.publishing.given import Amount, CountingKey
+from arcacct.publishing.ledger import HeldRecord, SentRecord
+from arcacct.publishing.months import AcceptedDecreases
+from arcacct.publishing.this_run import RunContext, RunSummary
+from arcacct.targets import plugins
 
 SGAS = "[arex/jura/sgas:one]\ntargeturl=https://localhost:9/sgas\n"
 REPLACING = f"{SGAS}sgas_corrections=replace\n"
 APEL = "[arcacct/directory:one]\npath={path}\ngocdb_name=SITE\napel_messages=individual\n"
 
 
-class Kept(Deliverer):
+class Kept(MessageSink):
     """Keeps what it is to deliver."""
 
     def __init__(self) -> None:
-        self.consignments: list[Consignment] = []
+        self.consignments: list[DeliveryBatch] = []
         self.listened = 0
 
     def resume(self) -> None:
         """Nothing was begun."""
 
-    def deliver(self, what: Consignment) -> None:
+    def deliver(self, what: DeliveryBatch) -> None:
         """As it is told."""
         self.consignments.append(what)
 
-    def listen(self) -> None:
+    def collect_answers(self) -> None:
         """Asked between two records."""
         self.listened += 1
 
@@ -60,15 +60,15 @@ class Kept(Deliverer):
         return [record for record in found if record is not None]
 
     @property
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldRecord]:
         """Those that are not."""
         return [one for what in self.consignments for one in what.held]
 
 
-def floor_of(given_jobs: dict[Place, Amount]) -> Floor:
+def floor_of(given_jobs: dict[CountingKey, Amount]) -> DecreaseGuard:
     """Of a target that was given so many; what was logged up to 7 is a backup's."""
-    return Floor(
-        accepted=Accepted(frozenset(), frozenset()),
+    return DecreaseGuard(
+        accepted=AcceptedDecreases(frozenset(), frozenset()),
         life_seq=7,
         selection={"vofilter": []},
         proven={"vofilter": []},
@@ -78,12 +78,12 @@ def floor_of(given_jobs: dict[Place, Amount]) -> Floor:
     )
 
 
-def this_run(path: pathlib.Path, target: str, **values: Any) -> ThisRun:
+def this_run(path: pathlib.Path, target: str, **values: Any) -> RunContext:
     """A run of a target with nothing in either database; what was logged up to 7 is a backup's, with jobs in May."""
-    (plug,) = plugs(Site(path, targets=target).settings)
-    floor = floor_of({Place(plug.site, "ce.example.org", 2026, 5): Amount(3, 180)})
+    (plugin,) = plugins(Site(path, targets=target).settings)
+    guard = floor_of({CountingKey(plugin.site, "ce.example.org", 2026, 5): Amount(3, 180)})
     both = (closed_later(in_memory(ACCOUNTING)), closed_later(in_memory(PUBLISHING)))
-    return ThisRun(plug, *both, Tally(), False, floor, {}, "life")._replace(**values)
+    return RunContext(plugin, *both, RunSummary(), False, guard, {}, "life")._replace(**values)
 
 
 def aar(job_id: str = "one", **values: Any) -> AAR:

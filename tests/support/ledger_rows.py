@@ -9,7 +9,7 @@ from closed_later import closed_later
 from arcacct.db.engine import Connection
 from arcacct.db.schema import PUBLISHING, in_memory
 from arcacct.publishing import ledger
-from arcacct.publishing.ledger import Cursor, Held, Message, SentRecord, SentSum
+from arcacct.publishing.ledger import Cursor, HeldRecord, Message, SentRecord, SentSum
 
 MAY = 1_778_000_000
 """2026-05-05 16:53:20 UTC."""
@@ -38,7 +38,7 @@ def message(*records: SentRecord, **values: Any) -> Message:
 
 def begin(con: Connection, *records: SentRecord, target: str = ONE, **values: Any) -> Message:
     """A message that was written down, and has no answer."""
-    (begun,) = ledger.intend(con, target, [message(*records, **values)])
+    (begun,) = ledger.record_intent(con, target, [message(*records, **values)])
     return begun
 
 
@@ -50,9 +50,9 @@ def send(con: Connection, *records: SentRecord, target: str = ONE, **values: Any
 
 
 def set_aside(con: Connection, job_id: str, state: str = "held", *, target: str = ONE, **values: Any) -> None:
-    """A record that is held back: ``values`` are of it, or of `Held`."""
+    """A record that is held back: ``values`` are of it, or of `HeldRecord`."""
     of_held = {name: values.pop(name) for name in ("next_try", "refusals", "refused_run") if name in values}
-    ledger.intend(con, target, [], [Held(record(job_id, **values), state, "why", **of_held)])
+    ledger.record_intent(con, target, [], [HeldRecord(record(job_id, **values), state, "why", **of_held)])
 
 
 def one_sum(key: str, **values: Any) -> SentSum:

@@ -28,4 +28,4 @@ def fill(here: Places, jobs: int, first_end_s: int) -> None:
             (jobs, first_end_s, first_end_s),
         )
         con.execute("COMMIT")
-        cells.advance(con, here)
+        cells.update_monthly(con, here)

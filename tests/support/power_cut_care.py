@@ -185,9 +185,9 @@ class Pruning(Care):
 
     def repeat(self) -> Places:
         here = self.host.places
-        wishes = prune.PruneWishes(archive=str(self.archive), ended_before=1_900_000_000)
+        options = prune.PruneOptions(archive=str(self.archive), ended_before=1_900_000_000)
         with closing(open_accounting(here)) as con, closing(open_publishing(here)) as publishing:
-            prune.prune(here, con, publishing, wishes)
+            prune.prune(here, con, publishing, options)
         return here
 
     def compare(self, here: Places) -> list[Loss]:

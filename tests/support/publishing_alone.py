@@ -10,22 +10,22 @@ from typing import Any
 from publishing_site import Site
 
 from arcacct.db import schema
-from arcacct.publishing.floor import Floor
-from arcacct.publishing.months import Accepted
-from arcacct.publishing.this_run import Tally, ThisRun
-from arcacct.targets import plugs
+from arcacct.publishing.floor import DecreaseGuard
+from arcacct.publishing.months import AcceptedDecreases
+from arcacct.publishing.this_run import RunContext, RunSummary
+from arcacct.targets import plugins
 
 
 @contextmanager
-def run_alone(path: pathlib.Path, targets: str, **more: Any) -> Iterator[ThisRun]:
-    """A run of the first target of a configuration; ``more``: fields of `ThisRun`."""
+def run_alone(path: pathlib.Path, targets: str, **more: Any) -> Iterator[RunContext]:
+    """A run of the first target of a configuration; ``more``: fields of `RunContext`."""
     site = Site(path, None, targets)
-    plug = plugs(site.settings)[0]
-    nothing = Floor(
-        accepted=Accepted(frozenset(), frozenset()),
+    plugin = plugins(site.settings)[0]
+    nothing = DecreaseGuard(
+        accepted=AcceptedDecreases(frozenset(), frozenset()),
         life_seq=0,
-        selection=plug.selection(),
-        proven=plug.selection(),
+        selection=plugin.selection(),
+        proven=plugin.selection(),
         given_jobs={},
         given_sums={},
         folded=str.lower,
@@ -34,5 +34,12 @@ def run_alone(path: pathlib.Path, targets: str, **more: Any) -> Iterator[ThisRun
         closing(schema.in_memory(schema.ACCOUNTING)) as accounting,
         closing(schema.in_memory(schema.PUBLISHING)) as publishing,
     ):
-        fields = {"tally": Tally(), "dry_run": False, "floor": nothing, "months": {}, "life": "this", **more}
-        yield ThisRun(plug, accounting, publishing, **fields)
+        fields = {
+            "summary": RunSummary(),
+            "dry_run": False,
+            "guard": nothing,
+            "months": {},
+            "incarnation": "this",
+            **more,
+        }
+        yield RunContext(plugin, accounting, publishing, **fields)

@@ -10,7 +10,7 @@ from publishing_site import AUDITOR, CARS, QUICK, SGAS, SUMMARIES, Job, Site, at
 
 from arcacct.conf.parser import load
 from arcacct.conf.settings import settings
-from arcacct.publishing.run import Outcome
+from arcacct.publishing.run import TargetResult
 from arcacct.sandbox import Sandbox, apel
 from arcacct.targets import kinds
 
@@ -60,9 +60,9 @@ class Rig:
         self.jobs += new
         self.site.record(*new)
 
-    def publish(self, **wishes: Any) -> Outcome:
+    def publish(self, **options: Any) -> TargetResult:
         """A run of both targets; the other one must have gone on."""
-        first, other = self.site.publish_all(**wishes)
+        first, other = self.site.publish_all(**options)
         assert other.error is None
         assert at_apel(written(self.path / "other")) == truth(self.jobs, by_lrms=True)
         return first
@@ -130,8 +130,8 @@ def reconfigure(rig: Rig, config: str) -> None:
 def repair(rig: Rig) -> None:
     """The receiver is what it should be again, and so is our configuration."""
     rig.box.faults.clear()
-    if rig.site.patience != QUICK:
+    if rig.site.timeouts != QUICK:
         time.sleep(SLOW_S)  # what the receiver still works on would overwrite what is newer
-    rig.site.patience = QUICK
+    rig.site.timeouts = QUICK
     if hasattr(rig, "good_config"):
         reconfigure(rig, rig.good_config)

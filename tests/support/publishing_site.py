@@ -18,17 +18,17 @@ from stored_jobs import endpoint_id
 from arcacct.conf.parser import load
 from arcacct.conf.settings import Settings, settings
 from arcacct.db import opening
-from arcacct.db.schema import begin_new_life, incarnation
+from arcacct.db.schema import incarnation, new_incarnation
 from arcacct.jobs import recorder
 from arcacct.jobs.states import MEASURED, StateChange, Usage
 from arcacct.publishing.audit import questions
-from arcacct.publishing.run import Outcome, Period, Wishes, publish, republish
-from arcacct.publishing.session import Patience
-from arcacct.targets import kinds, plugs
+from arcacct.publishing.run import Period, RunOptions, TargetResult, publish, republish
+from arcacct.publishing.session import TimeoutPolicy
+from arcacct.targets import kinds, plugins
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.publishing.plug import Plug
+    from arcacct.publishing.plug import TargetPlugin
     from arcacct.sandbox import Sandbox
 
 JUNE = 1_718_452_800
@@ -36,7 +36,7 @@ JUNE = 1_718_452_800
 DAY_S = 86_400
 LIFE_S = 36_000
 """From the submission of a job to its end."""
-QUICK = Patience(connect_s=5.0, read_s=5.0, backoff_s=(0.0, 0.01), longest_wait_s=0.05)
+QUICK = TimeoutPolicy(connect_s=5.0, read_s=5.0, backoff_s=(0.0, 0.01), longest_wait_s=0.05)
 """Every wait of the real patience, too short to notice."""
 
 SGAS = "[arex/jura/sgas:s]\ntargeturl={sgas}\n"
@@ -155,7 +155,7 @@ class Site:
         self.hostname = hostname
         self.box = box
         self.options = options
-        self.patience = QUICK
+        self.timeouts = QUICK
         set_up(path / "control")
         self.configure(targets)
 
@@ -214,33 +214,33 @@ class Site:
         for job in recorded:
             self.sql(f"UPDATE AAR SET UsedWalltime = {wall_s} WHERE JobID = '{job.job_id}'")
 
-    def publish(self, name: str | None = None, **wishes: Any) -> Outcome:
+    def publish(self, name: str | None = None, **options: Any) -> TargetResult:
         """One run for the only target, or the one of a name; everything is due, whatever ended is wanted."""
-        (outcome,) = [one for one in self.publish_all(**wishes) if name in {None, one.target}]
+        (outcome,) = [one for one in self.publish_all(**options) if name in {None, one.target}]
         return outcome
 
-    def publish_all(self, **wishes: Any) -> list[Outcome]:
+    def publish_all(self, **options: Any) -> list[TargetResult]:
         """One run for all targets."""
         found = self.settings
-        return publish(found, plugs(found), self._wishes(**{"since": 1, "now": True, **wishes}))
+        return publish(found, plugins(found), self._options(**{"since": 1, "now": True, **options}))
 
-    def republish(self, from_s: int = 1, before_s: int = 2_000_000_000, **wishes: Any) -> Outcome:
+    def republish(self, from_s: int = 1, before_s: int = 2_000_000_000, **options: Any) -> TargetResult:
         """Send a period again to the only target."""
         found = self.settings
-        (outcome,) = republish(found, plugs(found), Period(from_s, before_s), self._wishes(**wishes))
+        (outcome,) = republish(found, plugins(found), Period(from_s, before_s), self._options(**options))
         return outcome
 
-    def _wishes(self, **wishes: Any) -> Wishes:
-        def quick(plug: Plug) -> Any:
-            return plug.sender(self.patience)
+    def _options(self, **options: Any) -> RunOptions:
+        def quick(plugin: TargetPlugin) -> Any:
+            return plugin.sender(self.timeouts)
 
-        return Wishes(**{"make_sender": quick, **wishes})
+        return RunOptions(**{"make_sender": quick, **options})
 
     def audit(self) -> list[str]:
         """What `arcacct db check` finds wrong with what the ledger claims."""
         here = self.settings.places
         with closing(opening.read_accounting(here)) as ours, closing(opening.read_publishing(here)) as ledger:
-            asked = questions(ours, ledger, plugs(self.settings))
+            asked = questions(ours, ledger, plugins(self.settings))
             return [problem for parts in asked.values() for ask in parts.values() for problem in ask()]
 
     def ledger(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -279,7 +279,7 @@ class Site:
         shutil.copyfile(copy, database)
         if not by_hand:
             con = opening.open_accounting(self.settings.places)
-            begin_new_life(con)
+            new_incarnation(con)
             con.close()
 
     @property
@@ -354,8 +354,8 @@ def received_by_both(site: Site) -> set[str]:
     return ids
 
 
-def publish_well(site: Site, **wishes: Any) -> list[int]:
+def publish_well(site: Site, **options: Any) -> list[int]:
     """One run without an error; how many job records each target was sent."""
-    outcomes = site.publish_all(**wishes)
+    outcomes = site.publish_all(**options)
     assert [one.error for one in outcomes] == [None] * len(outcomes)
-    return [sum(sent.records for kind, sent in one.tally.sent.items() if kind != "sync") for one in outcomes]
+    return [sum(sent.records for kind, sent in one.summary.sent.items() if kind != "sync") for one in outcomes]

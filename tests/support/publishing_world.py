@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 from publishing_site import DAY_S, JUNE, Job, Site, at_apel, at_auditor, at_sgas, truth, write
 
 from arcacct.db import lives, maintain, moving, opening
-from arcacct.db.schema import begin_new_life
+from arcacct.db.schema import new_incarnation
 from arcacct.errors import FiguresHeld
 from arcacct.jobs import cells
 from arcacct.publishing import ledger
-from arcacct.publishing.answers import Answer, Kind
-from arcacct.publishing.run import Outcome, Period, Wishes
+from arcacct.publishing.answers import Answer, Outcome
+from arcacct.publishing.run import Period, RunOptions, TargetResult
 from arcacct.publishing.session import Request
 from arcacct.publishing.target_run import Databases, TargetRun
 from arcacct.sandbox import apel
@@ -35,7 +35,7 @@ from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.auditor import Auditor, AuditorAccess
 from arcacct.sandbox.sgas import SGAS
 from arcacct.sandbox.wire import HTTPRequest, Peer
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 from arcacct.targets.auditor.sending import AuditorSender
 from arcacct.targets.sgas.answers import classify_sgas
 
@@ -151,24 +151,24 @@ class Line:
         if how == "kill-before":
             raise Killed
         if how == "busy":
-            return Answer(Kind.TRY_LATER, 503, "busy")
+            return Answer(Outcome.TRY_LATER, 503, "busy")
         if how == "refused":
-            return Answer(Kind.RECORDS_REFUSED, 500, "refused")
+            return Answer(Outcome.RECORDS_REFUSED, 500, "refused")
         if isinstance(self._receiver, APEL):
             self._loaded.append(message.data)
             if how == "dropped":
-                return Answer(Kind.ACCEPTED, 200)
+                return Answer(Outcome.ACCEPTED, 200)
             if how == "twice":
                 self._deliver(message)
         answer = self._deliver(message)
         if how == "kill-after":
             raise Killed
-        return Answer(Kind.TRY_LATER, text="lost", outcome_known=False) if how == "lost" else answer
+        return Answer(Outcome.TRY_LATER, text="lost", outcome_known=False) if how == "lost" else answer
 
     def _deliver(self, message: Any) -> Answer:
         if isinstance(self._receiver, APEL):
             load(self._receiver, message.data)
-            return Answer(Kind.ACCEPTED, 200)
+            return Answer(Outcome.ACCEPTED, 200)
         ids = [html.unescape(one) for one in re.findall('urf:recordId="([^"]*)"', message.data.decode())]
         answer = self._receiver.answer(HTTPRequest("POST", "/sgas/ur", {}, {}, message.data, CE))
         return classify_sgas(answer.status, {}, answer.body, ids)
@@ -207,7 +207,7 @@ class AuditorLine:
         if how == "kill-before":
             raise Killed
         if how == "busy":
-            return Answer(Kind.TRY_LATER, 503, "busy")
+            return Answer(Outcome.TRY_LATER, 503, "busy")
         if how == "refused":
             return judge(500, {}, b"UNEXPECTED_ERROR")
         path = request.url.removeprefix("https://auditor.example.org")
@@ -216,7 +216,7 @@ class AuditorLine:
         if how == "kill-after":
             raise Killed
         if how == "lost":
-            return Answer(Kind.TRY_LATER, text="lost", outcome_known=False)
+            return Answer(Outcome.TRY_LATER, text="lost", outcome_known=False)
         return judge(answer.status, {}, answer.body)
 
 
@@ -374,7 +374,7 @@ class World:
     def lose(self) -> None:
         """accounting.db is gone, an operator begins a new life, and the sweep finds what there is."""
         pathlib.Path(self.here.database).unlink()
-        maintain.new_life(self.here)
+        maintain.start_new_incarnation(self.here)
         self.lost_history = True
         self.durable = self._copy()
         self.fences = 0
@@ -395,8 +395,8 @@ class World:
         self._put_back(self.copies[which % len(self.copies)])
         accounting, publishing = opening.open_accounting(self.here), opening.open_publishing(self.here)
         if not by_hand:
-            begin_new_life(accounting)
-        is_foreign = lives.Doubt.FOREIGN in lives.doubts(lives.known(accounting, publishing))
+            new_incarnation(accounting)
+        is_foreign = lives.DatabaseMismatch.FOREIGN in lives.mismatches(lives.incarnation_state(accounting, publishing))
         accounting.close()
         publishing.close()
         if is_foreign:
@@ -436,13 +436,13 @@ class World:
 
     def publish(
         self, fault: Fault = FINE, accept: tuple[tuple[int, int], ...] = (), of_target: str | None = None
-    ) -> list[Outcome]:
+    ) -> list[TargetResult]:
         """One run, perhaps the last of its process; ``accept``: months that an operator lets fall (``of_target``)."""
         return self._run(fault, lambda run, horizon: run.publish(horizon), accept, of_target)
 
     def republish(
         self, period: Period, fault: Fault = FINE, of_target: str | None = None, rows: Sequence[str] = ()
-    ) -> list[Outcome]:
+    ) -> list[TargetResult]:
         """A period again; ``rows``: with exports of the receiver's tables."""
         return self._run(fault, lambda run, horizon: run.republish(period, horizon), (), of_target, rows)
 
@@ -453,25 +453,27 @@ class World:
         accept: tuple[tuple[int, int], ...] = (),
         of_target: str | None = None,
         rows: Sequence[str] = (),
-    ) -> list[Outcome]:
+    ) -> list[TargetResult]:
         countdown = Countdown(fault.statement)
         self.receiver_failed |= fault.how in ("dropped", "twice")
         both = (opening.open_accounting(self.here), opening.open_publishing(self.here))
-        wishes = Wishes(
+        options = RunOptions(
             now=True,
             since=1,
             accept_lower=accept,
             accept_names=of_target is not None,
             receiver_rows=rows,
-            make_sender=lambda plug: _way_to(self.receivers[plug.target.name], fault, self.loaded[plug.target.name]),
+            make_sender=lambda plugin: _way_to(
+                self.receivers[plugin.target.name], fault, self.loaded[plugin.target.name]
+            ),
         )
-        outcomes: list[Outcome] = []
+        outcomes: list[TargetResult] = []
         try:
             mortal = Databases(*(Mortal(con, countdown) for con in both))
-            cells.advance(mortal.accounting, self.here)
+            cells.update_monthly(mortal.accounting, self.here)
             begun = lives.begin_run(mortal.accounting, mortal.publishing, self.here)
-            chosen = plugs(self.site.settings, of_target)
-            outcomes += [work(TargetRun(plug, mortal, wishes), begun.horizon) for plug in chosen]
+            chosen = plugins(self.site.settings, of_target)
+            outcomes += [work(TargetRun(plugin, mortal, options), begun.horizon) for plugin in chosen]
             ledger.forget_bytes(mortal.publishing, int(time.time()) + 1)
         except Killed:
             pass

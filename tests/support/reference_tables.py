@@ -13,7 +13,7 @@ from arcacct.cli.metrics import HELP
 from arcacct.dataset.columns import columns
 from arcacct.db.lives import MEANING
 from arcacct.db.schema import ACCOUNTING, PUBLISHING
-from arcacct.features.check import RULES, Demand
+from arcacct.features.check import RULES, Requirement
 from arcacct.jobs.plausibility import BOUNDS
 from arcacct.jobs.precedence import PRECEDENCE, SOURCES
 
@@ -123,6 +123,6 @@ def rules() -> str:
     rows = []
     for number, one in RULES.items():
         # One that no look can judge is never broken.
-        never = one.unseen and one.judge is Demand._field_defaults["judge"]
+        never = one.unseen and one.judge is Requirement._field_defaults["judge"]
         rows.append((str(number), plain(one.title), "" if never else code(one.verdict), plain(one.unseen)))
     return table(("number", "rule", "when broken", "when `unseen`"), rows)

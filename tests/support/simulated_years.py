@@ -27,10 +27,10 @@ from arcacct.asking import health
 from arcacct.asking.verify import Source, verify
 from arcacct.db import maintain, opening
 from arcacct.errors import FiguresHeld
-from arcacct.jobs.prune import PruneWishes, prune
+from arcacct.jobs.prune import PruneOptions, prune
 from arcacct.publishing import held
 from arcacct.publishing.instants import Month, month_bounds, month_name, month_of
-from arcacct.publishing.run import Outcome, Period
+from arcacct.publishing.run import Period, TargetResult
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.auditor import Auditor
 from arcacct.sandbox.sgas import SGAS
@@ -323,12 +323,12 @@ class Years(World):
         """`db prune`, as the manual says."""
         self.pruned_before = max(self.pruned_before, self.now - PRUNED_AFTER_S)
         blocks = tuple(target.block for target in self.site.settings.targets)
-        wishes = PruneWishes(self.pruned_before, str(self.site.path / "archive.db"), blocks)
+        options = PruneOptions(self.pruned_before, str(self.site.path / "archive.db"), blocks)
         with (
             closing(opening.open_accounting(self.here)) as con,
             closing(opening.open_publishing(self.here)) as ledger,
         ):
-            prune(self.here, con, ledger, wishes)
+            prune(self.here, con, ledger, options)
 
     def clock_wrong(self) -> None:
         """A run with a clock that is behind or ahead."""
@@ -445,7 +445,7 @@ class Years(World):
             self._publish_and_note()
         if self.failed_from:
             self._note("republish")
-            outcomes: list[Outcome] = self.republish(Period(self.failed_from, self.now + DAY_S))
+            outcomes: list[TargetResult] = self.republish(Period(self.failed_from, self.now + DAY_S))
             self.complaints += [f"{self._when()}: republish: {one.error}" for one in outcomes if one.error is not None]
             self.failed_from = 0
         self._check_audit()

@@ -15,9 +15,9 @@ from arcacct.db.opening import open_accounting, writing
 from arcacct.jobs.batch import BatchPolicy, BatchSite
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.recorder import name_id
-from arcacct.jobs.rejected import Retried
+from arcacct.jobs.rejected import RetryResult
 from arcacct.slurm.importing import RunsReport, SlurmImport
-from arcacct.slurm.output import OutputForm, ToldJob, read
+from arcacct.slurm.output import OutputForm, ParsedJob, read
 from arcacct.slurm.record import NoUsage, SlurmRun
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "slurm"
@@ -35,7 +35,7 @@ NOW = BEGIN + 86_400
 """A day after the jobs of the real outputs."""
 
 
-def told(content: bytes | pathlib.Path, piece: int = 1 << 20, **form: Any) -> list[ToldJob]:
+def told(content: bytes | pathlib.Path, piece: int = 1 << 20, **form: Any) -> list[ParsedJob]:
     """Everything that an output tells; read in pieces of some bytes."""
     data = content.read_bytes() if isinstance(content, pathlib.Path) else content
     return list(read([data[start : start + piece] for start in range(0, len(data), piece)], OutputForm(**form)))
@@ -52,7 +52,7 @@ def run(content: bytes | pathlib.Path, job_id: int, **form: Any) -> SlurmRun:
     return found
 
 
-def faults(content: bytes | pathlib.Path, **form: Any) -> list[ToldJob]:
+def faults(content: bytes | pathlib.Path, **form: Any) -> list[ParsedJob]:
     """What of an output cannot be used."""
     return [one for one in told(content, **form) if isinstance(one.what, Fault)]
 
@@ -132,7 +132,7 @@ class SlurmHost:
         work.finish()
         return work.report
 
-    def retry(self, **form: Any) -> Retried:
+    def retry(self, **form: Any) -> RetryResult:
         """Try again what was rejected."""
         work = self.work(**form)
         found = work.retry()

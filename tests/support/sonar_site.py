@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from arcacct.conf.places import JobRules, Places
 from arcacct.db.opening import open_accounting
 from arcacct.jobs.batch import BatchPolicy, BatchSite
-from arcacct.jobs.rejected import Retried
+from arcacct.jobs.rejected import RetryResult
 from arcacct.resources import resource
 from arcacct.slurm.importing import SlurmImport
 from arcacct.slurm.output import OutputForm
@@ -79,7 +79,7 @@ class Host:
         )
         return done.lastrowid or 0
 
-    def retry(self) -> Retried:
+    def retry(self) -> RetryResult:
         """Try again what was rejected."""
         return Importer(self.con, self.here, self.site, self.said.append, keeps=False).retry()
 

@@ -85,7 +85,9 @@ def refusals() -> set[str]:
             for inner in ast.walk(node):
                 if isinstance(inner, ast.Return | ast.Assign) and inner.value is not None:
                     found |= _sentences(inner.value)
-    verdicts = [one for one in _nodes(_ACCEPTANCE) if isinstance(one, ast.Call) and "Verdict" in ast.unparse(one.func)]
+    verdicts = [
+        one for one in _nodes(_ACCEPTANCE) if isinstance(one, ast.Call) and "Acceptance" in ast.unparse(one.func)
+    ]
     return found | {text for call in verdicts for one in call.args[2:3] for text in _sentences(one)}
 
 

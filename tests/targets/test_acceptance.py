@@ -14,7 +14,7 @@ from hostile_text import JOBS
 from hypothesis import HealthCheck, given, settings
 
 from arcacct.jobs.aar import AAR, Transfer, UsageCell
-from arcacct.publishing.plug import CellVerdict
+from arcacct.publishing.plug import CellAcceptance
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job, accept_for_car
 from arcacct.targets.apel.car import car
 from arcacct.targets.apel.families import CAR as CAR_DOCUMENT
@@ -24,7 +24,7 @@ from arcacct.targets.sgas.acceptance import accept_for_sgas
 from arcacct.targets.sgas.plug import UsageRecords
 from arcacct.targets.sgas.usage_record import UROptions, usage_record
 
-DOCUMENT = UsageRecords.document
+DOCUMENT = UsageRecords.envelope
 
 CREATED = 1_704_198_660
 NOW = 1_704_200_000
@@ -320,4 +320,4 @@ def test_ends_outside_the_month_are_taken_to_its_bounds(cell: UsageCell) -> None
 
 def test_a_good_cell_passes_untouched(cell: UsageCell) -> None:
     """Without a note."""
-    assert accept_cell(cell, APEL, NOW) == CellVerdict(cell)
+    assert accept_cell(cell, APEL, NOW) == CellAcceptance(cell)

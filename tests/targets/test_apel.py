@@ -25,7 +25,7 @@ from arcacct.targets.apel.messages import (
     JobKey,
     individual_job,
     job_key,
-    neutral_job,
+    zeroed_job,
 )
 from arcacct.targets.apel.text import field, folded
 from arcacct.targets.ascii import ascii_text
@@ -268,7 +268,7 @@ def test_a_key_that_was_sent_can_be_neutralised(job: AAR, local_job_id: str | No
     sent = job_key(first, options)
     kind, (was,) = apel_rules.parse(text_of(first, options, version), NOW)
     resumed = first._replace(local_job_id="9999", end_time=job.end_time + 500, submit_time=job.submit_time)
-    _, (now,) = apel_rules.parse(text_of(neutral_job(resumed, sent, options), options, version), NOW)
+    _, (now,) = apel_rules.parse(text_of(zeroed_job(resumed, sent, options), options, version), NOW)
     assert apel_rules.key_of(kind, now) == apel_rules.key_of(kind, was) == tuple(sent)
     assert (now["WallDuration"], now["CpuDuration"]) == (0, 0)
 
@@ -283,7 +283,7 @@ def test_a_key_under_another_prefix_can_be_neutralised(
     first = job._replace(local_job_id=local_job_id)
     kind, (was,) = apel_rules.parse(text_of(first, OPTIONS._replace(localid_prefix=before), version), NOW)
     old, new = (OPTIONS._replace(localid_prefix=prefix) for prefix in (before, after))
-    _, (now,) = apel_rules.parse(text_of(neutral_job(first, job_key(first, old), new), new, version), NOW)
+    _, (now,) = apel_rules.parse(text_of(zeroed_job(first, job_key(first, old), new), new, version), NOW)
     assert apel_rules.key_of(kind, now) == apel_rules.key_of(kind, was)
     assert (now["WallDuration"], now["CpuDuration"]) == (0, 0)
 

@@ -17,7 +17,7 @@ from arcacct.jobs.aar import AAR
 from arcacct.targets.apel.car import car
 from arcacct.targets.apel.families import CAR
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, job_key
-from arcacct.targets.local_jobs import Told, told
+from arcacct.targets.local_jobs import LocalJobValues, local_job_values
 from arcacct.targets.sgas.plug import UsageRecords
 from arcacct.targets.sgas.usage_record import UROptions, usage_record
 
@@ -92,7 +92,7 @@ def test_the_car_is_valid_and_names_the_batch_system(local_job: AAR, car_schema:
 
 def test_sgas_reads_the_real_start(local_job: AAR, ur_schema: etree.XMLSchema) -> None:
     """And the submission where it reads that."""
-    head, tail = UsageRecords.document.head, UsageRecords.document.tail
+    head, tail = UsageRecords.envelope.head, UsageRecords.envelope.tail
     text = f"{head}{usage_record(local_job, SGAS, NOW)}{tail}"
     (found,) = sgas_rules.parse(text.encode())
 
@@ -163,9 +163,9 @@ def test_each_batch_system_has_its_line(
     read = [local_jobs(line) for line in lines]
     local = job._replace(endpoint_url=None, endpoint_type=None)
 
-    assert told(local._replace(lrms="sge"), read, "submit") == Told(*told_of_sge)
-    assert told(local, read, "submit") == Told(*told_of_slurm)
-    assert told(job, read, "submit") == Told("submit", None, None)
+    assert local_job_values(local._replace(lrms="sge"), read, "submit") == LocalJobValues(*told_of_sge)
+    assert local_job_values(local, read, "submit") == LocalJobValues(*told_of_slurm)
+    assert local_job_values(job, read, "submit") == LocalJobValues("submit", None, None)
 
 
 @pytest.mark.parametrize("line", ["no", "own slurm", "own infrastructure=", "infrastructure=X", "a b own"])

@@ -18,14 +18,14 @@ from arcacct.jobs import reading
 from arcacct.jobs.aar import AAR, Transfer
 from arcacct.jobs.fqan import VO, VOs
 from arcacct.publishing.batches import UNFORESEEN
-from arcacct.publishing.plug import Records, Rendered, Verdict
+from arcacct.publishing.plug import Acceptance, RecordFormat, RenderedRecord
 from arcacct.targets.apel.car import car
 from arcacct.targets.apel.families import APELRecords
 from arcacct.targets.apel.messages import APELOptions, individual_job
 from arcacct.targets.apel.text import ssm_text
 from arcacct.targets.auditor.plug import AuditorRecords
 from arcacct.targets.auditor.record import RecordOptions, record
-from arcacct.targets.parts import SharedParts
+from arcacct.targets.parts import FieldCache
 from arcacct.targets.sgas.plug import UsageRecords
 from arcacct.targets.sgas.usage_record import UROptions, usage_record
 
@@ -83,7 +83,7 @@ AUDITOR = st.builds(
     names=st.sampled_from([(), (("Cores", '100%"'), ("Memory", "-"), ("HEPSPEC", "%s"), ("subject", "-"))]),
 ).map(AuditorRecords)
 FORMATS = {"usage records": USAGE_RECORDS, "CAR": CARS, "individual": JOBS, "AUDITOR": AUDITOR}
-PLAIN: dict[str, Records] = {
+PLAIN: dict[str, RecordFormat] = {
     "usage records": UsageRecords(UROptions("lrms.example.org"), can_replace=False),
     "CAR": APELRecords("car", APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")),
     "individual": APELRecords("individual", APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")),
@@ -159,7 +159,7 @@ JOB = AAR(
 TEXTS = {name for name, values in VALUES.items() if isinstance(values[-1], str) and name not in ("status", "benchmark")}
 
 
-def rendered(records: Records, aar: AAR, now: int = NOW) -> Rendered | None:
+def rendered(records: RecordFormat, aar: AAR, now: int = NOW) -> RenderedRecord | None:
     """As publishing asks for it."""
     try:
         return records.rendered(aar, now)
@@ -167,7 +167,7 @@ def rendered(records: Records, aar: AAR, now: int = NOW) -> Rendered | None:
         return None
 
 
-def written(records: Records, aar: AAR, now: int) -> str:
+def written(records: RecordFormat, aar: AAR, now: int) -> str:
     """The text of an accepted job, as the format's own functions make it of this job alone."""
     if isinstance(records, UsageRecords):
         return usage_record(aar, records.options, now)
@@ -177,7 +177,7 @@ def written(records: Records, aar: AAR, now: int) -> str:
     return individual_job(aar, records.options, records.version) if records.version else car(aar, records.options, now)
 
 
-def check(records: Records, aar: AAR, now: int = NOW) -> Rendered | None:
+def check(records: RecordFormat, aar: AAR, now: int = NOW) -> RenderedRecord | None:
     """Nothing, or all that rules and format say of a job, one after the other; and what is repaired of it."""
     at_once = rendered(records, aar, now)
     if at_once is None:
@@ -188,11 +188,13 @@ def check(records: Records, aar: AAR, now: int = NOW) -> Rendered | None:
             return None
         assert text is None or records.text(verdict.aar, now) == text
     else:
-        assert records.accept(aar, now) == Verdict(aar)
+        assert records.accept(aar, now) == Acceptance(aar)
         text = written(records, aar, now)
         assert records.text(aar, now) == text
-        assert at_once == Rendered(records.key(aar), text, records.group(aar), records.place(aar))
-        assert [type(value) for value in at_once] == [str, str, type(records.group(aar)), tuple]
+        assert at_once == RenderedRecord(
+            records.key(aar), text, records.authorisation_group(aar), records.site_and_host(aar)
+        )
+        assert [type(value) for value in at_once] == [str, str, type(records.authorisation_group(aar)), tuple]
         if isinstance(records, APELRecords):
             assert ssm_text(text) == text.encode()
             assert "pkcs7-mime" not in text
@@ -255,7 +257,7 @@ def test_a_vo_by_the_authgroup_of_a_user(name: str) -> None:
     ],
     ids=["CAR", "individual", "AUDITOR"],
 )
-def test_a_user_of_the_grid_and_of_the_batch_system(records: Records) -> None:
+def test_a_user_of_the_grid_and_of_the_batch_system(records: RecordFormat) -> None:
     """The same user, whose VO has another name when a job came without the CE."""
     found = [check(records, JOB._replace(fqans=(), endpoint_url=url)) for url in (JOB.endpoint_url, None)]
 
@@ -299,8 +301,10 @@ def test_jobs_of_real_arexes_go_at_once(name: str, tmp_path: pathlib.Path) -> No
 def test_jobs_of_which_something_is_noted_share_parts() -> None:
     """A site whose jobs all have something to be noted has their parts made once, too."""
     made: list[str | None] = []
-    parts = SharedParts(
-        lambda aar, _now: Verdict(aar, ("no user",)), {lambda aar, _options: made.append(aar.queue): ("queue",)}, None
+    parts = FieldCache(
+        lambda aar, _now: Acceptance(aar, ("no user",)),
+        {lambda aar, _options: made.append(aar.queue): ("queue",)},
+        None,
     )
 
     for number in range(100):
@@ -313,7 +317,7 @@ def test_jobs_of_which_something_is_noted_share_parts() -> None:
 
 def test_names_at_will_do_not_fill_the_memory() -> None:
     """Who calls the queue something else in each of 2,000 jobs, by 20,000 characters, leaves no trace of most."""
-    parts = SharedParts(lambda aar, _now: Verdict(aar), {lambda aar, _options: aar.queue: ("queue",)}, None)
+    parts = FieldCache(lambda aar, _now: Acceptance(aar), {lambda aar, _options: aar.queue: ("queue",)}, None)
     tracemalloc.start()
     try:
         for number in range(2000):

@@ -33,7 +33,7 @@ from arcacct.targets.verdicts import SMALLEST_WIDTH
 
 NOW = 1_704_200_000
 UR = UROptions(host="lrms.example.org")
-DOCUMENT = UsageRecords.document
+DOCUMENT = UsageRecords.envelope
 APEL = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
 CE = Peer("/CN=ce.example.org", "CN=ce.example.org", "ce.example.org", 0, 2**40)
 TABLES = {
@@ -177,7 +177,7 @@ def test_a_job_at_sgas_limits(sgas: SGAS, job: AAR, column: str) -> None:
     good = job._replace(**ur_values(column, most))
     verdict = accept_for_sgas(good, UR, NOW)
     assert (verdict.aar, verdict.notes, verdict.refusal) == (good, (), None)
-    rows = stored(sgas, UsageRecords.document.join([rendered(good, UR, NOW)]))
+    rows = stored(sgas, UsageRecords.envelope.join([rendered(good, UR, NOW)]))
     assert rows is not None
     sgas.delete_records(rows)
 
@@ -185,13 +185,13 @@ def test_a_job_at_sgas_limits(sgas: SGAS, job: AAR, column: str) -> None:
     verdict = accept_for_sgas(bad, UR, NOW)
     if rule.care is Care.REFUSE:
         assert verdict.refusal
-        assert stored(sgas, UsageRecords.document.join([rendered(bad, UR, NOW)])) is None or column == "cpu_duration"
+        assert stored(sgas, UsageRecords.envelope.join([rendered(bad, UR, NOW)])) is None or column == "cpu_duration"
         return
     assert verdict.refusal is None
     if rule.care is not Care.OTHERWISE:
         assert len(verdict.notes) == 1
         assert verdict.aar != bad
-    rows = stored(sgas, UsageRecords.document.join([rendered(verdict.aar, UR, NOW)]))
+    rows = stored(sgas, UsageRecords.envelope.join([rendered(verdict.aar, UR, NOW)]))
     assert rows is not None
     assert list(rows) == [f"ur-arc1.example.org-{job.job_id}"]
 

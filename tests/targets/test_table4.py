@@ -16,7 +16,7 @@ from arcacct.targets.apel.messages import APELOptions
 from arcacct.targets.sgas.plug import UsageRecords
 from arcacct.targets.sgas.usage_record import UROptions, usage_record
 
-DOCUMENT = UsageRecords.document
+DOCUMENT = UsageRecords.envelope
 
 CREATED = 1_704_198_660
 

@@ -21,7 +21,7 @@ from arcacct.targets.sgas.acceptance import accept_for_sgas
 from arcacct.targets.sgas.plug import UsageRecords
 from arcacct.targets.sgas.usage_record import UROptions, machine_name, record_id, usage_record
 
-DOCUMENT = UsageRecords.document
+DOCUMENT = UsageRecords.envelope
 
 CREATED = 1_704_198_660
 NOW = 1_800_000_000

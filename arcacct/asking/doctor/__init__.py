@@ -18,7 +18,7 @@ from arcacct.asking.doctor import arex, configuration, credentials, databases, l
 from arcacct.asking.doctor.verdict import UNTOLD, Check, Site, Verdict, of_error
 from arcacct.db.damage import blamed
 from arcacct.errors import ArcacctError, StoreError, TargetBusy
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 
 __all__ = ["CHECKS", "Site", "Verdict", "examine"]
 
@@ -34,7 +34,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("database", databases.databases),
     ("backup", databases.backups),
     ("spool", recording.spooled),
-    ("recording", recording.told),
+    ("recording", recording.recorded_by),
     ("values", recording.values),
     ("targets", configuration.targets),
     ("credentials", credentials.credentials),
@@ -68,7 +68,9 @@ Results = queue.SimpleQueue[Verdict | Exception | None]
 def _asked(site: Site) -> list[tuple[str, Results]]:
     if site.settings is None:
         return []
-    return [(plug.target.name, _begun(partial(receivers.receiver, site, plug))) for plug in plugs(site.settings)]
+    return [
+        (plugin.target.name, _begun(partial(receivers.receiver, site, plugin))) for plugin in plugins(site.settings)
+    ]
 
 
 def _begun(check: Callable[[], Iterable[Verdict]]) -> Results:

@@ -9,7 +9,7 @@ from arcacct.asking.doctor.verdict import CONF, ERROR, OK, STORE, UNTOLD, WARNIN
 from arcacct.conf.callouts import NEW_STATES, callouts, wrong_callouts
 from arcacct.conf.parser import Conf, absolute, parse
 from arcacct.conf.places import CONTROLDIR, STATUS_FOLDERS
-from arcacct.db.place import astray
+from arcacct.db.place import misplaced
 from arcacct.errors import ConfigError
 
 
@@ -25,7 +25,7 @@ def control_directory(site: Site) -> Iterator[Verdict]:
         )
         return
     lacking = [name for name in STATUS_FOLDERS if not os.path.isdir(os.path.join(here.controldir, name))]
-    wrong = astray(here) or (f"it has no folder {', '.join(lacking)}" if len(lacking) == len(STATUS_FOLDERS) else "")
+    wrong = misplaced(here) or (f"it has no folder {', '.join(lacking)}" if len(lacking) == len(STATUS_FOLDERS) else "")
     if wrong:
         yield Verdict(
             "control directory",

@@ -25,7 +25,7 @@ from arcacct.asking.doctor.verdict import (
 from arcacct.conf import credentials as files
 from arcacct.conf import problems
 from arcacct.conf.credentials import Finding
-from arcacct.conf.targets import Transport, targets
+from arcacct.conf.targets import TransportOptions, targets
 from arcacct.targets import kinds
 from arcacct.wording import count_of
 
@@ -128,7 +128,7 @@ def _is_stale(path: str, now: int) -> bool:
     return update is not None and update.timestamp() < now
 
 
-def _system(shown: list[Transport]) -> Iterator[Verdict]:
+def _system(shown: list[TransportOptions]) -> Iterator[Verdict]:
     """AMS has a certificate of a public web CA, which a grid's CA directory may lack."""
     if not any(way.ca_system for way in shown):
         return

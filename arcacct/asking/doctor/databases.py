@@ -143,8 +143,8 @@ def databases(site: Site) -> Iterator[Verdict]:
             closing(opening.read_publishing(here)) as ledger,
         ):
             found = health_rows.recorded(ours)
-            doubts = lives.doubts(
-                lives.known(ours, ledger, rehearsing=here.rehearsal is not None, fences_noted=fence(here))
+            doubts = lives.mismatches(
+                lives.incarnation_state(ours, ledger, rehearsing=here.rehearsal is not None, fences_noted=fence(here))
             )
     except ArcacctError as error:
         yield of_error("database", error)
@@ -225,7 +225,7 @@ def backups(site: Site) -> Iterator[Verdict]:
     if here is None or not os.path.exists(here.database):
         return
     folder = os.path.join(here.directory, "backups")
-    known = care.remembered(here).get(care.BACKUP)
+    known = care.last_done(here).get(care.BACKUP)
     try:
         times = [os.stat(one).st_mtime for one in os.scandir(folder) if one.name.startswith("accounting-")]
     except FileNotFoundError:

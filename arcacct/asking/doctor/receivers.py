@@ -1,7 +1,8 @@
 """
 The way to each receiver: its name, the connection, TLS both ways, and a question that changes nothing there.
 
-What each kind of target may be asked stands in its plug (`Plug.probes`); no message and no record is sent.
+What each kind of target may be asked stands in its plug (`TargetPlugin.connectivity_checks`); no message and no record
+is sent.
 """
 
 from __future__ import annotations
@@ -9,26 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arcacct.asking.doctor.verdict import ERROR, OK, UNTOLD, WARNING, Site, Verdict, advised, of_error
-from arcacct.conf.targets import Transport
+from arcacct.conf.targets import TransportOptions
 from arcacct.errors import ArcacctError, TargetBusy, TargetRefuses
-from arcacct.publishing.answers import Kind, error_of
-from arcacct.publishing.plug import Plug
+from arcacct.publishing.answers import Outcome, error_of
+from arcacct.publishing.plug import TargetPlugin
 
 _CLOCK_WARNING_S, _CLOCK_ERROR_S = 60, 300
 
 
-def receiver(site: Site, plug: Plug) -> Iterator[Verdict]:
+def receiver(site: Site, plugin: TargetPlugin) -> Iterator[Verdict]:
     """Everything about one target; done within three times the limit of a question."""
     from arcacct.publishing import probing  # noqa: PLC0415  HTTP is slow to import
 
-    name, transport = plug.target.name, plug.target.transport
-    probes = plug.probes()
+    name, transport = plugin.target.name, plugin.target.transport_options
+    probes = plugin.connectivity_checks()
     if transport is None or not probes:
-        yield Verdict(name, OK, f"{plug.target.url}: nothing to connect to")
+        yield Verdict(name, OK, f"{plugin.target.url}: nothing to connect to")
         return
-    if plug.target.credentials() is None:
+    if plugin.target.credentials() is None:
         yield Verdict(
-            name, WARNING, f"{plug.target.url}: in clear, without TLS", "write https:// if the receiver has it"
+            name, WARNING, f"{plugin.target.url}: in clear, without TLS", "write https:// if the receiver has it"
         )
     asked: set[str] = set()
     for probe in probes:
@@ -44,7 +45,7 @@ def receiver(site: Site, plug: Plug) -> Iterator[Verdict]:
             yield of_error(name, error)
             return
         answer = heard.answer
-        if answer.kind == Kind.ACCEPTED:
+        if answer.kind == Outcome.ACCEPTED:
             fine = "connection and answer" if probe.url.startswith("http://") else "connection, TLS and answer"
             yield Verdict(f"{name} {probe.what}", OK, f"{_where(probe.url)}: {fine} are right; {probe.shows}")
         else:
@@ -60,7 +61,7 @@ def _where(url: str) -> str:
     return url.partition("://")[2].partition("/")[0]
 
 
-def _name(what: str, transport: Transport, url: str, asked: set[str]) -> Verdict | None:
+def _name(what: str, transport: TransportOptions, url: str, asked: set[str]) -> Verdict | None:
     """Whether the host has an address; ``None`` if that was told already."""
     from arcacct.publishing.probing import addresses  # noqa: PLC0415  HTTP is slow to import
 

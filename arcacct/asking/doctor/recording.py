@@ -27,7 +27,7 @@ from arcacct.asking.doctor.verdict import (
     user_name,
 )
 from arcacct.asking.health import UNMEASURED_TODO, Limit, Thresholds, recent_months
-from arcacct.asking.who_recorded import PASSING, Told, who_recorded
+from arcacct.asking.who_recorded import PASSING, HookCoverage, hook_coverage
 from arcacct.conf.callouts import callouts
 from arcacct.db import opening
 from arcacct.db.place import spools
@@ -115,7 +115,7 @@ def _folder(folder: str, trusted: set[int], now: int, *, is_swept: bool) -> Iter
         yield Verdict("spool", WARNING, detail, "look at them: each is an event of a job; remove what is of no use")
 
 
-def told(site: Site) -> Iterator[Verdict]:
+def recorded_by(site: Site) -> Iterator[Verdict]:
     """By whom the last jobs were recorded, when the sweep ran last, and what the newest events say of the clock."""
     here = site.here
     if here is None or not os.path.exists(here.database):
@@ -126,7 +126,7 @@ def told(site: Site) -> Iterator[Verdict]:
         return
     try:
         with opening.translating(here.database), closing(opening.read_accounting(here)) as con:
-            found = who_recorded(con, site.now - LATELY_DAYS * DAY_S)
+            found = hook_coverage(con, site.now - LATELY_DAYS * DAY_S)
             state = health_rows.recorded(con)
     except ArcacctError:
         yield Verdict("recording", UNTOLD, "the database cannot be read, as told above")
@@ -137,7 +137,7 @@ def told(site: Site) -> Iterator[Verdict]:
     yield _clock(site.now, state.last_event_s)
 
 
-def _share(site: Site, found: Told) -> Verdict:
+def _share(site: Site, found: HookCoverage) -> Verdict:
     last = f"the last {LATELY_DAYS} days"
     if not found.jobs:
         return Verdict("recording", UNTOLD, f"no job of A-REX's ended in {last}")

@@ -8,7 +8,7 @@ from arcacct.benchmark import Benchmark
 from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.identity import has_value
 from arcacct.publishing.instants import month_bounds
-from arcacct.publishing.plug import CellVerdict, Verdict
+from arcacct.publishing.plug import Acceptance, CellAcceptance
 from arcacct.targets.apel import rules
 from arcacct.targets.apel.messages import APELOptions, apel_local_job_id
 from arcacct.targets.ascii import ascii_text, spelt
@@ -41,12 +41,12 @@ _JOBS = int(rules.SUMMARY["NumberOfJobs"].most)
 _LONG = int(rules.JOB["LocalJobId"].most)
 
 
-def accept_for_apel_job(aar: AAR, options: APELOptions, now: int) -> Verdict:
+def accept_for_apel_job(aar: AAR, options: APELOptions, now: int) -> Acceptance:
     """Measure a job by the rules of APEL's individual job records, v0.3 and v0.4."""
     return accept_for_car(aar, options, now, repair_apel_job)
 
 
-def accept_for_car(aar: AAR, options: APELOptions, now: int, *repairs_of_format: Repair) -> Verdict:
+def accept_for_car(aar: AAR, options: APELOptions, now: int, *repairs_of_format: Repair) -> Acceptance:
     """Measure a job by the rules of APEL's parsers, its database and the CAR schema, then by those of one format."""
     default = options.default_benchmark
     refusal = job_refusal(aar, _WALL_S, _CPU_S)
@@ -68,7 +68,7 @@ def accept_for_car(aar: AAR, options: APELOptions, now: int, *repairs_of_format:
         notes.append(f"main FQAN: longer than {longest} characters: VO, group and role are sent, each cut to {_LONG}")
     for repair_of_format in repairs_of_format:
         aar = repair_of_format(aar, notes)
-    return Verdict(aar, tuple(notes))
+    return Acceptance(aar, tuple(notes))
 
 
 def ids_sound(aar: AAR, local_id: str) -> bool:
@@ -87,19 +87,19 @@ def repair_apel_job(aar: AAR, notes: list[str]) -> AAR:
     return aar
 
 
-def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellVerdict:
+def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellAcceptance:
     """Measure a usage cell by the rules of APEL's summary records."""
     if not (1 <= cell.month <= 12 and 1970 <= cell.year <= 9999):
-        return CellVerdict(cell, (), f"{cell.year}-{cell.month} is not a month")
+        return CellAcceptance(cell, (), f"{cell.year}-{cell.month} is not a month")
     if refusal := outside(
         ("jobs", cell.jobs, _JOBS), ("wall time", cell.wall_s, EXACT), ("CPU time", cell.cpu_s, EXACT)
     ):
-        return CellVerdict(cell, (), refusal)
+        return CellAcceptance(cell, (), refusal)
     # The first second of the next month APEL still counts to it.
     first, last = month_bounds(cell.year, cell.month)
     if first > now:
         refusal = f"month {cell.year}-{cell.month:02d} has not begun by this host's clock ({iso_time(now)})"
-        return CellVerdict(cell, (), refusal, first)
+        return CellAcceptance(cell, (), refusal, first)
     notes: list[str] = []
     if cell.benchmark and (note := _benchmark_note(cell.benchmark, options.default_benchmark)):
         notes.append(note)
@@ -112,7 +112,7 @@ def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellVerdict:
         notes.append("earliest and latest end lie outside the month: taken to its bounds")
         cell = cell._replace(earliest_end_time=earliest, latest_end_time=latest)
     note_cuts(cell, _CUT_OF_CELL, notes)
-    return CellVerdict(cell, tuple(notes))
+    return CellAcceptance(cell, tuple(notes))
 
 
 def _benchmark_note(benchmark: str | None, default: Benchmark) -> str | None:

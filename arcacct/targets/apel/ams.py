@@ -13,10 +13,10 @@ import secrets
 import time
 from collections.abc import Mapping
 
-from arcacct.publishing.answers import Answer, Kind
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.ledger import Message
 from arcacct.publishing.plug import Sender
-from arcacct.publishing.session import Patience, Request, TargetSession, session_to
+from arcacct.publishing.session import Request, TimeoutPolicy, Transport, transport_to
 from arcacct.targets.apel.answers import classify_ams, classify_authn, token_of
 from arcacct.targets.apel.options import APELTarget
 from arcacct.targets.apel.signing import Signer, signed_text
@@ -43,9 +43,9 @@ def new_empaid(now_s: int | None = None) -> str:
 class AMSClient:
     """Publishes to one topic, with a token of the authn service beside AMS."""
 
-    def __init__(self, publish_url: str, token_url: str, session: TargetSession) -> None:
+    def __init__(self, publish_url: str, token_url: str, session: Transport) -> None:
         """Speak to nobody yet."""
-        self._session = session
+        self._transport = session
         self._publish_url = publish_url
         self._token_url = token_url
         self._token: str | None = None
@@ -59,7 +59,7 @@ class AMSClient:
         """
         if encoded_size(len(data)) > MAX_ENCODED_BYTES:
             text = f"{encoded_size(len(data))} bytes in base64, {MAX_ENCODED_BYTES} are allowed"
-            return Answer(Kind.TOO_LARGE, text=text)
+            return Answer(Outcome.TOO_LARGE, text=text)
         # AMS does not escape attributes when it stores them; base64 and these names need no escapes.
         if not re.fullmatch(r"[A-Za-z0-9/._-]+", empaid):
             raise ValueError(f"an empaid consists of letters, digits and / . _ -, not {empaid!r}")
@@ -67,11 +67,11 @@ class AMSClient:
         # At once: a sum of three would copy the megabyte twice.
         body = b"".join((head, base64.b64encode(data), b'"}]}'))
         answer = self._post(body)
-        if answer.kind != Kind.TOKEN_REFUSED:
+        if answer.kind != Outcome.TOKEN_REFUSED:
             return answer
         refused, self._token = answer, None
         answer = self._post(body)
-        if answer.kind == Kind.ACCEPTED:
+        if answer.kind == Outcome.ACCEPTED:
             return answer
         # What is not known about the first try stays unknown.
         return answer._replace(outcome_known=answer.outcome_known and refused.outcome_known)
@@ -79,15 +79,15 @@ class AMSClient:
     def _post(self, body: bytes) -> Answer:
         """With the token of before, or a new one; the answer says why if there is none."""
         if self._token is None:
-            answer = self._session.exchange(Request("GET", self._token_url, {}), self._hear_token)
+            answer = self._transport.request(Request("GET", self._token_url, {}), self._read_token)
             if self._token is None:
                 return answer
         headers = {"x-api-key": self._token, "Content-Type": "application/json"}
-        return self._session.exchange(Request("POST", self._publish_url, headers, body), classify_ams)
+        return self._transport.request(Request("POST", self._publish_url, headers, body), classify_ams)
 
-    def _hear_token(self, status: int, headers: Mapping[str, str], body: bytes) -> Answer:
+    def _read_token(self, status: int, headers: Mapping[str, str], body: bytes) -> Answer:
         answer = classify_authn(status, headers, body)
-        if answer.kind == Kind.ACCEPTED:
+        if answer.kind == Outcome.ACCEPTED:
             self._token = token_of(body)
         return answer
 
@@ -95,11 +95,11 @@ class AMSClient:
 class AMSSender(Sender):
     """One target's way to its topic, by signed messages."""
 
-    def __init__(self, target: APELTarget, patience: Patience | None = None) -> None:
+    def __init__(self, target: APELTarget, timeouts: TimeoutPolicy | None = None) -> None:
         """Raise CredentialError and ConfigError as `tls_context` and `Signer` do, as `Target.check_credentials` too."""
-        self.session = session_to(target.transport, patience)
-        self._signer = Signer(target.transport.x509_host_cert, target.transport.x509_host_key)
-        self._client = AMSClient(target.url, target.authn_url, self.session)
+        self.transport = transport_to(target.transport_options, timeouts)
+        self._signer = Signer(target.transport_options.x509_host_cert, target.transport_options.x509_host_key)
+        self._client = AMSClient(target.url, target.authn_url, self.transport)
         self.destination = target.url
 
     def name(self) -> str | None:

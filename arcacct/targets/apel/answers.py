@@ -6,27 +6,29 @@ import re
 from collections.abc import Iterator, Mapping
 
 from arcacct import secrecy
-from arcacct.publishing.answers import TEXT_LIMIT, Answer, Kind, by_status, error_message, json_of, words
-from arcacct.wording import fit
+from arcacct.publishing.answers import TEXT_LIMIT, Answer, Outcome, classify_status, error_message, error_text, json_of
+from arcacct.wording import sanitise_line
 
 _LONGEST_TOKEN = 4096
 
 
 def classify_ams(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
     """Judge what AMS answered to ``topics/T:publish`` with one message."""
-    said = words(body)
+    said = error_text(body)
     if status == 200:
         parsed = json_of(body)
         ids = parsed.get("messageIds") if isinstance(parsed, dict) else None
         if isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], str | int):
-            return Answer(Kind.ACCEPTED, 200, receiver_id=fit(str(ids[0]), TEXT_LIMIT))
+            return Answer(Outcome.ACCEPTED, 200, receiver_id=sanitise_line(str(ids[0]), TEXT_LIMIT))
         advice = _ADVICE_AMS[None]
-        return Answer(Kind.WE_ARE_REFUSED, 200, said or "an empty answer", outcome_known=False, advice=advice)
+        return Answer(
+            Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, 200, said or "an empty answer", outcome_known=False, advice=advice
+        )
     if status == 401:
-        return Answer(Kind.TOKEN_REFUSED, 401, said, advice=_ADVICE_TOKEN, about_credentials=True)
+        return Answer(Outcome.TOKEN_REFUSED, 401, said, advice=_ADVICE_TOKEN, about_credentials=True)
     if status == 400 and error_message(body) and not said.startswith(("Invalid topic name", "Invalid project name")):
-        return Answer(Kind.RECORDS_REFUSED, 400, said)
-    return by_status(status, headers, said, _ADVICE_AMS)
+        return Answer(Outcome.RECORDS_REFUSED, 400, said)
+    return classify_status(status, headers, said, _ADVICE_AMS)
 
 
 def classify_authn(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -40,26 +42,30 @@ def classify_authn(status: int, headers: Mapping[str, str], body: bytes) -> Answ
         secrecy.keep(token)
     if status == 200:
         if token_of(body) is not None:
-            return Answer(Kind.ACCEPTED, 200)
-        return Answer(Kind.WE_ARE_REFUSED, 200, "no token in the answer", advice=_ADVICE_AUTHN[None])
-    said = "an answer that may hold a token, so it is not shown" if 200 <= status < 300 else words(body)
-    answer = by_status(status, headers, said, _ADVICE_AUTHN)
-    if answer.kind == Kind.TOO_LARGE:
+            return Answer(Outcome.ACCEPTED, 200)
+        return Answer(
+            Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, 200, "no token in the answer", advice=_ADVICE_AUTHN[None]
+        )
+    said = "an answer that may hold a token, so it is not shown" if 200 <= status < 300 else error_text(body)
+    answer = classify_status(status, headers, said, _ADVICE_AUTHN)
+    if answer.kind == Outcome.TOO_LARGE:
         # No message of ours was there: cutting it would help nobody, and leave single records in doubt.
-        answer = answer._replace(kind=Kind.WE_ARE_REFUSED, advice=_ADVICE_AUTHN[None])
+        answer = answer._replace(kind=Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, advice=_ADVICE_AUTHN[None])
     return answer._replace(outcome_known=True, about_credentials=status in {400, 401, 403})
 
 
-def classify_status(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
+def classify_ams_status(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
     """Judge what AMS answered when asked how it is; it asks nobody who he is for that."""
     parsed = json_of(body)
     if status == 200 and isinstance(parsed, dict) and "status" in parsed:
-        said = fit(str(parsed["status"]), TEXT_LIMIT)
-        return Answer(Kind.ACCEPTED if said == "ok" else Kind.TRY_LATER, 200, f"AMS says {said}")
+        said = sanitise_line(str(parsed["status"]), TEXT_LIMIT)
+        return Answer(Outcome.ACCEPTED if said == "ok" else Outcome.TRY_LATER, 200, f"AMS says {said}")
     if status == 200:
-        return Answer(Kind.WE_ARE_REFUSED, 200, words(body) or "an empty answer", advice=_ADVICE_STATUS)
-    answer = by_status(status, headers, words(body), {None: _ADVICE_STATUS})
-    return answer._replace(kind=Kind.WE_ARE_REFUSED) if answer.kind == Kind.TOO_LARGE else answer
+        return Answer(
+            Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, 200, error_text(body) or "an empty answer", advice=_ADVICE_STATUS
+        )
+    answer = classify_status(status, headers, error_text(body), {None: _ADVICE_STATUS})
+    return answer._replace(kind=Outcome.NOT_AUTHORISED_OR_MISCONFIGURED) if answer.kind == Outcome.TOO_LARGE else answer
 
 
 def token_of(body: bytes) -> str | None:

@@ -27,7 +27,7 @@ from arcacct.targets.apel.messages import (
 )
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
 from arcacct.targets.apel.text import field
-from arcacct.targets.local_jobs import Told, told
+from arcacct.targets.local_jobs import LocalJobValues, local_job_values
 from arcacct.targets.parts import values
 from arcacct.targets.rules import INT4
 from arcacct.targets.xml import element, escape, hosts, iso_time
@@ -122,7 +122,7 @@ def _carried(text: str) -> str:
 def where(aar: AAR, options: APELOptions) -> Where:
     """The parts of a record that are the same for most jobs of a queue: of these there are few."""
     worth = benchmark_of(aar.benchmark, options.default_benchmark)
-    said = told(aar, options.local_jobs, options.start_time_source)
+    said = local_job_values(aar, options.local_jobs, options.start_time_source)
     return Where(
         place(aar.endpoint_url, options),
         _carried(escape(job_record_id(aar._replace(job_id=""), options.lrms_host))),
@@ -158,14 +158,14 @@ def _attribute(kind: str, text: str | None) -> str:
     return element("GroupAttribute", text, f' urf:type="{kind}"')
 
 
-def _infrastructure(said: Told, aar: AAR) -> str:
+def _infrastructure(said: LocalJobValues, aar: AAR) -> str:
     """Of ARC's jobs jura-ng's words; cut to APEL's column of 100."""
     words = said.infrastructure or (f"JURA-ARC-{aar.lrms.upper()}" if aar.lrms else "JURA-ARC")
     description = escape(field(words, DESCRIPTION) or "")
     return f'<Infrastructure urf:type="{infrastructure(aar.endpoint_url)}" urf:description="{description}"/>'
 
 
-def _middleware(said: Told, arc_version: str | None) -> str:
+def _middleware(said: LocalJobValues, arc_version: str | None) -> str:
     if said.middleware is not None:
         name, product = escape(said.middleware), escape(said.middleware.upper())
         return name and f'<Middleware urf:name="{name}" urf:description="{product}, arcacct {__version__}"/>'

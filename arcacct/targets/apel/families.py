@@ -9,18 +9,27 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
 from arcacct.jobs.aar import AAR, UsageCell
-from arcacct.publishing.given import Place
+from arcacct.publishing.given import CountingKey
 from arcacct.publishing.instants import Month
 from arcacct.publishing.ledger import SentSum
-from arcacct.publishing.plug import CellVerdict, Counts, Document, Records, Rendered, Summaries, Sums, Verdict
+from arcacct.publishing.plug import (
+    Acceptance,
+    CellAcceptance,
+    Envelope,
+    MonthlySummaries,
+    RecordFormat,
+    RenderedRecord,
+    SummaryFormat,
+    SyncCounts,
+)
 from arcacct.targets.apel import acceptance, car, messages, summaries
 from arcacct.targets.apel.messages import APELOptions, JobKey, apel_local_job_id
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
 from arcacct.targets.apel.text import END, folded
-from arcacct.targets.parts import SOUND, SharedParts
+from arcacct.targets.parts import SOUND, FieldCache
 from arcacct.targets.xml import now_time
 
-CAR = Document("car", car.HEAD, car.TAIL, "</UsageRecord>\n")
+CAR = Envelope("car", car.HEAD, car.TAIL, "</UsageRecord>\n")
 JOB_VERSIONS = {"individual": "v0.3", "individual-v04": "v0.4"}
 """Kinds of texts with a record for each job, and the version of the format."""
 SUMMARY_VERSIONS = {
@@ -29,11 +38,11 @@ SUMMARY_VERSIONS = {
     "summaries-v04": "v0.4",
     "normalised-v04": "normalised-v0.4",
 }
-JOB_KINDS = (CAR.kind, *JOB_VERSIONS)
+JOB_KINDS = (CAR.message_format, *JOB_VERSIONS)
 """Kinds of messages with a record for each job, all in one table at APEL."""
 
 
-class APELRecords(Records):
+class APELRecords(RecordFormat):
     """Records of jobs of a kind: APEL knows a job by site, id and end, whatever the format."""
 
     def __init__(self, kind: str, options: APELOptions) -> None:
@@ -42,10 +51,10 @@ class APELRecords(Records):
         """Of individual job messages; ``None``: compute accounting records in XML."""
         self._site = quoted(messages.job_key(SOUND, options).site)
         shared = car.SHARED if self.version is None else messages.JOB_PARTS[self.version]
-        self._shared = SharedParts(self.accept, shared, options)
-        self.document = CAR if self.version is None else Document(kind, messages.JOB_HEADERS[self.version], "", END)
+        self._shared = FieldCache(self.accept, shared, options)
+        self.envelope = CAR if self.version is None else Envelope(kind, messages.JOB_HEADERS[self.version], "", END)
 
-    def accept(self, aar: AAR, now: int) -> Verdict:
+    def accept(self, aar: AAR, now: int) -> Acceptance:
         measure = acceptance.accept_for_car if self.version is None else acceptance.accept_for_apel_job
         return measure(aar, self.options, now)
 
@@ -58,7 +67,7 @@ class APELRecords(Records):
             return car.written(aar, shared, local_id, now_time(now))
         return messages.written(aar, shared, local_id)
 
-    def rendered(self, aar: AAR, now: int) -> Rendered | None:
+    def rendered(self, aar: AAR, now: int) -> RenderedRecord | None:
         options = self.options
         shared = self._shared.of(aar, now)
         local_id = apel_local_job_id(aar, options)
@@ -66,7 +75,7 @@ class APELRecords(Records):
             return None
         text = self._written(aar, shared, local_id, now)
         key = f"[{self._site}, {quoted(folded(local_id) or '')}, {aar.end_time}]"
-        return Rendered(key, text, None, shared[0].place)
+        return RenderedRecord(key, text, None, shared[0].place)
 
     def key(self, aar: AAR) -> str:
         site, local_job_id, end_time = messages.job_key(aar, self.options)
@@ -75,29 +84,29 @@ class APELRecords(Records):
             return f"[{quoted(site)}, {quoted(local_job_id)}, {end_time}]"
         return json.dumps([site, local_job_id, end_time])
 
-    def place(self, aar: AAR) -> tuple[str, str]:
+    def site_and_host(self, aar: AAR) -> tuple[str, str]:
         return messages.place(aar.endpoint_url, self.options)
 
     def site_of(self, key: str) -> str:
         site: str = json.loads(key)[0]
         return site
 
-    def of_key(self, key: str) -> Records:
-        return APELRecords(self.document.kind, self.options._replace(site=self.site_of(key)))
+    def of_key(self, key: str) -> RecordFormat:
+        return APELRecords(self.envelope.message_format, self.options._replace(site=self.site_of(key)))
 
-    def neutral(self, aar: AAR, key: str) -> AAR:
-        return messages.neutral_job(aar, JobKey._make(json.loads(key)), self.options)
+    def zero_out(self, aar: AAR, key: str) -> AAR:
+        return messages.zeroed_job(aar, JobKey._make(json.loads(key)), self.options)
 
 
 _AMOUNT = re.compile(r"(?:\w+Duration|NumberOfJobs): ")
 
 
-class APELSums(Sums):
+class APELSummaryFormat(SummaryFormat):
     """What summaries and sync messages have in common."""
 
     options: APELOptions
 
-    def place(self, endpoint_url: str | None) -> tuple[str, str]:
+    def site_and_host(self, endpoint_url: str | None) -> tuple[str, str]:
         return messages.place(endpoint_url, self.options)
 
     def months(self, message: str) -> list[Month]:
@@ -115,15 +124,15 @@ def _names(text: str) -> set[str]:
     return {line.rstrip(" ").lower() for line in lines if not line.startswith(("EarliestEndTime:", "LatestEndTime:"))}
 
 
-class MonthlySummaries(APELSums, Summaries):
+class APELSummaries(APELSummaryFormat, MonthlySummaries):
     """Summaries, of the version that the kind says."""
 
     def __init__(self, kind: str, options: APELOptions) -> None:
         self.version = SUMMARY_VERSIONS[kind]
-        self.document = Document(kind, summaries.SUMMARY_HEADERS[self.version], "", END)
+        self.envelope = Envelope(kind, summaries.SUMMARY_HEADERS[self.version], "", END)
         self.options = options
 
-    def accept(self, cell: UsageCell, now: int) -> CellVerdict:
+    def accept(self, cell: UsageCell, now: int) -> CellAcceptance:
         return acceptance.accept_cell(cell, self.options, now)
 
     def sums(self, cells: Iterable[UsageCell]) -> list[tuple[str, SentSum]]:
@@ -157,15 +166,15 @@ def _noted(one: Summary | Sync, wall_s: int) -> SentSum:
     return SentSum(json.dumps(key), key.year, key.month, one.jobs, wall_s, *names)
 
 
-class SyncMessages(APELSums, Counts):
+class APELSyncCounts(APELSummaryFormat, SyncCounts):
     """How many jobs were sent of each month and submit host, which APEL compares with what it has."""
 
-    document = Document("sync", summaries.SYNC_HEADER, "", END)
+    envelope = Envelope("sync", summaries.SYNC_HEADER, "", END)
 
     def __init__(self, options: APELOptions) -> None:
         self.options = options
 
-    def counts(self, given: Iterable[tuple[Place, int]]) -> list[tuple[str, SentSum]]:
+    def counts(self, given: Iterable[tuple[CountingKey, int]]) -> list[tuple[str, SentSum]]:
         """An older ledger knows the site's name as it is compared; today's is spelled as it is configured."""
         site = self.options.site
         found = [

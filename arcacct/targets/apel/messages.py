@@ -21,7 +21,7 @@ from arcacct.jobs.local import BareIDs, name_before
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE, derived
 from arcacct.targets.apel.text import END, field, folded, lines
 from arcacct.targets.ascii import ascii_text
-from arcacct.targets.local_jobs import told
+from arcacct.targets.local_jobs import local_job_values
 from arcacct.targets.parts import values
 
 JOB_HEADERS = {version: f"APEL-individual-job-message: {version}\n" for version in ("v0.3", "v0.4")}
@@ -118,7 +118,7 @@ def where(aar: AAR, options: APELOptions) -> Where:
     """
     site, submitted_to = field(options.site, LONG), submit_host(aar.endpoint_url, options)
     kind = infrastructure(aar.endpoint_url)
-    said = told(aar, options.local_jobs, options.start_time_source)
+    said = local_job_values(aar, options.local_jobs, options.start_time_source)
     if options.dialect == "seed":
         host_type = "CE-ID" if aar.endpoint_url else "LRMS"
         found = ("Site", site), ("Infrastructure", kind), ("SubmitHostType", host_type), ("SubmitHost", submitted_to)
@@ -213,7 +213,7 @@ def job_key(aar: AAR, options: APELOptions) -> JobKey:
     return JobKey(folded(field(options.site, LONG)) or "", folded(local_job_id) or "", aar.end_time)
 
 
-def neutral_job(aar: AAR, key: JobKey, options: APELOptions) -> AAR:
+def zeroed_job(aar: AAR, key: JobKey, options: APELOptions) -> AAR:
     """
     The job as it must be sent to take an earlier key's usage back: APEL has no message to delete a record.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from arcacct.conf import values
 from arcacct.conf.options import LOCAL_JOBS, SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
-from arcacct.conf.targets import Target, TargetKind, Transport
+from arcacct.conf.targets import Target, TargetKind, TransportOptions
 from arcacct.conf.values import Address, LocalJobs
 from arcacct.secrecy import without_login
 
@@ -69,7 +69,7 @@ class APELContent(Target):
 class APELTarget(APELContent):
     """Signed messages to APEL by the ARGO Messaging Service."""
 
-    transport: Transport
+    transport_options: TransportOptions
     address: Address
     authn_port: int
     topic: str
@@ -97,7 +97,7 @@ class APELTarget(APELContent):
 
         # Not super() alone: a dataclass with slots is another class than the one that it would find.
         super(APELTarget, self).check_credentials()
-        signing_pair(self.transport.x509_host_cert, self.transport.x509_host_key)
+        signing_pair(self.transport_options.x509_host_cert, self.transport_options.x509_host_key)
 
 
 def _line_of_ascii(value: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from arcacct.conf.settings import Settings
-from arcacct.publishing.plug import Plug, ReceiverRows, Records, Repeat, Sender, Summaries
+from arcacct.publishing.plug import DuplicatePolicy, MonthlySummaries, ReceiverRows, RecordFormat, Sender, TargetPlugin
 from arcacct.targets.apel import families
 from arcacct.targets.apel.messages import APELOptions
 from arcacct.targets.apel.options import SPECIFIED, APELContent, APELTarget
@@ -20,31 +20,31 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from arcacct.publishing.probing import Probe
-    from arcacct.publishing.session import Patience
+    from arcacct.publishing.probing import ConnectivityCheck
+    from arcacct.publishing.session import TimeoutPolicy
 
 
-class APELMessages(Plug):
+class APELMessages(TargetPlugin):
     """A target with APEL's messages, however they get there."""
 
     target: APELContent
-    record_kinds = families.JOB_KINDS
+    record_formats = families.JOB_KINDS
     # Text that stays below 1,000,000 bytes of base64 once it is signed (CRLF line ends are counted by the batcher).
     max_bytes = 735_000
-    repeat = Repeat.REPLACES
-    has_twins = True
-    months_have_one_kind = True
+    duplicate_policy = DuplicatePolicy.REPLACES
+    keys_may_collide = True
+    one_format_per_month = True
     names = ("gocdb_name", "lrms_host", "localid_prefix", "apel_messages")
     kind_option = "apel_messages"
     record_names = ("vofilter", "gocdb_name", "lrms_host", "localid_prefix")
-    after_jura = ""
+    takeover_advice = ""
 
     def __init__(self, target: APELContent, settings: Settings) -> None:
         super().__init__(target, settings)
         chosen = target.apel_messages
         if target.apel_dialect == "seed":
             chosen = SPECIFIED[chosen]
-        self.kind = families.CAR.kind if chosen == "urs" else chosen
+        self.message_format = families.CAR.message_format if chosen == "urs" else chosen
         self.options = APELOptions(
             site=target.gocdb_name,
             lrms_host=settings.lrms_host,
@@ -58,13 +58,13 @@ class APELMessages(Plug):
             local_jobs=target.local_jobs,
         )
         self.site = target.gocdb_name
-        self.counts: families.SyncMessages = families.SyncMessages(self.options)
+        self.counts: families.APELSyncCounts = families.APELSyncCounts(self.options)
 
-    def records(self, kind: str) -> Records:
+    def records(self, kind: str) -> RecordFormat:
         return families.APELRecords(kind, self.options._replace(bare_ids=self.bare_ids))
 
-    def summaries(self, kind: str) -> Summaries:
-        return families.MonthlySummaries(kind, self.options)
+    def summaries(self, kind: str) -> MonthlySummaries:
+        return families.APELSummaries(kind, self.options)
 
     def keyed(self, names: Mapping[str, object]) -> dict[str, object]:
         # All kinds of job records share a table at APEL, and its key.
@@ -82,40 +82,40 @@ class APELMessages(Plug):
     def receiver_rows(self, paths: Sequence[str], endpoint_urls: Iterable[str | None]) -> ReceiverRows:
         from arcacct.targets.apel import receiver_rows  # noqa: PLC0415  for one option alone
 
-        return receiver_rows.read(paths, {folded(self.counts.place(url)[1]) for url in endpoint_urls})
+        return receiver_rows.read(paths, {folded(self.counts.site_and_host(url)[1]) for url in endpoint_urls})
 
     def folded(self, text: str) -> str:
         return folded(text) or ""
 
 
-class APELPlug(APELMessages):
+class APELPlugin(APELMessages):
     """Messages by AMS."""
 
     target: APELTarget
-    proof = "handed to AMS"
+    confirmation_level = "handed to AMS"
 
     def text_of(self, data: bytes) -> str:
         from arcacct.targets.apel.signing import signed_text  # noqa: PLC0415  cryptography is slow to import
 
         return signed_text(data)
 
-    def sender(self, patience: Patience | None = None) -> Sender:
+    def sender(self, timeouts: TimeoutPolicy | None = None) -> Sender:
         # For AMS only: the library behind it takes longer to import than a thousand records to publish.
         from arcacct.targets.apel.ams import AMSSender  # noqa: PLC0415
 
-        return AMSSender(self.target, patience)
+        return AMSSender(self.target, timeouts)
 
-    def probes(self) -> tuple[Probe, ...]:
-        from arcacct.publishing.probing import Probe  # noqa: PLC0415  HTTP is slow to import
-        from arcacct.targets.apel.answers import classify_authn, classify_status  # noqa: PLC0415
+    def connectivity_checks(self) -> tuple[ConnectivityCheck, ...]:
+        from arcacct.publishing.probing import ConnectivityCheck  # noqa: PLC0415  HTTP is slow to import
+        from arcacct.targets.apel.answers import classify_ams_status, classify_authn  # noqa: PLC0415
 
         target = self.target
         known = "a token was given (and thrown away): our certificate's DN is registered"
         return (
-            Probe("server", f"https://{target.address.netloc}/v1/status", classify_status, "AMS is up"),
+            ConnectivityCheck("server", f"https://{target.address.netloc}/v1/status", classify_ams_status, "AMS is up"),
             # The token is asked for at the start of each run, too; asking changes nothing.
-            Probe("token", target.authn_url, classify_authn, known),
+            ConnectivityCheck("token", target.authn_url, classify_authn, known),
         )
 
 
-PLUG = APELPlug
+PLUGIN = APELPlugin

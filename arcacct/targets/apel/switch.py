@@ -27,10 +27,10 @@ from arcacct.publishing import jura, sent
 from arcacct.publishing import months as ledger_months
 from arcacct.publishing.instants import Month, month_bounds, month_name, month_of, recent_months
 from arcacct.publishing.ledger import COUNTS, SentSum
-from arcacct.publishing.plug import Plug
+from arcacct.publishing.plug import TargetPlugin
 from arcacct.publishing.run import publishing_lock
 from arcacct.publishing.sums import summed
-from arcacct.publishing.this_run import Tally
+from arcacct.publishing.this_run import RunSummary
 from arcacct.targets.apel import jura_cells, jura_keys, messages, summaries
 from arcacct.targets.apel.jura_keys import JuraCell, JuraSum
 from arcacct.targets.apel.plug import APELMessages
@@ -98,20 +98,22 @@ class _Sources(NamedTuple):
     accounting: Connection
     publishing: Connection
     databases: list[ArexDatabase]
-    wishes: Takeover
+    options: Takeover
 
     def version(self, database: ArexDatabase) -> int:
         """Whose jura-ng read a database."""
-        return self.wishes.arc or (6 if database.version == 1 else 7)
+        return self.options.arc or (6 if database.version == 1 else 7)
 
-    def cells(self, plug: APELMessages, month: Month, period: tuple[int, int]) -> Iterator[tuple[list[JuraCell], int]]:
+    def cells(
+        self, plugin: APELMessages, month: Month, period: tuple[int, int]
+    ) -> Iterator[tuple[list[JuraCell], int]]:
         """What jura-ng read of a month for a target, and whose it was, by database."""
         for database in self.databases:
             found = jura_cells.cells(database, *month, period)
-            yield [cell for cell in found if plug.target.wants(cell.vo)], self.version(database)
+            yield [cell for cell in found if plugin.target.wants(cell.vo)], self.version(database)
 
 
-def plan(settings: Settings, plugs: Sequence[Plug], wishes: Takeover) -> list[TargetPlan]:
+def plan(settings: Settings, plugins: Sequence[TargetPlugin], options: Takeover) -> list[TargetPlan]:
     """
     What jura-ng sent to each target, and what of it ours do not replace. Only reads.
 
@@ -123,31 +125,32 @@ def plan(settings: Settings, plugs: Sequence[Plug], wishes: Takeover) -> list[Ta
         ours = stack.enter_context(closing(opening.read_accounting(here)))
         ledger = stack.enter_context(closing(opening.read_publishing(here)))
         opened = []
-        for path in wishes.databases:
+        for path in options.databases:
             workspace = stack.enter_context(tempfile.TemporaryDirectory(prefix="switch-", dir=here.directory))
             opened.append(stack.enter_context(arex_database.opened(path, workspace)))
-        sources = _Sources(ours, ledger, opened, wishes)
-        beside = os.path.dirname(os.path.abspath(wishes.databases[0]))
+        sources = _Sources(ours, ledger, opened, options)
+        beside = os.path.dirname(os.path.abspath(options.databases[0]))
         history = jura.jura_end_times(os.path.join(beside, "publishing.db"))
         # By the name that jura-ng knows a target by; a directory of ours may stand for a target of the same name.
         return [
-            _plan(sources, plug, history.get(f"arex/jura/apel:{plug.target.name.partition(':')[2]}")) for plug in plugs
+            _plan(sources, plugin, history.get(f"arex/jura/apel:{plugin.target.name.partition(':')[2]}"))
+            for plugin in plugins
         ]
 
 
-def _plan(sources: _Sources, plug: Plug, stopped: int | None) -> TargetPlan:
-    name, block = plug.target.name, plug.target.block
-    if not isinstance(plug, APELMessages):
-        return TargetPlan(name, block, plug.after_jura)
+def _plan(sources: _Sources, plugin: TargetPlugin, stopped: int | None) -> TargetPlan:
+    name, block = plugin.target.name, plugin.target.block
+    if not isinstance(plugin, APELMessages):
+        return TargetPlan(name, block, plugin.takeover_advice)
     if stopped is None:
         return TargetPlan(name, block, "jura-ng has never published to it: nothing to take over")
-    months = sources.wishes.months or sorted(recent_months(stopped))
+    months = sources.options.months or sorted(recent_months(stopped))
     until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(stopped))
     begun_later = _begun_later(sources, stopped)
     arc = " and ".join(sorted({str(sources.version(one)) for one in sources.databases}))
-    if not plug.has_records(plug.kind):
+    if not plugin.has_records(plugin.message_format):
         says = f"jura-ng of ARC {arc} sent summaries of the jobs that ended until {until}"
-        found = [_sums_of_month(sources, plug, month, stopped) for month in months]
+        found = [_sums_of_month(sources, plugin, month, stopped) for month in months]
         since = schema.complete_since(sources.accounting, stopped)
         published = ledger_months.published(sources.publishing, block)
         notes = (
@@ -158,7 +161,7 @@ def _plan(sources: _Sources, plug: Plug, stopped: int | None) -> TargetPlan:
         )
         return TargetPlan(name, block, says, sums=tuple(found), notes=(*begun_later, *notes))
     says = f"jura-ng of ARC {arc} sent records of the jobs that ended until {until}"
-    jobs = [_jobs_of_month(sources, plug, month, stopped) for month in months]
+    jobs = [_jobs_of_month(sources, plugin, month, stopped) for month in months]
     return TargetPlan(name, block, says, jobs=tuple(jobs), notes=(*begun_later, *_job_notes(jobs)))
 
 
@@ -175,16 +178,18 @@ def _begun_later(sources: _Sources, stopped: int) -> list[str]:
     return [why]
 
 
-def _sums_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped: int) -> SumsOfMonth:
+def _sums_of_month(sources: _Sources, plugin: APELMessages, month: Month, stopped: int) -> SumsOfMonth:
     start, before = month_bounds(*month)
     period = (start, min(before, stopped + 1))
-    certain = _jura_sums(sources, plug, month, period)
-    possible = _jura_sums(sources, plug, month, (start, before))
+    certain = _jura_sums(sources, plugin, month, period)
+    possible = _jura_sums(sources, plugin, month, (start, before))
     mine = cells.usage_cells(sources.accounting, [month])
     kept = {
-        part.sum.key for part in summed(plug, plug.summaries(plug.kind), mine, Tally()).parts if part.sum is not None
+        part.sum.key
+        for part in summed(plugin, plugin.summaries(plugin.message_format), mine, RunSummary()).parts
+        if part.sum is not None
     }
-    wanted = [cell for cell in mine if plug.target.wants(cell.vo)]
+    wanted = [cell for cell in mine if plugin.target.wants(cell.vo)]
     # Of one key APEL has the last.
     sums = tuple({one.summary.key: one.summary for one in certain}.values())
     left = tuple(one for one in sums if json.dumps(one.key) not in kept)
@@ -196,48 +201,48 @@ def _sums_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped:
         left,
         tuple(key for key in dict.fromkeys(perhaps) if json.dumps(key) not in known),
         (sum(cell.jobs for cell in wanted), sum(int(cell.wall_s) for cell in wanted)),
-        _syncs_left(sources, plug, month, period),
+        _syncs_left(sources, plugin, month, period),
     )
 
 
-def _jura_sums(sources: _Sources, plug: APELMessages, month: Month, period: tuple[int, int]) -> list[JuraSum]:
-    found = sources.cells(plug, month, period)
-    return [one for group, version in found for one in jura_keys.sums(group, plug.site, version)]
+def _jura_sums(sources: _Sources, plugin: APELMessages, month: Month, period: tuple[int, int]) -> list[JuraSum]:
+    found = sources.cells(plugin, month, period)
+    return [one for group, version in found for one in jura_keys.sums(group, plugin.site, version)]
 
 
-def _syncs_left(sources: _Sources, plug: APELMessages, month: Month, period: tuple[int, int]) -> tuple[Sync, ...]:
+def _syncs_left(sources: _Sources, plugin: APELMessages, month: Month, period: tuple[int, int]) -> tuple[Sync, ...]:
     """The counts that jura-ng sent under a key of its own; zeros take them back when the sync message is sent."""
     mine = [
-        (SyncKey(*plug.counts.place(cell.endpoint_url), *month), cell.jobs)
+        (SyncKey(*plugin.counts.site_and_host(cell.endpoint_url), *month), cell.jobs)
         for cell in cells.usage_cells(sources.accounting, [month])
-        if plug.target.wants(cell.vo)
+        if plugin.target.wants(cell.vo)
     ]
     kept = {json.dumps(one.key) for one in summaries.syncs(mine)}
     found = [
         one
         for database in sources.databases
         for one in jura_keys.syncs(
-            [count for vo, count in jura_cells.counts(database, *month, period) if plug.target.wants(vo)],
-            plug.site,
+            [count for vo, count in jura_cells.counts(database, *month, period) if plugin.target.wants(vo)],
+            plugin.site,
             sources.version(database),
         )
     ]
     return tuple({one.key: one for one in found if json.dumps(one.key) not in kept}.values())
 
 
-def _jobs_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped: int) -> JobsOfMonth:
+def _jobs_of_month(sources: _Sources, plugin: APELMessages, month: Month, stopped: int) -> JobsOfMonth:
     start, before = month_bounds(*month)
     period = (start, min(before, stopped + 1))
     jobs, differing = 0, []
     for database in sources.databases:
         for page in jura_cells.ends(database, period):
-            wanted = [one for one in page if plug.target.wants(one.vo)]
+            wanted = [one for one in page if plugin.target.wants(one.vo)]
             jobs += len(wanted)
-            differing += _differing(sources, plug, wanted)
-    default = plug.options.default_benchmark
+            differing += _differing(sources, plugin, wanted)
+    default = plugin.options.default_benchmark
     found = [
         (cell, jura_keys.service_level_of_job(cell.benchmark, version))
-        for group, version in sources.cells(plug, month, period)
+        for group, version in sources.cells(plugin, month, period)
         for cell in group
     ]
     return JobsOfMonth(
@@ -250,18 +255,18 @@ def _jobs_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped:
             sum(level.normalised(cell.wall_s) for cell, level in found if level is not None),
             sum((parsed_benchmark(cell.benchmark) or default).normalised(cell.wall_s) for cell, _level in found),
         ),
-        _syncs_left(sources, plug, month, period),
+        _syncs_left(sources, plugin, month, period),
     )
 
 
-def _differing(sources: _Sources, plug: APELMessages, page: Sequence[jura_cells.End]) -> list[str]:
+def _differing(sources: _Sources, plugin: APELMessages, page: Sequence[jura_cells.End]) -> list[str]:
     """The jobs that our own record has another key for."""
-    different, without_prefix = [], plug.options._replace(localid_prefix="")
+    different, without_prefix = [], plugin.options._replace(localid_prefix="")
     for first in range(0, len(page), sent.MANY):
         theirs = {reading.unescaped(one.job_id): one for one in page[first : first + sent.MANY]}
         for job_id, aar in reading.by_job_id(sources.accounting, list(theirs)).items():
             end = theirs[job_id]
-            key = jura_keys.job_key(end.job_id, end.local_job_id, end.end_time, plug.site)
+            key = jura_keys.job_key(end.job_id, end.local_job_id, end.end_time, plugin.site)
             if messages.job_key(aar, without_prefix) != key:
                 different.append(job_id)
     return different
@@ -295,7 +300,7 @@ def take_over(settings: Settings, plans: Sequence[TargetPlan]) -> dict[str, int]
     here = settings.places
     with publishing_lock(here.publishing_lock), opening.translating(here.publishing_database):
         con = opening.open_publishing(here)
-        with opening.put_away(con, here.publishing_database, here):
+        with opening.close_or_leave_open(con, here.publishing_database, here):
             return {
                 one.target: sum(
                     sent.adopt(con, one.block, kind, sums)

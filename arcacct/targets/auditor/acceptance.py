@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from arcacct.benchmark import parsed_benchmark
 from arcacct.jobs.aar import AAR
-from arcacct.publishing.plug import Verdict
+from arcacct.publishing.plug import Acceptance
 from arcacct.targets.ascii import ascii_text
 from arcacct.targets.auditor.record import RecordOptions, benchmark, headnode, record_id
 from arcacct.targets.auditor.rules import LONGEST_NAME
@@ -18,7 +18,7 @@ from arcacct.targets.rules import EXACT, INT4
 from arcacct.targets.verdicts import benchmark_problem, job_refusal, refused, repair_values
 
 
-def accept(aar: AAR, options: RecordOptions, now: int) -> Verdict:
+def accept(aar: AAR, options: RecordOptions, now: int) -> Acceptance:
     """Measure a job by AUDITOR's rules; `now` in UTC seconds, for ends in the future."""
     refusal = job_refusal(aar, INT4, EXACT) or _refusal(aar, options)
     if verdict := refused(aar, refusal, now):
@@ -35,7 +35,7 @@ def accept(aar: AAR, options: RecordOptions, now: int) -> Verdict:
     for name, text in (*texts, *(("VOMS attribute", fqan) for fqan in aar.fqans)):
         if text and len(ascii_text(text)) > LONGEST_NAME:
             notes.append(f"{name}: cut to {LONGEST_NAME} characters")
-    return Verdict(aar, tuple(notes))
+    return Acceptance(aar, tuple(notes))
 
 
 def _refusal(aar: AAR, options: RecordOptions) -> str | None:

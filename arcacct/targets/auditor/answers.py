@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arcacct.publishing.answers import Answer, Kind, by_status, words
+from arcacct.publishing.answers import Answer, Outcome, classify_status, error_text
 
 RECORD_EXISTS = "RECORD_EXISTS"
 """The body of the 500 for a record that is there, or for several of which one is."""
@@ -30,24 +30,24 @@ def classify(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
 
     `ACCEPTED` with status 500: a record is there already (of several, the others are not stored).
     """
-    said = words(body)
+    said = error_text(body)
     if status == 200 and not body.strip():
-        return Answer(Kind.ACCEPTED, 200)
+        return Answer(Outcome.ACCEPTED, 200)
     if status == 500 and said == RECORD_EXISTS:
-        return Answer(Kind.ACCEPTED, 500, RECORD_EXISTS)
+        return Answer(Outcome.ACCEPTED, 500, RECORD_EXISTS)
     if status == 500 and said == UNEXPECTED_ERROR:
         # The database's: a value that it cannot hold, or a fault of its own, and nothing tells which.
-        return Answer(Kind.RECORDS_REFUSED, 500, said, outcome_known=False)
+        return Answer(Outcome.RECORDS_REFUSED, 500, said, outcome_known=False)
     if status == 400 and b"<" not in body:
-        return Answer(Kind.RECORDS_REFUSED, 400, said)
-    return by_status(status, headers, said, _ADVICE)
+        return Answer(Outcome.RECORDS_REFUSED, 400, said)
+    return classify_status(status, headers, said, _ADVICE)
 
 
 def classify_read(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
     """Judge what it answered to a question: 200 with an answer, or why there is none; nothing is changed by asking."""
     if status == 200:
-        return Answer(Kind.ACCEPTED, 200)
-    return by_status(status, headers, words(body), _ADVICE)
+        return Answer(Outcome.ACCEPTED, 200)
+    return classify_status(status, headers, error_text(body), _ADVICE)
 
 
 def classify_probe(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -57,6 +57,6 @@ def classify_probe(status: int, headers: Mapping[str, str], body: bytes) -> Answ
     (Its rule for such a question has another path than the question, so nobody may ask it then.)
     """
     if status in {200, 403}:
-        return Answer(Kind.ACCEPTED, status)
-    answer = by_status(status, headers, words(body), _ADVICE)
-    return answer._replace(kind=Kind.WE_ARE_REFUSED) if answer.kind == Kind.TOO_LARGE else answer
+        return Answer(Outcome.ACCEPTED, status)
+    answer = classify_status(status, headers, error_text(body), _ADVICE)
+    return answer._replace(kind=Outcome.NOT_AUTHORISED_OR_MISCONFIGURED) if answer.kind == Outcome.TOO_LARGE else answer

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from arcacct.benchmark import TYPES
 from arcacct.conf import values
 from arcacct.conf.options import SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
-from arcacct.conf.targets import Target, TargetKind, Transport
+from arcacct.conf.targets import Target, TargetKind, TransportOptions
 from arcacct.targets.auditor.rules import LONGEST_NAME
 
 META = {name: name for name in ("site_id", "headnode", "voms", "subject", "user_id", "group_id", "collector_type")}
@@ -24,7 +24,7 @@ _MAY_GO = ("subject", "user_id", "group_id", "collector_type", "NNodes", "Memory
 class AuditorTarget(Target):
     """Records posted to AUDITOR."""
 
-    transport: Transport
+    transport_options: TransportOptions
     url: str = field()  # without field() the property of `Target` would be its default
     """``https://HOST:8443``, without a slash at its end."""
     site_id: str
@@ -38,9 +38,9 @@ class AuditorTarget(Target):
         """One server has the records of many sites."""
         return (self.url, self.site_id)
 
-    def credentials(self) -> Transport | None:
+    def credentials(self) -> TransportOptions | None:
         """Over plain HTTP nobody is asked for any."""
-        return None if self.url.startswith("http://") else self.transport
+        return None if self.url.startswith("http://") else self.transport_options
 
     def doubles(self, other: AuditorTarget) -> str | None:
         """Under another id a job is another record."""

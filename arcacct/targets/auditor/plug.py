@@ -10,39 +10,39 @@ from __future__ import annotations
 from arcacct.conf.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.jobs.aar import AAR
-from arcacct.publishing.plug import Plug, Records, Rendered, Repeat, Sender, Verdict
+from arcacct.publishing.plug import Acceptance, DuplicatePolicy, RecordFormat, RenderedRecord, Sender, TargetPlugin
 from arcacct.targets.auditor import record
 from arcacct.targets.auditor.acceptance import accept
 from arcacct.targets.auditor.options import AuditorTarget
 from arcacct.targets.auditor.record import DOCUMENT, RecordOptions, headnode, record_id
 from arcacct.targets.auditor.rules import LONGEST_NAME
-from arcacct.targets.parts import SharedParts
+from arcacct.targets.parts import FieldCache
 from arcacct.targets.postgresql import quoted
 from arcacct.wording import count_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.publishing.probing import Probe
-    from arcacct.publishing.session import Patience
+    from arcacct.publishing.probing import ConnectivityCheck
+    from arcacct.publishing.session import TimeoutPolicy
 
 
-class AuditorRecords(Records):
+class AuditorRecords(RecordFormat):
     """A record for each job; a correction is sent as it is, and the server says whether it can have it."""
 
-    document = DOCUMENT
+    envelope = DOCUMENT
     can_replace = True
 
     def __init__(self, options: RecordOptions) -> None:
         self.options = options
-        self._shared = SharedParts(self.accept, record.SHARED, options)
+        self._shared = FieldCache(self.accept, record.SHARED, options)
 
-    def accept(self, aar: AAR, now: int) -> Verdict:
+    def accept(self, aar: AAR, now: int) -> Acceptance:
         return accept(aar, self.options, now)
 
     def text(self, aar: AAR, now: int) -> str:  # noqa: ARG002  a record does not say when it was made
         return record.record(aar, self.options)
 
-    def rendered(self, aar: AAR, now: int) -> Rendered | None:
+    def rendered(self, aar: AAR, now: int) -> RenderedRecord | None:
         shared = self._shared.of(aar, now)
         if shared is None or aar.core_count < 1 or aar.node_count < 1:
             return None
@@ -50,7 +50,7 @@ class AuditorRecords(Records):
         key = where.id_head + aar.job_id
         if len(key) > LONGEST_NAME:
             return None
-        return Rendered(key, record.written(aar, shared, self.options), None, (self.options.site, where.headnode))
+        return RenderedRecord(key, record.written(aar, shared, self.options), None, (self.options.site, where.headnode))
 
     def replacement(self, aar: AAR, now: int, digest: bytes) -> str:  # noqa: ARG002  it has no other name
         return record.record(aar, self.options)
@@ -58,22 +58,22 @@ class AuditorRecords(Records):
     def key(self, aar: AAR) -> str:
         return record_id(aar, self.options)
 
-    def place(self, aar: AAR) -> tuple[str, str]:
+    def site_and_host(self, aar: AAR) -> tuple[str, str]:
         return self.options.site, headnode(aar, self.options) or ""
 
 
-class AuditorPlug(Plug):
+class AuditorPlugin(TargetPlugin):
     """Records to AUDITOR."""
 
     target: AuditorTarget
-    kind = DOCUMENT.kind
-    record_kinds = (kind,)
+    message_format = DOCUMENT.message_format
+    record_formats = (message_format,)
     # What one character more or less of a batch is, nobody has to count: well below `rules.LARGEST_BODY`.
     max_bytes = 1_500_000
-    repeat = Repeat.ANSWERS
-    proof = "stored"
-    makes_room = "give its administrator what `arcacct quarantine sql` prints (it deletes record {key})"
-    replaced = "a correction: it is taken where nothing but the end of the job is another"
+    duplicate_policy = DuplicatePolicy.ANSWERS
+    confirmation_level = "stored"
+    correction_advice = "give its administrator what `arcacct quarantine sql` prints (it deletes record {key})"
+    replacement_note = "a correction: it is taken where nothing but the end of the job is another"
 
     def __init__(self, target: AuditorTarget, settings: Settings) -> None:
         super().__init__(target, settings)
@@ -91,25 +91,27 @@ class AuditorPlug(Plug):
             names=target.rename,
         )
 
-    def records(self, _kind: str) -> Records:
+    def records(self, _kind: str) -> RecordFormat:
         return AuditorRecords(self._options)
 
-    def sender(self, patience: Patience | None = None) -> Sender:
+    def sender(self, timeouts: TimeoutPolicy | None = None) -> Sender:
         # HTTP is slow to import.
-        from arcacct.publishing.session import session_to  # noqa: PLC0415
+        from arcacct.publishing.session import transport_to  # noqa: PLC0415
         from arcacct.targets.auditor.sending import AuditorSender  # noqa: PLC0415
 
         url = self.target.url
-        return AuditorSender(url, session_to(self.target.transport, patience, in_clear=url.startswith("http://")))
+        return AuditorSender(
+            url, transport_to(self.target.transport_options, timeouts, in_clear=url.startswith("http://"))
+        )
 
-    def probes(self) -> tuple[Probe, ...]:
-        from arcacct.publishing.probing import Probe  # noqa: PLC0415  HTTP is slow to import
+    def connectivity_checks(self) -> tuple[ConnectivityCheck, ...]:
+        from arcacct.publishing.probing import ConnectivityCheck  # noqa: PLC0415  HTTP is slow to import
         from arcacct.targets.auditor.answers import classify_probe  # noqa: PLC0415
 
         shows = "it takes our certificate; whether its CN is in write_access_cn, the first record will show"
         if self.target.credentials() is None:
             shows = "it answers in clear, to anybody"
-        return (Probe("server", f"{self.target.url}/health_check", classify_probe, shows),)
+        return (ConnectivityCheck("server", f"{self.target.url}/health_check", classify_probe, shows),)
 
     def corrections(self, con: Connection) -> str:
         from arcacct.publishing.held import outdated  # noqa: PLC0415  asked for once a year
@@ -127,4 +129,4 @@ COMMIT;
 """
 
 
-PLUG = AuditorPlug
+PLUGIN = AuditorPlugin

@@ -18,13 +18,13 @@ from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import VOs, parsed_fqan
 from arcacct.jobs.identity import job_record_id, machine_host, start_time, vo_name
-from arcacct.publishing.plug import Document
+from arcacct.publishing.plug import Envelope
 from arcacct.targets.ascii import spelt
 from arcacct.targets.auditor.options import COMPONENTS, META, NO_NAME, SCORES
 from arcacct.targets.auditor.rules import LONGEST_NAME
 from arcacct.targets.xml import iso_time
 
-DOCUMENT = Document("auditor", "[", "]", "\n", ",")
+DOCUMENT = Envelope("auditor", "[", "]", "\n", ",")
 """An array, a record on each line."""
 
 _KIB_PER_MB = 1024

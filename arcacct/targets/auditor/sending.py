@@ -21,13 +21,13 @@ from typing import Any
 from urllib.parse import quote
 
 from arcacct.files.bounded_json import BeyondBoundsError, parsed
-from arcacct.publishing.answers import TEXT_LIMIT, Answer, Kind
+from arcacct.publishing.answers import TEXT_LIMIT, Answer, Outcome
 from arcacct.publishing.ledger import KEPT, OTHER, Message
 from arcacct.publishing.plug import Sender
-from arcacct.publishing.session import Request, TargetSession
+from arcacct.publishing.session import Request, Transport
 from arcacct.targets.auditor.answers import classify, classify_read
 from arcacct.targets.auditor.record import DOCUMENT
-from arcacct.wording import fit
+from arcacct.wording import sanitise_line
 
 _HEADERS = {"Content-Type": "application/json"}
 _MOST_DEPTH = 8
@@ -42,11 +42,11 @@ def _most_bytes(text: str) -> int:
 class AuditorSender(Sender):
     """One target's way to its server."""
 
-    session: TargetSession
+    transport: Transport
 
-    def __init__(self, url: str, session: TargetSession) -> None:
+    def __init__(self, url: str, session: Transport) -> None:
         """``url``: the server's, without a slash at its end."""
-        self.session = session
+        self.transport = session
         self.destination = url
         self._hides_repeats = False
         """Whether it was seen to answer 200 to a record that was there."""
@@ -57,32 +57,32 @@ class AuditorSender(Sender):
         in_doubt = [one.replaced_id is not None for one in message.records]
         if len(texts) > 1 and not self._hides_repeats:
             answer = self._send("POST", "/records", message.data)
-            if answer.kind != Kind.ACCEPTED or (answer.status == 200 and self._is_proven(texts[0])):
+            if answer.kind != Outcome.ACCEPTED or (answer.status == 200 and self._is_proven(texts[0])):
                 return answer
         return self._send_each(texts, in_doubt)
 
     def _is_proven(self, text: str) -> bool:
         """Whether the server calls a record there that it was just sent."""
         again = self._send("POST", "/record", text.encode())
-        self._hides_repeats = (again.kind, again.status) == (Kind.ACCEPTED, 200)
-        return (again.kind, again.status) == (Kind.ACCEPTED, 500)
+        self._hides_repeats = (again.kind, again.status) == (Outcome.ACCEPTED, 200)
+        return (again.kind, again.status) == (Outcome.ACCEPTED, 500)
 
     def _send_each(self, texts: Sequence[str], in_doubt: Sequence[bool]) -> Answer:
         rows: dict[str, str] = {}
         unlike: list[str] = []
         for text, is_doubtful in zip(texts, in_doubt, strict=True):
             answer = self._send("POST", "/record", text.encode())
-            if answer.kind != Kind.ACCEPTED:
+            if answer.kind != Outcome.ACCEPTED:
                 return answer
             if answer.status == 500 or (is_doubtful and not self._is_proven(text)):
                 answer = self._compare(text, rows, unlike)
-                if answer.kind != Kind.ACCEPTED:
+                if answer.kind != Outcome.ACCEPTED:
                     return answer
             elif self._hides_repeats:
                 # It is there now; of a server that says no more nobody knows since when.
                 rows[json.loads(text)["record_id"]] = KEPT
         said = "; ".join((f"{len(texts)} sent one by one", *unlike))
-        return Answer(Kind.ACCEPTED, 200, fit(said, TEXT_LIMIT), receiver_rows=rows)
+        return Answer(Outcome.ACCEPTED, 200, sanitise_line(said, TEXT_LIMIT), receiver_rows=rows)
 
     def _compare(self, text: str, rows: dict[str, str], unlike: list[str]) -> Answer:
         """
@@ -124,16 +124,16 @@ class AuditorSender(Sender):
             return classify_read(status, headers, body)
 
         if not self._may_read:
-            return Answer(Kind.ACCEPTED), None
+            return Answer(Outcome.ACCEPTED), None
         url = f"{self.destination}/record/{quote(record_id, safe='')}"
-        answer = self.session.exchange(Request("GET", url, {}), judge)
+        answer = self.transport.request(Request("GET", url, {}), judge)
         self._may_read = answer.status not in (401, 403)
-        if answer.kind == Kind.TRY_LATER and answer.status != 500:
+        if answer.kind == Outcome.TRY_LATER and answer.status != 500:
             return answer, None
-        return Answer(Kind.ACCEPTED), there[-1] if there else None
+        return Answer(Outcome.ACCEPTED), there[-1] if there else None
 
     def _send(self, method: str, path: str, data: bytes) -> Answer:
-        return self.session.exchange(Request(method, self.destination + path, _HEADERS, data), classify)
+        return self.transport.request(Request(method, self.destination + path, _HEADERS, data), classify)
 
 
 def _same(there: Mapping[str, Any], sent: Mapping[str, Any], *, but: str = "") -> bool:

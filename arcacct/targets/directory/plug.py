@@ -12,16 +12,16 @@ from arcacct.targets.directory.sending import MessageDirectory, new_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.publishing.session import Patience
+    from arcacct.publishing.session import TimeoutPolicy
 
 
-class DirectoryPlug(APELMessages):
+class DirectoryPlugin(APELMessages):
     """Unsigned messages as files."""
 
     target: DirectoryTarget
-    proof = "written"
+    confirmation_level = "written"
 
-    def sender(self, _patience: Patience | None = None) -> Sender:
+    def sender(self, _timeouts: TimeoutPolicy | None = None) -> Sender:
         return DirectorySender(self.target)
 
 
@@ -42,4 +42,4 @@ class DirectorySender(Sender):
         return self._directory.write(self.unpack(message.data), message.empaid or new_name())
 
 
-PLUG = DirectoryPlug
+PLUGIN = DirectoryPlugin

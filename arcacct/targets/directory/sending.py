@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from arcacct.errors import ConfigError, InputError
 from arcacct.files.foreign import Directory, open_directory
-from arcacct.publishing.answers import Answer, Kind
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.targets.apel.text import ssm_text
 
 LAYOUTS = ("dirq", "directory")
@@ -82,10 +82,10 @@ class MessageDirectory:
             text = f"{self.path}: {exc.strerror}"
             if exc.errno in _PASSES:
                 # An error of the disk may come after the file got its name.
-                return Answer(Kind.TRY_LATER, text=text, outcome_known=exc.errno != errno.EIO)
-            return Answer(Kind.WE_ARE_REFUSED, text=text, advice=_ADVICE)
+                return Answer(Outcome.TRY_LATER, text=text, outcome_known=exc.errno != errno.EIO)
+            return Answer(Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, text=text, advice=_ADVICE)
         except InputError as exc:
-            return Answer(Kind.WE_ARE_REFUSED, text=str(exc), advice=_ADVICE)
+            return Answer(Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, text=str(exc), advice=_ADVICE)
 
     def _opened(self) -> Directory:
         try:
@@ -103,7 +103,7 @@ class MessageDirectory:
             name = name.replace("/", "-")
             with _unnamed_draft(directory, data) as draft:
                 _appear(directory, draft, name, data)
-        return Answer(Kind.ACCEPTED, text=os.path.join(self.path, name), receiver_id=name)
+        return Answer(Outcome.ACCEPTED, text=os.path.join(self.path, name), receiver_id=name)
 
 
 _Draft = tuple[str, int | None]

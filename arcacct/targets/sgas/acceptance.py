@@ -5,7 +5,7 @@ from __future__ import annotations
 from arcacct.jobs.aar import AAR, Transfer
 from arcacct.jobs.fqan import FQAN, parsed_fqan
 from arcacct.jobs.identity import machine_host
-from arcacct.publishing.plug import Verdict
+from arcacct.publishing.plug import Acceptance
 from arcacct.targets.rules import EXACT, Care
 from arcacct.targets.sgas.rules import RULES
 from arcacct.targets.sgas.usage_record import UROptions, local_job_id, record_id
@@ -50,7 +50,7 @@ def _transfers_sound(transfers: tuple[Transfer, ...]) -> bool:
     return True
 
 
-def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Verdict:
+def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Acceptance:
     """Measure a job by SGAS's rules, one after the other; `now` in seconds, for ends in the future."""
     # What its column of eight bytes holds beyond EXACT is no measurement.
     refusal = job_refusal(aar, _MOST["wall_duration"], min(_MOST["cpu_duration"], EXACT)) or _refusal(aar, options)
@@ -80,7 +80,7 @@ def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Verdict:
     )
     if transfers != aar.transfers:
         notes.append(f"transfers: impossible ones left out, URLs cut to {_URL} characters")
-    return Verdict(aar._replace(run_time_environments=environments, transfers=transfers), tuple(notes))
+    return Acceptance(aar._replace(run_time_environments=environments, transfers=transfers), tuple(notes))
 
 
 def _refusal(aar: AAR, options: UROptions) -> str | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from arcacct.publishing.answers import TEXT_LIMIT, Answer, Kind, by_status, json_of, words
-from arcacct.wording import fit
+from arcacct.publishing.answers import TEXT_LIMIT, Answer, Outcome, classify_status, error_text, json_of
+from arcacct.wording import sanitise_line
 
 _LONGEST_ROW = 40
 _LEAST_JSON = 64 * 1024
@@ -22,12 +22,12 @@ def classify_sgas(status: int, headers: Mapping[str, str], body: bytes, sent_ids
     """
     if status == 200:
         return _sgas_inserted(body, sent_ids)
-    said = words(body)
+    said = error_text(body)
     if status == 500:
         if _SGAS_TRANSIENT.search(said):
-            return Answer(Kind.TRY_LATER, 500, said, outcome_known=False)
-        return Answer(Kind.RECORDS_REFUSED, 500, said)
-    answer = by_status(status, headers, said, _ADVICE_SGAS)
+            return Answer(Outcome.TRY_LATER, 500, said, outcome_known=False)
+        return Answer(Outcome.RECORDS_REFUSED, 500, said)
+    answer = classify_status(status, headers, said, _ADVICE_SGAS)
     # 406: only this machine is not ours to report.
     about_credentials = status == 400 and "certificate" in said.lower()
     return answer._replace(about_credentials=about_credentials, about_group=status == 406)
@@ -40,11 +40,11 @@ def classify_probe(status: int, headers: Mapping[str, str], body: bytes) -> Answ
     nginx before it wants our certificate, and answers 400 to one that it cannot verify.
     """
     if status == 405:
-        return Answer(Kind.ACCEPTED, 405)
-    said = words(body)
-    answer = by_status(status, headers, said, _ADVICE_SGAS)
-    if answer.kind == Kind.TOO_LARGE:
-        answer = answer._replace(kind=Kind.WE_ARE_REFUSED, advice=_ADVICE_SGAS[None])
+        return Answer(Outcome.ACCEPTED, 405)
+    said = error_text(body)
+    answer = classify_status(status, headers, said, _ADVICE_SGAS)
+    if answer.kind == Outcome.TOO_LARGE:
+        answer = answer._replace(kind=Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, advice=_ADVICE_SGAS[None])
     return answer._replace(about_credentials=status in {400, 401, 403} and "certificate" in said.lower())
 
 
@@ -74,10 +74,12 @@ def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
     if parsed is None and body.strip() == b"null":
         # SGAS lost its database connection, inserted again and lost that result: the rows are there.
         said = "null: inserted, but the ids were lost"
-        return Answer(Kind.TRY_LATER, 200, said, outcome_known=False)
+        return Answer(Outcome.TRY_LATER, 200, said, outcome_known=False)
     if not isinstance(parsed, dict):
-        said = words(body) or "an empty answer"
-        return Answer(Kind.WE_ARE_REFUSED, 200, said, outcome_known=False, advice=_ADVICE_SGAS[None])
+        said = error_text(body) or "an empty answer"
+        return Answer(
+            Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, 200, said, outcome_known=False, advice=_ADVICE_SGAS[None]
+        )
     # By themselves, or by the GlobalJobId that SGAS put in their place.
     found = {
         one: parsed[one if one in parsed else job_id]
@@ -88,15 +90,15 @@ def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
     missing = sorted(names.keys() - stored)
     if not missing:
         rows = {one: str(row) for one, row in found.items() if isinstance(row, str | int)}
-        return Answer(Kind.ACCEPTED, 200, record_ids=stored, receiver_rows=_shown(rows))
+        return Answer(Outcome.ACCEPTED, 200, record_ids=stored, receiver_rows=_shown(rows))
     # One transaction for all: an id that is not named is a record that SGAS did not see as a record.
     said = f"{len(missing)} of {len(names)} records not named in the answer: {', '.join(missing)}"
-    return Answer(Kind.RECORDS_REFUSED, 200, fit(said, TEXT_LIMIT), outcome_known=False, record_ids=stored)
+    return Answer(Outcome.RECORDS_REFUSED, 200, sanitise_line(said, TEXT_LIMIT), outcome_known=False, record_ids=stored)
 
 
 def _shown(rows: Mapping[str, str]) -> Mapping[str, str]:
     """The numbers of rows as they may be kept: nearly always there is nothing to hide in any of them."""
     said = " ".join(rows.values())
-    if max(map(len, rows.values()), default=0) <= _LONGEST_ROW and fit(said, None) == said:
+    if max(map(len, rows.values()), default=0) <= _LONGEST_ROW and sanitise_line(said, None) == said:
         return rows
-    return {one: fit(row)[:_LONGEST_ROW] for one, row in rows.items()}
+    return {one: sanitise_line(row)[:_LONGEST_ROW] for one, row in rows.items()}

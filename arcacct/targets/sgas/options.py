@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from arcacct.conf import values
 from arcacct.conf.options import LOCAL_JOBS, SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
-from arcacct.conf.targets import Target, TargetKind, Transport
+from arcacct.conf.targets import Target, TargetKind, TransportOptions
 from arcacct.secrecy import without_login
 
 
@@ -15,7 +15,7 @@ from arcacct.secrecy import without_login
 class SGASTarget(Target):
     """Usage records posted to SGAS."""
 
-    transport: Transport
+    transport_options: TransportOptions
     url: str = field()  # without field() the property of `Target` would be its default
     """Where records are posted: ``https://HOST[:PORT]/PATH/ur``."""
     memory_type: str

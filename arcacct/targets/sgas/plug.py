@@ -10,8 +10,16 @@ from __future__ import annotations
 from arcacct.conf.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.jobs.aar import AAR
-from arcacct.publishing.plug import Document, Plug, Records, Rendered, Repeat, Sender, Verdict
-from arcacct.targets.parts import SharedParts
+from arcacct.publishing.plug import (
+    Acceptance,
+    DuplicatePolicy,
+    Envelope,
+    RecordFormat,
+    RenderedRecord,
+    Sender,
+    TargetPlugin,
+)
+from arcacct.targets.parts import FieldCache
 from arcacct.targets.postgresql import quoted
 from arcacct.targets.sgas import acceptance, usage_record
 from arcacct.targets.sgas.options import SGASTarget
@@ -20,46 +28,46 @@ from arcacct.targets.xml import now_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.publishing.probing import Probe
-    from arcacct.publishing.session import Patience
+    from arcacct.publishing.probing import ConnectivityCheck
+    from arcacct.publishing.session import TimeoutPolicy
 
 _SUFFIX_DIGITS = 12
 
 
-class UsageRecords(Records):
+class UsageRecords(RecordFormat):
     """OGF usage records; SGAS authorises by MachineName."""
 
-    document = Document("ur", usage_record.HEAD, usage_record.TAIL, "</JobUsageRecord>\n")
+    envelope = Envelope("ur", usage_record.HEAD, usage_record.TAIL, "</JobUsageRecord>\n")
 
     def __init__(self, options: UROptions, *, can_replace: bool) -> None:
         """``can_replace``: whether corrections are sent, under another GlobalJobId."""
         self.options = options
         self.can_replace = can_replace
-        self._shared = SharedParts(self.accept, usage_record.SHARED, options)
+        self._shared = FieldCache(self.accept, usage_record.SHARED, options)
 
-    def accept(self, aar: AAR, now: int) -> Verdict:
+    def accept(self, aar: AAR, now: int) -> Acceptance:
         return acceptance.accept_for_sgas(aar, self.options, now)
 
     def text(self, aar: AAR, now: int) -> str:
         local_id = usage_record.local_job_id(aar, self.options)
         return usage_record.written(aar, self._shared.made(aar), local_id, now_time(now), self.options)
 
-    def rendered(self, aar: AAR, now: int) -> Rendered | None:
+    def rendered(self, aar: AAR, now: int) -> RenderedRecord | None:
         shared = self._shared.of(aar, now)
         local_id = usage_record.local_job_id(aar, self.options)
         if shared is None or not acceptance.rest_sound(aar, local_id):
             return None
         where: Where = shared[0]
         text = usage_record.written(aar, shared, local_id, now_time(now), self.options)
-        return Rendered(where.id_head + aar.job_id, text, where.machine, where.place)
+        return RenderedRecord(where.id_head + aar.job_id, text, where.machine, where.place)
 
     def key(self, aar: AAR) -> str:
         return usage_record.record_id(aar, self.options)
 
-    def group(self, aar: AAR) -> str | None:
+    def authorisation_group(self, aar: AAR) -> str | None:
         return usage_record.machine_name(aar, self.options)
 
-    def place(self, aar: AAR) -> tuple[str, str]:
+    def site_and_host(self, aar: AAR) -> tuple[str, str]:
         return "", usage_record.machine_name(aar, self.options) or ""
 
     def replaces(self, aar: AAR) -> bool:
@@ -71,20 +79,20 @@ class UsageRecords(Records):
         return usage_record.usage_record(aar, self.options, now, other_id)
 
 
-class SGASPlug(Plug):
+class SGASPlugin(TargetPlugin):
     """Usage records to SGAS."""
 
     target: SGASTarget
-    kind = UsageRecords.document.kind
-    record_kinds = (kind,)
+    message_format = UsageRecords.envelope.message_format
+    record_formats = (message_format,)
     # nginx before SGAS refuses bodies above 2 MB (client_max_body_size 2m).
     max_bytes = 1_500_000
-    repeat = Repeat.IGNORES
-    proof = "stored"
-    numbers_records = True
-    makes_room = "give its administrator what `arcacct quarantine sql` prints (it deletes record {key})"
-    replaced = "sent with another GlobalJobId, at which the receiver replaces the record that it has"
-    after_jura = "nothing to do: record ids are the same as jura-ng's, and SGAS ignores what it has"
+    duplicate_policy = DuplicatePolicy.IGNORES
+    confirmation_level = "stored"
+    returns_row_ids = True
+    correction_advice = "give its administrator what `arcacct quarantine sql` prints (it deletes record {key})"
+    replacement_note = "sent with another GlobalJobId, at which the receiver replaces the record that it has"
+    takeover_advice = "nothing to do: record ids are the same as jura-ng's, and SGAS ignores what it has"
 
     def __init__(self, target: SGASTarget, settings: Settings) -> None:
         super().__init__(target, settings)
@@ -100,20 +108,20 @@ class SGASPlug(Plug):
             local_jobs=target.local_jobs,
         )
 
-    def records(self, _kind: str) -> Records:
+    def records(self, _kind: str) -> RecordFormat:
         return UsageRecords(self._options, can_replace=self.target.sgas_corrections == "replace")
 
-    def sender(self, patience: Patience | None = None) -> Sender:
+    def sender(self, timeouts: TimeoutPolicy | None = None) -> Sender:
         from arcacct.targets.sgas.sending import SGASSender  # noqa: PLC0415  HTTP is slow to import
 
-        return SGASSender(self.target, patience)
+        return SGASSender(self.target, timeouts)
 
-    def probes(self) -> tuple[Probe, ...]:
-        from arcacct.publishing.probing import Probe  # noqa: PLC0415  HTTP is slow to import
+    def connectivity_checks(self) -> tuple[ConnectivityCheck, ...]:
+        from arcacct.publishing.probing import ConnectivityCheck  # noqa: PLC0415  HTTP is slow to import
         from arcacct.targets.sgas.answers import classify_probe  # noqa: PLC0415
 
         shows = "it verifies our certificate; whether it grants jobinsert to it, the first record will show"
-        return (Probe("server", self.target.url, classify_probe, shows),)
+        return (ConnectivityCheck("server", self.target.url, classify_probe, shows),)
 
     def corrections(self, con: Connection) -> str:
         from arcacct.publishing.held import outdated  # noqa: PLC0415  asked for once a year
@@ -141,4 +149,4 @@ COMMIT;
 """
 
 
-PLUG = SGASPlug
+PLUGIN = SGASPlugin

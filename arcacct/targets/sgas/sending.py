@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from arcacct.publishing.answers import Answer
 from arcacct.publishing.ledger import Message
 from arcacct.publishing.plug import Sender
-from arcacct.publishing.session import Patience, Request, TargetSession, session_to
+from arcacct.publishing.session import Request, TimeoutPolicy, Transport, transport_to
 from arcacct.targets.sgas.answers import classify_sgas
 from arcacct.targets.sgas.options import SGASTarget
 
@@ -23,9 +23,9 @@ _RECORD_ID = re.compile('urf:recordId="([^"]*)"')
 class SGASSender(Sender):
     """One target's way to its server."""
 
-    def __init__(self, target: SGASTarget, patience: Patience | None = None) -> None:
-        """Raise CredentialError and ConfigError as `session_to` does."""
-        self.session = self._session = session_to(target.transport, patience)
+    def __init__(self, target: SGASTarget, timeouts: TimeoutPolicy | None = None) -> None:
+        """Raise CredentialError and ConfigError as `transport_to` does."""
+        self.transport = self._transport = transport_to(target.transport_options, timeouts)
         self.destination = target.url
 
     def send(self, message: Message) -> Answer:
@@ -36,10 +36,10 @@ class SGASSender(Sender):
             # Of a name with characters that XML cannot carry the document has what is left.
             ids = [html.unescape(found) for found in _RECORD_ID.findall(self.unpack(message.data))]
             sent_ids = dict(zip(ids, (one.job_id for one in message.records), strict=True))
-        return insert(self._session, self.destination, message.data, sent_ids)
+        return insert(self._transport, self.destination, message.data, sent_ids)
 
 
-def insert(session: TargetSession, url: str, document: bytes, sent_ids: Collection[str]) -> Answer:
+def insert(transport: Transport, url: str, document: bytes, sent_ids: Collection[str]) -> Answer:
     """
     Post a document (UTF-8) that holds the records `sent_ids`, and compare SGAS's answer with them.
 
@@ -50,4 +50,4 @@ def insert(session: TargetSession, url: str, document: bytes, sent_ids: Collecti
     def judge(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
         return classify_sgas(status, headers, body, sent_ids)
 
-    return session.exchange(Request("POST", url, _HEADERS, document), judge)
+    return transport.request(Request("POST", url, _HEADERS, document), judge)

@@ -25,7 +25,7 @@ from arcacct.jobs.identity import (
     start_time,
     vo_name,
 )
-from arcacct.targets.local_jobs import told
+from arcacct.targets.local_jobs import local_job_values
 from arcacct.targets.parts import values
 from arcacct.targets.sgas.rules import NAMESPACES, RULES
 from arcacct.targets.xml import carried, element, escape, hosts, iso_time
@@ -112,7 +112,7 @@ def where(aar: AAR, options: UROptions) -> Where:
         f"<MachineName>{escape(machine)}</MachineName>",
         element("Queue", aar.queue) + element("ProjectName", aar.project),
         "".join([element("arc:RuntimeEnvironment", name) for name in aar.run_time_environments]) + _LOGGER,
-        told(aar, options.local_jobs, options.start_time_source).start_time_source,
+        local_job_values(aar, options.local_jobs, options.start_time_source).start_time_source,
     )
 
 

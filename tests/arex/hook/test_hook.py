@@ -17,7 +17,7 @@ from hook_host import HOOK, PROJECT, Host
 from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, rows
 
 from arcacct.arex.layout import job_file
-from arcacct.db.maintain import new_life
+from arcacct.db.maintain import start_new_incarnation
 from arcacct.resources import resource
 
 TYPE_CHECKING = False
@@ -184,7 +184,7 @@ def test_a_sweep_records_what_was_spooled_as_the_hook_would_have(tmp_path: pathl
         pathlib.Path(job_file(str(ill.control), JOB, "local")).unlink()
 
     if break_it is _no_database:
-        new_life(ill.places)
+        start_new_incarnation(ill.places)
 
     report = ill.sweep()
 

@@ -24,9 +24,9 @@ from arcacct.arex.sweep import SweepReport, sweep
 from arcacct.conf.parser import load
 from arcacct.conf.places import Places, places
 from arcacct.db.opening import open_accounting
-from arcacct.publishing.run import Outcome, Wishes, publish
+from arcacct.publishing.run import RunOptions, TargetResult, publish
 from arcacct.sandbox import Sandbox
-from arcacct.targets import plugs
+from arcacct.targets import plugins
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,10 +102,10 @@ class Site:
         with closing(self.open()) as con:
             return sweep(self.rig.settings().places, con, owner=self.control.owner)
 
-    def publish(self) -> list[Outcome]:
+    def publish(self) -> list[TargetResult]:
         """One run of the publisher; nothing is held or set aside."""
         made = self.rig.settings()
-        outcomes = publish(made, plugs(made), Wishes(now=True, since=0))
+        outcomes = publish(made, plugins(made), RunOptions(now=True, since=0))
         assert [outcome.error for outcome in outcomes] == [None] * len(outcomes)
         return outcomes
 
@@ -160,7 +160,7 @@ def test_no_record_that_was_published_changes_and_none_is_sent_again(tmp_path, b
     with closing(site.open()) as con:
         assert everything(con) == before
     for outcome in site.publish():
-        assert outcome.tally.sent.keys() <= {"sync", "summaries"}
+        assert outcome.summary.sent.keys() <= {"sync", "summaries"}
     assert at_receivers(box) == received
 
 

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from arcacct.publishing.answers import Kind
+from arcacct.publishing.answers import Outcome
 from arcacct.targets.auditor.answers import classify, classify_read
 
 JUDGED = {
-    "stored": (200, b"", Kind.ACCEPTED, True),
-    "it is there": (500, b"RECORD_EXISTS", Kind.ACCEPTED, True),
-    "a fault of its database": (500, b"UNEXPECTED_ERROR", Kind.RECORDS_REFUSED, False),
-    "a balancer's fault": (500, b"<html>Internal Server Error</html>", Kind.TRY_LATER, False),
-    "another word": (500, b"RECORD_EXISTS?", Kind.TRY_LATER, False),
-    "no record": (400, b"Json deserialize error: missing field `record_id` at line 1", Kind.RECORDS_REFUSED, True),
-    "somebody else's 400": (400, b"<html>Bad Request</html>", Kind.WE_ARE_REFUSED, True),
-    "no right": (403, b"", Kind.WE_ARE_REFUSED, True),
-    "not there": (404, b"", Kind.WE_ARE_REFUSED, True),
-    "a conflict, which it does not know": (409, b"", Kind.WE_ARE_REFUSED, True),
-    "too large": (413, b"JSON payload (3 bytes) is larger than allowed", Kind.TOO_LARGE, True),
-    "away": (503, b"", Kind.TRY_LATER, True),
-    "lost behind a balancer": (504, b"", Kind.TRY_LATER, False),
-    "created, as it never says": (201, b"", Kind.WE_ARE_REFUSED, False),
-    "a page of somebody else's": (200, b"<html>Welcome</html>", Kind.WE_ARE_REFUSED, False),
-    "the word with a wrong status": (200, b"RECORD_EXISTS", Kind.WE_ARE_REFUSED, False),
+    "stored": (200, b"", Outcome.ACCEPTED, True),
+    "it is there": (500, b"RECORD_EXISTS", Outcome.ACCEPTED, True),
+    "a fault of its database": (500, b"UNEXPECTED_ERROR", Outcome.RECORDS_REFUSED, False),
+    "a balancer's fault": (500, b"<html>Internal Server Error</html>", Outcome.TRY_LATER, False),
+    "another word": (500, b"RECORD_EXISTS?", Outcome.TRY_LATER, False),
+    "no record": (400, b"Json deserialize error: missing field `record_id` at line 1", Outcome.RECORDS_REFUSED, True),
+    "somebody else's 400": (400, b"<html>Bad Request</html>", Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, True),
+    "no right": (403, b"", Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, True),
+    "not there": (404, b"", Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, True),
+    "a conflict, which it does not know": (409, b"", Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, True),
+    "too large": (413, b"JSON payload (3 bytes) is larger than allowed", Outcome.TOO_LARGE, True),
+    "away": (503, b"", Outcome.TRY_LATER, True),
+    "lost behind a balancer": (504, b"", Outcome.TRY_LATER, False),
+    "created, as it never says": (201, b"", Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, False),
+    "a page of somebody else's": (200, b"<html>Welcome</html>", Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, False),
+    "the word with a wrong status": (200, b"RECORD_EXISTS", Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, False),
 }
 
 
@@ -39,6 +39,6 @@ def test_who_may_not_write_is_told_whom_to_ask() -> None:
 
 def test_an_answer_to_a_question() -> None:
     """Whatever it shows is an answer; of a record that is not there it says only that something failed."""
-    assert classify_read(200, {}, b"{}").kind == Kind.ACCEPTED
-    assert classify_read(500, {}, b"UNEXPECTED_ERROR").kind == Kind.TRY_LATER
-    assert classify_read(403, {}, b"").kind == Kind.WE_ARE_REFUSED
+    assert classify_read(200, {}, b"{}").kind == Outcome.ACCEPTED
+    assert classify_read(500, {}, b"UNEXPECTED_ERROR").kind == Outcome.TRY_LATER
+    assert classify_read(403, {}, b"").kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED

@@ -77,8 +77,8 @@ def test_what_it_is_not_sent_is_no_correction(site, server) -> None:
     site.record(jobs(3)[1]._replace(name="another"))
 
     outcome = site.publish()
-    assert (outcome.error, outcome.tally.corrections, site.held()) == (None, 0, {})
-    assert site.publish().tally.sent == {}
+    assert (outcome.error, outcome.summary.corrections, site.held()) == (None, 0, {})
+    assert site.publish().summary.sent == {}
 
 
 def test_the_end_is_put_right(site, server) -> None:
@@ -88,7 +88,7 @@ def test_the_end_is_put_right(site, server) -> None:
     job = jobs(3, wall_s=100)[1]
     site.record(job._replace(end_time=job.end_time + 50, wall_s=150))
 
-    assert site.publish().tally.corrections == 0
+    assert site.publish().summary.corrections == 0
     assert (runtimes(server)["job00001"], site.held()) == (150, {})
 
 
@@ -104,14 +104,14 @@ def test_any_other_correction_is_set_aside(site, server, access, ignores) -> Non
     site.record(corrected)
 
     outcome = site.publish()
-    assert outcome.tally.corrections == 1
+    assert outcome.summary.corrections == 1
     assert site.held()["job00001"][0] == "correction"
     assert SECOND in site.held()["job00001"][1]
     assert runtimes(server)["job00001"] == 100
-    assert site.publish().tally.sent == {}
+    assert site.publish().summary.sent == {}
 
     mark(site, "job00001", "retry")
-    assert site.publish().tally.corrections == 1
+    assert site.publish().summary.corrections == 1
     sql = command(site, "quarantine", "sql", "auditor:a").output
     assert f"'{SECOND}'" in sql
     assert "DELETE FROM auditor_accounting" in sql
@@ -130,7 +130,7 @@ def test_a_correction_under_another_id_is_set_aside(site, server) -> None:
     site.publish()
     site.record(jobs(3)[1]._replace(endpoint_url="https://other.example.org:443/arex"))
 
-    assert site.publish().tally.corrections == 1
+    assert site.publish().summary.corrections == 1
     assert f"it deletes record {SECOND}" in site.held()["job00001"][1]
     assert len(server.records) == 3
 
@@ -148,7 +148,7 @@ def test_a_correction_that_is_taken_back_is_forgotten(site, server) -> None:
     site.publish()
     site.record(jobs(3, wall_s=100)[1])
 
-    assert site.publish().tally.sent == {}
+    assert site.publish().summary.sent == {}
     assert site.held() == {}
 
 
@@ -158,7 +158,7 @@ def test_a_record_that_should_not_be_there(site, server) -> None:
     site.publish()
     site.sql("DELETE FROM AAR WHERE JobID = 'job00001'")
 
-    assert site.publish().tally.corrections == 1
+    assert site.publish().summary.corrections == 1
     assert f"it deletes record {SECOND}" in site.held()["job00001"][1]
     assert len(server.records) == 3
 
@@ -188,7 +188,7 @@ def test_again(site, server) -> None:
 
     assert site.republish().error is None
     assert (server.records, site.held()) == (before, {})
-    assert site.publish().tally.sent == {}
+    assert site.publish().summary.sent == {}
 
 
 def test_an_older_ledger(site, server) -> None:
@@ -214,7 +214,7 @@ def test_another_benchmark(site, server) -> None:
     site.configure("[arcacct/auditor:a]\ntargeturl={auditor}\nsite_id=SITE\nscore_type=HEPscore23\n")
     site.record(*jobs(2, benchmark="HEPscore23:12"), *jobs(1, 2, benchmark="HEPSPEC:12"))
 
-    assert site.publish().tally.quarantined == 1
+    assert site.publish().summary.quarantined == 1
     assert list(runtimes(server)) == ["job00000", "job00001"]
     assert "score_type" in site.held()["job00002"][1]
 
