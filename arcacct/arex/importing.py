@@ -3,7 +3,7 @@ Taking over the jobs of a database that A-REX writes: all of them once, then wha
 
 What we remember of each file (table ImportedFiles) moves in the same transaction as the jobs, so an import that was
 interrupted goes on where it stopped, and one that has nothing to do writes nothing. A slice in which something fails is
-taken back and written again in halves, until the record is found: it alone is rejected.
+rolled back and written again in halves, until the record is found: it alone is rejected.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ _LOOKED_UP_JOBS = 200
 
 class ArexLookup:
     """
-    One sweep's way to what A-REX itself has recorded; a context manager.
+    Looks up for one sweep what A-REX itself has recorded; a context manager.
 
     Nothing is opened before it is asked for a job. Whatever is wrong with A-REX's database, the sweep goes on.
     """
@@ -180,7 +180,7 @@ class ArexLookup:
             self._archives = Archives(con)
             self._stack.callback(self._archives.close)
         kept = self._archives.without_archived(con, jobs)
-        # Made for each transaction: one that was taken back leaves no names behind.
+        # Made for each transaction: one that was rolled back leaves no names behind.
         JobWriter(con, SOURCE, origin).write(kept)
         ended = known_jobs(con, [job.job_id for job in kept if job.status in FINAL])
         return {job_id for job_id, known in ended.items() if known.status != IN_PROGRESS}

@@ -1,4 +1,4 @@
-"""Transactions of the publishing database: on the disk before anything is done that cannot be taken back."""
+"""Transactions of the publishing database: on the disk before anything is done that cannot be undone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _taken_back = 0
 
 
 def count_rolled_back() -> int:
-    """How many transactions of this process were not committed: what was noted while they lasted may not hold."""
+    """How many transactions of this process were rolled back: what was cached during them may be wrong."""
     return _taken_back
 
 

@@ -91,13 +91,13 @@ class IncarnationState(NamedTuple):
     compared: bool
     """It was compared with the ledger that it replaced: `UnsureMonths` has what that knew besides."""
     previous_incarnation: str | None
-    """The life of accounting.db at the last run that it knows of."""
+    """The incarnation of accounting.db at the last run that it knows of."""
     last_run: int | None
     """When the last run ended that the ledger knows of, UTC seconds."""
     fences_noted: int
     """How many fences the note of the place knows; 0: unknown."""
     is_behind: bool
-    """Whether a target was sent more of this very life of accounting.db than it has logged."""
+    """Whether a target was sent more of this incarnation of accounting.db than it has logged."""
 
 
 class Fence(NamedTuple):

@@ -325,7 +325,7 @@ def complete_since(con: Connection, published_until: int | None = None) -> int:
 
 
 def incarnation(con: Connection) -> str:
-    """The random name of this life of the accounting database: a restore gives it a new one."""
+    """The random name of this incarnation of the accounting database: a restore gives it a new one."""
     life = noted(con, _LIFE)
     if life is None:
         raise SchemaError("the database has no incarnation; restore it with `arcacct db restore`")
@@ -333,17 +333,17 @@ def incarnation(con: Connection) -> str:
 
 
 def incarnation_history(con: Connection) -> frozenset[str]:
-    """The incarnation of an accounting database, and those of all lives that it goes on from (INVARIANTS 11)."""
+    """The incarnation of an accounting database, and all incarnations that it continues (INVARIANTS 11)."""
     return frozenset((incarnation(con), *_former_incarnations(con)))
 
 
 def incarnation_start_seq(con: Connection) -> int:
-    """The Seq after which this life began to log: the highest of the backup; 0 for a database that was made new."""
+    """The Seq after which this incarnation logs: the highest of the backup; 0 for a new database."""
     return int(noted(con, _LIFE_SEQ) or 0)
 
 
 def inherit_from(con: Connection, lives: Iterable[str]) -> None:
-    """The accounting database goes on from these lives, too; inside the caller's transaction."""
+    """The accounting database continues these incarnations, too; inside the caller's transaction."""
     known = dict.fromkeys((*_former_incarnations(con), *lives))
     known.pop(incarnation(con), None)
     note(con, _FORMER, " ".join(known))
@@ -351,9 +351,9 @@ def inherit_from(con: Connection, lives: Iterable[str]) -> None:
 
 def new_incarnation(con: Connection, lives: Iterable[str] = (), *, seq: int | None = None) -> None:
     """
-    A backup that is put in place lives anew: what is written from now on is no longer what its old life wrote.
+    Give a restored backup a new incarnation: what is written from now on differs from what the old one wrote.
 
-    It goes on from its own old life and from ``lives``. What is logged up to ``seq`` is the backup's: all that it has,
+    It continues its own old incarnation and ``lives``. What is logged up to ``seq`` is the backup's: all that it has,
     where that is not given. Inside the caller's transaction.
     """
     old = incarnation(con)

@@ -3,7 +3,7 @@ Importing Grid Engine's accounting files: what is new in them, each record once,
 
 How far each file was read moves in the same transaction as its records. Interrupted anywhere, the next import goes on;
 where a position does not hold, the file is read from its beginning and what is known is known. A slice in which
-something fails is taken back and read again in halves, until the record is found: it alone is rejected.
+something fails is rolled back and read again in halves, until the record is found: it alone is rejected.
 """
 
 from __future__ import annotations

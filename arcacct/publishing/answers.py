@@ -46,7 +46,7 @@ class Answer(NamedTuple):
     `record_ids` are the ids, of those sent, that SGAS acknowledged, `receiver_rows` the numbers of their rows there, by
     id: a number that was there before says that SGAS kept what it had. `advice` says what the administrator can do;
     `about_credentials` that it concerns our certificate, key or token (exit code 77), `about_group` only what we may
-    not report of this message's group of records (`plug.Records.group`): others may be ours.
+    not report of this message's group of records (`plug.RecordFormat.authorisation_group`): others may be ours.
     """
 
     kind: Outcome

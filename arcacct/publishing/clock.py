@@ -1,4 +1,4 @@
-"""How long one run of a target may go on, and whether it is to end."""
+"""The deadline of one target's run, and whether it must stop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunDeadline:
         self._stopping = stopping or Event()
 
     def expired_reason(self) -> str | None:
-        """Why nothing more may begin, in words; ``None`` while it may."""
+        """Why nothing more may start, as text; ``None`` while it may."""
         if self._stopping.is_set():
             return "stopped; the next run goes on"
         if self.left_s() <= 0:
@@ -32,5 +32,5 @@ class RunDeadline:
         return self._ends - time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait, unless it is to end meanwhile."""
+        """Sleep, unless the run is stopped meanwhile."""
         self._stopping.wait(seconds)

@@ -214,7 +214,7 @@ class RecordRouter(RecordBatcher):
 
 
 def add_logged(ctx: RunContext, router: RecordRouter, position: Cursor, horizon: int) -> None:
-    """What was logged after the cursor, in that order; what is not to be published any more is taken back."""
+    """What was logged after the cursor, in that order; what must not be published any more is retracted."""
     _retract_deleted(ctx, router, position.last_seq, horizon)
     seq = position.last_seq
     while page := reading.logged_after(ctx.accounting, seq, horizon, ended_from=position.start_end_time):
@@ -269,7 +269,7 @@ def _add(
 
 
 def _add_others(ctx: RunContext, router: RecordRouter, page: Page, known: Versions) -> list[str]:
-    """Records that are not to be published: taken back if they were; returns those that nothing is left of."""
+    """Records that must not be published: retracted if they were; returns those that nothing is left of."""
     records = reading.by_job_id(ctx.accounting, [job_id for _seq, job_id in page.others if known.get(job_id)])
     settled = []
     for seq, job_id in page.others:

@@ -1,4 +1,4 @@
-"""What the ledger says that a receiver was given, month by month and by where it counts it: jobs and wall time."""
+"""Published totals by month and counting key, as the ledger has them: jobs and wall time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def totals(amounts: Iterable[tuple[CountingKey, Amount]]) -> dict[CountingKey, A
 
 
 def published_jobs(con: Connection, target: str) -> dict[CountingKey, Amount]:
-    """Job records that the receiver was given and that were not taken back."""
+    """Job records that were published to the receiver and not retracted."""
     rows = con.execute(
         "SELECT Site, SubmitHost, Year, Month, Jobs, Wall FROM Given WHERE Target = ? AND Jobs > 0", (target,)
     )
@@ -47,13 +47,13 @@ def published_jobs(con: Connection, target: str) -> dict[CountingKey, Amount]:
 
 
 def published_total_ids(con: Connection, target: str, month: Month) -> set[int]:
-    """The rows of `Given` where a target's receiver counts the jobs of a month."""
+    """The rows of ``Given`` where a target's receiver counts the jobs of a month."""
     rows = con.execute("SELECT GivenID FROM Given WHERE Target = ? AND Year = ? AND Month = ?", (target, *month))
     return {total_id for (total_id,) in rows}
 
 
 def published_sums(con: Connection, target: str) -> dict[CountingKey, Amount]:
-    """What the sums that the receiver was given stand for; sync messages are no sums of usage."""
+    """The amounts of the published sums; sync messages are no sums of usage."""
     rows = con.execute(
         "SELECT coalesce(Site, ''), coalesce(SubmitHost, ''), Year, Month, sum(Jobs),"
         " CASE WHEN count(Wall) = count(*) THEN sum(Wall) END FROM SumKeys"

@@ -1,7 +1,7 @@
 """
 Targets side by side: a thread for each receiver, so that one that is slow, hangs or fails costs the others nothing.
 
-Each lane has its own connections to both databases and its own locks. What the runs say comes out in whole lines.
+Each thread has its own connections to both databases and its own locks. Output of the runs is in whole lines.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ReceiverThread:
 
 def run_all(settings: Settings, lanes: Sequence[ReceiverThread], options: RunOptions, work: Work) -> None:
     """
-    Run the lanes side by side, to their ends; where the host lets no more threads begin, some after the others.
+    Run the threads side by side to their ends; where the host refuses more threads, the rest run afterwards.
 
     Interrupted, they send nothing more and have a moment to note what was just answered; what they leave is what a
     kill leaves. Raises TargetBusy where the host lets no thread begin at all.
@@ -134,7 +134,7 @@ def _outcome(plugin: TargetPlugin, both: Databases, options: RunOptions, stoppin
 
 
 class _SerializedCallbacks:
-    """The wishes with ears for several threads: each hears one thing at a time, and nothing after the end."""
+    """The options with callbacks that several threads may use: one call at a time, and none after the end."""
 
     def __init__(self, options: RunOptions) -> None:
         self._lock = Lock()

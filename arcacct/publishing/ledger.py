@@ -48,7 +48,7 @@ class SentRecord(NamedTuple):
     """0 when republished, or read from the ledger."""
     end_time: int
     digest: bytes
-    """Empty when it is sent with zeros, to neutralise what was sent under a key that no longer holds."""
+    """Empty when it is sent with zeros, to zero out what was sent under a key that is no longer valid."""
     key: str = ""
     """What the receiver knows it by."""
     notes: str | None = None
@@ -76,7 +76,7 @@ class SentSum(NamedTuple):
     submit_host: str = ""
     """As it is sent."""
     is_adopted: int = 0
-    """1: another program sent it; it is there to be taken back, and no floor under our figures."""
+    """1: another program sent it; it is there to be taken back, and does not limit a decrease of our figures."""
 
 
 class MonthSnapshot(NamedTuple):

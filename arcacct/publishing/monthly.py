@@ -41,7 +41,7 @@ def send_summaries(
     doubt: bool = False,
 ) -> None:
     """
-    Whole months of one family; what was published of them under keys that no longer hold is taken back.
+    Whole months of one family; what was published under keys that are no longer valid is retracted.
 
     Months whose figures would fall without proof are left as they are, and so are those that have not begun by this
     host's clock: nothing can be said of them, and their jobs wait. ``horizon`` is up to where in FinishedLog the

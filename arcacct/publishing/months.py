@@ -21,7 +21,7 @@ class MonthFormat(NamedTuple):
     seq: int | None
     """Of sums: up to where in FinishedLog they were made; ``None``: by an older program, which did not note it."""
     incarnation: str | None
-    """Of sums: the life of the accounting database that `seq` belongs to; ``''``: one that was taken back since."""
+    """Of sums: the incarnation of the accounting database of `seq`; ``''``: the sum was retracted since."""
     sent: int | None
     """Of sums: when, UTC seconds."""
 

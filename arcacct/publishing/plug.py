@@ -248,7 +248,7 @@ class Sender(ABC):
         return data
 
     def set_deadline(self, deadline: RunDeadline) -> None:
-        """Begin nothing once the time of this run is over."""
+        """Start nothing after the deadline of this run."""
         if self.transport is not None:
             self.transport.set_deadline(deadline)
 
@@ -291,7 +291,7 @@ class TargetPlugin(ABC):
     duplicate_policy: DuplicatePolicy
     """What the receiver does with a record that it has."""
     confirmation_level: str
-    """How far its figures are known, as `verify` says it: ``stored`` (it named each record), ``handed to AMS``, ..."""
+    """How far delivery is confirmed, as `verify` shows it: ``stored`` (it named each record), ``handed to AMS``, ..."""
     counts: SyncCounts | None = None
     """Who tells the receiver how many jobs it was given; ``None``: it does not ask."""
 
@@ -393,7 +393,7 @@ class TargetPlugin(ABC):
         return Benchmark.parse(self.settings.places.rules.default_benchmark)
 
     def connectivity_checks(self) -> tuple[ConnectivityCheck, ...]:
-        """What can be asked of the receiver that changes nothing there (`arcacct doctor`), in this order."""
+        """The checks of the receiver that change nothing there (`arcacct doctor`), in this order."""
         return ()
 
     def receiver_rows(self, paths: Sequence[str], endpoint_urls: Iterable[str | None]) -> ReceiverRows:  # noqa: ARG002

@@ -17,7 +17,7 @@ _LONGEST_DATE = 100
 
 
 class ConnectivityCheck(NamedTuple):
-    """One question, a GET without a body; of a kind of target (`plug.Plug.probes`)."""
+    """One question, a GET without a body; of a kind of target (`plug.TargetPlugin.connectivity_checks`)."""
 
     what: str
     """What it asks for, as a word for people: ``server``, ``token``, ..."""

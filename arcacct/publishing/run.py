@@ -80,7 +80,7 @@ def _each(settings: Settings, plugins: Sequence[TargetPlugin], options: RunOptio
                     note_bare_ids(both.accounting, both.publishing, here)
                 # What was recorded since is below the fence, too.
                 unmeasured.settle(both.accounting, here)
-                # Each lane gives its own back, as soon as it is done and not before.
+                # Each thread releases its own locks when it is done, not earlier.
                 locks.pop_all()
                 run_all(settings, lanes, options, lambda run: work(run, horizon))
                 ledger.forget_bytes(both.publishing, int(time.time()) + 1 - settings.keep_messages_days * DAY_S)

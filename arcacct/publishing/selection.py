@@ -114,7 +114,7 @@ def unresolved_selection(accounting: Connection, plugin: TargetPlugin) -> str:
     """
     Why a target's doubt does not end with a run that sent all that is selected; empty if it does.
 
-    Jobs that were selected before the ledger was lost, and are not today, were neither sent again nor taken back.
+    Jobs that were selected before the ledger was lost, and are not today, were neither sent again nor retracted.
     """
     known, selection = lives.saved_names(accounting, plugin.target.block), plugin.selection()
     before, now = known[-1].get(_FILTER) if known else None, selection[_FILTER]

@@ -196,7 +196,7 @@ def live_sums(con: Connection, target: str, year: int, month: int) -> list[tuple
 
 def adopt(con: Connection, target: str, kind: str, sums: Iterable[SentSum]) -> int:
     """
-    Note sums that another publisher sent of a target, to be taken back as ours are; how many were not known before.
+    Note sums that another publisher sent for a target, to be retracted like ours; how many were not known before.
 
     A key that the ledger knows stays as it is: what we sent under it, zeros too, is what the receiver has.
     """

@@ -103,7 +103,7 @@ class _JobNumbers:
         self._record_ids: dict[int, int] = {}
 
     def is_of(self, con: Connection) -> bool:
-        """Whether a connection may use it: what was added by a transaction that was taken back is no job."""
+        """Whether a connection may use it: what a transaction added that was rolled back is no job."""
         return self._con is con and self._taken_back == count_rolled_back()
 
     def known(self, job_ids: Sequence[str]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """
 Importing what sacct printed: outputs of any length, in slices that no hook waits for.
 
-An output is read whole, whenever it is imported: what is known is known. A slice in which something fails is taken back
+An output is read whole, whenever it is imported: what is known is known. A slice in which something fails is undone
 and done again in halves, until the job is found: it alone is rejected.
 """
 

@@ -19,7 +19,7 @@ _UNNAMED = "LOCAL"
 
 
 class LocalJobValues(NamedTuple):
-    """What is said of a job, where jobs of ARC and others differ."""
+    """The values of a record in which jobs of ARC and other jobs differ."""
 
     start_time_source: str
     """``submit`` or ``lrms`` (`identity.start_time`)."""

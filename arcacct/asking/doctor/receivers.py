@@ -1,7 +1,7 @@
 """
 The way to each receiver: its name, the connection, TLS both ways, and a question that changes nothing there.
 
-What each kind of target may be asked stands in its plug (`TargetPlugin.connectivity_checks`); no message and no record
+Each kind of target has its checks in its plugin (`TargetPlugin.connectivity_checks`); no message and no record
 is sent.
 """
 

@@ -167,7 +167,7 @@ def _order(key: SummaryKey | SyncKey) -> tuple[object, ...]:
 
 
 def zero_summary(key: SummaryKey) -> Summary:
-    """A summary without jobs, to neutralise a key that was sent and no longer exists: APEL has no delete message."""
+    """A summary without jobs, to zero out a key that was sent and no longer exists: APEL has no delete message."""
     return Summary(key, key, 0, 0, 0, 0, 0, None, None)
 
 
