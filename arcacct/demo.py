@@ -18,18 +18,18 @@ from typing import NamedTuple
 
 from arcacct.arex.control_files import owner_of, read_job
 from arcacct.arex.hook import record_event
-from arcacct.arex.sweep import SweepReport, sweep
-from arcacct.conf.parser import load
-from arcacct.conf.places import STATUS_FOLDERS
-from arcacct.conf.settings import Settings, settings
+from arcacct.arex.sweep import sweep
+from arcacct.arex.sweeping import SweepReport
+from arcacct.config.parser import load
+from arcacct.config.paths import STATUS_FOLDERS, resource
+from arcacct.config.settings import Settings, settings
 from arcacct.db import opening
 from arcacct.errors import ConfigError, UsageError
-from arcacct.files.foreign import open_directory, private
+from arcacct.files.safe_open import open_directory, private
 from arcacct.jobs import reading
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.run import publish, republish
 from arcacct.publishing.target_run import Period, RunOptions, TargetResult
-from arcacct.resources import resource
 from arcacct.sandbox import CE, Sandbox
 from arcacct.sandbox.apel_text import int_of
 from arcacct.targets import kinds, plugins

@@ -21,7 +21,7 @@ import generate
 from datasette.utils import parse_metadata
 
 from arcacct import demo
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import opening
 
 ROOT = pathlib.Path(__file__).parent.parent

@@ -18,12 +18,12 @@ import pytest
 
 from arcacct.arex.sweep import sweep
 from arcacct.cli import COMMANDS, arcacct
-from arcacct.conf import targets
-from arcacct.conf.parser import Conf, load
-from arcacct.conf.settings import examine
+from arcacct.config import options
+from arcacct.config.parser import Conf, load
+from arcacct.config.paths import resource
+from arcacct.config.settings import examine
 from arcacct.db import opening
 from arcacct.db.schema import PUBLISHING, in_memory
-from arcacct.resources import resource
 from arcacct.targets import kinds
 
 ROOT = manual.ROOT
@@ -129,7 +129,7 @@ def test_every_option_of_the_manual_exists(name: str) -> None:
 @pytest.mark.parametrize("name", sorted({word for word in inline() if re.fullmatch(r"\w+=(\S+)?", word)}))
 def test_every_setting_of_the_manual_exists(name: str) -> None:
     """``option=value`` in the manual is an option of the configuration, of a callout, of a unit, or of ``.local``."""
-    known = {spec.name for specs in targets.options_of(kinds()).values() for spec in specs}
+    known = {spec.name for specs in options.options_of(kinds()).values() for spec in specs}
     callout = {"statecallout", "timeout", "onsuccess", "onfailure", "ontimeout"}
     with open(resource("etc", "arcacct-hook"), encoding="utf-8") as launcher:
         variables = set(re.findall(r"(?m)^([a-z]+)=\$\{ARCACCT_", launcher.read()))
@@ -266,7 +266,7 @@ def configuration(folder: pathlib.Path, arex: str, ours: str) -> Conf:
 @pytest.mark.parametrize("file", ["arc.conf.statecallout", "arc.conf.d/arcacct.conf"])
 def test_config_check_has_nothing_against_our_files(tmp_path: pathlib.Path, file: str) -> None:
     """The callouts harm no job, and the example of arcacct.conf has no mistake."""
-    from arcacct.conf.check import check
+    from arcacct.config.check import check
 
     lines = "\n".join(callouts((ROOT / "etc" / file).read_text(encoding="ascii")))
     ours = (ROOT / "etc" / "arcacct.conf.example").read_text(encoding="ascii")

@@ -13,8 +13,8 @@ import man_pages as man
 import pytest
 
 from arcacct.arex.layout import STATES
-from arcacct.conf.targets import options_of
-from arcacct.resources import resource
+from arcacct.config.options import options_of
+from arcacct.config.paths import resource
 from arcacct.targets import kinds
 
 PAGES = {page.path: page for page in man.pages()}

@@ -25,8 +25,8 @@ from arcacct.asking import portal
 from arcacct.asking.doctor.verdict import VERDICTS
 from arcacct.cli.outcomes import GRAVEST_FIRST
 from arcacct.cli.working import STOPPED
-from arcacct.conf.places import places
-from arcacct.conf.targets import options_of
+from arcacct.config.options import options_of
+from arcacct.config.paths import places
 from arcacct.db.schema import ACCOUNTING, PUBLISHING, in_memory
 from arcacct.errors import ArcacctError
 from arcacct.targets import FOLDERS, kinds

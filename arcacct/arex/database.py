@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
+from arcacct.config.paths import private_directory
 from arcacct.db.connect import translated, uri
 from arcacct.db.engine import DatabaseError
 from arcacct.db.foreign import LONGEST_S, Foreign, open_foreign, require_tables
 from arcacct.db.header import ROLLBACK_JOURNAL, WAL, Header, header_of
 from arcacct.errors import InputError, StoreBusy, StoreError
-from arcacct.files.foreign import private
-from arcacct.files.private import private_directory
+from arcacct.files.safe_open import private
 
 PATIENCE_S = 60.0
 """How long to wait for a moment in which A-REX does not write, before giving up until the next time."""

@@ -2,7 +2,7 @@
 Recording what waits in the spools.
 
 An event is removed only when its record is on disk: the job's own files may be gone by then (INVARIANTS 13). A spool
-may lie where others may write (`spool_fallback`), so all is done by its descriptor (`files.foreign`).
+may lie where others may write (`spool_fallback`), so all is done by its descriptor (`files.safe_open`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from arcacct.arex.control_files import JobFiles, read_job
 from arcacct.arex.facts import job_facts
 from arcacct.arex.sweeping import PATIENCE_S, SweepRun, is_of_one_job, printable, reason
 from arcacct.arex.witness import ArexLookup
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import checkpoint
 from arcacct.db.place import spools
 from arcacct.errors import InputError
-from arcacct.files.foreign import Directory, open_directory
+from arcacct.files.safe_open import Directory, open_directory
 from arcacct.jobs import recorder
 from arcacct.jobs.states import StateChange
 

@@ -24,7 +24,7 @@ from arcacct.jobs.states import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.conf.places import JobRules
+    from arcacct.config.paths import JobRules
 
 _MAX_INTEGER = 2**63 - 1  # what a column of SQLite holds
 _ROW_BYTES = 80

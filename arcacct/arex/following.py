@@ -8,8 +8,9 @@ from collections.abc import Callable
 from threading import Event
 
 from arcacct.arex.layout import is_whole
-from arcacct.arex.sweep import SweepReport, sweep
-from arcacct.conf.places import Places
+from arcacct.arex.sweep import sweep
+from arcacct.arex.sweeping import SweepReport
+from arcacct.config.paths import Places
 from arcacct.db import place
 from arcacct.db.engine import Connection
 from arcacct.db.maintenance import refuse_maintenance

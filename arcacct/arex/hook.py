@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from arcacct.arex.control_files import JobFiles
-    from arcacct.conf.places import Places
+    from arcacct.config.paths import Places
     from arcacct.db.engine import Connection
 
 _ITIMER_REAL = 0
@@ -39,11 +39,9 @@ LAUNCHED = b"ARCACCT_LAUNCHED"
 
 _NEEDED = (
     "errors",
-    "conf/",
-    "conf/parser",
-    "conf/places",
-    "arex/layout",
-    "arex/gate",
+    "config/",
+    "config/parser",
+    "config/paths",
     "jobs/",
     "jobs/states",
     "arex/control_files",
@@ -108,7 +106,7 @@ def run(arguments: list[str]) -> str:
         _load_needed()
     # Nothing may fail before main's guard, hence the imports in functions.
     from arcacct.arex.layout import STATES, is_job_id  # noqa: PLC0415
-    from arcacct.conf.parser import absolute  # noqa: PLC0415
+    from arcacct.config.parser import absolute  # noqa: PLC0415
 
     if len(arguments) not in (3, 4) or not is_job_id(arguments[1]) or arguments[2] not in STATES:
         return f"{USAGE} (got {arguments!r})"
@@ -203,8 +201,8 @@ def _run_module(folder: str, name: str, code: "CodeType") -> None:
 
 
 def _places(controldir: str, config: str | None) -> "tuple[str, Places]":
-    from arcacct.conf.parser import load  # noqa: PLC0415
-    from arcacct.conf.places import places  # noqa: PLC0415
+    from arcacct.config.parser import load  # noqa: PLC0415
+    from arcacct.config.paths import places  # noqa: PLC0415
 
     environment = {
         name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape")
@@ -275,7 +273,7 @@ def _break(path: str) -> None:
     """Let the next hooks spool at once: a burst of events costs A-REX one deadline, not one each."""
     from time import time  # noqa: PLC0415  only here
 
-    from arcacct.files.private import private_directory  # noqa: PLC0415
+    from arcacct.config.paths import private_directory  # noqa: PLC0415
 
     try:
         private_directory(path.rpartition("/")[0])

@@ -21,7 +21,7 @@ from arcacct.arex import database as arex_database
 from arcacct.arex.database import ArexDatabase
 from arcacct.arex.records import EventClock, job_of, lost, written_whole
 from arcacct.arex.sweeping import batches
-from arcacct.conf.places import AREX_DATABASES, Places
+from arcacct.config.paths import AREX_DATABASES, Places
 from arcacct.db import opening
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_for_reading
 from arcacct.db.engine import Connection

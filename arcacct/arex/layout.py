@@ -11,7 +11,7 @@ and restarting. Its name is ``job.ID.status``, under ARC 7 ``ID.status``.
 # `posix` is what `os` is made of: importing `os` as well would cost the hook a tenth of its time.
 import posix
 
-from arcacct.conf.places import STATUS_FOLDERS
+from arcacct.config.paths import STATUS_FOLDERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from arcacct.arex.database import ArexDatabase
-from arcacct.conf.places import AREX_DATABASES, Places
+from arcacct.config.paths import AREX_DATABASES, Places
 from arcacct.db.engine import Connection
 from arcacct.db.schema import note, noted
 from arcacct.jobs.reading import unescaped

@@ -15,8 +15,8 @@ import time
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.gate import whole_lines
 from arcacct.arex.layout import STATES, is_job_id
+from arcacct.config.paths import private_directory
 from arcacct.errors import InputError
-from arcacct.files.private import private_directory
 from arcacct.jobs.states import StatusFile
 
 VERSION = "1"

@@ -17,7 +17,7 @@ from arcacct.arex.reconciling import reconcile
 from arcacct.arex.sweeping import Gap, Owner, Progress, SweepReport, SweepRun, printable
 from arcacct.arex.vanished import Unfinished, give_up
 from arcacct.arex.witness import ArexLookup
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import opening
 from arcacct.db.engine import Connection
 from arcacct.db.place import spools

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from arcacct.arex.control_files import owner_of
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import opening
 from arcacct.db.engine import Connection
 from arcacct.errors import ArcacctError, StoreError

@@ -20,7 +20,7 @@ from arcacct.arex.spooled import Spooled
 from arcacct.asking import health_rows
 from arcacct.asking.basis import Basis, basis
 from arcacct.asking.health_rows import RecordingState, TargetState
-from arcacct.conf.settings import Settings
+from arcacct.config.settings import Settings
 from arcacct.db import care, lives, opening
 from arcacct.db.care import MaintenanceEntry
 from arcacct.db.lives import MEANING, DatabaseMismatch

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from arcacct.asking.month_jobs import NotedJobs
 from arcacct.benchmark import FALLBACK, parsed_benchmark
 from arcacct.errors import InputError
-from arcacct.files.bounded_json import parsed
+from arcacct.files.json_reader import parsed
 from arcacct.jobs.aar import UsageCell
 from arcacct.publishing.instants import Month, month_name
 from arcacct.wording import count_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from arcacct.conf.settings import Settings
+from arcacct.config.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.jobs.rating import MonthRating
 from arcacct.publishing import months

@@ -29,8 +29,8 @@ from arcacct.asking import portal as why
 from arcacct.asking.month_jobs import JobSums, MonthJob, MonthJobs, NotedJobs, ReceiverSide
 from arcacct.asking.portal import Compared, PortalContext, compare_portal, folded_vo, read_portal
 from arcacct.asking.why import seq_of
-from arcacct.conf.places import Places
-from arcacct.conf.settings import Settings
+from arcacct.config.paths import Places
+from arcacct.config.settings import Settings
 from arcacct.db import lives, opening
 from arcacct.db.engine import Connection
 from arcacct.db.lives import MEANING

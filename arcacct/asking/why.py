@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from arcacct.arex.layout import is_hashed, job_file, status_files
 from arcacct.asking.sent_texts import SentText, SentTexts
-from arcacct.conf.settings import Settings
-from arcacct.conf.targets import Target
+from arcacct.config.options import Target
+from arcacct.config.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.jobs import aborting, implausible, reading
 from arcacct.jobs.aar import AAR

@@ -8,11 +8,10 @@ import click
 
 from arcacct.cli.context import conf_of
 from arcacct.cli.speech import block, examples, print_line
-from arcacct.conf.check import check
-from arcacct.conf.parser import Conf
-from arcacct.conf.places import places
-from arcacct.conf.problems import WARNING, Problem, errors
-from arcacct.conf.show import show
+from arcacct.config.check import check, show
+from arcacct.config.options import WARNING, Problem, errors
+from arcacct.config.parser import Conf
+from arcacct.config.paths import places
 from arcacct.db.place import misplaced
 from arcacct.errors import ConfigError
 from arcacct.publishing.vos import unknown_vos

@@ -7,9 +7,9 @@ import os
 import click
 
 from arcacct.cli.speech import print_error
-from arcacct.conf.parser import Conf, load
-from arcacct.conf.places import Places, places
-from arcacct.conf.settings import Settings, remember_secrets, settings
+from arcacct.config.parser import Conf, load
+from arcacct.config.paths import Places, places
+from arcacct.config.settings import Settings, remember_secrets, settings
 from arcacct.errors import ConfigError
 from arcacct.targets import kinds
 

@@ -16,7 +16,7 @@ from arcacct.cli.speech import ask, examples, print_error, print_line
 from arcacct.cli.tables import format_option
 from arcacct.cli.tables import show as show_table
 from arcacct.cli.working import STOPPED, at_work, progress, stop_on_signal
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db.opening import (
     accounting,
     initialise,
@@ -240,7 +240,7 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
     publisher compares what is in the backup with what was sent before.
     """
     from arcacct.db import maintain  # noqa: PLC0415  slow to import
-    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
 
     here = _site(places_of(ctx))
     maintain.may_restore(here)
@@ -267,7 +267,7 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     place, which the sweep drains. The old databases are kept there under other names. Interrupted, it can be repeated.
     """
     from arcacct.db import moving  # noqa: PLC0415  slow to import
-    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
 
     here = _site(places_of(ctx))
     moving.check(here, directory)
@@ -318,7 +318,7 @@ def prune(
     from arcacct.arex.layout import scan_status_files  # noqa: PLC0415  with its command
     from arcacct.jobs import prune as pruning  # noqa: PLC0415  slow to import
     from arcacct.publishing.instants import iso  # noqa: PLC0415  slow to import
-    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
 
     found = settings_of(ctx)
     here = _site(found.places)

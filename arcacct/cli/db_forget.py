@@ -14,7 +14,7 @@ import click
 from arcacct.cli.context import settings_of
 from arcacct.cli.speech import ask, examples, print_error, print_line
 from arcacct.cli.working import STOPPED, progress, stop_on_signal
-from arcacct.conf.settings import Settings
+from arcacct.config.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.db.opening import accounting, open_publishing, read_accounting, read_publishing
 from arcacct.errors import ConfigError, InputError, UsageError
@@ -89,7 +89,7 @@ def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) 
 def scope_of(found: Settings, user_dn: str | None, now: int) -> Scope:
     """Whose names go. Raises UsageError where nothing says which, InputError without the control directory."""
     from arcacct.arex.layout import scan_status_files  # noqa: PLC0415  with its command
-    from arcacct.jobs.forgetting import Scope  # noqa: PLC0415  slow to import
+    from arcacct.jobs import forgetting  # noqa: PLC0415  slow to import
     from arcacct.targets.ascii import NAME, spelt  # noqa: PLC0415  with its command
 
     if found.places.rehearsal is not None:
@@ -105,7 +105,7 @@ def scope_of(found: Settings, user_dn: str | None, now: int) -> Scope:
         raise InputError(
             f"{found.places.controldir}: cannot read the control directory: {error.strerror}; run as the user of A-REX"
         ) from error
-    return Scope(
+    return forgetting.Scope(
         calendar.timegm((index // 12, index % 12 + 1, 1, 0, 0, 0)),
         user_dn,
         tuple(target.block for target in found.targets),
@@ -145,7 +145,7 @@ def _forget(
     stopping: Callable[[], bool],
 ) -> int:
     from arcacct.jobs.forgetting import pseudonymise as forget_all  # noqa: PLC0415  slow to import
-    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
 
     here = found.places
     alone = partial(publishing_lock, here.publishing_lock)
@@ -155,7 +155,7 @@ def _forget(
 def _overwrite(found: Settings, con: Connection, publishing: Connection) -> None:
     from arcacct.db import maintain  # noqa: PLC0415  psutil is slow to import
     from arcacct.jobs.forgetting import overwrite  # noqa: PLC0415  slow to import
-    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
 
     if os.path.exists(found.places.publishing_database):
         with publishing_lock(found.places.publishing_lock):

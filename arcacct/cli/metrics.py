@@ -26,7 +26,7 @@ from arcacct.cli.speech import block, data, examples, print_error
 from arcacct.cli.thresholds import threshold_options
 from arcacct.db.care import CHECK
 from arcacct.errors import ConfigError, InputError, StoreError
-from arcacct.files.foreign import open_parent
+from arcacct.files.safe_open import open_parent
 from arcacct.jobs.holds import HELD
 from arcacct.jobs.implausible import NONE
 from arcacct.jobs.plausibility import BOUNDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from arcacct.cli.context import conf_of
-from arcacct.conf.settings import examine
+from arcacct.config.settings import examine
 from arcacct.errors import ArcacctError
 from arcacct.targets import kinds
 

@@ -11,8 +11,8 @@ from arcacct.cli.context import name_of_user, settings_of
 from arcacct.cli.instants import MONTH
 from arcacct.cli.naming import complete_target, target_option
 from arcacct.cli.speech import ask, block, data, examples, print_line
-from arcacct.conf.settings import Settings
-from arcacct.conf.targets import select_targets
+from arcacct.config.options import select_targets
+from arcacct.config.settings import Settings
 from arcacct.db import opening
 from arcacct.errors import InputError
 from arcacct.jobs import cells, implausible

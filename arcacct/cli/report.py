@@ -16,7 +16,7 @@ from arcacct.cli.tables import lines, show
 from arcacct.cli.working import at_work
 from arcacct.db import opening
 from arcacct.errors import InputError, StoreError
-from arcacct.files.foreign import open_parent
+from arcacct.files.safe_open import open_parent
 from arcacct.fleet.manifests import last_month
 from arcacct.jobs.pseudonyms import site_names
 from arcacct.publishing.instants import Month, iso
@@ -27,7 +27,7 @@ from arcacct.reporting.month import ReportRequest, month_report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.conf.settings import Settings
+    from arcacct.config.settings import Settings
     from arcacct.reporting.month import ReportData
 
 

@@ -18,11 +18,11 @@ from arcacct.cli.outcomes import announce, exit_code, show
 from arcacct.cli.speech import confirm, examples, print_error, print_line
 from arcacct.cli.tables import lines
 from arcacct.cli.working import at_work
-from arcacct.conf.settings import Settings, settings
+from arcacct.config.settings import Settings, settings
 from arcacct.db import opening
 from arcacct.errors import UsageError
 from arcacct.jobs.rating import Ratings, plan
-from arcacct.publishing import run
+from arcacct.publishing import run, target_run
 from arcacct.publishing.instants import iso
 from arcacct.publishing.plug import TargetPlugin
 from arcacct.targets import kinds, plugins
@@ -40,7 +40,7 @@ class _AdHoc(NamedTuple):
     urbatchsize: str | None
 
 
-def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: int | None) -> run.Period:
+def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: int | None) -> target_run.Period:
     """``[from, to)``, or arcctl's ``(after, till]``: end times are whole seconds."""
     first = from_s if from_s is not None else None if after_s is None else after_s + 1
     before = to_s if to_s is not None else None if till_s is None else till_s + 1
@@ -48,7 +48,7 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
         raise UsageError("give a period: --from TIME --to TIME (or arcctl's -b TIME -e TIME)")
     if first >= before:
         raise UsageError(f"nothing ends between {iso(first)} and {iso(before)}: the period has to begin before it ends")
-    return run.Period(first, before)
+    return target_run.Period(first, before)
 
 
 @click.command(
@@ -100,7 +100,7 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
 def republish(
     ctx: click.Context,
     *,
-    period: run.Period,
+    period: target_run.Period,
     target: str | None,
     apel_url: str | None,
     sgas_url: str | None,
@@ -124,7 +124,7 @@ def republish(
         opening.refuse_unasked(found.places)
     print_line(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
     with at_work("planning"):
-        options = run.RunOptions(dry_run=True, write_to=write_to, receiver_rows=receiver_rows, announce=announce)
+        options = target_run.RunOptions(dry_run=True, write_to=write_to, receiver_rows=receiver_rows, announce=announce)
         planned = run.republish(found, targets, period, options)
     show(planned, planned=True)
     _tell_ratings(found, period)
@@ -133,7 +133,7 @@ def republish(
     if sys.stdin.isatty() and not yes:
         confirm("send this?")
     complaints: list[str] = []
-    options = run.RunOptions(receiver_rows=receiver_rows, complain=complaints.append)
+    options = target_run.RunOptions(receiver_rows=receiver_rows, complain=complaints.append)
     if sys.stderr.isatty():
         total = sum(sent.messages for outcome in planned for sent in outcome.summary.sent.values())
         with click.progressbar(length=total, label="messages", file=sys.stderr) as bar:
@@ -146,7 +146,7 @@ def republish(
     return exit_code(outcomes, complaints)
 
 
-def _tell_ratings(found: Settings, period: run.Period) -> None:
+def _tell_ratings(found: Settings, period: target_run.Period) -> None:
     """What the configuration's benchmarks would change of the period, where they are not those that were recorded."""
     if not found.queue_benchmarks and not found.node_benchmarks:
         return

@@ -6,8 +6,8 @@ import csv
 from functools import cache
 from typing import Literal, NamedTuple, get_args
 
+from arcacct.config.paths import resource
 from arcacct.dataset.layout import TABLES
-from arcacct.resources import resource
 
 Type = Literal["int64", "double", "string"]
 

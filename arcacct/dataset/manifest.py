@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from arcacct.dataset.layout import TABLES, VERSION, Partition, part_name
 from arcacct.errors import InputError
-from arcacct.files.bounded_json import parsed
+from arcacct.files.json_reader import parsed
 
 MOST_BYTES = 2**20
 """A larger file is no manifest."""

@@ -14,10 +14,10 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.errors import InputError
-from arcacct.files.bounded_json import parsed
-from arcacct.files.foreign import open_directory
+from arcacct.files.json_reader import parsed
+from arcacct.files.safe_open import open_directory
 
 BACKUP, CHECK, PRUNE, SNAPSHOT = KINDS = ("backup", "check", "prune", "snapshot")
 _FILE = "care.json"

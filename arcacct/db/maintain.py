@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import psutil
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places, private_directory
 from arcacct.db import care, lives, opening, place
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database, open_for_reading, uri
 from arcacct.db.maintenance import alone, maintenance, refuse_maintenance
@@ -40,8 +40,7 @@ from arcacct.db.schema import (
     sync,
 )
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
-from arcacct.files.foreign import TEMPORARY, Directory, open_directory
-from arcacct.files.private import private_directory
+from arcacct.files.safe_open import TEMPORARY, Directory, open_directory
 
 PATIENCE_S = 30.0
 """How long to wait for processes that use a database, before a restore gives up."""

@@ -13,7 +13,7 @@ import time
 from contextlib import closing
 from typing import NamedTuple
 
-from arcacct.conf.places import AREX_WRITES, Places, arex_writes
+from arcacct.config.paths import AREX_WRITES, Places, arex_writes, private_directory
 from arcacct.db import place
 from arcacct.db.connect import open_for_reading
 from arcacct.db.maintain import PATIENCE_S, SUFFIXES, copy_whole, files, wait_until_unused
@@ -22,7 +22,6 @@ from arcacct.db.opening import refuse_unasked, require
 from arcacct.db.place import LocationFile
 from arcacct.db.schema import ACCOUNTING, ensure, incarnation, open_to_group, sync
 from arcacct.errors import ConfigError, StoreError, UsageError
-from arcacct.files.private import private_directory
 
 _UNFINISHED = "moving"
 """A folder in the new place as long as a move is under way: what is beside it may be overwritten."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import checkpoint, place
 from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, translated
 from arcacct.db.header import refuse_foreign

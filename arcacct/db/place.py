@@ -18,14 +18,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
-from arcacct.conf.places import AREX_DATABASES, STATUS_FOLDERS, Places, usual_database
+from arcacct.config.paths import AREX_DATABASES, STATUS_FOLDERS, Places, private_directory, usual_database
 from arcacct.db.at_rest import refuse_hidden
 from arcacct.db.connect import translated, uri, version
 from arcacct.db.header import refuse_foreign
 from arcacct.db.schema import incarnation, incarnation_history, sync
 from arcacct.errors import ConfigError, SchemaError, StoreError
-from arcacct.files.foreign import private
-from arcacct.files.private import private_directory
+from arcacct.files.safe_open import private
 
 _DIGITS = 19
 """A number of fewer digits is one that SQLite holds."""

@@ -17,13 +17,12 @@ from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from typing import NamedTuple
 
+from arcacct.config.paths import private_directory, resource
 from arcacct.db.checkpoint import make_durable
 from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, other_version, translated, uri, version
 from arcacct.db.header import refuse_foreign
 from arcacct.db.maintenance import locked, maintenance
 from arcacct.errors import ConfigError, SchemaError, StoreError
-from arcacct.files.private import private_directory
-from arcacct.resources import resource
 
 
 class DatabaseKind(NamedTuple):

@@ -15,13 +15,13 @@ import time
 from _sqlite3 import DatabaseError, connect
 from contextlib import ExitStack, closing, suppress
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import care, opening
 from arcacct.db.connect import open_for_reading
 from arcacct.db.maintain import BackupFile, backup_directory, connect_unused, files
 from arcacct.db.schema import SNAPSHOT, backup, group_id, incarnation, note, noted, sync
 from arcacct.errors import StoreBusy, StoreError
-from arcacct.files.foreign import TEMPORARY, Directory
+from arcacct.files.safe_open import TEMPORARY, Directory
 
 _NAMES = ("accounting.db", "publishing.db")
 """In the order in which they are exchanged: a ledger never knows of jobs which the other does not have yet."""

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from pyarrow import ArrowException
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.dataset.layout import MANIFESTS, TABLES, VERSION, Partition, partition_of, position_path
 from arcacct.dataset.manifest import Manifest, Part, parse
 from arcacct.db.checkpoint import make_durable
@@ -40,7 +40,7 @@ from arcacct.exporting.jobs import Job, paged, pages
 from arcacct.exporting.naming import Concealer
 from arcacct.exporting.parquet import PartsWriter, former_jobs
 from arcacct.exporting.store import Listing, Store, is_half
-from arcacct.files.bounded_json import parsed
+from arcacct.files.json_reader import parsed
 from arcacct.jobs.pseudonyms import site_names
 from arcacct.publishing.locks import Reading, exporter
 

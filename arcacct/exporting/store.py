@@ -24,7 +24,7 @@ from typing import IO, Any, NamedTuple
 from arcacct.dataset.layout import VERSION, names_in
 from arcacct.dataset.manifest import MOST_BYTES
 from arcacct.errors import InputError, StoreError, UsageError
-from arcacct.files.foreign import TEMPORARY, Directory, open_directory
+from arcacct.files.safe_open import TEMPORARY, Directory, open_directory
 
 _CHUNK_BYTES = 1 << 20
 _MOST_IN_A_FOLDER = 10_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from arcacct.errors import InputError
-from arcacct.files.foreign import read_file
+from arcacct.files.safe_open import read_file
 
 _MIB = 1024 * 1024
 _LARGEST_AD = 1024 * 1024

@@ -29,7 +29,7 @@ from arcacct.features.reader import (
     read,
     remaining_s,
 )
-from arcacct.files.foreign import Directory, open_directory
+from arcacct.files.safe_open import Directory, open_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

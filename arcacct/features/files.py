@@ -2,7 +2,7 @@
 Directories of features: one file for each key, so that no reader ever sees half of a value.
 
 A value is written beside the old one and renamed over it. The directories may stand where jobs can write: all is done
-by their descriptor (`files.foreign`), and only what was made here is given to another user.
+by their descriptor (`files.safe_open`), and only what was made here is given to another user.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 from arcacct.errors import InputError, StoreError, UsageError
 from arcacct.features.keys import NAME, problem
-from arcacct.files.foreign import TEMPORARY, Directory, open_directory, open_parent
+from arcacct.files.safe_open import TEMPORARY, Directory, open_directory, open_parent
 
 DIRECTORY_MODE = 0o755
 FILE_MODE = 0o644

@@ -13,8 +13,8 @@ from contextlib import suppress
 
 from arcacct.errors import InputError
 from arcacct.features.reader import VARIABLES, location_of
-from arcacct.files.bounded_json import parsed
-from arcacct.files.foreign import open_parent, read_file
+from arcacct.files.json_reader import parsed
+from arcacct.files.safe_open import open_parent, read_file
 
 _LARGEST_FILE = 1 << 16
 

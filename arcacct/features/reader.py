@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from arcacct.errors import InputError, UsageError
 from arcacct.features.keys import DEPRECATED, JOB_KEYS, KEYS, MACHINE_KEYS, NAME, problem
-from arcacct.files.foreign import Directory, open_directory
+from arcacct.files.safe_open import Directory, open_directory
 
 LARGEST_VALUE = 4096
 _LARGEST_DIRECTORY = 1000

@@ -1,7 +1,7 @@
 """
 Features of jobs that their wrappers have saved: a directory as it was, or one file with a ``key=value`` on each line.
 
-They stand where jobs write (`files.foreign`), so nothing of them is believed that is no value.
+They stand where jobs write (`files.safe_open`), so nothing of them is believed that is no value.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat
 from arcacct.errors import InputError, UsageError
 from arcacct.features.keys import NAME
 from arcacct.features.reader import Features, doubted, values_in
-from arcacct.files.foreign import open_parent
+from arcacct.files.safe_open import open_parent
 
 PLACE = "{jobid}"
 _LARGEST_FILE = 256 * 1024

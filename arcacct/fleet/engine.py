@@ -11,11 +11,11 @@ from contextlib import closing
 from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
+from arcacct.config.paths import resource
 from arcacct.dataset.columns import KEYS, columns
 from arcacct.errors import InputError, UsageError
 from arcacct.fleet.checks import damaged, judged
 from arcacct.fleet.manifests import Dataset, Exported
-from arcacct.resources import resource
 
 ENGINES = {"duckdb": ("arcacct.fleet.duck", "Duck", "parquet"), "spark": ("arcacct.fleet.spark", "Spark", "spark")}
 """By name: its module and class, and the extra that has what it needs."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
+from arcacct.config.paths import resource
 from arcacct.dataset.columns import KEYS, columns
 from arcacct.dataset.layout import Partition
 from arcacct.errors import TargetError
@@ -23,7 +24,6 @@ from arcacct.fleet.checks import damaged, judged
 from arcacct.fleet.duck import Duck, every_value
 from arcacct.fleet.engine import EngineFailed
 from arcacct.fleet.manifests import Dataset, Exported
-from arcacct.resources import resource
 
 _TYPES = {"string": "text", "int64": "int8", "double": "float8"}
 _KNOWN = "SELECT site, year, month::integer, ce, written_s, finished_log_seq, digest FROM arcacct.partitions"

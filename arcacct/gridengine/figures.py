@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arcacct.errors import InputError
-from arcacct.files.reading import Overlong, Reader
+from arcacct.files.follow import Overlong, Reader
 from arcacct.gridengine.lines import read_lines
 from arcacct.gridengine.local_jobs import local_job
 from arcacct.gridengine.record import Record

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
 from arcacct.errors import InputError
-from arcacct.files.following import FileTailer
-from arcacct.files.reading import STDIN, FileOffset, Overlong, Reader
+from arcacct.files.follow import STDIN, FileOffset, FileTailer, Overlong, Reader
 from arcacct.gridengine import rows
 from arcacct.gridengine.lines import read_lines, record
 from arcacct.gridengine.positions import FilePositions

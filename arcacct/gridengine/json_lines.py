@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-from arcacct.files.bounded_json import parsed
+from arcacct.files.json_reader import parsed
 from arcacct.gridengine.record import Record
 
 _TEXTS = (

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from arcacct.db.engine import Connection
-from arcacct.files.reading import FileOffset, Reader
+from arcacct.files.follow import FileOffset, Reader
 
 _COLUMNS = "FileID, Position, Tail, Checksum, Lines, Records, BadLines"
 _LATEST = "ORDER BY ReadAt DESC, FileID DESC LIMIT 1"

@@ -8,8 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from arcacct.errors import InputError
-from arcacct.files.following import FileTailer
-from arcacct.files.reading import Overlong
+from arcacct.files.follow import FileTailer, Overlong
 from arcacct.gridengine.lines import read_lines
 from arcacct.gridengine.questions import Tasks
 from arcacct.gridengine.record import STORED, Record, failed_text

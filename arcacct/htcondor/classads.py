@@ -20,7 +20,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
-from arcacct.files.json_streams import Found, Objects
+from arcacct.files.json_reader import Found, Objects
 from arcacct.jobs.faults import Fault
 
 LARGEST_AD = 4 * 1024 * 1024

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from arcacct.files.programs import printed
+from arcacct.files.subprocess import printed
 
 TIMEOUT_S = 600.0
 OVERLAP_S = 11 * 86_400

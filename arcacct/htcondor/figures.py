@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from arcacct.errors import InputError
-from arcacct.files.reading import Reader
+from arcacct.files.follow import Reader
 from arcacct.htcondor.command import OVERLAP_S, HistoryCommand
 from arcacct.htcondor.local_jobs import local_job
 from arcacct.htcondor.output import HistoryForm, read

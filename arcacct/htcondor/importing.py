@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
 from arcacct.errors import InputError, UsageError
-from arcacct.files.following import FileTailer
+from arcacct.files.follow import FileTailer
 from arcacct.htcondor import stored_jobs
 from arcacct.htcondor.command import OVERLAP_S, HistoryCommand
 from arcacct.htcondor.local_jobs import cluster_of

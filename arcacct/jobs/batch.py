@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from arcacct.conf.places import Places
-from arcacct.conf.values import MapRule, QueueBenchmark
+from arcacct.config.paths import Places
+from arcacct.config.values import MapRule, QueueBenchmark
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
 from arcacct.errors import InputError

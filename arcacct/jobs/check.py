@@ -11,15 +11,15 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import care, lives, opening
 from arcacct.db.connect import open_for_reading
 from arcacct.db.engine import Connection
 from arcacct.db.integrity import pages, references, schema, tables, use_of_pages
 from arcacct.db.schema import ACCOUNTING, PUBLISHING, DatabaseKind, incarnation
 from arcacct.errors import StoreBusy, StoreError
-from arcacct.files.bounded_json import parsed
-from arcacct.files.foreign import private
+from arcacct.files.json_reader import parsed
+from arcacct.files.safe_open import private
 from arcacct.jobs import cells
 from arcacct.jobs.recorder import CHILDREN
 from arcacct.jobs.statuses import SQL_FINAL

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import NamedTuple
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import opening
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
 from arcacct.db.durable import transaction

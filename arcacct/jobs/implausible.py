@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
 from arcacct.db.schema import note, noted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db.engine import Connection
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.rejected import Quarantine, RejectedEntry, RetryResult, fault, is_of_record, needing_file

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, get_args
 
-from arcacct.conf.values import MapRule, NodeBenchmark, QueueBenchmark
+from arcacct.config.values import MapRule, NodeBenchmark, QueueBenchmark
 from arcacct.db.engine import Connection
 from arcacct.jobs.job import Job
 from arcacct.jobs.packing import unescaped

@@ -8,7 +8,7 @@ what is published, and it may end anywhere.
 
 from __future__ import annotations
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
 from arcacct.db.schema import note, noted

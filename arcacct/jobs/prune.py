@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from typing import NamedTuple
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import care, opening
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
 from arcacct.db.durable import transaction

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db.place import PSEUDONYMS, own_as
 from arcacct.db.schema import sync
 from arcacct.errors import StoreError

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.benchmark import parsed_benchmark
-from arcacct.conf.places import Places
-from arcacct.conf.values import NodeBenchmark, QueueBenchmark
+from arcacct.config.paths import Places
+from arcacct.config.values import NodeBenchmark, QueueBenchmark
 from arcacct.db.engine import Connection
 from arcacct.db.transaction import Transaction
 from arcacct.jobs.filling import rate

@@ -10,7 +10,7 @@ A choice applies to what no publisher has read yet, so that it changes no publis
 
 from __future__ import annotations
 
-from arcacct.conf.places import LRMS, WAIT, Places
+from arcacct.config.paths import LRMS, WAIT, Places
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
 from arcacct.db.schema import note, noted

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from arcacct.config.paths import resource
 from arcacct.errors import StoreError
-from arcacct.resources import resource
 
 FOLDERS = {
     "": "To begin",

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from arcacct.errors import ArcacctError, CredentialError, TargetBusy, TargetError, TargetRefuses
-from arcacct.files.bounded_json import parsed
+from arcacct.files.json_reader import parsed
 from arcacct.wording import sanitise_line, without_secrets
 
 TEXT_LIMIT = 500

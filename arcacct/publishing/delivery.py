@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from arcacct.errors import ArcacctError, InputError, TargetBusy, TargetRefuses
-from arcacct.files.foreign import open_directory
+from arcacct.files.safe_open import open_directory
 from arcacct.publishing import held, ledger, sent
 from arcacct.publishing.answers import Answer, Outcome, error_of
 from arcacct.publishing.held import RefusalHistory

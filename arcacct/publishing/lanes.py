@@ -14,8 +14,8 @@ from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any
 
-from arcacct.conf.places import Places
-from arcacct.conf.settings import Settings
+from arcacct.config.paths import Places
+from arcacct.config.settings import Settings
 from arcacct.db import opening
 from arcacct.errors import TargetBusy
 from arcacct.publishing.plug import TargetPlugin

@@ -21,11 +21,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 
-from arcacct.conf.places import Places
-from arcacct.conf.targets import Target
+from arcacct.config.options import Target
+from arcacct.config.paths import Places, private_directory
 from arcacct.db.transaction import open_lock
 from arcacct.errors import StoreBusy
-from arcacct.files.private import private_directory
 from arcacct.jobs.packing import sha256
 
 _OURS = fcntl.LOCK_EX | fcntl.LOCK_NB

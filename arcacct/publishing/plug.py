@@ -2,7 +2,7 @@
 What publishing has to know of a target, and all that it knows: one `TargetPlugin` for each kind of target.
 
 A kind of target is a folder below `arcacct.targets`. Its `options.py` has ``KIND``: what its block of the configuration
-may have, and the class of its values (`conf.targets.TargetKind`, `Target`); it imports nothing that is dear. Its
+may have, and the class of its values (`config.options.TargetKind`, `Target`); it imports nothing that is dear. Its
 `plug.py` has ``PLUG``, the class of its `TargetPlugin`, made of a target and all settings. Both are found by
 `arcacct.targets`, which has a line for each folder. Nothing else names a kind of target.
 
@@ -28,8 +28,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from arcacct.conf.settings import Settings
-    from arcacct.conf.targets import Target
+    from arcacct.config.options import Target
+    from arcacct.config.settings import Settings
     from arcacct.db.engine import Connection
     from arcacct.jobs.aar import AAR, UsageCell
     from arcacct.jobs.local import BareIDs
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from arcacct.publishing.clock import RunDeadline
     from arcacct.publishing.given import CountingKey
     from arcacct.publishing.instants import Month
-    from arcacct.publishing.ledger import Message, SentSum
+    from arcacct.publishing.ledger import Message
     from arcacct.publishing.probing import ConnectivityCheck
     from arcacct.publishing.session import TimeoutPolicy, Transport
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from arcacct.conf.targets import TransportOptions
+from arcacct.config.options import TransportOptions
 from arcacct.publishing.answers import Answer
 from arcacct.publishing.connection import InvalidURL, endpoint_of
 from arcacct.publishing.session import Judge, Request, TimeoutPolicy, transport_to

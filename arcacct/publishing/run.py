@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
-from arcacct.conf.places import Places
-from arcacct.conf.settings import Settings
+from arcacct.config.paths import Places
+from arcacct.config.settings import Settings
 from arcacct.db import lives, opening, schema
 from arcacct.db.engine import Connection
 from arcacct.db.place import spools

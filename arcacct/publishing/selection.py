@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import lives, schema
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import arcacct
 from arcacct import secrecy
-from arcacct.conf.targets import TransportOptions
+from arcacct.config.options import TransportOptions
 from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.clock import RunDeadline
 from arcacct.publishing.connection import (

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db.engine import Connection
 from arcacct.db.place import spools
 from arcacct.jobs import aborting

@@ -5,10 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from difflib import get_close_matches
 
-from arcacct.conf.parser import Conf
-from arcacct.conf.problems import WARNING, Problem
-from arcacct.conf.settings import examine
-from arcacct.conf.targets import Kinds
+from arcacct.config.options import WARNING, Kinds, Problem
+from arcacct.config.parser import Conf
+from arcacct.config.settings import examine
 from arcacct.db import opening
 from arcacct.errors import ArcacctError
 from arcacct.jobs import reading

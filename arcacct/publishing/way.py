@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from arcacct.conf.targets import Target
+from arcacct.config.options import Target
 from arcacct.errors import CredentialError
 from arcacct.publishing.answers import Answer
 from arcacct.publishing.clock import RunDeadline

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from arcacct.conf.values import CPUWatts
+from arcacct.config.values import CPUWatts
 from arcacct.errors import InputError
 from arcacct.reporting.facts import EnergyUse
 

@@ -11,10 +11,10 @@ import os
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db.place import REPORTS, own_as
-from arcacct.files.bounded_json import parsed
-from arcacct.files.foreign import private
+from arcacct.files.json_reader import parsed
+from arcacct.files.safe_open import private
 
 Figures = dict[str, list[float]]
 """By VO (of usage) or place (of publishing): its figures."""

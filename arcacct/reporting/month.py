@@ -10,7 +10,7 @@ from arcacct.asking.questions import Selection
 from arcacct.asking.usage import UsageTable, usage
 from arcacct.asking.verify import verify
 from arcacct.benchmark import FALLBACK_SHOWN, parsed_benchmark
-from arcacct.conf.settings import Settings
+from arcacct.config.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.db.schema import incarnation
 from arcacct.jobs.holds import HELD, PUBLISHED

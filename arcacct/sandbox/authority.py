@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from arcacct.conf.credentials import slash_dn
+from arcacct.config.credentials import slash_dn
 from arcacct.errors import ConfigError
-from arcacct.files.foreign import open_directory, open_parent
+from arcacct.files.safe_open import open_directory, open_parent
 from arcacct.sandbox import der
 
 DAY_S = 86_400

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterable
 
-from arcacct.files.foreign import open_directory, private
+from arcacct.files.safe_open import open_directory, private
 from arcacct.sandbox.wire import Arrival
 
 

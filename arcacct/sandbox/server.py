@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from arcacct.conf.credentials import slash_dn
+from arcacct.config.credentials import slash_dn
 from arcacct.errors import ConfigError, TargetBusy
 from arcacct.sandbox.authority import Credential, validity
 from arcacct.sandbox.faults import Faults, InjectedFault

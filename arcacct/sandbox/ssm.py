@@ -11,7 +11,7 @@ import quopri
 from collections.abc import Container
 from typing import NamedTuple
 
-from arcacct.conf.credentials import slash_dn
+from arcacct.config.credentials import slash_dn
 from arcacct.errors import InputError
 from arcacct.sandbox import envelopes, signatures
 from arcacct.sandbox.authority import Credential

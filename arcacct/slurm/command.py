@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from arcacct.files.programs import printed
+from arcacct.files.subprocess import printed
 from arcacct.jobs.sacct import environment
 from arcacct.slurm.rows import COLUMNS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from arcacct.errors import InputError
-from arcacct.files.reading import Reader
+from arcacct.files.follow import Reader
 from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.local import Figures, figures

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
-from arcacct.files.bounded_json import BeyondBoundsError
-from arcacct.files.json_streams import MISSING, Reader
+from arcacct.files.json_reader import MISSING, BeyondBoundsError, Reader
 from arcacct.jobs.faults import Fault, fault_of
 from arcacct.jobs.sacct import LARGEST, LATEST_S, Instants, clean, known, known_count, state
 from arcacct.slurm.record import UNFINISHED, SacctPart, SacctUse, SlurmRun, cpu_use

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
-from arcacct.files.following import FileTailer
-from arcacct.files.reading import STDIN, Reader
+from arcacct.files.follow import STDIN, FileTailer, Reader
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import SLICE_S, ImportRun, Progress, Say
 from arcacct.jobs.local_ids import LocalID

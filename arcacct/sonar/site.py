@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from arcacct.conf.values import MapRule, NodeBenchmark, QueueBenchmark
+from arcacct.config.values import MapRule, NodeBenchmark, QueueBenchmark
 
 
 class Site(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
-from arcacct.conf.values import NodeBenchmark
+from arcacct.config.values import NodeBenchmark
 from arcacct.jobs.hostlists import expand
 from arcacct.jobs.local import model_benchmark
 from arcacct.jobs.states import ABORTED, COMPLETED, FAILED

@@ -10,7 +10,7 @@ import codecs
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from arcacct.files import json_streams
+from arcacct.files import json_reader
 from arcacct.jobs.faults import Fault
 
 LARGEST_OBJECT = 64 * 1024 * 1024
@@ -43,7 +43,7 @@ class Objects:
     def __init__(self) -> None:
         # Bytes that are not UTF-8 become surrogates, which the readers of the fields refuse.
         self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
-        self._stream = json_streams.Objects(_BETWEEN, _BEGINS, LARGEST_OBJECT)
+        self._stream = json_reader.Objects(_BETWEEN, _BEGINS, LARGEST_OBJECT)
         self.number = 0
 
     @property

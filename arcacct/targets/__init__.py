@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from arcacct.conf.targets import select_targets
+from arcacct.config.options import select_targets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.conf.settings import Settings
-    from arcacct.conf.targets import Target, TargetKind
+    from arcacct.config.options import Target, TargetKind
+    from arcacct.config.settings import Settings
     from arcacct.publishing.plug import TargetPlugin
 
 FOLDERS = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from arcacct.conf.values import LocalJobs
+from arcacct.config.values import LocalJobs
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.local import LOCAL
 

@@ -58,8 +58,8 @@ database() {
     "$HOME_DIR/bin/python3" -I -c '
 import os
 
-from arcacct.conf.parser import load
-from arcacct.conf.places import places
+from arcacct.config.parser import load
+from arcacct.config.paths import places
 
 print(places(load(None, os.environ)).database)
 ' 2>/dev/null

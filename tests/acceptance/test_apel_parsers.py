@@ -24,8 +24,8 @@ import slurm_files
 from apel_message import message
 from control_directory import set_up
 
-from arcacct.conf.places import places
-from arcacct.conf.values import local_jobs
+from arcacct.config.paths import places
+from arcacct.config.values import local_jobs
 from arcacct.db.engine import Connection
 from arcacct.db.opening import open_accounting
 from arcacct.gridengine.importing import Import

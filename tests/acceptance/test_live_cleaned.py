@@ -17,9 +17,10 @@ import arex_corpus as corpus
 import live_arex
 import pytest
 
-from arcacct.arex.sweep import SweepReport, sweep
-from arcacct.conf.parser import load
-from arcacct.conf.places import places
+from arcacct.arex.sweep import sweep
+from arcacct.arex.sweeping import SweepReport
+from arcacct.config.parser import load
+from arcacct.config.paths import places
 from arcacct.db.opening import open_accounting
 
 TYPE_CHECKING = False

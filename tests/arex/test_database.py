@@ -14,7 +14,7 @@ import pytest
 from control_directory import set_up
 
 from arcacct.arex.database import opened
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db.header import refuse_foreign
 from arcacct.db.opening import open_accounting
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError

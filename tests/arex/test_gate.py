@@ -18,7 +18,7 @@ from arcacct.arex.gate import (
     lines_of,
     stored_bytes,
 )
-from arcacct.conf.places import JobRules
+from arcacct.config.paths import JobRules
 from arcacct.jobs.recorder import escaped
 from arcacct.jobs.states import StateChange
 

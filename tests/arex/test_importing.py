@@ -19,7 +19,7 @@ from control_directory import set_up
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.importing import ImportReport, arex_databases, import_arex, retry_rejected
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db.opening import open_accounting
 from arcacct.errors import InputError, StoreBusy
 from arcacct.jobs.rejected import listed
@@ -462,7 +462,7 @@ def test_an_interrupted_import_goes_on(here, path, arex, con) -> None:
     """Killed between any two slices: the next import ends with the same rows as one that was left alone."""
     finished(arex, *range(1, 81))
     code = (
-        "import os, sys; from arcacct.conf.places import places\n"
+        "import os, sys; from arcacct.config.paths import places\n"
         "from arcacct.db import opening\nfrom arcacct.arex import importing\n"
         "here = places(None, sys.argv[1]); con = opening.open_accounting(here)\n"
         "slices = 0\n"

@@ -18,7 +18,7 @@ from arcacct.arex.layout import (
     scan_status_files,
     status_files,
 )
-from arcacct.conf.places import STATUS_FOLDERS
+from arcacct.config.paths import STATUS_FOLDERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

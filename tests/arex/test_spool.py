@@ -16,8 +16,8 @@ from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.layout import STATES, is_job_id
 from arcacct.arex.spool import from_bytes, from_name, to_bytes, write
+from arcacct.config.paths import private_directory
 from arcacct.errors import InputError
-from arcacct.files.private import private_directory
 from arcacct.jobs.states import StatusFile
 
 FIELDS = ("controldir", "job_id", "state", "event_ns", "local", "diag", "statistics", "failed", "owner")

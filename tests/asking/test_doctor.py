@@ -24,14 +24,15 @@ from in_process import said
 from other_users import acting_as, public_dir
 from scripted_receiver import ScriptedReceiver, server_context
 
-import arcacct.cli.doctor as command
 from arcacct.asking import doctor
+from arcacct.asking.doctor import verdict as command
 from arcacct.asking.doctor.databases import days_left, mount_of, room
 from arcacct.asking.doctor.launcher import Launcher, settings_of
 from arcacct.asking.doctor.verdict import ERROR, OK, UNTOLD, WARNING, Process, Site, Verdict
+from arcacct.cli import doctor as cli_doctor
+from arcacct.config.paths import resource
 from arcacct.db import opening
 from arcacct.db.schema import note
-from arcacct.resources import resource
 from arcacct.sandbox import Sandbox, authority
 
 __all__ = ["public_dir"]
@@ -710,7 +711,7 @@ def test_a_process_of_arex_is_found(tmp_path) -> None:
 
 def load_nothing():
     """A configuration that is not there."""
-    from arcacct.conf.parser import Conf
+    from arcacct.config.parser import Conf
 
     return Conf("/nonexistent/arc.conf", "/nonexistent/arcacct.conf")
 
@@ -859,7 +860,7 @@ def run(monkeypatch, capfd) -> Callable[..., subprocess.CompletedProcess[str]]:
         monkeypatch.delenv(name, raising=False)
 
     def run(site: Clinic, *arguments: str) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(command, "Site", functools.partial(Site, **site.around))
+        monkeypatch.setattr(cli_doctor, "Site", functools.partial(Site, **site.around))
         return said(capfd, "--config", site.conf, "doctor", *arguments)
 
     return run

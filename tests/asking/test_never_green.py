@@ -19,8 +19,8 @@ from watched_site import BLOCK, DAY_S, TARGET, samples
 
 from arcacct.arex import spooled
 from arcacct.asking import health
-from arcacct.conf.parser import load
-from arcacct.conf.settings import settings
+from arcacct.config.parser import load
+from arcacct.config.settings import settings
 from arcacct.db import damage
 from arcacct.db.care import MaintenanceEntry
 from arcacct.db.opening import open_publishing, read_accounting

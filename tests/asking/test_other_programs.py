@@ -20,7 +20,7 @@ import ledger_rows
 import manual
 import sql_contract
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import opening
 from arcacct.db.schema import ACCOUNTING, PUBLISHING, in_memory
 from arcacct.jobs import cells

@@ -12,10 +12,10 @@ from installed import arcacct
 
 from arcacct.arex.sweep import sweep
 from arcacct.benchmark import Benchmark, parsed_benchmark
-from arcacct.conf.parser import load
-from arcacct.conf.places import places
+from arcacct.config.parser import load
+from arcacct.config.paths import places
 from arcacct.db.opening import open_accounting, read_accounting
-from arcacct.publishing import run
+from arcacct.publishing import run, target_run
 from arcacct.sandbox import Sandbox
 from arcacct.sandbox.summariser import PortalTotals
 from arcacct.targets import plugins
@@ -182,7 +182,7 @@ def test_a_correction_reaches_the_portal(tmp_path, kind) -> None:
 
         def publish() -> PortalTotals:
             settings = site.settings()
-            (outcome,) = run.publish(settings, plugins(settings), run.RunOptions(since=0))
+            (outcome,) = run.publish(settings, plugins(settings), target_run.RunOptions(since=0))
             assert not outcome.error
             return next(found for (_site, *month), found in box.apel.totals().items() if month == [2026, 11])
 
@@ -209,7 +209,7 @@ def test_job_records_at_apel_are_not_corrected_unasked(tmp_path) -> None:
     with Sandbox(str(tmp_path)) as box:
         site = rehearsal.site(tmp_path, box, TARGET.format(kind="urs"))
         settings = site.settings()
-        run.publish(settings, plugins(settings), run.RunOptions(since=0))
+        run.publish(settings, plugins(settings), target_run.RunOptions(since=0))
     words = correction(site)
 
     planned, refused, done = (arcacct(*words, *more) for more in (["--plan"], ["--yes"], ["--yes", "--counted-twice"]))

@@ -20,8 +20,8 @@ from watched_site import BLOCK, DAY_S, samples
 
 from arcacct.arex.sweep import save_sweep
 from arcacct.asking import health
-from arcacct.conf.parser import load
-from arcacct.conf.settings import settings
+from arcacct.config.parser import load
+from arcacct.config.settings import settings
 from arcacct.db.opening import open_accounting, open_publishing, writing
 from arcacct.publishing import ledger
 from arcacct.targets import kinds

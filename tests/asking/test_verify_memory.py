@@ -11,7 +11,7 @@ import pytest
 from installed import ARCACCT, arcacct
 from memory import peak_kib
 
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db import lives
 from arcacct.db.opening import open_publishing, read_accounting
 from arcacct.db.schema import incarnation

@@ -19,9 +19,9 @@ from generate import add_jobs, generate
 
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import NEEDS, usage
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import opening
-from arcacct.db.connect import Connection
+from arcacct.db.engine import Connection
 
 SIZES = {"smoke": 2_000, "small": 100_000, "large": 1_000_000}
 QUESTIONS = {

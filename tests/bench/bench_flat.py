@@ -19,7 +19,7 @@ from bench_publish import APEL, SGAS, configure, receivers
 from figures import Cost, Figure, cost_of
 from generate import FIRST_END, Look, add_jobs, generate
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import opening
 from arcacct.publishing import ledger, sent_rows
 

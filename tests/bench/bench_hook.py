@@ -29,7 +29,7 @@ from figures import Figure
 from job_files import LOCAL, NOON_NS, Files, lay
 from recorders import crowd, slowest
 
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db.opening import initialise
 
 JOBS = {"smoke": 1, "small": 25, "large": 1700}

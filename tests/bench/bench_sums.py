@@ -20,7 +20,7 @@ from bench_publish import APEL, configure, receivers
 from figures import Cost, Figure, cost_of
 from generate import Look, add_jobs, generate
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 
 SIZES = {"smoke": 300, "small": 50_000, "large": 1_000_000}
 NEW_JOBS, RUNS = 1_000, 3
@@ -32,7 +32,7 @@ ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")
 
 _OURS = """
 import json, sys, time
-from arcacct.conf.places import places
+from arcacct.config.paths import places
 from arcacct.db import opening
 from arcacct.jobs import cells
 here = places(None, sys.argv[1])

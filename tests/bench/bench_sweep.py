@@ -28,7 +28,7 @@ from job_files import DIAG, LOCAL, NOON_NS, STATISTICS, Files, lay
 from arcacct.arex.control_files import JobFiles, owner_of
 from arcacct.arex.facts import job_facts
 from arcacct.arex.sweeping import SweepRun
-from arcacct.conf.places import JobRules, places
+from arcacct.config.paths import JobRules, places
 from arcacct.db.opening import open_accounting
 from arcacct.jobs import recorder
 from arcacct.jobs.states import StateChange, StatusFile

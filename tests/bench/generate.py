@@ -20,9 +20,10 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db import opening, schema
-from arcacct.db.connect import Connection, open_database
+from arcacct.db.connect import open_database
+from arcacct.db.engine import Connection
 from arcacct.jobs import cells, outbox
 from arcacct.jobs.recorder import event_time
 

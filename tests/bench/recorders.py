@@ -17,7 +17,7 @@ from job_files import LOCAL, NOON_NS
 from arcacct.arex import facts
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.hook import record_event
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db.opening import initialise, read_accounting
 
 LOADED_BEFORE = (facts,)

@@ -16,7 +16,7 @@ from installed_program import ARCACCT, run_arcacct
 import arcacct as package
 from arcacct import errors
 from arcacct.cli import COMMANDS, arcacct
-from arcacct.conf.places import STATUS_FOLDERS
+from arcacct.config.paths import STATUS_FOLDERS
 
 ARC_CONF = """\
 [common]

@@ -10,8 +10,8 @@ from conf_files import APEL, DIRECTORY, SGAS
 from control_directory import set_up
 
 from arcacct.cli import main
-from arcacct.conf.check import check
-from arcacct.conf.parser import Conf
+from arcacct.config.check import check
+from arcacct.config.parser import Conf
 from arcacct.sandbox import authority
 from arcacct.targets import kinds
 

@@ -14,7 +14,7 @@ import stored_jobs
 from control_directory import set_up
 
 from arcacct.cli import COMMANDS, main
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db.opening import initialise, open_accounting, open_publishing
 from arcacct.db.schema import incarnation
 from arcacct.publishing import ledger

@@ -18,7 +18,7 @@ from installed import ARCACCT
 
 from arcacct.cli import main
 from arcacct.cli.working import stop_on_signal
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db.opening import initialise, open_accounting, open_publishing
 from arcacct.db.schema import incarnation
 from arcacct.jobs.check import Checked, check

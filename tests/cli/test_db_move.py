@@ -18,7 +18,7 @@ from installed import arcacct, configured
 from job_files import JOB, Files, events, lay
 
 from arcacct.arex.sweep import sweep
-from arcacct.conf.places import places
+from arcacct.config.paths import places
 from arcacct.db import moving, place, schema
 from arcacct.db.opening import open_accounting
 from arcacct.errors import ConfigError, StoreBusy
@@ -220,7 +220,7 @@ def counted(real):
         if count > int(sys.argv[4]): os.kill(os.getpid(), 9)
         return real(*args, **kwargs)
     return call
-from arcacct.conf.places import places
+from arcacct.config.paths import places
 from arcacct.db import moving
 for name in ("rename", "unlink", "mkdir", "fsync", "rmdir"): setattr(os, name, counted(getattr(os, name)))
 moving.move(places(None, sys.argv[1], sys.argv[2]), sys.argv[3])

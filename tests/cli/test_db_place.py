@@ -19,7 +19,7 @@ from in_process import said
 from installed import arcacct, configured
 from job_files import Files, lay
 
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db import place, schema
 from arcacct.db.opening import open_accounting
 from arcacct.db.place import LocationFile

@@ -10,8 +10,8 @@ from control_directory import set_up
 from installed import arcacct
 from stored_jobs import END_S, add, job
 
-from arcacct.conf.parser import load
-from arcacct.conf.places import places
+from arcacct.config.parser import load
+from arcacct.config.paths import places
 from arcacct.db.opening import open_accounting
 
 TARGET = "[arcacct/directory:d]\npath={0}/outgoing\ngocdb_name=SITE\napel_messages=individual\n"

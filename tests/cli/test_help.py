@@ -10,8 +10,8 @@ import pytest
 import terminal
 from installed import ARCACCT, arcacct
 
-from arcacct import resources
 from arcacct.cli import main
+from arcacct.config import paths
 from arcacct.manual.pages import load
 from arcacct.manual.rendering import rendered
 
@@ -24,7 +24,7 @@ def ask(tmp_path, monkeypatch, capsys):
 
     def ask(*topic: str, columns: str = "80", **more: str) -> tuple[object, str, str]:
         manual_pages.write(tmp_path, **more)
-        monkeypatch.setattr(resources, "_HERE", str(tmp_path))
+        monkeypatch.setattr(paths, "_HERE", str(tmp_path))
         monkeypatch.setenv("COLUMNS", columns)
         with pytest.raises(SystemExit) as raised:
             main(["help", *topic])
@@ -128,7 +128,7 @@ def test_what_is_nowhere_is_a_wrong_argument(ask) -> None:
 
 
 def test_without_its_pages_it_says_what_is_missing(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(resources, "_HERE", str(tmp_path))
+    monkeypatch.setattr(paths, "_HERE", str(tmp_path))
     with pytest.raises(SystemExit) as raised:
         main(["help"])
 

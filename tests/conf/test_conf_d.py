@@ -10,11 +10,10 @@ import pytest
 from conf_files import APEL, SGAS
 from other_users import acting_as
 
-from arcacct.conf import parser
-from arcacct.conf.check import check
-from arcacct.conf.parser import load
-from arcacct.conf.settings import settings
-from arcacct.conf.show import show
+from arcacct.config import parser
+from arcacct.config.check import check, show
+from arcacct.config.parser import load
+from arcacct.config.settings import settings
 from arcacct.errors import ConfigError
 from arcacct.targets import kinds
 

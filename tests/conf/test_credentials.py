@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from arcacct.conf.credentials import ca_directory_findings, ca_file_findings, certificate_findings, pair_findings
-from arcacct.conf.targets import targets
+from arcacct.config.credentials import ca_directory_findings, ca_file_findings, certificate_findings, pair_findings
+from arcacct.config.options import targets
 from arcacct.targets import kinds
 
 NOW = 1_770_000_000

@@ -9,8 +9,8 @@ import sys
 import conf_files
 import pytest
 
-from arcacct.conf import parser
-from arcacct.conf.parser import find_conf, load, our_conf, parse
+from arcacct.config import parser
+from arcacct.config.parser import find_conf, load, our_conf, parse
 from arcacct.errors import ConfigError
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "arex"
@@ -186,12 +186,12 @@ def test_the_hook_path_imports_little():
     """Parser and places load no module that costs the hook time."""
     code = (
         "import sys; before = set(sys.modules)\n"
-        "import arcacct.conf.parser, arcacct.conf.places\n"
+        "import arcacct.config.parser, arcacct.config.paths\n"
         "print(*sorted(name for name in set(sys.modules) - before))"
     )
     ran = subprocess.run([sys.executable, "-S", "-c", code], check=True, capture_output=True, text=True, env={
         "PYTHONPATH": str(pathlib.Path(parser.__file__).parent.parent.parent)
     })  # fmt: skip
     ours = {name for name in ran.stdout.split() if name.startswith("arcacct")}
-    assert ours == {"arcacct", "arcacct.conf", "arcacct.conf.parser", "arcacct.conf.places", "arcacct.errors"}
+    assert ours == {"arcacct", "arcacct.conf", "arcacct.config.parser", "arcacct.config.paths", "arcacct.errors"}
     assert not set(ran.stdout.split()) & {"re", "typing", "dataclasses", "pathlib", "collections", "logging", "json"}

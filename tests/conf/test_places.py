@@ -7,7 +7,7 @@ import re
 import conf_files
 import pytest
 
-from arcacct.conf.places import benchmark, places, vomsless_vo, yes_or_no
+from arcacct.config.paths import benchmark, places, vomsless_vo, yes_or_no
 from arcacct.errors import ConfigError
 
 

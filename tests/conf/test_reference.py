@@ -7,9 +7,9 @@ import re
 import conf_files
 import pytest
 
-from arcacct.conf.settings import examine
-from arcacct.conf.targets import options_of
-from arcacct.resources import resource
+from arcacct.config.options import options_of
+from arcacct.config.paths import resource
+from arcacct.config.settings import examine
 from arcacct.targets import kinds
 
 OPTIONS = options_of(kinds())

@@ -10,9 +10,9 @@ import conf_files
 import pytest
 from conf_files import APEL, DIRECTORY, SGAS
 
-from arcacct.conf.parser import Conf, load
-from arcacct.conf.settings import examine, settings
-from arcacct.conf.values import MapRule, NodeBenchmark, QueueBenchmark, VomslessVO
+from arcacct.config.parser import Conf, load
+from arcacct.config.settings import examine, settings
+from arcacct.config.values import MapRule, NodeBenchmark, QueueBenchmark, VomslessVO
 from arcacct.errors import ConfigError
 from arcacct.targets import kinds
 

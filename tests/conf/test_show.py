@@ -7,9 +7,9 @@ import dataclasses
 import conf_files
 from conf_files import APEL, DIRECTORY, SGAS
 
-from arcacct.conf.parser import Conf
-from arcacct.conf.settings import settings
-from arcacct.conf.show import show
+from arcacct.config.check import show
+from arcacct.config.parser import Conf
+from arcacct.config.settings import settings
 from arcacct.targets import kinds
 
 OURS = (

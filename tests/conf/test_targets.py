@@ -6,8 +6,8 @@ import conf_files
 import pytest
 from conf_files import APEL, DIRECTORY, SGAS
 
-from arcacct.conf.settings import examine, settings
-from arcacct.conf.targets import select_targets
+from arcacct.config.options import select_targets
+from arcacct.config.settings import examine, settings
 from arcacct.errors import UsageError
 from arcacct.targets import kinds
 

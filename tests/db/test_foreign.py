@@ -17,7 +17,7 @@ import pytest
 from control_directory import set_up
 from installed_program import ARCACCT
 
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db import maintain
 from arcacct.db.opening import initialise
 from arcacct.wording import count_of

@@ -22,7 +22,7 @@ from full_disk import on_small_disk
 from hook_host import HOOK, host
 from other_users import public_dir
 
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db import maintain
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
 from arcacct.db.opening import initialise, open_accounting
@@ -66,7 +66,7 @@ SUPPORT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 WRITER = """
 import sys; sys.path[:0] = [sys.argv[2]]
 import stored_jobs
-from arcacct.conf.places import places
+from arcacct.config.paths import places
 from arcacct.db.opening import open_accounting
 here = places(None, sys.argv[1]); con = open_accounting(here); print("ready", flush=True)
 for number in range(1000, 1000 + int(sys.argv[3])): stored_jobs.add(con, here, stored_jobs.job(number))
@@ -130,7 +130,7 @@ def test_a_backup_on_a_full_disk_leaves_nothing(here, tmp_path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     code = (
-        "import os, sys; from arcacct.conf.places import places; from arcacct.db import maintain\n"
+        "import os, sys; from arcacct.config.paths import places; from arcacct.db import maintain\n"
         "from arcacct.errors import StoreError\n"
         "try: maintain.backups(places(None, sys.argv[1]), sys.argv[2])\n"
         "except StoreError as error: print(error, os.listdir(sys.argv[2]))"
@@ -417,7 +417,7 @@ def test_a_restore_that_is_killed_is_repeated(here, tmp_path, renames) -> None:
     copy = maintain.backups(here, str(tmp_path / "backups"))[0].path
     killed_writer(here)
     code = (
-        "import os, sys; from arcacct.conf.places import places\n"
+        "import os, sys; from arcacct.config.paths import places\n"
         "from arcacct.db import maintain\n"
         "count = 0; real = os.rename\n"
         "def rename(*names):\n"

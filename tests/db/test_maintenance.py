@@ -12,7 +12,7 @@ import pytest
 from control_directory import set_up
 from hook_host import host
 
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db.maintenance import maintenance
 from arcacct.db.opening import open_accounting, open_publishing
 from arcacct.errors import StoreBusy, StoreError

@@ -19,13 +19,12 @@ from arex_corpus import arex_database
 from control_directory import set_up
 from other_users import acting_as
 
-from arcacct.conf.places import places
+from arcacct.config.paths import places, resource
 from arcacct.db import integrity, schema
 from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, uri
 from arcacct.db.opening import initialise, leave_open, open_accounting, open_publishing
 from arcacct.db.schema import ACCOUNTING, PUBLISHING, ensure, in_memory, incarnation, upgrades
 from arcacct.errors import ConfigError, SchemaError, StoreError
-from arcacct.resources import resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from control_directory import set_up
 from full_disk import on_small_disk
 from other_users import acting_as, public_dir
 
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db import care, maintain
 from arcacct.db.opening import leave_open, open_accounting, open_publishing
 from arcacct.db.snapshot import snapshots
@@ -101,7 +101,7 @@ def test_a_snapshot_while_others_write(here, folder) -> None:
     code = (
         "import sys; sys.path[:0] = [sys.argv[2]]\n"
         "import stored_jobs\n"
-        "from arcacct.conf.places import places\n"
+        "from arcacct.config.paths import places\n"
         "from arcacct.db.opening import open_accounting\n"
         "here = places(None, sys.argv[1]); con = open_accounting(here); print('ready', flush=True)\n"
         "for number in range(1000, 1200): stored_jobs.add(con, here, stored_jobs.job(number))\n"
@@ -126,7 +126,7 @@ def test_both_are_of_one_moment(here, folder) -> None:
     code = (
         "import sys; sys.path[:0] = [sys.argv[3]]\n"
         "import stored_jobs\n"
-        "from arcacct.conf.places import places\n"
+        "from arcacct.config.paths import places\n"
         "from arcacct.db import snapshot\n"
         "from arcacct.db.opening import open_accounting, open_publishing\n"
         "here = places(None, sys.argv[1]); con, ledger = open_accounting(here), open_publishing(here); number = 3\n"
@@ -217,7 +217,7 @@ def test_a_full_disk_leaves_the_last_one(here, folder, tmp_path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     code = (
-        "import os, resource, shutil, sys; from arcacct.conf.places import places; from arcacct.db import snapshot\n"
+        "import os, resource, shutil, sys; from arcacct.config.paths import places; from arcacct.db import snapshot\n"
         "from arcacct.errors import StoreError\n"
         "here = places(None, sys.argv[1])\n"
         "def made(*options):\n"
@@ -261,7 +261,7 @@ def test_of_another_version(here, folder, name, version, todo) -> None:
 def test_killed_anywhere_the_last_one_is_whole(here, folder) -> None:
     """Before every system call that makes, renames or removes a file; the next one clears what was left."""
     code = (
-        "import os, signal, sys; from arcacct.conf.places import places; from arcacct.db import schema, snapshot\n"
+        "import os, signal, sys; from arcacct.config.paths import places; from arcacct.db import schema, snapshot\n"
         "here = places(None, sys.argv[1]); left = int(sys.argv[3])\n"
         "def audited(event, _values):\n"
         "    global left\n"

@@ -14,7 +14,7 @@ from contextlib import closing
 import pytest
 from control_directory import set_up
 
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
 from arcacct.db.opening import open_accounting, writing
 from arcacct.db.transaction import Transaction, open_lock
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 OPEN = """
 import os, sys, time
-from arcacct.conf.places import places
+from arcacct.config.paths import places
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
 from arcacct.arex.hook import write_back_apart
 from arcacct.db.transaction import Transaction

@@ -27,7 +27,7 @@ from arcacct.publishing.locks import publishing_lock
 _PATIENCE_S = 300
 _HANGING = """
     import sys
-    from arcacct.conf.places import places
+    from arcacct.config.paths import places
     from arcacct.exporting.export import ExportOptions, export
     from arcacct.exporting.store import LocalStore
     controldir, dataset, call = sys.argv[1:]

@@ -328,7 +328,7 @@ def test_a_process_that_is_killed_leaves_a_dataset_to_go_on_with(site) -> None:
     """By SIGKILL, as the kernel does it, at any of its steps: what stands is never half, and the last one ends it."""
     code = """
         import os, signal, sys
-        from arcacct.conf.places import places
+        from arcacct.config.paths import places
         from arcacct.exporting.export import ExportOptions, export
         from arcacct.exporting.store import LocalStore
         controldir, dataset, steps = sys.argv[1:]

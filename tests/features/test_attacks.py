@@ -12,8 +12,8 @@ from installed import arcacct, configured
 from other_users import acting_as
 from sonar_site import REAL
 
-from arcacct.conf.parser import load
-from arcacct.conf.places import places
+from arcacct.config.parser import load
+from arcacct.config.paths import places
 from arcacct.db.opening import open_accounting
 from arcacct.errors import ArcacctError, InputError, StoreError
 from arcacct.features import values as own

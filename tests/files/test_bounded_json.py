@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcacct.files.bounded_json import BeyondBoundsError, Scan, parsed
+from arcacct.files.json_reader import BeyondBoundsError, Scan, parsed
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

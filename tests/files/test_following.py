@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from arcacct.errors import InputError
-from arcacct.files.following import FileTailer
-from arcacct.files.reading import FileOffset, Overlong, Reader
+from arcacct.files.follow import FileOffset, FileTailer, Overlong, Reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from attackers import THEM, TRIES, snatching, swapping, theirs, tries
 from other_users import acting_as
 
 from arcacct.errors import InputError
-from arcacct.files import foreign
-from arcacct.files.foreign import open_directory, open_parent, private, read_file
+from arcacct.files import safe_open
+from arcacct.files.safe_open import open_directory, open_parent, private, read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -424,7 +424,7 @@ def test_root_changes_no_directory_put_in_the_place_of_another(home):
 
 def test_a_kernel_that_refuses_openat2_is_no_hindrance(home, monkeypatch):
     """A container's filter answers EPERM, an old kernel ENOSYS: both as any number that no system call has."""
-    monkeypatch.setitem(foreign._OPENAT2, os.uname().machine, 99_999)
+    monkeypatch.setitem(safe_open._OPENAT2, os.uname().machine, 99_999)
     (home / "deep").mkdir()
     put(home / "deep" / "value")
     assert content_of(home / "deep" / "value") == "7\n"
@@ -448,15 +448,15 @@ def test_another_user_than_root(public_dir, home):
             open_directory(str(third / "link"))
 
 
-@pytest.mark.skipif(os.uname().machine not in foreign._OPENAT2, reason="needs a machine whose number is known")
+@pytest.mark.skipif(os.uname().machine not in safe_open._OPENAT2, reason="needs a machine whose number is known")
 def test_the_kernel_goes_the_way_at_once(home):
     """Where it has openat2 it is asked, and refuses any link below the directory."""
     (home / "a" / "b").mkdir(parents=True)
     (home / "link").symlink_to("a")
     with open_directory(str(home)) as found:
-        fd = foreign._openat2(found.fd, "a/b")
+        fd = safe_open._openat2(found.fd, "a/b")
         if fd < 0:
             pytest.skip("this kernel has no openat2, or does not let us")
         os.close(fd)
-        assert foreign._openat2(found.fd, "link/b") < 0
-        assert foreign._openat2(found.fd, "..") < 0
+        assert safe_open._openat2(found.fd, "link/b") < 0
+        assert safe_open._openat2(found.fd, "..") < 0

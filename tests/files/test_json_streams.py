@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from memory import cost_of
 
 from arcacct.errors import InputError
-from arcacct.files.bounded_json import BeyondBoundsError
-from arcacct.files.json_streams import Found, Objects, Reader
+from arcacct.files.json_reader import BeyondBoundsError, Found, Objects, Reader
 
 BETWEEN, BEGINS = r"[ \t\r\n]*", r"^(?=\{)|(?=\{\s*\"meta\"\s*:)"
 """As Sonar's."""
@@ -130,7 +129,7 @@ HOSTILE = {
 def test_time_and_memory_are_in_proportion(text: str) -> None:
     """2 MB of each take a second or two, and took minutes or hours: objects are not tried again and again."""
     code = f"""
-from arcacct.files.json_streams import Objects
+from arcacct.files.json_reader import Objects
 text = {text}
 stream = Objects({BETWEEN!r}, {BEGINS!r}, 1 << 26)
 for start in range(0, len(text), 4096):

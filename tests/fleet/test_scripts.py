@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from arcacct.config.paths import resource
 from arcacct.dataset.columns import columns
 from arcacct.dataset.layout import TABLES, Partition, part_name
 from arcacct.dataset.manifest import Manifest, Part
-from arcacct.resources import resource
 
 SCRIPTS = {
     "postgresql": ("CREATE TABLE arcacct.{} (", r", PRIMARY KEY| \);", ("bigint", "double precision", "text")),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from arcacct.conf.places import JobRules, Places
+from arcacct.config.paths import JobRules, Places
 from arcacct.db.opening import open_accounting
 
 _template: list[pathlib.Path] = []

@@ -25,7 +25,7 @@ from arex_corpus import arex7_database
 from control_directory import set_up
 from fuzz.command import Ended, arcacct, steers
 
-from arcacct.conf.places import places
+from arcacct.config.paths import places
 from arcacct.db.foreign import LARGEST_VALUE_BYTES
 from arcacct.db.opening import initialise, open_accounting, open_publishing
 from arcacct.db.schema import incarnation

@@ -22,7 +22,7 @@ from fuzz.damage import NUMBERS, damaged, damaged_json
 from fuzz.database import differing, dump, opened
 from gridengine_files import BEGIN, COLON, JSON_90, JSON_91, World, ran
 
-from arcacct.files import reading
+from arcacct.files import follow
 from arcacct.gridengine import importing, lines
 from arcacct.gridengine.lines import LATEST_US, record
 from arcacct.gridengine.record import Record
@@ -199,7 +199,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
 def _small() -> Iterator[None]:
     """Long lines of some KiB: what is to be told of them does not depend on how long is too long."""
     sizes = {"LONGEST_LINE": _LONGEST_LINE, "_BEGINNING": _LONGEST_KEPT + 1, "CHUNK_BYTES": 16 * 1024}
-    with patch.multiple(reading, **sizes), patch.object(rejected, "LONGEST_BYTES", _LONGEST_KEPT):
+    with patch.multiple(follow, **sizes), patch.object(rejected, "LONGEST_BYTES", _LONGEST_KEPT):
         yield
 
 

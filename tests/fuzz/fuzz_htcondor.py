@@ -16,7 +16,7 @@ from fuzz.damage import NUMBERS, damaged, damaged_json
 from fuzz.database import differing, dump, opened
 from htcondor_files import BEGIN, HISTORY, JSON, LONG, NOW, ad
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.htcondor.importing import HistoryReport, HTCondorImport
 from arcacct.htcondor.output import HistoryForm
 from arcacct.htcondor.record import LARGEST, LATEST_S

@@ -16,7 +16,7 @@ from fuzz.damage import NUMBERS, damaged, damaged_json
 from fuzz.database import differing, dump, opened
 from slurm_files import BEGIN, COLUMNS, JSON, TABLE, row, table
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.jobs.batch import BatchPolicy, BatchSite
 from arcacct.jobs.sacct import LARGEST, LATEST_S
 from arcacct.slurm.importing import RunsReport, SlurmImport

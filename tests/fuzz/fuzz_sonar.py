@@ -25,7 +25,7 @@ from fuzz.database import differing, dump, opened
 from sonar_site import REAL_FILES, SERIES, objects, sample, sysinfo_of
 from sonar_versions import VERSIONS, everything, jobs
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.jobs.rejected import LONGEST_BYTES, MOST_OF_A_FILE
 from arcacct.sonar import envelopes as sonar
 from arcacct.sonar.envelopes import TelemetryStream

@@ -20,8 +20,7 @@ from htcondor_files import ad
 from slurm_files import COLUMNS, JSON, row
 
 from arcacct.errors import InputError
-from arcacct.files.bounded_json import parsed
-from arcacct.files.json_streams import Objects
+from arcacct.files.json_reader import Objects, parsed
 from arcacct.htcondor.classads import read as read_ads
 from arcacct.slurm.output import OutputForm
 from arcacct.slurm.output import read as read_sacct

@@ -10,7 +10,7 @@ from control_directory import set_up
 from gridengine_files import BEGIN, NOW, World, ran
 from stored_jobs import endpoint_id
 
-from arcacct.conf.places import places
+from arcacct.config.paths import places
 from arcacct.db.opening import open_accounting, writing
 from arcacct.jobs.recorder import name_id
 

@@ -8,10 +8,10 @@ from contextlib import closing
 import pytest
 from gridengine_files import COLON, World, json_line, ran
 
-from arcacct.conf.places import JobRules, Places
+from arcacct.config.paths import JobRules, Places
 from arcacct.db.opening import open_accounting
 from arcacct.errors import StoreError
-from arcacct.files.reading import LONGEST_LINE
+from arcacct.files.follow import LONGEST_LINE
 from arcacct.jobs.rejected import LONGEST_BYTES, MOST_OF_A_FILE, listed
 
 

@@ -10,7 +10,7 @@ import pytest
 from control_directory import set_up
 from gridengine_files import World, ran
 
-from arcacct.conf.places import places
+from arcacct.config.paths import places
 from arcacct.db.opening import open_accounting
 from arcacct.errors import InputError
 

@@ -9,7 +9,7 @@ from control_directory import set_up
 from gridengine_files import World, changed_json, json_line, ran
 
 from arcacct.asking.questions import Selection, measured_parts
-from arcacct.conf.places import places
+from arcacct.config.paths import places
 from arcacct.dataset.layout import Partition
 from arcacct.db.opening import open_accounting
 from arcacct.exporting.jobs import pages

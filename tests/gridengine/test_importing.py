@@ -32,11 +32,11 @@ from gridengine_files import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arcacct.conf.places import places
-from arcacct.conf.values import map_rule
+from arcacct.config.paths import places
+from arcacct.config.values import map_rule
 from arcacct.db.opening import open_accounting
 from arcacct.errors import StoreError
-from arcacct.gridengine import slices
+from arcacct.gridengine import rows
 from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.reading import ended_between
 from arcacct.targets.apel.car import car
@@ -444,7 +444,7 @@ def test_an_import_that_was_stopped(world, tmp_path, monkeypatch) -> None:
     """An import that dies between two statements loses nothing and doubles nothing."""
     path = tmp_path / "accounting"
     path.write_bytes(b"".join(ran(number, 1, 10, 20) for number in range(1, 500)))
-    real, calls = slices.rows.add, []
+    real, calls = rows.add, []
 
     def fails_later(*args: object) -> None:
         calls.append(1)
@@ -452,7 +452,7 @@ def test_an_import_that_was_stopped(world, tmp_path, monkeypatch) -> None:
             raise sqlite3.OperationalError("disk I/O error")
         real(*args)
 
-    monkeypatch.setattr(slices.rows, "add", fails_later)
+    monkeypatch.setattr(rows, "add", fails_later)
     with pytest.raises(StoreError, match="disk I/O error"):
         world.take(path)
     done = world.value("SELECT count(*) FROM GridEngineRecords")

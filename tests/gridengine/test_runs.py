@@ -20,7 +20,7 @@ from gridengine_files import (
     records,
 )
 
-from arcacct.conf.values import QueueBenchmark, map_rule
+from arcacct.config.values import QueueBenchmark, map_rule
 from arcacct.gridengine.lines import record
 from arcacct.gridengine.local_jobs import local_job
 from arcacct.gridengine.record import Record

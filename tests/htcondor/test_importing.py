@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 from htcondor_files import BEGIN, HISTORY, JSON, JSONL, LONG, NOW, CondorHost, ad, arc_job, history
 
-from arcacct.conf.values import QueueBenchmark, map_rule
+from arcacct.config.values import QueueBenchmark, map_rule
 from arcacct.db.opening import writing
 from arcacct.errors import UsageError
 from arcacct.htcondor.command import OVERLAP_S, HistoryCommand

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_jobs import endpoint_id
 
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db import opening
-from arcacct.db.connect import Connection
+from arcacct.db.engine import Connection
 from arcacct.jobs import cells, reading, recorder
 from arcacct.jobs.aar import UsageCell
 

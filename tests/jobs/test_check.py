@@ -13,7 +13,7 @@ import pytest
 import stored_jobs
 from control_directory import set_up
 
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db import care, integrity
 from arcacct.db.opening import initialise, open_accounting
 from arcacct.errors import StoreError

@@ -15,9 +15,9 @@ from stored_jobs import endpoint_id
 
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import NEEDS, UsageTable, usage
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db import opening
-from arcacct.db.connect import Connection
+from arcacct.db.engine import Connection
 from arcacct.jobs import cells, recorder
 
 NOVEMBER = calendar.timegm((2026, 11, 1, 0, 0, 0))

@@ -14,7 +14,7 @@ from installed import arcacct, configured
 from sonar_site import sample, stream
 from stored_jobs import END_S
 
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db.opening import initialise, open_accounting, open_publishing
 from arcacct.db.schema import incarnation
 from arcacct.jobs import cells

@@ -21,7 +21,7 @@ from stored_jobs import END_S
 from arcacct.arex.importing import import_arex
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import usage
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db.opening import initialise, open_accounting, open_publishing
 from arcacct.db.schema import incarnation
 from arcacct.errors import InputError, SchemaError, StoreBusy
@@ -272,7 +272,7 @@ def test_a_prune_that_is_killed_goes_on(site, point) -> None:
     """Killed between the two databases or within the second: no job is lost, and the next prune finishes."""
     before = {table: [row for row in rows if row[0] != name(4)] for table, rows in job_files.rows(site.con).items()}
     code = (
-        "import os, sys; from arcacct.conf.places import places\n"
+        "import os, sys; from arcacct.config.paths import places\n"
         "from arcacct.db import opening\nfrom arcacct.jobs import prune\n"
         "here = places(None, sys.argv[1]); con = opening.open_accounting(here)\n"
         "def die(*_): os.kill(os.getpid(), 9)\n"

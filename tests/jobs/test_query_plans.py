@@ -22,10 +22,10 @@ from arcacct.arex.layout import STATES
 from arcacct.asking import health_rows, job_record, questions, why
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import NEEDS, usage
-from arcacct.conf.places import Places
-from arcacct.conf.settings import settings
+from arcacct.config.paths import Places
+from arcacct.config.settings import settings
 from arcacct.db import lives, opening
-from arcacct.db.connect import Connection
+from arcacct.db.engine import Connection
 from arcacct.jobs import aborting, cells, former, lookup, outbox, rating, reading, recorder
 from arcacct.jobs.aar import PackedAAR
 from arcacct.jobs.local_ids import LocalID

@@ -13,7 +13,7 @@ from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S, STATISTICS, finished_lo
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.facts import job_facts
 from arcacct.arex.reconciling import remembered_status_files
-from arcacct.conf.places import JobRules
+from arcacct.config.paths import JobRules
 from arcacct.db.schema import ACCOUNTING, in_memory
 from arcacct.jobs.filling import enrich
 from arcacct.jobs.recorder import (

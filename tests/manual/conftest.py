@@ -5,7 +5,7 @@ from __future__ import annotations
 import manual_pages
 import pytest
 
-from arcacct import resources
+from arcacct.config import paths
 from arcacct.manual import pages
 
 
@@ -13,5 +13,5 @@ from arcacct.manual import pages
 def manual(tmp_path, monkeypatch) -> pages.Manual:
     """The sample pages, read as those of an installed program are."""
     manual_pages.write(tmp_path)
-    monkeypatch.setattr(resources, "_HERE", str(tmp_path))
+    monkeypatch.setattr(paths, "_HERE", str(tmp_path))
     return pages.load()

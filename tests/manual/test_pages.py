@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arcacct import resources
+from arcacct.config import paths
 from arcacct.errors import StoreError
 from arcacct.manual import pages
 from arcacct.manual.pages import Manual, Page
@@ -121,7 +121,7 @@ def test_what_is_no_exit_code_has_no_row(manual, wanted) -> None:
 
 def test_without_pages_it_is_said_what_is_missing(tmp_path, monkeypatch) -> None:
     """A damaged installation; a folder of that name of somebody else's is no manual."""
-    monkeypatch.setattr(resources, "_HERE", str(tmp_path / "arcacct"))
+    monkeypatch.setattr(paths, "_HERE", str(tmp_path / "arcacct"))
     for _ in range(2):
         with pytest.raises(StoreError, match="the pages of the manual are not there; install arcacct again"):
             pages.load()

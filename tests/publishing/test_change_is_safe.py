@@ -164,7 +164,7 @@ def test_a_value_more_changes_nothing_that_was_published(site, next_program) -> 
 TELL = """
 import sys, stored_jobs
 from contextlib import closing
-from arcacct.conf.places import places
+from arcacct.config.paths import places
 from arcacct.db import opening
 here = places(None, sys.argv[1])
 with closing(opening.open_accounting(here)) as con:
@@ -188,7 +188,7 @@ def test_a_source_that_tells_the_new_value(site, next_program) -> None:
 AGAIN = """
 import sys, stored_jobs
 from contextlib import closing
-from arcacct.conf.places import places
+from arcacct.config.paths import places
 from arcacct.db import opening
 here = places(None, sys.argv[1])
 with closing(opening.open_accounting(here)) as con:

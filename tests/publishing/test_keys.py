@@ -157,8 +157,8 @@ def test_a_new_default_benchmark_is_announced_and_counts_nothing_twice(summaries
     summaries.sql("DELETE FROM JobExtraInfo WHERE InfoKey = 'benchmark'")
     summaries.publish()
     text = (summaries.path / "arc.conf").read_text()
-    from arcacct.conf.parser import load
-    from arcacct.conf.settings import settings
+    from arcacct.config.parser import load
+    from arcacct.config.settings import settings
     from arcacct.targets import kinds
 
     (summaries.path / "arc.conf").write_text(text.replace("[lrms]\n", "[lrms]\nbenchmark=HEPSPEC:15\n"))

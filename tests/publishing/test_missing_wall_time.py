@@ -12,9 +12,9 @@ from publishing_site import JUNE, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, tru
 
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.facts import job_facts
-from arcacct.conf.parser import load
-from arcacct.conf.places import WAIT, JobRules
-from arcacct.conf.settings import settings
+from arcacct.config.parser import load
+from arcacct.config.paths import WAIT, JobRules
+from arcacct.config.settings import settings
 from arcacct.db import lives, opening
 from arcacct.db.schema import ACCOUNTING, in_memory
 from arcacct.errors import ConfigError

@@ -14,9 +14,9 @@ from control_directory import set_up
 
 from arcacct.asking.doctor.credentials import credentials
 from arcacct.asking.doctor.verdict import Site
-from arcacct.conf.check import check
-from arcacct.conf.problems import ERROR
-from arcacct.conf.settings import settings
+from arcacct.config.check import check
+from arcacct.config.options import ERROR
+from arcacct.config.settings import settings
 from arcacct.errors import CredentialError
 from arcacct.sandbox import authority
 from arcacct.targets import kinds, plugins

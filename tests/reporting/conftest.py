@@ -11,8 +11,8 @@ import conf_files
 import pytest
 import stored_jobs
 
-from arcacct.conf.parser import load
-from arcacct.conf.settings import Settings, settings
+from arcacct.config.parser import load
+from arcacct.config.settings import Settings, settings
 from arcacct.db.opening import leave_open, open_accounting
 from arcacct.jobs.job import Job
 from arcacct.targets import kinds

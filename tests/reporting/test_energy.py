@@ -10,7 +10,7 @@ import pytest
 import stored_jobs
 from in_process import said
 
-from arcacct.conf.values import CPUWatts
+from arcacct.config.values import CPUWatts
 from arcacct.errors import InputError
 from arcacct.reporting.energy import EnergyModel, grid
 

@@ -10,6 +10,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from sandbox_clients import Connection
 
+from arcacct.config import credentials
 from arcacct.errors import ConfigError
 from arcacct.sandbox import authority
 
@@ -87,7 +88,7 @@ def test_slash_names_know_openssls_short_names():
             x509.NameAttribute(NameOID.COMMON_NAME, "Jörg"),
         ]
     )
-    assert authority.slash_dn(name) == "/C=SE/emailAddress=a@example.org/CN=Jörg"
+    assert credentials.slash_dn(name) == "/C=SE/emailAddress=a@example.org/CN=Jörg"
 
 
 def test_subjects_are_written_as_openssl_writes_them(tmp_path):
@@ -98,7 +99,7 @@ def test_subjects_are_written_as_openssl_writes_them(tmp_path):
     subprocess.run([*make, "-subj", subject], capture_output=True, check=True)
     show = ["openssl", "x509", "-noout", "-subject", "-nameopt", "compat", "-in", str(certificate)]
     shown = subprocess.run(show, capture_output=True, check=True, text=True).stdout.removeprefix("subject=").strip()
-    assert authority.slash_dn(x509.load_pem_x509_certificate(certificate.read_bytes()).subject) == shown == subject
+    assert credentials.slash_dn(x509.load_pem_x509_certificate(certificate.read_bytes()).subject) == shown == subject
 
 
 def test_a_second_authority_in_the_same_directory_replaces_the_first(tmp_path):

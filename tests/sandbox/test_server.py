@@ -185,7 +185,7 @@ def test_the_totals_are_those_of_the_portals(sandbox):
 
 def test_the_configuration_it_prints_is_understood(sandbox, tmp_path):
     """The printed blocks are targets with addresses, port and credentials."""
-    from arcacct.conf.parser import parse
+    from arcacct.config.parser import parse
 
     blocks = {block.name: block for block in parse(sandbox.configuration(), "arcacct.conf")}
     assert set(blocks) == {"arex/jura/sgas:sandbox", "arex/jura/apel:sandbox", "arcacct/auditor:sandbox"}

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 from slurm_files import BEGIN, CASES, CLUSTER, DATA, JSON, SONAR, TABLE, SlurmHost, arc_job, row, table
 
-from arcacct.conf.values import QueueBenchmark, map_rule
+from arcacct.config.values import QueueBenchmark, map_rule
 from arcacct.db.opening import writing
 from arcacct.errors import StoreError
 from arcacct.jobs.batch import BatchSite

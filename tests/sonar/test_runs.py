@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import pytest
 from sonar_site import Host, places, read, sample, stream, sysinfo_of
 
-from arcacct.conf.values import NodeBenchmark
+from arcacct.config.values import NodeBenchmark
 from arcacct.db import schema
 from arcacct.jobs.recorder import set_children
 from arcacct.sonar.samples import Sample

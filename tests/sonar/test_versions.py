@@ -6,7 +6,7 @@ import pytest
 from sonar_site import Host, stream
 from sonar_versions import VERSIONS, everything, jobs, number
 
-from arcacct.conf.values import NodeBenchmark
+from arcacct.config.values import NodeBenchmark
 from arcacct.sonar.site import Site
 
 SITE = Site(node_benchmarks=(NodeBenchmark("AMD EPYC 75*", "HEPscore23:20"),))

@@ -15,8 +15,8 @@ from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.layout import job_file
 from arcacct.arex.sweep import sweep
-from arcacct.conf.parser import load
-from arcacct.conf.places import Places, places
+from arcacct.config.parser import load
+from arcacct.config.paths import Places, places
 from arcacct.db.opening import open_accounting
 
 TYPE_CHECKING = False

@@ -13,15 +13,14 @@ from typing import Any
 from control_directory import set_up
 
 from arcacct.arex.sweep import save_sweep
-from arcacct.asking.doctor import Site, Verdict, examine
-from arcacct.asking.doctor.verdict import OK, Process
-from arcacct.conf.callouts import STATES
-from arcacct.conf.parser import load
-from arcacct.conf.places import Places, places
+from arcacct.asking.doctor import examine
+from arcacct.asking.doctor.verdict import OK, Process, Site, Verdict
+from arcacct.config.parser import load
+from arcacct.config.paths import Places, places, resource
+from arcacct.config.review import STATES
 from arcacct.db import maintain, opening
 from arcacct.jobs import recorder
 from arcacct.jobs.states import StateChange, Usage
-from arcacct.resources import resource
 from arcacct.sandbox import CE, Sandbox
 from arcacct.sandbox.authority import Credential
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arcacct.conf.parser import Conf, load
+from arcacct.config.parser import Conf, load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

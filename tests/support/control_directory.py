@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from arcacct.conf.places import STATUS_FOLDERS
+from arcacct.config.paths import STATUS_FOLDERS
 
 
 def set_up(path: str | os.PathLike[str]) -> str:

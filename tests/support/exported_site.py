@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import stored_jobs
 from control_directory import set_up
 
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.dataset.layout import MANIFESTS, TABLES, Partition, partition_of
 from arcacct.dataset.manifest import Manifest, parse
 from arcacct.db.opening import initialise, open_accounting, open_publishing, writing

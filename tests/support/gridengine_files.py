@@ -6,7 +6,7 @@ import json
 import pathlib
 import sqlite3
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.gridengine.importing import GridEngineReport, Import
 from arcacct.gridengine.lines import record
 from arcacct.gridengine.record import Record

@@ -13,9 +13,10 @@ from control_directory import set_up
 from job_files import JOB
 
 import arcacct
-from arcacct.arex.sweep import SweepReport, sweep
-from arcacct.conf.parser import load
-from arcacct.conf.places import Places, places
+from arcacct.arex.sweep import sweep
+from arcacct.arex.sweeping import SweepReport
+from arcacct.config.parser import load
+from arcacct.config.paths import Places, places
 from arcacct.db.opening import initialise, open_accounting
 
 HOOK = os.path.join(os.path.dirname(sys.executable), "arcacct-record")

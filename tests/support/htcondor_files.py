@@ -9,7 +9,7 @@ from control_directory import set_up
 from slurm_files import arc_job as arc_job_of
 from slurm_files import columns_of
 
-from arcacct.conf.places import places
+from arcacct.config.paths import places
 from arcacct.db.opening import open_accounting
 from arcacct.htcondor.importing import HistoryReport, HTCondorImport
 from arcacct.htcondor.output import HistoryForm, ParsedJob, read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db.opening import initialise, open_accounting
 from arcacct.jobs import cells
 

@@ -21,14 +21,15 @@ from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.sweep import sweep
 from arcacct.cli import main
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db import maintain, moving
 from arcacct.db.maintenance import refuse_maintenance
 from arcacct.db.opening import initialise, open_accounting, open_publishing
 from arcacct.errors import ArcacctError
 from arcacct.jobs import prune
-from arcacct.jobs.check import CHILDREN, check
+from arcacct.jobs.check import check
 from arcacct.jobs.pseudonyms import PSEUDONYM
+from arcacct.jobs.recorder import CHILDREN
 
 USER = "/DC=org/DC=example/CN=Ada Lovelace"
 RELEASED = pathlib.Path(__file__).parents[1] / "data" / "released" / "0.2.0"

@@ -12,7 +12,7 @@ from power_cut_positions import ROUNDS, Exporting, in_child, record, run
 from power_cuts import Cut
 
 from arcacct.cli import main
-from arcacct.conf.places import places
+from arcacct.config.paths import places
 from arcacct.dataset.layout import TABLES
 
 TYPE_CHECKING = False

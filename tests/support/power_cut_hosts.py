@@ -27,10 +27,10 @@ from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.layout import job_file, status_files
+from arcacct.config.paths import resource
 from arcacct.db.opening import open_accounting
 from arcacct.errors import ArcacctError
 from arcacct.jobs.check import check
-from arcacct.resources import resource
 
 LAUNCHER = resource("etc", "arcacct-hook")
 

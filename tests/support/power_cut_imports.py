@@ -28,7 +28,7 @@ from power_cut_hosts import Jobs, Loss, jobs_in
 from power_cut_positions import Reading, in_child, record, run
 from power_cuts import Cut
 
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db.checkpoint import make_durable
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError

@@ -20,7 +20,7 @@ from power_cuts import Cut
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.cli import main
-from arcacct.conf.places import Places, places
+from arcacct.config.paths import Places, places
 from arcacct.db.opening import open_accounting
 from arcacct.errors import ArcacctError, InputError
 from arcacct.jobs.check import check

@@ -209,8 +209,8 @@ def _in_child(work: Any) -> None:
 
 
 def _record(site: pathlib.Path, jobs: list[Job]) -> None:
-    from arcacct.conf.parser import load
-    from arcacct.conf.settings import settings
+    from arcacct.config.parser import load
+    from arcacct.config.settings import settings
     from arcacct.db import opening
 
     here = settings(load(str(site / "arc.conf"), {}), kinds()).places

@@ -8,9 +8,9 @@ from typing import Any
 
 from publishing_site import AUDITOR, CARS, QUICK, SGAS, SUMMARIES, Job, Site, at_apel, at_auditor, at_sgas, jobs, truth
 
-from arcacct.conf.parser import load
-from arcacct.conf.settings import settings
-from arcacct.publishing.run import TargetResult
+from arcacct.config.parser import load
+from arcacct.config.settings import settings
+from arcacct.publishing.target_run import TargetResult
 from arcacct.sandbox import Sandbox, apel
 from arcacct.targets import kinds
 

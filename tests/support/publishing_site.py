@@ -15,15 +15,16 @@ from typing import Any, NamedTuple
 from control_directory import set_up
 from stored_jobs import endpoint_id
 
-from arcacct.conf.parser import load
-from arcacct.conf.settings import Settings, settings
+from arcacct.config.parser import load
+from arcacct.config.settings import Settings, settings
 from arcacct.db import opening
 from arcacct.db.schema import incarnation, new_incarnation
 from arcacct.jobs import recorder
 from arcacct.jobs.states import MEASURED, StateChange, Usage
 from arcacct.publishing.audit import questions
-from arcacct.publishing.run import Period, RunOptions, TargetResult, publish, republish
+from arcacct.publishing.run import publish, republish
 from arcacct.publishing.session import TimeoutPolicy
+from arcacct.publishing.target_run import Period, RunOptions, TargetResult
 from arcacct.targets import kinds, plugins
 
 TYPE_CHECKING = False

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import arex_corpus as corpus
 
 from arcacct.arex.sweep import sweep
-from arcacct.conf.parser import load
-from arcacct.conf.settings import Settings, settings
+from arcacct.config.parser import load
+from arcacct.config.settings import Settings, settings
 from arcacct.db import opening
 from arcacct.sandbox import Sandbox
 from arcacct.targets import kinds

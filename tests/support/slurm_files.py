@@ -10,7 +10,7 @@ from typing import Any
 from control_directory import set_up
 from stored_jobs import endpoint_id
 
-from arcacct.conf.places import places
+from arcacct.config.paths import places
 from arcacct.db.opening import open_accounting, writing
 from arcacct.jobs.batch import BatchPolicy, BatchSite
 from arcacct.jobs.faults import Fault

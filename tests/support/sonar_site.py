@@ -8,11 +8,10 @@ import weakref
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
-from arcacct.conf.places import JobRules, Places
+from arcacct.config.paths import JobRules, Places, resource
 from arcacct.db.opening import open_accounting
 from arcacct.jobs.batch import BatchPolicy, BatchSite
 from arcacct.jobs.rejected import RetryResult
-from arcacct.resources import resource
 from arcacct.slurm.importing import SlurmImport
 from arcacct.slurm.output import OutputForm
 from arcacct.sonar.envelopes import Dropped, Envelope, TelemetryStream

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import opening
 from arcacct.jobs.aar import Transfer
 from arcacct.jobs.job import Job

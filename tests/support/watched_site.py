@@ -12,7 +12,7 @@ from installed import arcacct
 from prometheus_client.parser import text_string_to_metric_families
 
 from arcacct.asking import health
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db.lives import highest_seq
 from arcacct.db.opening import open_accounting, open_publishing, writing
 from arcacct.db.schema import incarnation

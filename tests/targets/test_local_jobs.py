@@ -12,7 +12,7 @@ import sgas_rules
 from apel_message import message
 from lxml import etree
 
-from arcacct.conf.values import LocalJobs, local_jobs
+from arcacct.config.values import LocalJobs, local_jobs
 from arcacct.jobs.aar import AAR
 from arcacct.targets.apel.car import car
 from arcacct.targets.apel.families import CAR

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arcacct.benchmark import Benchmark
-from arcacct.conf.values import LocalJobs
+from arcacct.config.values import LocalJobs
 from arcacct.jobs import reading
 from arcacct.jobs.aar import AAR, Transfer
 from arcacct.jobs.fqan import VO, VOs

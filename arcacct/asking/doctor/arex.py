@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 
 from arcacct.asking.doctor.verdict import CONF, ERROR, OK, STORE, UNTOLD, WARNING, Site, Verdict
-from arcacct.conf.callouts import NEW_STATES, callouts, wrong_callouts
-from arcacct.conf.parser import Conf, absolute, parse
-from arcacct.conf.places import CONTROLDIR, STATUS_FOLDERS
+from arcacct.config.parser import Conf, absolute, parse
+from arcacct.config.paths import CONTROLDIR, STATUS_FOLDERS
+from arcacct.config.review import NEW_STATES, callouts, wrong_callouts
 from arcacct.db.place import misplaced
 from arcacct.errors import ConfigError
 

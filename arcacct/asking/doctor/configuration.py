@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from arcacct.asking.doctor.verdict import CONF, ERROR, OK, STORE, UNTOLD, WARNING, Site, Verdict, advised, user_name
-from arcacct.conf import problems
-from arcacct.conf.check import check_text
-from arcacct.conf.targets import targets as found_targets
+from arcacct.config import options
+from arcacct.config.check import check_text
+from arcacct.config.options import targets as found_targets
 from arcacct.publishing.vos import unknown_vos
 from arcacct.secrecy import without_login
 from arcacct.targets import kinds
@@ -19,19 +19,19 @@ from arcacct.targets import kinds
 def configuration(site: Site) -> Iterator[Verdict]:
     """Every problem of the text, as `config check` has them; those of callouts and of jura-ng under their own names."""
     found = [*check_text(site.conf, kinds()), *unknown_vos(site.conf, kinds(), site.database)]
-    wrong = problems.errors(found)
+    wrong = options.errors(found)
     if site.conf.files and not wrong:
         yield Verdict("configuration", OK, ", ".join(site.conf.files))
     for one in found:
-        is_error = one.severity == problems.ERROR
+        is_error = one.severity == options.ERROR
         # Without its own "warning:", which the verdict says.
-        text = str(replace(one, severity=problems.ERROR))
+        text = str(replace(one, severity=options.ERROR))
         yield advised(_subject(one), ERROR if is_error else WARNING, text, CONF if is_error else 0)
     if not any(_subject(one) == "jura-ng" for one in found):
         yield _jura(site)
 
 
-def _subject(problem: problems.Problem) -> str:
+def _subject(problem: options.Problem) -> str:
     if problem.option == "statecallout":
         return "callouts"
     return "jura-ng" if "jura-ng" in problem.text else "configuration"

@@ -10,22 +10,11 @@ from datetime import UTC, datetime
 
 from cryptography import x509
 
-from arcacct.asking.doctor.verdict import (
-    CONF,
-    DAY_S,
-    ERROR,
-    KEYS,
-    OK,
-    UNTOLD,
-    WARNING,
-    Site,
-    Verdict,
-    advised,
-)
-from arcacct.conf import credentials as files
-from arcacct.conf import problems
-from arcacct.conf.credentials import Finding
-from arcacct.conf.targets import TransportOptions, targets
+from arcacct.asking.doctor.verdict import CONF, DAY_S, ERROR, KEYS, OK, UNTOLD, WARNING, Site, Verdict, advised
+from arcacct.config import credentials as config_credentials
+from arcacct.config import options
+from arcacct.config.credentials import Finding
+from arcacct.config.options import TransportOptions, targets
 from arcacct.targets import kinds
 from arcacct.wording import count_of
 
@@ -44,7 +33,7 @@ def credentials(site: Site) -> Iterator[Verdict]:
     pairs: dict[tuple[str, str], dict[tuple[str, Finding], None]] = {}
     for target, way in named:
         found = pairs.setdefault((way.x509_host_cert, way.x509_host_key), {})
-        found.update(dict.fromkeys(files.pair_findings(target)))
+        found.update(dict.fromkeys(config_credentials.pair_findings(target)))
     for cert in dict.fromkeys(cert for cert, _ in pairs):
         about = [found for (other, _), found in pairs.items() if other == cert]
         refused = [finding for found in about for option, finding in found if option == "x509_host_cert"]
@@ -57,21 +46,21 @@ def credentials(site: Site) -> Iterator[Verdict]:
     for directory in dict.fromkeys(way.x509_cert_dir for way in shown):
         yield from _authorities(directory, site.now)
     for path in dict.fromkeys(way.ca_file for way in shown if way.ca_file is not None):
-        yield from _judged("CA file", files.ca_file_findings(path), path, CONF)
+        yield from _judged("CA file", config_credentials.ca_file_findings(path), path, CONF)
     yield from _system(shown)
 
 
 def _judged(what: str, findings: Iterable[Finding], well: str, exit_code: int) -> Iterator[Verdict]:
     findings = list(findings)
     for one in findings:
-        is_error = one.severity == problems.ERROR
+        is_error = one.severity == options.ERROR
         yield advised(what, ERROR if is_error else WARNING, one.text, exit_code if is_error else 0)
     if not findings:
         yield Verdict(what, OK, well)
 
 
 def _certificate(path: str, now: int, refused: Iterable[Finding]) -> Iterator[Verdict]:
-    findings = [*files.certificate_findings(path, now), *dict.fromkeys(refused)]
+    findings = [*config_credentials.certificate_findings(path, now), *dict.fromkeys(refused)]
     try:
         with open(path, "rb") as file:
             found = x509.load_pem_x509_certificate(file.read())
@@ -82,20 +71,20 @@ def _certificate(path: str, now: int, refused: Iterable[Finding]) -> Iterator[Ve
     until = datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%d %H:%M UTC")
     left = count_of((end - now) // DAY_S, "day")
     if not findings and end - now < SOON_S:
-        findings = [Finding(problems.WARNING, f"{path} ends at {until}, in {left}; order the next one")]
+        findings = [Finding(options.WARNING, f"{path} ends at {until}, in {left}; order the next one")]
     yield from _judged("certificate", findings, f"{path} is good until {until}, {left}", KEYS)
     # Both spellings: what one receiver has registered in the other's is refused.
-    text = f"{files.slash_dn(found.subject)} at APEL (GOCDB), {found.subject.rfc4514_string()} at SGAS"
+    text = f"{config_credentials.slash_dn(found.subject)} at APEL (GOCDB), {found.subject.rfc4514_string()} at SGAS"
     yield Verdict("DN", OK, f"{text}: it has to be registered so, letter by letter")
 
 
 def _authorities(directory: str, now: int) -> Iterator[Verdict]:
-    findings = files.ca_directory_findings(directory)
+    findings = config_credentials.ca_directory_findings(directory)
     names = [] if findings else sorted(os.listdir(directory))
-    hashed = [name for name in names if files.HASHED.fullmatch(name)]
+    hashed = [name for name in names if config_credentials.HASHED.fullmatch(name)]
     ended = [name for name in hashed if _ends_before(os.path.join(directory, name), now)]
     if hashed and len(ended) == len(hashed):
-        findings = [Finding(problems.ERROR, f"{directory}: every CA certificate there has expired; install today's")]
+        findings = [Finding(options.ERROR, f"{directory}: every CA certificate there has expired; install today's")]
     yield from _judged("CA directory", findings, f"{directory} has {count_of(len(hashed), 'CA certificate')}", CONF)
     stale = [name for name in names if _CRL.fullmatch(name) and _is_stale(os.path.join(directory, name), now)]
     if stale:
@@ -134,7 +123,7 @@ def _system(shown: list[TransportOptions]) -> Iterator[Verdict]:
         return
     paths = ssl.get_default_verify_paths()
     names = os.listdir(paths.capath) if paths.capath else []
-    if paths.cafile is None and not any(map(files.HASHED.fullmatch, names)):
+    if paths.cafile is None and not any(map(config_credentials.HASHED.fullmatch, names)):
         yield Verdict(
             "CAs of the system",
             WARNING,

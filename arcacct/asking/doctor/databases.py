@@ -25,7 +25,7 @@ from arcacct.asking.doctor.verdict import (
 )
 from arcacct.asking.health import Limit
 from arcacct.asking.who_recorded import ended_since
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db import care, lives, opening
 from arcacct.db.place import fence
 from arcacct.errors import ArcacctError

@@ -21,11 +21,11 @@ from typing import NamedTuple
 import psutil
 
 from arcacct.asking.doctor.verdict import CONF, ERROR, OK, UNTOLD, WARNING, Site, Verdict, user_name
-from arcacct.conf.callouts import Callout, callouts
-from arcacct.conf.places import DEADLINE_S
+from arcacct.config.paths import DEADLINE_S
+from arcacct.config.review import Callout, callouts
 from arcacct.db.place import spools
 from arcacct.errors import ArcacctError, TargetBusy
-from arcacct.files.foreign import open_parent
+from arcacct.files.safe_open import open_parent
 
 _LARGEST = 64 * 1024
 _SETTING = re.compile(r"(?m)^(record|spool|fallback|limit)=(?:\$\{ARCACCT_[A-Z_]+:-([^}\n]*)\}|([^\s;&|$]*))[ \t]*$")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arcacct.asking.doctor.verdict import ERROR, OK, UNTOLD, WARNING, Site, Verdict, advised, of_error
-from arcacct.conf.targets import TransportOptions
+from arcacct.config.options import TransportOptions
 from arcacct.errors import ArcacctError, TargetBusy, TargetRefuses
 from arcacct.publishing.answers import Outcome, error_of
 from arcacct.publishing.plug import TargetPlugin

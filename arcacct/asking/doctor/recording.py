@@ -28,7 +28,7 @@ from arcacct.asking.doctor.verdict import (
 )
 from arcacct.asking.health import UNMEASURED_TODO, Limit, Thresholds, recent_months
 from arcacct.asking.who_recorded import PASSING, HookCoverage, hook_coverage
-from arcacct.conf.callouts import callouts
+from arcacct.config.review import callouts
 from arcacct.db import opening
 from arcacct.db.place import spools
 from arcacct.errors import ArcacctError

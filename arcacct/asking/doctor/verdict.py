@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import psutil
 
-from arcacct.conf import parser
-from arcacct.conf.parser import Conf
-from arcacct.conf.places import places
-from arcacct.conf.settings import examine
+from arcacct.config import parser
+from arcacct.config.parser import Conf
+from arcacct.config.paths import places
+from arcacct.config.settings import examine
 from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreError
 from arcacct.targets import kinds
 from arcacct.wording import count_of

@@ -7,10 +7,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from arcacct.conf import values
-from arcacct.conf.options import LOCAL_JOBS, SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
-from arcacct.conf.targets import Target, TargetKind, TransportOptions
-from arcacct.conf.values import Address, LocalJobs
+from arcacct.config import values
+from arcacct.config.options import (
+    LOCAL_JOBS,
+    SELECTION,
+    TRANSPORT,
+    Spec,
+    Target,
+    TargetKind,
+    TransportOptions,
+    choice,
+    flag,
+    messages,
+    plain,
+)
+from arcacct.config.values import Address, LocalJobs
 from arcacct.secrecy import without_login
 
 JOB_MESSAGES = ("urs", "individual", "individual-v04")

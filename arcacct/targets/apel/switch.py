@@ -18,7 +18,7 @@ from typing import NamedTuple
 from arcacct.arex import database as arex_database
 from arcacct.arex.database import ArexDatabase
 from arcacct.benchmark import parsed_benchmark
-from arcacct.conf.settings import Settings
+from arcacct.config.settings import Settings
 from arcacct.db import opening, schema
 from arcacct.db.engine import Connection
 from arcacct.jobs import cells, reading
@@ -27,8 +27,8 @@ from arcacct.publishing import jura, sent
 from arcacct.publishing import months as ledger_months
 from arcacct.publishing.instants import Month, month_bounds, month_name, month_of, recent_months
 from arcacct.publishing.ledger import COUNTS, SentSum
+from arcacct.publishing.locks import publishing_lock
 from arcacct.publishing.plug import TargetPlugin
-from arcacct.publishing.run import publishing_lock
 from arcacct.publishing.sums import summed
 from arcacct.publishing.this_run import RunSummary
 from arcacct.targets.apel import jura_cells, jura_keys, messages, summaries

@@ -6,9 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from arcacct.benchmark import TYPES
-from arcacct.conf import values
-from arcacct.conf.options import SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
-from arcacct.conf.targets import Target, TargetKind, TransportOptions
+from arcacct.config import values
+from arcacct.config.options import (
+    SELECTION,
+    TRANSPORT,
+    Spec,
+    Target,
+    TargetKind,
+    TransportOptions,
+    choice,
+    flag,
+    messages,
+    plain,
+)
 from arcacct.targets.auditor.rules import LONGEST_NAME
 
 META = {name: name for name in ("site_id", "headnode", "voms", "subject", "user_id", "group_id", "collector_type")}

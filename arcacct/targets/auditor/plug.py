@@ -7,7 +7,7 @@ administrator has to delete the record from the database.
 
 from __future__ import annotations
 
-from arcacct.conf.settings import Settings
+from arcacct.config.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.plug import Acceptance, DuplicatePolicy, RecordFormat, RenderedRecord, Sender, TargetPlugin
@@ -105,13 +105,13 @@ class AuditorPlugin(TargetPlugin):
         )
 
     def connectivity_checks(self) -> tuple[ConnectivityCheck, ...]:
-        from arcacct.publishing.probing import ConnectivityCheck  # noqa: PLC0415  HTTP is slow to import
+        from arcacct.publishing import probing  # noqa: PLC0415  HTTP is slow to import
         from arcacct.targets.auditor.answers import classify_probe  # noqa: PLC0415
 
         shows = "it takes our certificate; whether its CN is in write_access_cn, the first record will show"
         if self.target.credentials() is None:
             shows = "it answers in clear, to anybody"
-        return (ConnectivityCheck("server", f"{self.target.url}/health_check", classify_probe, shows),)
+        return (probing.ConnectivityCheck("server", f"{self.target.url}/health_check", classify_probe, shows),)
 
     def corrections(self, con: Connection) -> str:
         from arcacct.publishing.held import outdated  # noqa: PLC0415  asked for once a year

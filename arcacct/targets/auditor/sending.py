@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from arcacct.files.bounded_json import BeyondBoundsError, parsed
+from arcacct.files.json_reader import BeyondBoundsError, parsed
 from arcacct.publishing.answers import TEXT_LIMIT, Answer, Outcome
 from arcacct.publishing.ledger import KEPT, OTHER, Message
 from arcacct.publishing.plug import Sender

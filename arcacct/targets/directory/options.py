@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from arcacct.conf import values
-from arcacct.conf.options import choice, plain
-from arcacct.conf.targets import TargetKind
+from arcacct.config import values
+from arcacct.config.options import TargetKind, choice, plain
 from arcacct.targets.apel.options import CONTENT, PACE, APELContent
 
 

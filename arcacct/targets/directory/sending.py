@@ -4,7 +4,8 @@ Message files for a site's own ssmsend: unsigned, complete at the moment they ap
 Two layouts that SSM reads: ``dirq`` (a QueueSimple: ``8 hex/14 hex``) and ``directory`` (any file, no folders).
 
 Whose the directory is, his are the messages in it: he has to remove them. And who may write there by its group may read
-and remove them, too. Nobody else sees them, whatever the umask. All is done by descriptors (`files.foreign`): that user
+and remove them, too. Nobody else sees them, whatever the umask. All is done by descriptors (`files.safe_open`): that
+user
 may put links where we want to write.
 """
 
@@ -20,7 +21,7 @@ import time
 from collections.abc import Iterator
 
 from arcacct.errors import ConfigError, InputError
-from arcacct.files.foreign import Directory, open_directory
+from arcacct.files.safe_open import Directory, open_directory
 from arcacct.publishing.answers import Answer, Outcome
 from arcacct.targets.apel.text import ssm_text
 

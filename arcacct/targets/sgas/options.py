@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from arcacct.conf import values
-from arcacct.conf.options import LOCAL_JOBS, SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
-from arcacct.conf.targets import Target, TargetKind, TransportOptions
+from arcacct.config import values
+from arcacct.config.options import (
+    LOCAL_JOBS,
+    SELECTION,
+    TRANSPORT,
+    Spec,
+    Target,
+    TargetKind,
+    TransportOptions,
+    choice,
+    flag,
+    messages,
+    plain,
+)
 from arcacct.secrecy import without_login
 
 

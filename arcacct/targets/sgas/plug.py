@@ -7,7 +7,7 @@ under another GlobalJobId (`sgas_corrections=replace`), its administrator has to
 
 from __future__ import annotations
 
-from arcacct.conf.settings import Settings
+from arcacct.config.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.plug import (
@@ -117,11 +117,11 @@ class SGASPlugin(TargetPlugin):
         return SGASSender(self.target, timeouts)
 
     def connectivity_checks(self) -> tuple[ConnectivityCheck, ...]:
-        from arcacct.publishing.probing import ConnectivityCheck  # noqa: PLC0415  HTTP is slow to import
+        from arcacct.publishing import probing  # noqa: PLC0415  HTTP is slow to import
         from arcacct.targets.sgas.answers import classify_probe  # noqa: PLC0415
 
         shows = "it verifies our certificate; whether it grants jobinsert to it, the first record will show"
-        return (ConnectivityCheck("server", self.target.url, classify_probe, shows),)
+        return (probing.ConnectivityCheck("server", self.target.url, classify_probe, shows),)
 
     def corrections(self, con: Connection) -> str:
         from arcacct.publishing.held import outdated  # noqa: PLC0415  asked for once a year

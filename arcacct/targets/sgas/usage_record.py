@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from arcacct import __version__
 from arcacct.benchmark import parsed_benchmark
-from arcacct.conf.values import LocalJobs
+from arcacct.config.values import LocalJobs
 from arcacct.jobs.aar import AAR, Transfer
 from arcacct.jobs.fqan import FQAN, VOs, parsed_fqan
 from arcacct.jobs.identity import (

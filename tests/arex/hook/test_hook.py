@@ -17,8 +17,8 @@ from hook_host import HOOK, PROJECT, Host
 from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, rows
 
 from arcacct.arex.layout import job_file
+from arcacct.config.paths import resource
 from arcacct.db.maintain import start_new_incarnation
-from arcacct.resources import resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -550,7 +550,7 @@ def test_a_relative_control_directory_is_one(host: Host) -> None:
 
 def test_the_configuration_counts(tmp_path: pathlib.Path) -> None:
     """database= of arcacct.conf and the benchmark of arc.conf hold in the hook."""
-    from arcacct.conf.places import places
+    from arcacct.config.paths import places
     from arcacct.db.opening import initialise
 
     (tmp_path / "new").mkdir()

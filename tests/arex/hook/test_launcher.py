@@ -16,7 +16,7 @@ from hook_host import HOOK, Host
 from job_files import DIAG, JOB, NOON_NS, Files, events, lay, rows
 
 from arcacct.arex.spool import from_bytes
-from arcacct.resources import resource
+from arcacct.config.paths import resource
 
 LAUNCHER = resource("etc", "arcacct-hook")
 SHELLS = [name for name in ("dash", "bash", "busybox") if shutil.which(name)]
@@ -321,7 +321,7 @@ def test_a_second_spool_takes_what_the_first_cannot(host: Host, shell: list[str]
 def test_the_sweep_finds_it_where_the_database_is_elsewhere(tmp_path: pathlib.Path, shell: list[str]) -> None:
     """The launcher does not read database=: what it spools below the control directory is drained all the same."""
     from arcacct.arex.sweep import sweep
-    from arcacct.conf.places import places
+    from arcacct.config.paths import places
     from arcacct.db.opening import open_accounting
 
     host = Host(tmp_path, created=False)

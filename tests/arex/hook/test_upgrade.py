@@ -16,7 +16,7 @@ from hook_host import HOOK, PROJECT, Host
 from job_files import LOCAL, Files, lay, rows
 
 from arcacct.arex import hook
-from arcacct.resources import resource
+from arcacct.config.paths import resource
 
 LAUNCHER = resource("etc", "arcacct-hook")
 
@@ -126,8 +126,8 @@ def test_hooks_during_upgrades(host: Host, tmp_path: pathlib.Path) -> None:
         "__init__.py",
         "arex/hook.py",
         "errors.py",
-        "conf/parser.py",
-        "conf/places.py",
+        "config/parser.py",
+        "config/paths.py",
         "arex/layout.py",
         "arex/control_files.py",
         "arex/facts.py",

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from arcacct.conf.places import Places
+from arcacct.config.paths import Places
 from arcacct.db.opening import open_accounting
 
 TYPE_CHECKING = False

@@ -20,8 +20,8 @@ from job_files import JOB, Files, events, lay, rows
 from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
 from arcacct.arex.following import follow
-from arcacct.arex.sweep import SweepReport
-from arcacct.conf.places import Places, places
+from arcacct.arex.sweeping import SweepReport
+from arcacct.config.paths import Places, places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from control_directory import set_up
 from job_files import DIAG, JOB, LOCAL, NOON_NS, Files, finished_log, lay, rows
 
 from arcacct.arex.layout import job_file
-from arcacct.arex.sweep import Gap, SweepReport, sweep
-from arcacct.conf.places import Places, places
+from arcacct.arex.sweep import sweep
+from arcacct.arex.sweeping import Gap, SweepReport
+from arcacct.config.paths import Places, places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,11 +20,13 @@ from job_files import LOCAL, NOON_NS, Files, finished_log, lay, rows, statuses
 from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
-from arcacct.arex.sweep import SweepReport, sweep
-from arcacct.conf.parser import load
-from arcacct.conf.places import Places, places
+from arcacct.arex.sweep import sweep
+from arcacct.arex.sweeping import SweepReport
+from arcacct.config.parser import load
+from arcacct.config.paths import Places, places
 from arcacct.db.opening import open_accounting
-from arcacct.publishing.run import RunOptions, TargetResult, publish
+from arcacct.publishing.run import publish
+from arcacct.publishing.target_run import RunOptions, TargetResult
 from arcacct.sandbox import Sandbox
 from arcacct.targets import plugins
 

@@ -16,8 +16,9 @@ from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.layout import job_file
-from arcacct.arex.sweep import Gap, sweep
-from arcacct.conf.places import Places, places
+from arcacct.arex.sweep import sweep
+from arcacct.arex.sweeping import Gap
+from arcacct.config.paths import Places, places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from job_files import Files, lay, remove, rows, statuses
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.importing import import_arex
-from arcacct.arex.sweep import Gap, sweep
-from arcacct.conf.places import Places, places
+from arcacct.arex.sweep import sweep
+from arcacct.arex.sweeping import Gap
+from arcacct.config.paths import Places, places, resource
 from arcacct.db.opening import open_accounting
-from arcacct.resources import resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def test_a_sweep_with_nothing_to_ask_never_touches_arexs_database(
     launched(here, "B", "INLRMS")
     script = (
         "import sys\n"
-        "from arcacct.conf.places import places; from arcacct.db.opening import open_accounting\n"
+        "from arcacct.config.paths import places; from arcacct.db.opening import open_accounting\n"
         "from arcacct.arex.sweep import sweep\n"
         "sys.addaudithook(lambda event, args: event in ('open', 'sqlite3.connect')"
         " and '/accounting/accounting.db' in str(args[0]) and print(event, args))\n"

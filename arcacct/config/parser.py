@@ -1,10 +1,6 @@
 """
-The text of arc.conf, of the files in arc.conf.d, and of arcacct.conf, cut into blocks and options with their lines.
-
-The hook reads them at each state change of a job, so this module needs nothing but ``posix`` (what ``os`` is
-made of: importing ``os`` as well would cost the hook a tenth of its time) and string methods.
-The syntax is ARC's: ``[block]`` or ``[block:name]`` lines, ``option = value`` lines, whole lines of comment that
-begin with ``#``, options that may be repeated. Values are literal: no quotes, no continuation, no comment behind them.
+The text of arc.conf, of the files in arc.conf.d and of arcacct.conf, cut into blocks and options with their lines. On
+the hook's path: standard library only, and little of it.
 """
 
 import posix
@@ -14,6 +10,7 @@ from arcacct.errors import ConfigError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 RUN_TIME_FILE = "/run/arched-arex.cfg"
 """Where a running A-REX keeps its configuration with every default filled in."""

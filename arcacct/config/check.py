@@ -1,22 +1,36 @@
-"""Everything that `arcacct config check` says: the files, what they name, and the callouts of A-REX."""
+"""What `arcacct config check` and `arcacct config show` print."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 from arcacct.benchmark import FALLBACK, FALLBACK_SHOWN, parsed_benchmark
-from arcacct.conf import credentials, parser
-from arcacct.conf.callouts import wrong_callouts
-from arcacct.conf.credentials import Finding
-from arcacct.conf.lookup import find
-from arcacct.conf.parser import Block, Conf, Option
-from arcacct.conf.places import benchmark
-from arcacct.conf.problems import ERROR, WARNING, Problem, in_order
-from arcacct.conf.settings import examine
-from arcacct.conf.targets import Kinds, Target, targets
+from arcacct.config import credentials, parser
+from arcacct.config.credentials import Finding
+from arcacct.config.options import (
+    ERROR,
+    OPTIONS,
+    WARNING,
+    Kinds,
+    Problem,
+    Spec,
+    Target,
+    find,
+    in_order,
+    options_of,
+    targets,
+)
+from arcacct.config.parser import Block, Conf, Option
+from arcacct.config.paths import benchmark, places
+from arcacct.config.review import wrong_callouts
+from arcacct.config.settings import examine
 from arcacct.errors import ConfigError
+from arcacct.secrecy import without_login
+
+# Everything that `arcacct config check` says: the files, what they name, and the callouts of A-REX.
 
 
 def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
@@ -96,3 +110,55 @@ def _findings(target: Target, now: int) -> Iterator[tuple[str, Finding]]:
 def _callouts(conf: Conf) -> Iterator[Problem]:
     for line, is_error, text in wrong_callouts(conf):
         yield Problem(ERROR if is_error else WARNING, line.file, line.line, "arex", "statecallout", text)
+
+
+# The settings that hold, as text of the same syntax: reading it again gives the same settings.
+
+
+ALWAYS = ("common", "arex", "lrms", "arcacct")
+"""Blocks whose defaults hold even if no file has them."""
+
+
+def show(conf: Conf, kinds: Kinds, database: str | None = None) -> str:
+    """
+    Each option that has a value, under a comment with the line that sets it.
+
+    ``database`` is the one of the command line, which wins.
+    """
+    options = options_of(kinds)
+    names = [*ALWAYS, *(name for name in conf.blocks if name not in ALWAYS and conf.blocks[name].kind in options)]
+    lines = []
+    for name in names:
+        lines.append(f"[{name}]")
+        for spec in options[name.partition(":")[0]]:
+            if name == "arcacct" and spec.name == "database" and database:
+                lines += ["# --database", f"database = {database}"]
+            else:
+                lines += [*_set(conf, name, spec)] or _computed(conf, name, spec)
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _set(conf: Conf, block: str, spec: Spec) -> Iterator[str]:
+    found = find(conf, block, spec)
+    for text, line in zip(found.texts, found.lines, strict=False):
+        yield f"# {line.file}:{line.line}" + (f" [{found.block}]" if found.block != block else "")
+        yield f"{spec.name} = {without_login(text) if spec.is_url else text}"
+    if found.lines and not found.texts:
+        yield f"# {found.lines[-1].file}:{found.lines[-1].line}"
+        yield f"{spec.name} ="
+
+
+def _computed(conf: Conf, block: str, spec: Spec) -> Iterator[str]:
+    """A default, where ARC has an expression or we have a rule its outcome."""
+    value = spec.default
+    if block == "common" and spec.name == "hostname":
+        value = spec.read(spec.default or "")
+    elif block == "arcacct" and spec.name == "lrms_host":
+        value = conf.get("common", "hostname") or OPTIONS["common"][0].read("$EXEC{hostname -f}")
+    elif block == "arcacct" and spec.name == "database":
+        with suppress(ConfigError):  # `config check` says what is wrong
+            value = places(conf).database
+    if value is not None:
+        yield "# default"
+        yield f"{spec.name} = {value}"

@@ -1,8 +1,4 @@
-"""
-What the configuration means for arcacct: immutable, complete, with every complaint at once.
-
-Not on the hook's path: that needs only ``parser`` and ``places``.
-"""
+"""What the configuration means: immutable, complete, with every complaint at once. Not on the hook's path."""
 
 from __future__ import annotations
 
@@ -12,15 +8,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from arcacct import secrecy
-from arcacct.conf.callouts import callouts
-from arcacct.conf.lookup import read_block
-from arcacct.conf.options import OPTIONS
-from arcacct.conf.parser import Conf, Option
-from arcacct.conf.places import AREX_WRITES, CONTROLDIR, Places, Validity, arex_writes, places
-from arcacct.conf.problems import ERROR, WARNING, Problem, errors, in_order
-from arcacct.conf.review import jura_targets, review
-from arcacct.conf.targets import Kinds, Target, shared_receivers, targets
-from arcacct.conf.values import CPUWatts, MapRule, NodeBenchmark, QueueBenchmark, node_benchmark, queue_benchmark
+from arcacct.config.options import (
+    ERROR,
+    OPTIONS,
+    WARNING,
+    Kinds,
+    Problem,
+    Target,
+    errors,
+    in_order,
+    read_block,
+    shared_receivers,
+    targets,
+)
+from arcacct.config.parser import Conf, Option
+from arcacct.config.paths import AREX_WRITES, CONTROLDIR, Places, Validity, arex_writes, places
+from arcacct.config.review import callouts, jura_targets, review
+from arcacct.config.values import CPUWatts, MapRule, NodeBenchmark, QueueBenchmark, node_benchmark, queue_benchmark
 from arcacct.errors import ConfigError
 from arcacct.wording import count_of
 

@@ -1,4 +1,4 @@
-"""What another program prints, piece by piece, with an end to waiting and a word on why it failed."""
+"""The output of another program, piece by piece, with a time limit and the reason when it fails."""
 
 from __future__ import annotations
 

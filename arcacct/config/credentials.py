@@ -1,8 +1,6 @@
 """
-Whether the files that prove who we are can be used: certificate, key, CA directory.
-
-Each function takes paths, or a target that names them, and returns what is wrong, nothing if all is well. None of them
-raises for a bad file.
+Whether certificate, key and CA directory can be used: they exist, they match, they are valid, and no other user reads
+the key.
 """
 
 from __future__ import annotations
@@ -16,8 +14,7 @@ from typing import NamedTuple
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from arcacct.conf.problems import ERROR, WARNING
-from arcacct.conf.targets import Target
+from arcacct.config.options import ERROR, WARNING, Target
 from arcacct.errors import CredentialError
 
 DAY_S = 86400

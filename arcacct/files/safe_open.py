@@ -1,14 +1,4 @@
-"""
-Files in directories that others may write: session directories, a message queue of another user, a spool elsewhere.
-
-A path is a question that its owner may answer differently each time. So a directory is opened once, no link is followed
-that anybody else could have made, and all that is done in it is done relative to its descriptor: what was checked is
-what is read, written, given away or removed.
-
-A symbolic link on the way is followed only where the administrator alone can have put it: it belongs to root or to us,
-and so does every directory down to it, none of which others may write (in one with the sticky bit they may, as the
-kernel's ``protected_symlinks`` has it). ``/var/run`` is such a link; one in a user's directory, or of a user, is not.
-"""
+"""Files in directories that others may write, opened without following links."""
 
 import errno
 import os
@@ -20,6 +10,7 @@ from arcacct.errors import InputError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 _CLOSED = os.O_NOFOLLOW | os.O_CLOEXEC
 _SEARCH = os.O_PATH | os.O_DIRECTORY | _CLOSED

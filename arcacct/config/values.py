@@ -1,9 +1,4 @@
-"""
-From the text of an option to its value.
-
-Each function takes the text and returns the value, or raises ValueError with what is wrong and,
-after a semicolon, what would be right.
-"""
+"""From the text of an option to its value: each function returns the value or raises ValueError with what is wrong."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from arcacct.benchmark import PLAUSIBLE, canonical_type, measured_benchmark
-from arcacct.conf import places
+from arcacct.config import paths
 from arcacct.secrecy import without_login
 
 _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
@@ -63,7 +58,7 @@ class NodeBenchmark:
 
     pattern: str
     benchmark: str
-    valid: places.Validity = places.Validity()  # noqa: RUF009  nobody changes it
+    valid: paths.Validity = paths.Validity()  # noqa: RUF009  nobody changes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +67,7 @@ class QueueBenchmark:
 
     queue: str
     benchmark: str
-    valid: places.Validity = places.Validity()  # noqa: RUF009  nobody changes it
+    valid: paths.Validity = paths.Validity()  # noqa: RUF009  nobody changes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +113,7 @@ def path(value: str) -> str:
 
 def yes_no(value: str) -> bool:
     """``yes`` or ``no``."""
-    found = places.yes_or_no(value)
+    found = paths.yes_or_no(value)
     if found is None:
         raise ValueError(f"{value!r} is not yes or no")
     return found
@@ -189,7 +184,7 @@ def host(value: str) -> str:
 
 def benchmark(value: str) -> str:
     """A benchmark, normalised to ``TYPE:VALUE``."""
-    found = places.benchmark(value)
+    found = paths.benchmark(value)
     if found is None:
         raise ValueError(f"{value!r} is not a benchmark; write TYPE:VALUE or TYPE VALUE, as HEPscore23:11.5")
     return found
@@ -197,10 +192,10 @@ def benchmark(value: str) -> str:
 
 def benchmark_advice(value: str) -> str | None:
     """What to say of a benchmark that APEL refuses, or that no core has; ``None``: it is good, none, or the default."""
-    kind, _, _number = (places.benchmark(value) or "").partition(":")
+    kind, _, _number = (paths.benchmark(value) or "").partition(":")
     if kind and canonical_type(kind) is None:
         return f"is of a type that APEL refuses, {kind!r}; it knows HEPscore23, HEPSPEC (HS06) and Si2k"
-    rated = measured_benchmark(places.benchmark(value))
+    rated = measured_benchmark(paths.benchmark(value))
     if rated is None or rated.is_plausible:
         return None
     least, most = PLAUSIBLE[rated.type]
@@ -210,7 +205,7 @@ def benchmark_advice(value: str) -> str | None:
 def rated_advice(value: str) -> str | None:
     """The same of a line ``"NAME" TYPE:VALUE [from=DAY] [to=DAY]``."""
     try:
-        return benchmark_advice(places.rated(value, "NAME")[1])
+        return benchmark_advice(paths.rated(value, "NAME")[1])
     except ValueError:
         return None
 
@@ -232,7 +227,7 @@ def vo(value: str) -> str:
 
 def vomsless_vo(value: str) -> VomslessVO:
     """``NAME``, ``AUTHGROUP NAME``, each with ``#ISSUER``; the issuer is a DN and may have blanks."""
-    authgroup, name, issuer = places.vomsless_vo(value)
+    authgroup, name, issuer = paths.vomsless_vo(value)
     return VomslessVO(name, issuer, authgroup)
 
 
@@ -269,12 +264,12 @@ def local_jobs(value: str) -> LocalJobs:
 
 def node_benchmark(value: str) -> NodeBenchmark:
     """``"CPU MODEL PATTERN" TYPE:VALUE [from=DAY] [to=DAY]``."""
-    return NodeBenchmark(*places.rated(value, "CPU MODEL PATTERN"))
+    return NodeBenchmark(*paths.rated(value, "CPU MODEL PATTERN"))
 
 
 def queue_benchmark(value: str) -> QueueBenchmark:
     """``"QUEUE" TYPE:VALUE [from=DAY] [to=DAY]``."""
-    return QueueBenchmark(*places.queue_benchmark(value))
+    return QueueBenchmark(*paths.queue_benchmark(value))
 
 
 def cpu_watts(value: str) -> CPUWatts:

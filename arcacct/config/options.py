@@ -1,0 +1,443 @@
+"""
+The options that arcacct reads: their blocks and defaults, which line holds, what is wrong with one, and the targets
+of publishing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, NamedTuple, TypeVar
+
+from arcacct.config import paths, values
+from arcacct.config.parser import Conf, Option
+from arcacct.config.values import VomslessVO
+from arcacct.errors import UsageError
+
+# What is wrong with a configuration: one value for each complaint, so that all can be shown at once.
+
+
+ERROR = "error"
+WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """
+    One complaint.
+
+    ``text`` says what is wrong and, after a semicolon, what would be right.
+    An error stops publishing (exit code 78); a warning is something the administrator should know.
+    """
+
+    severity: str
+    file: str
+    line: int | None
+    block: str | None
+    option: str | None
+    text: str
+
+    def __str__(self) -> str:
+        where = self.file if self.line is None else f"{self.file}:{self.line}"
+        severity = ["warning:"] if self.severity == WARNING else []
+        block = [f"[{self.block}]"] if self.block is not None else []
+        subject = " ".join([*block, *([self.option] if self.option is not None else [])])
+        return " ".join([f"{where}:", *severity, *([f"{subject}:"] if subject else []), self.text])
+
+
+def errors(problems: Iterable[Problem]) -> list[Problem]:
+    """Those that stop publishing."""
+    return [problem for problem in problems if problem.severity == ERROR]
+
+
+def in_order(problems: Iterable[Problem], files: list[str]) -> list[Problem]:
+    """Each complaint once, by file as they were read, then by line."""
+    places = {file: number for number, file in enumerate(files)}
+    return sorted(dict.fromkeys(problems), key=lambda found: (places.get(found.file, len(places)), found.line or 0))
+
+
+# The options that arcacct reads: their blocks, their defaults, how their text becomes a value.
+#
+# Those of a kind of target stand in its folder (`config.options.TargetKind`), but for what is the same for all of them.
+#
+# The names and defaults of ARC's options are ARC's (arc.conf.reference); etc/arcacct.conf.reference describes each one,
+# and a test keeps both in step.
+
+
+class Spec(NamedTuple):
+    """One option of one kind of block."""
+
+    name: str
+    field: str
+    """The name of its value, with the unit where it has one."""
+    read: Callable[[str], Any]
+    default: str | None = None
+    """As text; ``None``: not set."""
+    words: tuple[str, ...] = ()
+    """The allowed values, where they can be counted."""
+    repeated: bool = False
+    required: bool = False
+    inherits: tuple[str, ...] = ()
+    """Blocks that are asked for the same option when this block does not set it."""
+    may_be_empty: bool = False
+    """Whether lines without a value mean nothing at all, in place of the default."""
+    is_url: bool = False
+    """Whether there may be a password in it, which nobody is shown."""
+    advice: Callable[[str], str | None] | None = None
+    """What to say of a text that is right, and could be better."""
+
+
+def plain(name: str, read: Callable[[str], Any], default: str | None = None, **more: Any) -> Spec:
+    """An option whose value is called as it is."""
+    return Spec(name, name, read, default, **more)
+
+
+def choice(name: str, default: str, *words: str) -> Spec:
+    """An option that is one of some words."""
+    return Spec(name, name, values.one_of(*words), default, words)
+
+
+def flag(name: str, default: str = "no") -> Spec:
+    """An option that is ``yes`` or ``no``."""
+    return Spec(name, name, values.yes_no, default, ("yes", "no"))
+
+
+COMMON = (
+    plain("hostname", values.host, "$EXEC{hostname -f}"),
+    plain("http_proxy", values.proxy, is_url=True),
+    plain("x509_host_key", values.path, "/etc/grid-security/hostkey.pem"),
+    plain("x509_host_cert", values.path, "/etc/grid-security/hostcert.pem"),
+    plain("x509_cert_dir", values.path, "/etc/grid-security/certificates"),
+)
+_X509 = tuple(spec._replace(inherits=("common",)) for spec in COMMON[2:])
+_VO = (plain("vomsless_vo", values.vomsless_vo, repeated=True), plain("vo_group", str, repeated=True))
+JURA = (*_X509, *_VO)
+
+ARCACCT = (
+    plain("database", values.path),
+    flag("arex_writes_no_accounting"),
+    plain("read_group", values.word),
+    plain("rehearsal", values.path),
+    plain("spool_fallback", values.path),
+    Spec("deadline", "deadline_s", values.seconds, "5"),
+    flag("allow_jura"),
+    flag("publishes", "yes"),
+    Spec("keep_messages", "keep_messages_days", values.whole, "0"),
+    plain("names_kept_months", values.whole, "0"),
+    Spec("settle", "settle_s", values.whole, "0"),
+    plain("lrms_host", values.host),
+    plain("local_group_prefix", values.word),
+    choice("missing_wall_time", paths.ZERO, *paths.MISSING_WALL_TIME),
+    plain("vo_claim", paths.vo_claim, repeated=True),
+    plain("map", values.map_rule, repeated=True),
+    plain("node_benchmark", values.node_benchmark, repeated=True, advice=values.rated_advice),
+    plain("queue_benchmark", values.queue_benchmark, repeated=True, advice=values.rated_advice),
+    plain("cpu_watts", values.cpu_watts, repeated=True),
+    plain("core_watts", values.watts),
+    plain("pue", values.pue),
+    plain("carbon_intensity", values.carbon_intensity),
+)
+
+SELECTION = (
+    plain("vofilter", values.vo, repeated=True),
+    Spec("settle", "settle_s", values.whole, "0", inherits=("arcacct",)),
+    *(spec._replace(inherits=("arex/jura",)) for spec in _VO),
+    choice("start_time_source", "submit", "submit", "lrms"),
+)
+"""Of every target: which jobs go to it, and when; and what is said of each that does not depend on its receiver."""
+LOCAL_JOBS = plain("local_jobs", values.local_jobs, "own", repeated=True)
+"""Of every target whose records say in what a job ran."""
+TRANSPORT = (
+    *(spec._replace(inherits=("arex/jura", "common")) for spec in _X509),
+    plain("ca_file", values.path),
+    Spec("connect_timeout", "connect_timeout_s", values.seconds, "10"),
+    Spec("timeout", "timeout_s", values.seconds, "60"),
+    Spec("exchange_timeout", "exchange_timeout_s", values.seconds),
+    Spec("run_timeout", "run_timeout_s", values.many_seconds, "3600"),
+)
+"""
+Of every target that is reached over the network, with ``ca_system``: the fields of `config.options.TransportOptions`.
+"""
+
+
+def messages(count: str, frequency_s: str) -> tuple[Spec, ...]:
+    """Of every target: how many records go into one message, and how often any is sent."""
+    return (
+        plain("urbatchsize", values.batch, count),
+        Spec("urdelivery_frequency", "urdelivery_frequency_s", values.whole, frequency_s),
+    )
+
+
+OPTIONS: dict[str, tuple[Spec, ...]] = {
+    "common": COMMON,
+    "arex": (
+        plain("controldir", values.path, paths.CONTROLDIR),
+        plain("authtokenmap", paths.claim_names, paths.CLAIM_NAMES, repeated=True, may_be_empty=True),
+    ),
+    "lrms": (plain("benchmark", values.benchmark, paths.BENCHMARK),),
+    "queue": (plain("benchmark", values.benchmark, repeated=True),),
+    "arex/jura": JURA,
+    "arcacct": ARCACCT,
+}
+"""The options of each kind of block that is no target. Of ARC's own blocks only those that arcacct reads."""
+
+ARC_ONLY = {"arex/jura": ("logfile", "loglevel", "urdelivery_frequency")}
+"""Options of ARC that are right where they stand and mean nothing to us."""
+OBSOLETE = {"arex/jura": ("urdelivery_keepfailed",)}
+"""Options that ARC 6.8 dropped."""
+ARC_BLOCKS = (
+    "common", "authgroup", "mapping", "authtokens", "lrms", "lrms/ssh", "arex", "arex/cache", "arex/cache/cleaner",
+    "arex/data-staging", "arex/ws", "arex/ws/jobs", "arex/ws/publicinfo", "arex/ws/cache", "arex/ws/candypond",
+    "arex/jura", "arex/jura/sgas", "arex/jura/apel", "arex/jura/archiving", "arex/ganglia", "gridftpd",
+    "gridftpd/jobs", "gridftpd/filedir", "infosys", "infosys/ldap", "infosys/nordugrid", "infosys/glue1",
+    "infosys/glue1/site-bdii", "infosys/glue2", "infosys/glue2/ldap", "infosys/cluster", "infosys/accesscontrol",
+    "queue", "datadelivery-service", "acix-scanner", "acix-index", "userlist", "nordugridmap", "monitor", "custom",
+)  # fmt: skip
+"""Kinds of blocks that ARC 6 and 7 know."""
+
+
+# Which line holds for an option, and what a whole block comes to.
+
+
+class InForce(NamedTuple):
+    """The texts that hold for an option and where they were set."""
+
+    texts: tuple[str, ...]
+    lines: tuple[Option, ...]
+    """As many as there are texts, none for a default; without texts those that say that nothing holds."""
+    block: str
+    """The block that sets it: the option's own, or one that it inherits from."""
+
+
+def find(conf: Conf, block: str, spec: Spec) -> InForce:
+    """
+    What holds for an option of a block: its own lines, those of a block it inherits from, or the default.
+
+    Of an option that is not repeated the last line holds, as A-REX takes it.
+    """
+    for name in (block, *spec.inherits):
+        there = conf.blocks.get(name)
+        lines = [line for line in there.options.get(spec.name, ()) if line.value] if there is not None else []
+        if lines:
+            lines = lines if spec.repeated else lines[-1:]
+            return InForce(tuple(line.value for line in lines), tuple(lines), name)
+        if spec.may_be_empty and there is not None and spec.name in there.options:
+            return InForce((), tuple(there.options[spec.name]), name)
+    return InForce(() if spec.default is None else (spec.default,), (), block)
+
+
+def read_block(conf: Conf, block: str, options: Iterable[Spec], problems: list[Problem]) -> dict[str, Any]:
+    """
+    The values of a block by field: one, ``None`` where nothing is set, or a tuple where the option is repeated.
+
+    What cannot be read is added to ``problems`` and counts as not set.
+    """
+    fields: dict[str, Any] = {}
+    for spec in options:
+        found = find(conf, block, spec)
+        if spec.required and not found.texts:
+            there = conf.blocks[block]
+            wrong = f"is not set and this target needs it; add a line {spec.name} = ..."
+            problems.append(Problem(ERROR, there.file, there.line, there.name, spec.name, wrong))
+        values = []
+        for number, text in enumerate(found.texts):
+            try:
+                values.append(spec.read(text))
+            except ValueError as error:
+                line = found.lines[number]
+                name = conf.blocks[found.block].name
+                problems.append(Problem(ERROR, line.file, line.line, name, spec.name, str(error)))
+        fields[spec.field] = tuple(values) if spec.repeated else next(iter(values), None)
+    return fields
+
+
+# The targets of publishing, as the configuration has them: kinds of blocks, and what each block asks for.
+
+
+@dataclass(frozen=True, slots=True)
+class TransportOptions:
+    """How to reach a receiver: who we are, whom we trust, how long we wait."""
+
+    x509_host_key: str
+    x509_host_cert: str
+    x509_cert_dir: str
+    """A directory of CA certificates under hashed names."""
+    ca_file: str | None
+    """A file of further CA certificates."""
+    ca_system: bool
+    """Whether the CA certificates of the operating system count too."""
+    proxy: str | None
+    """From [common] http_proxy; proxies of the environment are never used."""
+    connect_timeout_s: float
+    """For a connection: one wait."""
+    timeout_s: float
+    """For each part of an answer: one wait."""
+    exchange_timeout_s: float | None
+    """For all of one request and its answer; ``None``: what follows from the other two."""
+    run_timeout_s: float
+    """For all of one run of `arcacct publish`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target(ABC):
+    """What a block of any kind of target asks for, checked and immutable. Each kind adds its own."""
+
+    name: str
+    """``sgas:NAME``, as on the command line."""
+    block: str
+    """The block's full name, which is jura's TargetID."""
+    transport_options: TransportOptions | None
+    """``None``: it is not reached over the network."""
+    localid_prefix: str | None
+    urbatchsize: int | None
+    """Records in one message; ``None``: as many as fit."""
+    urdelivery_frequency_s: int
+    settle_s: int
+    vofilter: tuple[str, ...]
+    """Only jobs of these VOs; empty: all jobs."""
+    vomsless_vo: tuple[VomslessVO, ...]
+    vo_group: tuple[str, ...]
+    start_time_source: str
+    """``submit`` or ``lrms``."""
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """Where messages go, for the ledger and for people."""
+
+    @property
+    def receiver(self) -> tuple[object, ...]:
+        """What tells one receiver from another: targets of a kind that agree in it write into the same accounts."""
+        return (self.url,)
+
+    def wants(self, vo: str | None) -> bool:
+        """Whether a job of this VO is the target's business (``vofilter``)."""
+        return not self.vofilter or vo in self.vofilter
+
+    def doubles(self, _other: Any) -> str | None:
+        """
+        Why every job would count twice at the receiver of both, continuing "goes to the same receiver as NAME".
+
+        ``None``: the second of a job is only wasted. Asked of two targets of one kind.
+        """
+        return None
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Options that cannot both hold: the one that is refused, and what is wrong."""
+        return iter(())
+
+    def credentials(self) -> TransportOptions | None:
+        """What the host proves itself by; ``None``: by nothing."""
+        return self.transport_options
+
+    def check_credentials(self) -> None:
+        """
+        Use certificate and key for trial, in the order in which a run does; when they are valid is not looked at.
+
+        Raises CredentialError, its text with the path first, for what a run would refuse.
+        """
+        shown = self.credentials()
+        if shown is not None:
+            import ssl  # noqa: PLC0415  slow to import, and needed by checks only
+
+            from arcacct.tls import load_credential  # noqa: PLC0415
+
+            load_credential(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), shown.x509_host_cert, shown.x509_host_key)
+
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        """What the host lacks for this target, beside credentials: the option that names it, and what is wrong."""
+        return iter(())
+
+
+class TargetKind(NamedTuple):
+    """One kind of target: its blocks, its options, and the class of its values."""
+
+    block: str
+    """``arex/jura/sgas`` of [arex/jura/sgas:NAME]. Blocks below ``arex`` are ARC's, which has them published too."""
+    word: str
+    """What the kind is called on the command line."""
+    options: tuple[Spec, ...]
+    target: Callable[..., Target]
+    """Made with the fields of `Target` and those of the options; those of `TransportOptions` become one."""
+    obsolete: tuple[str, ...] = ()
+    """Options that ARC 6.8 dropped."""
+
+    @property
+    def is_arcs(self) -> bool:
+        """Whether A-REX knows such blocks, and starts jura-ng for them."""
+        return self.block.startswith("arex/")
+
+
+Kinds = Mapping[str, TargetKind]
+"""By the kind of block."""
+Found = TypeVar("Found", bound=Target)
+
+_OF_TRANSPORT = (*(spec.field for spec in TRANSPORT), "ca_system")
+
+
+def options_of(kinds: Kinds) -> dict[str, tuple[Spec, ...]]:
+    """The options of each kind of block, whether it is a target or not."""
+    return OPTIONS | {name: kind.options for name, kind in kinds.items()}
+
+
+def targets(conf: Conf, kinds: Kinds, proxy: str | None, problems: list[Problem]) -> tuple[Target, ...]:
+    """Every target that can be built; what is wrong with the others is added to ``problems``."""
+    found = []
+    for block in conf.blocks.values():
+        kind = kinds.get(block.kind)
+        if kind is None:
+            continue
+        wrong: list[Problem] = []
+        values = read_block(conf, block.name, kind.options, wrong)
+        if not block.label:
+            text = f"the target has no name; write [{block.kind}:NAME]"
+            wrong.append(Problem(ERROR, block.file, block.line, block.name, None, text))
+        if not errors(wrong):
+            way = {field: values.pop(field) for field in _OF_TRANSPORT if field in values}
+            transport = TransportOptions(proxy=proxy, **way) if way else None
+            made = kind.target(
+                name=f"{kind.word}:{block.label}", block=block.name, transport_options=transport, **values
+            )
+            for option, text in made.contradictions():
+                line = conf.option(block.name, option)
+                place = (block.file, block.line) if line is None else (line.file, line.line)
+                wrong.append(Problem(ERROR, *place, block.name, option, text))
+            found += [] if errors(wrong) else [made]
+        problems += wrong
+    return tuple(found)
+
+
+def select_targets(found: Sequence[Found], name: str | None) -> tuple[Found, ...]:
+    """
+    The targets that a command is about: all without a name, else ``apel:x``, or ``x`` where only one is called so.
+
+    Raises UsageError that lists the names there are.
+    """
+    if name is None:
+        return tuple(found)
+    matching = [target for target in found if name in (target.name, target.block)] or [
+        target for target in found if target.name.partition(":")[2] == name
+    ]
+    if len(matching) == 1:
+        return (matching[0],)
+    names = ", ".join(target.name for target in matching or found) or "none is configured"
+    what = "is the name of more than one target" if matching else "is not the name of a target"
+    raise UsageError(f"{name!r} {what}; the targets are: {names}")
+
+
+def shared_receivers(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:
+    """Pairs of targets that reach the same receiver with jobs in common: an error where that counts them twice."""
+    for other, target in combinations(found, 2):
+        apart = target.vofilter and other.vofilter and not {*target.vofilter} & {*other.vofilter}
+        if apart or (type(target), target.receiver) != (type(other), other.receiver):
+            continue
+        why = target.doubles(other)
+        text = f"goes to the same receiver as {other.name}" + (
+            "; every job is sent twice and counted once, keep one of them"
+            if why is None
+            else f" {why}; keep one of them, or give each its own VOs by vofilter"
+        )
+        block = conf.blocks[target.block]
+        yield Problem(WARNING if why is None else ERROR, block.file, block.line, block.name, None, text)
