@@ -23,7 +23,7 @@ from arcacct.arex.sweeping import SweepReport
 from arcacct.config.parser import load
 from arcacct.config.paths import STATUS_FOLDERS, resource
 from arcacct.config.settings import Settings, settings
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.errors import ConfigError, UsageError
 from arcacct.files.safe_open import open_directory, private
 from arcacct.jobs import reading
@@ -78,7 +78,7 @@ def rehearse(directory: str) -> Rehearsal:
     with _new_directory(directory) as home, Sandbox(home) as box:
         here = _configured(home, box)
         site = DemoSite(os.path.join(home, "control"), (day - RECORDED_ON).days)
-        with closing(opening.open_accounting(here.places)) as con:
+        with closing(access.open_accounting(here.places)) as con:
             hooked = []
             # Every call of the hook that is shipped: the control directory as it was, then the event.
             for job_id in sorted(os.listdir(resource("demo_data", "hooks"))):
@@ -94,7 +94,7 @@ def rehearse(directory: str) -> Rehearsal:
         options = RunOptions(now=True, since=midnight, accept_lower=((day.year, day.month),))
         published = publish(here, plugins(here), options)
         republished = republish(here, plugins(here), Period(midnight, midnight + DAY_S))
-        with closing(opening.read_accounting(here.places)) as con:
+        with closing(access.read_accounting(here.places)) as con:
             records = [aar for page in reading.ended_between(con, midnight, midnight + DAY_S) for aar in page]
         return Rehearsal(
             directory,

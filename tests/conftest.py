@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from arcacct import wording
-from arcacct.db import connect
+from arcacct.database import connection
 
 # No test is about time, and a machine may be busy with anything.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -54,13 +54,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def run_of_its_own(monkeypatch):
     """Each test is a run of its own: what one keeps secret the next may show, and what it opened is not to blame."""
     monkeypatch.setattr(wording, "_secrets", wording.Secrets())
-    connect.opened.clear()
+    connection.opened.clear()
 
 
 @pytest.fixture(autouse=True)
 def left_open(monkeypatch) -> Iterator[None]:
     """
-    Close what a test leaves open as a process does that is about to end (`db.opening.leave_open`).
+    Close what a test leaves open as a process does that is about to end (`database.access.leave_open`).
 
     This process goes on, and SQLite's memory is one for all of it: with a limit for hostile queries, which stays.
     """

@@ -39,7 +39,7 @@ from breaks import Break, breaks_of, explained  # noqa: E402  after the path is 
 EXPLAINED = pathlib.Path(__file__).with_name("mutations_explained.txt")
 CRITICAL = (
     "arcacct/arex/spool.py",
-    "arcacct/db/transaction.py",
+    "arcacct/database/connection.py",
     "arcacct/jobs/cells.py",
     "arcacct/jobs/former.py",
     "arcacct/jobs/recorder.py",

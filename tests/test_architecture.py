@@ -79,7 +79,7 @@ SPEAKERS = {
     "sonar": {"hardware", "job_telemetry", "points", "records", "slurm_rows", "spans"},
     "targets.apel": {"jura_cells"},
 }
-"""The modules with SQL, beside what it is about, in each folder that has any; all of db and jobs may."""
+"""The modules with SQL, beside what it is about, in each folder that has any; all of database and jobs may."""
 
 
 def test_sql_stands_where_it_is_looked_for() -> None:
@@ -89,7 +89,7 @@ def test_sql_stands_where_it_is_looked_for() -> None:
         for module, path in sources().items()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and node.attr in ("execute", "executemany", "executescript", "cursor")
-        if not module.startswith(("arcacct.db.", "arcacct.jobs.")) and not _is_ledger_cursor(node)
+        if not module.startswith(("arcacct.database.", "arcacct.jobs.")) and not _is_ledger_cursor(node)
     }
 
     assert found == {f"{folder}.{module}" for folder, modules in SPEAKERS.items() for module in modules}

@@ -22,7 +22,7 @@ from datasette.utils import parse_metadata
 
 from arcacct import demo
 from arcacct.config.paths import Places
-from arcacct.db import opening
+from arcacct.database import access
 
 ROOT = pathlib.Path(__file__).parent.parent
 METADATA = ROOT / "etc/datasette.yaml"
@@ -42,7 +42,7 @@ all jobs takes some thousands.
 def here(tmp_path_factory) -> Places:
     """Generated jobs, and a ledger with nothing in it."""
     made = generate.fill(tmp_path_factory.mktemp("portal"), JOBS)
-    opening.open_publishing(made).close()
+    access.open_publishing(made).close()
     return made
 
 

@@ -22,8 +22,8 @@ from arcacct.config import options
 from arcacct.config.parser import Conf, load
 from arcacct.config.paths import resource
 from arcacct.config.settings import examine
-from arcacct.db import opening
-from arcacct.db.schema import PUBLISHING, in_memory
+from arcacct.database import access
+from arcacct.database.schema import PUBLISHING, in_memory
 from arcacct.targets import kinds
 
 ROOT = manual.ROOT
@@ -289,7 +289,7 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, sqlite3.Con
     """The database that a sweep makes of a real control directory, and an empty ledger."""
     control = corpus.rebuild(tmp_path_factory.mktemp("docs") / "control")
     here = corpus.place(control.path)
-    con = opening.open_accounting(here)
+    con = access.open_accounting(here)
     sweep(here, con, owner=control.owner)
     return {"accounting.db": con, "publishing.db": in_memory(PUBLISHING)}
 

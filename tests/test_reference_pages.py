@@ -27,7 +27,7 @@ from arcacct.cli.outcomes import GRAVEST_FIRST
 from arcacct.cli.working import STOPPED
 from arcacct.config.options import options_of
 from arcacct.config.paths import places
-from arcacct.db.schema import ACCOUNTING, PUBLISHING, in_memory
+from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
 from arcacct.errors import ArcacctError
 from arcacct.targets import FOLDERS, kinds
 

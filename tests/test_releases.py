@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 
 import arcacct
+from arcacct.database.connection import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA
 from arcacct.dataset.layout import VERSION
-from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = ("CHANGELOG.md", "SECURITY.md", *(f"docs/project/{name}.md" for name in ("releasing", "schema", "support")))

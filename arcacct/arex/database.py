@@ -16,10 +16,9 @@ from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from arcacct.config.paths import private_directory
-from arcacct.db.connect import translated, uri
-from arcacct.db.engine import DatabaseError
-from arcacct.db.foreign import LONGEST_S, Foreign, open_foreign, require_tables
-from arcacct.db.header import ROLLBACK_JOURNAL, WAL, Header, header_of
+from arcacct.database.connection import DatabaseError, translated, uri
+from arcacct.database.durable import ROLLBACK_JOURNAL, WAL, Header, header_of
+from arcacct.database.query import LONGEST_S, Foreign, open_foreign, require_tables
 from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.files.safe_open import private
 

@@ -19,8 +19,8 @@ from arcacct.arex.facts import job_facts
 from arcacct.arex.sweeping import PATIENCE_S, SweepRun, is_of_one_job, printable, reason
 from arcacct.arex.witness import ArexLookup
 from arcacct.config.paths import Places
-from arcacct.db import checkpoint
-from arcacct.db.place import spools
+from arcacct.database import checkpoint
+from arcacct.database.location import spools
 from arcacct.errors import InputError
 from arcacct.files.safe_open import Directory, open_directory
 from arcacct.jobs import recorder

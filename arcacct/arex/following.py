@@ -11,10 +11,10 @@ from arcacct.arex.layout import is_whole
 from arcacct.arex.sweep import sweep
 from arcacct.arex.sweeping import SweepReport
 from arcacct.config.paths import Places
-from arcacct.db import place
-from arcacct.db.engine import Connection
-from arcacct.db.maintenance import refuse_maintenance
-from arcacct.db.opening import leave_open, open_accounting
+from arcacct.database import location
+from arcacct.database.access import leave_open, open_accounting
+from arcacct.database.connection import Connection
+from arcacct.database.durable import refuse_maintenance
 from arcacct.errors import ArcacctError, InputError
 
 _LOOK_S = 1.0
@@ -69,7 +69,7 @@ class _Database:
         (A file system that is not mounted is an empty directory: a database made in there would be lost below it.)
         """
         try:
-            place.refuse_another(self._here)
+            location.refuse_another(self._here)
             refuse_maintenance(self._here.database)
         except ArcacctError:
             self._close()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from arcacct.arex.control_files import JobFiles
     from arcacct.config.paths import Places
-    from arcacct.db.engine import Connection
+    from arcacct.database.connection import Connection
 
 _ITIMER_REAL = 0
 _LARGEST_PYC = 1 << 16
@@ -47,13 +47,11 @@ _NEEDED = (
     "arex/control_files",
     "arex/instants",
     "arex/facts",
-    "db/",
-    "db/engine",
-    "db/connect",
+    "database/",
+    "database/connection",
     "jobs/packing",
     "jobs/plausibility",
     "jobs/recorder",
-    "db/transaction",
 )
 """
 What every hook imports, each behind what it imports itself; packages, which have nothing but a docstring, end in a
@@ -292,21 +290,21 @@ def write_back_apart(database: str, maintenance: str) -> None:
 
     Not while somebody works on the database (``maintenance`` is the file that says so): he waits for who has it open.
     """
-    from arcacct.db.transaction import WAL_LIMIT_BYTES  # noqa: PLC0415
+    from arcacct.database.connection import WAL_LIMIT_BYTES  # noqa: PLC0415
 
     try:
         if posix.stat(database + "-wal").st_size <= WAL_LIMIT_BYTES:
             return
     except OSError:
         return
-    from arcacct.db import checkpoint  # noqa: PLC0415
+    from arcacct.database import checkpoint  # noqa: PLC0415
 
     fd = checkpoint.begun(database)
     if fd < 0:
         return
 
     def work() -> None:
-        from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database  # noqa: PLC0415
+        from arcacct.database.connection import ACCOUNTING_SCHEMA, open_database  # noqa: PLC0415
 
         _refuse_maintenance(maintenance)
         con = open_database(database, ACCOUNTING_SCHEMA)
@@ -369,8 +367,11 @@ def record_event(here: "Places", files: "JobFiles", con: "Connection | None" = N
     another version or under maintenance.
     """
     from arcacct.arex.facts import job_facts  # noqa: PLC0415
-    from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database  # noqa: PLC0415
-    from arcacct.db.transaction import Transaction  # noqa: PLC0415
+    from arcacct.database.connection import (  # noqa: PLC0415
+        ACCOUNTING_SCHEMA,
+        Transaction,
+        open_database,
+    )
     from arcacct.errors import InputError  # noqa: PLC0415
     from arcacct.jobs.recorder import record  # noqa: PLC0415
 

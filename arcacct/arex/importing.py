@@ -22,11 +22,9 @@ from arcacct.arex.database import ArexDatabase
 from arcacct.arex.records import EventClock, job_of, lost, written_whole
 from arcacct.arex.sweeping import batches
 from arcacct.config.paths import AREX_DATABASES, Places
-from arcacct.db import opening
-from arcacct.db.connect import ACCOUNTING_SCHEMA, open_for_reading
-from arcacct.db.engine import Connection
-from arcacct.db.schema import AREX_FIRST, PLAUSIBLE_S, note, noted
-from arcacct.db.transaction import open_lock
+from arcacct.database import access
+from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_for_reading, open_lock
+from arcacct.database.schema import AREX_FIRST, PLAUSIBLE_S, note, noted
 from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.jobs import cells
 from arcacct.jobs import rows as arex_rows
@@ -149,7 +147,7 @@ def import_arex(
     if origin == os.path.realpath(here.database):
         raise InputError(f"{path}: that is the database to import into; give the path of the one that A-REX writes")
     with import_lock(os.path.join(here.directory, "import.lock")):
-        with opening.translating(here.database):
+        with access.translating(here.database):
             position = _position(con, origin)
             stamp = arex_database.newest_stamp(path)
             if stamp and stamp == position.stamp and not _pending(con, position.file_id):
@@ -266,7 +264,7 @@ class _Import(ImportRun):
         # One without a job that ended goes back no further than now.
         first = int(time.time()) if first is None else first
         if known is None or first < int(known):
-            with opening.writing(self._con, self._here) as con:
+            with access.writing(self._con, self._here) as con:
                 note(con, f"{AREX_FIRST}{self._origin}", first)
 
     def _look_again_at_pending(self) -> None:
@@ -327,7 +325,7 @@ class _Import(ImportRun):
         if refused is not None:
             bad = [_reject(self._origin, rows[0], refused)]
         done = [one.record_id for one in rows if one.record_id not in parts.unfinished]
-        with opening.writing_much(self._con, self._here) as con:
+        with access.writing_much(self._con, self._here) as con:
             # From here on others wait.
             started = time.monotonic()
             kept = self._archives.without_archived(con, jobs)
@@ -357,7 +355,7 @@ class _Import(ImportRun):
         super()._adapt(records, seconds)
         self._in_wal += records
         if self._in_wal >= _WRITE_BACK:
-            opening.write_back(self._con)
+            access.write_back(self._con)
             self._in_wal = 0
 
 
@@ -379,7 +377,7 @@ def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) ->
                 rows = ArexRows._make((*values[:9], Numbers._make(values[9]), *values[10:12], *children, *values[17:]))
                 usable = sorted_out([rows], settled_before()).usable
                 jobs = [job_of(one, EventClock(zone)) for one in usable]
-                with opening.writing(con, here):
+                with access.writing(con, here):
                     written = writer.write(archives.without_archived(con, jobs))
                     forget(con, [kept.rejected_id])
             except Exception as error:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from arcacct.arex.database import ArexDatabase
 from arcacct.config.paths import AREX_DATABASES, Places
-from arcacct.db.engine import Connection
-from arcacct.db.schema import note, noted
+from arcacct.database.connection import Connection
+from arcacct.database.schema import note, noted
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.statuses import SQL_FINAL
 

@@ -13,8 +13,8 @@ from arcacct.arex.instants import parse_instant
 from arcacct.arex.layout import STATES, count_status_files, is_hashed, is_job_id, job_file, scan_status_files
 from arcacct.arex.sweeping import PATIENCE_S, Progress, SweepRun, batches, is_of_one_job
 from arcacct.arex.vanished import Unfinished
-from arcacct.db import opening
-from arcacct.db.engine import Connection
+from arcacct.database import access
+from arcacct.database.connection import Connection
 from arcacct.errors import InputError
 from arcacct.jobs import recorder
 from arcacct.jobs.found_ends import HOUR_S
@@ -109,7 +109,7 @@ class _Counter:
 
 def _changed(run: SweepRun, counter: _Counter) -> Iterator[_Present]:
     for batch in batches(counter.counted(scan_status_files(run.here.controldir, counter.wrong)), LOOKED_UP_JOBS):
-        with opening.translating(run.here.database):
+        with access.translating(run.here.database):
             read_before = remembered_status_files(run.con, [job_id for job_id, _path, _stat in batch])
         for job_id, path, stat in batch:
             file, has_wall, lacking = read_before.get(job_id, ((), 0, ""))

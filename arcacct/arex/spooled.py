@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from arcacct.db.engine import Connection
-from arcacct.db.schema import note, noted
+from arcacct.database.connection import Connection
+from arcacct.database.schema import note, noted
 
 _NOTE = "ARCACCT_SPOOL_LEFT"
 _LARGEST_LAUNCHER = 65_536

@@ -18,10 +18,10 @@ from arcacct.arex.sweeping import Gap, Owner, Progress, SweepReport, SweepRun, p
 from arcacct.arex.vanished import Unfinished, give_up
 from arcacct.arex.witness import ArexLookup
 from arcacct.config.paths import Places
-from arcacct.db import opening
-from arcacct.db.engine import Connection
-from arcacct.db.place import spools
-from arcacct.db.schema import note
+from arcacct.database import access
+from arcacct.database.connection import Connection
+from arcacct.database.location import spools
+from arcacct.database.schema import note
 from arcacct.errors import InputError
 from arcacct.jobs import cells, found_ends, outbox
 
@@ -71,7 +71,7 @@ def sweep(
         with run.writing():
             save_sweep(con, run.ends)
             spooled.save_status(con, left)
-        with opening.translating(here.database):
+        with access.translating(here.database):
             cells.update_monthly(con, here)
             cells.update_breakdown(con, here)
             # Whoever publishes does it as well, up to where everybody is: where nobody does, packs would stay for ever.

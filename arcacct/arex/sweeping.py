@@ -17,8 +17,8 @@ from typing import NamedTuple, TypeVar
 
 from arcacct.arex.control_files import owner_of
 from arcacct.config.paths import Places
-from arcacct.db import opening
-from arcacct.db.engine import Connection
+from arcacct.database import access
+from arcacct.database.connection import Connection
 from arcacct.errors import ArcacctError, StoreError
 from arcacct.jobs import recorder
 
@@ -130,8 +130,8 @@ class SweepRun:
     def writing(self) -> AbstractContextManager[Connection]:
         """One transaction in turn with the hooks; a dry run takes it back."""
         if self.dry_run:
-            return opening.rehearsing(self.con, self.here)
-        return opening.writing_much(self.con, self.here)
+            return access.rehearsing(self.con, self.here)
+        return access.writing_much(self.con, self.here)
 
     def complain(self, job_id: str, path: str, error: Exception) -> None:
         """Tell what is wrong with a job of the control directory; ``path`` is the file at hand."""
@@ -162,7 +162,7 @@ class SweepRun:
     def write_back(self) -> None:
         """Write what was recorded from the WAL into the database, with nobody waiting."""
         if self._in_wal and not self.dry_run:
-            opening.write_back(self.con)
+            access.write_back(self.con)
         self._in_wal = 0
 
 
@@ -199,7 +199,7 @@ def reason(error: Exception, path: str) -> str:
 def is_of_one_job(error: Exception) -> bool:
     """Whether an error is about the job at hand; else it is about the database or this process, and ends the sweep."""
     if isinstance(error, StoreError):
-        return opening.refuses_values(error)
+        return access.refuses_values(error)
     return not isinstance(error, MemoryError)
 
 

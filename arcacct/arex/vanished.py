@@ -9,7 +9,7 @@ from arcacct.arex import own
 from arcacct.arex.layout import STATES, is_gone, is_whole
 from arcacct.arex.sweeping import Gap, SweepRun, batches
 from arcacct.arex.witness import ArexLookup
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.jobs.aborting import REMEDIES, InProgress, abort, hold, in_progress, is_gone_since, on_hold
 
 PATIENCE_NS = 600_000_000_000
@@ -35,7 +35,7 @@ class Unfinished:
     @classmethod
     def of(cls, run: SweepRun) -> Unfinished:
         """All that the database has now. Only those of a control directory: other sources follow their jobs up."""
-        with opening.translating(run.here.database):
+        with access.translating(run.here.database):
             return cls(in_progress(run.con, own.own_origins(run.here)))
 
     def is_there(self, job_id: str) -> None:
@@ -100,7 +100,7 @@ def _end(run: SweepRun, jobs: list[Gone]) -> None:
 
 def give_up(run: SweepRun, job_ids: Sequence[str]) -> None:
     """Make jobs that are on hold aborted, as somebody wants who knows that nothing will tell their usage any more."""
-    with opening.translating(run.here.database):
+    with access.translating(run.here.database):
         waiting = on_hold(run.con)
     wanted = dict.fromkeys(waiting if ALL in job_ids else job_ids)
     for job_id in wanted:

@@ -20,7 +20,7 @@ from arcacct.arex.database import ArexDatabase
 from arcacct.arex.importing import SOURCE, Archives, import_lock, settled_before, sorted_out
 from arcacct.arex.records import EventClock, job_of
 from arcacct.arex.sweeping import Gap, SweepRun, batches, reason
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.errors import InputError, StoreError
 from arcacct.jobs import rows as arex_rows
 from arcacct.jobs.job import Job
@@ -128,7 +128,7 @@ class ArexLookup:
         try:
             database = self._database(path)
             if database is not None:
-                with opening.translating(path):
+                with access.translating(path):
                     rows = arex_rows.rows_of_jobs(database.con, database.version, keys)
         except (StoreError, InputError, OSError) as error:
             # Nothing, when it cannot be read now.
@@ -155,7 +155,7 @@ class ArexLookup:
             return self._open[path]
         here = self._run.here
         if not self._is_silent and not self._open:
-            with opening.translating(here.database):
+            with access.translating(here.database):
                 self._is_silent = own.ask_after(self._run.con) > time.time()
         if self._is_silent:
             # What could not be had a moment ago is not tried again: the next sweep does.

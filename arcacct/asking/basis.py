@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from arcacct.benchmark import FALLBACK_SHOWN, measured_benchmark
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.cells import Month, RatedJobs, by_benchmark
 from arcacct.jobs.holds import HELD
 from arcacct.jobs.implausible import NONE, counts

@@ -21,10 +21,10 @@ from arcacct.asking import health_rows
 from arcacct.asking.basis import Basis, basis
 from arcacct.asking.health_rows import RecordingState, TargetState
 from arcacct.config.settings import Settings
-from arcacct.db import care, lives, opening
-from arcacct.db.care import MaintenanceEntry
-from arcacct.db.lives import MEANING, DatabaseMismatch
-from arcacct.db.place import fence, spools
+from arcacct.database import access, incarnation, upkeep
+from arcacct.database.incarnation import MEANING, DatabaseMismatch
+from arcacct.database.location import fence, spools
+from arcacct.database.upkeep import MaintenanceEntry
 from arcacct.errors import ArcacctError, StoreBusy
 from arcacct.jobs import aborting, implausible
 from arcacct.jobs.holds import HELD, PUBLISHED
@@ -179,7 +179,7 @@ def examine(settings: Settings) -> Health:
         _certificates(settings),
         publishing=_publishing(settings),
         launchers=tuple(_launcher(path, folders) for path in settings.launchers),
-        maintenance_log=care.last_done(here),
+        maintenance_log=upkeep.last_done(here),
         free=_free(here.directory),
     )
     try:
@@ -197,9 +197,9 @@ def _looked(settings: Settings, found: Health) -> Health:
     here = settings.places
     files = (here.database, f"{here.database}-wal")
     with (
-        opening.translating(here.database),
-        closing(opening.read_accounting(here)) as ours,
-        closing(opening.read_publishing(here)) as ledger,
+        access.translating(here.database),
+        closing(access.read_accounting(here)) as ours,
+        closing(access.read_publishing(here)) as ledger,
     ):
         return found._replace(
             size_bytes=sum(os.stat(file).st_size for file in files if os.path.exists(file)),
@@ -209,8 +209,8 @@ def _looked(settings: Settings, found: Health) -> Health:
             basis=basis(ours, recent_months(found.now)),
             targets=tuple(health_rows.target_state(ledger, ours, plugin) for plugin in plugins(settings)),
             doubts=tuple(
-                lives.mismatches(
-                    lives.incarnation_state(
+                incarnation.mismatches(
+                    incarnation.incarnation_state(
                         ours, ledger, rehearsing=here.rehearsal is not None, fences_noted=fence(here)
                     )
                 )
@@ -453,18 +453,18 @@ def _events(now: int, spool: Spooled) -> str:
 def _care_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
     """Whether there is a backup, and what the last check of the databases said."""
     if found.recorded is not None:
-        last = found.maintenance_log.get(care.BACKUP)
+        last = found.maintenance_log.get(upkeep.BACKUP)
         since = found.recorded.created_s if last is None else last.at_s
         text = "none is known" if last is None else f"last one {_ago(found.now, last.at_s)}"
         # Another program may make them: of what is not known the worst is not said.
         severity = min(_over(found.now - since, limits.backup_s), WARNING if last is None else CRITICAL)
         yield Check("backup", severity, text + (": run `arcacct db backup DIR` every night" if severity else ""))
-    last = found.maintenance_log.get(care.CHECK)
+    last = found.maintenance_log.get(upkeep.CHECK)
     if last is not None:
         text = f"last one {_ago(found.now, last.at_s)}"
         todo = "" if last.is_well else " found damage: see `arcacct db check`, and `arcacct db restore FILE`"
         yield Check("check", OK if last.is_well else CRITICAL, text + todo)
-    last = found.maintenance_log.get(care.SNAPSHOT)
+    last = found.maintenance_log.get(upkeep.SNAPSHOT)
     if found.recorded is not None and last is not None:
         text = f"last one {_ago(found.now, last.at_s)}"
         if last.incarnation != found.recorded.life:

@@ -10,8 +10,8 @@ import time
 from typing import NamedTuple
 
 from arcacct.arex.spooled import Spooled, saved_status
-from arcacct.db import lives, schema
-from arcacct.db.engine import Connection
+from arcacct.database import incarnation, schema
+from arcacct.database.connection import Connection
 from arcacct.jobs.found_ends import SweepShare, of_last_day
 from arcacct.jobs.rejected import Rejections, rejections
 from arcacct.publishing import audit, given, ledger, months
@@ -219,7 +219,7 @@ def target_state(publishing: Connection, accounting: Connection, plugin: TargetP
         refused_sums=tuple(refused_sums(publishing, target)),
         not_selected=not_selected(accounting, plugin),
         ledger_problem=audit.newest(accounting, publishing, plugin),
-        in_doubt=lives.uncertain_after_seq(publishing, target) is not None,
+        in_doubt=incarnation.uncertain_after_seq(publishing, target) is not None,
     )
 
 

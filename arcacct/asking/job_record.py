@@ -7,7 +7,7 @@ from typing import Any
 
 from arcacct.arex.records import tokens_of_version_1, tokens_of_version_2, with_benchmark
 from arcacct.asking.arcctl import ArcctlJob, when
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.reading import plain_text
 from arcacct.jobs.rows import Row, schema_version
 

@@ -11,7 +11,7 @@ from operator import add
 from typing import NamedTuple
 
 from arcacct.asking.verify import Deviation, Source
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.htcondor.local_jobs import same_host
 from arcacct.jobs import reading
 from arcacct.jobs.local import CLOCKS_S, Figures

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from arcacct.db.engine import Connection
-from arcacct.db.scratch import scratch
+from arcacct.database.access import scratch
+from arcacct.database.connection import Connection
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.cells import Pruned
 from arcacct.publishing.digests import digests_of

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from arcacct.asking.health import Health, Limit, Thresholds
 from arcacct.asking.health_rows import TargetState
-from arcacct.db import care
+from arcacct.database import upkeep
 from arcacct.jobs.holds import HELD
 from arcacct.jobs.implausible import NONE
 
@@ -36,8 +36,8 @@ def perfdata(found: Health, limits: Thresholds) -> Iterator[str]:
         yield _datum("spool age", 0 if oldest_s is None else found.now - oldest_s, SECONDS, limits.spool_s)
     for target in found.targets:
         yield from _of_target(found.now, target, limits)
-    if care.BACKUP in found.maintenance_log:
-        yield _datum("backup age", found.now - found.maintenance_log[care.BACKUP].at_s, SECONDS, limits.backup_s)
+    if upkeep.BACKUP in found.maintenance_log:
+        yield _datum("backup age", found.now - found.maintenance_log[upkeep.BACKUP].at_s, SECONDS, limits.backup_s)
     for path, end in found.certificates.items():
         if isinstance(end, int):
             yield _datum(f"certificate {path}", end - found.now, SECONDS, limits.certificate_s, falling=True)

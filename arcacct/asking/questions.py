@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from arcacct.asking.reading import is_ours
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.gridengine import gpus as gridengine
 from arcacct.jobs.finer_cells import OF_DAYS, OF_HOSTS, OF_MONTHS, BreakdownKind
 from arcacct.jobs.reading import one_state, plain_text, unescaped

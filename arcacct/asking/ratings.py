@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from arcacct.config.settings import Settings
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.rating import MonthRating
 from arcacct.publishing import months
 from arcacct.publishing.instants import month_name

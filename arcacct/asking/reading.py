@@ -12,13 +12,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from arcacct.arex import database
-from arcacct.db.at_rest import connect_to_read, refuse_hidden
-from arcacct.db.connect import ACCOUNTING_SCHEMA, open_for_reading, translated
-from arcacct.db.engine import Connection, DatabaseError
-from arcacct.db.header import WAL, header_of
-from arcacct.db.opening import READABLE
-from arcacct.db.own_schema import require_own_schema
-from arcacct.db.schema import ACCOUNTING
+from arcacct.database.access import READABLE, require_own_schema
+from arcacct.database.at_rest import connect_to_read, refuse_hidden
+from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, DatabaseError, open_for_reading, translated
+from arcacct.database.durable import WAL, header_of
+from arcacct.database.schema import ACCOUNTING
 from arcacct.errors import SchemaError, StoreError
 
 _FIRST_BYTES = 2**20

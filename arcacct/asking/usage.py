@@ -15,7 +15,7 @@ from arcacct.asking import questions
 from arcacct.asking.questions import MeasuredPart, Selection, UsagePart, whole
 from arcacct.asking.reading import is_ours
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.errors import UsageError
 from arcacct.jobs.fqan import parsed_fqan
 

@@ -31,10 +31,10 @@ from arcacct.asking.portal import Compared, PortalContext, compare_portal, folde
 from arcacct.asking.why import seq_of
 from arcacct.config.paths import Places
 from arcacct.config.settings import Settings
-from arcacct.db import lives, opening
-from arcacct.db.engine import Connection
-from arcacct.db.lives import MEANING
-from arcacct.db.place import fence
+from arcacct.database import access, incarnation
+from arcacct.database.connection import Connection
+from arcacct.database.incarnation import MEANING
+from arcacct.database.location import fence
 from arcacct.errors import InputError, StoreError
 from arcacct.jobs import reading
 from arcacct.jobs.aar import UsageCell
@@ -229,10 +229,10 @@ def verify(
 
 def _ledger(report: MonthReport, settings: Settings, accounting: Connection, publishing: Connection) -> None:
     here = settings.places
-    known = lives.incarnation_state(
+    known = incarnation.incarnation_state(
         accounting, publishing, rehearsing=here.rehearsal is not None, fences_noted=fence(here)
     )
-    for doubt in lives.mismatches(known):
+    for doubt in incarnation.mismatches(known):
         report.add(Source("ledger"), [(None, MEANING[doubt])])
 
 
@@ -423,7 +423,7 @@ def _pages(here: Places, path: str, month: Month) -> Iterator[dict[str, Ended]]:
         else:
             workspace = stack.enter_context(tempfile.TemporaryDirectory(prefix="arcacct-"))
         database = stack.enter_context(arex_database.opened(path, workspace, patience_s=_PATIENCE_S))
-        with opening.translating(path):
+        with access.translating(path):
             yield from own.ended_between(database, *month_bounds(*month), settled_before())
 
 
@@ -584,7 +584,7 @@ class _AtTarget:
             yield held_text(self._held_month)
         if in_doubt := names_in_doubt(self._accounting, self._ledger, self._plugin):
             yield in_doubt
-        elif lives.uncertain_after_seq(self._ledger, self._block) is not None:
+        elif incarnation.uncertain_after_seq(self._ledger, self._block) is not None:
             yield "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
 
     def _live_sums(self, kind: str) -> list[SentSum]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 
 PASSING = ("PREPARING", "SUBMIT", "FINISHING")
 """States with a callout in which a job stays for moments. (ACCEPTED is told by .local, too, so by every sweep.)"""

@@ -10,7 +10,7 @@ from arcacct.arex.layout import is_hashed, job_file, status_files
 from arcacct.asking.sent_texts import SentText, SentTexts
 from arcacct.config.options import Target
 from arcacct.config.settings import Settings
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs import aborting, implausible, reading
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.lookup import FoundJob

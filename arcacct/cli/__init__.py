@@ -130,7 +130,7 @@ def as_ours(error: Exception) -> ArcacctError:
         for given in sys.argv:
             if any("\ud800" <= letter <= "\udfff" for letter in given):
                 return UsageError(f"{given!a}: not UTF-8, as all is that a database can keep or find; use another name")
-    from arcacct.db.damage import blamed  # noqa: PLC0415  only then
+    from arcacct.database.access import blamed  # noqa: PLC0415  only then
 
     # What comes out of a damaged database may make anything fail.
     if (known := blamed(error)) is not None:

@@ -14,8 +14,8 @@ from arcacct.asking import questions, reading
 from arcacct.cli.context import places_of
 from arcacct.cli.naming import with_options
 from arcacct.cli.working import at_work
-from arcacct.db import opening
-from arcacct.db.engine import Connection
+from arcacct.database import access
+from arcacct.database.connection import Connection
 from arcacct.jobs.rows import schema_version
 from arcacct.wording import strip_control
 
@@ -36,7 +36,7 @@ def database_of(ctx: click.Context) -> str:
     if given:
         return os.path.abspath(given)
     here = places_of(ctx)
-    opening.require(here)
+    access.require(here)
     return here.database
 
 
@@ -48,7 +48,7 @@ def opened(ctx: click.Context) -> AbstractContextManager[Connection]:
 @contextmanager
 def asking(ctx: click.Context) -> Iterator[Connection]:
     """The database, open for reading; what takes longer than a second shows that it is at work, on a terminal."""
-    with opening.translating(database_of(ctx)), opened(ctx) as con, at_work("asking"):
+    with access.translating(database_of(ctx)), opened(ctx) as con, at_work("asking"):
         yield con
 
 

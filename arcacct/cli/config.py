@@ -12,7 +12,7 @@ from arcacct.config.check import check, show
 from arcacct.config.options import WARNING, Problem, errors
 from arcacct.config.parser import Conf
 from arcacct.config.paths import places
-from arcacct.db.place import misplaced
+from arcacct.database.location import misplaced
 from arcacct.errors import ConfigError
 from arcacct.publishing.vos import unknown_vos
 from arcacct.targets import kinds

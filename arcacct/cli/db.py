@@ -17,7 +17,7 @@ from arcacct.cli.tables import format_option
 from arcacct.cli.tables import show as show_table
 from arcacct.cli.working import STOPPED, at_work, progress, stop_on_signal
 from arcacct.config.paths import Places
-from arcacct.db.opening import (
+from arcacct.database.access import (
     accounting,
     initialise,
     leave_open,
@@ -56,7 +56,7 @@ def init(ctx: click.Context, new_life: bool) -> None:
     if not new_life:
         _initialise(here)
         return
-    from arcacct.db.maintain import start_new_incarnation as begin  # noqa: PLC0415  psutil is slow to import
+    from arcacct.database.upkeep import start_new_incarnation as begin  # noqa: PLC0415  psutil is slow to import
 
     begun = begin(here)
     _initialise(here, begun.scripts)
@@ -172,14 +172,14 @@ def optimize(ctx: click.Context, shrink: bool) -> None:
     --shrink also gives back the room that pruned jobs left; that takes about a second for 50 MB, and as much free room
     on the disk as the database has, twice.
     """
-    from arcacct.db import maintain  # noqa: PLC0415  psutil is slow to import
+    from arcacct.database import upkeep  # noqa: PLC0415  psutil is slow to import
 
     here = places_of(ctx)
     with accounting(here) as con, at_work("optimizing"):
-        maintain.optimize(here, con)
+        upkeep.optimize(here, con)
         print_line(f"{here.database}: optimized")
         if shrink:
-            sizes = maintain.shrink(here, con)
+            sizes = upkeep.shrink(here, con)
             print_line(f"{here.database}: {sizes.before:,} bytes before, {sizes.after:,} bytes now")
 
 
@@ -194,11 +194,11 @@ def backup(ctx: click.Context, directory: str | None) -> None:
 
     Each copy is checked, on disk, and for its owner only. Never use cp: it misses what is in the WAL.
     """
-    from arcacct.db import maintain  # noqa: PLC0415  psutil is slow to import
+    from arcacct.database import upkeep  # noqa: PLC0415  psutil is slow to import
 
     here = _site(places_of(ctx))
     with at_work("copying"):
-        for copy in maintain.backups(here, directory or os.path.join(here.directory, "backups")):
+        for copy in upkeep.backups(here, directory or os.path.join(here.directory, "backups")):
             print_line(f"{copy.path}: {copy.size_bytes:,} bytes")
 
 
@@ -216,7 +216,7 @@ def snapshot(ctx: click.Context, directory: str) -> None:
     read_group=. They have no WAL: who may read them needs nothing beside them. Who has the former ones open keeps them.
     They are no backup.
     """
-    from arcacct.db.snapshot import snapshots  # noqa: PLC0415  psutil is slow to import
+    from arcacct.database.moving import snapshots  # noqa: PLC0415  psutil is slow to import
 
     here = _site(places_of(ctx))
     with at_work("copying"):
@@ -239,14 +239,14 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
     to end first. Then run `arcacct sweep`, which records what the backup lacks and the control directory has. The
     publisher compares what is in the backup with what was sent before.
     """
-    from arcacct.db import maintain  # noqa: PLC0415  slow to import
+    from arcacct.database import upkeep  # noqa: PLC0415  slow to import
     from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
 
     here = _site(places_of(ctx))
-    maintain.may_restore(here)
+    upkeep.may_restore(here)
     ask(f"put {file} in the place of the database in {here.directory}?", yes=yes)
     with publishing_lock(here.publishing_lock), at_work("restoring"):
-        done = maintain.restore(here, file)
+        done = upkeep.restore(here, file)
     print_line(f"{done.database}: restored from {file}")
     if done.scripts:
         print_line(f"{done.database}: taken forward to schema version {done.scripts[-1]}")
@@ -266,7 +266,7 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     end first. Until the configuration has the new line, commands refuse to write and hooks go on spooling in the old
     place, which the sweep drains. The old databases are kept there under other names. Interrupted, it can be repeated.
     """
-    from arcacct.db import moving  # noqa: PLC0415  slow to import
+    from arcacct.database import moving  # noqa: PLC0415  slow to import
     from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
 
     here = _site(places_of(ctx))

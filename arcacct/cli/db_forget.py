@@ -15,8 +15,8 @@ from arcacct.cli.context import settings_of
 from arcacct.cli.speech import ask, examples, print_error, print_line
 from arcacct.cli.working import STOPPED, progress, stop_on_signal
 from arcacct.config.settings import Settings
-from arcacct.db.engine import Connection
-from arcacct.db.opening import accounting, open_publishing, read_accounting, read_publishing
+from arcacct.database.access import accounting, open_publishing, read_accounting, read_publishing
+from arcacct.database.connection import Connection
 from arcacct.errors import ConfigError, InputError, UsageError
 from arcacct.wording import count_of
 
@@ -153,11 +153,11 @@ def _forget(
 
 
 def _overwrite(found: Settings, con: Connection, publishing: Connection) -> None:
-    from arcacct.db import maintain  # noqa: PLC0415  psutil is slow to import
+    from arcacct.database import upkeep  # noqa: PLC0415  psutil is slow to import
     from arcacct.jobs.forgetting import overwrite  # noqa: PLC0415  slow to import
     from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
 
     if os.path.exists(found.places.publishing_database):
         with publishing_lock(found.places.publishing_lock):
             overwrite(publishing)
-    maintain.shrink(found.places, con)
+    upkeep.shrink(found.places, con)

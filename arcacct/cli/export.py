@@ -7,9 +7,9 @@ import click
 from arcacct.cli.context import settings_of
 from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.working import progress
+from arcacct.database import access
 from arcacct.dataset.layout import key_name
 from arcacct.dataset.manifest import NAMES
-from arcacct.db import opening
 from arcacct.errors import InputError, UsageError
 from arcacct.wording import count_of
 
@@ -57,7 +57,7 @@ def export(ctx: click.Context, directory: str, site: str | None, ce: str | None,
     from arcacct.exporting.export import ExportOptions  # noqa: PLC0415
     from arcacct.exporting.export import export as exported  # noqa: PLC0415
 
-    with opening.translating(settings.places.database), progress("exporting") as tell:
+    with access.translating(settings.places.database), progress("exporting") as tell:
         done = exported(settings.places, store, ExportOptions(site, ce, names), tell)
     if done.written:
         print_line(

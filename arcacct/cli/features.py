@@ -13,7 +13,7 @@ from arcacct.cli.arguments import Decorator, in_order, together
 from arcacct.cli.context import conf_of, places_of, settings_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import examples, print_error, print_line
-from arcacct.db.opening import accounting, read_accounting
+from arcacct.database.access import accounting, read_accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.features import values as values_of
 from arcacct.features.batch_systems import NAMES, job_values_of_environment

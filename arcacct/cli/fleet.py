@@ -18,8 +18,8 @@ from arcacct.cli.stats import Periods, answer_lines, complain_of, in_period, nam
 from arcacct.cli.stats import stats as of_one_ce
 from arcacct.cli.tables import format_option, show
 from arcacct.cli.working import at_work
+from arcacct.database.query import QueryLimits
 from arcacct.dataset.layout import Partition
-from arcacct.db.adhoc import QueryLimits
 from arcacct.errors import InputError, UsageError
 from arcacct.fleet import checks
 from arcacct.fleet.engine import ENGINES, answered

@@ -11,7 +11,7 @@ from arcacct.cli.context import places_of
 from arcacct.cli.instants import zone_of
 from arcacct.cli.speech import examples, print_line
 from arcacct.cli.working import print_retried, progress
-from arcacct.db.opening import accounting, refuse_unasked
+from arcacct.database.access import accounting, refuse_unasked
 from arcacct.errors import InputError
 from arcacct.wording import count_of
 

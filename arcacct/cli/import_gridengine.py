@@ -15,7 +15,7 @@ from arcacct.cli.instants import QacctInstant
 from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.tables import FORMATS, show
 from arcacct.cli.working import print_counts, print_retried, progress, until_signal, wait_option
-from arcacct.db.opening import accounting
+from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.gridengine.importing import Import
 from arcacct.gridengine.summary import ALL_COLUMNS, FileSummary, block, row

@@ -14,7 +14,7 @@ from arcacct.cli.context import settings_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.working import print_counts, print_retried, print_unmeasured, print_unusable, wait_option
-from arcacct.db.opening import accounting
+from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.htcondor.command import TIMEOUT_S, HistoryCommand
 from arcacct.htcondor.importing import HTCondorImport

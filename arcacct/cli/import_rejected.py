@@ -10,7 +10,7 @@ from arcacct.cli.context import settings_of
 from arcacct.cli.speech import ask, block, examples, print_line
 from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
-from arcacct.db.opening import accounting, read_accounting, writing
+from arcacct.database.access import accounting, read_accounting, writing
 from arcacct.errors import InputError, UsageError
 from arcacct.jobs.rejected import content_of, drop, listed
 from arcacct.targets.xml import iso_time

@@ -9,7 +9,7 @@ import click
 from arcacct.cli.context import settings_of
 from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.working import print_retried, progress, until_signal
-from arcacct.db.opening import accounting
+from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.sonar.importing import Importer, SonarReport
 from arcacct.sonar.records import UNJOINED, has_arex_records

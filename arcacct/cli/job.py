@@ -13,7 +13,7 @@ from arcacct.asking.job_record import arcctl_record
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.context import settings_of
 from arcacct.cli.speech import data, examples, print_error, print_line
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.errors import InputError
 from arcacct.jobs.lookup import find_job
 
@@ -106,10 +106,10 @@ def why(ctx: click.Context, job_id: str, *, with_texts: bool) -> None:
 
     settings = settings_of(ctx)
     with (
-        closing(opening.read_accounting(settings.places)) as con,
-        closing(opening.read_publishing(settings.places)) as ledger,
+        closing(access.read_accounting(settings.places)) as con,
+        closing(access.read_publishing(settings.places)) as ledger,
         # Who publishes meanwhile forgets messages.
-        opening.one_moment(ledger),
+        access.one_moment(ledger),
     ):
         try:
             lines = list(story.why(settings, con, ledger, find_job(con, job_id), with_texts=with_texts))

@@ -24,7 +24,7 @@ from arcacct.asking.health_rows import TargetState
 from arcacct.cli.context import settings_of
 from arcacct.cli.speech import block, data, examples, print_error
 from arcacct.cli.thresholds import threshold_options
-from arcacct.db.care import CHECK
+from arcacct.database.upkeep import CHECK
 from arcacct.errors import ConfigError, InputError, StoreError
 from arcacct.files.safe_open import open_parent
 from arcacct.jobs.holds import HELD

@@ -13,7 +13,7 @@ from arcacct.cli.naming import complete_target, target_option
 from arcacct.cli.speech import ask, block, data, examples, print_line
 from arcacct.config.options import select_targets
 from arcacct.config.settings import Settings
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.errors import InputError
 from arcacct.jobs import cells, implausible
 from arcacct.jobs.holds import DECISIONS, HELD, PUBLISHED
@@ -61,9 +61,9 @@ def quarantine() -> None:
 def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -> None:
     """List every record that is set aside, with the reason."""
     settings = settings_of(ctx)
-    with closing(opening.read_publishing(settings.places)) as con:
+    with closing(access.read_publishing(settings.places)) as con:
         found = held.quarantine_entries(con, target=_block(settings, target))
-    with closing(opening.read_accounting(settings.places)) as con:
+    with closing(access.read_accounting(settings.places)) as con:
         doubtful = list(implausible.held_records(con, ImplausibleFilter(states=() if decided else (HELD,))))
     if form == "json":
         rows_of_target = [one._asdict() for one in found]
@@ -91,9 +91,9 @@ def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -
 def show(ctx: click.Context, job_id: str) -> None:
     """Show where and why a record is set aside; `arcacct job why` tells the rest of its story."""
     settings = settings_of(ctx)
-    with closing(opening.read_publishing(settings.places)) as con:
+    with closing(access.read_publishing(settings.places)) as con:
         found = held.quarantine_entries(con, job_id=job_id)
-    with closing(opening.read_accounting(settings.places)) as con:
+    with closing(access.read_accounting(settings.places)) as con:
         doubtful = list(implausible.held_records(con, ImplausibleFilter(job_ids=(job_id,))))
         for record in doubtful:
             print_line(f"all targets: {_state(record)} since {iso(record.since_s)}")
@@ -193,7 +193,7 @@ def decide(
     states = (PUBLISHED,) if published else DECISIONS if state == HELD else (HELD,)
     period = (None, None) if month is None else month_bounds(*month)
     asked = ImplausibleFilter((), None, None, None, job_ids) if job_ids else ImplausibleFilter(states, reason, *period)
-    with opening.accounting(here) as con:
+    with access.accounting(here) as con:
         records = list(implausible.held_records(con, asked))
         unknown = [job_id for job_id in job_ids if job_id not in {one.job_id for one in records}]
         if unknown:
@@ -223,7 +223,7 @@ def sql(ctx: click.Context, target: str) -> None:
     """
     settings = settings_of(ctx)
     (found,) = plugins(settings, target)
-    with closing(opening.read_publishing(settings.places)) as con:
+    with closing(access.read_publishing(settings.places)) as con:
         block(found.corrections(con), data)
 
 
@@ -231,7 +231,7 @@ def _change(ctx: click.Context, job_ids: tuple[str, ...], state: str, *, everyth
     if bool(job_ids) == everything:
         raise click.UsageError("give the ids of jobs, or --all")
     settings = settings_of(ctx)
-    with closing(opening.open_publishing(settings.places)) as con:
+    with closing(access.open_publishing(settings.places)) as con:
         changed = held.change_state(con, _block(settings, target), job_ids, state)
     print_line(f"{count_of(changed, 'record')}: {state}")
 

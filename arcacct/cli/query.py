@@ -16,14 +16,15 @@ from arcacct.cli.context import places_of
 from arcacct.cli.speech import examples, print_error
 from arcacct.cli.tables import format_option, show
 from arcacct.cli.working import at_work
-from arcacct.db import adhoc, opening
+from arcacct.database import access
+from arcacct.database import query as database_query
 from arcacct.errors import InputError
 
 _GRACE_S = 2.0
 
 
-def _limits(timeout: float, max_rows: int, max_memory: int) -> adhoc.QueryLimits:
-    return adhoc.QueryLimits(timeout, max_rows, max_memory)
+def _limits(timeout: float, max_rows: int, max_memory: int) -> database_query.QueryLimits:
+    return database_query.QueryLimits(timeout, max_rows, max_memory)
 
 
 limit_options = in_order(
@@ -68,7 +69,7 @@ limit_options = in_order(
 @click.option("--ledger", is_flag=True, help="Ask publishing.db: v1_publications, v1_quarantine.")
 @limit_options
 @click.pass_context
-def query(ctx: click.Context, sql: str, form: str, ledger: bool, limits: adhoc.QueryLimits) -> None:
+def query(ctx: click.Context, sql: str, form: str, ledger: bool, limits: database_query.QueryLimits) -> None:
     """
     Run one SQL query that only reads.
 
@@ -79,8 +80,8 @@ def query(ctx: click.Context, sql: str, form: str, ledger: bool, limits: adhoc.Q
     statement = statement_of(sql)
     with (
         watchdog(limits.seconds),
-        closing(opening.read_publishing(places_of(ctx))) if ledger else opened(ctx) as con,
-        adhoc.query_result(con, statement, limits) as answer,
+        closing(access.read_publishing(places_of(ctx))) if ledger else opened(ctx) as con,
+        database_query.query_result(con, statement, limits) as answer,
         at_work("asking"),
     ):
         show(answer.columns, answer.rows, form)
@@ -100,7 +101,7 @@ def watchdog(timeout_s: float) -> Iterator[None]:
     """
 
     def end() -> None:
-        print_error(f"{adhoc.too_long(timeout_s)}")
+        print_error(f"{database_query.too_long(timeout_s)}")
         os._exit(InputError.exit_code)
 
     timer = threading.Timer(timeout_s + _GRACE_S, end)

@@ -9,7 +9,7 @@ from arcacct.arex.hook import record_event
 from arcacct.arex.layout import STATES, is_job_id
 from arcacct.cli.context import places_of
 from arcacct.cli.speech import examples, print_line
-from arcacct.db.opening import accounting
+from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
 
 

@@ -14,7 +14,7 @@ from arcacct.cli.instants import MONTH
 from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.tables import lines, show
 from arcacct.cli.working import at_work
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.errors import InputError, StoreError
 from arcacct.files.safe_open import open_parent
 from arcacct.fleet.manifests import last_month
@@ -97,10 +97,10 @@ def report(
         return InputError.exit_code if problems else 0
     settings = settings_of(ctx)
     with (
-        opening.translating(settings.places.database),
+        access.translating(settings.places.database),
         at_work("reporting"),
-        closing(opening.read_accounting(settings.places)) as ours,
-        closing(opening.read_publishing(settings.places)) as ledger,
+        closing(access.read_accounting(settings.places)) as ours,
+        closing(access.read_publishing(settings.places)) as ledger,
     ):
         made = month_report(settings, ours, ledger, asked, int(time.time()))
     _tell(made.report, asked, html_file, csv_file)

@@ -19,7 +19,7 @@ from arcacct.cli.speech import confirm, examples, print_error, print_line
 from arcacct.cli.tables import lines
 from arcacct.cli.working import at_work
 from arcacct.config.settings import Settings, settings
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.errors import UsageError
 from arcacct.jobs.rating import Ratings, plan
 from arcacct.publishing import run, target_run
@@ -121,7 +121,7 @@ def republish(
     if receiver_rows and len(targets) > 1:
         raise UsageError("--receiver-rows is about one receiver: give --target NAME")
     if not plan_only and write_to is None:
-        opening.refuse_unasked(found.places)
+        access.refuse_unasked(found.places)
     print_line(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
     with at_work("planning"):
         options = target_run.RunOptions(dry_run=True, write_to=write_to, receiver_rows=receiver_rows, announce=announce)
@@ -157,7 +157,7 @@ def _tell_ratings(found: Settings, period: target_run.Period) -> None:
         found.queue_benchmarks,
         found.node_benchmarks,
     )
-    with closing(opening.read_accounting(found.places)) as con:
+    with closing(access.read_accounting(found.places)) as con:
         changes = plan(con, options)
     if changes:
         print_error(

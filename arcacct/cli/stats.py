@@ -19,7 +19,7 @@ from arcacct.cli.instants import INSTANT, PERIODS, Period, QacctInstant, in_turn
 from arcacct.cli.ratings import AS_RATING
 from arcacct.cli.speech import data, examples, print_error, print_line
 from arcacct.cli.tables import format_option, lines
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.errors import UsageError
 from arcacct.gridengine.questions import records, sums
 from arcacct.gridengine.totals import COLUMNS, table, table_columns

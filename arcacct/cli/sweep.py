@@ -17,7 +17,7 @@ from arcacct.cli.db_forget import forget_old
 from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.working import progress
 from arcacct.config.paths import Places, places
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.errors import ConfigError, InputError, StoreBusy, UsageError
 from arcacct.wording import count_of
 
@@ -79,7 +79,7 @@ def sweep(
 
         follow_all(here, interval or _INTERVAL_S, stop, tell, take_vanished=own)
         return 0
-    con = opening.open_as_it_is(here) if dry_run else opening.open_accounting(here)
+    con = access.open_as_it_is(here) if dry_run else access.open_accounting(here)
     try:
         with progress("Jobs") as show:
             # Without a terminal nobody needs to know how many jobs there are.
@@ -90,7 +90,7 @@ def sweep(
             with suppress(StoreBusy, ConfigError):
                 forget_old(settings_of(ctx, warns=False), con)
     finally:
-        opening.leave_open(con, here.database)
+        access.leave_open(con, here.database)
     print_error(*report.complaints)
     print_line(_summary(report, here, dry_run=dry_run))
     return InputError.exit_code if report.complaints else 0

@@ -19,7 +19,7 @@ from arcacct.cli.instants import INSTANT, MONTH, zone_of
 from arcacct.cli.speech import block, data, examples, print_line
 from arcacct.cli.tables import FORMATS, show
 from arcacct.cli.working import at_work
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.errors import UsageError
 from arcacct.gridengine import figures as of_gridengine
 from arcacct.htcondor import figures as of_htcondor
@@ -124,10 +124,10 @@ def verify(
     settings = settings_of(ctx)
     groups: dict[str, list[Group]] = {}
     with (
-        opening.translating(settings.places.database),
+        access.translating(settings.places.database),
         at_work("comparing"),
-        closing(opening.read_accounting(settings.places)) as ours,
-        closing(opening.read_publishing(settings.places)) as ledger,
+        closing(access.read_accounting(settings.places)) as ours,
+        closing(access.read_publishing(settings.places)) as ledger,
         closing(compare(settings, ours, ledger, month, portal, exported)) as report,
     ):
         for kind, name, figures in asked:

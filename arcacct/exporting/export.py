@@ -26,14 +26,13 @@ from typing import NamedTuple
 from pyarrow import ArrowException
 
 from arcacct.config.paths import Places
+from arcacct.database.access import read_accounting
+from arcacct.database.checkpoint import make_durable
+from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection
+from arcacct.database.incarnation import highest_seq
+from arcacct.database.schema import incarnation, incarnation_history
 from arcacct.dataset.layout import MANIFESTS, TABLES, VERSION, Partition, partition_of, position_path
 from arcacct.dataset.manifest import Manifest, Part, parse
-from arcacct.db.checkpoint import make_durable
-from arcacct.db.connect import ACCOUNTING_SCHEMA
-from arcacct.db.engine import Connection
-from arcacct.db.lives import highest_seq
-from arcacct.db.opening import read_accounting
-from arcacct.db.schema import incarnation, incarnation_history
 from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.exporting import months
 from arcacct.exporting.jobs import Job, paged, pages

@@ -10,9 +10,9 @@ from itertools import starmap
 from math import ceil
 from typing import Any, NamedTuple
 
+from arcacct.database.connection import Connection
 from arcacct.dataset.columns import columns
 from arcacct.dataset.layout import Partition
-from arcacct.db.engine import Connection
 from arcacct.exporting.months import ACCELERATORS, OF_ACCELERATORS
 from arcacct.gridengine.gpus import GPU_FIELDS, RUNS_WITH_GPUS, gpu_count
 from arcacct.jobs import tres

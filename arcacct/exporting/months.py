@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from arcacct.database.connection import Connection
+from arcacct.database.incarnation import highest_seq
 from arcacct.dataset.layout import Partition
-from arcacct.db.engine import Connection
-from arcacct.db.lives import highest_seq
 from arcacct.gridengine.gpus import RUNS_WITH_GPUS
 from arcacct.jobs.reading import LAST_SECOND, one_state
 

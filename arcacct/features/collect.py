@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark
 from arcacct.config.paths import Places
-from arcacct.db.engine import Connection
-from arcacct.db.opening import translating, writing
-from arcacct.db.schema import note, noted
+from arcacct.database.access import translating, writing
+from arcacct.database.connection import Connection
+from arcacct.database.schema import note, noted
 from arcacct.features.saved import place_of, saved
 from arcacct.jobs.filling import enrich
 from arcacct.jobs.local_ids import contradict

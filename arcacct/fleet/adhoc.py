@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 
 import duckdb
 
-from arcacct.db.adhoc import QueryLimits, Result, beginning, too_long, too_many
+from arcacct.database.query import QueryLimits, Result, beginning, too_long, too_many
 from arcacct.errors import ArcacctError, InputError, UsageError
 from arcacct.fleet.checks import damaged, judged
 from arcacct.fleet.duck import Duck

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.files.follow import FileOffset, Reader
 
 _COLUMNS = "FileID, Position, Tail, Checksum, Lines, Records, BadLines"

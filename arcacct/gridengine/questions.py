@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.errors import InputError
 from arcacct.gridengine.rows import column
 from arcacct.gridengine.totals import COLUMNS, Question, Row, Sum

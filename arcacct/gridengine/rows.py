@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.gridengine.record import DID_NOT_RUN, STORED, Record, RecordKey
 from arcacct.jobs.batch import pages
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.gridengine import rows
 from arcacct.gridengine.local_jobs import local_job
 from arcacct.gridengine.record import Record, RecordKey, key, richer

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from arcacct.config.paths import Places
-from arcacct.db.engine import Connection
-from arcacct.db.opening import writing
+from arcacct.database.access import writing
+from arcacct.database.connection import Connection
 from arcacct.errors import InputError, UsageError
 from arcacct.files.follow import FileTailer
 from arcacct.htcondor import stored_jobs

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.htcondor import stored_jobs
 from arcacct.htcondor.local_jobs import local_job, may_be_of
 from arcacct.htcondor.record import CondorJob, joined

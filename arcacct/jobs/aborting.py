@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.statuses import SQL_ABORTED, SQL_IN_PROGRESS
 

@@ -16,8 +16,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from arcacct.config.paths import Places
 from arcacct.config.values import MapRule, QueueBenchmark
-from arcacct.db.engine import Connection
-from arcacct.db.opening import writing
+from arcacct.database.access import writing
+from arcacct.database.connection import Connection
 from arcacct.errors import InputError
 from arcacct.jobs import cells, local
 from arcacct.jobs.faults import Fault

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from arcacct.config.paths import Places
-from arcacct.db.engine import Connection
-from arcacct.db.opening import writing
+from arcacct.database.access import writing
+from arcacct.database.connection import Connection
 from arcacct.jobs import finer_cells
 from arcacct.jobs.aar import UsageCell
 from arcacct.jobs.implausible import judge_former

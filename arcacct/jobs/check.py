@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from arcacct.config.paths import Places
-from arcacct.db import care, lives, opening
-from arcacct.db.connect import open_for_reading
-from arcacct.db.engine import Connection
-from arcacct.db.integrity import pages, references, schema, tables, use_of_pages
-from arcacct.db.schema import ACCOUNTING, PUBLISHING, DatabaseKind, incarnation
+from arcacct.database import access, upkeep
+from arcacct.database import incarnation as database_incarnation
+from arcacct.database.connection import Connection, open_for_reading
+from arcacct.database.integrity import pages, references, schema, tables, use_of_pages
+from arcacct.database.schema import ACCOUNTING, PUBLISHING, DatabaseKind, incarnation
 from arcacct.errors import StoreBusy, StoreError
 from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import private
@@ -78,7 +78,7 @@ def check(
     further questions to the ledger, where there is one. Raises StoreError when a database cannot be opened or read at
     all.
     """
-    opening.require(here)
+    access.require(here)
     with ExitStack() as stack:
         questions: list[_Question] = []
         files: list[list[object]] = []
@@ -88,11 +88,11 @@ def check(
             if kind is ACCOUNTING or os.path.exists(path):
                 con = stack.enter_context(closing(open_for_reading(path, kind.schema)))
                 opened.append(con)
-                with opening.translating(path):
+                with access.translating(path):
                     questions += _questions(path, con, kind)
                     files.append(_file(path, con, kind))
                     if kind is ACCOUNTING:
-                        last_seq = lives.highest_seq(con)
+                        last_seq = database_incarnation.highest_seq(con)
                     else:
                         found = audits(opened[0], con)
                         questions += [_Question(path, text, parts) for text, parts in found.items()]
@@ -109,13 +109,13 @@ def check(
                 what = f"{question.database}: {question.text}: {name}"
                 earlier += what in memory.earlier
                 try:
-                    with opening.translating(question.database):
+                    with access.translating(question.database):
                         problems += memory.answer(what, ask)
                 except StoreBusy:
                     raise
                 except StoreError:
                     # So damaged that it cannot even be asked.
-                    care.log_done(here, care.CHECK, is_well=False)
+                    upkeep.log_done(here, upkeep.CHECK, is_well=False)
                     raise
                 done += 1
                 progress(done, parts)
@@ -124,7 +124,7 @@ def check(
                 question.database, question.text, _few(problems), len(question.parts), earlier, memory.begun_s
             )
         memory.forget()
-        care.log_done(here, care.CHECK, is_well=is_well)
+        upkeep.log_done(here, upkeep.CHECK, is_well=is_well)
 
 
 def _questions(path: str, con: Connection, kind: DatabaseKind) -> Iterator[_Question]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.holds import judge
 from arcacct.jobs.precedence import ARC, CONFIGURED, DEFAULT, OF_AREX, PROGRAMS, UNASKED, kept_as, precedes
 from arcacct.jobs.reading import unescaped

@@ -20,12 +20,11 @@ from contextlib import closing, suppress
 from typing import NamedTuple
 
 from arcacct.config.paths import Places
-from arcacct.db import opening
-from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
-from arcacct.db.durable import transaction
-from arcacct.db.engine import Connection
-from arcacct.db.place import PSEUDONYMS
-from arcacct.db.schema import note, noted
+from arcacct.database import access
+from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_database
+from arcacct.database.durable import transaction
+from arcacct.database.location import PSEUDONYMS
+from arcacct.database.schema import note, noted
 from arcacct.jobs import cells, prune
 from arcacct.jobs.prune import Alone, PruneOptions
 from arcacct.jobs.pseudonyms import GLOB, PSEUDONYM, Names, fqan_without_names, is_kept_attribute, site_names
@@ -142,21 +141,21 @@ def pseudonymise(
         with alone():
             if _reasons(con, publishing, month, scope):
                 continue
-            with opening.writing(con, here):
+            with access.writing(con, here):
                 con.execute("INSERT OR IGNORE INTO ForgottenMonths VALUES (?)", (month,))
         while some := _next(con, month, scope):
             if stopping():
                 return done
-            with alone(), opening.writing(con, here):
+            with alone(), access.writing(con, here):
                 _forget_records(con, names, some)
                 cells.recount(con, [record_id for record_id, _user in some])
             done += len(some)
             progress(done)
         cells.update_breakdown(con, here, everything=True)
-        with alone(), opening.writing(con, here):
+        with alone(), access.writing(con, here):
             _rename_sums(con, names, month, scope)
     with alone():
-        with opening.writing(con, here):
+        with access.writing(con, here):
             _forget_others(con, names, scope)
             _drop_unused_names(con)
         # Those of an earlier call, too, that was stopped.
@@ -516,7 +515,7 @@ def _messages_to_forget(publishing: Connection, scope: Scope) -> Iterator[int]:
 
 def _forget_in_archive(path: str, names: Names, scope: Scope, months: Sequence[int]) -> None:
     """The same in an archive of pruned jobs."""
-    with closing(open_database(path, ACCOUNTING_SCHEMA)) as con, opening.translating(path):
+    with closing(open_database(path, ACCOUNTING_SCHEMA)) as con, access.translating(path):
         con.execute("PRAGMA secure_delete = ON")
         for month in months:
             while some := _next(con, month, scope):
@@ -545,5 +544,5 @@ def is_due(con: Connection, now: int) -> bool:
 
 def note_done(con: Connection, here: Places, now: int) -> None:
     """All was looked at."""
-    with opening.writing(con, here):
+    with access.writing(con, here):
         note(con, _FORGOT, now)

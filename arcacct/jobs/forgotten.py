@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 
 
 def pseudonymised(con: Connection, record_ids: Sequence[int]) -> set[int]:

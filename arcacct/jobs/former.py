@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.cells import Counted, Month
 from arcacct.jobs.reading import LAST_SECOND, unescaped, unescaped_name
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from arcacct.db.engine import Connection
-from arcacct.db.schema import note, noted
+from arcacct.database.connection import Connection
+from arcacct.database.schema import note, noted
 
 HOUR_S = 3600
 _HOURS = 24

@@ -9,7 +9,7 @@ that it was made about.
 
 import time
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.plausibility import AWAITED, NOT_MEASURED, doubts, overrides
 from arcacct.jobs.states import FINAL, UNKNOWN
 

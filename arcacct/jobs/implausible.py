@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.config.paths import Places
-from arcacct.db.engine import Connection
-from arcacct.db.opening import writing
-from arcacct.db.schema import note, noted
+from arcacct.database.access import writing
+from arcacct.database.connection import Connection
+from arcacct.database.schema import note, noted
 from arcacct.errors import InputError
 from arcacct.jobs import holds, plausibility
 from arcacct.jobs.holds import AS_REPORTED, HELD, PUBLISHED

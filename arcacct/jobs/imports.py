@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from arcacct.config.paths import Places
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.rejected import Quarantine, RejectedEntry, RetryResult, fault, is_of_record, needing_file
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, get_args
 
 from arcacct.config.values import MapRule, NodeBenchmark, QueueBenchmark
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.job import Job
 from arcacct.jobs.packing import unescaped
 from arcacct.jobs.precedence import AREX, CONFIGURED, DEFAULT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.errors import InputError
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import escaped

@@ -1,6 +1,6 @@
 """Files that are read once more when others than A-REX have told of the job (`filling`). On the hook's path, if so."""
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.recorder import NOTHING_USED, USAGE_COLUMNS
 from arcacct.jobs.states import DERIVED, MEASURED, UNKNOWN
 

@@ -9,9 +9,9 @@ what is published, and it may end anywhere.
 from __future__ import annotations
 
 from arcacct.config.paths import Places
-from arcacct.db.engine import Connection
-from arcacct.db.opening import writing
-from arcacct.db.schema import note, noted
+from arcacct.database.access import writing
+from arcacct.database.connection import Connection
+from arcacct.database.schema import note, noted
 from arcacct.jobs import packing, reading
 
 MOST = 1_000_000

@@ -10,7 +10,7 @@ import marshal
 import sys
 import time
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.states import FINAL, TRANSFER_CACHED_INPUT, TRANSFER_INPUT, TRANSFER_OUTPUT
 
 TYPE_CHECKING = False

@@ -16,13 +16,11 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from typing import NamedTuple
 
 from arcacct.config.paths import Places
-from arcacct.db import care, opening
-from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
-from arcacct.db.durable import transaction
-from arcacct.db.engine import Connection
-from arcacct.db.maintain import ARCHIVE_MARK
-from arcacct.db.maintenance import maintenance
-from arcacct.db.schema import ACCOUNTING, ensure, incarnation
+from arcacct.database import access, upkeep
+from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_database
+from arcacct.database.durable import maintenance, transaction
+from arcacct.database.schema import ACCOUNTING, ensure, incarnation
+from arcacct.database.upkeep import ARCHIVE_MARK
 from arcacct.errors import InputError, SchemaError, StoreBusy
 from arcacct.jobs import cells
 from arcacct.jobs import rows as arex_rows
@@ -145,7 +143,7 @@ def prune(
 
         pruned = _summed(pages())._replace(is_whole=not stopped)
     if pruned.is_whole:
-        care.log_done(here, care.PRUNE)
+        upkeep.log_done(here, upkeep.PRUNE)
     return pruned
 
 
@@ -281,9 +279,9 @@ def _move(
         f"SELECT RecordID, Clusters.Name, JobTelemetry.* FROM {TELEMETRY} JOIN Clusters ON Clusters.ID = ClusterID"
         f" WHERE RecordID IN ({ids})"
     ).fetchall()
-    with opening.translating(options.archive):
+    with access.translating(options.archive):
         _store(archive, arex_rows.rows_of(con, 1, list(by_id)), beside, here.database)
-    with opening.writing(con, here):
+    with access.writing(con, here):
         now = con.execute(f"SELECT RecordID, Seq FROM FinishedLog WHERE RecordID IN ({ids})").fetchall()
         moved = [by_id[record_id] for record_id, seq in now if by_id[record_id].seq == seq]
         con.execute(

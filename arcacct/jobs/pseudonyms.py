@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from arcacct.config.paths import Places
-from arcacct.db.place import PSEUDONYMS, own_as
-from arcacct.db.schema import sync
+from arcacct.database.location import PSEUDONYMS, own_as
+from arcacct.database.schema import sync
 from arcacct.errors import StoreError
 
 _KEY_BYTES = 32

@@ -13,8 +13,7 @@ from typing import NamedTuple
 from arcacct.benchmark import parsed_benchmark
 from arcacct.config.paths import Places
 from arcacct.config.values import NodeBenchmark, QueueBenchmark
-from arcacct.db.engine import Connection
-from arcacct.db.transaction import Transaction
+from arcacct.database.connection import Connection, Transaction
 from arcacct.jobs.filling import rate
 from arcacct.jobs.local import model_benchmark
 from arcacct.jobs.precedence import CONFIGURED, DEFAULT, SAMPLES

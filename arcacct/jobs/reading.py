@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from arcacct.db.engine import Connection, OperationalError
+from arcacct.database.connection import Connection, OperationalError
 from arcacct.jobs import packing
 from arcacct.jobs.aar import AAR, PackedAAR, StoredAAR, Transfer, UsageCell
 from arcacct.jobs.holds import HELD, OVERRIDDEN, OVERRIDES

@@ -9,7 +9,7 @@ last: that makes one entry in FinishedLog.
 
 import time
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.packing import keep, packed
 from arcacct.jobs.plausibility import AWAITED, doubts
 from arcacct.jobs.states import ABORTED, FQAN_KEYS, IN_PROGRESS, UNKNOWN

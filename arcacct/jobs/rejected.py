@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from arcacct.db.engine import (
+from arcacct.database.connection import (
     Connection,
     DatabaseError,
     DataError,

@@ -11,8 +11,8 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from arcacct.db.engine import Connection, DataError, OperationalError
-from arcacct.db.foreign import Foreign
+from arcacct.database.connection import Connection, DataError, OperationalError
+from arcacct.database.query import Foreign
 from arcacct.jobs.reading import one_state
 from arcacct.jobs.recorder import CHILDREN
 

@@ -11,9 +11,9 @@ A choice applies to what no publisher has read yet, so that it changes no publis
 from __future__ import annotations
 
 from arcacct.config.paths import LRMS, WAIT, Places
-from arcacct.db.engine import Connection
-from arcacct.db.opening import writing
-from arcacct.db.schema import note, noted
+from arcacct.database.access import writing
+from arcacct.database.connection import Connection
+from arcacct.database.schema import note, noted
 from arcacct.jobs.filling import enrich, present
 from arcacct.jobs.holds import hold_unmeasured
 from arcacct.jobs.packing import event_seconds

@@ -13,7 +13,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs import packing
 from arcacct.jobs.filling import EVENTS, Value, present, set_holders, unmeasured
 from arcacct.jobs.forgotten import pseudonymised

@@ -12,8 +12,8 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from arcacct.db import lives, schema
-from arcacct.db.engine import Connection
+from arcacct.database import incarnation, schema
+from arcacct.database.connection import Connection
 from arcacct.jobs import reading
 from arcacct.jobs.forgotten import pseudonymised
 from arcacct.jobs.statuses import SQL_ABORTED, SQL_FINAL
@@ -180,7 +180,7 @@ def questions(
     accounting: Connection, publishing: Connection, plugins: Sequence[TargetPlugin]
 ) -> dict[str, dict[str, Callable[[], list[str]]]]:
     """What `arcacct db check` asks of the ledger, by question and part, each part in a moment of its own."""
-    highest = lives.highest_seq(accounting)
+    highest = incarnation.highest_seq(accounting)
     bounds = [*range(0, highest, _SLICE), highest]
     return {
         "texts": {table: partial(texts, publishing, table) for table in _TEXTS},

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from arcacct.config.options import Target
-from arcacct.db.durable import transaction
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
+from arcacct.database.durable import transaction
 from arcacct.errors import InputError
 from arcacct.jobs.reading import LAST_SECOND
 from arcacct.publishing import sent_rows

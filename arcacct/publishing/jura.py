@@ -6,7 +6,7 @@ import os
 from contextlib import closing
 
 from arcacct.config.settings import Settings
-from arcacct.db.engine import DatabaseError, connect
+from arcacct.database.connection import DatabaseError, connect
 
 
 def published_until(settings: Settings, block: str) -> int | None:

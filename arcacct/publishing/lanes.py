@@ -16,7 +16,7 @@ from typing import Any
 
 from arcacct.config.paths import Places
 from arcacct.config.settings import Settings
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.errors import TargetBusy
 from arcacct.publishing.plug import TargetPlugin
 from arcacct.publishing.target_run import Databases, RunOptions, TargetResult, TargetRun, fault_of
@@ -43,8 +43,8 @@ class ReceiverThread:
         here = settings.places
         with self.locks:
             try:
-                with in_use(here, Databases(*opening.open_again(here))) as both:
-                    opening.shrink_page_cache(both.accounting)
+                with in_use(here, Databases(*access.open_again(here))) as both:
+                    access.shrink_page_cache(both.accounting)
                     for plugin in self.plugins:
                         self.outcomes.append(_outcome(plugin, both, options, stopping, work))
             except BaseException as error:  # noqa: BLE001  nobody else would hear of it: this is the end of a thread
@@ -116,10 +116,10 @@ def _wait(threads: Sequence[Thread], seconds: float) -> None:
 def in_use(here: Places, both: Databases) -> Iterator[Databases]:
     """Both open databases, used by one thread and put away then."""
     with (
-        opening.close_or_leave_open(both.accounting, here.database, here),
-        opening.close_or_leave_open(both.publishing, here.publishing_database, here),
+        access.close_or_leave_open(both.accounting, here.database, here),
+        access.close_or_leave_open(both.publishing, here.publishing_database, here),
     ):
-        both.accounting.text_factory = opening.READABLE
+        both.accounting.text_factory = access.READABLE
         yield both
 
 

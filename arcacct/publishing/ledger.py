@@ -15,8 +15,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from arcacct.db.durable import transaction
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
+from arcacct.database.durable import transaction
 from arcacct.publishing import sent_rows
 from arcacct.publishing.instants import DAY_S, month_of
 from arcacct.wording import sanitise_line

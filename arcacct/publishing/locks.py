@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 
 from arcacct.config.options import Target
 from arcacct.config.paths import Places, private_directory
-from arcacct.db.transaction import open_lock
+from arcacct.database.connection import open_lock
 from arcacct.errors import StoreBusy
 from arcacct.jobs.packing import sha256
 

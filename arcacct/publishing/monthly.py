@@ -6,8 +6,8 @@ import math
 import time
 from collections.abc import Collection, Iterable, Sequence
 
-from arcacct.db import schema
-from arcacct.db.opening import one_moment
+from arcacct.database import schema
+from arcacct.database.access import one_moment
 from arcacct.jobs import cells, former, reading
 from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.cells import Counted

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from arcacct.db.durable import transaction
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
+from arcacct.database.durable import transaction
 from arcacct.publishing.instants import Month
 from arcacct.wording import sanitise_line
 

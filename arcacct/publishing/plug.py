@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from arcacct.config.options import Target
     from arcacct.config.settings import Settings
-    from arcacct.db.engine import Connection
+    from arcacct.database.connection import Connection
     from arcacct.jobs.aar import AAR, UsageCell
     from arcacct.jobs.local import BareIDs
     from arcacct.publishing.answers import Answer

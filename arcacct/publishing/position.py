@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from arcacct.db import lives, schema
-from arcacct.db.lives import MEANING, DatabaseMismatch
+from arcacct.database import incarnation, schema
+from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.publishing import jura, ledger, sent
 from arcacct.publishing.instants import DAY_S, iso
 from arcacct.publishing.ledger import Cursor
@@ -21,7 +21,7 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
         start, why = _start(ctx, since)
         ctx.summary.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; --since TIME changes that)")
         begun = Cursor(ctx.block, ctx.incarnation, 0, start, last_success=None)
-    elif found.incarnation != ctx.incarnation or lives.highest_seq(ctx.accounting) < found.last_seq:
+    elif found.incarnation != ctx.incarnation or incarnation.highest_seq(ctx.accounting) < found.last_seq:
         ctx.summary.note(MEANING[DatabaseMismatch.ACCOUNTING_OTHER])
         start = found.start_end_time if since is None else min(since, found.start_end_time)
         begun = found._replace(incarnation=ctx.incarnation, last_seq=0, start_end_time=start)
@@ -33,7 +33,7 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
     else:
         return found
     if not ctx.dry_run:
-        ledger.set_cursor(ctx.publishing, begun, in_doubt=found is None and lives.is_successor(ctx.publishing))
+        ledger.set_cursor(ctx.publishing, begun, in_doubt=found is None and incarnation.is_successor(ctx.publishing))
     return begun
 
 

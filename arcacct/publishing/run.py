@@ -13,9 +13,9 @@ from contextlib import ExitStack, closing
 
 from arcacct.config.paths import Places
 from arcacct.config.settings import Settings
-from arcacct.db import lives, opening, schema
-from arcacct.db.engine import Connection
-from arcacct.db.place import spools
+from arcacct.database import access, incarnation, schema
+from arcacct.database.connection import Connection
+from arcacct.database.location import spools
 from arcacct.errors import StoreBusy
 from arcacct.jobs import cells, outbox, unmeasured
 from arcacct.publishing import ledger
@@ -58,25 +58,25 @@ def _each(settings: Settings, plugins: Sequence[TargetPlugin], options: RunOptio
     here = settings.places
     if options.dry_run:
         # Of the databases just as they are, with no lock.
-        both = Databases(opening.read_accounting(here), opening.read_publishing(here))
-        with closing(both.accounting), closing(both.publishing), opening.translating(here.database):
-            horizon = lives.highest_seq(both.accounting)
+        both = Databases(access.read_accounting(here), access.read_publishing(here))
+        with closing(both.accounting), closing(both.publishing), access.translating(here.database):
+            horizon = incarnation.highest_seq(both.accounting)
             return [work(TargetRun(plugin, both, options), horizon) for plugin in plugins]
     # Before the locks: where no database is begun, no directory for it is made either.
-    opening.refuse_unasked(here)
+    access.refuse_unasked(here)
     with publisher(here), ExitStack() as locks:
         lanes, outcomes = _receiver_threads(settings, plugins, locks)
         if lanes or not plugins:
-            both = Databases(opening.open_accounting(here), opening.open_publishing(here))
-            with in_use(here, both), opening.translating(here.publishing_database):
+            both = Databases(access.open_accounting(here), access.open_publishing(here))
+            with in_use(here, both), access.translating(here.publishing_database):
                 # What is set aside in a spool no sweep will find again.
                 for complaint in _drained(here, both.accounting):
                     options.complain(complaint)
                 cells.update_monthly(both.accounting, here)
                 cells.update_breakdown(both.accounting, here)
-                opening.shrink_page_cache(both.accounting)
+                access.shrink_page_cache(both.accounting)
                 with beginning(here):
-                    horizon = lives.begin_run(both.accounting, both.publishing, here).horizon
+                    horizon = incarnation.begin_run(both.accounting, both.publishing, here).horizon
                     note_bare_ids(both.accounting, both.publishing, here)
                 # What was recorded since is below the fence, too.
                 unmeasured.settle(both.accounting, here)

@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 
 from arcacct.config.paths import Places
-from arcacct.db import lives, schema
-from arcacct.db.durable import transaction
-from arcacct.db.engine import Connection
-from arcacct.db.opening import writing
+from arcacct.database import incarnation, schema
+from arcacct.database.access import writing
+from arcacct.database.connection import Connection
+from arcacct.database.durable import transaction
 from arcacct.jobs import cells, local
 from arcacct.jobs.reading import LAST_SECOND
 from arcacct.publishing import ledger, months
@@ -40,7 +40,7 @@ def bare_ids(accounting: Connection, publishing: Connection) -> local.BareIDs:
     if not places:
         return ()
     # An older program published: it sent all of them with bare ids.
-    has_sent = ledger.last_message(publishing) > 0 or lives.is_successor(publishing)
+    has_sent = ledger.last_message(publishing) > 0 or incarnation.is_successor(publishing)
     now = int(time.time())
     return ((places[0], LAST_SECOND), *((place, now) for place in places[1:] if has_sent))
 
@@ -80,13 +80,13 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plugin: Targe
     Without the ledger of before nobody knows what a receiver has, and under other names it would have that twice. An
     older copy of the ledger knows what was sent under names that were used no more after it was made.
     """
-    if lives.uncertain_after_seq(publishing, plugin.target.block) is None:
+    if incarnation.uncertain_after_seq(publishing, plugin.target.block) is None:
         return ""
     now = names_of(plugin)
-    fence = lives.uncertain_fence(publishing)
+    fence = incarnation.uncertain_fence(publishing)
     others = [
         one
-        for one in lives.saved_names(accounting, plugin.target.block)
+        for one in incarnation.saved_names(accounting, plugin.target.block)
         if plugin.keyed(_names(one)) != plugin.keyed(now) and not _is_known(one, fence)
     ]
     if not others:
@@ -116,7 +116,7 @@ def unresolved_selection(accounting: Connection, plugin: TargetPlugin) -> str:
 
     Jobs that were selected before the ledger was lost, and are not today, were neither sent again nor retracted.
     """
-    known, selection = lives.saved_names(accounting, plugin.target.block), plugin.selection()
+    known, selection = incarnation.saved_names(accounting, plugin.target.block), plugin.selection()
     before, now = known[-1].get(_FILTER) if known else None, selection[_FILTER]
     if not isinstance(before, list) or not isinstance(now, list):
         # An older program remembered names alone.
@@ -132,7 +132,7 @@ def unresolved_selection(accounting: Connection, plugin: TargetPlugin) -> str:
 
 def remembered_kinds(accounting: Connection, plugin: TargetPlugin) -> dict[Month, str]:
     """The kind of messages of each month, as accounting.db remembers it for the day on which the ledger is lost."""
-    found = lives.saved_names(accounting, plugin.target.block)
+    found = incarnation.saved_names(accounting, plugin.target.block)
     kinds = found[-1].get(_KINDS) if found else None
     return {(year, month): kind for year, month, kind in kinds} if isinstance(kinds, list) else {}
 

@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from arcacct.db.durable import transaction
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
+from arcacct.database.durable import transaction
 from arcacct.jobs.statuses import SQL_BY_ITSELF
 from arcacct.publishing import sent_rows
 from arcacct.publishing.ledger import Message, SentRecord, SentSum, SentVersion, kept_bytes, records_of, stored

@@ -12,8 +12,8 @@ from threading import local
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from arcacct.db.durable import count_rolled_back
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
+from arcacct.database.durable import count_rolled_back
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

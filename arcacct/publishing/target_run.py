@@ -10,9 +10,8 @@ from functools import partial
 from threading import Event
 from typing import NamedTuple
 
-from arcacct.db import lives, schema
-from arcacct.db.connect import translated
-from arcacct.db.engine import Connection, DatabaseError
+from arcacct.database import incarnation, schema
+from arcacct.database.connection import Connection, DatabaseError, translated
 from arcacct.errors import ArcacctError, FiguresHeld
 from arcacct.jobs import cells, former, reading
 from arcacct.publishing import given, held, ledger, monthly, months, sent
@@ -224,11 +223,11 @@ class TargetRun:
 
     def _unknown(self) -> LedgerGap | None:
         """What an older ledger does not know of a receiver that keeps the first version of a record."""
-        doubt = lives.uncertain_after_seq(self._both.publishing, self._target.block)
+        doubt = incarnation.uncertain_after_seq(self._both.publishing, self._target.block)
         if doubt is None or not self._plugin.keeps_first:
             return None
         changed = frozenset(one.job_id for one in former.former_keys(self._both.accounting, doubt))
-        return LedgerGap(lives.last_row(self._both.accounting, self._target.block), changed)
+        return LedgerGap(incarnation.last_row(self._both.accounting, self._target.block), changed)
 
     def _send_new(self, ctx: RunContext, delivery: MessageSink, start: Cursor, horizon: int) -> None:
         block = self._target.block
@@ -245,7 +244,7 @@ class TargetRun:
             self._has_records(ctx) and bool(holding or self._options.accept_lower)
         )
         self._note_walk(ctx, start)
-        doubt = lives.uncertain_after_seq(ctx.publishing, block)
+        doubt = incarnation.uncertain_after_seq(ctx.publishing, block)
         if doubt is not None:
             self.summary.note("publishing.db was lost, or is an older copy: what was sent since is sent again")
             release_absent(ctx)
@@ -353,7 +352,7 @@ class TargetRun:
         if not ctx.dry_run:
             # Before anything goes out under them: killed in between, they are known all the same. What an operator
             # accepted lasts, whatever else is held.
-            is_known = lives.uncertain_after_seq(ctx.publishing, self._target.block) is None
+            is_known = incarnation.uncertain_after_seq(ctx.publishing, self._target.block) is None
             self._remember_names(ctx, alone=bool(why), kinds=self._kinds(ctx) if is_known else None)
 
     def _kinds(self, ctx: RunContext) -> dict[Month, str] | None:
@@ -366,10 +365,10 @@ class TargetRun:
     def _remember_names(
         self, ctx: RunContext, *, alone: bool = False, whole: bool = False, kinds: Mapping[Month, str] | None = None
     ) -> None:
-        known = lives.saved_names(ctx.accounting, self._target.block)
-        fence = lives.fences_passed(ctx.accounting)
+        known = incarnation.saved_names(ctx.accounting, self._target.block)
+        fence = incarnation.fences_passed(ctx.accounting)
         names = to_remember(known, self._plugin, fence, alone=alone, whole=whole, kinds=kinds)
-        lives.save_names(ctx.accounting, self._plugin.settings.places, self._target.block, names)
+        incarnation.save_names(ctx.accounting, self._plugin.settings.places, self._target.block, names)
 
     def _note_walk(self, ctx: RunContext, start: Cursor) -> None:
         """
@@ -450,7 +449,7 @@ class TargetRun:
         """All has been dealt with, and answered: from now on a change is one of what the target selects today."""
         block = self._target.block
         months.close_accepted(ctx.publishing, block)
-        in_doubt = lives.uncertain_after_seq(ctx.publishing, block) is not None
+        in_doubt = incarnation.uncertain_after_seq(ctx.publishing, block) is not None
         accepted = bool(self._options.accept_lower)
         # Of a month that is held nothing was sent, the zeros for keys in doubt neither.
         if not ctx.guard.held and not (
@@ -458,7 +457,7 @@ class TargetRun:
         ):
             self._remember_names(ctx, whole=True, kinds=self._kinds(ctx))
             if in_doubt:
-                lives.clear_uncertain(ctx.publishing, block)
+                incarnation.clear_uncertain(ctx.publishing, block)
         elif not in_doubt:
             self._remember_names(ctx, kinds=self._kinds(ctx))
         proven, before = months.selections(ctx.publishing, block)
@@ -547,9 +546,9 @@ class TargetRun:
         """Close the run; jura's watermark is just before the earliest record that is not delivered."""
         block = self._target.block
         # A ledger that was lost knows no numbers until all has been sent again: what was noted before holds till then.
-        if self._plugin.returns_row_ids and lives.uncertain_after_seq(ctx.publishing, block) is None:
+        if self._plugin.returns_row_ids and incarnation.uncertain_after_seq(ctx.publishing, block) is None:
             row = ledger.highest_row(ctx.publishing, block, self._plugin.message_format)
-            lives.note_last_row(ctx.accounting, self._plugin.settings.places, block, row)
+            incarnation.note_last_row(ctx.accounting, self._plugin.settings.places, block, row)
         reached = ledger.cursor(ctx.publishing, block)
         assert reached is not None
         unhandled = reading.earliest_unhandled_end(ctx.accounting, reached.last_seq, ended_from=reached.start_end_time)

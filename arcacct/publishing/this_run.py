@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.publishing.floor import DecreaseGuard
 from arcacct.publishing.held import RetryThresholds
 from arcacct.publishing.instants import Month

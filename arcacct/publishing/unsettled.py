@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from arcacct.config.paths import Places
-from arcacct.db.engine import Connection
-from arcacct.db.place import spools
+from arcacct.database.connection import Connection
+from arcacct.database.location import spools
 from arcacct.jobs import aborting
 from arcacct.jobs.writing import known_jobs
 from arcacct.publishing.instants import Month, iso, month_bounds

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from arcacct.config.options import WARNING, Kinds, Problem
 from arcacct.config.parser import Conf
 from arcacct.config.settings import examine
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.errors import ArcacctError
 from arcacct.jobs import reading
 
@@ -20,7 +20,7 @@ def unknown_vos(conf: Conf, kinds: Kinds, database: str | None = None) -> list[P
         if found is None or not any(target.vofilter for target in found.targets):
             return []
         here = found.places
-        with opening.translating(here.database), closing(opening.read_accounting(here)) as con:
+        with access.translating(here.database), closing(access.read_accounting(here)) as con:
             known = reading.vos(con)
     except ArcacctError:
         # Why it cannot be asked is for others to say.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs import tres
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.statuses import SQL_ABORTED, SQL_FAILED

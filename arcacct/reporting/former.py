@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from arcacct.config.paths import Places
-from arcacct.db.place import REPORTS, own_as
+from arcacct.database.location import REPORTS, own_as
 from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import private
 

@@ -11,8 +11,8 @@ from arcacct.asking.usage import UsageTable, usage
 from arcacct.asking.verify import verify
 from arcacct.benchmark import FALLBACK_SHOWN, parsed_benchmark
 from arcacct.config.settings import Settings
-from arcacct.db.engine import Connection
-from arcacct.db.schema import incarnation
+from arcacct.database.connection import Connection
+from arcacct.database.schema import incarnation
 from arcacct.jobs.holds import HELD, PUBLISHED
 from arcacct.jobs.implausible import NONE, counts
 from arcacct.jobs.pseudonyms import Names, site_names

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.batch import BatchPolicy, BatchSlice, BatchTaken, of_written
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import SACCT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.batch import pages
 from arcacct.jobs.precedence import SLURM
 from arcacct.slurm.record import SlurmRun, true_signal

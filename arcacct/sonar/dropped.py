@@ -6,8 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 
-from arcacct.db.engine import Connection
-from arcacct.db.schema import note, noted
+from arcacct.database.connection import Connection
+from arcacct.database.schema import note, noted
 
 _KEY = "SONAR_DROPPED"
 """Of DBConfig: a JSON object; its names are those of the format, so it stays small."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.hostlists import compress
 from arcacct.sonar.envelopes import Cluster, ProducerError, Sysinfo
 from arcacct.sonar.samples import SampledKey

@@ -16,8 +16,8 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from arcacct.config.paths import Places
-from arcacct.db.engine import Connection
-from arcacct.db.opening import writing
+from arcacct.database.access import writing
+from arcacct.database.connection import Connection
 from arcacct.files.follow import STDIN, FileTailer, Reader
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import SLICE_S, ImportRun, Progress, Say

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.filling import enrich
 from arcacct.jobs.hostlists import expand
 from arcacct.jobs.local_ids import LocalID

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs import local
 from arcacct.jobs.filling import enrich
 from arcacct.jobs.job import Job

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.local_ids import LocalID
 from arcacct.sonar.hardware import Names
 from arcacct.sonar.samples import CommandShare, GPUShare, JobSnapshot, Reading, SampledKey

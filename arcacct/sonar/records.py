@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from arcacct.db.engine import Connection
-from arcacct.db.schema import note, noted
+from arcacct.database.connection import Connection
+from arcacct.database.schema import note, noted
 from arcacct.jobs.local_ids import LocalID, local_id, tasks_of
 from arcacct.jobs.precedence import SLURM
 from arcacct.jobs.reading import unescaped

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.sonar.hardware import Names
 from arcacct.sonar.slurm_jobs import FIELDS, SACCT_FIELDS, SlurmJob, Value, merged, same_run
 

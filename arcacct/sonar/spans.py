@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.local_ids import LocalID, local_id, spellings
 from arcacct.jobs.precedence import ARC, OF_AREX, SACCT, SLURM
 from arcacct.jobs.reading import unescaped

@@ -26,8 +26,8 @@ from control_directory import set_up
 
 from arcacct.config.paths import places
 from arcacct.config.values import local_jobs
-from arcacct.db.engine import Connection
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
+from arcacct.database.connection import Connection
 from arcacct.gridengine.importing import Import
 from arcacct.jobs import reading
 from arcacct.jobs.batch import BatchPolicy, BatchSite

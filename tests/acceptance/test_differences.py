@@ -17,7 +17,7 @@ import pytest
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.sweep import sweep
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

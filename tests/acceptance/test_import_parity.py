@@ -14,7 +14,7 @@ import arex_corpus as corpus
 import pytest
 
 from arcacct.arex.importing import ImportReport, import_arex
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 from arcacct.jobs import reading
 from arcacct.jobs.aar import AAR
 from arcacct.targets.apel.car import car

@@ -25,7 +25,7 @@ from arcacct.arex.sweep import sweep
 from arcacct.arex.sweeping import SweepReport
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places
-from arcacct.db.opening import initialise, open_accounting
+from arcacct.database.access import initialise, open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from arcacct.arex.sweep import sweep
 from arcacct.arex.sweeping import SweepReport
 from arcacct.config.parser import load
 from arcacct.config.paths import places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from control_directory import set_up
 from installed import arcacct
 
-from arcacct.db.connect import ACCOUNTING_SCHEMA, open_for_reading
+from arcacct.database.connection import ACCOUNTING_SCHEMA, open_for_reading
 from arcacct.jobs.implausible import held_records
 
 DATA = pathlib.Path(__file__).parents[1] / "data"

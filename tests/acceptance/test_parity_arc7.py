@@ -17,7 +17,7 @@ import arex_corpus as corpus
 import pytest
 
 from arcacct.arex.importing import ImportReport, import_arex
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

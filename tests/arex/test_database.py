@@ -15,8 +15,8 @@ from control_directory import set_up
 
 from arcacct.arex.database import opened
 from arcacct.config.paths import Places, places
-from arcacct.db.header import refuse_foreign
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
+from arcacct.database.durable import refuse_foreign
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
 
 TYPE_CHECKING = False

@@ -20,7 +20,7 @@ from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.importing import ImportReport, arex_databases, import_arex, retry_rejected
 from arcacct.config.paths import Places, places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 from arcacct.errors import InputError, StoreBusy
 from arcacct.jobs.rejected import listed
 
@@ -463,7 +463,7 @@ def test_an_interrupted_import_goes_on(here, path, arex, con) -> None:
     finished(arex, *range(1, 81))
     code = (
         "import os, sys; from arcacct.config.paths import places\n"
-        "from arcacct.db import opening\nfrom arcacct.arex import importing\n"
+        "from arcacct.database import access as opening\nfrom arcacct.arex import importing\n"
         "here = places(None, sys.argv[1]); con = opening.open_accounting(here)\n"
         "slices = 0\n"
         "def die(con):\n"

@@ -11,7 +11,7 @@ import arex_corpus as corpus
 import pytest
 from watched_site import WatchedSite, watched
 
-from arcacct.db.opening import leave_open
+from arcacct.database.access import leave_open
 from arcacct.sandbox.authority import Authority, create
 
 

@@ -11,8 +11,8 @@ import arex_corpus as corpus
 import pytest
 import sql_contract
 
-from arcacct.db.opening import read_accounting
-from arcacct.db.schema import ACCOUNTING, PUBLISHING, in_memory
+from arcacct.database.access import read_accounting
+from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "sql_contract.txt"
 KINDS = {"accounting": ACCOUNTING, "publishing": PUBLISHING}

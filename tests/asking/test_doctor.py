@@ -31,8 +31,8 @@ from arcacct.asking.doctor.launcher import Launcher, settings_of
 from arcacct.asking.doctor.verdict import ERROR, OK, UNTOLD, WARNING, Process, Site, Verdict
 from arcacct.cli import doctor as cli_doctor
 from arcacct.config.paths import resource
-from arcacct.db import opening
-from arcacct.db.schema import note
+from arcacct.database import access
+from arcacct.database.schema import note
 from arcacct.sandbox import Sandbox, authority
 
 __all__ = ["public_dir"]
@@ -718,7 +718,7 @@ def load_nothing():
 
 def test_records_that_nobody_of_us_wrote(live) -> None:
     """A-REX, set to the same file, leaves records without what ours have."""
-    with closing(opening.open_accounting(live.here)) as con, opening.writing(con, live.here):
+    with closing(access.open_accounting(live.here)) as con, access.writing(con, live.here):
         con.execute("DELETE FROM StatusFiles")
     one = about(live.verdicts(), "database")
     assert (one.exit_code, "3 of the newest records" in one.detail) == (74, True)
@@ -812,7 +812,7 @@ def test_who_told_of_the_last_jobs(clinic, hooks, lines, verdict, words) -> None
 def test_some_jobs_that_no_callout_told_of(clinic) -> None:
     """More than one in ten that only the sweep has found is a warning."""
     clinic.live(jobs=2)
-    with closing(opening.open_accounting(clinic.here)) as con, opening.writing(con, clinic.here):
+    with closing(access.open_accounting(clinic.here)) as con, access.writing(con, clinic.here):
         con.execute("DELETE FROM JobEvents WHERE RecordID = 1 AND EventKey IN ('PREPARING', 'SUBMIT')")
     one = about(clinic.verdicts(), "recording")
     assert (one.verdict, "1 of 2 jobs" in one.detail) == (WARNING, True)
@@ -834,7 +834,7 @@ def test_a_sweep_that_never_ran(clinic) -> None:
 @pytest.mark.parametrize(("hours", "verdict"), [(0.5, OK), (2, WARNING), (30, ERROR)])
 def test_the_last_sweep(clinic, hours, verdict) -> None:
     """The timer runs it every quarter of an hour."""
-    with closing(opening.open_accounting(clinic.here)) as con, opening.writing(con, clinic.here):
+    with closing(access.open_accounting(clinic.here)) as con, access.writing(con, clinic.here):
         note(con, "ARCACCT_LAST_SWEEP", int(time.time() - hours * 3600))
     (one,) = [one for one in clinic.verdicts() if one.what == "sweep"]
     assert (one.verdict, one.exit_code) == (verdict, 74 if verdict == ERROR else 0)

@@ -12,7 +12,7 @@ from installed import arcacct
 
 from arcacct.asking import arcctl
 from arcacct.asking.job_record import arcctl_record
-from arcacct.db.opening import read_accounting
+from arcacct.database.access import read_accounting
 from arcacct.jobs.lookup import find_job
 
 EXPECTED = corpus.AREX / "expected" / "jobs"

@@ -18,7 +18,7 @@ from installed import arcacct, configured
 from slurm_files import BEGIN, DATA, TABLE, SlurmHost, arc_job, row, table, told
 
 from arcacct.asking.lrms import lrms_month
-from arcacct.db.opening import writing
+from arcacct.database.access import writing
 from arcacct.htcondor.figures import of_job
 from arcacct.slurm.figures import of_run
 from arcacct.slurm.record import SlurmRun

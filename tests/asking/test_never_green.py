@@ -21,9 +21,9 @@ from arcacct.arex import spooled
 from arcacct.asking import health
 from arcacct.config.parser import load
 from arcacct.config.settings import settings
-from arcacct.db import damage
-from arcacct.db.care import MaintenanceEntry
-from arcacct.db.opening import open_publishing, read_accounting
+from arcacct.database import access
+from arcacct.database.access import open_publishing, read_accounting
+from arcacct.database.upkeep import MaintenanceEntry
 from arcacct.publishing import ledger
 from arcacct.publishing.months import HeldMonth
 from arcacct.targets import kinds
@@ -74,7 +74,7 @@ def test_an_error_of_our_own(site, monkeypatch, capfd) -> None:
 
     monkeypatch.setattr(health, "examine", broken)
     # What other tests of this process have opened, and damaged, is not to blame.
-    monkeypatch.setattr(damage, "opened", {})
+    monkeypatch.setattr(access, "opened", {})
     output = site.conf.parent / "arcacct.prom"
     done = said(capfd, "--config", site.conf, "metrics", "--output", output)
 

@@ -21,8 +21,8 @@ import manual
 import sql_contract
 
 from arcacct.config.paths import Places
-from arcacct.db import opening
-from arcacct.db.schema import ACCOUNTING, PUBLISHING, in_memory
+from arcacct.database import access
+from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
 from arcacct.jobs import cells
 from arcacct.publishing import ledger
 
@@ -42,10 +42,10 @@ def here(tmp_path_factory) -> Places:
         files = sorted(map(str, (ROOT / "tests/data").glob(source)))
         program = [pathlib.Path(sys.executable).parent / "arcacct", "--database", made.database, "import"]
         subprocess.run([*program, source.partition("/")[0], *files], check=True, capture_output=True)
-    con = opening.open_accounting(made)
+    con = access.open_accounting(made)
     cells.update_monthly(con, made)
     con.close()
-    with closing(opening.open_publishing(made)) as con:
+    with closing(access.open_publishing(made)) as con:
         ledger.set_cursor(con, ledger.Cursor(ledger_rows.ONE, "life", 0, 1, None))
         ledger_rows.send(con, ledger_rows.record("job1"), ledger_rows.record("job2", notes="cut"))
         ledger_rows.set_aside(con, "job3", "quarantined")

@@ -12,7 +12,7 @@ import arex_corpus as corpus
 import pytest
 from installed import ARCACCT, arcacct
 
-from arcacct.db.opening import open_accounting, writing
+from arcacct.database.access import open_accounting, writing
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 REFUSED = {

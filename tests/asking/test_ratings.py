@@ -14,7 +14,7 @@ from arcacct.arex.sweep import sweep
 from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.config.parser import load
 from arcacct.config.paths import places
-from arcacct.db.opening import open_accounting, read_accounting
+from arcacct.database.access import open_accounting, read_accounting
 from arcacct.publishing import run, target_run
 from arcacct.sandbox import Sandbox
 from arcacct.sandbox.summariser import PortalTotals

@@ -10,7 +10,7 @@ import manual
 import pytest
 from installed import arcacct
 
-from arcacct.db.opening import initialise
+from arcacct.database.access import initialise
 
 RECIPES = [
     (database, statement)

@@ -14,7 +14,7 @@ from installed import arcacct
 from arcacct.asking import questions
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import usage
-from arcacct.db.opening import open_accounting, read_accounting
+from arcacct.database.access import open_accounting, read_accounting
 
 EXPECTED = corpus.AREX / "expected"
 OUTPUTS = (

@@ -22,7 +22,7 @@ from arcacct.arex.sweep import save_sweep
 from arcacct.asking import health
 from arcacct.config.parser import load
 from arcacct.config.settings import settings
-from arcacct.db.opening import open_accounting, open_publishing, writing
+from arcacct.database.access import open_accounting, open_publishing, writing
 from arcacct.publishing import ledger
 from arcacct.targets import kinds
 

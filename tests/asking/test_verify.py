@@ -15,13 +15,13 @@ from installed import arcacct
 from rehearsal import SGAS_AND_CARS
 
 from arcacct.asking.portal import read_portal
-from arcacct.db import lives
-from arcacct.db.opening import open_accounting, open_publishing, read_accounting
-from arcacct.db.schema import incarnation
+from arcacct.database import incarnation as database_incarnation
+from arcacct.database.access import open_accounting, open_publishing, read_accounting
+from arcacct.database.schema import incarnation
 from arcacct.errors import InputError
 from arcacct.jobs import holds, reading
-from arcacct.publishing import ledger, run
-from arcacct.publishing.batches import digest
+from arcacct.publishing import ledger, run, target_run
+from arcacct.publishing.digests import digest
 from arcacct.publishing.session import TimeoutPolicy
 from arcacct.sandbox import Sandbox
 from arcacct.targets import plugins
@@ -141,7 +141,7 @@ def deliver(asked_database, *, but: int = 0) -> list[str]:
     with closing(read_accounting(here)) as con:
         aars = [aar for page in reading.ended_between(con, *NOVEMBER) for aar in page]
         life = incarnation(con)
-        last = lives.highest_seq(con)
+        last = database_incarnation.highest_seq(con)
     sent, unsent = (aars[:-but], aars[-but:]) if but else (aars, [])
     records = tuple(
         ledger.SentRecord(
@@ -249,7 +249,7 @@ def test_why_the_portal_differs_is_told_by_cause(tmp_path) -> None:
     with Sandbox(str(tmp_path)) as box:
         site = rehearsal.site(tmp_path, box, SGAS_AND_CARS + "vofilter=atlas\n")
         settings = site.settings()
-        assert not any(one.error for one in run.publish(settings, plugins(settings), run.RunOptions(since=0)))
+        assert not any(one.error for one in run.publish(settings, plugins(settings), target_run.RunOptions(since=0)))
     with closing(sqlite3.connect(site.settings().places.database)) as con:
         columns = [row[1] for row in con.execute("PRAGMA table_info(AAR)") if row[1] not in ("RecordID", "JobID")]
         counts = dict(
@@ -290,7 +290,7 @@ def test_sums_that_wait_are_the_cause_at_the_portal(tmp_path) -> None:
         site = rehearsal.site(tmp_path, box, targets)
         never = asked(site.arc_conf, "--portal", path)[1]
         settings = site.settings()
-        run.publish(settings, plugins(settings), run.RunOptions(since=0))
+        run.publish(settings, plugins(settings), target_run.RunOptions(since=0))
         sent = asked(site.arc_conf, "--portal", path, "--exported", "2030")[1]
 
     causes = [{row["vo"]: row["cause"] for row in told["portals"]["portal jobs"]} for told in (never, sent)]
@@ -320,7 +320,7 @@ def test_what_was_never_answered_is_not_delivered(tmp_path) -> None:
         site = rehearsal.site(tmp_path, box, targets)
         box.faults.drop("ams", times=None)
         settings = site.settings()
-        options = run.RunOptions(since=0, make_sender=lambda plugin: plugin.sender(TimeoutPolicy(backoff_s=())))
+        options = target_run.RunOptions(since=0, make_sender=lambda plugin: plugin.sender(TimeoutPolicy(backoff_s=())))
         assert [bool(outcome.error) for outcome in run.publish(settings, plugins(settings), options)] == [
             False,
             True,

@@ -12,9 +12,9 @@ from installed import ARCACCT, arcacct
 from memory import peak_kib
 
 from arcacct.config.paths import Places, places
-from arcacct.db import lives
-from arcacct.db.opening import open_publishing, read_accounting
-from arcacct.db.schema import incarnation
+from arcacct.database import incarnation as database_incarnation
+from arcacct.database.access import open_publishing, read_accounting
+from arcacct.database.schema import incarnation
 from arcacct.jobs import reading
 from arcacct.publishing import ledger
 from arcacct.publishing.digests import digest
@@ -42,7 +42,9 @@ def site(folder: pathlib.Path, jobs: int, *, changed: bool) -> pathlib.Path:
 def _deliver(here: Places, as_if: bytes | None) -> None:
     with closing(read_accounting(here)) as con, closing(open_publishing(here)) as publishing:
         publishing.execute("PRAGMA synchronous = OFF")
-        ledger.set_cursor(publishing, ledger.Cursor(SGAS, incarnation(con), lives.highest_seq(con), 0, None))
+        ledger.set_cursor(
+            publishing, ledger.Cursor(SGAS, incarnation(con), database_incarnation.highest_seq(con), 0, None)
+        )
         for page in reading.ended_between(con, *NOVEMBER):
             records = tuple(
                 ledger.SentRecord(

@@ -20,8 +20,8 @@ from generate import add_jobs, generate
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import NEEDS, usage
 from arcacct.config.paths import Places
-from arcacct.db import opening
-from arcacct.db.engine import Connection
+from arcacct.database import access
+from arcacct.database.connection import Connection
 
 SIZES = {"smoke": 2_000, "small": 100_000, "large": 1_000_000}
 QUESTIONS = {
@@ -90,7 +90,7 @@ def _asked(here: Places, ask: Callable[[Connection], object]) -> tuple[float, fl
     costs = []
     for _ in range(RUNS):
         cpu, wall = time.process_time(), time.monotonic()
-        with closing(opening.read_accounting(here)) as con:
+        with closing(access.read_accounting(here)) as con:
             ask(con)
         costs.append((time.process_time() - cpu, time.monotonic() - wall))
     return min(costs)

@@ -20,7 +20,7 @@ from figures import Cost, Figure, cost_of
 from generate import FIRST_END, Look, add_jobs, generate
 
 from arcacct.config.paths import Places
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.publishing import ledger, sent_rows
 
 SIZES = {"smoke": (300, 600), "small": (20_000, 200_000), "large": (200_000, 5_000_000)}
@@ -98,7 +98,7 @@ def measured(site: pathlib.Path, here: Places, box: dict[str, str], jobs: int, r
 
 def publish_history(here: Places, target: str, kind: str, *, batch: int) -> None:
     """A target that was sent every job of the history, in messages of ``batch`` records."""
-    con = opening.open_publishing(here)
+    con = access.open_publishing(here)
     con.execute("PRAGMA synchronous = OFF")
     con.execute("ATTACH ? AS Accounting", (here.database,))
     first = con.execute("SELECT ifnull(max(MessageID), 0) + 1 FROM Messages").fetchone()[0]

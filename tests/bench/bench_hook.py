@@ -30,7 +30,7 @@ from job_files import LOCAL, NOON_NS, Files, lay
 from recorders import crowd, slowest
 
 from arcacct.config.paths import Places, places
-from arcacct.db.opening import initialise
+from arcacct.database.access import initialise
 
 JOBS = {"smoke": 1, "small": 25, "large": 1700}
 TRACED = {"smoke": 5, "small": 100, "large": 100}

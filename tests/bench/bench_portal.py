@@ -16,7 +16,7 @@ import tempfile
 from figures import Figure
 from generate import generate
 
-from arcacct.db import opening
+from arcacct.database import access
 
 SIZES = {"smoke": 300, "small": 100_000, "large": 1_000_000}
 ROOT = pathlib.Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def bench(size: str) -> list[Figure]:
     settings = {name: int(text) if isinstance(text, str) else text for name, text in settings.items()}
     with tempfile.TemporaryDirectory() as name:
         here = generate(pathlib.Path(name), jobs)
-        opening.open_publishing(here).close()
+        access.open_publishing(here).close()
         program = [sys.executable, ROOT / "tests/support/datasette_pages.py", ROOT / "etc/datasette.yaml"]
         command = [*program, json.dumps(settings), here.database, here.publishing_database]
         asked = json.dumps([path for path in PAGES.values() for _turn in range(2)])

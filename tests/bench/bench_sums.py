@@ -33,7 +33,7 @@ ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")
 _OURS = """
 import json, sys, time
 from arcacct.config.paths import places
-from arcacct.db import opening
+from arcacct.database import access as opening
 from arcacct.jobs import cells
 here = places(None, sys.argv[1])
 con = opening.open_accounting(here)

@@ -29,7 +29,7 @@ from arcacct.arex.control_files import JobFiles, owner_of
 from arcacct.arex.facts import job_facts
 from arcacct.arex.sweeping import SweepRun
 from arcacct.config.paths import JobRules, places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 from arcacct.jobs import recorder
 from arcacct.jobs.states import StateChange, StatusFile
 

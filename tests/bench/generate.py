@@ -21,9 +21,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from arcacct.config.paths import Places, places
-from arcacct.db import opening, schema
-from arcacct.db.connect import open_database
-from arcacct.db.engine import Connection
+from arcacct.database import access, schema
+from arcacct.database.connection import Connection, open_database
 from arcacct.jobs import cells, outbox
 from arcacct.jobs.recorder import event_time
 
@@ -78,7 +77,7 @@ def fill(folder: pathlib.Path, jobs: int, look: Look = USUAL) -> Places:
     # As A-REX sets one up; the commands begin no database elsewhere.
     (folder / "finished").mkdir(parents=True, exist_ok=True)
     here = places(None, str(folder))
-    con = opening.open_accounting(here)
+    con = access.open_accounting(here)
     # As if every job had been recorded from the first: its months are whole.
     con.execute("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
     _names(con, plain=look.plain)
@@ -91,7 +90,7 @@ def fill(folder: pathlib.Path, jobs: int, look: Look = USUAL) -> Places:
             con.execute("BEGIN")
             _insert(con, chunk, look)
             con.execute("COMMIT")
-            opening.write_back(con)
+            access.write_back(con)
         con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
         con.execute("UPDATE RecordCount SET Records = ?", (jobs,))
     cells.update_monthly(con, here)

@@ -18,7 +18,7 @@ from arcacct.arex import facts
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.hook import record_event
 from arcacct.config.paths import Places, places
-from arcacct.db.opening import initialise, read_accounting
+from arcacct.database.access import initialise, read_accounting
 
 LOADED_BEFORE = (facts,)
 """What the hook imports on the way: here nobody waits for a start."""

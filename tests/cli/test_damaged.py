@@ -15,8 +15,8 @@ from control_directory import set_up
 
 from arcacct.cli import COMMANDS, main
 from arcacct.config.paths import Places, places
-from arcacct.db.opening import initialise, open_accounting, open_publishing
-from arcacct.db.schema import incarnation
+from arcacct.database.access import initialise, open_accounting, open_publishing
+from arcacct.database.schema import incarnation
 from arcacct.publishing import ledger
 from arcacct.publishing.ledger import Cursor
 

@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 from installed import arcacct, configured
 
-from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database
+from arcacct.database.connection import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database
 
 
 def test_both_databases_are_created(tmp_path: pathlib.Path) -> None:

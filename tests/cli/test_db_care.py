@@ -19,8 +19,8 @@ from installed import ARCACCT
 from arcacct.cli import main
 from arcacct.cli.working import stop_on_signal
 from arcacct.config.paths import Places, places
-from arcacct.db.opening import initialise, open_accounting, open_publishing
-from arcacct.db.schema import incarnation
+from arcacct.database.access import initialise, open_accounting, open_publishing
+from arcacct.database.schema import incarnation
 from arcacct.jobs.check import Checked, check
 from arcacct.publishing import ledger
 from arcacct.publishing.instants import iso

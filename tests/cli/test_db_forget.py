@@ -16,8 +16,8 @@ import rehearsal
 from rehearsal import Site
 
 from arcacct.cli import db_forget, main
-from arcacct.db import opening
-from arcacct.db.place import PSEUDONYMS
+from arcacct.database import access
+from arcacct.database.location import PSEUDONYMS
 from arcacct.jobs import cells
 from arcacct.jobs.check import check
 from arcacct.sandbox import Sandbox
@@ -57,7 +57,7 @@ def run(site: Site, capsys):
 
 
 def published(site: Site, run) -> None:
-    with closing(opening.open_accounting(site.settings().places)) as con:
+    with closing(access.open_accounting(site.settings().places)) as con:
         # The one job of the corpus that is still in progress.
         con.execute(
             "UPDATE AAR SET EndTime = SubmitTime + 60, StatusID = (SELECT ID FROM Status WHERE Name = 'failed')"
@@ -75,7 +75,7 @@ def published(site: Site, run) -> None:
 
 
 def users(site: Site) -> dict[str, int]:
-    with closing(opening.read_accounting(site.settings().places)) as con:
+    with closing(access.read_accounting(site.settings().places)) as con:
         found = con.execute(
             "SELECT user_dn, count(*) FROM v1_jobs WHERE user_dn IS NOT NULL GROUP BY 1 ORDER BY 2 DESC"
         )
@@ -84,7 +84,7 @@ def users(site: Site) -> dict[str, int]:
 
 def sums(site: Site) -> list[tuple[object, ...]]:
     """All that a sum says, but for the user's name."""
-    with closing(opening.read_accounting(site.settings().places)) as con:
+    with closing(access.read_accounting(site.settings().places)) as con:
         return sorted((one._replace(user_dn=None) for one in cells.usage_cells(con)), key=repr)
 
 
@@ -165,7 +165,7 @@ def test_old_names_go_with_the_sweep(site, run) -> None:
     assert users(site) == had
 
     configure(site, "names_kept_months = 1\n")
-    with closing(opening.open_accounting(site.settings().places)) as con:
+    with closing(access.open_accounting(site.settings().places)) as con:
         con.execute("DELETE FROM DBConfig WHERE KeyName = 'ARCACCT_FORGOT_AT'")
     code, out, err = run("db", "forget", "--plan")
     assert code == 0, err
@@ -173,7 +173,7 @@ def test_old_names_go_with_the_sweep(site, run) -> None:
     run("sweep")
 
     assert all(name.startswith("pseudonym-") for name in users(site))
-    with closing(opening.read_accounting(site.settings().places)) as con:
+    with closing(access.read_accounting(site.settings().places)) as con:
         for _job, *names in con.execute(NAMES):
             assert all(name is None or name.startswith("pseudonym-") for name in names)
 

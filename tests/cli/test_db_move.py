@@ -19,8 +19,8 @@ from job_files import JOB, Files, events, lay
 
 from arcacct.arex.sweep import sweep
 from arcacct.config.paths import places
-from arcacct.db import moving, place, schema
-from arcacct.db.opening import open_accounting
+from arcacct.database import location, moving, schema
+from arcacct.database.access import open_accounting
 from arcacct.errors import ConfigError, StoreBusy
 
 __all__ = ["host"]
@@ -80,7 +80,7 @@ def test_everything_is_in_the_new_place(site: Host, tmp_path) -> None:
     assert (life(new / "accounting.db"), jobs(new / "accounting.db")) == (before, 3)
     assert stat.S_IMODE(new.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in new.glob("*.db")} == {0o600}
-    note = place.read(site.places)
+    note = location.read(site.places)
     assert note is not None
     assert note == (f"{new}/accounting.db", before, (site.places.directory,))
     assert sorted(path.name.partition(".db.moved.")[0] for path in site.database.parent.glob("*.moved.*Z")) == [
@@ -122,7 +122,7 @@ def test_back_again(site: Host, tmp_path) -> None:
         assert done.returncode == 0, done.stderr
         configure(site, done.stdout)
 
-    note = place.read(site.places)
+    note = location.read(site.places)
     assert note is not None
     assert note.former == (str(tmp_path / "new"),)
     assert (life(site.database), jobs(site.database)) == (before, 3)
@@ -221,7 +221,7 @@ def counted(real):
         return real(*args, **kwargs)
     return call
 from arcacct.config.paths import places
-from arcacct.db import moving
+from arcacct.database import moving
 for name in ("rename", "unlink", "mkdir", "fsync", "rmdir"): setattr(os, name, counted(getattr(os, name)))
 moving.move(places(None, sys.argv[1], sys.argv[2]), sys.argv[3])
 print(count)
@@ -251,7 +251,7 @@ def test_killed_at_any_moment_one_place_is_complete(tmp_path) -> None:
         done = killed(host, new, steps)
         assert done.returncode in (-9, 0), done.stderr
 
-        note = place.read(host.places)
+        note = location.read(host.places)
         assert note is not None
         assert (life(note.database), jobs(note.database)) == (before, 3)
         other = next(path for path in (host.database, new / "accounting.db") if str(path) != note.database)

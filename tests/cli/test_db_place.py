@@ -20,9 +20,9 @@ from installed import arcacct, configured
 from job_files import Files, lay
 
 from arcacct.config.paths import Places, places
-from arcacct.db import place, schema
-from arcacct.db.opening import open_accounting
-from arcacct.db.place import LocationFile
+from arcacct.database import location, schema
+from arcacct.database.access import open_accounting
+from arcacct.database.location import LocationFile
 
 __all__ = ["host"]
 
@@ -177,7 +177,7 @@ def test_reading_says_the_same_ways_out(ce: CE) -> None:
 
 def test_a_new_life_is_the_operators_word(ce: CE) -> None:
     """It goes on from what the ledger and the note know, says what that means, and is noted."""
-    before = place.read(ce.here)
+    before = location.read(ce.here)
     ce.lose()
 
     done = ce.run("db", "init", "--new-life")
@@ -190,7 +190,7 @@ def test_a_new_life_is_the_operators_word(ce: CE) -> None:
         assert schema.incarnation(con) != before.incarnation
         assert schema.incarnation_history(con) == {schema.incarnation(con), before.incarnation}
         assert schema.incarnation_start_seq(con) == 0
-        assert place.read(ce.here) == LocationFile(ce.here.database, schema.incarnation(con))
+        assert location.read(ce.here) == LocationFile(ce.here.database, schema.incarnation(con))
     assert os.listdir(ce.here.directory).count("maintenance") == 0
     again = ce.run("db", "init", "--new-life")
     assert (again.returncode, again.stderr) == (0, "")
@@ -201,7 +201,7 @@ def test_a_new_life_where_another_database_is_noted(ce: CE) -> None:
     """The operator may also go on in another place, with a database that is there or not."""
     elsewhere = ce.path / "elsewhere" / "accounting.db"
     ce.configure(f"database={elsewhere}")
-    old = place.read(ce.here)
+    old = location.read(ce.here)
     assert old is not None
 
     done = ce.run("db", "init", "--new-life")
@@ -254,7 +254,7 @@ def test_a_restore_goes_on_from_what_it_replaces(ce: CE) -> None:
         assert schema.incarnation_history(con) == {first, second, third}
         assert schema.incarnation_start_seq(con) == 3
         assert created(con) == made
-    assert place.read(ce.here) == LocationFile(ce.here.database, third)
+    assert location.read(ce.here) == LocationFile(ce.here.database, third)
 
 
 def created(con: sqlite3.Connection) -> str:
@@ -266,7 +266,7 @@ def test_a_restore_of_a_lost_database_goes_on_from_the_note(ce: CE) -> None:
     """What was there is gone, but its life is known; the restore is allowed, and commands work again."""
     backup = ce.run("db", "backup", ce.path / "safe").stdout.partition(": ")[0]
     assert ce.run("db", "restore", backup, "--yes").returncode == 0
-    lost = place.read(ce.here)
+    lost = location.read(ce.here)
     assert lost is not None
     ce.lose()
 
@@ -294,7 +294,7 @@ def test_the_place_of_an_older_version_is_noted(ce: CE) -> None:
 
     assert ce.run("sweep").returncode == 0
 
-    note = place.read(ce.here)
+    note = location.read(ce.here)
     assert note is not None
     assert note.database == ce.here.database
     assert stat.S_IMODE(os.stat(ce.here.place_note).st_mode) == 0o600
@@ -311,7 +311,7 @@ def test_files_that_were_moved_by_hand_are_known(ce: CE) -> None:
 
     assert ce.run("sweep").returncode == 0
 
-    note = place.read(ce.here)
+    note = location.read(ce.here)
     assert note is not None
     assert (note.database, note.former) == (f"{ce.path}/elsewhere/accounting.db", (ce.here.directory,))
 
@@ -371,9 +371,9 @@ def test_the_note_is_written_into_no_other_file(ce: CE, tmp_path) -> None:
     folder.mkdir(exist_ok=True)
     os.chown(folder, 65534, 65534)
     (folder / f".arcacct.place.{os.getpid()}").symlink_to(victim)
-    place.write(ce.here, LocationFile(ce.here.database, "life"))
+    location.write(ce.here, LocationFile(ce.here.database, "life"))
     assert (victim.read_text(), victim.stat().st_uid) == ("mine", 0)
     assert os.stat(ce.here.place_note).st_uid == 65534
     (folder / "link").symlink_to(victim)
-    place.own_as(str(folder / "link"), str(folder))
+    location.own_as(str(folder / "link"), str(folder))
     assert victim.stat().st_uid == 0

@@ -12,7 +12,7 @@ from stored_jobs import END_S, add, job
 
 from arcacct.config.parser import load
 from arcacct.config.paths import places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 
 TARGET = "[arcacct/directory:d]\npath={0}/outgoing\ngocdb_name=SITE\napel_messages=individual\n"
 LIES = {

@@ -8,10 +8,10 @@ from contextlib import closing
 
 import pytest
 
+from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.dataset.columns import columns
 from arcacct.dataset.layout import TABLES, Partition, is_part_name, key_name, names_in, part_name, partition_of
 from arcacct.dataset.manifest import Manifest, Part, parse
-from arcacct.db.schema import ACCOUNTING, in_memory
 from arcacct.errors import InputError
 
 DIGEST = "0123456789abcdef" * 4

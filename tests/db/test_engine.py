@@ -20,7 +20,7 @@ def said(code: str) -> list[str]:
 def test_functools_is_not_imported_and_not_replaced() -> None:
     """The stand-in is gone afterwards: whoever imports functools later gets the real one."""
     found = said(
-        "import arcacct.db.engine; print('functools' in sys.modules, 'collections' in sys.modules);"
+        "import arcacct.database.connection; print('functools' in sys.modules, 'collections' in sys.modules);"
         "import functools; print(functools.partial is not None, functools.lru_cache(1)(len)('four'))"
     )
 
@@ -35,7 +35,7 @@ def test_functools_is_not_imported_and_not_replaced() -> None:
 def test_it_is_the_same_module_whatever_came_first(before: str) -> None:
     """Beside functools or sqlite3, and in a Python that is made differently, the real import takes place."""
     found = said(
-        f"{before}; from arcacct.db.engine import connect, Connection; import sqlite3;"
+        f"{before}; from arcacct.database.connection import connect, Connection; import sqlite3;"
         "print(Connection is sqlite3.Connection, connect(':memory:').execute('SELECT 6 * 7').fetchone()[0])"
     )
 
@@ -45,7 +45,7 @@ def test_it_is_the_same_module_whatever_came_first(before: str) -> None:
 def test_more_statements_than_are_kept_work() -> None:
     """Statements come and go in the cache of prepared ones without harm."""
     found = said(
-        "from arcacct.db.engine import connect; con = connect(':memory:', cached_statements=2);"
+        "from arcacct.database.connection import connect; con = connect(':memory:', cached_statements=2);"
         "[con.execute(f'SELECT {number % 3}').fetchone() for number in range(9)];"
         "print(con.execute('SELECT ?', ('still works',)).fetchone()[0])"
     )

@@ -18,8 +18,8 @@ from control_directory import set_up
 from installed_program import ARCACCT
 
 from arcacct.config.paths import Places, places
-from arcacct.db import maintain
-from arcacct.db.opening import initialise
+from arcacct.database import upkeep
+from arcacct.database.access import initialise
 from arcacct.wording import count_of
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
@@ -262,7 +262,7 @@ def test_very_many_rows_of_one_record_are_not_read_at_once(tmp_path, here, path)
 @pytest.mark.parametrize("name", ["v1_jobs", "v1_usage_by_month", "UsageCells", "DBConfig"])
 def test_what_only_looks_like_ours_is_refused(tmp_path, here, path, command, name) -> None:
     """A copy of our database in which a view runs for ever; the one of the site is asked as ever."""
-    (copy, *_rest) = maintain.backups(here, str(tmp_path / "safe"))
+    (copy, *_rest) = upkeep.backups(here, str(tmp_path / "safe"))
     with closing(sqlite3.connect(copy.path)) as con:
         kind = con.execute("SELECT type FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
         con.executescript(f"DROP {kind} {name}; CREATE VIEW {name} AS {ENDLESS} SELECT i AS KeyName, i AS vo FROM n")

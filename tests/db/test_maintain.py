@@ -23,10 +23,10 @@ from hook_host import HOOK, host
 from other_users import public_dir
 
 from arcacct.config.paths import Places, places
-from arcacct.db import maintain
-from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
-from arcacct.db.opening import initialise, open_accounting
-from arcacct.db.schema import ACCOUNTING, in_memory, incarnation, upgrades
+from arcacct.database import upkeep
+from arcacct.database.access import initialise, open_accounting
+from arcacct.database.connection import ACCOUNTING_SCHEMA, open_database
+from arcacct.database.schema import ACCOUNTING, in_memory, incarnation, upgrades
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
 
 __all__ = ["host", "public_dir"]
@@ -67,7 +67,7 @@ WRITER = """
 import sys; sys.path[:0] = [sys.argv[2]]
 import stored_jobs
 from arcacct.config.paths import places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 here = places(None, sys.argv[1]); con = open_accounting(here); print("ready", flush=True)
 for number in range(1000, 1000 + int(sys.argv[3])): stored_jobs.add(con, here, stored_jobs.job(number))
 """
@@ -85,7 +85,7 @@ def test_a_backup_while_others_write(here, tmp_path) -> None:
     process = in_background(WRITER, here.controldir, SUPPORT, "300")
     copies = []
     while process.poll() is None:
-        copies.append(maintain.backups(here, str(tmp_path / f"b{len(copies)}"))[0])
+        copies.append(upkeep.backups(here, str(tmp_path / f"b{len(copies)}"))[0])
     process.communicate()
     assert process.returncode == 0
 
@@ -101,7 +101,7 @@ def test_a_backup_while_others_write(here, tmp_path) -> None:
 
 def test_a_backup_has_both_databases(here, tmp_path) -> None:
     """Accounting and ledger, each with the time in its name; nothing else is left in the directory."""
-    copies = maintain.backups(here, str(tmp_path / "backups"))
+    copies = upkeep.backups(here, str(tmp_path / "backups"))
 
     names = [os.path.basename(copy.path) for copy in copies]
     assert [name.partition("-")[0] for name in names] == ["accounting", "publishing"]
@@ -114,7 +114,7 @@ def test_a_backup_of_a_damaged_database_is_refused(here, tmp_path) -> None:
     damage(here.database)
 
     with pytest.raises(StoreError, match=r"damaged|malformed"):
-        maintain.backups(here, str(tmp_path / "backups"))
+        upkeep.backups(here, str(tmp_path / "backups"))
     assert os.listdir(tmp_path / "backups") == []
 
 
@@ -130,7 +130,7 @@ def test_a_backup_on_a_full_disk_leaves_nothing(here, tmp_path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     code = (
-        "import os, sys; from arcacct.config.paths import places; from arcacct.db import maintain\n"
+        "import os, sys; from arcacct.config.paths import places; from arcacct.database import upkeep as maintain\n"
         "from arcacct.errors import StoreError\n"
         "try: maintain.backups(places(None, sys.argv[1]), sys.argv[2])\n"
         "except StoreError as error: print(error, os.listdir(sys.argv[2]))"
@@ -151,7 +151,7 @@ def test_a_backup_is_written_nowhere_else(here, public_dir) -> None:
     for later_s in range(60):
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() + later_s))
         (public_dir / f"accounting-{now}.db.partial").symlink_to(victim)
-    copies = maintain.backups(here, str(public_dir))
+    copies = upkeep.backups(here, str(public_dir))
     assert not victim.exists()
     assert [os.path.islink(copy.path) for copy in copies] == [False, False]
     assert job_ids(copies[0].path) == job_ids(here.database)
@@ -163,20 +163,20 @@ def test_a_backup_in_a_directory_of_another_user(here, public_dir) -> None:
     """He could put another database in its place, and root would restore it; the owner of the database could anyway."""
     place = theirs(public_dir / "backups")
     with pytest.raises(StoreError, match=f"{place}: others than this user can exchange"):
-        maintain.backups(here, str(place))
+        upkeep.backups(here, str(place))
     assert os.listdir(place) == []
     os.chown(here.directory, THEM.pw_uid, THEM.pw_gid)
-    assert len(maintain.backups(here, str(place))) == 2
+    assert len(upkeep.backups(here, str(place))) == 2
 
 
 def test_a_restore_brings_the_backup_back_in_a_new_life(here, tmp_path) -> None:
     """The jobs of the backup, another incarnation; the old database is kept beside it, whole."""
-    copy = maintain.backups(here, str(tmp_path / "backups"))[0].path
+    copy = upkeep.backups(here, str(tmp_path / "backups"))[0].path
     with closing(open_accounting(here)) as con:
         stored_jobs.add(con, here, stored_jobs.job(4))
     before = life(here.database)
 
-    done = maintain.restore(here, copy)
+    done = upkeep.restore(here, copy)
 
     assert job_ids(here.database) == [f"STORED{number:06d}" for number in (1, 2, 3)]
     assert life(here.database) not in (before, life(copy))
@@ -191,11 +191,11 @@ def test_a_restore_brings_the_backup_back_in_a_new_life(here, tmp_path) -> None:
 
 def test_what_was_put_away_within_the_same_second_stays(here, tmp_path) -> None:
     """Three restores in a row keep three databases, also the first, which alone has the newest job."""
-    copy = maintain.backups(here, str(tmp_path / "backups"))[0].path
+    copy = upkeep.backups(here, str(tmp_path / "backups"))[0].path
     with closing(open_accounting(here)) as con:
         stored_jobs.add(con, here, stored_jobs.job(4))
 
-    kept = [maintain.restore(here, copy).kept for _ in range(3)]
+    kept = [upkeep.restore(here, copy).kept for _ in range(3)]
 
     assert len(set(kept)) == 3
     assert [len(job_ids(str(path))) for path in kept] == [4, 3, 3]
@@ -203,10 +203,10 @@ def test_what_was_put_away_within_the_same_second_stays(here, tmp_path) -> None:
 
 def test_a_restore_takes_the_old_wal_away(here, tmp_path) -> None:
     """What a killed process left in the WAL belongs to the old database: over the new one it would be damage."""
-    copy = maintain.backups(here, str(tmp_path / "backups"))[0].path
+    copy = upkeep.backups(here, str(tmp_path / "backups"))[0].path
     killed_writer(here)
 
-    maintain.restore(here, copy)
+    upkeep.restore(here, copy)
 
     with closing(sqlite3.connect(here.database)) as con:
         assert con.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -215,35 +215,35 @@ def test_a_restore_takes_the_old_wal_away(here, tmp_path) -> None:
 
 def test_a_damaged_database_is_restored(here, tmp_path) -> None:
     """That is what a backup is for."""
-    copy = maintain.backups(here, str(tmp_path / "backups"))[0].path
+    copy = upkeep.backups(here, str(tmp_path / "backups"))[0].path
     damage(here.database)
 
-    maintain.restore(here, copy)
+    upkeep.restore(here, copy)
 
     assert len(job_ids(here.database)) == 3
 
 
 def test_a_lost_database_is_restored(here, tmp_path) -> None:
     """Also when there is nothing to put away."""
-    copy = maintain.backups(here, str(tmp_path / "backups"))[0].path
+    copy = upkeep.backups(here, str(tmp_path / "backups"))[0].path
     os.unlink(here.database)
 
-    assert maintain.restore(here, copy).kept is None
+    assert upkeep.restore(here, copy).kept is None
     assert len(job_ids(here.database)) == 3
 
 
 def test_the_ledger_is_restored(here, tmp_path) -> None:
     """The kind is told by what is in the file."""
-    copy = maintain.backups(here, str(tmp_path / "backups"))[1].path
+    copy = upkeep.backups(here, str(tmp_path / "backups"))[1].path
 
-    assert maintain.restore(here, copy).database == here.publishing_database
+    assert upkeep.restore(here, copy).database == here.publishing_database
 
 
 def test_a_backup_of_an_older_version_is_taken_forward(here, tmp_path) -> None:
     """As by an upgrade."""
     old = old_database(tmp_path / "old.db")
 
-    done = maintain.restore(here, str(old))
+    done = upkeep.restore(here, str(old))
 
     assert done.scripts == tuple(number for number, _path in upgrades(ACCOUNTING))[1:]
     open_database(here.database, ACCOUNTING_SCHEMA).close()
@@ -299,7 +299,7 @@ def test_what_is_no_good_backup_is_refused(here, tmp_path, make, error, message)
     before = life(here.database)
 
     with pytest.raises(error, match=message):
-        maintain.restore(here, str(bad))
+        upkeep.restore(here, str(bad))
     assert life(here.database) == before
     assert not os.path.exists(here.maintenance)
 
@@ -307,7 +307,7 @@ def test_what_is_no_good_backup_is_refused(here, tmp_path, make, error, message)
 def test_the_database_is_no_backup_of_itself(here) -> None:
     """Nor is a file that somebody uses."""
     with pytest.raises(InputError, match="the database itself"):
-        maintain.restore(here, here.database)
+        upkeep.restore(here, here.database)
 
 
 CRAFTED = {
@@ -331,24 +331,24 @@ CRAFTED = {
 @pytest.mark.parametrize("name", CRAFTED)
 def test_a_crafted_backup_is_refused(here, tmp_path, name) -> None:
     """A trigger or a view that is none of ours would be run as root; the database stays what it was."""
-    (copy, *_rest) = maintain.backups(here, str(tmp_path / "safe"))
+    (copy, *_rest) = upkeep.backups(here, str(tmp_path / "safe"))
     with closing(sqlite3.connect(copy.path)) as con:
         con.executescript(CRAFTED[name])
     before = os.stat(here.database).st_ino
 
     with pytest.raises(SchemaError, match=re.escape(copy.path)):
-        maintain.restore(here, copy.path)
+        upkeep.restore(here, copy.path)
 
     assert os.stat(here.database).st_ino == before
 
 
 def test_a_table_of_the_site_and_statistics_are_let_through(here, tmp_path) -> None:
     """Nobody runs them."""
-    (copy, *_rest) = maintain.backups(here, str(tmp_path / "safe"))
+    (copy, *_rest) = upkeep.backups(here, str(tmp_path / "safe"))
     with closing(sqlite3.connect(copy.path)) as con:
         con.executescript("CREATE TABLE Notes (Text); ANALYZE")
 
-    assert maintain.restore(here, copy.path).kept is not None
+    assert upkeep.restore(here, copy.path).kept is not None
 
 
 @pytest.mark.parametrize("kind", ["accounting", "publishing"])
@@ -358,12 +358,12 @@ def test_a_backup_of_the_first_release_is_restored(here, tmp_path, kind) -> None
     with closing(sqlite3.connect(old)) as con:
         con.executescript((RELEASED / f"{kind}.sql").read_text())
 
-    assert maintain.restore(here, str(old)).scripts
+    assert upkeep.restore(here, str(old)).scripts
 
 
 def test_a_restore_waits_for_nobody_for_ever(here, tmp_path) -> None:
     """A process that has the old database open would go on writing it: it is named, and nothing is changed."""
-    copy = maintain.backups(here, str(tmp_path / "backups"))[0].path
+    copy = upkeep.backups(here, str(tmp_path / "backups"))[0].path
     code = (
         "import sqlite3, sys; con = sqlite3.connect(sys.argv[1]); con.execute('SELECT * FROM AAR').fetchone()\n"
         "print('ready', flush=True); sys.stdin.read()"
@@ -376,17 +376,17 @@ def test_a_restore_waits_for_nobody_for_ever(here, tmp_path) -> None:
     before = life(here.database)
 
     with pytest.raises(StoreBusy, match=rf"in use by .*\({process.pid}\)"):
-        maintain.restore(here, copy, patience_s=0)
+        upkeep.restore(here, copy, patience_s=0)
     process.communicate("")
 
     assert life(here.database) == before
     assert not os.path.exists(here.maintenance)
-    maintain.restore(here, copy, patience_s=0)
+    upkeep.restore(here, copy, patience_s=0)
 
 
 def test_hooks_during_a_restore_lose_nothing(host, tmp_path) -> None:
     """Each hook records or spools; after the sweep every job is there once."""
-    copy = maintain.backups(host.places, str(tmp_path / "backups"))[0].path
+    copy = upkeep.backups(host.places, str(tmp_path / "backups"))[0].path
     names = [f"JOB{number}" for number in range(8)]
     for name in names:
         job_files.lay(host.control, job_files.Files(), name)
@@ -399,7 +399,7 @@ def test_hooks_during_a_restore_lose_nothing(host, tmp_path) -> None:
     process = in_background(code, HOOK, str(host.control), str(host.conf), *names)
     restored = 0
     while process.poll() is None:
-        maintain.restore(host.places, copy)
+        upkeep.restore(host.places, copy)
         restored += 1
     process.communicate()
     assert process.returncode == 0
@@ -414,11 +414,11 @@ def test_hooks_during_a_restore_lose_nothing(host, tmp_path) -> None:
 @pytest.mark.parametrize("renames", range(4))
 def test_a_restore_that_is_killed_is_repeated(here, tmp_path, renames) -> None:
     """Killed between any two renames: no command makes an empty database, and the next restore is whole."""
-    copy = maintain.backups(here, str(tmp_path / "backups"))[0].path
+    copy = upkeep.backups(here, str(tmp_path / "backups"))[0].path
     killed_writer(here)
     code = (
         "import os, sys; from arcacct.config.paths import places\n"
-        "from arcacct.db import maintain\n"
+        "from arcacct.database import upkeep as maintain\n"
         "count = 0; real = os.rename\n"
         "def rename(*names):\n"
         "    global count; count += 1\n"
@@ -433,7 +433,7 @@ def test_a_restore_that_is_killed_is_repeated(here, tmp_path, renames) -> None:
     if not os.path.exists(here.database):
         with pytest.raises(StoreError, match="interrupted"):
             open_accounting(here)
-    maintain.restore(here, copy)
+    upkeep.restore(here, copy)
 
     assert len(job_ids(here.database)) == 3
     with closing(sqlite3.connect(here.database)) as con:
@@ -447,7 +447,7 @@ def test_an_upgrade_that_is_killed_goes_on(tmp_path) -> None:
     fresh = places(None, set_up(tmp_path / "fresh"))
     open_accounting(fresh).close()
     code = (
-        "import os, sys, threading, time; from arcacct.db import schema\n"
+        "import os, sys, threading, time; from arcacct.database import schema\n"
         "threading.Timer(float(sys.argv[2]), lambda: os.kill(os.getpid(), 9)).start()\n"
         "schema.ensure(sys.argv[1], schema.ACCOUNTING); os._exit(0)"
     )
@@ -483,8 +483,8 @@ def test_a_shrunk_database_is_small_and_whole(here) -> None:
         highest = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone()
         con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-        sizes = maintain.shrink(here, con)
-        maintain.optimize(here, con)
+        sizes = upkeep.shrink(here, con)
+        upkeep.optimize(here, con)
 
         assert sizes.after < sizes.before
         assert con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone() == highest

@@ -13,8 +13,8 @@ from control_directory import set_up
 from hook_host import host
 
 from arcacct.config.paths import Places, places
-from arcacct.db.maintenance import maintenance
-from arcacct.db.opening import open_accounting, open_publishing
+from arcacct.database.access import open_accounting, open_publishing
+from arcacct.database.durable import maintenance
 from arcacct.errors import StoreBusy, StoreError
 
 __all__ = ["host"]
@@ -30,7 +30,7 @@ def here(tmp_path) -> Places:
 def dead(here: Places, work: str) -> None:
     """A process that was killed at its work."""
     code = (
-        "import os, sys; from arcacct.db.maintenance import maintenance\n"
+        "import os, sys; from arcacct.database.durable import maintenance\n"
         "with maintenance(sys.argv[1], sys.argv[2]): os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code, here.database, work], check=False).returncode == -9

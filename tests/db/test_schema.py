@@ -20,15 +20,15 @@ from control_directory import set_up
 from other_users import acting_as
 
 from arcacct.config.paths import places, resource
-from arcacct.db import integrity, schema
-from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, uri
-from arcacct.db.opening import initialise, leave_open, open_accounting, open_publishing
-from arcacct.db.schema import ACCOUNTING, PUBLISHING, ensure, in_memory, incarnation, upgrades
+from arcacct.database import integrity, schema
+from arcacct.database.access import initialise, leave_open, open_accounting, open_publishing
+from arcacct.database.connection import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, uri
+from arcacct.database.schema import ACCOUNTING, PUBLISHING, ensure, in_memory, incarnation, upgrades
 from arcacct.errors import ConfigError, SchemaError, StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.db.schema import DatabaseKind
+    from arcacct.database.schema import DatabaseKind
 
 BOTH = pytest.mark.parametrize("kind", [ACCOUNTING, PUBLISHING], ids=["accounting", "publishing"])
 
@@ -189,7 +189,10 @@ def test_an_interrupted_creation_is_taken_up_again(tmp_path: pathlib.Path) -> No
 
 def test_many_creators_make_one_database(tmp_path: pathlib.Path) -> None:
     """Commands that start together on a fresh host all find it created."""
-    script = "import sys; from arcacct.db.schema import ACCOUNTING, ensure; print(len(ensure(sys.argv[1], ACCOUNTING)))"
+    script = (
+        "import sys; from arcacct.database.schema import ACCOUNTING, ensure\n"
+        "print(len(ensure(sys.argv[1], ACCOUNTING)))"
+    )
     path = str(tmp_path / "ours" / "x.db")
     running = [
         subprocess.Popen(

@@ -23,9 +23,9 @@ from full_disk import on_small_disk
 from other_users import acting_as, public_dir
 
 from arcacct.config.paths import Places, places
-from arcacct.db import care, maintain
-from arcacct.db.opening import leave_open, open_accounting, open_publishing
-from arcacct.db.snapshot import snapshots
+from arcacct.database import upkeep
+from arcacct.database.access import leave_open, open_accounting, open_publishing
+from arcacct.database.moving import snapshots
 from arcacct.errors import ArcacctError, InputError, SchemaError, StoreBusy, StoreError
 
 __all__ = ["public_dir"]
@@ -102,7 +102,7 @@ def test_a_snapshot_while_others_write(here, folder) -> None:
         "import sys; sys.path[:0] = [sys.argv[2]]\n"
         "import stored_jobs\n"
         "from arcacct.config.paths import places\n"
-        "from arcacct.db.opening import open_accounting\n"
+        "from arcacct.database.access import open_accounting\n"
         "here = places(None, sys.argv[1]); con = open_accounting(here); print('ready', flush=True)\n"
         "for number in range(1000, 1200): stored_jobs.add(con, here, stored_jobs.job(number))\n"
     )
@@ -127,8 +127,8 @@ def test_both_are_of_one_moment(here, folder) -> None:
         "import sys; sys.path[:0] = [sys.argv[3]]\n"
         "import stored_jobs\n"
         "from arcacct.config.paths import places\n"
-        "from arcacct.db import snapshot\n"
-        "from arcacct.db.opening import open_accounting, open_publishing\n"
+        "from arcacct.database import moving as snapshot\n"
+        "from arcacct.database.access import open_accounting, open_publishing\n"
         "here = places(None, sys.argv[1]); con, ledger = open_accounting(here), open_publishing(here); number = 3\n"
         "def audited(event, _values):\n"
         "    global number\n"
@@ -193,7 +193,7 @@ def test_what_is_no_snapshot_is_not_replaced(here, tmp_path) -> None:
     with pytest.raises(StoreError, match="is the directory of the databases themselves"):
         snapshots(elsewhere, elsewhere.directory)
     assert os.path.samestat(os.stat(here.database), before)
-    (backup, _ledger) = maintain.backups(here, str(tmp_path / "backups"))
+    (backup, _ledger) = upkeep.backups(here, str(tmp_path / "backups"))
     (tmp_path / "other").mkdir()
     for make, name in (
         (lambda path: os.link(backup.path, path), "accounting.db"),
@@ -217,7 +217,8 @@ def test_a_full_disk_leaves_the_last_one(here, folder, tmp_path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     code = (
-        "import os, resource, shutil, sys; from arcacct.config.paths import places; from arcacct.db import snapshot\n"
+        "import os, resource, shutil, sys; from arcacct.config.paths import places\n"
+        "from arcacct.database import moving as snapshot\n"
         "from arcacct.errors import StoreError\n"
         "here = places(None, sys.argv[1])\n"
         "def made(*options):\n"
@@ -261,7 +262,8 @@ def test_of_another_version(here, folder, name, version, todo) -> None:
 def test_killed_anywhere_the_last_one_is_whole(here, folder) -> None:
     """Before every system call that makes, renames or removes a file; the next one clears what was left."""
     code = (
-        "import os, signal, sys; from arcacct.config.paths import places; from arcacct.db import schema, snapshot\n"
+        "import os, signal, sys; from arcacct.config.paths import places\n"
+        "from arcacct.database import schema, moving as snapshot\n"
         "here = places(None, sys.argv[1]); left = int(sys.argv[3])\n"
         "def audited(event, _values):\n"
         "    global left\n"
@@ -344,7 +346,7 @@ def test_a_snapshot_is_no_backup(here, folder) -> None:
     (made, _ledger) = snapshots(here, folder)
 
     with pytest.raises(SchemaError, match="a snapshot for readers, no backup"):
-        maintain.restore(here, made.path)
+        upkeep.restore(here, made.path)
 
 
 def test_the_ledger_of_a_lost_life_goes(here, folder) -> None:
@@ -360,17 +362,17 @@ def test_the_ledger_of_a_lost_life_goes(here, folder) -> None:
 
 def test_it_is_remembered_of_which_life_it_is(here, folder) -> None:
     """When, where, and of which life; what was remembered before stays."""
-    maintain.backups(here, f"{folder}-backups")
+    upkeep.backups(here, f"{folder}-backups")
     snapshots(here, folder)
 
-    found = care.last_done(here)
+    found = upkeep.last_done(here)
     with closing(sqlite3.connect(here.database)) as con:
         (life,) = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_INCARNATION'").fetchone()
-    assert found[care.SNAPSHOT][1:] == (True, life, f"{folder}/accounting.db")
-    assert abs(found[care.SNAPSHOT].at_s - time.time()) < 600
-    assert found[care.BACKUP][1:] == (True, "", "")
+    assert found[upkeep.SNAPSHOT][1:] == (True, life, f"{folder}/accounting.db")
+    assert abs(found[upkeep.SNAPSHOT].at_s - time.time()) < 600
+    assert found[upkeep.BACKUP][1:] == (True, "", "")
     shutil.rmtree(folder)
-    assert set(care.last_done(here)) == {care.BACKUP}
+    assert set(upkeep.last_done(here)) == {upkeep.BACKUP}
 
 
 def test_a_directory_that_cannot_be(here, tmp_path) -> None:

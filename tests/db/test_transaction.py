@@ -15,9 +15,8 @@ import pytest
 from control_directory import set_up
 
 from arcacct.config.paths import Places, places
-from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
-from arcacct.db.opening import open_accounting, writing
-from arcacct.db.transaction import Transaction, open_lock
+from arcacct.database.access import open_accounting, writing
+from arcacct.database.connection import ACCOUNTING_SCHEMA, Transaction, open_database, open_lock
 from arcacct.errors import StoreBusy, StoreError
 
 TYPE_CHECKING = False
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
 OPEN = """
 import os, sys, time
 from arcacct.config.paths import places
-from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
+from arcacct.database.connection import ACCOUNTING_SCHEMA, open_database
 from arcacct.arex.hook import write_back_apart
-from arcacct.db.transaction import Transaction
+from arcacct.database.connection import Transaction
 here = places(None, sys.argv[1])
 """
 WAIT_IN_TURN = (

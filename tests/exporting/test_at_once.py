@@ -17,8 +17,8 @@ pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
 
 from exported_site import JULY_S, JUNE_S, MAY_S, Site, ids, names_of, read
 
-from arcacct.db import maintain
-from arcacct.db.opening import open_accounting, open_publishing
+from arcacct.database import upkeep
+from arcacct.database.access import open_accounting, open_publishing
 from arcacct.errors import StoreBusy
 from arcacct.exporting.store import LocalStore
 from arcacct.jobs import forgetting
@@ -74,7 +74,7 @@ def alone(site: Site) -> None:
 @pytest.mark.parametrize("call", ["listing", "read", "open", "put"])
 def test_a_place_that_hangs_keeps_nobody_else_waiting(site, tmp_path, call) -> None:
     """Exports into other places, prunes and restores go on; a second export into the same place does not."""
-    copies = maintain.backups(site.here, str(tmp_path / "copies"))
+    copies = upkeep.backups(site.here, str(tmp_path / "copies"))
     site.export()
     site.prune(MAY_S + 5)
     site.add(stored_jobs.job(9, end_s=MAY_S + 20), stored_jobs.job(10, end_s=JUNE_S + 20))
@@ -86,20 +86,20 @@ def test_a_place_that_hangs_keeps_nobody_else_waiting(site, tmp_path, call) -> N
                 site.export(LocalStore(str(same)))
         assert len(site.export(LocalStore(str(tmp_path / "other"))).written) == 3
         alone(site)
-        maintain.restore(site.here, next(copy.path for copy in copies if "accounting" in copy.path), patience_s=5)
+        upkeep.restore(site.here, next(copy.path for copy in copies if "accounting" in copy.path), patience_s=5)
     site.con = open_accounting(site.here)
 
 
 def test_another_database_that_was_put_there_meanwhile_is_not_mixed_in(site, tmp_path) -> None:
     """The export ends (75), and the next one makes all of it right."""
-    copies = maintain.backups(site.here, str(tmp_path / "copies"))
+    copies = upkeep.backups(site.here, str(tmp_path / "copies"))
     site.export()
     for number, end_s in ((9, MAY_S + 20), (10, JUNE_S + 20)):
         site.add(stored_jobs.job(number, end_s=end_s))
     site.con.close()
     with hanging(site, "put") as process:
         alone(site)
-        maintain.restore(site.here, next(copy.path for copy in copies if "accounting" in copy.path), patience_s=5)
+        upkeep.restore(site.here, next(copy.path for copy in copies if "accounting" in copy.path), patience_s=5)
         _out, said = process.communicate("\n" * 100)
     assert "StoreBusy" in said
     assert "another database was put in its place" in said

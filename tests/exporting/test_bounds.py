@@ -12,8 +12,8 @@ pytest.importorskip("duckdb", reason="duckdb is not installed: the extra parquet
 
 import pyarrow.parquet as pq
 
+from arcacct.database.access import initialise, open_accounting
 from arcacct.dataset.columns import TEXT_BYTES, columns, group_bytes
-from arcacct.db.opening import initialise, open_accounting
 from arcacct.exporting.jobs import Job
 from arcacct.exporting.parquet import PartsWriter
 

@@ -23,12 +23,13 @@ from exported_site import JULY_S, JUNE_S, MAY_S, Site, ids, manifests, names_of,
 from pyarrow.fs import FileSystem
 
 from arcacct.cli import main
+from arcacct.database.access import open_publishing, read_accounting, writing
+from arcacct.database.schema import incarnation, new_incarnation
 from arcacct.dataset.columns import UNIT, columns
 from arcacct.dataset.layout import MANIFESTS, TABLES, Partition
-from arcacct.db.opening import open_publishing, read_accounting, writing
-from arcacct.db.schema import incarnation, new_incarnation
 from arcacct.errors import StoreBusy, StoreError, UsageError
 from arcacct.exporting import export as exporting
+from arcacct.exporting import jobs
 from arcacct.exporting.export import Exported
 from arcacct.exporting.store import LocalStore, open_store
 from arcacct.jobs import forgetting
@@ -567,7 +568,7 @@ def test_one_export_at_a_time(site) -> None:
 
 def test_a_month_that_loses_a_job_meanwhile_is_read_again(site, monkeypatch) -> None:
     """A job that moves within a month while it is read would be in it twice, or not at all."""
-    read_pages = exporting.pages
+    read_pages = jobs.pages
     moves = iter([JUNE_S + 7])
 
     def pages(con, partition):

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from exported_site import JUNE_S, MAY_S, Site, ids, names_of, read
 
+from arcacct.database.access import writing
 from arcacct.dataset.layout import TABLES, Partition, part_name, position_path
-from arcacct.db.opening import writing
 from arcacct.exporting.export import Exported
 from arcacct.exporting.store import LocalStore
 

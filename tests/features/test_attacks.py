@@ -14,7 +14,7 @@ from sonar_site import REAL
 
 from arcacct.config.parser import load
 from arcacct.config.paths import places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 from arcacct.errors import ArcacctError, InputError, StoreError
 from arcacct.features import values as own
 from arcacct.features.check import check

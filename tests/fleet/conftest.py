@@ -13,7 +13,7 @@ import pytest
 import stored_jobs
 
 from arcacct.cli import main
-from arcacct.db.opening import initialise, open_accounting
+from arcacct.database.access import initialise, open_accounting
 from arcacct.jobs.job import Job
 
 _DAY_S = 86_400

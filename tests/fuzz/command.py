@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from arcacct.cli import arcacct as group
 from arcacct.cli import main
-from arcacct.db import opening
+from arcacct.database import access
 
 INTERNAL = 70
 _THRESHOLD = gc.get_threshold()
 
 
 # Connections that a command leaves open for its end would be open for as long as this process goes on.
-opening.ctypes = SimpleNamespace(  # type: ignore[assignment]
+access.ctypes = SimpleNamespace(  # type: ignore[assignment]
     pythonapi=SimpleNamespace(Py_IncRef=lambda _: None), py_object=lambda con: con
 )
 

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from arcacct.config.paths import JobRules, Places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 
 _template: list[pathlib.Path] = []
 _UNCOMPARED = ("DBConfig", "sqlite_sequence")

@@ -26,7 +26,7 @@ from publishing_site import DIRECTORY, Site
 from scripted_receiver import server_context
 
 from arcacct import secrecy, wording
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.publishing import ledger
 from arcacct.publishing.answers import Answer, Outcome, error_of
 from arcacct.publishing.ledger import Cursor, Message
@@ -471,7 +471,7 @@ def _check_said_before() -> None:
 def _ledger() -> Any:
     place = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-fuzz-"))
     (place / "outgoing").mkdir()
-    con = opening.open_publishing(Site(place, None, DIRECTORY).settings.places)
+    con = access.open_publishing(Site(place, None, DIRECTORY).settings.places)
     ledger.set_cursor(con, Cursor(TARGET, "life", 0, 0, None))
     con.execute("PRAGMA synchronous = OFF")
     return con

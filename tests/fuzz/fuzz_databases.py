@@ -26,9 +26,9 @@ from control_directory import set_up
 from fuzz.command import Ended, arcacct, steers
 
 from arcacct.config.paths import places
-from arcacct.db.foreign import LARGEST_VALUE_BYTES
-from arcacct.db.opening import initialise, open_accounting, open_publishing
-from arcacct.db.schema import incarnation
+from arcacct.database.access import initialise, open_accounting, open_publishing
+from arcacct.database.query import LARGEST_VALUE_BYTES
+from arcacct.database.schema import incarnation
 from arcacct.publishing import ledger
 from arcacct.publishing.ledger import Cursor
 

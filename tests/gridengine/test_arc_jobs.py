@@ -11,7 +11,7 @@ from gridengine_files import BEGIN, NOW, World, ran
 from stored_jobs import endpoint_id
 
 from arcacct.config.paths import places
-from arcacct.db.opening import open_accounting, writing
+from arcacct.database.access import open_accounting, writing
 from arcacct.jobs.recorder import name_id
 
 TYPE_CHECKING = False

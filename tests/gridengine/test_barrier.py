@@ -9,7 +9,7 @@ import pytest
 from gridengine_files import COLON, World, json_line, ran
 
 from arcacct.config.paths import JobRules, Places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 from arcacct.errors import StoreError
 from arcacct.files.follow import LONGEST_LINE
 from arcacct.jobs.rejected import LONGEST_BYTES, MOST_OF_A_FILE, listed

@@ -11,7 +11,7 @@ from control_directory import set_up
 from gridengine_files import World, ran
 
 from arcacct.config.paths import places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 from arcacct.errors import InputError
 
 TYPE_CHECKING = False

@@ -10,8 +10,8 @@ from gridengine_files import World, changed_json, json_line, ran
 
 from arcacct.asking.questions import Selection, measured_parts
 from arcacct.config.paths import places
+from arcacct.database.access import open_accounting
 from arcacct.dataset.layout import Partition
-from arcacct.db.opening import open_accounting
 from arcacct.exporting.jobs import pages
 from arcacct.gridengine.gpus import gpu_count
 

@@ -34,7 +34,7 @@ from hypothesis import strategies as st
 
 from arcacct.config.paths import places
 from arcacct.config.values import map_rule
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 from arcacct.errors import StoreError
 from arcacct.gridengine import rows
 from arcacct.jobs.batch import BatchSite

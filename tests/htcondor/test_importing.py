@@ -11,7 +11,7 @@ import pytest
 from htcondor_files import BEGIN, HISTORY, JSON, JSONL, LONG, NOW, CondorHost, ad, arc_job, history
 
 from arcacct.config.values import QueueBenchmark, map_rule
-from arcacct.db.opening import writing
+from arcacct.database.access import writing
 from arcacct.errors import UsageError
 from arcacct.htcondor.command import OVERLAP_S, HistoryCommand
 from arcacct.htcondor.record import ATTRIBUTES, Scores

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from stored_jobs import endpoint_id
 
 from arcacct.config.paths import Places, places
-from arcacct.db import opening
-from arcacct.db.engine import Connection
+from arcacct.database import access
+from arcacct.database.connection import Connection
 from arcacct.jobs import cells, reading, recorder
 from arcacct.jobs.aar import UsageCell
 
@@ -112,7 +112,7 @@ def test_cells_equal_a_recount_after_any_history(steps) -> None:
     """After corrections, deletions and moves between months the cells are the sums of what is there, at any moment."""
     with tempfile.TemporaryDirectory() as folder:
         here = places(None, set_up(folder))
-        con = opening.open_accounting(here)
+        con = access.open_accounting(here)
         for step in steps:
             if step[0] != "prune":
                 apply(con, here, step)
@@ -132,7 +132,7 @@ def test_pruned_jobs_stay_counted(steps) -> None:
     """Pruning changes no sum: the jobs are in an archive, their usage stays in its month."""
     with tempfile.TemporaryDirectory() as folder:
         here = places(None, set_up(folder))
-        con = opening.open_accounting(here)
+        con = access.open_accounting(here)
         for step in steps:
             before = merged(cells.usage_cells(con))
             apply(con, here, step)
@@ -145,7 +145,7 @@ def test_pruned_jobs_stay_counted(steps) -> None:
 
 def test_a_job_that_moves_changes_both_months(here) -> None:
     """A correction that moves a job into another month makes both months new for a publisher."""
-    con = opening.open_accounting(here)
+    con = access.open_accounting(here)
     apply(con, here, ("record", 0, OCTOBER_LAST, 10, 1))
     cells.update_monthly(con, here)
     seen = cells.position(con)
@@ -160,7 +160,7 @@ def test_a_job_that_moves_changes_both_months(here) -> None:
 
 def test_the_contract_view_reads_the_cells(here) -> None:
     """v1_usage_by_month shows what the cells say, with names and months in words."""
-    con = opening.open_accounting(here)
+    con = access.open_accounting(here)
     apply(con, here, ("record", 0, OCTOBER_LAST, 10, 2))
     rows = con.execute("SELECT month, vo, core_count, jobs, wall_s, cpu_s FROM v1_usage_by_month").fetchall()
 
@@ -170,7 +170,7 @@ def test_the_contract_view_reads_the_cells(here) -> None:
 
 def test_a_long_log_is_gone_through_to_its_end(here) -> None:
     """More records than are taken at once: each is counted, once, and the caller hears of how many."""
-    con = opening.open_accounting(here)
+    con = access.open_accounting(here)
     apply(con, here, ("record", 0, OCTOBER_LAST, 10, 1))
     columns = COLUMNS.partition(", ")[2] + (
         ", CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime, UsedScratch,"
@@ -200,7 +200,7 @@ def with_vos(con: Connection, here: Places) -> int:
 
 def test_jobs_are_counted_up_to_an_end_by_vo_and_endpoint(here) -> None:
     """Of one month, each VO by its name; the very end counts."""
-    con = opening.open_accounting(here)
+    con = access.open_accounting(here)
     with_vos(con, here)
 
     def counted(until: int) -> list[tuple[str | None, str | None, int, int]]:
@@ -214,7 +214,7 @@ def test_jobs_are_counted_up_to_an_end_by_vo_and_endpoint(here) -> None:
 
 def test_what_changed_is_told_as_it_is_now(here) -> None:
     """In cells with their first and last end: finished records that changed after a place in the log, once each."""
-    con = opening.open_accounting(here)
+    con = access.open_accounting(here)
     with_vos(con, here)
     seen = cells.position(con)
     for wall_s in (5, 6):
@@ -229,7 +229,7 @@ def test_what_changed_is_told_as_it_is_now(here) -> None:
 
 def test_cells_that_all_jobs_left_are_told_as_they_were_called(here) -> None:
     """With nothing in them, also of their last job: no time of an end either."""
-    con = opening.open_accounting(here)
+    con = access.open_accounting(here)
     with_vos(con, here)
     before = {one.vo: one for one in cells.usage_cells(con, [(2026, 10)])}
     con.execute("UPDATE AAR SET EndTime = ? WHERE JobID = 'job2'", (OCTOBER_LAST + 9,))

@@ -16,8 +16,8 @@ from stored_jobs import endpoint_id
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import NEEDS, UsageTable, usage
 from arcacct.config.paths import Places, places
-from arcacct.db import opening
-from arcacct.db.engine import Connection
+from arcacct.database import access
+from arcacct.database.connection import Connection
 from arcacct.jobs import cells, recorder
 
 NOVEMBER = calendar.timegm((2026, 11, 1, 0, 0, 0))
@@ -111,7 +111,7 @@ def test_answers_are_what_counting_every_job_gives(steps, data) -> None:
     """After any history, by anything, with any filter and any range: also what no command has summed up yet."""
     with tempfile.TemporaryDirectory() as folder:
         here = places(None, set_up(folder))
-        with closing(opening.open_accounting(here)) as con:
+        with closing(access.open_accounting(here)) as con:
             for step in steps:
                 apply(con, here, step)
             asked = itertools.product(SELECTIONS, [(name,) for name in NEEDS] + [("day", "status"), ("month", "host")])
@@ -133,7 +133,7 @@ def here(tmp_path) -> Places:
 
 @pytest.fixture
 def con(here):
-    con = opening.open_accounting(here)
+    con = access.open_accounting(here)
     for number, end in enumerate(ENDS[:5]):
         apply(con, here, ("record", number, end, 10, 1 + number % 3, STATES[1 + number % 2], number % 2, 7))
         apply(con, here, ("extra", number, "nodenames", number % 2))

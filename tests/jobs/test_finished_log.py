@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from job_files import finished_log
 
-from arcacct.db.schema import ACCOUNTING, in_memory
+from arcacct.database.schema import ACCOUNTING, in_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

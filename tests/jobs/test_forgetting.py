@@ -15,8 +15,8 @@ from sonar_site import sample, stream
 from stored_jobs import END_S
 
 from arcacct.config.paths import Places, places
-from arcacct.db.opening import initialise, open_accounting, open_publishing
-from arcacct.db.schema import incarnation
+from arcacct.database.access import initialise, open_accounting, open_publishing
+from arcacct.database.schema import incarnation
 from arcacct.jobs import cells
 from arcacct.jobs.check import check
 from arcacct.jobs.forgetting import Scope, plan, pseudonymise

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 from publishing_site import JUNE, Job, Site, jobs
 
-from arcacct.db import lives, opening
+from arcacct.database import access, incarnation
 from arcacct.jobs import former
 
 MONTH = (2024, 6)
@@ -22,13 +22,13 @@ def site(tmp_path) -> Site:
 
 
 def left(site: Site, seq: int) -> list[tuple[str | None, int, int]]:
-    with closing(opening.read_accounting(site.settings.places)) as con:
+    with closing(access.read_accounting(site.settings.places)) as con:
         return [(one.vo, one.jobs, one.wall_s) for one in former.left_since(con, MONTH, seq)]
 
 
 def highest(site: Site) -> int:
-    with closing(opening.read_accounting(site.settings.places)) as con:
-        return lives.highest_seq(con)
+    with closing(access.read_accounting(site.settings.places)) as con:
+        return incarnation.highest_seq(con)
 
 
 def test_finishing_explains_nothing(site) -> None:
@@ -59,14 +59,14 @@ def test_a_deletion_is_remembered_by_name(site) -> None:
     begin = highest(site)
     site.sql("DELETE FROM AAR WHERE JobID = 'job00003'")
     assert left(site, begin) == [("atlas", 1, 100)]
-    with closing(opening.read_accounting(site.settings.places)) as con:
+    with closing(access.read_accounting(site.settings.places)) as con:
         assert former.deleted_jobs(con, begin, highest(site)) == ["job00003"]
 
 
 def test_a_resumed_job_leaves_the_key_it_had(site) -> None:
     """The end and the id under which a receiver may know it, once, also when it runs again in between."""
     begin = highest(site)
-    con = opening.open_accounting(site.settings.places)
+    con = access.open_accounting(site.settings.places)
     con.execute("INSERT OR IGNORE INTO Status (Name) VALUES ('in-progress')")
     con.execute(
         "UPDATE AAR SET StatusID = (SELECT ID FROM Status WHERE Name = 'in-progress'), EndTime = 0"
@@ -74,5 +74,5 @@ def test_a_resumed_job_leaves_the_key_it_had(site) -> None:
     )
     con.close()
     site.record(Job("job00001", JUNE + 800, local_id="new"))
-    with closing(opening.read_accounting(site.settings.places)) as con:
+    with closing(access.read_accounting(site.settings.places)) as con:
         assert former.former_keys(con, begin) == [("job00001", "4job00001", JUNE + 1)]

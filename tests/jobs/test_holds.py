@@ -10,7 +10,7 @@ import pytest
 from publishing_site import JUNE, LIFE_S, Job, facts_of, write
 from stored_jobs import job
 
-from arcacct.db.schema import ACCOUNTING, in_memory
+from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.jobs import cells, holds, reading
 from arcacct.jobs.filling import enrich, rate
 from arcacct.jobs.former import left_since

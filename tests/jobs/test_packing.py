@@ -22,7 +22,7 @@ from job_files import DIAG, JOB, LOCAL, NOON_NS, STATISTICS
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.facts import job_facts
 from arcacct.config.paths import JobRules
-from arcacct.db.schema import ACCOUNTING, in_memory
+from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.jobs import packing, reading
 from arcacct.jobs.aar import AAR, Transfer
 from arcacct.jobs.job import Job

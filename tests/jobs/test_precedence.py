@@ -9,7 +9,7 @@ from itertools import combinations
 
 import pytest
 
-from arcacct.db.schema import ACCOUNTING, in_memory
+from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.features.collect import take_features
 from arcacct.jobs import recorder
 from arcacct.jobs.filling import EVENTS, enrich, present

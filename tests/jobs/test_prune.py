@@ -22,8 +22,8 @@ from arcacct.arex.importing import import_arex
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import usage
 from arcacct.config.paths import Places, places
-from arcacct.db.opening import initialise, open_accounting, open_publishing
-from arcacct.db.schema import incarnation
+from arcacct.database.access import initialise, open_accounting, open_publishing
+from arcacct.database.schema import incarnation
 from arcacct.errors import InputError, SchemaError, StoreBusy
 from arcacct.jobs import cells
 from arcacct.jobs.check import check
@@ -167,7 +167,7 @@ def test_telemetry_of_a_job_goes_with_it(site) -> None:
 
 def test_every_table_of_a_record_has_its_place() -> None:
     """A new table that knows records has to be moved, dropped or kept on purpose."""
-    from arcacct.db.schema import ACCOUNTING, in_memory
+    from arcacct.database.schema import ACCOUNTING, in_memory
     from arcacct.jobs.recorder import CHILDREN
 
     with closing(in_memory(ACCOUNTING)) as con:
@@ -273,7 +273,7 @@ def test_a_prune_that_is_killed_goes_on(site, point) -> None:
     before = {table: [row for row in rows if row[0] != name(4)] for table, rows in job_files.rows(site.con).items()}
     code = (
         "import os, sys; from arcacct.config.paths import places\n"
-        "from arcacct.db import opening\nfrom arcacct.jobs import prune\n"
+        "from arcacct.database import access as opening\nfrom arcacct.jobs import prune\n"
         "here = places(None, sys.argv[1]); con = opening.open_accounting(here)\n"
         "def die(*_): os.kill(os.getpid(), 9)\n"
         "real = prune._delete\n"
@@ -334,7 +334,7 @@ def test_another_database_is_no_archive(site, tmp_path) -> None:
 
 def test_commands_wait_meanwhile(site) -> None:
     """While one prune is at work another is refused."""
-    from arcacct.db.maintenance import maintenance
+    from arcacct.database.durable import maintenance
 
     with maintenance(site.here.database, "prune"), pytest.raises(StoreBusy):
         site.prune()

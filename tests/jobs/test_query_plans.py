@@ -24,8 +24,8 @@ from arcacct.asking.questions import Selection
 from arcacct.asking.usage import NEEDS, usage
 from arcacct.config.paths import Places
 from arcacct.config.settings import settings
-from arcacct.db import lives, opening
-from arcacct.db.engine import Connection
+from arcacct.database import access, incarnation
+from arcacct.database.connection import Connection
 from arcacct.jobs import aborting, cells, former, lookup, outbox, rating, reading, recorder
 from arcacct.jobs.aar import PackedAAR
 from arcacct.jobs.local_ids import LocalID
@@ -99,7 +99,7 @@ def sites(request, tmp_path_factory) -> list[Site]:
     """
     made = [Site(fill(tmp_path_factory.mktemp("plans"), jobs), jobs) for jobs in (SHORT, LONG)]
     for site in made:
-        con = opening.open_accounting(site.here)
+        con = access.open_accounting(site.here)
         # The cells are up to date but for the last jobs.
         cells.update_monthly(con, site.here)
         if request.param != "analyzed":
@@ -121,7 +121,7 @@ _CHANGED = """
 
 def _change_some(site: Site) -> None:
     """Of the new jobs some are something else by now, and one that nobody had read is deleted."""
-    con = opening.open_accounting(site.here)
+    con = access.open_accounting(site.here)
     con.execute(_CHANGED, (site.jobs,))
     con.execute("INSERT INTO FinishedLog (RecordID) VALUES (1000000)")
     con.execute(
@@ -133,10 +133,10 @@ def _change_some(site: Site) -> None:
 
 
 def _make_ledger(site: Site, *, analyzed: bool) -> None:
-    con = opening.open_publishing(site.here)
+    con = access.open_publishing(site.here)
     con.execute("PRAGMA synchronous = OFF")
     if analyzed:
-        accounts = opening.open_accounting(site.here)
+        accounts = access.open_accounting(site.here)
         accounts.execute("ANALYZE")
         accounts.close()
     messages = site.jobs // MESSAGES_PER_JOBS
@@ -171,13 +171,13 @@ def _message(number: int) -> ledger.Message:
 @pytest.fixture
 def ours(sites) -> Iterator[list[Watched]]:
     """The accounting databases."""
-    yield from _opened(sites, opening.open_accounting)
+    yield from _opened(sites, access.open_accounting)
 
 
 @pytest.fixture
 def ledgers(sites) -> Iterator[list[Watched]]:
     """The publishing databases."""
-    yield from _opened(sites, opening.open_publishing)
+    yield from _opened(sites, access.open_publishing)
 
 
 def _opened(sites: list[Site], opening: Callable[[Places], Connection]) -> Iterator[list[Watched]]:
@@ -203,7 +203,7 @@ def test_pages_of_new_records_follow_the_log(ours) -> None:
     """Reading what is new walks from the log to the records and to their children."""
 
     def read(con: Connection, site: Site) -> None:
-        horizon = lives.highest_seq(con)
+        horizon = incarnation.highest_seq(con)
         page = reading.logged_after(con, site.jobs, horizon, ended_from=FIRST_END)
         assert page is not None
         assert len(page.records) == NEW
@@ -217,7 +217,7 @@ def test_packs_are_read_made_and_let_go_by_the_log(ours) -> None:
     """The outbox follows what is new, too: its packs, those that are missing, and those that every target is past."""
 
     def work(con: Connection, site: Site) -> None:
-        horizon = lives.highest_seq(con)
+        horizon = incarnation.highest_seq(con)
         assert outbox.pack_logged(con, site.here, site.jobs, horizon) == NEW
         page = reading.logged_after(con, site.jobs, horizon)
         assert page is not None
@@ -233,7 +233,7 @@ def test_why_figures_may_fall_is_asked_of_what_is_new(ours) -> None:
     """What changed or was deleted since a place in the log, and the keys and months that it had before."""
 
     def ask(con: Connection, site: Site) -> None:
-        horizon = lives.highest_seq(con)
+        horizon = incarnation.highest_seq(con)
         assert former.deleted_jobs(con, site.jobs, horizon) == ["deleted"]
         assert sum(one.jobs for one in former.left_since(con, (2026, 7), site.jobs)) == 1
         assert len(former.former_keys(con, site.jobs)) > 1
@@ -266,7 +266,7 @@ def test_times_of_new_records_follow_the_log(ours, ended_from) -> None:
     """The months of what is new, and how far everything is handled."""
 
     def ask(con: Connection, site: Site) -> None:
-        reading.months_logged_after(con, site.jobs, lives.highest_seq(con), ended_from=ended_from)
+        reading.months_logged_after(con, site.jobs, incarnation.highest_seq(con), ended_from=ended_from)
         reading.earliest_unhandled_end(con, site.jobs, ended_from=ended_from)
         reading.latest_end(con)
 
@@ -277,7 +277,7 @@ def test_a_new_target_looks_at_the_ends_of_its_time(ours) -> None:
     """A target that has had nothing yet is asked from the time that it begins with."""
 
     def ask(con: Connection, site: Site) -> None:
-        reading.months_logged_after(con, 0, lives.highest_seq(con), ended_from=site.late)
+        reading.months_logged_after(con, 0, incarnation.highest_seq(con), ended_from=site.late)
         reading.earliest_unhandled_end(con, 0, ended_from=site.late)
         health_rows.waiting(con, 0, site.late, ())
 
@@ -299,7 +299,7 @@ def test_what_changed_is_asked_of_what_is_new(ours) -> None:
     """Which months changed, also before the cells are advanced."""
 
     def read(con: Connection, site: Site) -> None:
-        assert cells.position(con) < lives.highest_seq(con)
+        assert cells.position(con) < incarnation.highest_seq(con)
         cells.months_changed_after(con, site.jobs)
 
     assert_flat(ours, read)
@@ -312,7 +312,7 @@ def test_advancing_the_cells_costs_what_is_new(ours) -> None:
         con.execute("UPDATE CellsPosition SET Seq = ?", (site.jobs,))
         cells.update_monthly(con, site.here)
         cells.months_changed_after(con, site.jobs)
-        lives.raise_fence(con, site.here)
+        incarnation.raise_fence(con, site.here)
 
     assert_flat(ours, advance)
 
@@ -568,7 +568,7 @@ def test_the_floor_is_asked_of_counts(ledgers) -> None:
         months.close_accepted(con, TARGET)
         months.selections(con, TARGET)
         months.set_selection(con, TARGET, "Selection", {})
-        lives.uncertain_after_seq(con, TARGET)
+        incarnation.uncertain_after_seq(con, TARGET)
         sent.open_months(con, TARGET)
         sent.sums_of_kind(con, TARGET, "sync")
         sent.zeroed_keys(con, TARGET, (1, FIRST_END * 2), ledger.last_message(con))

@@ -14,7 +14,7 @@ from arcacct.arex.control_files import JobFiles
 from arcacct.arex.facts import job_facts
 from arcacct.arex.reconciling import remembered_status_files
 from arcacct.config.paths import JobRules
-from arcacct.db.schema import ACCOUNTING, in_memory
+from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.jobs.filling import enrich
 from arcacct.jobs.recorder import (
     CORRECTION,

@@ -13,7 +13,7 @@ from slurm_files import CASES, SlurmHost, arc_job, row, table
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.facts import job_facts
 from arcacct.config.paths import JobRules
-from arcacct.db.schema import ACCOUNTING, in_memory, upgrades
+from arcacct.database.schema import ACCOUNTING, in_memory, upgrades
 from arcacct.jobs import cells
 from arcacct.jobs.filling import enrich
 from arcacct.jobs.job import Job

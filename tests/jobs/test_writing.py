@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 import stored_jobs
 
-from arcacct.db.schema import ACCOUNTING, in_memory
+from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.jobs import recorder
 from arcacct.jobs.filling import enrich, present
 from arcacct.jobs.job import Job

@@ -19,7 +19,7 @@ from package_hosts import (
 )
 
 import arcacct
-from arcacct.db.connect import ACCOUNTING_SCHEMA
+from arcacct.database.connection import ACCOUNTING_SCHEMA
 
 pytestmark = ON_REQUEST
 SUITES = [

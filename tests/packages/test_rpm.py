@@ -15,7 +15,7 @@ from package_hosts import CONTROL, DATABASE, LAUNCHER, NOW_EPOCH, ROOT, finished
 from rpm_hosts import ON_REQUEST, SUITE, ask, files, rpm
 
 import arcacct
-from arcacct.db.connect import ACCOUNTING_SCHEMA
+from arcacct.database.connection import ACCOUNTING_SCHEMA
 
 pytestmark = [*ON_REQUEST, pytest.mark.xdist_group("rpm")]
 NOW = f"{arcacct.__version__}-2"

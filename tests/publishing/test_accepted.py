@@ -7,7 +7,7 @@ import pathlib
 import pytest
 from publishing_site import CARS, DAY_S, JUNE, SUMMARIES, Job, Site, jobs
 
-from arcacct.db import maintain
+from arcacct.database import upkeep
 from arcacct.errors import FiguresHeld
 
 JUNE_2024, JULY_2024 = (2024, 6), (2024, 7)
@@ -201,7 +201,7 @@ def ledger_copy(site: Site) -> str:
     """A copy of publishing.db, as `db backup` makes it."""
     folder = site.path / "copies"
     folder.mkdir(exist_ok=True)
-    (copy,) = [one.path for one in maintain.backups(site.settings.places, str(folder)) if "publishing" in one.path]
+    (copy,) = [one.path for one in upkeep.backups(site.settings.places, str(folder)) if "publishing" in one.path]
     return copy
 
 
@@ -217,7 +217,7 @@ def test_an_older_ledger_knows_what_was_sent_before_it_was_copied(memory, empty_
     copy = ledger_copy(site)
     site.record(Job("more", JUNE + 30 * DAY_S + 1), Job("late", JUNE + 500), Job("august", JUNE + 60 * DAY_S))
     assert site.publish().error is None
-    maintain.restore(site.settings.places, copy)
+    upkeep.restore(site.settings.places, copy)
 
     for _ in range(2):
         assert site.publish().error is None
@@ -235,7 +235,7 @@ def test_an_older_ledger_does_not_know_names_that_were_used_after_it(memory, emp
     site.publish()
     site.configure(CARS)
     site.publish()
-    maintain.restore(site.settings.places, copy)
+    upkeep.restore(site.settings.places, copy)
 
     for _ in range(2):
         error = site.publish().error
@@ -261,7 +261,7 @@ def test_the_kind_of_each_month_survives_the_ledger(memory, empty_box, loss, fai
     if loss == "lost":
         lose_ledger(site)
     else:
-        maintain.restore(site.settings.places, copy)
+        upkeep.restore(site.settings.places, copy)
 
     for kind in ("urs", "summaries") if not fails else ("urs",):
         site.configure(SUMMARIES.replace("=summaries", f"={kind}"))
@@ -278,7 +278,7 @@ def test_figures_that_are_accepted_say_nothing_of_other_names(memory, empty_box)
     site.record(Job("july", JUNE + 30 * DAY_S))
     assert site.publish().error is None
     copy = ledger_copy(site)
-    maintain.restore(site.settings.places, copy)
+    upkeep.restore(site.settings.places, copy)
     assert site.publish(accept_lower=(JULY_2024,)).error is None
     lose_ledger(site)
 

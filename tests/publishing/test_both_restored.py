@@ -11,7 +11,7 @@ from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, at_sgas
 from receiver_rows import export
 
 from arcacct.asking.verify import verify
-from arcacct.db import maintain, opening
+from arcacct.database import access, upkeep
 from arcacct.errors import FiguresHeld
 from arcacct.publishing.instants import month_bounds, month_name, month_of
 
@@ -34,7 +34,7 @@ def backups(site: Site) -> list[str]:
     """Copies of both databases, as `db backup` makes them."""
     folder = site.path / "copies"
     folder.mkdir(exist_ok=True)
-    return [copy.path for copy in maintain.backups(site.settings.places, str(folder))]
+    return [copy.path for copy in upkeep.backups(site.settings.places, str(folder))]
 
 
 def restore(site: Site, copies: list[str], *, lost: bool = False) -> None:
@@ -45,7 +45,7 @@ def restore(site: Site, copies: list[str], *, lost: bool = False) -> None:
             for suffix in ("", "-wal", "-shm"):
                 pathlib.Path(path + suffix).unlink(missing_ok=True)
     for copy in copies:
-        maintain.restore(here, copy)
+        upkeep.restore(here, copy)
 
 
 def at_portal(site: Site) -> dict[tuple[int, int], int]:
@@ -132,7 +132,7 @@ def test_what_was_answered_stays_answered(memory, empty_box, lost) -> None:
     assert site.publish().error is None
 
     (accounting, _ledger) = backups(site)
-    maintain.restore(site.settings.places, accounting)
+    upkeep.restore(site.settings.places, accounting)
     site.record(Job("more", NOW - 40))
     assert site.publish().error is None
     assert at_portal(site)[THIS] == 200
@@ -218,8 +218,8 @@ def answer_of(site: Site, month: tuple[int, int]) -> str:
     """What `verify` says of the only target: why it is unknown, or another answer."""
     here = site.settings.places
     with (
-        closing(opening.read_accounting(here)) as con,
-        closing(opening.read_publishing(here)) as ledger,
+        closing(access.read_accounting(here)) as con,
+        closing(access.read_publishing(here)) as ledger,
         closing(verify(site.settings, con, ledger, month)) as report,
     ):
         (found,) = [one for one in report.sources if one.name.startswith("sgas")]

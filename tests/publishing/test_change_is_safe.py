@@ -22,8 +22,8 @@ import stored_jobs
 from installed_program import run_arcacct
 from publishing_site import CARS, SGAS, SUMMARIES, Site, jobs
 
-from arcacct.db import opening
-from arcacct.db.connect import ACCOUNTING_SCHEMA
+from arcacct.database import access
+from arcacct.database.connection import ACCOUNTING_SCHEMA
 
 ROOT = pathlib.Path(__file__).parents[2]
 RELEASED = ROOT / "tests" / "data" / "released"
@@ -52,7 +52,7 @@ PATCHES = (
     ),
     ("jobs/writing.py", r"        return Written\(\n            len\(new\),", WRITE),
     ("publishing/digests.py", r"(?<={1: _FIRST_DIGEST)(?=})", ', 2: (*_FIRST_DIGEST, "requested_wall_s")'),
-    ("db/connect.py", r"(?<=ACCOUNTING_SCHEMA = )(?=\d+\n)", "1 + "),
+    ("database/connection.py", r"(?<=ACCOUNTING_SCHEMA = )(?=\d+\n)", "1 + "),
     # Usage records and CARs name it to their receivers.
     ("__init__.py", r'(?<=__version__ = ")', "99."),
 )
@@ -89,7 +89,7 @@ def site(request, memory, empty_box) -> Site:
                 con.executescript((RELEASED / request.param / f"{name}.sql").read_text())
     else:
         made.record(*jobs(3))
-        with closing(opening.open_accounting(here)) as con:
+        with closing(access.open_accounting(here)) as con:
             stored_jobs.add(con, here, *map(stored_jobs.job, (1, 2)))
     assert [one.error for one in made.publish_all()] == [None] * 3
     return made
@@ -165,7 +165,7 @@ TELL = """
 import sys, stored_jobs
 from contextlib import closing
 from arcacct.config.paths import places
-from arcacct.db import opening
+from arcacct.database import access as opening
 here = places(None, sys.argv[1])
 with closing(opening.open_accounting(here)) as con:
     told = [stored_jobs.job(number)._replace(requested_wall_s=7200) for number in (1, 2)]
@@ -189,7 +189,7 @@ AGAIN = """
 import sys, stored_jobs
 from contextlib import closing
 from arcacct.config.paths import places
-from arcacct.db import opening
+from arcacct.database import access as opening
 here = places(None, sys.argv[1])
 with closing(opening.open_accounting(here)) as con:
     stored_jobs.add(con, here, stored_jobs.job(3))

@@ -7,9 +7,9 @@ import pathlib
 import pytest
 from publishing_site import CARS, SGAS, Job, Site, jobs, publish_well, received_by_both
 
-from arcacct.db import opening
-from arcacct.db.lives import raise_fence
-from arcacct.db.schema import PUBLISHING
+from arcacct.database import access
+from arcacct.database.incarnation import raise_fence
+from arcacct.database.schema import PUBLISHING
 
 BOTH = SGAS + CARS
 
@@ -60,7 +60,7 @@ def test_a_power_cut_takes_back_only_what_was_not_published(site) -> None:
     """Jobs committed after the fence may vanish with the power; whatever gets their numbers then is sent as well."""
     here = site.settings.places
     site.record(*jobs(3))
-    keeps_the_wal = opening.open_accounting(here)
+    keeps_the_wal = access.open_accounting(here)
     publish_well(site)
     site.record(Job("lost-one"), Job("lost-two"))
     raise_fence(keeps_the_wal, here)
@@ -84,7 +84,7 @@ def test_the_fence_is_synced(site) -> None:
     """The fence is a change of a real row, committed with an fsync; recording goes on without."""
     site.record(*jobs(3))
     here = site.settings.places
-    con = opening.open_accounting(here)
+    con = access.open_accounting(here)
     statements: list[str] = []
     con.set_trace_callback(statements.append)
 
@@ -117,7 +117,7 @@ def test_the_ledger_is_never_lost_by_a_power_cut(site) -> None:
     """Every transaction of the ledger is on disk when it ends, and its schema is the one of this program."""
     site.record(*jobs(1))
     publish_well(site)
-    con = opening.open_publishing(site.settings.places)
+    con = access.open_publishing(site.settings.places)
     assert con.execute("PRAGMA synchronous").fetchone() == (2,)
     assert con.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'").fetchone() == (

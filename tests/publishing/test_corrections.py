@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from publishing_site import CARS, DAY_S, JUNE, SGAS, Job, Site, at_apel, at_sgas, jobs, truth, usage
 
-from arcacct.db.opening import open_publishing
+from arcacct.database.access import open_publishing
 from arcacct.publishing import held
 
 INDIVIDUAL = CARS.replace("=urs", "=individual")

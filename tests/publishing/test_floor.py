@@ -18,7 +18,7 @@ from installed import arcacct
 from publishing_site import CARS, DAY_S, JUNE, SGAS, SUMMARIES, Job, Site, at_apel, at_sgas, jobs, truth
 
 from arcacct.asking.verify import verify
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.errors import ConfigError, FiguresHeld
 from arcacct.publishing import held
 
@@ -57,8 +57,8 @@ def agrees(site: Site, month: tuple[int, int] = JUNE_2024) -> bool:
     """What `verify` says in the end."""
     here = site.settings.places
     with (
-        closing(opening.read_accounting(here)) as con,
-        closing(opening.read_publishing(here)) as ledger,
+        closing(access.read_accounting(here)) as con,
+        closing(access.read_publishing(here)) as ledger,
         closing(verify(site.settings, con, ledger, month)) as report,
     ):
         return report.agrees
@@ -123,7 +123,7 @@ def test_a_database_begun_anew_lowers_nothing(sums) -> None:
 
 def test_new_jobs_do_not_hide_that_old_ones_are_gone(sums) -> None:
     """In another life as many new jobs as were lost prove nothing: what was published is missing all the same."""
-    con = opening.open_publishing(sums.settings.places)
+    con = access.open_publishing(sums.settings.places)
     con.execute("UPDATE Months SET Sent = ?", (JUNE + 100,))
     con.close()
     new_life(sums)
@@ -170,7 +170,7 @@ def test_what_an_operator_accepts_is_sent_and_remembered(sums) -> None:
     sums.record(*jobs(30))
     assert sums.publish().error is None
     sums.put_back(sums.backup())
-    con = opening.open_accounting(sums.settings.places)
+    con = access.open_accounting(sums.settings.places)
     con.execute("PRAGMA foreign_keys = OFF")
     for table in ("FinishedLog", "FormerVersions", "Contributions", "Cells", "AAR"):
         con.execute(f"DELETE FROM {table}")
@@ -237,7 +237,7 @@ def test_what_was_logged_explains_a_fall(sums, change) -> None:
 
 def test_a_pruned_job_still_counts(sums) -> None:
     """A job that leaves the log and the database by `db prune` leaves no figure."""
-    con = opening.open_accounting(sums.settings.places)
+    con = access.open_accounting(sums.settings.places)
     con.execute("DELETE FROM FinishedLog WHERE RecordID <= 10")
     con.execute("DELETE FROM JobExtraInfo WHERE RecordID <= 10")
     con.execute("DELETE FROM AuthTokenAttributes WHERE RecordID <= 10")
@@ -555,7 +555,7 @@ def test_the_ledger_of_another_site_is_refused(memory, empty_box, tmp_path) -> N
     other.publish()
     site = Site(memory, empty_box, SUMMARIES)
     site.record(*jobs(2))
-    with closing(opening.open_accounting(site.settings.places)):
+    with closing(access.open_accounting(site.settings.places)):
         put_ledger_back(site, ledger_copy(other))
 
     with pytest.raises(ConfigError, match="of another accounting database"):
@@ -623,7 +623,7 @@ def test_a_month_in_part_that_is_accepted_stays_so(memory, empty_box) -> None:
     site.sql(f"UPDATE DBConfig SET KeyValue = '{JUNE}' WHERE KeyName = 'ARCACCT_CREATED'")
     assert isinstance(site.publish().error, FiguresHeld)
     assert site.publish(accept_lower=(JUNE_2024,)).error is None
-    con = opening.open_accounting(site.settings.places)
+    con = access.open_accounting(site.settings.places)
     con.close()
     site.record(*jobs(2, 5))
     site.sql(f"UPDATE DBConfig SET KeyValue = '{JUNE}' WHERE KeyName = 'ARCACCT_CREATED'")
@@ -647,7 +647,7 @@ def corrected(memory, empty_box) -> Site:
 
 
 def retry(site: Site) -> None:
-    con = opening.open_publishing(site.settings.places)
+    con = access.open_publishing(site.settings.places)
     held.change_state(con, None, ["job"], "retry")
     con.close()
 

@@ -13,7 +13,7 @@ from contextlib import closing
 import pytest
 from publishing_site import CARS, DAY_S, JUNE, QUICK, SGAS, SUMMARIES, Job, Site, at_apel, jobs
 
-from arcacct.db import maintain
+from arcacct.database import upkeep
 from arcacct.errors import FiguresHeld, TargetBusy
 from arcacct.publishing.answers import Answer, Outcome
 
@@ -149,7 +149,7 @@ def test_a_republish_that_was_held_is_no_alarm_for_ever(memory, empty_box) -> No
 def test_corrections_in_a_new_life_do_not_hide_that_jobs_are_gone(sums) -> None:
     """A job that changed is no proof that another one may go, in whichever life of the database."""
     lose(sums.settings.places.database)
-    maintain.start_new_incarnation(sums.settings.places)
+    upkeep.start_new_incarnation(sums.settings.places)
     sums.record(*jobs(21))
     sums.record(*jobs(21, wall_s=101))
 

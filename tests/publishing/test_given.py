@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from ledger_rows import ONE, OTHER, begin, new_ledger, one_sum, record, send
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.publishing import given
 from arcacct.publishing.given import Amount, CountingKey
 from arcacct.publishing.ledger import COUNTS

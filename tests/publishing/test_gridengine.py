@@ -8,7 +8,7 @@ import pytest
 from gridengine_files import BEGIN, COLON, NOW, SITE, ran
 from publishing_site import CARS, SGAS, SUMMARIES, Site, at_apel, at_sgas, usage
 
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 from arcacct.gridengine.importing import Import
 from arcacct.jobs.batch import BatchPolicy, BatchSite
 

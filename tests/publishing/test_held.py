@@ -10,7 +10,7 @@ import pytest
 from ledger_rows import MAY, ONE, OTHER, new_ledger, record, send, set_aside
 from publishing_site import Site
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.errors import InputError
 from arcacct.jobs.reading import LAST_SECOND
 from arcacct.publishing import held

@@ -6,7 +6,7 @@ import pytest
 from publishing_rig import TARGETS, Rig
 from publishing_site import JUNE, LIFE_S, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
 
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.jobs import holds
 
 LIES = [
@@ -22,10 +22,10 @@ LIES = [
 
 def decide(site: Site, job: Job, state: str) -> None:
     here = site.settings.places
-    con = opening.open_accounting(here)
+    con = access.open_accounting(here)
     try:
         (record_id,) = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (job.job_id,)).fetchone()
-        with opening.writing(con, here):
+        with access.writing(con, here):
             holds.decide(con, record_id, state, "root")
     finally:
         con.close()

@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 from publishing_site import JUNE, LIFE_S, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
 
-from arcacct.db import opening
-from arcacct.db.schema import ACCOUNTING, in_memory, noted, upgrades
+from arcacct.database import access
+from arcacct.database.schema import ACCOUNTING, in_memory, noted, upgrades
 from arcacct.jobs import cells, implausible
 from arcacct.jobs.implausible import ImplausibleFilter, held_records
 
@@ -30,13 +30,13 @@ def upgraded(site: Site, *lies: Job, horizon: int | None = None) -> None:
 
 
 def states(site: Site) -> dict[str, str]:
-    with closing(opening.read_accounting(site.settings.places)) as con:
+    with closing(access.read_accounting(site.settings.places)) as con:
         return {one.job_id: one.state for one in held_records(con)}
 
 
 def decide(site: Site, state: str, states: tuple[str, ...] = ()) -> None:
     here = site.settings.places
-    with opening.accounting(here) as con:
+    with access.accounting(here) as con:
         implausible.decide(con, here, list(held_records(con, ImplausibleFilter(states))), state, "root")
 
 
@@ -93,7 +93,7 @@ def test_former_records_are_judged_once_and_page_by_page(memory, empty_box, monk
     upgraded(site, *lies)
     site.record(lies[1])
     here = site.settings.places
-    with opening.accounting(here) as con:
+    with access.accounting(here) as con:
         turns = iter([False, True])
         assert implausible.judge_former(con, here, lambda: next(turns)) == 1
         assert states(site) == {"lie0": "published"}

@@ -27,9 +27,9 @@ from publishing_site import (
     truth,
 )
 
-from arcacct.db import opening, schema
-from arcacct.db.engine import Connection
-from arcacct.db.lives import MEANING, DatabaseMismatch
+from arcacct.database import access, schema
+from arcacct.database.connection import Connection
+from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import StoreBusy, TargetRefuses
 from arcacct.publishing import ledger
 from arcacct.publishing.ledger import (
@@ -44,7 +44,7 @@ from arcacct.publishing.ledger import (
     SentVersion,
 )
 from arcacct.publishing.ledger import OTHER as OTHER_VERSION
-from arcacct.publishing.run import publishing_lock
+from arcacct.publishing.locks import publishing_lock
 from arcacct.publishing.sent_rows import unpacked_rows
 
 BOTH = SGAS + CARS
@@ -205,7 +205,7 @@ def test_another_life_of_the_database_is_gone_through_anew_and_says_so(site) -> 
     site.record(*jobs(2), Job("early", JUNE - 9 * DAY_S))
     site.publish_all(since=JUNE - DAY_S)
     for since, received in ((None, 2), (JUNE - DAY_S // 2, 2), (JUNE - 20 * DAY_S, 3)):
-        with closing(opening.open_accounting(site.settings.places)) as con, con:
+        with closing(access.open_accounting(site.settings.places)) as con, con:
             schema.new_incarnation(con)
             life = schema.incarnation(con)
         for outcome in site.publish_all(since=since):

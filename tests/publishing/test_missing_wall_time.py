@@ -15,8 +15,8 @@ from arcacct.arex.facts import job_facts
 from arcacct.config.parser import load
 from arcacct.config.paths import WAIT, JobRules
 from arcacct.config.settings import settings
-from arcacct.db import lives, opening
-from arcacct.db.schema import ACCOUNTING, in_memory
+from arcacct.database import access, incarnation
+from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.errors import ConfigError
 from arcacct.jobs import cells, holds, reading
 from arcacct.jobs import job as local
@@ -32,7 +32,7 @@ RAN = UNMEASURED._replace(ran=(JUNE - 1000, JUNE - 200))
 
 def decide(site: Site, state: str) -> None:
     here = site.settings.places
-    with opening.accounting(here) as con, opening.writing(con, here):
+    with access.accounting(here) as con, access.writing(con, here):
         (record_id,) = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (UNMEASURED.job_id,)).fetchone()
         assert holds.decide(con, record_id, state, "root")
 
@@ -105,13 +105,13 @@ def test_a_job_that_is_recorded_while_a_run_begins_waits_too(memory, empty_box, 
     """Between the last look at the log and the fence, by an import that runs at the same time."""
     site = Site(memory, empty_box, SGAS + SUMMARIES, missing_wall_time=WAIT)
     site.record(*jobs(3))
-    begin_run = lives.begin_run
+    begin_run = incarnation.begin_run
 
     def meanwhile(*args):
         site.record(UNMEASURED)
         return begin_run(*args)
 
-    monkeypatch.setattr(lives, "begin_run", meanwhile)
+    monkeypatch.setattr(incarnation, "begin_run", meanwhile)
     published(site)
 
     assert at_sgas(empty_box.sgas.records) == truth(jobs(3))
@@ -244,7 +244,7 @@ def test_jobs_of_a_batch_system_wait_too(memory, empty_box) -> None:
             UNMEASURED.job_id, "completed", JUNE - 900, JUNE, user_dn="/CN=Ada", vo="cms", wall_s=wall_s, exit_code=0
         )
         here = site.settings.places
-        with opening.accounting(here) as con, opening.writing(con, here):
+        with access.accounting(here) as con, access.writing(con, here):
             JobWriter(con, "htcondor", "schedd").write([told])
         published(site)
 

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from ledger_rows import ONE, OTHER, new_ledger
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.publishing import ledger, months
 from arcacct.publishing.ledger import MonthSnapshot
 from arcacct.publishing.months import HeldMonth, MonthFormat

@@ -11,11 +11,12 @@ from both_ways import packed
 from publishing_site import CARS, SGAS, Site, at_apel, at_sgas, jobs, publish_well, truth
 
 from arcacct.arex.sweep import sweep
-from arcacct.db import maintain, opening
-from arcacct.db.schema import noted
+from arcacct.database import access, upkeep
+from arcacct.database.schema import noted
 from arcacct.errors import StoreError
 from arcacct.jobs import outbox
-from arcacct.publishing.run import RunOptions, publish
+from arcacct.publishing.run import publish
+from arcacct.publishing.target_run import RunOptions
 from arcacct.targets import plugins
 
 RELEASED = pathlib.Path(__file__).parents[1] / "data" / "released"
@@ -95,7 +96,7 @@ def test_a_site_that_never_publishes_is_bounded(site, monkeypatch) -> None:
     monkeypatch.setattr(outbox, "MOST", 3)
     site.record(*jobs(10))
     here = site.settings.places
-    with closing(opening.open_accounting(here)) as con:
+    with closing(access.open_accounting(here)) as con:
         sweep(here, con, dry_run=True)
         assert len(packs(site)) == 10
         sweep(here, con)
@@ -114,7 +115,7 @@ def test_letting_go_goes_on_where_it_was_interrupted(site, monkeypatch) -> None:
     monkeypatch.setattr(outbox, "_SLICE", 2)
     site.record(*jobs(7))
     here = site.settings.places
-    with closing(opening.open_accounting(here)) as con:
+    with closing(access.open_accounting(here)) as con:
         con.execute(
             "CREATE TEMP TRIGGER Cut BEFORE DELETE ON main.PackedJob WHEN old.RecordID = 5"
             " BEGIN SELECT RAISE(ROLLBACK, 'cut'); END"
@@ -135,7 +136,7 @@ def test_what_is_missing_can_be_packed(site) -> None:
     site.record(*jobs(6))
     site.sql("DELETE FROM PackedJob WHERE RecordID > 2", "UPDATE AAR SET UsedWalltime = 4711 WHERE RecordID = 1")
     here = site.settings.places
-    with closing(opening.open_accounting(here)) as con:
+    with closing(access.open_accounting(here)) as con:
         outbox.delete_delivered(con, here, 7)
         assert outbox.pack_logged(con, here, 0, 2**62) == 6
         assert outbox.pack_logged(con, here, 0, 2**62) == 0
@@ -153,7 +154,7 @@ def test_the_packs_of_a_released_database_go_out(memory, empty_box, version) -> 
     with closing(sqlite3.connect(here.database)) as con:
         con.execute("PRAGMA journal_mode = WAL")
         con.executescript((RELEASED / version / "accounting.sql").read_text())
-    with closing(opening.open_accounting(here)) as con:
+    with closing(access.open_accounting(here)) as con:
         assert packed(con)
     site.record(*jobs(2, 100))
 
@@ -167,8 +168,8 @@ def test_a_backup_that_is_put_back_has_no_packs(site, tmp_path) -> None:
     """They are read as they are, and a backup may have been anywhere: the tables are read instead."""
     site.record(*jobs(3))
     here = site.settings.places
-    copy = next(one.path for one in maintain.backups(here, str(tmp_path)))
-    maintain.restore(here, copy)
+    copy = next(one.path for one in upkeep.backups(here, str(tmp_path)))
+    upkeep.restore(here, copy)
 
     assert packs(site) == []
     assert publish_well(site) == [3, 3]

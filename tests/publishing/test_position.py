@@ -6,8 +6,8 @@ import pytest
 from publishing_alone import run_alone
 from publishing_site import JUNE
 
-from arcacct.db import lives, schema
-from arcacct.db.lives import MEANING, DatabaseMismatch
+from arcacct.database import incarnation, schema
+from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.publishing import ledger
 from arcacct.publishing.instants import DAY_S
 from arcacct.publishing.ledger import Cursor, Message
@@ -45,7 +45,7 @@ def test_a_new_target_is_in_doubt_where_a_ledger_was_lost(ctx, was_lost: bool) -
         schema.note(ctx.publishing, "LEDGER_LOST", 1)
 
     open_cursor(ctx, JUNE)
-    assert lives.uncertain_after_seq(ctx.publishing, BLOCK) == (0 if was_lost else None)
+    assert incarnation.uncertain_after_seq(ctx.publishing, BLOCK) == (0 if was_lost else None)
 
 
 def test_a_target_that_the_ledger_knows_is_in_no_doubt(ctx) -> None:
@@ -55,7 +55,7 @@ def test_a_target_that_the_ledger_knows_is_in_no_doubt(ctx) -> None:
 
     begun = open_cursor(ctx, None)
     assert (begun.incarnation, begun.last_seq, begun.start_end_time) == ("this", 0, JUNE)
-    assert lives.uncertain_after_seq(ctx.publishing, BLOCK) is None
+    assert incarnation.uncertain_after_seq(ctx.publishing, BLOCK) is None
     assert ctx.summary.notes == [MEANING[DatabaseMismatch.ACCOUNTING_OTHER]]
 
 

@@ -10,7 +10,7 @@ import pytest
 from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, publish_well
 
 from arcacct.asking import health
-from arcacct.db import maintain, place
+from arcacct.database import location, upkeep
 from arcacct.errors import FiguresHeld
 from arcacct.publishing.instants import month_bounds, month_name, month_of
 
@@ -105,7 +105,7 @@ def test_a_sound_pair_is_no_copy(site) -> None:
     site.record(*jobs(4))
     publish_well(site)
     older = pathlib.Path(here.place_note).read_bytes()
-    assert place.fence(here) == site.database("SELECT Passed FROM Fence")[0][0]
+    assert location.fence(here) == site.database("SELECT Passed FROM Fence")[0][0]
     publish_well(site)
     pathlib.Path(here.place_note).write_bytes(older)
     assert "ledger" not in severities(site)
@@ -113,7 +113,7 @@ def test_a_sound_pair_is_no_copy(site) -> None:
     pathlib.Path(here.place_note).write_text("".join(older.decode().partition("fence=")[0]))
     assert "ledger" not in severities(site)
     publish_well(site)
-    assert place.fence(here) == site.database("SELECT Passed FROM Fence")[0][0]
+    assert location.fence(here) == site.database("SELECT Passed FROM Fence")[0][0]
 
 
 def test_a_new_life_of_both(site) -> None:
@@ -124,7 +124,7 @@ def test_a_new_life_of_both(site) -> None:
         publish_well(site)
     for path in pathlib.Path(here.directory).glob("*.db*"):
         path.unlink()
-    maintain.start_new_incarnation(here)
+    upkeep.start_new_incarnation(here)
     site.record(*jobs(1, 50))
     publish_well(site)
     assert "ledger" not in severities(site)

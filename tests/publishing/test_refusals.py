@@ -13,7 +13,7 @@ from publishing_rig import BATCH, repair, some
 from publishing_site import DAY_S, JUNE, SUMMARIES, Job, Site
 
 from arcacct.cli.outcomes import exit_code
-from arcacct.db.opening import open_publishing
+from arcacct.database.access import open_publishing
 from arcacct.errors import InputError, TargetBusy, TargetRefuses
 from arcacct.publishing import held
 from arcacct.publishing.delivery import WEEK_S

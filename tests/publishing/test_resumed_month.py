@@ -8,7 +8,7 @@ import pytest
 from publishing_site import DAY_S, JUNE, SGAS, Job, Site, at_sgas, jobs
 
 from arcacct.asking.verify import verify
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.publishing import held
 
 JUNE_2024, JULY_2024 = (2024, 6), (2024, 7)
@@ -18,8 +18,8 @@ def agrees(site: Site, month: tuple[int, int]) -> bool:
     """What `verify` says in the end."""
     here = site.settings.places
     with (
-        closing(opening.read_accounting(here)) as con,
-        closing(opening.read_publishing(here)) as ledger,
+        closing(access.read_accounting(here)) as con,
+        closing(access.read_publishing(here)) as ledger,
         closing(verify(site.settings, con, ledger, month)) as report,
     ):
         return report.agrees
@@ -27,7 +27,7 @@ def agrees(site: Site, month: tuple[int, int]) -> bool:
 
 def retry(site: Site) -> None:
     """The administrator of SGAS made room, or an operator believes so."""
-    with closing(opening.open_publishing(site.settings.places)) as con:
+    with closing(access.open_publishing(site.settings.places)) as con:
         held.change_state(con, None, ["job"], "retry")
 
 

@@ -9,8 +9,8 @@ import pytest
 from ledger_rows import MAY, ONE, OTHER, begin, message, new_ledger, one_sum, record, send
 from publishing_site import Job, write
 
-from arcacct.db.engine import Connection
-from arcacct.db.schema import ACCOUNTING, in_memory
+from arcacct.database.connection import Connection
+from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.publishing import ledger, sent
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.sent import MANY, RefusedSum

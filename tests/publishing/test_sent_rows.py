@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from publishing_site import CARS, DIRECTORY, JUNE, SGAS, Job, Site
 
-from arcacct.db.connect import PUBLISHING_SCHEMA, open_database
-from arcacct.db.schema import PUBLISHING, ensure, in_memory
+from arcacct.database.connection import PUBLISHING_SCHEMA, open_database
+from arcacct.database.schema import PUBLISHING, ensure, in_memory
 from arcacct.publishing import ledger, sent, sent_rows
 from arcacct.publishing.ledger import Message, SentRecord
 

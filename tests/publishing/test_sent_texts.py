@@ -16,7 +16,7 @@ from publishing_site import AUDITOR, CARS, DIRECTORY, JUNE, SGAS, SUMMARIES, Job
 
 from arcacct.asking.sent_texts import AS_IT_IS, AS_IT_IS_THERE, KEPT, MADE_AGAIN, SUM_AS_IT_IS, SentTexts
 from arcacct.cli import main
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.targets import plugins
 
 RECORDS = {"sgas": SGAS, "cars": CARS, "auditor": AUDITOR, "directory": DIRECTORY}
@@ -394,8 +394,8 @@ def test_memory_is_that_of_one_message(site) -> None:
 
     def peak() -> int:
         with (
-            closing(opening.read_accounting(made.settings.places)) as accounting,
-            closing(opening.read_publishing(made.settings.places)) as publishing,
+            closing(access.read_accounting(made.settings.places)) as accounting,
+            closing(access.read_publishing(made.settings.places)) as publishing,
         ):
             texts: Any = SentTexts(plugins(made.settings)[0], accounting, publishing)
             tracemalloc.start()

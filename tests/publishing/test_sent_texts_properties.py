@@ -17,9 +17,9 @@ from publishing_world import FAMILY, Fault, World
 
 from arcacct.asking.sent_texts import KEPT, MADE_AGAIN, SentTexts
 from arcacct.asking.why import messages_of
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.jobs import reading
-from arcacct.publishing.run import Period
+from arcacct.publishing.target_run import Period
 from arcacct.targets import plugins
 
 EACH = (
@@ -120,15 +120,15 @@ def play(world: World, history: list[tuple[object, ...]]) -> dict[str, int]:
                 arex_lookup.texts()
             getattr(world, what)(*values)
             if what == "older_program":
-                opening.open_publishing(world.here).close()
+                access.open_publishing(world.here).close()
                 arex_lookup.watch()
         if fault is not None:
             world.publish(fault)
     said: dict[str, int] = {}
     sent = arex_lookup.texts()
     with (
-        closing(opening.read_accounting(world.here)) as accounting,
-        closing(opening.read_publishing(world.here)) as publishing,
+        closing(access.read_accounting(world.here)) as accounting,
+        closing(access.read_publishing(world.here)) as publishing,
     ):
         for plugin in plugins(world.site.settings):
             texts = SentTexts(plugin, accounting, publishing)

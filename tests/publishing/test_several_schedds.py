@@ -12,7 +12,7 @@ from htcondor_files import BEGIN, ad, history
 from publishing_site import CARS, Site, jobs, publish_well, usage
 
 from arcacct.asking.sent_texts import MADE_AGAIN, SentTexts
-from arcacct.db import maintain, opening, schema
+from arcacct.database import access, schema, upkeep
 from arcacct.htcondor.importing import HTCondorImport
 from arcacct.htcondor.output import HistoryForm
 from arcacct.jobs import local
@@ -31,7 +31,7 @@ FAMILIES = pytest.mark.parametrize("kind", ["urs", "individual", "individual-v04
 def take(site: Site, *ads: str) -> None:
     """What `arcacct import htcondor` does."""
     here = site.settings.places
-    with opening.accounting(here) as con:
+    with access.accounting(here) as con:
         policy = BatchPolicy(BatchSite(rules=site.settings.map), NOW, 0)
         work = HTCondorImport(here, con, policy, HistoryForm(), print, lambda: NOW)
         work.output("output", [history(*ads)])
@@ -81,7 +81,7 @@ def test_clusters_and_cells_are_told_apart_too(memory, empty_box) -> None:
             local.job_id(kind, place, 7, end - 900), "completed", end - 900, end, local_job_id="7",
             user_dn="/CN=Ada", vo="atlas", exit_code=0, wall_s=100, cpu_user_s=1, cpu_kernel_s=1,
         )  # fmt: skip
-        with opening.accounting(here) as con, opening.writing(con, here):
+        with access.accounting(here) as con, access.writing(con, here):
             JobWriter(con, source, place).write([job])
     publish_well(site)
 
@@ -119,12 +119,12 @@ def test_an_upgrade_changes_no_id(memory, empty_box) -> None:
     """An older program sent the ids of all schedds as they are, and noted nothing: its jobs keep them."""
     schedds = ("s1.example.org", "s2.example.org")
     site = made(memory, empty_box)
-    with opening.accounting(site.settings.places) as con, opening.writing(con, site.settings.places):
+    with access.accounting(site.settings.places) as con, access.writing(con, site.settings.places):
         schema.note(con, "BARE_LOCAL_IDS", json.dumps([(f"htcondor:{one}", NOW) for one in schedds]))
     take(site, *jobs_of(schedds[0], 1))
     take(site, *jobs_of(schedds[1], 2))
     publish_well(site)
-    for open_one in (opening.open_accounting, opening.open_publishing):
+    for open_one in (access.open_accounting, access.open_publishing):
         with closing(open_one(site.settings.places)) as con:
             con.execute("DELETE FROM DBConfig WHERE KeyName = 'BARE_LOCAL_IDS'")
     before = int(time.time())
@@ -143,7 +143,7 @@ def test_an_upgrade_changes_no_id(memory, empty_box) -> None:
 def test_jobs_that_end_after_an_upgrade_carry_the_name(memory, empty_box) -> None:
     site = made(memory, empty_box)
     noted = [("htcondor:s1.example.org", NOW), ("htcondor:s2.example.org", BEGIN + 70)]
-    with opening.accounting(site.settings.places) as con, opening.writing(con, site.settings.places):
+    with access.accounting(site.settings.places) as con, access.writing(con, site.settings.places):
         schema.note(con, "BARE_LOCAL_IDS", json.dumps(noted))
     take(site, *jobs_of("s2.example.org", 1), ad(2, schedd="s2.example.org", CompletionDate=BEGIN + 71))
     publish_well(site)
@@ -164,7 +164,7 @@ def test_a_lost_database_changes_no_id(memory, empty_box, lost) -> None:
     for path in pathlib.Path(name).parent.glob(f"{pathlib.Path(name).name}*"):
         path.unlink()
     if lost == "accounting":
-        maintain.start_new_incarnation(here)
+        upkeep.start_new_incarnation(here)
         site.sql("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
         take(site, *jobs_of("s2.example.org", 1, 2))
         take(site, *jobs_of("s1.example.org", 1, 2))
@@ -184,9 +184,9 @@ def test_what_was_sent_is_shown_with_the_name(memory, empty_box) -> None:
     take(site, *jobs_of("s1.example.org", 1), *jobs_of("s2.example.org", 1))
     publish_well(site)
     here = site.settings.places
-    with closing(opening.open_publishing(here)) as ledger:
+    with closing(access.open_publishing(here)) as ledger:
         ledger.execute("DELETE FROM MessageBytes")
-    with closing(opening.read_accounting(here)) as ours, closing(opening.read_publishing(here)) as ledger:
+    with closing(access.read_accounting(here)) as ours, closing(access.read_publishing(here)) as ledger:
         texts = SentTexts(plugins(site.settings)[0], ours, ledger)
         ((message_id, count),) = ledger.execute("SELECT MessageID, RecordCount FROM Messages WHERE Kind = 'car'")
         shown = [texts.of_record(message_id, position, None) for position in sent.message(ledger, message_id).records]

@@ -15,9 +15,9 @@ import rehearsal
 from publishing_site import Job, write
 
 from arcacct.arex.importing import arex_databases, import_arex
-from arcacct.db import opening, schema
+from arcacct.database import access, schema
 from arcacct.errors import FiguresHeld
-from arcacct.publishing import run
+from arcacct.publishing import run, target_run
 from arcacct.sandbox import Sandbox
 from arcacct.targets import plugins
 from arcacct.targets.apel import switch
@@ -55,9 +55,9 @@ def take_over(site: rehearsal.Site, **options: Any) -> int:
     return sum(switch.take_over(site.settings(), [plan(site, **options)]).values())
 
 
-def publish(site: rehearsal.Site) -> run.TargetResult:
+def publish(site: rehearsal.Site) -> target_run.TargetResult:
     settings = site.settings()
-    (outcome,) = run.publish(settings, plugins(settings), run.RunOptions(now=True))
+    (outcome,) = run.publish(settings, plugins(settings), target_run.RunOptions(now=True))
     assert outcome.error is None
     return outcome
 
@@ -172,7 +172,7 @@ def test_a_database_without_the_jobs_is_told(tmp_path, box, version) -> None:
     assert any("arcacct import arex" in note for note in plan(site).notes)
     take_over(site)
     settings = site.settings()
-    (outcome,) = run.publish(settings, plugins(settings), run.RunOptions(now=True))
+    (outcome,) = run.publish(settings, plugins(settings), target_run.RunOptions(now=True))
 
     assert isinstance(outcome.error, FiguresHeld)
     assert at_apel(box) == before
@@ -180,7 +180,7 @@ def test_a_database_without_the_jobs_is_told(tmp_path, box, version) -> None:
 
 def imported(site: rehearsal.Site, path: pathlib.Path) -> None:
     here = site.settings().places
-    with closing(opening.open_accounting(here)) as con:
+    with closing(access.open_accounting(here)) as con:
         import_arex(here, con, str(path), ZoneInfo("UTC"))
 
 
@@ -205,7 +205,7 @@ def test_a_database_that_a_rex_began_anew_completes_no_month(tmp_path, box, vers
 
     assert any("begun its database anew" in note for note in plan(site).notes)
     settings = site.settings()
-    (outcome,) = run.publish(settings, plugins(settings), run.RunOptions(now=True))
+    (outcome,) = run.publish(settings, plugins(settings), target_run.RunOptions(now=True))
     assert isinstance(outcome.error, FiguresHeld)
     assert "A-REX's own database was begun anew" in str(outcome.error)
     assert at_apel(box) == before
@@ -226,11 +226,11 @@ def test_a_database_of_a_rex_that_lacks_a_job_of_ours_completes_no_month(tmp_pat
     (folder / "publishing.db").unlink()
     path = folder / jura_site.DATABASES[version][0]
     here = site.settings().places
-    with closing(opening.open_accounting(here)) as con:
+    with closing(access.open_accounting(here)) as con:
         created = schema.created(con)
         imported(site, path)
         assert schema.complete_since(con) == 0
-        with opening.writing(con, here):
+        with access.writing(con, here):
             write(con, Job("early", first_end_s(path) - 86400))
         assert schema.complete_since(con) == min(created, first_end_s(path))
 
@@ -264,7 +264,7 @@ def test_a_month_from_long_ago_is_corrected_by_republishing(tmp_path, box) -> No
     jura_site.deliver(box, *NAMES[6])
     assert take_over(site, months=[(2026, 11)]) == 8
     settings = site.settings()
-    (outcome,) = run.republish(settings, plugins(settings), run.Period(*jura_site.NOVEMBER))
+    (outcome,) = run.republish(settings, plugins(settings), target_run.Period(*jura_site.NOVEMBER))
 
     assert outcome.error is None
     assert at_apel(box) == in_database(site)

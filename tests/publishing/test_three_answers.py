@@ -10,7 +10,7 @@ import pytest
 from installed import arcacct
 from publishing_site import CARS, SUMMARIES, Site, jobs
 
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.publishing.instants import month_name, month_of
 
 NOW = int(time.time())
@@ -62,7 +62,7 @@ def test_a_month_that_was_accepted_blindly_is_unknown(tmp_path, empty_box) -> No
     site = Site(tmp_path, empty_box, SUMMARIES)
     site.record(*[job._replace(end_time=NOW - 60) for job in jobs(3)])
     assert site.publish().error is None
-    con = opening.open_publishing(site.settings.places)
+    con = access.open_publishing(site.settings.places)
     con.execute("INSERT INTO UnsureMonths VALUES ('', ?, ?, NULL, 1, 2, 0)", month_of(NOW - 60))
     con.close()
 

@@ -17,7 +17,7 @@ from installed import arcacct
 from publishing_rig import written
 from publishing_site import AUDITOR, DIRECTORY, SGAS, SUMMARIES, Job, Site, at_apel, at_auditor, at_sgas, facts_of
 
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.jobs import implausible
 from arcacct.jobs.job import Job as WholeJob
 from arcacct.jobs.recorder import record_present
@@ -155,11 +155,11 @@ def site(memory, empty_box) -> Site:
 def record(site: Site, told: list[Told]) -> None:
     """Half of the jobs by the sweep, half by an import."""
     here = site.settings.places
-    with closing(opening.open_accounting(here)) as con:
+    with closing(access.open_accounting(here)) as con:
         con.execute("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
         for start in range(0, len(told), 200):
             some = [one.facts for one in told[start : start + 200]]
-            with opening.writing(con, here):
+            with access.writing(con, here):
                 record_present(con, [(facts, True) for facts in some[::2]])
                 JobWriter(con, "gridengine", "cell").write([whole(facts) for facts in some[1::2]])
 
@@ -197,7 +197,7 @@ def test_no_impossible_second_reaches_any_receiver(site) -> None:
         counted[row["Site"]] += row["NumberOfJobs"]
     assert counted == dict.fromkeys((*RECORDS, *SUMS), len(honest))
 
-    with closing(opening.read_accounting(site.settings.places)) as con:
+    with closing(access.read_accounting(site.settings.places)) as con:
         held = implausible.counts(con)["held"]
         assert (held.records, dict(held.by_reason)) == (LIES, reasons)
         used = con.execute("SELECT sum(jobs), sum(wall_s), sum(cpu_s) FROM v1_usage_by_month").fetchone()

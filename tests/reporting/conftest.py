@@ -13,7 +13,7 @@ import stored_jobs
 
 from arcacct.config.parser import load
 from arcacct.config.settings import Settings, settings
-from arcacct.db.opening import leave_open, open_accounting
+from arcacct.database.access import leave_open, open_accounting
 from arcacct.jobs.job import Job
 from arcacct.targets import kinds
 

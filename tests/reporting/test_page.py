@@ -12,7 +12,7 @@ import rehearsal
 import stored_jobs
 from in_process import said
 
-from arcacct.publishing import run
+from arcacct.publishing import run, target_run
 from arcacct.reporting import charts
 from arcacct.reporting.contents import tidy
 from arcacct.reporting.month import ReportRequest, month_report
@@ -134,12 +134,12 @@ def test_the_page_has_the_figures_of_the_tables(site) -> None:
     settings = made.settings()
     from contextlib import closing
 
-    from arcacct.db import opening
+    from arcacct.database import access
 
     def report(now: int):
         with (
-            closing(opening.read_accounting(settings.places)) as ours,
-            closing(opening.read_publishing(settings.places)) as ledger,
+            closing(access.read_accounting(settings.places)) as ours,
+            closing(access.read_publishing(settings.places)) as ledger,
         ):
             return month_report(settings, ours, ledger, ReportRequest((2026, 5)), now).report
 
@@ -175,7 +175,7 @@ def test_nothing_is_green_that_should_not_be(capsys, tmp_path) -> None:
         made.configure(rehearsal.SGAS_AND_CARS)
         unsent = verdict(made.arc_conf)
         settings = made.settings()
-        outcomes = run.publish(settings, plugins(settings), run.RunOptions(since=0))
+        outcomes = run.publish(settings, plugins(settings), target_run.RunOptions(since=0))
         sent = verdict(made.arc_conf)
 
     assert [outcome.error for outcome in outcomes] == [None, None]

@@ -12,7 +12,7 @@ import pytest
 from slurm_files import BEGIN, CASES, CLUSTER, DATA, JSON, SONAR, TABLE, SlurmHost, arc_job, row, table
 
 from arcacct.config.values import QueueBenchmark, map_rule
-from arcacct.db.opening import writing
+from arcacct.database.access import writing
 from arcacct.errors import StoreError
 from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.recorder import name_id

@@ -15,7 +15,7 @@ import pytest
 from sonar_site import Host, places, read, sample, stream, sysinfo_of
 
 from arcacct.config.values import NodeBenchmark
-from arcacct.db import schema
+from arcacct.database import schema
 from arcacct.jobs.recorder import set_children
 from arcacct.sonar.samples import Sample
 from arcacct.sonar.site import Site

@@ -17,7 +17,7 @@ from arcacct.arex.layout import job_file
 from arcacct.arex.sweep import sweep
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

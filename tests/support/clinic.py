@@ -18,7 +18,7 @@ from arcacct.asking.doctor.verdict import OK, Process, Site, Verdict
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places, resource
 from arcacct.config.review import STATES
-from arcacct.db import maintain, opening
+from arcacct.database import access, upkeep
 from arcacct.jobs import recorder
 from arcacct.jobs.states import StateChange, Usage
 from arcacct.sandbox import CE, Sandbox
@@ -50,7 +50,7 @@ class Clinic:
             )
         self.in_order(targets)
         self.here: Places = places(load(str(self.conf), {}))
-        opening.initialise(self.here)
+        access.initialise(self.here)
 
     def in_order(self, targets: str = "") -> None:
         """Configuration and launcher as they ought to be, whatever was done to them."""
@@ -111,12 +111,12 @@ class Clinic:
     def live(self, jobs: int = 3, *, hooks: bool = True, ended_s: int = 600) -> None:
         """Some jobs have ended lately, a sweep has run, a backup was made."""
         now = int(time.time())
-        with closing(opening.open_accounting(self.here)) as con, opening.writing(con, self.here):
+        with closing(access.open_accounting(self.here)) as con, access.writing(con, self.here):
             for number in range(jobs):
                 for state in ("PREPARING", "SUBMIT", "FINISHING", "FINISHED") if hooks else ("FINISHED",):
                     recorder.record(con, _change(f"job{number}", state, now - ended_s))
             save_sweep(con)
-        maintain.backups(self.here, os.path.join(self.here.directory, "backups"))
+        upkeep.backups(self.here, os.path.join(self.here.directory, "backups"))
 
     @property
     def around(self) -> dict[str, Any]:

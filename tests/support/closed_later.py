@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 
 OPEN: list[Connection] = []
 

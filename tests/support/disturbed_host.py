@@ -10,7 +10,7 @@ from job_files import LOCAL, NOON_NS, Files, finished_log, lay, rows
 
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import stored_jobs
 from control_directory import set_up
 
 from arcacct.config.paths import Places, places
+from arcacct.database.access import initialise, open_accounting, open_publishing, writing
 from arcacct.dataset.layout import MANIFESTS, TABLES, Partition, partition_of
 from arcacct.dataset.manifest import Manifest, parse
-from arcacct.db.opening import initialise, open_accounting, open_publishing, writing
 from arcacct.exporting.export import Exported, ExportOptions, export
 from arcacct.exporting.store import LocalStore, Store
 from arcacct.jobs.prune import PruneOptions, prune

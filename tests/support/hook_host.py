@@ -17,7 +17,7 @@ from arcacct.arex.sweep import sweep
 from arcacct.arex.sweeping import SweepReport
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places
-from arcacct.db.opening import initialise, open_accounting
+from arcacct.database.access import initialise, open_accounting
 
 HOOK = os.path.join(os.path.dirname(sys.executable), "arcacct-record")
 

@@ -10,7 +10,7 @@ from slurm_files import arc_job as arc_job_of
 from slurm_files import columns_of
 
 from arcacct.config.paths import places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 from arcacct.htcondor.importing import HistoryReport, HTCondorImport
 from arcacct.htcondor.output import HistoryForm, ParsedJob, read
 from arcacct.htcondor.record import CondorJob

@@ -15,7 +15,7 @@ from sandbox_clients import sign
 
 from arcacct.arex import database as arex
 from arcacct.arex.importing import import_arex
-from arcacct.db import opening
+from arcacct.database import access
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def site(path: pathlib.Path, box: Sandbox, version: int, targets: str = SUMMARIE
     database = write_arex_database(folder, version)
     served_by_jura(folder, STOPPED_S[version], "arex/jura/apel:a")
     here = made.settings().places
-    with closing(opening.open_accounting(here)) as con:
+    with closing(access.open_accounting(here)) as con:
         if imported:
             import_arex(here, con, str(database), ZoneInfo("UTC"))
     return made

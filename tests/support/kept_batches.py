@@ -9,7 +9,7 @@ from closed_later import closed_later
 from ledger_rows import MAY
 from publishing_site import Site
 
-from arcacct.db.schema import ACCOUNTING, PUBLISHING, in_memory
+from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.batches import bare
 from arcacct.publishing.delivery import DeliveryBatch, MessageSink

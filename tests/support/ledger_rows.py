@@ -6,8 +6,8 @@ from typing import Any
 
 from closed_later import closed_later
 
-from arcacct.db.engine import Connection
-from arcacct.db.schema import PUBLISHING, in_memory
+from arcacct.database.connection import Connection
+from arcacct.database.schema import PUBLISHING, in_memory
 from arcacct.publishing import ledger
 from arcacct.publishing.ledger import Cursor, HeldRecord, Message, SentRecord, SentSum
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from arcacct.config.paths import Places
-from arcacct.db.opening import initialise, open_accounting
+from arcacct.database.access import initialise, open_accounting
 from arcacct.jobs import cells
 
 

@@ -22,9 +22,9 @@ from arcacct.arex.hook import record_event
 from arcacct.arex.sweep import sweep
 from arcacct.cli import main
 from arcacct.config.paths import Places, places
-from arcacct.db import maintain, moving
-from arcacct.db.maintenance import refuse_maintenance
-from arcacct.db.opening import initialise, open_accounting, open_publishing
+from arcacct.database import moving, upkeep
+from arcacct.database.access import initialise, open_accounting, open_publishing
+from arcacct.database.durable import refuse_maintenance
 from arcacct.errors import ArcacctError
 from arcacct.jobs import prune
 from arcacct.jobs.check import check
@@ -123,7 +123,7 @@ class Restoring(Care):
     """`arcacct db restore`: everything is in what was restored or in what is kept."""
 
     def prepare(self) -> None:
-        (copy, _ledger) = maintain.backups(self.host.places, str(self.host.control.parent / "backups"))
+        (copy, _ledger) = upkeep.backups(self.host.places, str(self.host.control.parent / "backups"))
         self.copy = copy.path
         self.ARGUMENTS = ("restore", self.copy, "--yes")
         # What the backup lacks is in the old database alone, and of that in its WAL.
@@ -145,7 +145,7 @@ class Restoring(Care):
         assert os.path.getsize(f"{self.host.database}-wal")
 
     def repeat(self) -> Places:
-        maintain.restore(self.host.places, self.copy)
+        upkeep.restore(self.host.places, self.copy)
         return self.host.places
 
     def compare(self, here: Places) -> list[Loss]:
@@ -209,7 +209,7 @@ class Shrinking(Care):
 
     def repeat(self) -> Places:
         with closing(open_accounting(self.host.places)) as con:
-            maintain.shrink(self.host.places, con)
+            upkeep.shrink(self.host.places, con)
         return self.host.places
 
 

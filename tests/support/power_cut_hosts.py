@@ -28,7 +28,7 @@ from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.layout import job_file, status_files
 from arcacct.config.paths import resource
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 from arcacct.errors import ArcacctError
 from arcacct.jobs.check import check
 

@@ -29,8 +29,8 @@ from power_cut_positions import Reading, in_child, record, run
 from power_cuts import Cut
 
 from arcacct.config.paths import Places, places
-from arcacct.db.checkpoint import make_durable
-from arcacct.db.opening import accounting
+from arcacct.database.access import accounting
+from arcacct.database.checkpoint import make_durable
 from arcacct.errors import InputError
 from arcacct.htcondor.command import HistoryCommand
 from arcacct.htcondor.importing import HTCondorImport

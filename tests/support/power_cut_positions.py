@@ -21,7 +21,7 @@ from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.cli import main
 from arcacct.config.paths import Places, places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 from arcacct.errors import ArcacctError, InputError
 from arcacct.jobs.check import check
 

@@ -17,7 +17,7 @@ from power_cuts import Cut, Trace
 from publishing_rig import TARGETS, some, written
 from publishing_site import Job, Site, at_apel, at_sgas, truth, write
 
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 from arcacct.errors import ArcacctError
 from arcacct.jobs.check import check
 from arcacct.sandbox.ssm import Crashed
@@ -211,12 +211,12 @@ def _in_child(work: Any) -> None:
 def _record(site: pathlib.Path, jobs: list[Job]) -> None:
     from arcacct.config.parser import load
     from arcacct.config.settings import settings
-    from arcacct.db import opening
+    from arcacct.database import access
 
     here = settings(load(str(site / "arc.conf"), {}), kinds()).places
     con = open_accounting(here)
     for job in jobs:
-        with opening.writing(con, here):
+        with access.writing(con, here):
             write(con, job)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from publishing_site import Site
 
-from arcacct.db import schema
+from arcacct.database import schema
 from arcacct.publishing.floor import DecreaseGuard
 from arcacct.publishing.months import AcceptedDecreases
 from arcacct.publishing.this_run import RunContext, RunSummary

@@ -17,8 +17,8 @@ from stored_jobs import endpoint_id
 
 from arcacct.config.parser import load
 from arcacct.config.settings import Settings, settings
-from arcacct.db import opening
-from arcacct.db.schema import incarnation, new_incarnation
+from arcacct.database import access
+from arcacct.database.schema import incarnation, new_incarnation
 from arcacct.jobs import recorder
 from arcacct.jobs.states import MEASURED, StateChange, Usage
 from arcacct.publishing.audit import questions
@@ -189,10 +189,10 @@ class Site:
     def record(self, *recorded: Job) -> None:
         """Record jobs that ended: new ones, or known ones that are something else now."""
         here = self.settings.places
-        con = opening.open_accounting(here)
+        con = access.open_accounting(here)
         try:
             for start in range(0, len(recorded), 200):
-                with opening.writing(con, here):
+                with access.writing(con, here):
                     # A site that recorded every job from the first: its months are whole.
                     con.execute("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
                     for job in recorded[start : start + 200]:
@@ -202,7 +202,7 @@ class Site:
 
     def sql(self, *statements: str) -> None:
         """What an operator, or another program, does to the accounting database by hand."""
-        con = opening.open_accounting(self.settings.places)
+        con = access.open_accounting(self.settings.places)
         try:
             for statement in statements:
                 con.execute(statement)
@@ -240,7 +240,7 @@ class Site:
     def audit(self) -> list[str]:
         """What `arcacct db check` finds wrong with what the ledger claims."""
         here = self.settings.places
-        with closing(opening.read_accounting(here)) as ours, closing(opening.read_publishing(here)) as ledger:
+        with closing(access.read_accounting(here)) as ours, closing(access.read_publishing(here)) as ledger:
             asked = questions(ours, ledger, plugins(self.settings))
             return [problem for parts in asked.values() for ask in parts.values() for problem in ask()]
 
@@ -258,7 +258,7 @@ class Site:
 
     def wait(self, seconds: int) -> None:
         """Time passes, as far as what is set aside can tell."""
-        con = opening.open_publishing(self.settings.places)
+        con = access.open_publishing(self.settings.places)
         con.execute("UPDATE HeldRecords SET NextTry = NextTry - ?1, Tried = Tried - ?1, Since = Since - ?1", (seconds,))
         con.close()
 
@@ -279,14 +279,14 @@ class Site:
             pathlib.Path(f"{database}{suffix}").unlink(missing_ok=True)
         shutil.copyfile(copy, database)
         if not by_hand:
-            con = opening.open_accounting(self.settings.places)
+            con = access.open_accounting(self.settings.places)
             new_incarnation(con)
             con.close()
 
     @property
     def life(self) -> str:
         """The incarnation of the accounting database."""
-        con = opening.open_accounting(self.settings.places)
+        con = access.open_accounting(self.settings.places)
         try:
             return incarnation(con)
         finally:

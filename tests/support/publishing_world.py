@@ -21,15 +21,14 @@ from typing import Any, NamedTuple
 
 from publishing_site import DAY_S, JUNE, Job, Site, at_apel, at_auditor, at_sgas, truth, write
 
-from arcacct.db import lives, maintain, moving, opening
-from arcacct.db.schema import new_incarnation
+from arcacct.database import access, incarnation, moving, upkeep
+from arcacct.database.schema import new_incarnation
 from arcacct.errors import FiguresHeld
 from arcacct.jobs import cells
 from arcacct.publishing import ledger
 from arcacct.publishing.answers import Answer, Outcome
-from arcacct.publishing.run import Period, RunOptions, TargetResult
 from arcacct.publishing.session import Request
-from arcacct.publishing.target_run import Databases, TargetRun
+from arcacct.publishing.target_run import Databases, Period, RunOptions, TargetResult, TargetRun
 from arcacct.sandbox import apel
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.auditor import Auditor, AuditorAccess
@@ -235,11 +234,11 @@ class World:
         self.site = Site(path, None, targets, hostname)
         self.here = self.site.settings.places
         self.template = path / "template"
-        con = opening.open_accounting(self.here)
+        con = access.open_accounting(self.here)
         # A site that recorded every job from the first.
         con.execute("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
         con.close()
-        opening.open_publishing(self.here).close()
+        access.open_publishing(self.here).close()
         shutil.copytree(self.here.directory, self.template)
         self.begin()
 
@@ -292,15 +291,15 @@ class World:
         for job in recorded:
             self.jobs[job.job_id] = job
             self.deleted.discard(job.job_id)
-        con = opening.open_accounting(self.here)
-        with opening.writing(con, self.here):
+        con = access.open_accounting(self.here)
+        with access.writing(con, self.here):
             for job in recorded:
                 write(con, job)
         con.close()
 
     def delete(self, *job_ids: str) -> None:
         """An operator deletes records that should never have been."""
-        con = opening.open_accounting(self.here)
+        con = access.open_accounting(self.here)
         for job_id in job_ids:
             self.jobs.pop(job_id, None)
             self.deleted.add(job_id)
@@ -364,7 +363,7 @@ class World:
         """publishing.db is gone, and the next command makes another."""
         path = pathlib.Path(self.here.publishing_database)
         path.unlink()
-        opening.open_publishing(self.here).close()
+        access.open_publishing(self.here).close()
         self.lost_ledger = True
 
     def _put_ledger(self, data: bytes) -> None:
@@ -374,7 +373,7 @@ class World:
     def lose(self) -> None:
         """accounting.db is gone, an operator begins a new life, and the sweep finds what there is."""
         pathlib.Path(self.here.database).unlink()
-        maintain.start_new_incarnation(self.here)
+        upkeep.start_new_incarnation(self.here)
         self.lost_history = True
         self.durable = self._copy()
         self.fences = 0
@@ -393,10 +392,12 @@ class World:
         """Put an older copy in place, but none that the ledger never met; ``by_hand`` without a new incarnation."""
         before = self._copy()
         self._put_back(self.copies[which % len(self.copies)])
-        accounting, publishing = opening.open_accounting(self.here), opening.open_publishing(self.here)
+        accounting, publishing = access.open_accounting(self.here), access.open_publishing(self.here)
         if not by_hand:
             new_incarnation(accounting)
-        is_foreign = lives.DatabaseMismatch.FOREIGN in lives.mismatches(lives.incarnation_state(accounting, publishing))
+        is_foreign = incarnation.DatabaseMismatch.FOREIGN in incarnation.mismatches(
+            incarnation.incarnation_state(accounting, publishing)
+        )
         accounting.close()
         publishing.close()
         if is_foreign:
@@ -408,7 +409,7 @@ class World:
         for name, copies in (("accounting", self.copies), ("publishing", self.ledgers)):
             copy_of = self.site.path / f"{name}-copy.db"
             copy_of.write_bytes(copies[which])
-            kept = maintain.restore(self.here, str(copy_of)).kept
+            kept = upkeep.restore(self.here, str(copy_of)).kept
             if kept is not None and name == "accounting":
                 pathlib.Path(kept).unlink()
         self.lost_history = self.lost_ledger = True
@@ -426,7 +427,7 @@ class World:
     def sweep(self, backwards: bool = False) -> None:
         """Record what the database lacks of what happened."""
         recorded = sorted(self.jobs.values(), reverse=backwards)
-        con = opening.open_accounting(self.here)
+        con = access.open_accounting(self.here)
         there = {job_id for (job_id,) in con.execute("SELECT JobID FROM AAR")}
         con.close()
         self.record(*recorded)
@@ -456,7 +457,7 @@ class World:
     ) -> list[TargetResult]:
         countdown = Countdown(fault.statement)
         self.receiver_failed |= fault.how in ("dropped", "twice")
-        both = (opening.open_accounting(self.here), opening.open_publishing(self.here))
+        both = (access.open_accounting(self.here), access.open_publishing(self.here))
         options = RunOptions(
             now=True,
             since=1,
@@ -471,7 +472,7 @@ class World:
         try:
             mortal = Databases(*(Mortal(con, countdown) for con in both))
             cells.update_monthly(mortal.accounting, self.here)
-            begun = lives.begin_run(mortal.accounting, mortal.publishing, self.here)
+            begun = incarnation.begin_run(mortal.accounting, mortal.publishing, self.here)
             chosen = plugins(self.site.settings, of_target)
             outcomes += [work(TargetRun(plugin, mortal, options), begun.horizon) for plugin in chosen]
             ledger.forget_bytes(mortal.publishing, int(time.time()) + 1)
@@ -493,7 +494,7 @@ class World:
         self.site.options.pop("lrms_host", None)
         self.site.configure(re.sub("gocdb_name=.*", lambda _match: next(names), configured))
         self.sweep()
-        con = opening.open_publishing(self.here)
+        con = access.open_publishing(self.here)
         con.execute("UPDATE HeldRecords SET State = 'retry' WHERE State IN ('held', 'quarantined')")
         con.close()
         for _ in range(2):

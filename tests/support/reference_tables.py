@@ -10,9 +10,9 @@ from generated import code, plain, table
 
 from arcacct.asking import portal
 from arcacct.cli.metrics import HELP
+from arcacct.database.incarnation import MEANING
+from arcacct.database.schema import ACCOUNTING, PUBLISHING
 from arcacct.dataset.columns import columns
-from arcacct.db.lives import MEANING
-from arcacct.db.schema import ACCOUNTING, PUBLISHING
 from arcacct.features.check import RULES, Requirement
 from arcacct.jobs.plausibility import BOUNDS
 from arcacct.jobs.precedence import PRECEDENCE, SOURCES

@@ -10,7 +10,7 @@ import arex_corpus as corpus
 from arcacct.arex.sweep import sweep
 from arcacct.config.parser import load
 from arcacct.config.settings import Settings, settings
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.sandbox import Sandbox
 from arcacct.targets import kinds
 
@@ -64,7 +64,7 @@ def site(path: pathlib.Path, box: Sandbox, targets: str = SGAS_AND_CARS) -> Site
     """Lay a site out and record it."""
     control = corpus.rebuild(path / "control")
     made = configured(path, box, targets)
-    con = opening.open_accounting(made.settings().places)
+    con = access.open_accounting(made.settings().places)
     sweep(made.settings().places, con, owner=control.owner)
     # A site that recorded every job from the first: its months are whole.
     con.execute("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")

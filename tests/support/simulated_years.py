@@ -25,12 +25,12 @@ from receiver_rows import export
 
 from arcacct.asking import health
 from arcacct.asking.verify import Source, verify
-from arcacct.db import maintain, opening
+from arcacct.database import access, upkeep
 from arcacct.errors import FiguresHeld
 from arcacct.jobs.prune import PruneOptions, prune
 from arcacct.publishing import held
 from arcacct.publishing.instants import Month, month_bounds, month_name, month_of
-from arcacct.publishing.run import Period, TargetResult
+from arcacct.publishing.target_run import Period, TargetResult
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.auditor import Auditor
 from arcacct.sandbox.sgas import SGAS
@@ -325,8 +325,8 @@ class Years(World):
         blocks = tuple(target.block for target in self.site.settings.targets)
         options = PruneOptions(self.pruned_before, str(self.site.path / "archive.db"), blocks)
         with (
-            closing(opening.open_accounting(self.here)) as con,
-            closing(opening.open_publishing(self.here)) as ledger,
+            closing(access.open_accounting(self.here)) as con,
+            closing(access.open_publishing(self.here)) as ledger,
         ):
             prune(self.here, con, ledger, options)
 
@@ -346,7 +346,7 @@ class Years(World):
         self.number_of_backups += 1
         folder = self.site.path / f"backup{self.number_of_backups}"
         folder.mkdir()
-        documented = tuple(one.path for one in maintain.backups(self.here, str(folder)))
+        documented = tuple(one.path for one in upkeep.backups(self.here, str(folder)))
         tables = {name: _tables_of(one) for name, one in self.receivers.items()}
         self.backups.append(Backup(self.now, documented, (self._copy(), self._ledger()), tables))
         if len(self.backups) > KEPT:
@@ -359,7 +359,7 @@ class Years(World):
         return (self.now - backup.made_s) // DAY_S
 
     def _restore(self, path: str) -> None:
-        kept = maintain.restore(self.here, path).kept
+        kept = upkeep.restore(self.here, path).kept
         if kept is not None:
             self._remove(kept)
         self.durable = self._copy()
@@ -370,7 +370,7 @@ class Years(World):
         self.durable = self._copy()
 
     def _remove(self, path: str) -> None:
-        for suffix in maintain.SUFFIXES:
+        for suffix in upkeep.SUFFIXES:
             pathlib.Path(f"{path}{suffix}").unlink(missing_ok=True)
 
     def _perhaps_before_the_sweep(self) -> None:
@@ -439,7 +439,7 @@ class Years(World):
             receiver = self.receivers[block.rpartition("/")[2]]
             records = [one for one in receiver.records if one.endswith(f"-{job_id}")]
             (receiver.delete_records(records) if isinstance(receiver, SGAS) else receiver.forget(*records))
-        with closing(opening.open_publishing(self.here)) as con:
+        with closing(access.open_publishing(self.here)) as con:
             held.change_state(con, None, [job_id for _block, job_id in aside], "retry")
         if aside:
             self._publish_and_note()
@@ -545,8 +545,8 @@ class Years(World):
     def verified(self, month: Month) -> list[Source]:
         """The places of `verify`."""
         with (
-            closing(opening.read_accounting(self.here)) as con,
-            closing(opening.read_publishing(self.here)) as ledger,
+            closing(access.read_accounting(self.here)) as con,
+            closing(access.read_publishing(self.here)) as ledger,
             closing(verify(self.site.settings, con, ledger, month)) as report,
         ):
             return report.sources

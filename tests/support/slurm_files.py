@@ -11,7 +11,7 @@ from control_directory import set_up
 from stored_jobs import endpoint_id
 
 from arcacct.config.paths import places
-from arcacct.db.opening import open_accounting, writing
+from arcacct.database.access import open_accounting, writing
 from arcacct.jobs.batch import BatchPolicy, BatchSite
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.recorder import name_id

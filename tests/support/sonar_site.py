@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from arcacct.config.paths import JobRules, Places, resource
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 from arcacct.jobs.batch import BatchPolicy, BatchSite
 from arcacct.jobs.rejected import RetryResult
 from arcacct.slurm.importing import SlurmImport

@@ -10,8 +10,8 @@ import manual
 
 from arcacct.arex.hook import LAUNCHED
 from arcacct.asking.doctor import CHECKS
-from arcacct.db import care
-from arcacct.db.place import PSEUDONYMS, REPORTS
+from arcacct.database import upkeep
+from arcacct.database.location import PSEUDONYMS, REPORTS
 from arcacct.features.reader import VARIABLES
 
 _NAMES = {"state.name", "target.name", "name"}
@@ -151,4 +151,4 @@ def beside_databases() -> set[str]:
     """Names of files that are made in the directory of the databases."""
     text = "".join(path.read_text(encoding="utf-8") for path in (manual.ROOT / "arcacct").rglob("*.py"))
     named = re.findall(r"(?:here\.directory, |_beside\(database, )\"([\w.-]+)\"", text)
-    return {care._FILE, PSEUDONYMS, REPORTS, "publishing.locks", *named}
+    return {upkeep._FILE, PSEUDONYMS, REPORTS, "publishing.locks", *named}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import arex_corpus as corpus
 
-from arcacct.db.schema import ACCOUNTING, PUBLISHING, DatabaseKind, in_memory, scripts
+from arcacct.database.schema import ACCOUNTING, PUBLISHING, DatabaseKind, in_memory, scripts
 
 _VIEW = re.compile(r"((?:--.*\n)*)CREATE VIEW (v1_\w+) AS\n")
 _COLUMN = re.compile(r"^--   (\w+): (.*(?:\n--     .*)*)$", re.MULTILINE)

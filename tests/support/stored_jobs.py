@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arcacct.config.paths import Places
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.jobs.aar import Transfer
 from arcacct.jobs.job import Job
 from arcacct.jobs.writing import JobWriter
@@ -58,5 +58,5 @@ def job(number: int, *, end_s: int = END_S, status: str = "completed") -> Job:
 
 def add(con: sqlite3.Connection, here: Places, *jobs: Job) -> None:
     """Write jobs as an import does."""
-    with opening.writing(con, here):
+    with access.writing(con, here):
         JobWriter(con, "arex", "/elsewhere/accounting.db").write(jobs)

@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from arcacct.asking import health
 from arcacct.config.paths import Places
-from arcacct.db.lives import highest_seq
-from arcacct.db.opening import open_accounting, open_publishing, writing
-from arcacct.db.schema import incarnation
+from arcacct.database.access import open_accounting, open_publishing, writing
+from arcacct.database.incarnation import highest_seq
+from arcacct.database.schema import incarnation
 from arcacct.publishing import ledger
 from arcacct.sandbox.authority import Authority
 

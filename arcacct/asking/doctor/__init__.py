@@ -16,7 +16,7 @@ from functools import partial
 
 from arcacct.asking.doctor import arex, configuration, credentials, databases, launcher, receivers, recording
 from arcacct.asking.doctor.verdict import UNTOLD, Check, Site, Verdict, of_error
-from arcacct.db.damage import blamed
+from arcacct.database.access import blamed
 from arcacct.errors import ArcacctError, StoreError, TargetBusy
 from arcacct.targets import plugins
 

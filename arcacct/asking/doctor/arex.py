@@ -9,7 +9,7 @@ from arcacct.asking.doctor.verdict import CONF, ERROR, OK, STORE, UNTOLD, WARNIN
 from arcacct.config.parser import Conf, absolute, parse
 from arcacct.config.paths import CONTROLDIR, STATUS_FOLDERS
 from arcacct.config.review import NEW_STATES, callouts, wrong_callouts
-from arcacct.db.place import misplaced
+from arcacct.database.location import misplaced
 from arcacct.errors import ConfigError
 
 

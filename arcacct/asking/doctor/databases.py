@@ -26,8 +26,8 @@ from arcacct.asking.doctor.verdict import (
 from arcacct.asking.health import Limit
 from arcacct.asking.who_recorded import ended_since
 from arcacct.config.paths import Places
-from arcacct.db import care, lives, opening
-from arcacct.db.place import fence
+from arcacct.database import access, incarnation, upkeep
+from arcacct.database.location import fence
 from arcacct.errors import ArcacctError
 from arcacct.wording import count_of
 
@@ -138,13 +138,15 @@ def databases(site: Site) -> Iterator[Verdict]:
         yield Verdict("database", WARNING, detail, "wait for that `arcacct db` command, or repeat one that was killed")
     try:
         with (
-            opening.translating(here.database),
-            closing(opening.read_accounting(here)) as ours,
-            closing(opening.read_publishing(here)) as ledger,
+            access.translating(here.database),
+            closing(access.read_accounting(here)) as ours,
+            closing(access.read_publishing(here)) as ledger,
         ):
             found = health_rows.recorded(ours)
-            doubts = lives.mismatches(
-                lives.incarnation_state(ours, ledger, rehearsing=here.rehearsal is not None, fences_noted=fence(here))
+            doubts = incarnation.mismatches(
+                incarnation.incarnation_state(
+                    ours, ledger, rehearsing=here.rehearsal is not None, fences_noted=fence(here)
+                )
             )
     except ArcacctError as error:
         yield of_error("database", error)
@@ -152,7 +154,7 @@ def databases(site: Site) -> Iterator[Verdict]:
     size = f"{_size_bytes(here) / 2**20:.1f} MiB, schema {found.schema}, {count_of(found.jobs, 'job')}"
     yield Verdict("database", OK, f"{here.database}: {size}")
     for doubt in doubts:
-        yield advised("ledger", ERROR, lives.MEANING[doubt], STORE)
+        yield advised("ledger", ERROR, incarnation.MEANING[doubt], STORE)
     if found.foreign_records:
         yield Verdict(
             "database",
@@ -207,7 +209,7 @@ def room(folder: str, free_bytes: int, free_files: int | None, days: int | None)
 def days_left(here: Places, free_bytes: int, now: int) -> int | None:
     """How long the disk will do; ``None`` while nothing is recorded."""
     try:
-        with opening.translating(here.database), closing(opening.read_accounting(here)) as con:
+        with access.translating(here.database), closing(access.read_accounting(here)) as con:
             lately = ended_since(con, now - _GROWTH_DAYS * DAY_S)
             jobs = health_rows.recorded(con).jobs
     except ArcacctError:
@@ -225,7 +227,7 @@ def backups(site: Site) -> Iterator[Verdict]:
     if here is None or not os.path.exists(here.database):
         return
     folder = os.path.join(here.directory, "backups")
-    known = care.last_done(here).get(care.BACKUP)
+    known = upkeep.last_done(here).get(upkeep.BACKUP)
     try:
         times = [os.stat(one).st_mtime for one in os.scandir(folder) if one.name.startswith("accounting-")]
     except FileNotFoundError:

@@ -23,7 +23,7 @@ import psutil
 from arcacct.asking.doctor.verdict import CONF, ERROR, OK, UNTOLD, WARNING, Site, Verdict, user_name
 from arcacct.config.paths import DEADLINE_S
 from arcacct.config.review import Callout, callouts
-from arcacct.db.place import spools
+from arcacct.database.location import spools
 from arcacct.errors import ArcacctError, TargetBusy
 from arcacct.files.safe_open import open_parent
 

@@ -29,8 +29,8 @@ from arcacct.asking.doctor.verdict import (
 from arcacct.asking.health import UNMEASURED_TODO, Limit, Thresholds, recent_months
 from arcacct.asking.who_recorded import PASSING, HookCoverage, hook_coverage
 from arcacct.config.review import callouts
-from arcacct.db import opening
-from arcacct.db.place import spools
+from arcacct.database import access
+from arcacct.database.location import spools
 from arcacct.errors import ArcacctError
 from arcacct.jobs.holds import HELD, PUBLISHED
 from arcacct.jobs.implausible import NONE, counts
@@ -125,7 +125,7 @@ def recorded_by(site: Site) -> Iterator[Verdict]:
         )
         return
     try:
-        with opening.translating(here.database), closing(opening.read_accounting(here)) as con:
+        with access.translating(here.database), closing(access.read_accounting(here)) as con:
             found = hook_coverage(con, site.now - LATELY_DAYS * DAY_S)
             state = health_rows.recorded(con)
     except ArcacctError:
@@ -189,7 +189,7 @@ def values(site: Site) -> Iterator[Verdict]:
     """Whether values of recorded jobs cannot be true, or nobody measured them."""
     if site.here is None or not os.path.exists(site.here.database):
         return
-    with closing(opening.read_accounting(site.here)) as con:
+    with closing(access.read_accounting(site.here)) as con:
         found = counts(con)
         rests_on = basis(con, recent_months(site.now))
     held, published = found.get(HELD, NONE), found.get(PUBLISHED, NONE)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from arcacct.arex.database import ArexDatabase
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.statuses import SQL_BY_ITSELF
 from arcacct.targets.apel.jura_keys import JuraCell, JuraCount
 

@@ -19,8 +19,8 @@ from arcacct.arex import database as arex_database
 from arcacct.arex.database import ArexDatabase
 from arcacct.benchmark import parsed_benchmark
 from arcacct.config.settings import Settings
-from arcacct.db import opening, schema
-from arcacct.db.engine import Connection
+from arcacct.database import access, schema
+from arcacct.database.connection import Connection
 from arcacct.jobs import cells, reading
 from arcacct.jobs.rows import first_end
 from arcacct.publishing import jura, sent
@@ -121,9 +121,9 @@ def plan(settings: Settings, plugins: Sequence[TargetPlugin], options: Takeover)
     """
     here = settings.places
     with ExitStack() as stack:
-        stack.enter_context(opening.translating(here.database))
-        ours = stack.enter_context(closing(opening.read_accounting(here)))
-        ledger = stack.enter_context(closing(opening.read_publishing(here)))
+        stack.enter_context(access.translating(here.database))
+        ours = stack.enter_context(closing(access.read_accounting(here)))
+        ledger = stack.enter_context(closing(access.read_publishing(here)))
         opened = []
         for path in options.databases:
             workspace = stack.enter_context(tempfile.TemporaryDirectory(prefix="switch-", dir=here.directory))
@@ -298,9 +298,9 @@ def take_over(settings: Settings, plans: Sequence[TargetPlan]) -> dict[str, int]
     work, StoreError when the ledger refuses.
     """
     here = settings.places
-    with publishing_lock(here.publishing_lock), opening.translating(here.publishing_database):
-        con = opening.open_publishing(here)
-        with opening.close_or_leave_open(con, here.publishing_database, here):
+    with publishing_lock(here.publishing_lock), access.translating(here.publishing_database):
+        con = access.open_publishing(here)
+        with access.close_or_leave_open(con, here.publishing_database, here):
             return {
                 one.target: sum(
                     sent.adopt(con, one.block, kind, sums)

@@ -8,7 +8,7 @@ administrator has to delete the record from the database.
 from __future__ import annotations
 
 from arcacct.config.settings import Settings
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.plug import Acceptance, DuplicatePolicy, RecordFormat, RenderedRecord, Sender, TargetPlugin
 from arcacct.targets.auditor import record

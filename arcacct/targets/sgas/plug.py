@@ -8,7 +8,7 @@ under another GlobalJobId (`sgas_corrections=replace`), its administrator has to
 from __future__ import annotations
 
 from arcacct.config.settings import Settings
-from arcacct.db.engine import Connection
+from arcacct.database.connection import Connection
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.plug import (
     Acceptance,

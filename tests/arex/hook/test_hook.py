@@ -18,7 +18,7 @@ from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, rows
 
 from arcacct.arex.layout import job_file
 from arcacct.config.paths import resource
-from arcacct.db.maintain import start_new_incarnation
+from arcacct.database.upkeep import start_new_incarnation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -551,7 +551,7 @@ def test_a_relative_control_directory_is_one(host: Host) -> None:
 def test_the_configuration_counts(tmp_path: pathlib.Path) -> None:
     """database= of arcacct.conf and the benchmark of arc.conf hold in the hook."""
     from arcacct.config.paths import places
-    from arcacct.db.opening import initialise
+    from arcacct.database.access import initialise
 
     (tmp_path / "new").mkdir()
     host = Host(tmp_path / "new", created=False)

@@ -322,7 +322,7 @@ def test_the_sweep_finds_it_where_the_database_is_elsewhere(tmp_path: pathlib.Pa
     """The launcher does not read database=: what it spools below the control directory is drained all the same."""
     from arcacct.arex.sweep import sweep
     from arcacct.config.paths import places
-    from arcacct.db.opening import open_accounting
+    from arcacct.database.access import open_accounting
 
     host = Host(tmp_path, created=False)
     lay(host.control, Files("INLRMS"))

@@ -131,11 +131,9 @@ def test_hooks_during_upgrades(host: Host, tmp_path: pathlib.Path) -> None:
         "arex/layout.py",
         "arex/control_files.py",
         "arex/facts.py",
-        "db/connect.py",
-        "db/engine.py",
+        "database/connection.py",
         "jobs/recorder.py",
         "arex/spool.py",
-        "db/transaction.py",
     ],
 )
 @pytest.mark.parametrize("maintained", [False, True], ids=["recording", "spooling"])
@@ -157,7 +155,7 @@ def test_a_module_that_was_replaced_is_the_one_that_runs(host: Host, tmp_path: p
     """What Python compiled from an earlier source is not used, wherever in the hook the module stands."""
     environment = Environment(tmp_path / "venv")
     environment.compile()
-    for number, module in enumerate(("errors.py", "arex/control_files.py", "db/transaction.py")):
+    for number, module in enumerate(("errors.py", "arex/control_files.py", "database/connection.py")):
         lay_job(host, f"Job{number}")
         assert launch(host, environment, f"Job{number}").stderr == ""
         environment.append(module, "raise RuntimeError('this is the new one')")

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from arcacct.config.paths import Places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from arcacct.asking import questions
 from arcacct.asking.questions import Selection
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

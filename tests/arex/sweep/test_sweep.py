@@ -513,7 +513,7 @@ def test_two_sweeps_at_once_record_once(here: Places, con: sqlite3.Connection, c
         lay(control, Files("FINISHED"), f"Job{number:02}")
         spool.write(here.spool, read_job(str(control), f"Job{number:02}", "FINISHED"))
     script = (
-        "import sys; from arcacct.config.paths import places; from arcacct.db.opening import open_accounting;"
+        "import sys; from arcacct.config.paths import places; from arcacct.database.access import open_accounting;"
         "from arcacct.arex.sweep import sweep; here = places(None, sys.argv[1]);"
         "print(sweep(here, open_accounting(here)).complaints)"
     )

@@ -24,7 +24,7 @@ from arcacct.arex.sweep import sweep
 from arcacct.arex.sweeping import SweepReport
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 from arcacct.publishing.run import publish
 from arcacct.publishing.target_run import RunOptions, TargetResult
 from arcacct.sandbox import Sandbox

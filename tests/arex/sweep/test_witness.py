@@ -25,7 +25,7 @@ from arcacct.arex.importing import import_arex
 from arcacct.arex.sweep import sweep
 from arcacct.arex.sweeping import Gap
 from arcacct.config.paths import Places, places, resource
-from arcacct.db.opening import open_accounting
+from arcacct.database.access import open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def test_a_sweep_with_nothing_to_ask_never_touches_arexs_database(
     launched(here, "B", "INLRMS")
     script = (
         "import sys\n"
-        "from arcacct.config.paths import places; from arcacct.db.opening import open_accounting\n"
+        "from arcacct.config.paths import places; from arcacct.database.access import open_accounting\n"
         "from arcacct.arex.sweep import sweep\n"
         "sys.addaudithook(lambda event, args: event in ('open', 'sqlite3.connect')"
         " and '/accounting/accounting.db' in str(args[0]) and print(event, args))\n"

@@ -11,7 +11,7 @@ from publishing_site import DAY_S, JUNE, jobs
 from sandbox_clients import auditor_client
 
 from arcacct.cli import arcacct
-from arcacct.db.opening import open_publishing
+from arcacct.database.access import open_publishing
 from arcacct.errors import TargetRefuses
 from arcacct.publishing import held
 from arcacct.sandbox.auditor import AuditorAccess

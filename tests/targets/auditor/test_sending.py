@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from publishing_site import QUICK, jobs
 
-from arcacct.db import opening
+from arcacct.database import access
 from arcacct.jobs import reading
 from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.ledger import KEPT, OTHER, Message, SentRecord
@@ -39,7 +39,7 @@ def sender(plugin):
 def texts(site, plugin) -> list[str]:
     """Some records."""
     site.record(*jobs(COUNT))
-    con = opening.read_accounting(site.settings.places)
+    con = access.read_accounting(site.settings.places)
     with closing(con):
         (page,) = reading.ended_between(con, 0, 2**40)
     return [plugin.records(plugin.message_format).text(aar, 0) for aar in page]

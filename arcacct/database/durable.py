@@ -1,20 +1,135 @@
 """
-The file `maintenance` beside the database: while it is there, hooks spool and commands wait for another day.
-
-Whoever makes it holds a lock on it. One without a lock is what a killed process left behind, and is cleared away; one
-that somebody made by hand (empty, or with words of his own) stays until he removes it.
+Transactions that are on disk before anything irreversible follows, the header of a database file, and the file that
+stops hooks during maintenance.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import time
+from _sqlite3 import Connection
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
+from typing import NamedTuple
 
-from arcacct.db.transaction import open_lock
-from arcacct.errors import StoreBusy, StoreError
+from arcacct.database.connection import open_lock
+from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
+
+# Transactions of the publishing database: on the disk before anything is done that cannot be undone.
+
+
+_TURN = Lock()
+_taken_back = 0
+
+
+def count_rolled_back() -> int:
+    """How many transactions of this process were rolled back: what was cached during them may be wrong."""
+    return _taken_back
+
+
+@contextmanager
+def transaction(con: Connection) -> Iterator[None]:
+    """All or nothing, and on disk afterwards."""
+    global _taken_back  # noqa: PLW0603
+    # Threads that publish side by side wait here: SQLite lets one write at a time, and the others sleep and try.
+    with _TURN:
+        con.execute("BEGIN IMMEDIATE")
+        try:
+            try:
+                yield
+            except BaseException:
+                con.execute("ROLLBACK")
+                raise
+            con.execute("COMMIT")
+        except BaseException:
+            _taken_back += 1
+            raise
+
+
+# The header of a database file, read without SQLite: whose it is, and whether SQLite may open it (INVARIANTS 1).
+
+
+ROLLBACK_JOURNAL, WAL = 1, 2
+"""`Header.journal`."""
+_HEADER_BYTES = 100
+_MAGIC = b"SQLite format 3\0"
+_FIRST_BYTES = 4 * 1024 * 1024
+
+
+class Header(NamedTuple):
+    """What tells whether a database file has changed."""
+
+    journal: int
+    """1: rollback journal, 2: WAL."""
+    change_counter: int
+    device: int
+    inode: int
+    size_bytes: int
+    mtime_ns: int
+
+    @property
+    def stamp(self) -> str:
+        """The file as it is now, as one text."""
+        return " ".join(map(str, self[1:]))
+
+
+def header_of(path: str) -> Header:
+    """
+    The header of a database file, by read() alone.
+
+    Raises InputError for a file that is missing, unreadable, empty or no SQLite database.
+    """
+    try:
+        # A pipe would be waited for until somebody writes it.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            status = os.fstat(fd)
+            content = os.pread(fd, _HEADER_BYTES, 0) if stat.S_ISREG(status.st_mode) else b""
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}; run as the user of A-REX") from error
+    if len(content) < _HEADER_BYTES or not content.startswith(_MAGIC):
+        raise InputError(f"{path}: not an SQLite database; give the path of the accounting.db that A-REX writes")
+    return Header(
+        content[18],
+        int.from_bytes(content[24:28], "big"),
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+    )
+
+
+def refuse_foreign(path: str) -> None:
+    """
+    Refuse a file that SQLite must not even open: in rollback-journal mode, as A-REX makes its own, and not ours.
+
+    Raises SchemaError. (Any reader of SQLite's makes A-REX lose rows then. Ours are in WAL mode from their first page.)
+    """
+    try:
+        if header_of(path).journal != ROLLBACK_JOURNAL:
+            return
+        with open(path, "rb") as file:
+            begin = file.read(_FIRST_BYTES)
+    except (OSError, InputError):
+        # Missing, empty or no database: whoever opens it says what is wrong.
+        return
+    if b"ARCACCT_SCHEMA" not in begin:
+        raise SchemaError(
+            f"{path}: not a database of arcacct, it may be one that A-REX writes; give the path of ours "
+            "(`arcacct import arex` takes over what A-REX has)"
+        )
+
+
+# The file `maintenance` beside the database: while it is there, hooks spool and commands wait for another day.
+#
+# Whoever makes it holds a lock on it. One without a lock is what a killed process left behind, and is cleared away; one
+# that somebody made by hand (empty, or with words of his own) stays until he removes it.
+
 
 _OURS = "arcacct: "
 _IN_TURNS = f"{_OURS}prune "

@@ -1,10 +1,4 @@
-"""
-Creating the databases and taking them forward.
-
-A new database is made from ``schema/accounting`` or ``schema/publishing``: every object once, as it is. One of arcacct
-0.2 is taken forward by the scripts of ``schema/upgrade``, in the order of their numbers, and then has the same objects,
-text for text. All of it commits together. Nothing goes backward: a database of a newer program is refused.
-"""
+"""Creating the databases and upgrading them by the scripts of schema/, in the order of their numbers."""
 
 from __future__ import annotations
 
@@ -18,10 +12,9 @@ from contextlib import ExitStack, closing
 from typing import NamedTuple
 
 from arcacct.config.paths import private_directory, resource
-from arcacct.db.checkpoint import make_durable
-from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, other_version, translated, uri, version
-from arcacct.db.header import refuse_foreign
-from arcacct.db.maintenance import locked, maintenance
+from arcacct.database.checkpoint import make_durable
+from arcacct.database.connection import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, other_version, translated, uri, version
+from arcacct.database.durable import locked, maintenance, refuse_foreign
 from arcacct.errors import ConfigError, SchemaError, StoreError
 
 

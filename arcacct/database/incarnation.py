@@ -1,10 +1,6 @@
 """
-One life of two databases (INVARIANTS 11): each remembers the other; what is old, lost or foreign is noticed.
-
-accounting.db is an older copy if the ledger knows a later fence of it, the ledger if accounting.db knows a later run,
-and both are if the note of the place knows a later fence: it is outside of their directory (INVARIANTS 16).
-A ledger that knows neither this accounting database nor one that it came from belongs to another site. A run begins
-with a fence: what is read below it can be taken back by no power cut (INVARIANTS 3).
+Which two databases belong together (INVARIANTS 11): each remembers the other, so an old, lost or foreign one is
+noticed.
 """
 
 from __future__ import annotations
@@ -18,11 +14,11 @@ from enum import Enum
 from typing import NamedTuple
 
 from arcacct.config.paths import Places
-from arcacct.db import place, schema
-from arcacct.db.checkpoint import make_durable
-from arcacct.db.durable import transaction
-from arcacct.db.opening import writing
-from arcacct.db.schema import note, noted
+from arcacct.database import location, schema
+from arcacct.database.access import writing
+from arcacct.database.checkpoint import make_durable
+from arcacct.database.durable import transaction
+from arcacct.database.schema import note, noted
 from arcacct.errors import ConfigError
 
 _LAST_ROW = "LAST_ROW "
@@ -179,7 +175,7 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
     the same.
     """
     rehearsing = here.rehearsal is not None
-    what = incarnation_state(accounting, publishing, rehearsing=rehearsing, fences_noted=place.fence(here))
+    what = incarnation_state(accounting, publishing, rehearsing=rehearsing, fences_noted=location.fence(here))
     found = mismatches(what)
     if DatabaseMismatch.FOREIGN in found:
         raise ConfigError(f"{here.publishing_database}: {MEANING[DatabaseMismatch.FOREIGN]}")
@@ -218,7 +214,7 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
         publishing.execute("DELETE FROM DBConfig WHERE KeyName = ?", (RESTORED,))
     if not rehearsing:
         # After both databases, so that it is never ahead of them.
-        place.note_fence(here, schema.incarnation(accounting), passed.passed)
+        location.note_fence(here, schema.incarnation(accounting), passed.passed)
     return passed
 
 

@@ -1,27 +1,16 @@
-"""
-Reading a database that nobody has open, for users who may not write it. (Not in the hook, and standard library all the
-same: what opens databases leads here.)
-
-SQLite wants -wal and -shm beside a database in WAL mode, also to read it, and whoever closes it last removes them: a
-`sqlite3` of root's does. Ours leave them there (INVARIANTS 7), and the next hook or sweep makes them anew, with the
-database's own mode and group. In between, a reader who may not make them would be locked out.
-
-Nothing is in a WAL then: the file has it all, and SQLite reads it alone (``immutable``). That is right as long as the
-file stays as it was. Who begins to write meanwhile does so into a new WAL, and changes the file when he writes that
-back: so it is looked at before each statement and at the end, and what was read then is good for nothing.
-"""
+"""Reading a database that no process has open, for users who may not write it."""
 
 import os
 import time
 
-from arcacct.db.connect import translated, uri
-from arcacct.db.engine import Connection, DatabaseError, connect
+from arcacct.database.connection import Connection, DatabaseError, connect, translated, uri
 from arcacct.errors import StoreBusy, StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Cursor
     from typing import Any
+
 
 _SETTLED_NS = 50_000_000
 """A file whose last change is as young may change again without a sign: clocks of file systems tick in 4 ms."""

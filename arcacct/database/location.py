@@ -1,13 +1,4 @@
-"""
-The note of the place: which accounting database a control directory has (INVARIANTS 11).
-
-It is beside the directory of the databases, so that it outlives them: `<controldir>/accounting/arcacct.place`, lines
-`key=value`: ``database`` (an absolute path), ``incarnation``, ``fence`` (how many fences the accounting database has
-passed: a third witness when both databases are put back together, INVARIANTS 16), and ``former`` for each directory
-that the databases were in before. No command begins a database where the note, a ledger or the usual place knows of
-another one.
-The hook never reads it: it begins nothing, and spools what it cannot record.
-"""
+"""The note of which accounting database a control directory has (INVARIANTS 11)."""
 
 from __future__ import annotations
 
@@ -19,10 +10,10 @@ from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
 from arcacct.config.paths import AREX_DATABASES, STATUS_FOLDERS, Places, private_directory, usual_database
-from arcacct.db.at_rest import refuse_hidden
-from arcacct.db.connect import translated, uri, version
-from arcacct.db.header import refuse_foreign
-from arcacct.db.schema import incarnation, incarnation_history, sync
+from arcacct.database.at_rest import refuse_hidden
+from arcacct.database.connection import translated, uri, version
+from arcacct.database.durable import refuse_foreign
+from arcacct.database.schema import incarnation, incarnation_history, sync
 from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.files.safe_open import private
 

@@ -1,12 +1,8 @@
-"""
-Care of the databases: backup while others write, restore, and making them small and fast again.
-
-Copies are made by SQLite's own means only: a copy of the file alone lacks what is in the WAL, and one over a file in
-use is damaged at once (INVARIANTS 9).
-"""
+"""Backup while others write, restore, compaction, and the record of when each was done last."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -20,14 +16,13 @@ from typing import NamedTuple
 import psutil
 
 from arcacct.config.paths import Places, private_directory
-from arcacct.db import care, lives, opening, place
-from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database, open_for_reading, uri
-from arcacct.db.maintenance import alone, maintenance, refuse_maintenance
-from arcacct.db.own_schema import require_own_schema
-from arcacct.db.schema import (
+from arcacct.database import access, incarnation, location, schema
+from arcacct.database.access import require_own_schema
+from arcacct.database.connection import ACCOUNTING_SCHEMA, open_database, open_for_reading, uri
+from arcacct.database.durable import alone, maintenance, refuse_maintenance
+from arcacct.database.schema import (
     ACCOUNTING,
     PUBLISHING,
-    SNAPSHOT,
     DatabaseKind,
     backup,
     ensure,
@@ -40,7 +35,71 @@ from arcacct.db.schema import (
     sync,
 )
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
+from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import TEMPORARY, Directory, open_directory
+
+# When the databases were last cared for: backed up, checked, pruned, copied for readers.
+#
+# A small file beside them, `care.json`, by what was done: when it ended (UTC seconds), and whether all was well; of a
+# copy for readers also the life of the database, and where it is. It is no part of the databases: a check changes
+# nothing in them, and one that is put back must not say that it was checked.
+
+
+BACKUP, CHECK, PRUNE, SNAPSHOT = KINDS = ("backup", "check", "prune", "snapshot")
+_FILE = "care.json"
+_LARGEST_CHARACTERS = 2**16
+
+
+class MaintenanceEntry(NamedTuple):
+    """The last time of a kind of care."""
+
+    at_s: int
+    is_well: bool
+    incarnation: str = ""
+    """The incarnation of the database that was copied."""
+    path: str = ""
+    """The copy."""
+
+
+def log_done(here: Places, kind: str, *, is_well: bool = True, life: str = "", path: str = "") -> None:
+    """What was done now; by who may only read the databases nothing is remembered."""
+    done = MaintenanceEntry(int(time.time()), is_well, life, path)
+    found = {name: [one for one in care if one != ""] for name, care in (last_done(here) | {kind: done}).items()}
+    # Whoever gets into the directory may know it.
+    with suppress(OSError, InputError), open_directory(here.directory) as folder:
+        folder.replace(_FILE, f"{json.dumps(found)}\n".encode(), 0o644)
+
+
+def last_done(here: Places) -> dict[str, MaintenanceEntry]:
+    """By kind what was done last; what is not known is absent, and so is a copy that was removed."""
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        with open(os.path.join(here.directory, _FILE), encoding="utf-8") as file:
+            found = parsed(file.read(_LARGEST_CHARACTERS))
+        known = {
+            kind: MaintenanceEntry(int(found[kind][0]), bool(found[kind][1]), *map(str, found[kind][2:4]))
+            for kind in KINDS
+            if kind in found
+        }
+        return {kind: done for kind, done in known.items() if not (done.path and _is_gone(done.path))}
+    return {}
+
+
+def _is_gone(path: str) -> bool:
+    """Not for one who may not look."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass
+    return False
+
+
+# Care of the databases: backup while others write, restore, and making them small and fast again.
+#
+# Copies are made by SQLite's own means only: a copy of the file alone lacks what is in the WAL, and one over a file in
+# use is damaged at once (INVARIANTS 9).
+
 
 PATIENCE_S = 30.0
 """How long to wait for processes that use a database, before a restore gives up."""
@@ -90,14 +149,14 @@ def backups(here: Places, directory: str) -> list[BackupFile]:
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     with backup_directory(here, directory) as place:
         copies = [_backup(path, kind, place, f"{kind.folder}-{now}.db") for path, kind in files(here)]
-    care.log_done(here, care.BACKUP)
+    log_done(here, BACKUP)
     return copies
 
 
 @contextmanager
 def backup_directory(here: Places, directory: str) -> Iterator[Directory]:
     """A directory to copy our databases into, made (0700) if missing. Raises StoreError, InputError for a link."""
-    opening.require(here)
+    access.require(here)
     try:
         with open_directory(directory, make=0o700) as place:
             # SQLite goes by paths. Whose the databases are may do with them what he likes anyway.
@@ -139,7 +198,7 @@ def copy_whole(path: str, kind: DatabaseKind, copy: str) -> None:
     """Copy a database, on disk. Raises StoreError, also for a copy that is damaged: then what was copied is."""
     with closing(open_for_reading(path, kind.schema)) as con:
         backup(con, copy)
-    with opening.translating(copy), closing(connect_unused(copy)) as con:
+    with access.translating(copy), closing(connect_unused(copy)) as con:
         (found,) = con.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         raise StoreError(f"{copy}: the copy is damaged, so the database is: {found}; run `arcacct db check`")
@@ -173,14 +232,14 @@ def restore(here: Places, source: str, *, patience_s: float = PATIENCE_S) -> Res
 
 def may_restore(here: Places) -> None:
     """Raise ConfigError where a backup must not be put: the directory has its database elsewhere, or is none."""
-    place.refuse_another(here)
-    place.refuse_misplaced(here)
+    location.refuse_another(here)
+    location.refuse_misplaced(here)
 
 
 def _note(here: Places) -> None:
     """Note the place of the database that has just been put there."""
     with closing(open_for_reading(here.database, ACCOUNTING_SCHEMA)) as con:
-        place.note_down(here, con, place.read(here))
+        location.note_down(here, con, location.read(here))
 
 
 def start_new_incarnation(here: Places) -> NewIncarnation:
@@ -190,21 +249,21 @@ def start_new_incarnation(here: Places) -> NewIncarnation:
     It goes on from the lives that the ledger beside it and the note know; so does one that is there. What the old
     place had in its spool stays to be drained. Raises StoreError and its kinds.
     """
-    note = place.read(here)
+    note = location.read(here)
     known = frozenset(
-        (*place.ledger_incarnations(here.publishing_database), *(() if note is None else (note.incarnation,)))
+        (*location.ledger_incarnations(here.publishing_database), *(() if note is None else (note.incarnation,)))
     )
-    if place.has_database(here.database):
+    if location.has_database(here.database):
         done: list[int] = []
         refuse_maintenance(here.database)
         ensure(here.database, ACCOUNTING, read_group=here.read_group)
         with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
             known -= incarnation_history(con)
             if known:
-                with opening.writing(con, here):
+                with access.writing(con, here):
                     inherit_from(con, known)
     else:
-        place.refuse_misplaced(here)
+        location.refuse_misplaced(here)
         done = _make_inheriting(here, known)
     _note(here)
     return NewIncarnation(tuple(done), known)
@@ -214,12 +273,12 @@ def _make_inheriting(here: Places, known: Iterable[str]) -> list[int]:
     with _temp_directory(here, "new-life") as folder:
         made = os.path.join(folder, "accounting.db")
         done = ensure(made, ACCOUNTING)
-        with opening.translating(made), closing(connect(made, isolation_level=None)) as con:
+        with access.translating(made), closing(connect(made, isolation_level=None)) as con:
             inherit_from(con, sorted(known))
-        place.own_as(made, here.directory)
+        location.own_as(made, here.directory)
         sync(made)
         with maintenance(here.database, "init"):
-            if place.has_database(here.database):
+            if location.has_database(here.database):
                 raise StoreBusy(f"{here.database}: somebody else has just put a database there; look at it first")
             # An empty file may be there, and the WAL of a lost database.
             _exchange(here.database, made, "new-life")
@@ -235,7 +294,7 @@ def _kind_of(source: str, here: Places) -> DatabaseKind:
         raise InputError(f"{source}: that is the database itself; give a backup")
     if os.path.exists(f"{source}-wal"):
         raise InputError(f"{source}: it is in use (there is a -wal beside it); make a copy with `arcacct db backup`")
-    with opening.translating(source), closing(connect_unused(source)) as con:
+    with access.translating(source), closing(connect_unused(source)) as con:
         tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "DBConfig" not in tables:
             raise SchemaError(f"{source}: not a database of arcacct; give a backup that `arcacct db backup` made")
@@ -243,7 +302,7 @@ def _kind_of(source: str, here: Places) -> DatabaseKind:
         require_own_schema(con, source, kind, exactly=True)
         if noted(con, ARCHIVE_MARK) is not None:
             raise SchemaError(f"{source}: an archive of pruned jobs, no backup; queries can attach it")
-        if noted(con, SNAPSHOT) is not None:
+        if noted(con, schema.SNAPSHOT) is not None:
             raise SchemaError(f"{source}: a snapshot for readers, no backup; take one that `arcacct db backup` made")
     return kind
 
@@ -253,7 +312,7 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
     """A copy of the backup in our directory, sound, of this program's schema, in a new life, and on disk."""
     with _temp_directory(here, "restore") as folder:
         copy = os.path.join(folder, f"{kind.folder}.db")
-        with opening.translating(source):
+        with access.translating(source):
             with closing(connect_unused(source)) as con:
                 backup(con, copy)
             with closing(connect_unused(copy)) as con:
@@ -264,31 +323,31 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
             raise StoreError(f"{source}: it is damaged: {found}; take an older backup")
         done = ensure(copy, kind)
         # The last connection takes the WAL into the file.
-        with opening.translating(copy), closing(connect(copy, isolation_level=None, uri=True)) as con:
+        with access.translating(copy), closing(connect(copy, isolation_level=None, uri=True)) as con:
             con.execute("BEGIN IMMEDIATE")
             if kind is ACCOUNTING:
                 # The publisher's cursors belong to the old life: what is sent is compared with what was (INVARIANTS 3).
                 # It goes on from the database that it replaces; where none can be read, from what was noted.
-                known = place.incarnations_of(here.database)
-                if not known and (before := place.read(here)) is not None:
+                known = location.incarnations_of(here.database)
+                if not known and (before := location.read(here)) is not None:
                     known = frozenset((before.incarnation,))
                 new_incarnation(con, sorted(known))
                 # They are read as they are, and the file came from somewhere; without them the tables are read.
                 con.execute("DELETE FROM PackedJob")
             else:
                 # What was sent since the backup is not in it: the next run must know, whatever else is restored.
-                note(con, lives.RESTORED, 1)
+                note(con, incarnation.RESTORED, 1)
             con.execute("COMMIT")
-            if kind is not ACCOUNTING and place.has_database(here.publishing_database):
+            if kind is not ACCOUNTING and location.has_database(here.publishing_database):
                 # One that is damaged, or of another program, cannot be asked.
                 with suppress(DatabaseError):
                     con.execute("ATTACH ? AS Replaced", (uri(here.publishing_database, "ro"),))
                     con.execute("BEGIN IMMEDIATE")
-                    lives.compare_ledgers(con)
+                    incarnation.compare_ledgers(con)
                     con.execute("COMMIT")
                 if con.in_transaction:
                     con.execute("ROLLBACK")
-        place.own_as(copy, here.directory)
+        location.own_as(copy, here.directory)
         sync(copy)
         yield copy, done
 
@@ -335,7 +394,7 @@ def _exchange(path: str, copy: str, work: str) -> str | None:
 
     Killed in between, there is no database, and `maintenance` tells everybody why.
     """
-    if place.has_database(path):
+    if location.has_database(path):
         # A power cut between two renames would part it from its WAL. One that is damaged is put away as it is.
         with suppress(DatabaseError), closing(connect(uri(path, "rw"), isolation_level=None, uri=True)) as con:
             con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -356,7 +415,7 @@ def _exchange(path: str, copy: str, work: str) -> str | None:
 def optimize(here: Places, con: Connection) -> None:
     """Let SQLite look at a sample of each index, so that it chooses well; takes some ten milliseconds."""
     con.execute("PRAGMA analysis_limit = 400")
-    with opening.writing(con, here):
+    with access.writing(con, here):
         con.execute("ANALYZE")
 
 
@@ -372,7 +431,7 @@ def shrink(here: Places, con: Connection) -> Sizes:
         raise StoreError(
             f"{here.directory}: {room / 1e6:,.0f} MB are free and {2 * before / 1e6:,.0f} MB are needed; make room"
         )
-    with alone(here.database, here.queue_lock, "optimize"), opening.translating(here.database):
+    with alone(here.database, here.queue_lock, "optimize"), access.translating(here.database):
         con.execute("VACUUM")
         con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return Sizes(before, os.path.getsize(here.database))

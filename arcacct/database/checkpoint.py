@@ -1,19 +1,10 @@
-"""
-Writing the WAL back into the database with nobody waiting for the disk (INVARIANTS 7 and 13).
-
-Automatic checkpoints are off, since a process that ends without closing never resets the WAL, and a hook that is alone
-reads it when it opens the database. So whoever finds it above its limit has it written back: the hook by a child of
-which A-REX knows nothing, sweep and publish themselves. The syncs are made beside the writers; only the reset, which
-needs none, and the first commit after it, which syncs the WAL's header, are made in the queue.
-"""
+"""Writing the WAL back into the database while nobody waits for the disk (INVARIANTS 7 and 13)."""
 
 import fcntl
 import posix
 import time
 
-from arcacct.db.connect import translated, uri
-from arcacct.db.engine import Connection, DatabaseError, connect
-from arcacct.db.transaction import WAL_LIMIT_BYTES, open_lock
+from arcacct.database.connection import WAL_LIMIT_BYTES, Connection, DatabaseError, connect, open_lock, translated, uri
 from arcacct.errors import StoreError
 
 _TRIES = 8

@@ -1,22 +1,94 @@
-"""Opening our databases for the commands: created or taken forward when needed, then read and written."""
+"""
+Opening our databases for commands: created or upgraded when needed, with our schema word for word. Also temporary
+databases, and which database is damaged.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from _sqlite3 import Connection, DatabaseError, DataError, IntegrityError, InterfaceError, ProgrammingError
+import time
+from _sqlite3 import Connection, DatabaseError, DataError, IntegrityError, InterfaceError, ProgrammingError, connect
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 
 from arcacct.config.paths import Places
-from arcacct.db import checkpoint, place
-from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, translated
-from arcacct.db.header import refuse_foreign
-from arcacct.db.maintenance import locked, refuse_maintenance
-from arcacct.db.schema import ACCOUNTING, PUBLISHING, ensure, in_memory, open_to_group
-from arcacct.db.transaction import Transaction, open_lock
+from arcacct.database import checkpoint, connection, location
+from arcacct.database.connection import (
+    ACCOUNTING_SCHEMA,
+    PUBLISHING_SCHEMA,
+    Transaction,
+    open_database,
+    open_for_reading,
+    open_lock,
+    opened,
+    other_version,
+    translated,
+    uri,
+    version,
+)
+from arcacct.database.durable import locked, refuse_foreign, refuse_maintenance
+from arcacct.database.schema import ACCOUNTING, PUBLISHING, DatabaseKind, ensure, in_memory, open_to_group
 from arcacct.errors import SchemaError, StoreError
+
+# Whether a file that is said to be one of our databases has our schema, word for word.
+#
+# A trigger of somebody else's in a backup would run as root at each state change of a job, a view in the place of one
+# of ours at each question. Only the list of what the file has is read here: nothing of it is run.
+
+
+_SQLITES_OWN = {
+    "sqlite_sequence": "CREATE TABLE sqlite_sequence(name,seq)",
+    "sqlite_stat1": "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
+    "sqlite_stat4": "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
+}
+
+
+def require_own_schema(con: Connection, path: str, kind: DatabaseKind, *, exactly: bool) -> int:
+    """
+    See that an open database has all that our scripts make, as they make it; its version.
+
+    ``exactly``: and nothing else but tables. Raises SchemaError, DatabaseError.
+    """
+    found = _described(con)
+    with closing(in_memory(kind)) as newest:
+        # It is the same in every version, and has to be read to know which one this is.
+        _compare(path, "DBConfig", found, _described(newest))
+    number = version(con, path)
+    if number > kind.schema:
+        raise other_version(path, number, kind.schema)
+    with closing(in_memory(kind, number)) as fresh:
+        wanted = _described(fresh)
+    for name in wanted:
+        _compare(path, name, found, wanted)
+    for name, text in found.items():
+        if exactly and name not in wanted and not text.startswith("CREATE TABLE ") and _SQLITES_OWN.get(name) != text:
+            what = " ".join(text.split()[1:3])
+            raise SchemaError(
+                f"{path}: it has {what!a}, which arcacct did not make; if you know it take it out of a copy of the file"
+                " with `sqlite3` (DROP ...), else take another backup"
+            )
+    return number
+
+
+def _compare(path: str, name: str, found: dict[str, str], wanted: dict[str, str]) -> None:
+    if name not in found:
+        raise SchemaError(
+            f"{path}: not a database of arcacct, or not a whole one: {name} is missing; take another backup"
+        )
+    if found[name] != wanted[name]:
+        raise SchemaError(f"{path}: {name} is not as arcacct makes it; take another backup")
+
+
+def _described(con: Connection) -> dict[str, str]:
+    """The text by which each thing was made, by name."""
+    rows = con.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {str(name): " ".join(str(sql).split()) for name, sql in rows if _SQLITES_OWN.get(name) != sql}
+
+
+# Opening our databases for the commands: created or taken forward when needed, then read and written.
+
 
 READABLE = partial(str, encoding="utf-8", errors="replace")
 """How a database's texts are read: one name that is no UTF-8 must not hide what there is beside it."""
@@ -35,7 +107,7 @@ def initialise(here: Places) -> dict[str, list[int]]:
         done[path] = ensure(path, kind, read_group=here.read_group, may_create=kind is PUBLISHING or not is_there)
         open_to_group(path, here.read_group)
     with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
-        place.settle(here, con)
+        location.settle(here, con)
     return done
 
 
@@ -45,11 +117,11 @@ def refuse_unasked(here: Places) -> bool:
 
     Returns whether the database is there. Raises ConfigError with the ways out, StoreBusy, StoreError.
     """
-    place.refuse_no_file(here.database, here.publishing_database)
+    location.refuse_no_file(here.database, here.publishing_database)
     # In this order: the maintenance of a move that was interrupted keeps hooks away from the old place, and stays.
-    place.refuse_another(here)
+    location.refuse_another(here)
     refuse_maintenance(here.database)
-    return place.refuse_lost(here)
+    return location.refuse_lost(here)
 
 
 def open_accounting(here: Places) -> Connection:
@@ -72,7 +144,7 @@ def open_accounting(here: Places) -> Connection:
         ensure(here.database, ACCOUNTING, read_group=here.read_group, may_create=not is_there)
         con = open_database(here.database, ACCOUNTING_SCHEMA)
     try:
-        place.settle(here, con)
+        location.settle(here, con)
     except BaseException:
         con.close()
         raise
@@ -94,9 +166,9 @@ def open_as_it_is(here: Places) -> Connection:
     Raises StoreError and its kinds, SchemaError for a database of another version, ConfigError where the command
     itself would refuse to begin one.
     """
-    place.refuse_no_file(here.database)
-    place.refuse_another(here)
-    if place.refuse_lost(here):
+    location.refuse_no_file(here.database)
+    location.refuse_another(here)
+    if location.refuse_lost(here):
         return open_database(here.database, ACCOUNTING_SCHEMA)
     return in_memory(ACCOUNTING)
 
@@ -209,8 +281,8 @@ def read_accounting(here: Places) -> Connection:
 
 def require(here: Places) -> None:
     """For commands that only read: raise StoreError when there is no database, with what can be done about it."""
-    place.refuse_no_file(here.database)
-    place.refuse_missing(here)
+    location.refuse_no_file(here.database)
+    location.refuse_missing(here)
 
 
 def read_publishing(here: Places) -> Connection:
@@ -220,9 +292,9 @@ def read_publishing(here: Places) -> Connection:
     Raises ConfigError where not even an accounting database could be begun, StoreError and its kinds.
     """
     if os.path.exists(here.publishing_database):
-        place.refuse_no_file(here.publishing_database)
+        location.refuse_no_file(here.publishing_database)
         return open_for_reading(here.publishing_database, PUBLISHING_SCHEMA)
-    place.refuse_misplaced(here)
+    location.refuse_misplaced(here)
     return in_memory(PUBLISHING)
 
 
@@ -260,3 +332,68 @@ def write_back(con: Connection) -> None:
     # What was committed is safe: this is housekeeping.
     with suppress(DatabaseError):
         con.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+
+# Room on disk for what would fill the memory: a database of this process alone, in a file that has no name.
+#
+# SQLite makes the file when its cache of 2 MB is full, where SQLITE_TMPDIR or TMPDIR says, else in /var/tmp, and
+# removes its name at once: nothing is left of it, however the process ends.
+
+
+_CACHE_KIB = 2 * 1024
+
+
+@contextmanager
+def scratch(script: str) -> Iterator[connection.Connection]:
+    """A new one with the tables that ``script`` makes. Raises StoreError when the disk has no room for it."""
+    with closing(connection.connect("", isolation_level=None)) as con:
+        con.executescript(
+            f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -{_CACHE_KIB};"
+            f"PRAGMA temp_store = FILE; {script}"
+        )
+        try:
+            yield con
+        except connection.DatabaseError as error:
+            # Also that of another database which is read meanwhile: who opened that one says what is wrong with it.
+            if "full" not in str(error):
+                raise
+            raise StoreError(
+                "the disk with temporary files is full: make room in /var/tmp, or name another directory in TMPDIR"
+            ) from error
+
+
+# Which database is damaged, when SQLite, or what came out of a database, made a command fail.
+
+
+_PATIENCE_S = 20.0
+_STEPS = 100_000
+
+
+def blamed(error: Exception) -> StoreError | None:
+    """
+    What to say of an error that nobody expected, if a database that this process has opened is to blame.
+
+    SQLite's own errors are about one of them even when none is found damaged.
+    """
+    paths = [path for path in opened if os.path.isfile(path)]
+    for path in paths:
+        problem = _problem(path)
+        if problem is not None:
+            return problem
+    if not isinstance(error, DatabaseError):
+        return None
+    return translated(error, " or ".join(paths) or "database")
+
+
+def _problem(path: str) -> StoreError | None:
+    """What is wrong with the pages of a database; ``None`` for nothing that is found in a moment."""
+    end = time.monotonic() + _PATIENCE_S
+    try:
+        with closing(connect(uri(path, "ro"), timeout=1.0, uri=True)) as con:
+            con.set_progress_handler(lambda: int(time.monotonic() > end), _STEPS)
+            found = str(con.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except (DatabaseError, UnicodeDecodeError) as error:
+        if "interrupted" in str(error) or "locked" in str(error):
+            return None
+        return translated(error, path)
+    return None if found == "ok" else translated(DatabaseError(f"malformed: {found}"), path)

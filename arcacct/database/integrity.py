@@ -6,9 +6,9 @@ from contextlib import closing
 
 from sqlite_utils import Database
 
-from arcacct.db.engine import Connection
-from arcacct.db.opening import one_moment
-from arcacct.db.schema import DatabaseKind, in_memory
+from arcacct.database.access import one_moment
+from arcacct.database.connection import Connection
+from arcacct.database.schema import DatabaseKind, in_memory
 from arcacct.wording import count_of
 
 _LOCKED_BYTE = 2**30

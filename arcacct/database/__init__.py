@@ -1,0 +1,1 @@
+"""Our databases as SQLite files: opened, written in turn, upgraded, backed up, moved."""

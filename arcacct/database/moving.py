@@ -1,0 +1,373 @@
+"""Moving both databases to another directory, and copies of them for readers."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from _sqlite3 import DatabaseError, connect
+from contextlib import ExitStack, closing, suppress
+from typing import NamedTuple
+
+from arcacct.config.paths import AREX_WRITES, Places, arex_writes, private_directory
+from arcacct.database import access, location, upkeep
+from arcacct.database.access import refuse_unasked, require
+from arcacct.database.connection import open_for_reading
+from arcacct.database.durable import alone, maintenance
+from arcacct.database.location import LocationFile
+from arcacct.database.schema import (
+    ACCOUNTING,
+    SNAPSHOT,
+    backup,
+    ensure,
+    group_id,
+    incarnation,
+    note,
+    noted,
+    open_to_group,
+    sync,
+)
+from arcacct.database.upkeep import (
+    PATIENCE_S,
+    SUFFIXES,
+    BackupFile,
+    backup_directory,
+    connect_unused,
+    copy_whole,
+    files,
+    wait_until_unused,
+)
+from arcacct.errors import ConfigError, StoreBusy, StoreError, UsageError
+from arcacct.files.safe_open import TEMPORARY, Directory
+
+# Moving both databases to another directory: the same life in another place.
+#
+# Whole copies first, then the note of the place, then the old databases out of the way. Until the note is rewritten the
+# old place is the one that counts, from then on the new one; killed anywhere, the same command goes on.
+
+
+_UNFINISHED = "moving"
+"""A folder in the new place as long as a move is under way: what is beside it may be overwritten."""
+
+
+class Moved(NamedTuple):
+    """What a move did."""
+
+    database: str
+    """The new path of the accounting database."""
+    kept: tuple[str, ...]
+    """The old databases, under their new names."""
+    spooled: int
+    """Events that were taken along."""
+
+
+def check(here: Places, directory: str) -> str:
+    """
+    The new path of the accounting database, if it can be moved into the directory.
+
+    Raises UsageError for a directory that cannot be meant or has databases already, ConfigError for the one that A-REX
+    writes its own accounting into, and as `refuse_unasked` and `require` when there is nothing to move.
+    """
+    if not os.path.isabs(directory) or "\n" in directory:
+        raise UsageError(f"{directory}: give the whole path of a directory, as /var/lib/arcacct")
+    directory = os.path.normpath(directory)
+    new = os.path.join(directory, "accounting.db")
+    if arex_writes(new, here.controldir):
+        raise ConfigError(f"{new}: {AREX_WRITES}")
+    if os.path.realpath(new) == os.path.realpath(here.database):
+        raise UsageError(f"{here.database}: the database is there already; give another directory")
+    if not _is_noted(here, new):
+        if not refuse_unasked(here):
+            require(here)
+        _refuse_directory(here, directory)
+    return new
+
+
+def _refuse_directory(here: Places, directory: str) -> None:
+    if not os.path.exists(directory):
+        if not os.path.isdir(os.path.dirname(directory)):
+            raise UsageError(
+                f"{os.path.dirname(directory)}: no such directory; make it first, for all who have to enter"
+            )
+        return
+    if not os.path.isdir(directory):
+        raise UsageError(f"{directory}: not a directory; give one for the databases alone")
+    if os.path.exists(here.directory) and os.stat(directory).st_uid != os.stat(here.directory).st_uid:
+        raise UsageError(f"{directory}: belongs to another user than {here.directory}: hooks could not write there")
+    if os.path.isdir(os.path.join(directory, _UNFINISHED)):
+        return
+    for name in ("accounting.db", "publishing.db"):
+        if os.path.exists(os.path.join(directory, name)):
+            raise UsageError(f"{os.path.join(directory, name)}: there is a database already; give another directory")
+
+
+def move(here: Places, directory: str, *, patience_s: float = PATIENCE_S) -> Moved:
+    """
+    Both databases and what waits in the spool into a directory, which is made if it is missing; hooks spool meanwhile.
+
+    The caller holds the publishing lock. The old databases are kept where they were, under other names. A move that
+    was interrupted is finished. Raises as `check`, StoreBusy when other processes do not let go of the databases, and
+    StoreError when the note of the place cannot be written: without it old configurations would begin anew.
+    """
+    new = check(here, directory)
+    if _is_noted(here, new):
+        # What an earlier move was interrupted in: the file `maintenance` in the old place is its own.
+        with maintenance(here.database, "move"):
+            return _finished(here, new, 0)
+    for path, kind in files(here):
+        ensure(path, kind, read_group=here.read_group, may_create=False)
+    with alone(here.database, here.queue_lock, "move"):
+        for path in (here.database, here.publishing_database):
+            wait_until_unused(path, patience_s)
+        with closing(open_for_reading(here.database, ACCOUNTING.schema)) as con:
+            life = incarnation(con)
+        note = location.read(here)
+        before = LocationFile(here.database, life, () if note is None else note.former)
+        # The old place once more: where no note can be written is known before anything is copied.
+        _write_note(here, before)
+        spooled = _copied(here, os.path.dirname(new))
+        # From here on the new place is the one that counts.
+        _write_note(here, LocationFile(new, life, location.former_of(before, os.path.dirname(new))))
+        return _finished(here, new, spooled)
+
+
+def _is_noted(here: Places, new: str) -> bool:
+    """Whether an earlier move came as far as the note."""
+    note = location.read(here)
+    return note is not None and os.path.realpath(note.database) == os.path.realpath(new) and location.has_database(new)
+
+
+def _copied(here: Places, directory: str) -> int:
+    """Whole copies of everything in the new place, on disk; returns how many events of the spool there are."""
+    workshop = os.path.join(directory, _UNFINISHED)
+    try:
+        if not os.path.isdir(directory):
+            private_directory(directory)
+            location.own_as(directory, here.directory)
+            sync(os.path.dirname(directory))
+        # What an interrupted move left, when the note did not name it yet.
+        shutil.rmtree(workshop, ignore_errors=True)
+        private_directory(workshop)
+        sync(directory)
+        for name in ("accounting.db", "publishing.db"):
+            for path in filter(os.path.lexists, (os.path.join(directory, name + suffix) for suffix in SUFFIXES)):
+                os.unlink(path)
+        for path, kind in files(here):
+            target = os.path.join(workshop, f"{kind.folder}.db")
+            copy_whole(path, kind, target)
+            location.own_as(target, here.directory)
+        spooled = _copied_spool(here, os.path.join(directory, "spool"), workshop)
+        for name in (location.PSEUDONYMS, location.REPORTS):
+            if os.path.exists(os.path.join(here.directory, name)):
+                # As private as it was.
+                copy = os.path.join(workshop, name)
+                shutil.copy2(os.path.join(here.directory, name), copy, follow_symlinks=False)
+                location.own_as(copy, here.directory)
+                sync(copy)
+                os.rename(copy, os.path.join(directory, name))
+        for _path, kind in files(here):
+            final = os.path.join(directory, f"{kind.folder}.db")
+            os.rename(os.path.join(workshop, f"{kind.folder}.db"), final)
+            open_to_group(final, here.read_group)
+        sync(directory)
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or directory}: {error.strerror}; the databases are still in {here.directory}"
+        ) from error
+    return spooled
+
+
+def _copied_spool(here: Places, target: str, workshop: str) -> int:
+    """
+    Copy the events that wait in the spool, each whole or not at all; returns how many.
+
+    What is being written now ends in the old spool, which is drained, too. What was set aside stays where it is.
+    """
+    events = _events(here.spool)
+    if events and not os.path.isdir(target):
+        private_directory(target)
+        location.own_as(target, here.directory)
+    for name in events:
+        copy = os.path.join(workshop, name)
+        shutil.copy2(os.path.join(here.spool, name), copy, follow_symlinks=False)
+        location.own_as(copy, here.directory)
+        sync(copy)
+        os.rename(copy, os.path.join(target, name))
+    if events:
+        sync(target)
+    return len(events)
+
+
+def _events(spool: str) -> list[str]:
+    try:
+        with os.scandir(spool) as entries:
+            return sorted(
+                one.name for one in entries if one.is_file(follow_symlinks=False) and not one.name.startswith(".")
+            )
+    except FileNotFoundError:
+        return []
+
+
+def _write_note(here: Places, note: LocationFile) -> None:
+    try:
+        location.write(here, note)
+    except OSError as error:
+        raise StoreError(
+            f"{here.place_note}: cannot be written: {error.strerror}; without it the old configuration would begin an "
+            f"empty database: the databases are still in {here.directory}"
+        ) from error
+
+
+def _finished(here: Places, new: str, spooled: int) -> Moved:
+    """The old databases out of the way, so that no hook records there, and no trace of the work left behind."""
+    directory = os.path.dirname(new)
+    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    kept = []
+    for path, _kind in files(here):
+        for suffix in SUFFIXES:
+            if os.path.exists(path + suffix):
+                os.rename(path + suffix, f"{path}.moved.{now}{suffix}")
+        kept.append(f"{path}.moved.{now}")
+    sync(here.directory)
+    taken = set(_events(os.path.join(directory, "spool")))
+    for name in _events(here.spool):
+        # What came since is drained from where it is.
+        if name in taken:
+            os.unlink(os.path.join(here.spool, name))
+    shutil.rmtree(os.path.join(directory, _UNFINISHED), ignore_errors=True)
+    return Moved(new, tuple(kept), spooled)
+
+
+# Copies of both databases for readers: a portal, analysts, whatever would hold up the WAL of the live files.
+#
+# They stand under fixed names and are exchanged by a rename each: who has the old one open keeps it, who opens one gets
+# a whole one. Without a WAL they need nothing beside them, so whoever may read the file can read it, also as immutable:
+# nobody writes to one that has its name.
+
+
+_NAMES = ("accounting.db", "publishing.db")
+"""In the order in which they are exchanged: a ledger never knows of jobs which the other does not have yet."""
+_WORKSHOP = f"{TEMPORARY}snapshot"
+_RESERVE_BYTES = 128 << 20
+"""What is left free: with less `arcacct status` is critical, and hooks may write to that disk."""
+
+
+def snapshots(here: Places, directory: str) -> list[BackupFile]:
+    """
+    Put whole, checked copies of both databases, of one moment, into a directory, in the place of the last ones.
+
+    The directory is made if it is missing, for the owner or for ``read_group``; so are the files, and read-only. Raises
+    as `backup_directory`, StoreError also for a directory that is not for them, StoreBusy while another one is made
+    there, ConfigError for an unknown group; the last ones stay then.
+    """
+    group = group_id(here.read_group)
+    control = os.path.realpath(here.controldir)
+    if os.path.commonpath((control, os.path.realpath(directory))) == control:
+        raise StoreError(f"{directory}: is in the control directory, which is A-REX's; choose another directory")
+    with backup_directory(here, directory) as folder:
+        _lock(folder)
+        _refuse_others(here, folder)
+        if folder.made:
+            _let_read(here, folder.path, group, 0o700 if group is None else 0o750)
+        workshop = folder.path_of(_WORKSHOP)
+        # What a killed one has left.
+        shutil.rmtree(workshop, ignore_errors=True)
+        try:
+            with folder.make(_WORKSHOP):
+                life = _copy(here, folder, workshop)
+                done = _exchange(here, folder, workshop, group)
+        finally:
+            shutil.rmtree(workshop, ignore_errors=True)
+    upkeep.log_done(here, upkeep.SNAPSHOT, life=life, path=done[0].path)
+    return done
+
+
+def _lock(folder: Directory) -> None:
+    """Only one makes snapshots there, until it closes the directory; raises StoreBusy for the other."""
+    try:
+        fcntl.flock(folder.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StoreBusy(f"{folder.path}: another process makes a snapshot there; try again later") from None
+
+
+def _refuse_others(here: Places, folder: Directory) -> None:
+    """Raise StoreError for the directory of the databases, and where files of these names are no snapshots."""
+    if os.path.samestat(folder.status, os.stat(here.directory)):
+        raise StoreError(f"{folder.path}: is the directory of the databases themselves; choose another directory")
+    # SQLite would take the journal of another file for that of the new one.
+    for path in (folder.path_of(name) + suffix for name in _NAMES for suffix in ("", "-wal", "-journal")):
+        if os.path.lexists(path) and not _is_snapshot(path):
+            raise StoreError(f"{path}: is no snapshot, so it is not replaced; choose another directory, or remove it")
+
+
+def _is_snapshot(path: str) -> bool:
+    if not os.path.isfile(path):
+        return False
+    with suppress(DatabaseError, UnicodeDecodeError), closing(connect_unused(path)) as con:
+        return noted(con, SNAPSHOT) is not None
+    return False
+
+
+def _copy(here: Places, folder: Directory, workshop: str) -> str:
+    """Copies of one moment of both databases, checked, noted as snapshots, without a WAL; the life that they are of."""
+    now, found, life = int(time.time()), [], ""
+    with ExitStack() as reading:
+        # The ledger's moment is the first: it tells of nothing then that the other database does not have.
+        for path, kind in reversed(files(here)):
+            con = reading.enter_context(closing(open_for_reading(path, kind.schema)))
+            copy = f"{workshop}/{kind.folder}.db"
+            with access.translating(path):
+                con.execute("BEGIN")
+                life = incarnation(con)
+                (pages,), (size,) = (con.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
+            found.append((con, path, copy, pages * size))
+        free, need = shutil.disk_usage(workshop).free, sum(size for *_copy, size in found) + _RESERVE_BYTES
+        if free < need:
+            free_mb, need_mb = f"{free / 1e6:,.0f} MB", f"{need / 1e6:,.0f} MB"
+            raise StoreError(f"{folder.path}: {free_mb} are free and {need_mb} are needed; make room")
+        for con, _path, copy, _size in found:
+            backup(con, copy)
+    # Not before the databases are let go: while one is read its WAL cannot begin anew.
+    for _con, path, copy, _size in found:
+        _finish(path, copy, now)
+    return life
+
+
+def _finish(path: str, copy: str, now: int) -> None:
+    """Raises StoreError for a copy that is damaged: then the database is."""
+    with access.translating(path), closing(connect(copy, isolation_level=None)) as con:
+        con.execute("PRAGMA journal_mode = DELETE").fetchone()
+        note(con, SNAPSHOT, now)
+        (found,) = con.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise StoreError(f"{path}: it is damaged: {found}; the last snapshot stays: run `arcacct db check`")
+
+
+def _exchange(here: Places, folder: Directory, workshop: str, group: int | None) -> list[BackupFile]:
+    copies = [(f"{workshop}/{name}", folder.path_of(name)) for name in _NAMES]
+    for copy, _target in copies:
+        if os.path.exists(copy):
+            _let_read(here, copy, group, 0o400 if group is None else 0o440)
+            sync(copy)
+    done = []
+    for copy, target in copies:
+        if os.path.exists(copy):
+            os.rename(copy, target)
+            done.append(BackupFile(target, os.path.getsize(target)))
+        elif os.path.exists(target):
+            # The ledger of a life that is lost.
+            os.unlink(target)
+    sync(folder.path)
+    return done
+
+
+def _let_read(here: Places, path: str, group: int | None, mode: int) -> None:
+    try:
+        if group is not None:
+            os.chown(path, -1, group)
+        os.chmod(path, mode)
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot set who may read it (read_group={here.read_group}): {error.strerror}"
+        ) from error

@@ -1,0 +1,323 @@
+"""SQL of users, which can only read and only so much, and databases that somebody else made."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from _sqlite3 import Connection, connect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from arcacct.errors import InputError, StoreBusy, UsageError
+from arcacct.wording import count_of
+
+# Reading a database that somebody else made: its tables are read, and nothing else of it is run.
+#
+# A file can have a view with a query without end in the place of a table, columns that are computed, modules of
+# SQLite's behind its tables, or one value of a gigabyte. What A-REX makes has none of that, so nobody loses by its
+# being refused.
+
+
+LONGEST_S = 300.0
+"""How long one question may take: an honest one of a million jobs takes seconds."""
+LARGEST_VALUE_BYTES = 2**20
+"""As long as a line of a control file may be; SQLite refuses longer ones, also while it computes."""
+_MEMORY_BYTES = 512 * 2**20
+STEPS = 100_000
+"""Virtual machine instructions between two looks at the clock: some milliseconds."""
+_NAMES = frozenset({"ID", "Name"})
+_TABLES = {
+    "AAR": frozenset(
+        {
+            *("RecordID", "JobID", "LocalJobID", "EndpointID", "QueueID", "UserID", "VOID", "StatusID", "ExitCode"),
+            *("SubmitTime", "EndTime", "NodeCount", "CPUCount", "UsedMemory", "UsedVirtMem", "UsedWalltime"),
+            *("UsedCPUUserTime", "UsedCPUKernelTime", "UsedScratch", "StageInVolume", "StageOutVolume"),
+        }
+    ),
+    "DBConfig": frozenset({"KeyName", "KeyValue"}),
+    "Endpoints": frozenset({"ID", "Interface", "URL"}),
+    "Queues": _NAMES,
+    "Users": _NAMES,
+    "WLCGVOs": _NAMES,
+    "Status": _NAMES,
+    "AuthTokenAttributes": frozenset({"RecordID", "AttrKey", "AttrValue"}),
+    "RunTimeEnvironments": frozenset({"RecordID", "RTEName"}),
+    "DataTransfers": frozenset({"RecordID", "URL", "FileSize", "TransferStart", "TransferEnd", "TransferType"}),
+    "JobExtraInfo": frozenset({"RecordID", "InfoKey", "InfoValue"}),
+    "JobEvents": frozenset({"RecordID", "EventKey", "EventTime"}),
+}
+"""The tables of A-REX that are read, with the columns that are."""
+_TABLES_OF_VERSION_2 = {"FQANs": _NAMES, "Benchmarks": _NAMES}
+_NUMBERED = {"AAR": "RecordID", "Users": "ID", "Queues": "ID", "Endpoints": "ID", "WLCGVOs": "ID", "Status": "ID"}
+"""Columns that are whole numbers, whatever a row says: they become part of statements."""
+
+
+class Foreign(Connection):
+    """A database that somebody else made, open for reading, with limits of time, memory and size of values."""
+
+    views: frozenset[str] = frozenset()
+    """Names of its views, in small letters: they are not read."""
+    _deadline = 0.0
+
+    def more_time(self, seconds: float = LONGEST_S) -> None:
+        """A new question begins; SQLite says "interrupted" to one that takes longer."""
+        self._deadline = time.monotonic() + seconds
+
+    def watch(self, alive: Callable[[], bool] = lambda: True) -> None:
+        """End what runs too long, or as soon as ``alive`` says False."""
+        self.set_progress_handler(lambda: 0 if time.monotonic() < self._deadline and alive() else 1, STEPS)
+
+    def allows(self, action: int, one: str | None, via: str | None) -> bool:
+        """Whether an action of a statement (as an authorizer is told it) is none through a view."""
+        named = action in (sqlite3.SQLITE_READ, sqlite3.SQLITE_SELECT)
+        return not (named and {str(one).lower(), str(via).lower()} & self.views)
+
+
+def open_foreign(uri: str) -> Foreign:
+    """Open a file of somebody else's, by SQLite's URI. Raises DatabaseError."""
+    con: Foreign = connect(uri, timeout=30.0, isolation_level=None, uri=True, factory=Foreign)
+    try:
+        con.more_time()
+        con.watch()
+        con.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE_BYTES)
+        con.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        # Nothing is read by these. A program that is built without one of them passes it over.
+        for setting in ("query_only = 1", "trusted_schema = 0", "cell_size_check = 1", "mmap_size = 0"):
+            con.execute(f"PRAGMA {setting}")
+        con.execute("PRAGMA ignore_check_constraints = 1")
+        # Of the whole process; it can only be made smaller.
+        con.execute(f"PRAGMA hard_heap_limit = {_MEMORY_BYTES}")
+    except BaseException:
+        con.close()
+        raise
+    return con
+
+
+def require_tables(con: Foreign, path: str) -> int:
+    """
+    See that an open database has A-REX's tables, and that they are plain ones; 1 (ARC 6) or 2 (ARC 7).
+
+    To be called before anything is read from them. Raises InputError, DatabaseError.
+    """
+    tables: dict[str, str] = {}
+    views = set()
+    for kind, name, root, sql in con.execute("SELECT type, name, rootpage, sql FROM sqlite_master"):
+        if kind == "view":
+            views.add(str(name).lower())
+        elif kind == "table" and not root:
+            raise InputError(f"{path}: {name!a} is a virtual table; A-REX makes none: give the file that A-REX writes")
+        elif kind == "table":
+            tables[str(name)] = str(sql).upper()
+    con.views = frozenset(views)
+    columns = _plain_columns(con, path, "AAR", tables)
+    if not columns >= {"RecordID", "JobID", "StatusID", "EndTime"}:
+        raise InputError(f"{path}: not the accounting database of an A-REX (it has no table AAR)")
+    version = 2 if "FQANID" in columns else 1
+    for table, wanted in (_TABLES | (_TABLES_OF_VERSION_2 if version == 2 else {})).items():
+        lacking = wanted - _plain_columns(con, path, table, tables)
+        if lacking:
+            what = f"no table {table}" if table not in tables else f"{table} has no column {min(lacking)}"
+            raise InputError(f"{path}: not the accounting database of an A-REX ({what})")
+    return version
+
+
+def _plain_columns(con: Foreign, path: str, table: str, tables: dict[str, str]) -> set[str]:
+    """The columns of a table; none where there is no such table. Raises InputError for one that is not plain."""
+    if table.lower() in con.views:
+        raise InputError(f"{path}: {table} is a view, and a table in what A-REX writes: views of others are not run")
+    if table not in tables:
+        return set()
+    columns = set()
+    odd = "it is WITHOUT ROWID" if "ROWID" in tables[table].rpartition(")")[2] else ""
+    for _place, name, kind, _not_null, _default, key, hidden in con.execute(f"PRAGMA table_xinfo({table})"):
+        if hidden:
+            raise InputError(f"{path}: {table}.{name!a} is a computed column: expressions of others are not run")
+        if str(name).lower() in {"rowid", "_rowid_", "oid"}:
+            odd = f"its column {name!a} hides SQLite's own"
+        if name == _NUMBERED.get(table) and (str(kind).upper() != "INTEGER" or key != 1):
+            odd = f"{name} is not its INTEGER PRIMARY KEY"
+        columns.add(str(name))
+    if odd:
+        raise InputError(f"{path}: not the accounting database of an A-REX (table {table}: {odd})")
+    return columns
+
+
+@contextmanager
+def watched(con: Connection, alive: Callable[[], bool]) -> Iterator[None]:
+    """
+    While a statement runs, ``alive`` is called every few milliseconds; it stops the statement by returning False.
+
+    SQLite then says "interrupted", as it does when a database of somebody else's takes too long.
+    """
+    if isinstance(con, Foreign):
+        con.watch(alive)
+    else:
+        con.set_progress_handler(lambda: 0 if alive() else 1, STEPS)
+    try:
+        yield
+    finally:
+        if isinstance(con, Foreign):
+            con.watch()
+        else:
+            con.set_progress_handler(None, 0)
+
+
+# `arcacct query`: one statement of anybody, which can only read, and only so much.
+#
+# SQLite itself keeps the limits: the file is opened read-only, an authorizer allows reading alone, a progress handler
+# ends what runs too long, and the heap has a hard limit, temporary tables included. Of the memory that a query may take
+# SQLite has half; a row may have a sixteenth, since it is there several times while it is written out.
+
+
+MIB = 2**20
+_LARGEST_VALUE = 16 * MIB
+_ROW_SHARE = 16
+_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+_PRAGMAS = {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list"}
+"""They tell about the schema; their argument is the name of a table."""
+_REFUSED_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"}
+
+
+class QueryLimits(NamedTuple):
+    """How much a query may take."""
+
+    seconds: float
+    rows: int
+    memory_mib: int
+
+
+class Result(NamedTuple):
+    """A running query: its columns, and its rows as they come."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+
+class _Refusals(list[str]):
+    """What the authorizer refused: SQLite says only that it did."""
+
+    def __init__(self, con: Connection) -> None:
+        super().__init__()
+        self._foreign = con if isinstance(con, Foreign) else None
+
+    def __call__(self, action: int, one: str | None, two: str | None, _database: str | None, via: str | None) -> int:
+        function = action == sqlite3.SQLITE_FUNCTION and str(two).lower() not in _REFUSED_FUNCTIONS
+        pragma = action == sqlite3.SQLITE_PRAGMA and str(one).lower() in _PRAGMAS
+        if self._foreign is not None and not self._foreign.allows(action, one, via):
+            self.append(f"the view {via or one} of a database of others")
+        elif action in _ALLOWED or function or pragma:
+            return sqlite3.SQLITE_OK
+        else:
+            self.append(str(two if action == sqlite3.SQLITE_FUNCTION else one))
+        return sqlite3.SQLITE_DENY
+
+
+@contextmanager
+def query_result(con: Connection, sql: str, limits: QueryLimits) -> Iterator[Result]:
+    """
+    Run one statement that reads.
+
+    Raises UsageError for one that is refused or is no SQL, InputError when it takes more than ``limits``, StoreBusy
+    when the database is locked; also while the rows come. The connection is good for nothing else after.
+    """
+    row = _Row(limits)
+    con.execute("PRAGMA query_only = 1")
+    # Sorting and temporary tables count as memory then, instead of filling a disk.
+    con.execute("PRAGMA temp_store = MEMORY")
+    con.execute(f"PRAGMA hard_heap_limit = {limits.memory_mib * MIB // 2}")
+    con.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
+    con.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    con.text_factory = row.text
+    # SQLite declares these tables when they are first used, which the authorizer would take for CREATE TABLE.
+    for table in ("json_each('[]')", "json_tree('[]')", "pragma_table_info('AAR')", "pragma_index_list('AAR')"):
+        con.execute(f"SELECT 1 FROM {table}").fetchall()
+    # It takes pandas along where that is installed, and who asks a dataset needs neither.
+    from sqlite_utils.utils import dedupe_keys  # noqa: PLC0415
+
+    refusals = _Refusals(con)
+    con.set_authorizer(refusals)
+    began = time.monotonic()
+    if isinstance(con, Foreign):
+        con.more_time(limits.seconds)
+    with (
+        watched(con, lambda: time.monotonic() - began < limits.seconds),
+        _explaining(sql, limits, refusals),
+    ):
+        cursor = con.execute(sql)
+        if cursor.description is None:
+            raise UsageError(f"{beginning(sql)}: this is no statement that returns rows")
+        columns = tuple(dedupe_keys(column[0] for column in cursor.description))
+        yield Result(columns, _counted(cursor, limits, row))
+
+
+def too_long(seconds: float) -> str:
+    """What to say of a query that had to be ended."""
+    return f"the query ran for {seconds:g} s: make it smaller, or raise --timeout"
+
+
+def too_many(rows: int) -> str:
+    """What to say of a query that has more rows than are allowed."""
+    return f"the query has more than {count_of(rows, 'row')}: add a LIMIT, or raise --max-rows"
+
+
+class _Row:
+    """What the present row takes; also the texts of one that is still being read."""
+
+    def __init__(self, limits: QueryLimits) -> None:
+        self._limits = limits
+        self.begin()
+
+    def begin(self) -> None:
+        """The next row."""
+        self._room_bytes = self._limits.memory_mib * MIB // _ROW_SHARE
+
+    def take(self, size_bytes: int) -> None:
+        """Raises MemoryError for a value that is too much."""
+        self._room_bytes -= size_bytes
+        if self._room_bytes < 0:
+            raise MemoryError
+
+    def text(self, content: bytes) -> str:
+        """A text as far as it can be read."""
+        self.take(len(content))
+        return content.decode("utf-8", "replace")
+
+
+def _counted(cursor: sqlite3.Cursor, limits: QueryLimits, row: _Row) -> Iterator[tuple[Any, ...]]:
+    for number, values in enumerate(cursor):
+        if number == limits.rows:
+            raise InputError(too_many(limits.rows))
+        row.take(sum(len(value) for value in values if isinstance(value, bytes)))
+        yield values
+        row.begin()
+
+
+@contextmanager
+def _explaining(sql: str, limits: QueryLimits, refusals: Sequence[str]) -> Iterator[None]:
+    """What SQLite says, as one line that says what to do."""
+    try:
+        yield
+    except (MemoryError, sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
+        text = str(error)
+        if "interrupted" in text:
+            raise InputError(too_long(limits.seconds)) from None
+        if isinstance(error, MemoryError) or "out of memory" in text:
+            row_mib = limits.memory_mib // _ROW_SHARE
+            raise InputError(
+                f"the query needs more than {limits.memory_mib} MiB, or a row of it more than {row_mib}: make it"
+                " smaller, or raise --max-memory"
+            ) from None
+        if "too big" in text:
+            raise InputError(f"the query makes a value of more than {_LARGEST_VALUE // MIB} MiB") from None
+        if "locked" in text:
+            raise StoreBusy(f"the database is locked: {text}; try again later") from None
+        if refusals:
+            raise UsageError(f"{beginning(sql)}: queries can only read; {refusals[-1]} is refused") from None
+        raise UsageError(f"{beginning(sql)}: {text}") from None
+
+
+def beginning(sql: str) -> str:
+    """A statement as a message names it."""
+    line = " ".join(sql.split())
+    return repr(line if len(line) <= 40 else f"{line[:40]}...")
