@@ -26,10 +26,10 @@ from arcacct.config.settings import Settings, settings
 from arcacct.database import access
 from arcacct.errors import ConfigError, UsageError
 from arcacct.files.safe_open import open_directory, private
-from arcacct.jobs import reading
-from arcacct.jobs.aar import AAR
 from arcacct.publishing.run import publish, republish
 from arcacct.publishing.target_run import Period, RunOptions, TargetResult
+from arcacct.records import reader
+from arcacct.records.model import AAR
 from arcacct.sandbox import CE, Sandbox
 from arcacct.sandbox.apel_text import int_of
 from arcacct.targets import kinds, plugins
@@ -95,7 +95,7 @@ def rehearse(directory: str) -> Rehearsal:
         published = publish(here, plugins(here), options)
         republished = republish(here, plugins(here), Period(midnight, midnight + DAY_S))
         with closing(access.read_accounting(here.places)) as con:
-            records = [aar for page in reading.ended_between(con, midnight, midnight + DAY_S) for aar in page]
+            records = [aar for page in reader.ended_between(con, midnight, midnight + DAY_S) for aar in page]
         return Rehearsal(
             directory,
             day,

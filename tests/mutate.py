@@ -2,7 +2,7 @@
 Break one line of the program at a time, and see which test notices.
 
 ``python tests/mutate.py`` breaks the modules where a wrong line costs a site its numbers; ``python tests/mutate.py
-arcacct/jobs/cells.py`` another. A night's work on a machine of two cores: ``--lines`` breaks each line in one way,
+arcacct/records/usage.py`` another. A night's work on a machine of two cores: ``--lines`` breaks each line in one way,
 ``--sample 200`` that many places, chosen by ``--seed``. What no test notices is printed as lines for
 `mutations_explained.txt`, beside this file: write a test that notices it, or say there in a few words why nobody can.
 Ends with 1 if anything is left that is in neither.
@@ -40,10 +40,6 @@ EXPLAINED = pathlib.Path(__file__).with_name("mutations_explained.txt")
 CRITICAL = (
     "arcacct/arex/spool.py",
     "arcacct/database/connection.py",
-    "arcacct/jobs/cells.py",
-    "arcacct/jobs/former.py",
-    "arcacct/jobs/recorder.py",
-    "arcacct/jobs/writing.py",
     "arcacct/publishing/batches.py",
     "arcacct/publishing/delivery.py",
     "arcacct/publishing/digests.py",
@@ -56,6 +52,9 @@ CRITICAL = (
     "arcacct/publishing/position.py",
     "arcacct/publishing/sent.py",
     "arcacct/publishing/sums.py",
+    "arcacct/records/recorder.py",
+    "arcacct/records/usage.py",
+    "arcacct/records/writer.py",
 )
 """Where a wrong line loses a record, or counts one twice."""
 
@@ -268,7 +267,7 @@ def tried(chosen: Sequence[Break], copies: Sequence[Copy], runs: Runs) -> list[B
 def main() -> int:
     """Break the modules that were named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("modules", nargs="*", default=CRITICAL, help="paths of modules, as arcacct/jobs/cells.py")
+    parser.add_argument("modules", nargs="*", default=CRITICAL, help="paths of modules, as arcacct/records/usage.py")
     parser.add_argument("--sample", type=int, help="how many places to break, chosen among all")
     parser.add_argument("--lines", action="store_true", help="one break of each line, also chosen")
     parser.add_argument("--seed", type=int, default=0, help="by what they are chosen")

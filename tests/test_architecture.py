@@ -79,7 +79,7 @@ SPEAKERS = {
     "sonar": {"hardware", "job_telemetry", "points", "records", "slurm_rows", "spans"},
     "targets.apel": {"jura_cells"},
 }
-"""The modules with SQL, beside what it is about, in each folder that has any; all of database and jobs may."""
+"""The modules with SQL, beside what it is about, in each folder that has any; all of database and records may."""
 
 
 def test_sql_stands_where_it_is_looked_for() -> None:
@@ -89,7 +89,7 @@ def test_sql_stands_where_it_is_looked_for() -> None:
         for module, path in sources().items()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and node.attr in ("execute", "executemany", "executescript", "cursor")
-        if not module.startswith(("arcacct.database.", "arcacct.jobs.")) and not _is_ledger_cursor(node)
+        if not module.startswith(("arcacct.database.", "arcacct.records.")) and not _is_ledger_cursor(node)
     }
 
     assert found == {f"{folder}.{module}" for folder, modules in SPEAKERS.items() for module in modules}
@@ -103,7 +103,7 @@ _WRITES = re.compile(r"\b(?:INTO|REPLACE\s+INTO|UPDATE(?:\s+OR\s+\w+)?|DELETE\s+
 
 
 def test_one_room_writes_records() -> None:
-    """Records and what is theirs are inserted, changed and deleted by `jobs` alone, whoever tells of them."""
+    """Records and what is theirs are inserted, changed and deleted by `records` alone, whoever tells of them."""
     found = set()
     for module, path in sources().items():
         texts = list(_texts(ast.parse(path.read_text(encoding="utf-8"))))
@@ -112,11 +112,11 @@ def test_one_room_writes_records() -> None:
         if written & {*_OF_JOBS} or ("FILLED_IN" in written and {*texts} & {*_OF_JOBS}):
             found.add(module.removeprefix("arcacct.").partition(".")[0])
 
-    assert found == {"jobs"}
+    assert found == {"records"}
 
 
 def test_statuses_are_listed_once() -> None:
-    """What a job may end as stands in `jobs.states`, also for SQL: no other module spells it."""
+    """What a job may end as stands in `records.states`, also for SQL: no other module spells it."""
     spelt = re.compile(r"^(in-progress|completed|failed|aborted)$|'(in-progress|completed|failed|aborted)'")
     found = {
         f"{module}: {text}"
@@ -128,7 +128,7 @@ def test_statuses_are_listed_once() -> None:
     others = ("arex.control_files", "arex.spool", "asking.why", "gridengine.")
 
     found = {line for line in found if not line.startswith(tuple(f"arcacct.{name}" for name in others))}
-    assert {line.partition(":")[0] for line in found} == {"arcacct.jobs.states"}, found
+    assert {line.partition(":")[0] for line in found} == {"arcacct.records.states"}, found
 
 
 def _texts(tree: ast.Module) -> Iterator[str]:
@@ -236,7 +236,7 @@ def test_the_hook_leads_to_little_of_the_standard_library() -> None:
 
 def test_the_hook_leads_to_the_modules_it_needs() -> None:
     """The check above sees imports inside functions too: it finds the way to the database and to the spool."""
-    assert {"arcacct.jobs.recorder", "arcacct.arex.spool", "arcacct.arex.facts"} <= set(closure("arcacct.arex.hook"))
+    assert {"arcacct.records.recorder", "arcacct.arex.spool", "arcacct.arex.facts"} <= set(closure("arcacct.arex.hook"))
 
 
 def test_what_every_hook_runs_imports_no_features_of_the_future() -> None:

@@ -10,7 +10,7 @@ import time
 
 from arcacct.arex.gate import MOST_FILE_BYTES, end_of, joined
 from arcacct.arex.layout import is_hashed, job_file, status_files
-from arcacct.jobs.states import StatusFile
+from arcacct.records.states import StatusFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from arcacct.database import checkpoint
 from arcacct.database.location import spools
 from arcacct.errors import InputError
 from arcacct.files.safe_open import Directory, open_directory
-from arcacct.jobs import recorder
-from arcacct.jobs.states import StateChange
+from arcacct.records import recorder
+from arcacct.records.states import StateChange
 
 ABANDONED_S = 60
 """A spool file that has not got its name within a minute never will: who wrote it was killed."""

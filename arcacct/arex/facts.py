@@ -9,7 +9,7 @@ any case.
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.gate import MOST_LRMS_EVENTS, MOST_ROWS, InputLimiter, lines_of, stored_bytes
 from arcacct.arex.instants import parse_instant
-from arcacct.jobs.states import (
+from arcacct.records.states import (
     COMPLETED,
     FAILED,
     FQAN_KEYS,

@@ -42,16 +42,15 @@ _NEEDED = (
     "config/",
     "config/parser",
     "config/paths",
-    "jobs/",
-    "jobs/states",
+    "records/",
+    "records/states",
     "arex/control_files",
     "arex/instants",
     "arex/facts",
     "database/",
     "database/connection",
-    "jobs/packing",
-    "jobs/plausibility",
-    "jobs/recorder",
+    "records/packing",
+    "records/recorder",
 )
 """
 What every hook imports, each behind what it imports itself; packages, which have nothing but a docstring, end in a
@@ -367,13 +366,9 @@ def record_event(here: "Places", files: "JobFiles", con: "Connection | None" = N
     another version or under maintenance.
     """
     from arcacct.arex.facts import job_facts  # noqa: PLC0415
-    from arcacct.database.connection import (  # noqa: PLC0415
-        ACCOUNTING_SCHEMA,
-        Transaction,
-        open_database,
-    )
+    from arcacct.database.connection import ACCOUNTING_SCHEMA, Transaction, open_database  # noqa: PLC0415
     from arcacct.errors import InputError  # noqa: PLC0415
-    from arcacct.jobs.recorder import record  # noqa: PLC0415
+    from arcacct.records.recorder import record  # noqa: PLC0415
 
     facts = job_facts(files, here.rules)
     if not facts.known:

@@ -26,13 +26,10 @@ from arcacct.database import access
 from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_for_reading, open_lock
 from arcacct.database.schema import AREX_FIRST, PLAUSIBLE_S, note, noted
 from arcacct.errors import InputError, StoreBusy, StoreError
-from arcacct.jobs import cells
-from arcacct.jobs import rows as arex_rows
-from arcacct.jobs.faults import Fault
-from arcacct.jobs.imports import ImportRun
-from arcacct.jobs.job import Job
-from arcacct.jobs.rejected import (
+from arcacct.records import row_mapping, usage
+from arcacct.records.import_quarantine import (
     LONGEST_BYTES,
+    Fault,
     Quarantine,
     Reject,
     RetryResult,
@@ -41,9 +38,11 @@ from arcacct.jobs.rejected import (
     is_of_record,
     needing_file,
 )
-from arcacct.jobs.rows import ArexRows, Numbers
-from arcacct.jobs.states import FINAL, IN_PROGRESS
-from arcacct.jobs.writing import Difference, JobWriter, Written, known_jobs
+from arcacct.records.imports import ImportRun
+from arcacct.records.model import Job
+from arcacct.records.row_mapping import ArexRows, Numbers
+from arcacct.records.states import FINAL, IN_PROGRESS
+from arcacct.records.writer import Difference, JobWriter, Written, known_jobs
 
 SOURCE = "arex"
 SETTLED_S = 3600
@@ -224,31 +223,31 @@ class _Import(ImportRun):
         with closing(self._archives):
             position = self._position
             if position.record_id > 0 and (
-                arex_rows.job_id_of(self._there, position.record_id) != position.job_id
-                or (arex_rows.event_at(self._there, position.event_row) or "") != position.event
+                row_mapping.job_id_of(self._there, position.record_id) != position.job_id
+                or (row_mapping.event_at(self._there, position.event_row) or "") != position.event
             ):
                 # What the last import looked at last is not there any more: it is another file.
                 self._position = _Position(position.file_id)
             if self._position.record_id == 0:
                 # Before the first record is read: whatever happens to it from now on has a later event.
-                row, event = arex_rows.last_event(self._there)
+                row, event = row_mapping.last_event(self._there)
                 self._position = self._position._replace(event_row=row, event=event)
             self._note_first_end()
             self._look_again_at_pending()
             self._look_again_at_changed()
             # No counter ever gave a number to these, as somebody's SQL can: each time, since they have no order.
-            for chunk in batches(arex_rows.records_below(self._there, 1), _PAGE):
-                self._take(arex_rows.rows_of(self._there, self._database.version, chunk))
+            for chunk in batches(row_mapping.records_below(self._there, 1), _PAGE):
+                self._take(row_mapping.rows_of(self._there, self._database.version, chunk))
             first = self._position.record_id
-            highest = arex_rows.highest_record(self._there)
-            while rows := arex_rows.rows_after(self._there, self._database.version, self._position.record_id, _PAGE):
+            highest = row_mapping.highest_record(self._there)
+            while rows := row_mapping.rows_after(self._there, self._database.version, self._position.record_id, _PAGE):
                 self._take(rows, advance=True)
                 done = self._position.record_id - first
                 self._progress(done, max(highest - first, done))
             if self._position.stamp != self._database.stamp:
                 self._write((), self._position._replace(stamp=self._database.stamp))
-        cells.update_monthly(self._con, self._here)
-        cells.update_breakdown(self._con, self._here)
+        usage.update_monthly(self._con, self._here)
+        usage.update_breakdown(self._con, self._here)
         return self._report._replace(
             unfinished=len(_pending(self._con, self._position.file_id)), other_zone=self._clock.elsewhere
         )
@@ -259,7 +258,7 @@ class _Import(ImportRun):
 
         What was imported from its path earlier stays here, so of two times the earlier one counts.
         """
-        first = arex_rows.first_end(self._there, PLAUSIBLE_S)
+        first = row_mapping.first_end(self._there, PLAUSIBLE_S)
         known = noted(self._con, f"{AREX_FIRST}{self._origin}")
         # One without a job that ended goes back no further than now.
         first = int(time.time()) if first is None else first
@@ -270,23 +269,23 @@ class _Import(ImportRun):
     def _look_again_at_pending(self) -> None:
         pending = _pending(self._con, self._position.file_id)
         for ids in batches(pending, _PAGE):
-            statuses = arex_rows.statuses_of(self._there, ids)
+            statuses = row_mapping.statuses_of(self._there, ids)
             gone = [one for one in ids if one not in statuses]
             if gone:
                 self._write((), self._position, gone=gone)
             ended = [one for one, status in statuses.items() if status != IN_PROGRESS]
-            self._take(arex_rows.rows_of(self._there, self._database.version, ended))
+            self._take(row_mapping.rows_of(self._there, self._database.version, ended))
 
     def _look_again_at_changed(self) -> None:
         """Records that were looked at before and have new events."""
         while True:
-            last, ids = arex_rows.records_with_events(self._there, self._position.event_row, _EVENTS)
+            last, ids = row_mapping.records_with_events(self._there, self._position.event_row, _EVENTS)
             if last == self._position.event_row:
                 return
-            event = arex_rows.event_at(self._there, last) or ""
+            event = row_mapping.event_at(self._there, last) or ""
             known = sorted(record_id for record_id in ids if record_id <= self._position.record_id)
             for chunk in batches(known, _PAGE):
-                self._take(arex_rows.rows_of(self._there, self._database.version, chunk))
+                self._take(row_mapping.rows_of(self._there, self._database.version, chunk))
             self._write((), self._position._replace(event_row=last, event=event))
 
     def _take(self, rows: Sequence[ArexRows], *, advance: bool = False) -> None:
@@ -387,7 +386,7 @@ def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) ->
             else:
                 done = done._replace(good=done.good + 1)
                 report = report.plus(written)._replace(looked_at=report.looked_at + 1)
-    cells.update_monthly(con, here)
+    usage.update_monthly(con, here)
     return report, done._replace(needs_file=needing_file(con, SOURCE))
 
 

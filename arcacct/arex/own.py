@@ -11,8 +11,8 @@ from arcacct.arex.database import ArexDatabase
 from arcacct.config.paths import AREX_DATABASES, Places
 from arcacct.database.connection import Connection
 from arcacct.database.schema import note, noted
-from arcacct.jobs.reading import unescaped
-from arcacct.jobs.statuses import SQL_FINAL
+from arcacct.records.reader import unescaped
+from arcacct.records.states import SQL_FINAL
 
 _ASK_AFTER = "ARCACCT_ASK_AREX_AFTER"
 _LONGEST_PAUSE_S = 86_400

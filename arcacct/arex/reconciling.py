@@ -16,10 +16,10 @@ from arcacct.arex.vanished import Unfinished
 from arcacct.database import access
 from arcacct.database.connection import Connection
 from arcacct.errors import InputError
-from arcacct.jobs import recorder
-from arcacct.jobs.found_ends import HOUR_S
-from arcacct.jobs.recorder import escaped
-from arcacct.jobs.states import DERIVED, MEASURED, UNKNOWN, StateChange, StatusFile
+from arcacct.records import recorder
+from arcacct.records.recorder import escaped
+from arcacct.records.states import DERIVED, MEASURED, UNKNOWN, StateChange, StatusFile
+from arcacct.records.unfinished import HOUR_S
 
 LOOKED_UP_JOBS = 500
 """Jobs asked for in one query."""

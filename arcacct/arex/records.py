@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
-from arcacct.jobs.job import Job
-from arcacct.jobs.rows import ArexRows, Event, Row
-from arcacct.jobs.states import FINAL, FQAN_KEYS, IN_PROGRESS
-from arcacct.jobs.stored import as_job
+from arcacct.records.model import Job
+from arcacct.records.row_mapping import ArexRows, Event, Row, as_job
+from arcacct.records.states import FINAL, FQAN_KEYS, IN_PROGRESS
 
 TimedEvent = tuple[str, int | str]
 """Key and time in UTC seconds; a text that is no time is as it was."""

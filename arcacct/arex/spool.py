@@ -17,7 +17,7 @@ from arcacct.arex.gate import whole_lines
 from arcacct.arex.layout import STATES, is_job_id
 from arcacct.config.paths import private_directory
 from arcacct.errors import InputError
-from arcacct.jobs.states import StatusFile
+from arcacct.records.states import StatusFile
 
 VERSION = "1"
 _FILES = ("local", "diag", "statistics")

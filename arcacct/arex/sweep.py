@@ -23,7 +23,7 @@ from arcacct.database.connection import Connection
 from arcacct.database.location import spools
 from arcacct.database.schema import note
 from arcacct.errors import InputError
-from arcacct.jobs import cells, found_ends, outbox
+from arcacct.records import unfinished, usage
 
 __all__ = ["Gap", "Owner", "Progress", "SweepReport", "drain", "sweep"]
 
@@ -72,10 +72,10 @@ def sweep(
             save_sweep(con, run.ends)
             spooled.save_status(con, left)
         with access.translating(here.database):
-            cells.update_monthly(con, here)
-            cells.update_breakdown(con, here)
+            usage.update_monthly(con, here)
+            usage.update_breakdown(con, here)
             # Whoever publishes does it as well, up to where everybody is: where nobody does, packs would stay for ever.
-            outbox.delete_delivered(con, here, 0)
+            usage.delete_delivered(con, here, 0)
     return SweepReport(drained, jobs, looked_at, dict(run.found), tuple(map(printable, run.complaints)))
 
 
@@ -83,7 +83,7 @@ def save_sweep(con: Connection, ends: Mapping[int, int] | None = None) -> None:
     """A sweep is at its end; ``ends``: what it found (`SweepRun.ends`). Inside the caller's transaction."""
     now = int(time.time())
     note(con, "ARCACCT_LAST_SWEEP", now)
-    found_ends.add_ends(con, ends or {}, now)
+    unfinished.add_ends(con, ends or {}, now)
 
 
 def drain(here: Places, con: Connection, complaints: list[str]) -> int:

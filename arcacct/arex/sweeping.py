@@ -20,7 +20,7 @@ from arcacct.config.paths import Places
 from arcacct.database import access
 from arcacct.database.connection import Connection
 from arcacct.errors import ArcacctError, StoreError
-from arcacct.jobs import recorder
+from arcacct.records import recorder
 
 SLICE_JOBS = 20
 """Jobs recorded in the first transaction, and in one whose jobs may be of any size: a few ms of the queue."""

@@ -10,7 +10,7 @@ from arcacct.arex.layout import STATES, is_gone, is_whole
 from arcacct.arex.sweeping import Gap, SweepRun, batches
 from arcacct.arex.witness import ArexLookup
 from arcacct.database import access
-from arcacct.jobs.aborting import REMEDIES, InProgress, abort, hold, in_progress, is_gone_since, on_hold
+from arcacct.records.unfinished import REMEDIES, InProgress, abort, hold, in_progress, is_gone_since, on_hold
 
 PATIENCE_NS = 600_000_000_000
 """

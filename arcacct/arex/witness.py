@@ -22,13 +22,13 @@ from arcacct.arex.records import EventClock, job_of
 from arcacct.arex.sweeping import Gap, SweepRun, batches, reason
 from arcacct.database import access
 from arcacct.errors import InputError, StoreError
-from arcacct.jobs import rows as arex_rows
-from arcacct.jobs.job import Job
-from arcacct.jobs.reading import unescaped
-from arcacct.jobs.recorder import escaped
-from arcacct.jobs.rows import ArexRows
-from arcacct.jobs.states import FINAL, IN_PROGRESS
-from arcacct.jobs.writing import JobWriter, known_jobs
+from arcacct.records import row_mapping
+from arcacct.records.model import Job
+from arcacct.records.reader import unescaped
+from arcacct.records.recorder import escaped
+from arcacct.records.row_mapping import ArexRows
+from arcacct.records.states import FINAL, IN_PROGRESS
+from arcacct.records.writer import JobWriter, known_jobs
 from arcacct.wording import count_of
 
 MINUTE_NS = 60 * 10**9
@@ -129,7 +129,7 @@ class ArexLookup:
             database = self._database(path)
             if database is not None:
                 with access.translating(path):
-                    rows = arex_rows.rows_of_jobs(database.con, database.version, keys)
+                    rows = row_mapping.rows_of_jobs(database.con, database.version, keys)
         except (StoreError, InputError, OSError) as error:
             # Nothing, when it cannot be read now.
             self._is_silent = True

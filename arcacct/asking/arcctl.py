@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from arcacct.asking.questions import JobTotals
-from arcacct.jobs.states import IN_PROGRESS
+from arcacct.records.states import IN_PROGRESS
 from arcacct.targets.xml import LAST_SECOND
 
 ArcctlJob = dict[str, Any]

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from arcacct.benchmark import FALLBACK_SHOWN, measured_benchmark
 from arcacct.database.connection import Connection
-from arcacct.jobs.cells import Month, RatedJobs, by_benchmark
-from arcacct.jobs.holds import HELD
-from arcacct.jobs.implausible import NONE, counts
 from arcacct.publishing.instants import month_bounds
+from arcacct.records.hold_decisions import NONE, counts
+from arcacct.records.holds import HELD
+from arcacct.records.usage import Month, RatedJobs, by_benchmark
 from arcacct.wording import count_of
 
 _FEW_JOBS = 10

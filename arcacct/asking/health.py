@@ -26,12 +26,12 @@ from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.database.location import fence, spools
 from arcacct.database.upkeep import MaintenanceEntry
 from arcacct.errors import ArcacctError, StoreBusy
-from arcacct.jobs import aborting, implausible
-from arcacct.jobs.holds import HELD, PUBLISHED
-from arcacct.jobs.implausible import Counts
 from arcacct.publishing.floor import held_text
 from arcacct.publishing.instants import iso
 from arcacct.publishing.selection import NOT_SELECTED
+from arcacct.records import hold_decisions, unfinished
+from arcacct.records.hold_decisions import Counts
+from arcacct.records.holds import HELD, PUBLISHED
 from arcacct.targets import plugins
 from arcacct.wording import count_of
 
@@ -152,7 +152,7 @@ class Health(NamedTuple):
     on_hold: int = 0
     """Jobs that have ended and of which nothing tells what they used."""
     implausible: Mapping[str, Counts] = MappingProxyType({})
-    """By state (`jobs.holds`) the records with values that cannot be true."""
+    """By state (`records.holds`) the records with values that cannot be true."""
     basis: Basis | None = None
     """How the jobs of this month and the one before it were measured; ``None``: not known."""
 
@@ -204,8 +204,8 @@ def _looked(settings: Settings, found: Health) -> Health:
         return found._replace(
             size_bytes=sum(os.stat(file).st_size for file in files if os.path.exists(file)),
             recorded=health_rows.recorded(ours),
-            on_hold=len(aborting.on_hold(ours)),
-            implausible=implausible.counts(ours),
+            on_hold=len(unfinished.on_hold(ours)),
+            implausible=hold_decisions.counts(ours),
             basis=basis(ours, recent_months(found.now)),
             targets=tuple(health_rows.target_state(ledger, ours, plugin) for plugin in plugins(settings)),
             doubts=tuple(
@@ -362,7 +362,7 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
             yield Check("imports", WARNING, text)
     if found.on_hold:
         text = (
-            f"{count_of(found.on_hold, 'job')} ended and of unknown usage: {aborting.REMEDIES}; `arcacct verify` of the"
+            f"{count_of(found.on_hold, 'job')} ended and of unknown usage: {unfinished.REMEDIES}; `arcacct verify` of the"
             " month names them"
         )
         yield Check("vanished", WARNING, text)
@@ -387,14 +387,14 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
 
 def _implausible_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
     """Whether figures lack jobs whose values cannot be true, or have some."""
-    held = found.implausible.get(HELD, implausible.NONE)
+    held = found.implausible.get(HELD, hold_decisions.NONE)
     if held.records:
         text = (
             f"{count_of(held.records, 'job')} held, in no figure and at no receiver, {held.why}"
             f" ({held.text}): see `arcacct quarantine list`, and settle them by `arcacct quarantine decide`"
         )
         yield Check("implausible", _over(held.records, limits.implausible), text)
-    published = found.implausible.get(PUBLISHED, implausible.NONE)
+    published = found.implausible.get(PUBLISHED, hold_decisions.NONE)
     if published.records:
         text = (
             f"{count_of(published.records, 'job')} published before values were checked, with values that cannot be"

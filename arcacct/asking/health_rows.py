@@ -12,14 +12,14 @@ from typing import NamedTuple
 from arcacct.arex.spooled import Spooled, saved_status
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
-from arcacct.jobs.found_ends import SweepShare, of_last_day
-from arcacct.jobs.rejected import Rejections, rejections
 from arcacct.publishing import audit, given, ledger, months
 from arcacct.publishing.held import RetrySummary, retry_summaries
 from arcacct.publishing.months import HeldMonth
 from arcacct.publishing.plug import TargetPlugin
 from arcacct.publishing.selection import names_in_doubt, not_selected
 from arcacct.publishing.sent import RefusedSum, not_sent_again, of_vos, refused_sums
+from arcacct.records.import_quarantine import Rejections, rejections
+from arcacct.records.unfinished import SweepShare, of_last_day
 from arcacct.sonar.dropped import dropped
 
 _WRITE_LOCK_BYTE = 120

@@ -8,8 +8,8 @@ from typing import Any
 from arcacct.arex.records import tokens_of_version_1, tokens_of_version_2, with_benchmark
 from arcacct.asking.arcctl import ArcctlJob, when
 from arcacct.database.connection import Connection
-from arcacct.jobs.reading import plain_text
-from arcacct.jobs.rows import Row, schema_version
+from arcacct.records.reader import plain_text
+from arcacct.records.row_mapping import Row, schema_version
 
 _COLUMNS = (
     "RecordID, JobID, LocalJobID, EndpointID, Interface, URL AS EndpointURL, QueueID, Queues.Name AS Queue, UserID,"

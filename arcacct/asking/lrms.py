@@ -13,9 +13,9 @@ from typing import NamedTuple
 from arcacct.asking.verify import Deviation, Source
 from arcacct.database.connection import Connection
 from arcacct.htcondor.local_jobs import same_host
-from arcacct.jobs import reading
-from arcacct.jobs.local import CLOCKS_S, Figures
 from arcacct.publishing.instants import Month, month_bounds
+from arcacct.records import reader
+from arcacct.records.batch_jobs import CLOCKS_S, Figures
 
 DAY_S = 86_400
 _SLACK_S, _SLACK = 5, 0.05
@@ -132,7 +132,7 @@ def _compared(name: str, pairs: Iterable[tuple[_Record | None, list[Figures]]]) 
 def _records(con: Connection, lrms: str, start: int, end: int) -> dict[str, list[_Record]]:
     """The records of a batch system's jobs by its number."""
     found: dict[str, list[_Record]] = {}
-    for aar in (aar for page in reading.ended_between(con, start, end) for aar in page):
+    for aar in (aar for page in reader.ended_between(con, start, end) for aar in page):
         if not aar.local_job_id or (aar.lrms is not None and aar.lrms.lower() not in _NAMES[lrms]):
             continue
         user = (aar.local_user or "").partition(":")[0]

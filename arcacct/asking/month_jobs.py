@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from arcacct.database.access import scratch
 from arcacct.database.connection import Connection
-from arcacct.jobs.aar import AAR
-from arcacct.jobs.cells import Pruned
 from arcacct.publishing.digests import digests_of
 from arcacct.publishing.sent import SentVersionAtEnd
+from arcacct.records.model import AAR
+from arcacct.records.usage import Pruned
 
 _TABLES = """
     CREATE TABLE Jobs (
@@ -90,7 +90,7 @@ class MonthJobs:
         """
         Of records in pages; without their digests nobody can ask `sent`.
 
-        ``closed``: which of some records are never sent again (`jobs.forgotten`), whatever they are since.
+        ``closed``: which of some records are never sent again (`records.pseudonyms`), whatever they are since.
         """
         with scratch(_TABLES) as con:
             found = cls(con)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from arcacct.asking.health import Health, Limit, Thresholds
 from arcacct.asking.health_rows import TargetState
 from arcacct.database import upkeep
-from arcacct.jobs.holds import HELD
-from arcacct.jobs.implausible import NONE
+from arcacct.records.hold_decisions import NONE
+from arcacct.records.holds import HELD
 
 SECONDS, BYTES = "s", "B"
 

@@ -17,8 +17,8 @@ from arcacct.asking.month_jobs import NotedJobs
 from arcacct.benchmark import FALLBACK, parsed_benchmark
 from arcacct.errors import InputError
 from arcacct.files.json_reader import parsed
-from arcacct.jobs.aar import UsageCell
 from arcacct.publishing.instants import Month, month_name
+from arcacct.records.model import UsageCell
 from arcacct.wording import count_of
 
 _NAMES_OF_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")

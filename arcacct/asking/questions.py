@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from arcacct.asking.reading import is_ours
 from arcacct.database.connection import Connection
 from arcacct.gridengine import gpus as gridengine
-from arcacct.jobs.finer_cells import OF_DAYS, OF_HOSTS, OF_MONTHS, BreakdownKind
-from arcacct.jobs.reading import one_state, plain_text, unescaped
-from arcacct.jobs.recorder import escaped
-from arcacct.jobs.rows import schema_version
-from arcacct.jobs.statuses import SQL_ABORTED, SQL_BY_ITSELF, SQL_FAILED
-from arcacct.jobs.tres import gpu_count
-from arcacct.jobs.tres import parse as parsed_tres
+from arcacct.records.reader import one_state, plain_text, unescaped
+from arcacct.records.recorder import escaped
+from arcacct.records.row_mapping import schema_version
+from arcacct.records.slurm_formats import gpu_count
+from arcacct.records.slurm_formats import parse as parsed_tres
+from arcacct.records.states import SQL_ABORTED, SQL_BY_ITSELF, SQL_FAILED
+from arcacct.records.usage import OF_DAYS, OF_HOSTS, OF_MONTHS, BreakdownKind
 
 _LARGEST = 2**53
 _DAY_S = 86_400
@@ -171,7 +171,9 @@ class MeasuredPart(NamedTuple):
 
 
 _OURS = "AccountedAAR AS AAR"
-"""The jobs of our own database as they count: without those that are held, and with what was decided (`jobs.holds`)."""
+"""
+The jobs of our own database as they count: without those that are held, and with what was decided (`records.holds`).
+"""
 
 
 def _counted(con: Connection) -> str:

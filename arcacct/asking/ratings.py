@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
-from arcacct.jobs.rating import MonthRating
 from arcacct.publishing import months
 from arcacct.publishing.instants import month_name
+from arcacct.records.benchmarks import MonthRating
 from arcacct.targets import plugins
 
 COLUMNS = ("month", "vo", "type", "jobs", "before_h", "after_h", "difference_h")

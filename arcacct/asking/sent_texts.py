@@ -13,8 +13,6 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection
-from arcacct.jobs import cells, reading
-from arcacct.jobs.aar import AAR
 from arcacct.publishing import sent
 from arcacct.publishing.batches import UNFORESEEN, zeroed_record
 from arcacct.publishing.digests import is_same
@@ -25,6 +23,8 @@ from arcacct.publishing.selection import bare_ids
 from arcacct.publishing.sent import SentMessage
 from arcacct.publishing.sums import summed
 from arcacct.publishing.this_run import RunSummary
+from arcacct.records import reader, usage
+from arcacct.records.model import AAR
 
 KEPT = "byte for byte as it was sent: the ledger has the message"
 MADE_AGAIN = "byte for byte as it was sent: the message was made again, with the SHA-256 of what was sent"
@@ -153,7 +153,7 @@ class SentTexts:
     def _texts_of_records(self, message: SentMessage, now: int) -> list[str]:
         """As they would be sent now, in their order; none if one of them would not be."""
         records = message.records.values()
-        there = reading.by_job_id(self._accounting, list({one.job_id for one in records}))
+        there = reader.by_job_id(self._accounting, list({one.job_id for one in records}))
         family, texts = self._plugin.records(message.message_format), []
         for record in records:
             text = self._text(family, record, there.get(record.job_id), now)
@@ -185,5 +185,5 @@ class SentTexts:
         if not any(one.jobs for one in wanted):
             return {one.key: (family.zero(one.key), one) for one in wanted}
         months: set[Month] = {(one.year, one.month) for one in wanted}
-        parts = summed(self._plugin, family, cells.usage_cells(self._accounting, sorted(months)), RunSummary()).parts
+        parts = summed(self._plugin, family, usage.usage_cells(self._accounting, sorted(months)), RunSummary()).parts
         return {part.sum.key: (part.text, part.sum) for part in parts if part.sum is not None and part.sum.key in keys}

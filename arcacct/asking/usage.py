@@ -17,7 +17,7 @@ from arcacct.asking.reading import is_ours
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.database.connection import Connection
 from arcacct.errors import UsageError
-from arcacct.jobs.fqan import parsed_fqan
+from arcacct.records.model import parsed_fqan
 
 NEEDS = {
     "month": "month",

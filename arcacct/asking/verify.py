@@ -36,15 +36,6 @@ from arcacct.database.connection import Connection
 from arcacct.database.incarnation import MEANING
 from arcacct.database.location import fence
 from arcacct.errors import InputError, StoreError
-from arcacct.jobs import reading
-from arcacct.jobs.aar import UsageCell
-from arcacct.jobs.cells import pruned, usage_cells
-from arcacct.jobs.forgotten import pseudonymised
-from arcacct.jobs.holds import HELD
-from arcacct.jobs.implausible import ImplausibleFilter, ImplausibleRecord, held_records
-from arcacct.jobs.plausibility import NOT_MEASURED
-from arcacct.jobs.states import ABORTED, IN_PROGRESS
-from arcacct.jobs.writing import known_jobs
 from arcacct.publishing import given, held, ledger, months, sent
 from arcacct.publishing.floor import held_text
 from arcacct.publishing.instants import Month, iso, month_bounds, month_name
@@ -52,6 +43,14 @@ from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.plug import TargetPlugin
 from arcacct.publishing.selection import names_in_doubt
 from arcacct.publishing.unsettled import unsettled
+from arcacct.records import reader
+from arcacct.records.hold_decisions import ImplausibleFilter, ImplausibleRecord, held_records
+from arcacct.records.holds import HELD
+from arcacct.records.model import UsageCell
+from arcacct.records.pseudonyms import pseudonymised
+from arcacct.records.states import ABORTED, IN_PROGRESS, NOT_MEASURED
+from arcacct.records.usage import pruned, usage_cells
+from arcacct.records.writer import known_jobs
 from arcacct.targets import plugins
 from arcacct.wording import count_of
 
@@ -195,7 +194,7 @@ def verify(
     targets = [_TargetMonth(plugin, publishing, month) for plugin in plugins(settings)]
     report = MonthReport()
     try:
-        pages = reading.ended_between(accounting, *month_bounds(*month))
+        pages = reader.ended_between(accounting, *month_bounds(*month))
         has_records = any(one.has_records for one in targets)
         with MonthJobs.of(pages, with_digests=has_records, closed=partial(pseudonymised, accounting)) as jobs:
             jobs.add_pruned(pruned(accounting, month))

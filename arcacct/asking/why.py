@@ -11,15 +11,14 @@ from arcacct.asking.sent_texts import SentText, SentTexts
 from arcacct.config.options import Target
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
-from arcacct.jobs import aborting, implausible, reading
-from arcacct.jobs.aar import AAR
-from arcacct.jobs.lookup import FoundJob
-from arcacct.jobs.plausibility import NOT_MEASURED
-from arcacct.jobs.states import ABORTED
 from arcacct.publishing import held, instants, ledger, months, sent_rows
 from arcacct.publishing.digests import is_same
 from arcacct.publishing.instants import iso
 from arcacct.publishing.plug import TargetPlugin
+from arcacct.records import hold_decisions, reader, unfinished
+from arcacct.records.model import AAR
+from arcacct.records.reader import FoundJob
+from arcacct.records.states import ABORTED, NOT_MEASURED
 from arcacct.targets import plugins
 from arcacct.wording import count_of
 
@@ -75,7 +74,7 @@ def why(
 
     ``with_texts``: with what each message said of the job.
     """
-    aar = reading.by_record_id(accounting, [found.record_id]).get(found.record_id)
+    aar = reader.by_record_id(accounting, [found.record_id]).get(found.record_id)
     if aar is None:
         yield f"record {found.record_id}: the database does not know its status; see `arcacct db check`"
         yield from _in_the_ledger(settings, accounting, publishing, found.job_id, with_texts=with_texts)
@@ -110,9 +109,9 @@ def why(
     seen = status_file_seen(accounting, found.record_id)
     if seen is not None:
         swept = "and its files were read by a sweep" if seen.swept else "not yet confirmed by a sweep"
-        if seen.state == aborting.ON_HOLD and not aar.end_time:
+        if seen.state == unfinished.ON_HOLD and not aar.end_time:
             yield f"  last event at {iso(seen.event_s)}; its files are gone, and nothing tells what it used:"
-            yield f"  {aborting.REMEDIES}"
+            yield f"  {unfinished.REMEDIES}"
         else:
             yield f"  last state recorded: {seen.state} at {iso(seen.event_s)}, {swept}"
     yield "events (UTC)"
@@ -135,12 +134,12 @@ def why(
 
 def _implausible(con: Connection, record_id: int) -> Iterator[str]:
     """Which values of a record cannot be true, and what was decided."""
-    held = implausible.held_record(con, record_id)
+    held = hold_decisions.held_record(con, record_id)
     if held is None:
         return
     what = "nobody measured" if held.reasons == (NOT_MEASURED,) else "reported, and cannot be true"
     yield f"  {what}: {held.text}"
-    for one in implausible.decisions(con, record_id):
+    for one in hold_decisions.decisions(con, record_id):
         yield f"  {iso(one.decided_s)}: {one.decided_by} decided: {one.state}"
     yield f"  {_COUNTED_AS[held.state]}"
 
@@ -217,11 +216,11 @@ def _beside_records(
     aside = held.quarantine_entries(con, target=target.block, job_id=aar.job_id)
     yield from _set_aside(plugin, aside)
     if not aside and counted is None and not any(one.state in ("accepted", "sending") for one in sent):
-        month = instants.month_of(aar.end_time) if reading.is_time(aar.end_time) else None
+        month = instants.month_of(aar.end_time) if reader.is_time(aar.end_time) else None
         if month is not None and months.held_month(con, target.block, month) is not None:
             reason = f"{instants.month_name(month)} is held; `arcacct status` says why and what to do"
         elif aar.held:
-            why = implausible.why_held(aar.held.split())
+            why = hold_decisions.why_held(aar.held.split())
             reason = f"held, {why} ({aar.held}); `arcacct quarantine decide` settles it"
         else:
             reason = _reason(target, con, aar, seq)
@@ -248,10 +247,10 @@ def _message(one: SentInMessage, aar: AAR | None) -> str:
 
 
 def _counted(con: Connection, plugin: TargetPlugin, aar: AAR) -> _Counted | None:
-    if not reading.is_time(aar.end_time):
+    if not reader.is_time(aar.end_time):
         return None
     family = plugin.summaries(plugin.message_format)
-    verdict = family.accept(reading.cell_of(aar), aar.end_time)
+    verdict = family.accept(reader.cell_of(aar), aar.end_time)
     if verdict.refusal is not None or not plugin.target.wants(aar.vo):
         return None
     ((_text, one),) = family.sums([verdict.cell])
@@ -265,10 +264,10 @@ def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
         return f"its VO is not among those of the target (vofilter={', '.join(target.vofilter)})"
     if position is None:
         return "nothing was published to this target yet"
-    if reading.is_time(aar.end_time) and aar.end_time < position.start_end_time:
+    if reader.is_time(aar.end_time) and aar.end_time < position.start_end_time:
         begun = iso(position.start_end_time)
         return f"it ended before this target's time, {begun}; `publish --since` or `republish` send it"
-    if aar.status == ABORTED and not reading.is_publishable(aar):
+    if aar.status == ABORTED and not reader.is_publishable(aar):
         return "it vanished unfinished, and the batch system measured nothing"
     if seq > position.last_seq:
         return "it waits for the next run"

@@ -16,7 +16,7 @@ from arcacct.cli.naming import with_options
 from arcacct.cli.working import at_work
 from arcacct.database import access
 from arcacct.database.connection import Connection
-from arcacct.jobs.rows import schema_version
+from arcacct.records.row_mapping import schema_version
 from arcacct.wording import strip_control
 
 _HARMLESS = re.compile(r"[\w/.,:=@%+ -]+")

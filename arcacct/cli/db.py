@@ -27,7 +27,7 @@ from arcacct.database.access import (
     require,
 )
 from arcacct.errors import ConfigError, InputError, StoreError, UsageError
-from arcacct.jobs import cells
+from arcacct.records import usage
 from arcacct.wording import count_of
 
 
@@ -94,7 +94,7 @@ def _initialise(here: Places, made: tuple[int, ...] = ()) -> None:
             print_line(f"{path}: exists and is up to date")
     # Whoever may only read needs the files that an open database has.
     with accounting(here) as con, at_work("summing up"):
-        cells.update_breakdown(con, here, everything=True)
+        usage.update_breakdown(con, here, everything=True)
     leave_open(open_publishing(here), here.publishing_database)
 
 
@@ -116,10 +116,10 @@ def check(ctx: click.Context, anew: bool) -> int:
     reason not to be. Exits with 74 when something is wrong. Stopped, the
     same command goes on within an hour, and says which answers are those of before.
     """
-    from arcacct.jobs.check import Checked  # noqa: PLC0415  sqlite-utils is slow to import
-    from arcacct.jobs.check import check as check_all  # noqa: PLC0415
     from arcacct.publishing.audit import questions  # noqa: PLC0415  slow to import
     from arcacct.publishing.instants import iso  # noqa: PLC0415  slow to import
+    from arcacct.records.integrity import Checked  # noqa: PLC0415  sqlite-utils is slow to import
+    from arcacct.records.integrity import check as check_all  # noqa: PLC0415
     from arcacct.targets import plugins  # noqa: PLC0415  slow to import
 
     done = parts = 0
@@ -316,9 +316,9 @@ def prune(
     --shrink`. Others have their turn every few hundred jobs; stopped, the same command goes on.
     """
     from arcacct.arex.layout import scan_status_files  # noqa: PLC0415  with its command
-    from arcacct.jobs import prune as pruning  # noqa: PLC0415  slow to import
     from arcacct.publishing.instants import iso  # noqa: PLC0415  slow to import
     from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.records import retention  # noqa: PLC0415  slow to import
 
     found = settings_of(ctx)
     here = _site(found.places)
@@ -330,7 +330,7 @@ def prune(
             f"{directory}: cannot read the control directory: {error.strerror}; a job that it still has must not be "
             "pruned: give --controldir"
         ) from error
-    options = pruning.PruneOptions(
+    options = retention.PruneOptions(
         before,
         os.path.abspath(archive) if archive else os.path.join(here.directory, "archive.db"),
         tuple(target.block for target in found.targets),
@@ -338,7 +338,7 @@ def prune(
         present,
     )
     with closing(read_accounting(here)) as con, closing(read_publishing(here)) as publishing:
-        plan = pruning.plan(con, publishing, options)
+        plan = retention.plan(con, publishing, options)
     if plan.first_end is None or plan.last_end is None:
         print_line("no jobs to move")
     else:
@@ -355,7 +355,7 @@ def prune(
         progress("Jobs") as show,
         stop_on_signal() as stopping,
     ):
-        moved = pruning.prune(
+        moved = retention.prune(
             here,
             con,
             publishing,
@@ -427,12 +427,12 @@ def benchmark(
     features told stays. The next `arcacct publish` sends the corrected records and months.
     """
     from arcacct.asking.ratings import COLUMNS, counted_twice, rows  # noqa: PLC0415  with its command
-    from arcacct.jobs import rating  # noqa: PLC0415  with its command
+    from arcacct.records import benchmarks  # noqa: PLC0415  with its command
 
     in_turn(from_s, "--from", before_s, "--to")
     found = settings_of(ctx)
     here = _site(found.places)
-    options = rating.Ratings(
+    options = benchmarks.Ratings(
         from_s,
         before_s,
         replaced or (here.rules.default_benchmark,),
@@ -441,7 +441,7 @@ def benchmark(
         everything,
     )
     with closing(read_accounting(here)) as con, progress("Jobs") as show_progress:
-        changes = rating.plan(con, options, lambda jobs: show_progress(jobs, jobs))
+        changes = benchmarks.plan(con, options, lambda jobs: show_progress(jobs, jobs))
     if not changes:
         print_line("no benchmark changes", err=True)
         return 0
@@ -459,9 +459,9 @@ def benchmark(
         raise UsageError("nothing is corrected: leave these months out by --from and --to, or give --counted-twice")
     ask("correct these benchmarks?", yes=yes)
     with accounting(here) as con, progress("Jobs") as show_progress, stop_on_signal() as stopping:
-        done = rating.correct(con, here, options, lambda jobs: show_progress(jobs, jobs), stopping)
+        done = benchmarks.correct(con, here, options, lambda jobs: show_progress(jobs, jobs), stopping)
         stopped = stopping()
-        cells.update_monthly(con, here)
+        usage.update_monthly(con, here)
     count = "1 job has" if done == 1 else f"{done} jobs have"
     print_line(f"{count} another benchmark now: the next `arcacct publish` sends the correction", err=True)
     if stopped:

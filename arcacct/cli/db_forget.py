@@ -22,7 +22,7 @@ from arcacct.wording import count_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.jobs.forgetting import Scope
+    from arcacct.records.pseudonymise import Scope
 
 _SWEEP_S = 20.0
 """How long a sweep goes on with it; the next one does the rest."""
@@ -46,17 +46,17 @@ def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) 
     directory. With DN both databases are written anew at the end, so that nothing is left in free pages. Backups and
     copies of the databases keep the names. A DN that nothing has is an error (65), as a mistyped one would be.
     """
-    from arcacct.jobs import forgetting  # noqa: PLC0415  slow to import
+    from arcacct.records import pseudonymise  # noqa: PLC0415  slow to import
 
     found = settings_of(ctx)
     scope = scope_of(found, user_dn, int(time.time()))
     here = found.places
     with closing(read_accounting(here)) as con, closing(read_publishing(here)) as publishing:
-        if user_dn is not None and not forgetting.is_known(here, con, publishing, user_dn):
+        if user_dn is not None and not pseudonymise.is_known(here, con, publishing, user_dn):
             raise InputError(
                 f"{user_dn}: no job, sum or message has this user; write the DN as `arcacct stats --by user` shows it"
             )
-        plan = forgetting.plan(con, publishing, scope)
+        plan = pseudonymise.plan(con, publishing, scope)
     before = time.strftime("%Y-%m-%d", time.gmtime(scope.ended_before))
     would = "would become" if plan_only else "become"
     print_line(f"{count_of(plan.jobs, 'job')} that ended before {before}: names {would} pseudonyms")
@@ -89,7 +89,7 @@ def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) 
 def scope_of(found: Settings, user_dn: str | None, now: int) -> Scope:
     """Whose names go. Raises UsageError where nothing says which, InputError without the control directory."""
     from arcacct.arex.layout import scan_status_files  # noqa: PLC0415  with its command
-    from arcacct.jobs import forgetting  # noqa: PLC0415  slow to import
+    from arcacct.records import pseudonymise  # noqa: PLC0415  slow to import
     from arcacct.targets.ascii import NAME, spelt  # noqa: PLC0415  with its command
 
     if found.places.rehearsal is not None:
@@ -105,7 +105,7 @@ def scope_of(found: Settings, user_dn: str | None, now: int) -> Scope:
         raise InputError(
             f"{found.places.controldir}: cannot read the control directory: {error.strerror}; run as the user of A-REX"
         ) from error
-    return forgetting.Scope(
+    return pseudonymise.Scope(
         calendar.timegm((index // 12, index % 12 + 1, 1, 0, 0, 0)),
         user_dn,
         tuple(target.block for target in found.targets),
@@ -120,10 +120,10 @@ def forget_old(found: Settings, con: Connection) -> None:
 
     Raises StoreError and its kinds, StoreBusy while somebody publishes.
     """
-    from arcacct.jobs import forgetting  # noqa: PLC0415  slow to import
+    from arcacct.records import pseudonymise  # noqa: PLC0415  slow to import
 
     now = int(time.time())
-    if not found.names_kept_months or found.places.rehearsal is not None or not forgetting.is_due(con, now):
+    if not found.names_kept_months or found.places.rehearsal is not None or not pseudonymise.is_due(con, now):
         return
     until = time.monotonic() + _SWEEP_S
 
@@ -133,7 +133,7 @@ def forget_old(found: Settings, con: Connection) -> None:
     with closing(open_publishing(found.places)) as publishing:
         _forget(found, con, publishing, scope_of(found, None, now), lambda _jobs: None, is_over)
     if not is_over():
-        forgetting.note_done(con, found.places, now)
+        pseudonymise.note_done(con, found.places, now)
 
 
 def _forget(
@@ -144,8 +144,8 @@ def _forget(
     show: Callable[[int], None],
     stopping: Callable[[], bool],
 ) -> int:
-    from arcacct.jobs.forgetting import pseudonymise as forget_all  # noqa: PLC0415  slow to import
     from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.records.pseudonymise import pseudonymise as forget_all  # noqa: PLC0415  slow to import
 
     here = found.places
     alone = partial(publishing_lock, here.publishing_lock)
@@ -154,8 +154,8 @@ def _forget(
 
 def _overwrite(found: Settings, con: Connection, publishing: Connection) -> None:
     from arcacct.database import upkeep  # noqa: PLC0415  psutil is slow to import
-    from arcacct.jobs.forgetting import overwrite  # noqa: PLC0415  slow to import
     from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.records.pseudonymise import overwrite  # noqa: PLC0415  slow to import
 
     if os.path.exists(found.places.publishing_database):
         with publishing_lock(found.places.publishing_lock):

@@ -24,7 +24,7 @@ from arcacct.features.http import Web
 from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS, Key
 from arcacct.features.places import default_file, from_here, locations, valid
 from arcacct.features.reader import missing, read, remaining_s
-from arcacct.jobs.reading import by_job_id
+from arcacct.records.reader import by_job_id
 from arcacct.wording import count_of
 
 _FORCE = click.option("--force", is_flag=True, help="Also write what looks wrong or should not change.")

@@ -20,7 +20,7 @@ from arcacct.errors import InputError, UsageError
 from arcacct.gridengine.importing import Import
 from arcacct.gridengine.summary import ALL_COLUMNS, FileSummary, block, row
 from arcacct.gridengine.totals import qacct_lines, table, table_columns
-from arcacct.jobs.batch import BatchPolicy, BatchSite
+from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.wording import count_of
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

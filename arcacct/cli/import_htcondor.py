@@ -20,7 +20,7 @@ from arcacct.htcondor.command import TIMEOUT_S, HistoryCommand
 from arcacct.htcondor.importing import HTCondorImport
 from arcacct.htcondor.output import HistoryForm
 from arcacct.htcondor.record import Scores
-from arcacct.jobs.batch import BatchPolicy, BatchSite
+from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.wording import count_of
 
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)

@@ -14,7 +14,7 @@ from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.working import print_counts, print_retried, print_unmeasured, print_unusable, wait_option
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.jobs.batch import BatchPolicy, BatchSite
+from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.slurm.command import TIMEOUT_S, SacctCommand
 from arcacct.slurm.importing import SlurmImport
 from arcacct.slurm.output import OutputForm

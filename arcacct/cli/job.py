@@ -15,7 +15,7 @@ from arcacct.cli.context import settings_of
 from arcacct.cli.speech import data, examples, print_error, print_line
 from arcacct.database import access
 from arcacct.errors import InputError
-from arcacct.jobs.lookup import find_job
+from arcacct.records.reader import find_job
 
 PARTS = ("all", "description", "resources", "rtes", "authtokens", "json")
 _job_id = click.argument("job_id", metavar="JOBID", shell_complete=completed("job"))

@@ -27,9 +27,9 @@ from arcacct.cli.thresholds import threshold_options
 from arcacct.database.upkeep import CHECK
 from arcacct.errors import ConfigError, InputError, StoreError
 from arcacct.files.safe_open import open_parent
-from arcacct.jobs.holds import HELD
-from arcacct.jobs.implausible import NONE
-from arcacct.jobs.plausibility import BOUNDS
+from arcacct.records.hold_decisions import NONE
+from arcacct.records.holds import HELD
+from arcacct.records.states import BOUNDS
 
 HELP: dict[str, tuple[str, tuple[str, ...]]] = {
     "arcacct_build_info": ("1; which arcacct wrote this, under which Python", ("version", "python")),

@@ -15,13 +15,13 @@ from arcacct.config.options import select_targets
 from arcacct.config.settings import Settings
 from arcacct.database import access
 from arcacct.errors import InputError
-from arcacct.jobs import cells, implausible
-from arcacct.jobs.holds import DECISIONS, HELD, PUBLISHED
-from arcacct.jobs.implausible import ImplausibleFilter, ImplausibleRecord
-from arcacct.jobs.plausibility import BOUNDS
-from arcacct.jobs.reading import is_time
 from arcacct.publishing import held
 from arcacct.publishing.instants import iso, month_bounds, month_name
+from arcacct.records import hold_decisions, usage
+from arcacct.records.hold_decisions import ImplausibleFilter, ImplausibleRecord
+from arcacct.records.holds import DECISIONS, HELD, PUBLISHED
+from arcacct.records.reader import is_time
+from arcacct.records.states import BOUNDS
 from arcacct.targets import plugins
 from arcacct.wording import count_of
 
@@ -64,7 +64,7 @@ def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -
     with closing(access.read_publishing(settings.places)) as con:
         found = held.quarantine_entries(con, target=_block(settings, target))
     with closing(access.read_accounting(settings.places)) as con:
-        doubtful = list(implausible.held_records(con, ImplausibleFilter(states=() if decided else (HELD,))))
+        doubtful = list(hold_decisions.held_records(con, ImplausibleFilter(states=() if decided else (HELD,))))
     if form == "json":
         rows_of_target = [one._asdict() for one in found]
         block(json.dumps([*map(_as_json, doubtful), *rows_of_target], indent=2), data)
@@ -94,13 +94,13 @@ def show(ctx: click.Context, job_id: str) -> None:
     with closing(access.read_publishing(settings.places)) as con:
         found = held.quarantine_entries(con, job_id=job_id)
     with closing(access.read_accounting(settings.places)) as con:
-        doubtful = list(implausible.held_records(con, ImplausibleFilter(job_ids=(job_id,))))
+        doubtful = list(hold_decisions.held_records(con, ImplausibleFilter(job_ids=(job_id,))))
         for record in doubtful:
             print_line(f"all targets: {_state(record)} since {iso(record.since_s)}")
             print_line(f"  ended {_end(record)}")
             for doubt in record.doubts:
-                print_line(f"  {implausible.doubt_text(doubt)}: {BOUNDS[doubt[0]][0]}")
-            for decision in implausible.decisions(con, record.record_id):
+                print_line(f"  {hold_decisions.doubt_text(doubt)}: {BOUNDS[doubt[0]][0]}")
+            for decision in hold_decisions.decisions(con, record.record_id):
                 print_line(f"  {iso(decision.decided_s)} {decision.decided_by} decided: {decision.state}")
     if not found and not doubtful:
         raise InputError(f"{job_id}: not set aside; see `arcacct quarantine list` and `arcacct job why {job_id}`")
@@ -194,16 +194,16 @@ def decide(
     period = (None, None) if month is None else month_bounds(*month)
     asked = ImplausibleFilter((), None, None, None, job_ids) if job_ids else ImplausibleFilter(states, reason, *period)
     with access.accounting(here) as con:
-        records = list(implausible.held_records(con, asked))
+        records = list(hold_decisions.held_records(con, asked))
         unknown = [job_id for job_id in job_ids if job_id not in {one.job_id for one in records}]
         if unknown:
             raise InputError(f"{unknown[0]}: no value of it is implausible; see `arcacct quarantine list`")
         if not job_ids and records:
             where = f"{f' for {reason}' if reason else ''}{f' of {month_name(month)}' if month else ''}"
             ask(f"decide `{state}` about {count_of(len(records), 'record')}{where}?", yes=yes)
-        done = implausible.decide(con, here, records, state, name_of_user())
-        cells.update_monthly(con, here)
-        cells.update_breakdown(con, here)
+        done = hold_decisions.decide(con, here, records, state, name_of_user())
+        usage.update_monthly(con, here)
+        usage.update_breakdown(con, here)
     print_line(f"{count_of(done, 'record')}: {state}")
 
 

@@ -21,10 +21,10 @@ from arcacct.cli.working import at_work
 from arcacct.config.settings import Settings, settings
 from arcacct.database import access
 from arcacct.errors import UsageError
-from arcacct.jobs.rating import Ratings, plan
 from arcacct.publishing import run, target_run
 from arcacct.publishing.instants import iso
 from arcacct.publishing.plug import TargetPlugin
+from arcacct.records.benchmarks import Ratings, plan
 from arcacct.targets import kinds, plugins
 
 

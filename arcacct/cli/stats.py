@@ -23,7 +23,7 @@ from arcacct.database.connection import Connection
 from arcacct.errors import UsageError
 from arcacct.gridengine.questions import records, sums
 from arcacct.gridengine.totals import COLUMNS, table, table_columns
-from arcacct.jobs.states import FINAL, IN_PROGRESS
+from arcacct.records.states import FINAL, IN_PROGRESS
 
 _AMOUNTS = {
     "jobcount": "count",

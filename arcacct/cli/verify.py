@@ -25,8 +25,8 @@ from arcacct.gridengine import figures as of_gridengine
 from arcacct.htcondor import figures as of_htcondor
 from arcacct.htcondor.command import HistoryCommand
 from arcacct.htcondor.output import HistoryForm
-from arcacct.jobs.local import Figures
 from arcacct.publishing.instants import month_bounds
+from arcacct.records.batch_jobs import Figures
 from arcacct.slurm import figures as of_slurm
 from arcacct.slurm.command import SacctCommand
 from arcacct.slurm.output import OutputForm

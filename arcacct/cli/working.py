@@ -14,8 +14,8 @@ from types import FrameType
 import click
 
 from arcacct.cli.speech import print_error, print_line, redraw
-from arcacct.jobs.batch import BatchTaken
-from arcacct.jobs.rejected import RetryResult
+from arcacct.records.import_quarantine import RetryResult
+from arcacct.records.imports import BatchTaken
 from arcacct.wording import count_of
 
 _PATIENCE_S = 1.0

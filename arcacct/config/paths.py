@@ -92,7 +92,7 @@ STATUS_FOLDERS = ("accepting", "processing", "finished", "restarting")
 GIVEN = "the command line"
 """Who says where the control directory is."""
 ZERO, WAIT, LRMS = MISSING_WALL_TIME = ("zero", "wait", "lrms")
-"""What a site does about jobs of which nobody measured the wall time (`jobs.unmeasured`)."""
+"""What a site does about jobs of which nobody measured the wall time (`records.hold_decisions`)."""
 YES = ("yes", "true", "1", "on")
 NO = ("no", "false", "0", "off")
 

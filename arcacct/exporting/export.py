@@ -40,8 +40,8 @@ from arcacct.exporting.naming import Concealer
 from arcacct.exporting.parquet import PartsWriter, former_jobs
 from arcacct.exporting.store import Listing, Store, is_half
 from arcacct.files.json_reader import parsed
-from arcacct.jobs.pseudonyms import site_names
 from arcacct.publishing.locks import Reading, exporter
+from arcacct.records.pseudonyms import site_names
 
 _TRIES = 3
 """A month of which a job left while it was read is read again so often."""

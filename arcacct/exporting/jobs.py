@@ -15,9 +15,9 @@ from arcacct.dataset.columns import columns
 from arcacct.dataset.layout import Partition
 from arcacct.exporting.months import ACCELERATORS, OF_ACCELERATORS
 from arcacct.gridengine.gpus import GPU_FIELDS, RUNS_WITH_GPUS, gpu_count
-from arcacct.jobs import tres
-from arcacct.jobs.packing import TRANSFER_KINDS
-from arcacct.jobs.reading import decoded, one_state, plain_text, unescaped
+from arcacct.records import slurm_formats
+from arcacct.records.packing import TRANSFER_KINDS
+from arcacct.records.reader import decoded, one_state, plain_text, unescaped
 
 PAGE_JOBS = 1000
 """A reader's transaction ends before a second is over (INVARIANTS 7)."""
@@ -65,7 +65,7 @@ def pages(con: Connection, partition: Partition) -> Iterator[list[Job]]:
 
 def _jobs(con: Connection, chosen: tuple[int, ...]) -> list[Job]:
     keys = con.execute(
-        # Not those that are held: they are in no figure (`jobs.holds`).
+        # Not those that are held: they are in no figure (`records.holds`).
         "SELECT EndTime, RecordID, JobID FROM AccountedAAR WHERE (EndTime, RecordID) > (?, ?) AND EndTime >= ?"
         " AND EndTime < ? ORDER BY EndTime, RecordID LIMIT ?",
         chosen,
@@ -154,8 +154,8 @@ def _of_slurm(con: Connection, numbers: str) -> Iterator[_Run]:
         f"{OF_ACCELERATORS} ORDER BY RecordID, RunNo"
     )
     for record_id, cluster, elapsed_s, text in con.execute(query):
-        resources = tres.parse(plain_text(text))
-        yield _Run(record_id, cluster, elapsed_s, tres.gpu_count(resources), resources.get("energy", 0))
+        resources = slurm_formats.parse(plain_text(text))
+        yield _Run(record_id, cluster, elapsed_s, slurm_formats.gpu_count(resources), resources.get("energy", 0))
 
 
 def _of_gridengine(con: Connection, numbers: str) -> Iterator[_Run]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from arcacct.dataset.columns import columns
 from arcacct.exporting.jobs import Job, Values
-from arcacct.jobs.pseudonyms import Names, fqan_without_names, is_kept_attribute
+from arcacct.records.pseudonyms import Names, fqan_without_names, is_kept_attribute
 
 _NAMED = ("user_dn", "job_name", "client_host")
 """Columns of jobs whose text is a name, or leads to one."""

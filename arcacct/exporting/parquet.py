@@ -20,7 +20,7 @@ from arcacct.dataset.layout import TABLES, Partition, part_name
 from arcacct.dataset.manifest import Part
 from arcacct.errors import InputError
 from arcacct.exporting.jobs import Job, Values
-from arcacct.jobs.reading import plain_text
+from arcacct.records.reader import plain_text
 
 GROUP_ROWS = {table: 32_768 if table == "jobs" else 131_072 for table in TABLES}
 """In a group: what a reader passes over by its least and greatest values, and what is held in memory of a table."""

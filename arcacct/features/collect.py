@@ -12,12 +12,11 @@ from arcacct.database.access import translating, writing
 from arcacct.database.connection import Connection
 from arcacct.database.schema import note, noted
 from arcacct.features.saved import place_of, saved
-from arcacct.jobs.filling import enrich
-from arcacct.jobs.local_ids import contradict
-from arcacct.jobs.precedence import FEATURES
-from arcacct.jobs.reading import unescaped
-from arcacct.jobs.recorder import escaped
-from arcacct.jobs.rejected import Quarantine, Reject, fault, forget, is_of_record
+from arcacct.records.batch_jobs import contradict
+from arcacct.records.enrichment import FEATURES, enrich
+from arcacct.records.import_quarantine import Quarantine, Reject, fault, forget, is_of_record
+from arcacct.records.reader import unescaped
+from arcacct.records.recorder import escaped
 
 
 class Collected(NamedTuple):

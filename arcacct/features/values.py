@@ -17,7 +17,7 @@ from arcacct.errors import InputError, UsageError
 from arcacct.features.files import remove_keys, write
 from arcacct.features.keys import problem
 from arcacct.features.reader import Features, read
-from arcacct.jobs.aar import AAR
+from arcacct.records.model import AAR
 
 
 def machine_values(

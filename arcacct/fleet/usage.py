@@ -10,7 +10,7 @@ from arcacct.asking.questions import MeasuredPart, Selection, UsagePart
 from arcacct.asking.usage import NEEDS, Conversion, UsageOrder, UsageTable, tabulated
 from arcacct.fleet.engine import Engine, EngineFailed, script
 from arcacct.fleet.manifests import Dataset
-from arcacct.jobs.reading import LAST_SECOND
+from arcacct.records.reader import LAST_SECOND
 
 FLEET_NEEDS = {"site": "site", "ce": "ce"} | NEEDS
 """What can be asked by, and the column of counted_jobs that it is made from."""

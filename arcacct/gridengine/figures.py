@@ -10,9 +10,9 @@ from arcacct.gridengine.lines import read_lines
 from arcacct.gridengine.local_jobs import local_job
 from arcacct.gridengine.record import Record
 from arcacct.gridengine.runs import jobs
-from arcacct.jobs.batch import BatchSite
-from arcacct.jobs.faults import Fault
-from arcacct.jobs.local import Figures, figures
+from arcacct.records.batch_jobs import Figures, figures
+from arcacct.records.import_quarantine import Fault
+from arcacct.records.imports import BatchSite
 from arcacct.wording import count_of
 
 _RUNS_S = 31 * 86_400

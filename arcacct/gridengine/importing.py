@@ -24,11 +24,9 @@ from arcacct.gridengine.positions import FilePositions
 from arcacct.gridengine.record import Record
 from arcacct.gridengine.rows import LinePlace, Number
 from arcacct.gridengine.slices import make_again, take
-from arcacct.jobs.batch import BatchImport, BatchPolicy, BatchReport, BatchTaken
-from arcacct.jobs.faults import Fault
-from arcacct.jobs.imports import Progress, Say
-from arcacct.jobs.precedence import GRIDENGINE as SOURCE
-from arcacct.jobs.rejected import Reject, RejectedEntry, forget
+from arcacct.records.enrichment import GRIDENGINE as SOURCE
+from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, forget
+from arcacct.records.imports import BatchImport, BatchPolicy, BatchReport, BatchTaken, Progress, Say
 from arcacct.wording import count_of
 
 POLL_S = 2.0

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from arcacct.gridengine.json_lines import json_record, us_of
 from arcacct.gridengine.record import Record
-from arcacct.jobs.faults import Fault, fault_of
+from arcacct.records.import_quarantine import Fault, fault_of
 
 LATEST_US = 253_402_300_799 * 1_000_000
 """The end of the year 9999: what is later is no time."""

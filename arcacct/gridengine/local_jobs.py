@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from arcacct.gridengine.gpus import gpus_of
 from arcacct.gridengine.record import NOT_FINAL, Record, failed_text
 from arcacct.gridengine.runs import JobRuns, Run, deciding, end_us, has_no_end, used, wall_us
-from arcacct.jobs import local
-from arcacct.jobs.batch import BatchSite
-from arcacct.jobs.job import Job
-from arcacct.jobs.precedence import DEFAULT
-from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
+from arcacct.records import batch_jobs
+from arcacct.records.enrichment import DEFAULT
+from arcacct.records.imports import BatchSite
+from arcacct.records.model import Job
+from arcacct.records.states import ABORTED, COMPLETED, FAILED
 
 NEVER_REALLY_RAN = 271
 """ExitCode of a job that failed although its script returned 0: what A-REX's own Grid Engine backend writes."""
@@ -49,14 +49,14 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
         sources.append(("wall_s", DEFAULT))
     return Job(
         # A requeue resets the time of submission, so it is the smallest one.
-        local.job_id("gesge", site.cell, local_job_id(runs.runs[0].master), submitted),
+        batch_jobs.job_id("gesge", site.cell, local_job_id(runs.runs[0].master), submitted),
         status(record),
         submitted,
         end_time,
         local_job_id=local_job_id(record),
-        endpoint_type=local.LOCAL,
+        endpoint_type=batch_jobs.LOCAL,
         queue=record.qname or "",
-        **local.accounted_to(whose, site.rules)._asdict(),
+        **batch_jobs.accounted_to(whose, site.rules)._asdict(),
         exit_code=exit_code(record),
         node_count=len(_hosts(last)) or 1,
         core_count=max(record.slots, 1),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.gridengine.record import DID_NOT_RUN, STORED, Record, RecordKey
-from arcacct.jobs.batch import pages
+from arcacct.records.imports import pages
 
 _SPELT = {"group": "GroupName", "pe_taskid": "PeTaskID", "qname": "QName", "granted_pe": "GrantedPE", "arid": "ArID"}
 _SPELT |= {"ioops": "IoOps", "maxvmem_bytes": "MaxVmem", "maxrss_bytes": "MaxRss", "maxpss_bytes": "MaxPss"}

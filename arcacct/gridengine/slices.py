@@ -16,10 +16,10 @@ from arcacct.gridengine.local_jobs import local_job
 from arcacct.gridengine.record import Record, RecordKey, key, richer
 from arcacct.gridengine.rows import LinePlace, Number, Stored
 from arcacct.gridengine.runs import JobRuns, Run, jobs
-from arcacct.jobs.batch import BatchPolicy, BatchSlice, BatchTaken
-from arcacct.jobs.job import Job
-from arcacct.jobs.precedence import GRIDENGINE
-from arcacct.jobs.writing import JobWriter, remove, rename
+from arcacct.records.enrichment import GRIDENGINE
+from arcacct.records.imports import BatchPolicy, BatchSlice, BatchTaken
+from arcacct.records.model import Job
+from arcacct.records.writer import JobWriter, remove, rename
 
 _LRMS_NAMES = ("sge", "gridengine", "ge", "ogs", "uge")
 

@@ -13,8 +13,8 @@ from arcacct.gridengine.lines import read_lines
 from arcacct.gridengine.questions import Tasks
 from arcacct.gridengine.record import STORED, Record, failed_text
 from arcacct.gridengine.totals import Question, Row, sums
-from arcacct.jobs.faults import Fault
-from arcacct.jobs.imports import SHOWN
+from arcacct.records.import_quarantine import Fault
+from arcacct.records.imports import SHOWN
 from arcacct.wording import count_of
 
 ALL_COLUMNS = (*STORED, "usage")

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
 from arcacct.files.json_reader import Found, Objects
-from arcacct.jobs.faults import Fault
+from arcacct.records.import_quarantine import Fault
 
 LARGEST_AD = 4 * 1024 * 1024
 """Bytes, or characters of JSON. Ads have some 5 kB."""

@@ -10,9 +10,9 @@ from arcacct.htcondor.command import OVERLAP_S, HistoryCommand
 from arcacct.htcondor.local_jobs import local_job
 from arcacct.htcondor.output import HistoryForm, read
 from arcacct.htcondor.record import CondorJob
-from arcacct.jobs.batch import BatchSite
-from arcacct.jobs.faults import Fault
-from arcacct.jobs.local import Figures, figures
+from arcacct.records.batch_jobs import Figures, figures
+from arcacct.records.import_quarantine import Fault
+from arcacct.records.imports import BatchSite
 from arcacct.wording import count_of
 
 

@@ -25,10 +25,8 @@ from arcacct.htcondor.output import HistoryForm, ParsedJob, read
 from arcacct.htcondor.record import ELSEWHERE_RUN, NEVER_STARTED, UNFINISHED, CondorJob, NoUse
 from arcacct.htcondor.slices import make_again, take
 from arcacct.htcondor.stored_jobs import JobNumber
-from arcacct.jobs.batch import BatchImport, BatchPolicy, BatchReport, BatchTaken
-from arcacct.jobs.faults import Fault
-from arcacct.jobs.imports import Say
-from arcacct.jobs.rejected import Reject, RejectedEntry, forget
+from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, forget
+from arcacct.records.imports import BatchImport, BatchPolicy, BatchReport, BatchTaken, Say
 
 QUARANTINE = "htcondor"
 

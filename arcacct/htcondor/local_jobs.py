@@ -8,11 +8,10 @@ A-REX knows a job by its cluster and the host that it submitted on (``123.ce.exa
 from __future__ import annotations
 
 from arcacct.htcondor.record import REMOVED, CondorJob
-from arcacct.jobs import local
-from arcacct.jobs.batch import BatchSite
-from arcacct.jobs.fqan import parsed_fqan
-from arcacct.jobs.job import Job
-from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
+from arcacct.records import batch_jobs
+from arcacct.records.imports import BatchSite
+from arcacct.records.model import Job, parsed_fqan
+from arcacct.records.states import ABORTED, COMPLETED, FAILED
 
 LRMS = "condor"
 """As [lrms] of arc.conf has it."""
@@ -24,19 +23,19 @@ _SIGNALLED = 256
 def local_job(job: CondorJob, site: BatchSite) -> Job:
     """The accounting record of a job."""
     whose = {"owner": job.user, "account": job.account, "project": job.project or job.account, "group": job.account}
-    owner = local.accounted_to({name: value or None for name, value in whose.items()}, site.rules)
+    owner = batch_jobs.accounted_to({name: value or None for name, value in whose.items()}, site.rules)
     if not owner.vo:
         # No map line says whose it is: the credential that it was submitted with does.
         owner = _of_proxy(job) if job.vo or job.user_dn or job.fqan else _of_token(job)
     benchmark, source = (job.benchmark, "") if job.benchmark else site.benchmark(job.queue or None, job.end_time)
     names = node_names(job)
     return Job(
-        local.job_id("htcondor", job.schedd, job.number, job.queued),
+        batch_jobs.job_id("htcondor", job.schedd, job.number, job.queued),
         ABORTED if job.status == REMOVED else FAILED if exit_code(job) else COMPLETED,
         job.submit_time,
         job.end_time,
         local_job_id=job.number,
-        endpoint_type=local.LOCAL,
+        endpoint_type=batch_jobs.LOCAL,
         queue=job.queue,
         **owner._asdict(),
         exit_code=exit_code(job),
@@ -59,11 +58,11 @@ def local_job(job: CondorJob, site: BatchSite) -> Job:
     )
 
 
-def _of_proxy(job: CondorJob) -> local.Owner:
-    return local.Owner(job.vo, job.user_dn, (("mainfqan", job.fqan),) if job.fqan else ())
+def _of_proxy(job: CondorJob) -> batch_jobs.Owner:
+    return batch_jobs.Owner(job.vo, job.user_dn, (("mainfqan", job.fqan),) if job.fqan else ())
 
 
-def _of_token(job: CondorJob) -> local.Owner:
+def _of_token(job: CondorJob) -> batch_jobs.Owner:
     """
     The user by issuer and subject, as A-REX 7 names him, and the VO by the first group.
 
@@ -71,13 +70,13 @@ def _of_token(job: CondorJob) -> local.Owner:
     JWT Profile 1.0, `wlcg.groups`). What A-REX submitted has a token of A-REX's own.
     """
     if not job.token_subject or job.queue:
-        return local.Owner()
+        return batch_jobs.Owner()
     issuer = job.token_issuer.rstrip("/")
     user = f"{issuer}/{job.token_subject}" if issuer else job.token_subject
     group = job.token_groups.partition(",")[0].strip()
     # Anything else may name a person.
     found = None if "=" in group else parsed_fqan(group)
-    return local.Owner("", user) if found is None else local.Owner(found.vo, user, (("mainfqan", group),))
+    return batch_jobs.Owner("", user) if found is None else batch_jobs.Owner(found.vo, user, (("mainfqan", group),))
 
 
 def node_names(job: CondorJob) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from arcacct.htcondor import classads
 from arcacct.htcondor.record import ATTRIBUTES, UNFINISHED, CondorJob, NoUse, Scores, job_of
-from arcacct.jobs.faults import Fault, fault_of
+from arcacct.records.import_quarantine import Fault, fault_of
 
 
 class HistoryForm(NamedTuple):

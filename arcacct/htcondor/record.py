@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.htcondor.classads import Ad, Expression, Value
-from arcacct.jobs.faults import optional
-from arcacct.jobs.fqan import parsed_fqan
+from arcacct.records.import_quarantine import optional
+from arcacct.records.model import parsed_fqan
 
 T = TypeVar("T")
 

@@ -14,11 +14,11 @@ from arcacct.htcondor import stored_jobs
 from arcacct.htcondor.local_jobs import local_job, may_be_of
 from arcacct.htcondor.record import CondorJob, joined
 from arcacct.htcondor.stored_jobs import JobNumber, KeptJob
-from arcacct.jobs import local
-from arcacct.jobs.batch import BatchPolicy, BatchSlice, BatchTaken, of_written
-from arcacct.jobs.job import Job
-from arcacct.jobs.precedence import HTCONDOR
-from arcacct.jobs.writing import JobWriter, remove
+from arcacct.records import batch_jobs
+from arcacct.records.enrichment import HTCONDOR
+from arcacct.records.imports import BatchPolicy, BatchSlice, BatchTaken, of_written
+from arcacct.records.model import Job
+from arcacct.records.writer import JobWriter, remove
 
 LRMS_NAMES = ("condor", "htcondor")
 
@@ -65,7 +65,7 @@ class _JobsSlice(BatchSlice):
         """The record of A-REX's that a job is."""
         if not self.has_arc_jobs:
             return None
-        found = local.arc_jobs_called(self.con, str(one.cluster), job, LRMS_NAMES)
+        found = batch_jobs.arc_jobs_called(self.con, str(one.cluster), job, LRMS_NAMES)
         return next((record_id for record_id, name in found if may_be_of(name, one)), None)
 
     def make(self, one: KeptJob) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.htcondor.record import CondorJob
-from arcacct.jobs.batch import pages
+from arcacct.records.imports import pages
 
 _SPELT = {"wall_s": "Wall", "cores": "CPUs", "gpus": "GPUs", "cpu_user_s": "CPUUser", "cpu_kernel_s": "CPUKernel"}
 _SPELT |= {"memory_kib": "MaxRSS", "virtual_memory_kib": "MaxVMSize", "memory_mib": "MemoryMiB", "status": "JobStatus"}

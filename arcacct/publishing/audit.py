@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
-from arcacct.jobs import reading
-from arcacct.jobs.forgotten import pseudonymised
-from arcacct.jobs.statuses import SQL_ABORTED, SQL_FINAL
 from arcacct.publishing import held, ledger, months, sent
 from arcacct.publishing.instants import month_of
 from arcacct.publishing.plug import TargetPlugin
 from arcacct.publishing.selection import of_records
+from arcacct.records import reader
+from arcacct.records.pseudonyms import pseudonymised
+from arcacct.records.states import SQL_ABORTED, SQL_FINAL
 from arcacct.wording import count_of
 
 _PAGE = 500
@@ -108,10 +108,10 @@ def _pages(con: Connection, ended_from: int, seq: int, last_seq: int) -> Iterato
             f" WHERE Seq > ? AND Seq <= ? AND EndTime BETWEEN ? AND ? AND Status.Name IN {SQL_FINAL}"
             f" AND (Status.Name <> {SQL_ABORTED}"
             " OR (UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime) IS NOT (0, 0, 0)) ORDER BY Seq",
-            (seq, upto, max(ended_from, 1), reading.LAST_SECOND),
+            (seq, upto, max(ended_from, 1), reader.LAST_SECOND),
         ).fetchall()
         yield [
-            _Logged(one, record_id, reading.unescaped(job_id), end_time, reading.unescaped_name(vo))
+            _Logged(one, record_id, reader.unescaped(job_id), end_time, reader.unescaped_name(vo))
             for one, record_id, job_id, end_time, vo in rows
         ]
         seq = upto

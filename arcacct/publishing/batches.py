@@ -6,16 +6,16 @@ import time
 from collections.abc import Iterable, Sequence
 
 from arcacct.errors import InputError
-from arcacct.jobs import reading
-from arcacct.jobs.aar import AAR
-from arcacct.jobs.reading import Logged
-from arcacct.jobs.states import FAILED
 from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
 from arcacct.publishing.digests import digest, is_same
 from arcacct.publishing.instants import DAY_S, month_of
 from arcacct.publishing.ledger import HeldRecord, SentRecord, SentVersion
 from arcacct.publishing.plug import RecordFormat, RenderedRecord
 from arcacct.publishing.this_run import RunContext
+from arcacct.records import reader
+from arcacct.records.model import AAR
+from arcacct.records.reader import Logged
+from arcacct.records.states import FAILED
 
 _GONE = (
     "the receiver has this record, but the database has no such job to publish any more: {room}, then run"
@@ -145,7 +145,7 @@ class RecordBatcher:
         if known:
             site_of = self._family.site_of
             return self._guard.blocks_correction(aar, key, seq, known, asked=self._republish, site_of=site_of)
-        return reading.is_time(aar.end_time) and self._guard.blocks_new_record(aar.end_time, site)
+        return reader.is_time(aar.end_time) and self._guard.blocks_new_record(aar.end_time, site)
 
     def quarantine(self, aar: AAR, seq: int, reason: str) -> None:
         """A record that is not sent, for a reason that the receiver would not tell."""

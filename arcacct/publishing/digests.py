@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from arcacct.jobs import packing
-from arcacct.jobs.aar import AAR, StoredAAR
-from arcacct.jobs.reading import PACKED_FIELDS
+from arcacct.records import packing
+from arcacct.records.model import AAR, StoredAAR
+from arcacct.records.reader import PACKED_FIELDS
 
 _FIRST_DIGEST = (
     "job_id", "local_job_id", "endpoint_type", "endpoint_url", "queue", "user_dn", "vo", "status", "exit_code",

@@ -7,10 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from arcacct.jobs import former, reading
-from arcacct.jobs.aar import AAR
-from arcacct.jobs.forgotten import pseudonymised
-from arcacct.jobs.reading import Logged, Page
 from arcacct.publishing import held, ledger, months, sent
 from arcacct.publishing.batches import UNFORESEEN, RecordBatcher, bare, batched, zeroed_record
 from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
@@ -19,6 +15,10 @@ from arcacct.publishing.instants import month_bounds, month_of, recent_months
 from arcacct.publishing.ledger import Cursor, SentRecord, SentVersion
 from arcacct.publishing.sent import ZeroedKey
 from arcacct.publishing.this_run import RunContext
+from arcacct.records import reader, usage
+from arcacct.records.model import AAR
+from arcacct.records.pseudonyms import pseudonymised
+from arcacct.records.reader import Logged, Page
 from arcacct.wording import count_of
 
 Versions = dict[str, list[SentVersion]]
@@ -56,7 +56,7 @@ class RecordRouter(RecordBatcher):
         """Who takes a record that ended then; ``None``: a sum of its month does."""
         if self._is_one_family:
             return self
-        known = reading.is_time(end_time)
+        known = reader.is_time(end_time)
         kind = self._ctx.message_format_of(month_of(end_time)) if known else self._ctx.plugin.message_format  # type: ignore[arg-type]
         if kind in self._others:
             return self._others[kind]
@@ -95,11 +95,11 @@ class RecordRouter(RecordBatcher):
         family = ctx.plugin.any_records()
         keys = {
             family.key(bare(one.job_id, one.end_time, one.local_job_id)): one
-            for one in former.former_keys(ctx.accounting, doubt_seq)
+            for one in usage.former_keys(ctx.accounting, doubt_seq)
             if one.end_time >= ended_from and self._at(one.end_time) is not None
         }
         job_ids = list({one.job_id for one in keys.values()})
-        there = {family.key(aar) for aar in reading.by_job_id(ctx.accounting, job_ids).values()}
+        there = {family.key(aar) for aar in reader.by_job_id(ctx.accounting, job_ids).values()}
         there |= {one.key for known in _versions(ctx, job_ids).values() for one in known}
         for key, one in keys.items():
             if key not in there:
@@ -116,7 +116,7 @@ class RecordRouter(RecordBatcher):
         """
         ctx, now = self._ctx, int(time.time())
         gone = sent.zeroed_keys(ctx.publishing, ctx.block, (ended_from, ended_before), self._before)
-        records = reading.by_job_id(ctx.accounting, list({one.job_id for one in gone}))
+        records = reader.by_job_id(ctx.accounting, list({one.job_id for one in gone}))
         held_by_others = self._keys_of_others(gone)
         parts = []
         for key, one in {one.key: one for one in gone if one.key not in held_by_others}.items():
@@ -135,7 +135,7 @@ class RecordRouter(RecordBatcher):
         keys = {one.key for one in gone}
         others = [
             job_id
-            for _record_id, job_id, local_job_id, end_time in reading.ended_at(
+            for _record_id, job_id, local_job_id, end_time in reader.ended_at(
                 ctx.accounting, {one.end_time for one in gone}
             )
             if key(bare(job_id, end_time, local_job_id)) in keys
@@ -162,7 +162,7 @@ class RecordRouter(RecordBatcher):
         if not ctx.plugin.keys_may_collide or not records:
             return {}
         seconds, own_ids = {aar.end_time for aar in records}, {aar.record_id for aar in records}
-        others = reading.ended_at(ctx.accounting, seconds, besides=own_ids)
+        others = reader.ended_at(ctx.accounting, seconds, besides=own_ids)
         ends = Counter(end_time for *_name, end_time in others)
         ends.update(aar.end_time for aar in records)
         same: dict[str, list[AAR]] = {}
@@ -198,7 +198,7 @@ class RecordRouter(RecordBatcher):
             except UNFORESEEN:
                 return False
 
-        candidates = [*reading.by_job_id(ctx.accounting, rivals).values(), *ours]
+        candidates = [*reader.by_job_id(ctx.accounting, rivals).values(), *ours]
         first = min(filter(goes, candidates), key=lambda aar: aar.record_id, default=None)
         return {} if first is None else {one.job_id: first.job_id for one in ours if one.record_id > first.record_id}
 
@@ -217,7 +217,7 @@ def add_logged(ctx: RunContext, router: RecordRouter, position: Cursor, horizon:
     """What was logged after the cursor, in that order; what must not be published any more is retracted."""
     _retract_deleted(ctx, router, position.last_seq, horizon)
     seq = position.last_seq
-    while page := reading.logged_after(ctx.accounting, seq, horizon, ended_from=position.start_end_time):
+    while page := reader.logged_after(ctx.accounting, seq, horizon, ended_from=position.start_end_time):
         _add_page(ctx, router, page)
         seq = page.last_seq
         router.passed(seq)
@@ -270,11 +270,11 @@ def _add(
 
 def _add_others(ctx: RunContext, router: RecordRouter, page: Page, known: Versions) -> list[str]:
     """Records that must not be published: retracted if they were; returns those that nothing is left of."""
-    records = reading.by_job_id(ctx.accounting, [job_id for _seq, job_id in page.others if known.get(job_id)])
+    records = reader.by_job_id(ctx.accounting, [job_id for _seq, job_id in page.others if known.get(job_id)])
     settled = []
     for seq, job_id in page.others:
         aar, versions = records.get(job_id), known.get(job_id, [])
-        if aar is not None and reading.is_publishable(aar):
+        if aar is not None and reader.is_publishable(aar):
             # It ended before the target's time, and was sent all the same: by a republish.
             gone = _add(ctx, router, seq, aar, versions)
         else:
@@ -286,8 +286,8 @@ def _add_others(ctx: RunContext, router: RecordRouter, page: Page, known: Versio
 
 
 def _retract_deleted(ctx: RunContext, router: RecordRouter, seq: int, horizon: int) -> None:
-    job_ids = former.deleted_jobs(ctx.accounting, seq, horizon)
-    there = reading.by_job_id(ctx.accounting, job_ids)
+    job_ids = usage.deleted_jobs(ctx.accounting, seq, horizon)
+    there = reader.by_job_id(ctx.accounting, job_ids)
     gone = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in there]
     known = _versions(ctx, gone)
     _release(ctx, [job_id for job_id in gone if router.retract(job_id, None, known.get(job_id, []))])
@@ -304,7 +304,7 @@ def add_held(ctx: RunContext, router: RecordRouter) -> None:
         page = [("", "")]
         while page := held.held_to_send(ctx.publishing, ctx.block, due, refused=refused, after=page[-1][0]):
             job_ids = [job_id for job_id, _state in page]
-            found = reading.by_job_id(ctx.accounting, job_ids)
+            found = reader.by_job_id(ctx.accounting, job_ids)
             # What is held for values that cannot be true waits for a decision, whatever else it waits for.
             job_ids = [job_id for job_id in job_ids if job_id not in found or not found[job_id].held]
             records = {job_id: found[job_id] for job_id in job_ids if job_id in found}
@@ -334,14 +334,14 @@ def release_absent(ctx: RunContext) -> None:
     job_ids = [one.job_id for one in held.quarantine_entries(ctx.publishing, target=ctx.block)]
     for start in range(0, len(job_ids), sent.MANY):
         some = job_ids[start : start + sent.MANY]
-        there = reading.by_job_id(ctx.accounting, some)
+        there = reader.by_job_id(ctx.accounting, some)
         _release(ctx, [job_id for job_id in some if job_id not in there])
 
 
 def add_period(ctx: RunContext, router: RecordRouter, ended_from: int, ended_before: int) -> None:
     """Every record that ended in a period, but for those that an operator dropped."""
     left = 0
-    for whole in reading.ended_between(ctx.accounting, ended_from, ended_before):
+    for whole in reader.ended_between(ctx.accounting, ended_from, ended_before):
         closed = pseudonymised(ctx.accounting, [aar.record_id for aar in whole])
         left += len(closed)
         page = [aar for aar in whole if aar.record_id not in closed]
@@ -364,7 +364,7 @@ def repeat_zeros(ctx: RunContext, router: RecordRouter, position: Cursor, horizo
     if ctx.plugin.keeps_first:
         return
     start = position.start_end_time
-    logged = reading.months_logged_after(ctx.accounting, position.last_seq, horizon, ended_from=start)
+    logged = reader.months_logged_after(ctx.accounting, position.last_seq, horizon, ended_from=start)
     for month in sorted(logged | recent_months(int(time.time()))):
         router.repeat_zeros(*month_bounds(*month))
 
@@ -377,7 +377,7 @@ def zero_records(ctx: RunContext, delivery: MessageSink) -> None:
         if ctx.plugin.has_records(ctx.plugin.message_format)
         else ctx.plugin.any_records()
     )
-    ended = reading.ended_at(ctx.accounting, {one.end_time for _aar, one in rows}) if rows else []
+    ended = reader.ended_at(ctx.accounting, {one.end_time for _aar, one in rows}) if rows else []
     published = {
         family.key(bare(job_id, end_time, local_job_id))
         for _record_id, job_id, local_job_id, end_time in ended

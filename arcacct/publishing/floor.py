@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from arcacct.errors import FiguresHeld
-from arcacct.jobs.aar import AAR
 from arcacct.publishing.digests import is_same
 from arcacct.publishing.given import NOTHING, Amount, CountingKey, totals
 from arcacct.publishing.instants import Month, month_name, month_of
 from arcacct.publishing.ledger import SentVersion
 from arcacct.publishing.months import AcceptedDecreases, HeldMonth
+from arcacct.records.model import AAR
 from arcacct.wording import count_of
 
 Selection = Mapping[str, object]

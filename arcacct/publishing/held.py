@@ -10,11 +10,11 @@ from arcacct.config.options import Target
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.errors import InputError
-from arcacct.jobs.reading import LAST_SECOND
 from arcacct.publishing import sent_rows
 from arcacct.publishing.instants import iso
 from arcacct.publishing.ledger import HeldRecord, hold
 from arcacct.publishing.sent import MANY, versions
+from arcacct.records.reader import LAST_SECOND
 
 
 class RetryThresholds(NamedTuple):

@@ -6,7 +6,7 @@ import calendar
 import time
 from functools import lru_cache
 
-from arcacct.jobs import reading
+from arcacct.records import reader
 
 DAY_S = 86400
 Month = tuple[int, int]
@@ -47,7 +47,7 @@ def month_name(month: Month) -> str:
 
 def iso(seconds: object) -> str:
     """``2026-11-20T10:30:00Z``; what is no time, or beyond any calendar, as it is."""
-    if not isinstance(seconds, int) or not 0 <= seconds <= reading.LAST_SECOND:
+    if not isinstance(seconds, int) or not 0 <= seconds <= reader.LAST_SECOND:
         return str(seconds)
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 

@@ -25,7 +25,7 @@ from arcacct.config.options import Target
 from arcacct.config.paths import Places, private_directory
 from arcacct.database.connection import open_lock
 from arcacct.errors import StoreBusy
-from arcacct.jobs.packing import sha256
+from arcacct.records.packing import sha256
 
 _OURS = fcntl.LOCK_EX | fcntl.LOCK_NB
 _TURN_S = 5.0

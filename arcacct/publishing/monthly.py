@@ -8,10 +8,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 from arcacct.database import schema
 from arcacct.database.access import one_moment
-from arcacct.jobs import cells, former, reading
-from arcacct.jobs.aar import AAR, UsageCell
-from arcacct.jobs.cells import Counted
-from arcacct.jobs.forgotten import closed_months
 from arcacct.publishing import given, held, jura, ledger, sent
 from arcacct.publishing.batches import batched
 from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
@@ -22,6 +18,10 @@ from arcacct.publishing.months import held as held_months
 from arcacct.publishing.plug import MonthlySummaries
 from arcacct.publishing.sums import summed, zeros
 from arcacct.publishing.this_run import RunContext, RunSummary
+from arcacct.records import reader, usage
+from arcacct.records.model import AAR, UsageCell
+from arcacct.records.pseudonyms import closed_months
+from arcacct.records.usage import Counted
 from arcacct.wording import count_of
 
 _END_OF_TIME = math.inf
@@ -60,7 +60,7 @@ def send_summaries(
     ever = {month: _ever_sent(ctx, month) for month in wanted}
     by_month = {month: [one for one in sums if one[1].jobs > 0] for month, sums in ever.items()}
     with one_moment(ctx.accounting):
-        sums = summed(ctx.plugin, family, cells.usage_cells(ctx.accounting, wanted), ctx.summary)
+        sums = summed(ctx.plugin, family, usage.usage_cells(ctx.accounting, wanted), ctx.summary)
         allowed = [
             month
             for month in wanted
@@ -74,7 +74,7 @@ def send_summaries(
     known = [one for month in allowed for one in ever[month]]
     if doubt:
         # The sums that these months had once and do not have any more: a ledger that was lost may have known them.
-        emptied = [family.accept(cell, int(time.time())) for cell in cells.emptied_cells(ctx.accounting, allowed)]
+        emptied = [family.accept(cell, int(time.time())) for cell in usage.emptied_cells(ctx.accounting, allowed)]
         sound = [verdict.cell for verdict in emptied if verdict.refusal is None]
         known += [(family.envelope.message_format, one) for _text, one in family.sums(sound)]
     for kind, taken in zeros(ctx, known, parts):
@@ -127,7 +127,7 @@ def _misses_the_beginning(ctx: RunContext, month: Month, live: Sequence[Live]) -
     cause = None if month in ctx.months else _begun_later(ctx, month)
     if cause is None:
         return False
-    counted = cells.counted_until(ctx.accounting, month, reading.LAST_SECOND)
+    counted = usage.counted_until(ctx.accounting, month, reader.LAST_SECOND)
     jobs = sum(one.jobs for one in counted if ctx.plugin.target.wants(one.vo))
     return bool(jobs or live) and ctx.guard.is_incomplete(month, jobs, cause)
 
@@ -158,17 +158,17 @@ def _would_decrease(
     if known.incarnation != ctx.incarnation:
         # In another life of the database only jobs of that time prove anything: new ones must not hide that they
         # are gone.
-        until = reading.LAST_SECOND if known.sent is None else known.sent
+        until = reader.LAST_SECOND if known.sent is None else known.sent
         seq = schema.incarnation_start_seq(ctx.accounting)
-        found = _placed(ctx, family, month, cells.counted_until(ctx.accounting, month, until))
-        back = _placed(ctx, family, month, cells.cells_of_changed(ctx.accounting, month, seq, until))
+        found = _placed(ctx, family, month, usage.counted_until(ctx.accounting, month, until))
+        back = _placed(ctx, family, month, usage.cells_of_changed(ctx.accounting, month, seq, until))
     else:
         seq = known.seq or 0
-        changed = cells.cells_of_changed(ctx.accounting, month, seq, reading.LAST_SECOND)
+        changed = usage.cells_of_changed(ctx.accounting, month, seq, reader.LAST_SECOND)
         now_parts = summed(ctx.plugin, family, changed, RunSummary()).parts
         back = _amounts(part.sum for part in now_parts if part.sum is not None)
     # What changed or was deleted in the month after that place in the log.
-    left = _placed(ctx, family, month, former.left_since(ctx.accounting, month, seq))
+    left = _placed(ctx, family, month, usage.left_since(ctx.accounting, month, seq))
     # A record that only changed, and so came back, explains no more than its change.
     came_back = [(place, Amount(-amount.jobs, -(amount.wall_s or 0))) for place, amount in back.items()]
     if ctx.guard.would_decrease(month, given, found, totals([*left.items(), *came_back])):
@@ -229,7 +229,7 @@ def send_sync(ctx: RunContext, delivery: MessageSink, doubt_seq: int | None = No
     kept = {one.key for one in known if (one.year, one.month) in unknown | ctx.guard.held.keys()}
     if doubt_seq is not None:
         # Counts of months and hosts that jobs have left since: a ledger that was lost may have known them.
-        former_places = former.former_places(ctx.accounting, doubt_seq)
+        former_places = usage.former_places(ctx.accounting, doubt_seq)
         perhaps = [(CountingKey(*counts.site_and_host(url), year, month), 0) for url, year, month in former_places]
         known += [one for _text, one in counts.counts(perhaps) if one.key not in withheld]
     for _kind, taken in zeros(ctx, [(COUNTS, one) for one in known if one.key not in kept], parts):
@@ -248,7 +248,7 @@ def _may_count(ctx: RunContext, month: Month, one: SentSum, live: Sequence[SentS
     if ctx.guard.was_accepted(month):
         return True
     is_known = any((old.year, old.month) == month for old in live)
-    if not is_known and (gone := sum(vo.jobs for vo in cells.pruned(ctx.accounting, month))):
+    if not is_known and (gone := sum(vo.jobs for vo in usage.pruned(ctx.accounting, month))):
         # What is pruned was sent: only a ledger that was lost, or that of a new target, has no count of the month.
         name = month_name(month)
         ctx.summary.note(
@@ -284,15 +284,15 @@ def _hold_refused(
     now = int(time.time())
     aside: dict[str, HeldRecord] = {}
     periods = [month_bounds(*month) for month in sorted({(cell.year, cell.month) for cell in refused})]
-    beyond = (reading.LAST_SECOND + 1, _END_OF_TIME)
+    beyond = (reader.LAST_SECOND + 1, _END_OF_TIME)
     # A job that ends in the future may be mended at any time, and is in none of the months then.
     everything = [*(month_bounds(*month) for month in months), (now, _END_OF_TIME)]
     for period in [*periods, beyond]:
-        for page in reading.ended_between(ctx.accounting, *period):
+        for page in reader.ended_between(ctx.accounting, *period):
             for aar in page:
                 _hold_one(ctx, family, aar, now, aside)
     known = set(held.quarantined(ctx.publishing, ctx.block, everything))
-    for aar in reading.by_job_id(ctx.accounting, [*logged, *known]).values():
+    for aar in reader.by_job_id(ctx.accounting, [*logged, *known]).values():
         _hold_one(ctx, family, aar, now, aside)
     ctx.summary.ahead += sum(one.state == "held" for one in aside.values() if one.record.job_id not in known)
     if ctx.dry_run:
@@ -310,13 +310,13 @@ def _hold_one(ctx: RunContext, family: MonthlySummaries, aar: AAR, now: int, asi
     end_time = aar.end_time
     # SQLite holds anything in a column of numbers.
     measured: tuple[object, ...] = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s)
-    if not reading.is_time(end_time):
+    if not reader.is_time(end_time):
         # It stands behind all times: in no month, and found again once it is mended.
-        reason, end_time = f"EndTime {end_time} is not a time", reading.LAST_SECOND + 1
-    elif not all(isinstance(value, int) and 0 <= value <= reading.LARGEST_EXACT for value in measured):
+        reason, end_time = f"EndTime {end_time} is not a time", reader.LAST_SECOND + 1
+    elif not all(isinstance(value, int) and 0 <= value <= reader.LARGEST_EXACT for value in measured):
         reason = "a duration that cannot have been measured: it is counted as 0"
     else:
-        _cell, _notes, reason, not_before = family.accept(reading.cell_of(aar), now)
+        _cell, _notes, reason, not_before = family.accept(reader.cell_of(aar), now)
     if reason is not None:
         record = SentRecord(aar.job_id, aar.record_id, 0, end_time, b"")
         aside[aar.job_id] = HeldRecord(record, "quarantined" if not_before is None else "held", reason, not_before)

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
-from arcacct.jobs.fqan import VO, VOs
 from arcacct.publishing.ledger import COUNTS, SentRecord, SentSum
+from arcacct.records.model import VO, VOs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from arcacct.config.options import Target
     from arcacct.config.settings import Settings
     from arcacct.database.connection import Connection
-    from arcacct.jobs.aar import AAR, UsageCell
-    from arcacct.jobs.local import BareIDs
     from arcacct.publishing.answers import Answer
     from arcacct.publishing.clock import RunDeadline
     from arcacct.publishing.given import CountingKey
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
     from arcacct.publishing.ledger import Message
     from arcacct.publishing.probing import ConnectivityCheck
     from arcacct.publishing.session import TimeoutPolicy, Transport
+    from arcacct.records.batch_jobs import BareIDs
+    from arcacct.records.model import AAR, UsageCell
 
 
 class DuplicatePolicy(Enum):

@@ -17,7 +17,6 @@ from arcacct.database import access, incarnation, schema
 from arcacct.database.connection import Connection
 from arcacct.database.location import spools
 from arcacct.errors import StoreBusy
-from arcacct.jobs import cells, outbox, unmeasured
 from arcacct.publishing import ledger
 from arcacct.publishing.instants import DAY_S
 from arcacct.publishing.lanes import ReceiverThread, in_use, run_all
@@ -26,6 +25,7 @@ from arcacct.publishing.plug import TargetPlugin
 from arcacct.publishing.selection import note_bare_ids
 from arcacct.publishing.target_run import AS_CONFIGURED, Databases, Period, RunOptions, TargetResult, TargetRun
 from arcacct.publishing.this_run import RunSummary
+from arcacct.records import hold_decisions, usage
 
 __all__ = ["Period", "RunOptions", "TargetResult", "publish", "publishing_lock", "republish"]
 Work = Callable[[TargetRun, int], TargetResult]
@@ -72,19 +72,19 @@ def _each(settings: Settings, plugins: Sequence[TargetPlugin], options: RunOptio
                 # What is set aside in a spool no sweep will find again.
                 for complaint in _drained(here, both.accounting):
                     options.complain(complaint)
-                cells.update_monthly(both.accounting, here)
-                cells.update_breakdown(both.accounting, here)
+                usage.update_monthly(both.accounting, here)
+                usage.update_breakdown(both.accounting, here)
                 access.shrink_page_cache(both.accounting)
                 with beginning(here):
                     horizon = incarnation.begin_run(both.accounting, both.publishing, here).horizon
                     note_bare_ids(both.accounting, both.publishing, here)
                 # What was recorded since is below the fence, too.
-                unmeasured.settle(both.accounting, here)
+                hold_decisions.settle(both.accounting, here)
                 # Each thread releases its own locks when it is done, not earlier.
                 locks.pop_all()
                 run_all(settings, lanes, options, lambda run: work(run, horizon))
                 ledger.forget_bytes(both.publishing, int(time.time()) + 1 - settings.keep_messages_days * DAY_S)
-                outbox.delete_delivered(both.accounting, here, _passed_by_all(settings, both))
+                usage.delete_delivered(both.accounting, here, _passed_by_all(settings, both))
     outcomes += [outcome for lane in lanes for outcome in lane.outcomes]
     names = [plugin.target.name for plugin in plugins]
     return sorted(outcomes, key=lambda outcome: names.index(outcome.target))

@@ -11,12 +11,12 @@ from arcacct.database import incarnation, schema
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
-from arcacct.jobs import cells, local
-from arcacct.jobs.reading import LAST_SECOND
 from arcacct.publishing import ledger, months
 from arcacct.publishing.floor import changes
 from arcacct.publishing.instants import Month, month_name, recent_months
 from arcacct.publishing.plug import TargetPlugin
+from arcacct.records import batch_jobs, usage
+from arcacct.records.reader import LAST_SECOND
 from arcacct.wording import count_of
 
 _FILTER, _UNTIL, _KINDS = "vofilter", "until_fence", "kinds"
@@ -26,7 +26,7 @@ _BARE_IDS = "BARE_LOCAL_IDS"
 """DBConfig of both databases: `bare_ids`, as JSON."""
 
 
-def bare_ids(accounting: Connection, publishing: Connection) -> local.BareIDs:
+def bare_ids(accounting: Connection, publishing: Connection) -> batch_jobs.BareIDs:
     """
     What is noted since the first run that found jobs of a batch system, or what the next run would note.
 
@@ -36,7 +36,7 @@ def bare_ids(accounting: Connection, publishing: Connection) -> local.BareIDs:
     for con in (publishing, accounting):
         if (found := schema.noted(con, _BARE_IDS)) is not None:
             return tuple((str(place), int(until)) for place, until in json.loads(found))
-    places = local.places(accounting)
+    places = batch_jobs.places(accounting)
     if not places:
         return ()
     # An older program published: it sent all of them with bare ids.
@@ -91,7 +91,7 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plugin: Targe
     ]
     if not others:
         return ""
-    here = {**dict.fromkeys(months.published(publishing, plugin.target.block), 0), **cells.jobs_by_month(accounting)}
+    here = {**dict.fromkeys(months.published(publishing, plugin.target.block), 0), **usage.jobs_by_month(accounting)}
     concerned = ", ".join(f"{month_name(month)} ({count_of(jobs, 'job')} here)" for month, jobs in sorted(here.items()))
     return (
         f"nothing is sent of {concerned}: what was sent before is unknown{changes(others[-1], now)}, and the receiver"
@@ -107,7 +107,7 @@ def not_selected(accounting: Connection, plugin: TargetPlugin) -> int:
     if not plugin.target.vofilter:
         return 0
     recent = recent_months(int(time.time()))
-    return sum(cell.jobs for cell in cells.usage_cells(accounting, recent) if not plugin.target.wants(cell.vo))
+    return sum(cell.jobs for cell in usage.usage_cells(accounting, recent) if not plugin.target.wants(cell.vo))
 
 
 def unresolved_selection(accounting: Connection, plugin: TargetPlugin) -> str:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
-from arcacct.jobs.statuses import SQL_BY_ITSELF
 from arcacct.publishing import sent_rows
 from arcacct.publishing.ledger import Message, SentRecord, SentSum, SentVersion, kept_bytes, records_of, stored
+from arcacct.records.states import SQL_BY_ITSELF
 
 MANY = sent_rows.MANY
 """As many ids as go into one question."""

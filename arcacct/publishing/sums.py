@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from arcacct.jobs.aar import UsageCell
 from arcacct.publishing.delivery import MessagePart
 from arcacct.publishing.instants import Month, month_name
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.plug import MonthlySummaries, TargetPlugin
 from arcacct.publishing.this_run import RunContext, RunSummary
+from arcacct.records.model import UsageCell
 from arcacct.wording import count_of
 
 _SHOWN = 10

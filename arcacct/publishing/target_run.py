@@ -13,7 +13,6 @@ from typing import NamedTuple
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection, DatabaseError, translated
 from arcacct.errors import ArcacctError, FiguresHeld
-from arcacct.jobs import cells, former, reading
 from arcacct.publishing import given, held, ledger, monthly, months, sent
 from arcacct.publishing.clock import RunDeadline
 from arcacct.publishing.delivery import Delivery, DryRunSink, MessageSink
@@ -43,6 +42,7 @@ from arcacct.publishing.selection import (
 )
 from arcacct.publishing.this_run import RunContext, RunSummary
 from arcacct.publishing.way import LazySender
+from arcacct.records import reader, usage
 from arcacct.wording import count_of
 
 
@@ -226,7 +226,7 @@ class TargetRun:
         doubt = incarnation.uncertain_after_seq(self._both.publishing, self._target.block)
         if doubt is None or not self._plugin.keeps_first:
             return None
-        changed = frozenset(one.job_id for one in former.former_keys(self._both.accounting, doubt))
+        changed = frozenset(one.job_id for one in usage.former_keys(self._both.accounting, doubt))
         return LedgerGap(incarnation.last_row(self._both.accounting, self._target.block), changed)
 
     def _send_new(self, ctx: RunContext, delivery: MessageSink, start: Cursor, horizon: int) -> None:
@@ -235,7 +235,7 @@ class TargetRun:
         # Read again: the cursor may have moved with what was sent again.
         start = ledger.cursor(ctx.publishing, block) or start
         holding = {(one.year, one.month) for one in months.held(ctx.publishing, block).get(block, ())}
-        ctx.summary.implausible = reading.count_held(ctx.accounting, start.last_seq, horizon)
+        ctx.summary.implausible = reader.count_held(ctx.accounting, start.last_seq, horizon)
         self._hold_unsure(ctx)
         walked = months.selections(ctx.publishing, block)[1]
         # The log is gone through from its beginning when what is selected has changed, or is held. Sums that are held,
@@ -260,8 +260,8 @@ class TargetRun:
         for kind in sorted(by_kind, key=lambda kind: kind == self._plugin.message_format):
             family = self._plugin.summaries(kind)
             logged = [
-                *reading.without_measure(ctx.accounting, begin.last_seq, horizon),
-                *reading.logged_ended_from(ctx.accounting, begin.last_seq, horizon, next_month(int(time.time()))),
+                *reader.without_measure(ctx.accounting, begin.last_seq, horizon),
+                *reader.logged_ended_from(ctx.accounting, begin.last_seq, horizon, next_month(int(time.time()))),
             ]
             last = router is None and kind == self._plugin.message_format
             seq = horizon if last else None
@@ -319,11 +319,11 @@ class TargetRun:
     def _touched_in_this_life(self, ctx: RunContext, start: Cursor, horizon: int) -> set[Month]:
         """The months with anything logged since the cursor, and not by a backup alone."""
         seq = max(start.last_seq, schema.incarnation_start_seq(ctx.accounting))
-        logged = reading.months_logged_after(ctx.accounting, seq, horizon, ended_from=start.start_end_time)
-        return logged | cells.months_changed_after(ctx.accounting, seq)
+        logged = reader.months_logged_after(ctx.accounting, seq, horizon, ended_from=start.start_end_time)
+        return logged | usage.months_changed_after(ctx.accounting, seq)
 
     def _jobs_here(self, ctx: RunContext, month: Month) -> int:
-        counted = cells.counted_until(ctx.accounting, month, reading.LAST_SECOND)
+        counted = usage.counted_until(ctx.accounting, month, reader.LAST_SECOND)
         return sum(cell.jobs for cell in counted if self._target.wants(cell.vo))
 
     def _hold_unknown(self, ctx: RunContext, month: Month, jobs: int | None) -> None:
@@ -400,13 +400,13 @@ class TargetRun:
         )
         if not by_kind and not in_sums:
             return {}
-        touched = reading.months_logged_after(ctx.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
+        touched = reader.months_logged_after(ctx.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
         # A job that moved to another month changed the old one, too, whatever came of the run that sent it there.
         if doubt is None:
-            left = cells.months_changed_after(ctx.accounting, start.last_seq) & in_sums
+            left = usage.months_changed_after(ctx.accounting, start.last_seq) & in_sums
         else:
             # A ledger that was lost may have known months that no job is in any more.
-            changed = cells.months_changed_after(ctx.accounting, min(doubt, start.last_seq))
+            changed = usage.months_changed_after(ctx.accounting, min(doubt, start.last_seq))
             left = {month for month in changed if month_bounds(*month)[1] > start.start_end_time}
         elsewhere = {month for month in in_sums if ctx.months[month].incarnation != ctx.incarnation}
         unknown = sent.open_months(ctx.publishing, self._target.block)
@@ -435,12 +435,12 @@ class TargetRun:
 
         One that is published under the name of another site stays as it is there, if that has all of it.
         """
-        for month in reading.months_logged_after(ctx.accounting, 0, horizon, ended_from=begin.start_end_time):
+        for month in reader.months_logged_after(ctx.accounting, 0, horizon, ended_from=begin.start_end_time):
             kind = ctx.message_format_of(month)
             if self._plugin.has_records(kind):
                 continue
             elsewhere = ctx.guard.published_under_other_site(month, self._plugin.site)
-            counted = cells.counted_until(ctx.accounting, month, reading.LAST_SECOND) if elsewhere else ()
+            counted = usage.counted_until(ctx.accounting, month, reader.LAST_SECOND) if elsewhere else ()
             jobs = sum(one.jobs for one in counted if self._target.wants(one.vo))
             if not elsewhere or ctx.guard.has_mistyped(month) or ctx.guard.published_in(month) != jobs:
                 by_kind.setdefault(kind, set()).add(month)
@@ -501,7 +501,7 @@ class TargetRun:
 
     def _rows(self, ctx: RunContext, period: Period) -> ReceiverRows:
         """What counts at the receiver of a period under SubmitHosts of this CE, as files of its tables say."""
-        urls = [*reading.endpoint_urls(ctx.accounting), None]
+        urls = [*reader.endpoint_urls(ctx.accounting), None]
         found = self._plugin.receiver_rows(self._options.receiver_rows, urls)
         for host, rows in sorted(found.others.items()):
             ctx.summary.note(f"{count_of(rows, 'row')} of SubmitHost {host or 'none'} left alone: it is not of this CE")
@@ -540,7 +540,7 @@ class TargetRun:
     def _may_be_pruned(self, ctx: RunContext, one: SentRecord) -> bool:
         site = self._plugin.any_records().site_of(one.key)
         is_ours = self._plugin.folded(site) == self._plugin.folded(self._plugin.site)
-        return is_ours and one.end_time < former.pruned_before(ctx.accounting)
+        return is_ours and one.end_time < usage.pruned_before(ctx.accounting)
 
     def _finish(self, ctx: RunContext, error: ArcacctError | None) -> None:
         """Close the run; jura's watermark is just before the earliest record that is not delivered."""
@@ -551,14 +551,14 @@ class TargetRun:
             incarnation.note_last_row(ctx.accounting, self._plugin.settings.places, block, row)
         reached = ledger.cursor(ctx.publishing, block)
         assert reached is not None
-        unhandled = reading.earliest_unhandled_end(ctx.accounting, reached.last_seq, ended_from=reached.start_end_time)
+        unhandled = reader.earliest_unhandled_end(ctx.accounting, reached.last_seq, ended_from=reached.start_end_time)
         undelivered = held.earliest_undelivered_end(ctx.publishing, block)
         waiting = [end for end in (unhandled, undelivered) if end is not None]
         ledger.finish_run(
             ctx.publishing,
             block,
             error=None if error is None else str(error),
-            last_end_time=min(waiting) - 1 if waiting else reading.latest_end(ctx.accounting),
+            last_end_time=min(waiting) - 1 if waiting else reader.latest_end(ctx.accounting),
         )
 
 

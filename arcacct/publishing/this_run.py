@@ -49,7 +49,7 @@ class RunSummary:
         self.corrections = 0
         """Records that the receiver has in an older version and will not change."""
         self.implausible = 0
-        """Records that are held for values that cannot be true (`jobs.holds`), of those that were logged."""
+        """Records that are held for values that cannot be true (`records.holds`), of those that were logged."""
         self.not_selected = 0
         """Jobs of the current and the previous month that ``vofilter`` leaves out."""
         self.notes: list[str] = []

@@ -9,9 +9,9 @@ from contextlib import suppress
 from arcacct.config.paths import Places
 from arcacct.database.connection import Connection
 from arcacct.database.location import spools
-from arcacct.jobs import aborting
-from arcacct.jobs.writing import known_jobs
 from arcacct.publishing.instants import Month, iso, month_bounds
+from arcacct.records import unfinished
+from arcacct.records.writer import known_jobs
 
 
 def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str, str]]:
@@ -21,12 +21,12 @@ def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str
     Jobs on hold; and jobs without any record whose event FINISHED a sweep has set aside.
     """
     start, end = month_bounds(*month)
-    for job_id, job in aborting.on_hold(con).items():
+    for job_id, job in unfinished.on_hold(con).items():
         ended_s = job.finished_s or job.event_ns // 10**9
         if start <= ended_s < end:
             yield (
                 job_id,
-                f"ended at {iso(ended_s)}, its files are gone, and nothing tells what it used: {aborting.REMEDIES}",
+                f"ended at {iso(ended_s)}, its files are gone, and nothing tells what it used: {unfinished.REMEDIES}",
             )
     # The events FINISHED of the time that could not be used: their names say it all (`arex.spool`).
     set_aside = {}

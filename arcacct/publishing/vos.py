@@ -10,7 +10,7 @@ from arcacct.config.parser import Conf
 from arcacct.config.settings import examine
 from arcacct.database import access
 from arcacct.errors import ArcacctError
-from arcacct.jobs import reading
+from arcacct.records import reader
 
 
 def unknown_vos(conf: Conf, kinds: Kinds, database: str | None = None) -> list[Problem]:
@@ -21,7 +21,7 @@ def unknown_vos(conf: Conf, kinds: Kinds, database: str | None = None) -> list[P
             return []
         here = found.places
         with access.translating(here.database), closing(access.read_accounting(here)) as con:
-            known = reading.vos(con)
+            known = reader.vos(con)
     except ArcacctError:
         # Why it cannot be asked is for others to say.
         return []

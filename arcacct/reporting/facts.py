@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection
-from arcacct.jobs import tres
-from arcacct.jobs.reading import unescaped
-from arcacct.jobs.statuses import SQL_ABORTED, SQL_FAILED
+from arcacct.records import slurm_formats
+from arcacct.records.reader import unescaped
+from arcacct.records.states import SQL_ABORTED, SQL_FAILED
 
 _HOST = (
     "(SELECT substr(InfoValue, 1, instr(InfoValue || ':', ':') - 1) FROM JobExtraInfo AS Extra"
@@ -107,7 +107,7 @@ def drawn(con: Connection, start_s: int, before_s: int, *, with_hosts: bool) -> 
     )
     for day, vo, model, node, *amounts, tres_text, jobs in rows:
         one = EnergyUse(day, unescaped(vo) or None, model, None if node is None else unescaped(node), *amounts)
-        energy_j = tres.parse(tres_text).get("energy", 0) if tres_text else 0
+        energy_j = slurm_formats.parse(tres_text).get("energy", 0) if tres_text else 0
         if energy_j:
             one = one._replace(measured_core_s=one.core_s, energy_j=energy_j * jobs, gpu_energy_j=None)
         yield one

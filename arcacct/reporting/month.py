@@ -13,11 +13,11 @@ from arcacct.benchmark import FALLBACK_SHOWN, parsed_benchmark
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
 from arcacct.database.schema import incarnation
-from arcacct.jobs.holds import HELD, PUBLISHED
-from arcacct.jobs.implausible import NONE, counts
-from arcacct.jobs.pseudonyms import Names, site_names
-from arcacct.jobs.states import FAILED
 from arcacct.publishing.instants import Month, iso, month_bounds
+from arcacct.records.hold_decisions import NONE, counts
+from arcacct.records.holds import HELD, PUBLISHED
+from arcacct.records.pseudonyms import Names, site_names
+from arcacct.records.states import FAILED
 from arcacct.reporting import facts, former
 from arcacct.reporting.contents import Column, Report, Row, Table, Value, Verdict
 from arcacct.reporting.energy import J_PER_KWH, EnergyModel, energies, grid

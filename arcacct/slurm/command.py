@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from arcacct.files.subprocess import printed
-from arcacct.jobs.sacct import environment
+from arcacct.records.slurm_formats import environment
 from arcacct.slurm.rows import COLUMNS
 
 DAY_S = 86_400

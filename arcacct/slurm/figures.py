@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from arcacct.errors import InputError
 from arcacct.files.follow import Reader
-from arcacct.jobs.batch import BatchSite
-from arcacct.jobs.faults import Fault
-from arcacct.jobs.local import Figures, figures
-from arcacct.jobs.sacct import new_delimiter
+from arcacct.records.batch_jobs import Figures, figures
+from arcacct.records.import_quarantine import Fault
+from arcacct.records.imports import BatchSite
+from arcacct.records.slurm_formats import new_delimiter
 from arcacct.slurm.command import SacctCommand, windows
 from arcacct.slurm.local_jobs import local_job
 from arcacct.slurm.output import OutputForm, read

@@ -18,11 +18,9 @@ from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.errors import InputError, UsageError
 from arcacct.files.follow import FileTailer
-from arcacct.jobs.batch import BatchImport, BatchPolicy, BatchReport, BatchTaken
-from arcacct.jobs.faults import Fault
-from arcacct.jobs.imports import Say
-from arcacct.jobs.rejected import Reject, RejectedEntry, forget
-from arcacct.jobs.sacct import new_delimiter
+from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, forget
+from arcacct.records.imports import BatchImport, BatchPolicy, BatchReport, BatchTaken, Say
+from arcacct.records.slurm_formats import new_delimiter
 from arcacct.slurm import stored_runs
 from arcacct.slurm.command import OVERLAP_S, SacctCommand, windows
 from arcacct.slurm.output import OutputForm, ParsedJob, read

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
 from arcacct.files.json_reader import MISSING, BeyondBoundsError, Reader
-from arcacct.jobs.faults import Fault, fault_of
-from arcacct.jobs.sacct import LARGEST, LATEST_S, Instants, clean, known, known_count, state
+from arcacct.records.import_quarantine import Fault, fault_of
+from arcacct.records.slurm_formats import LARGEST, LATEST_S, Instants, clean, known, known_count, state
 from arcacct.slurm.record import UNFINISHED, SacctPart, SacctUse, SlurmRun, cpu_use
 
 LARGEST_JOB = 2 * 1024 * 1024

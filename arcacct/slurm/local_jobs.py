@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arcacct.jobs import local
-from arcacct.jobs.batch import BatchSite
-from arcacct.jobs.hostlists import expand
-from arcacct.jobs.job import Job
-from arcacct.jobs.precedence import CONFIGURED
-from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
+from arcacct.records import batch_jobs
+from arcacct.records.enrichment import CONFIGURED
+from arcacct.records.imports import BatchSite
+from arcacct.records.model import Job
+from arcacct.records.slurm_formats import expand
+from arcacct.records.states import ABORTED, COMPLETED, FAILED
 from arcacct.slurm.record import SlurmRun
 
 _US = 10**6
@@ -32,13 +32,13 @@ def local_job(run: SlurmRun, site: BatchSite) -> Job:
     names = node_names(run)
     kernel_s = None if run.cpu_kernel_us is None else round(run.cpu_kernel_us / _US)
     return Job(
-        local.job_id("sonar", run.cluster, run.job_id, run.submit_time),
+        batch_jobs.job_id("sonar", run.cluster, run.job_id, run.submit_time),
         _STATUS.get(run.state, FAILED),
         run.submit_time,
         run.end_time,
         local_job_id=str(run.job_id),
         queue=run.partition,
-        **local.accounted_to(whose, site.rules)._asdict(),
+        **batch_jobs.accounted_to(whose, site.rules)._asdict(),
         exit_code=exit_code(run),
         node_count=run.nodes or len(names) or None,
         core_count=run.cores,

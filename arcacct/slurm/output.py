@@ -13,7 +13,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from arcacct.errors import InputError
-from arcacct.jobs.faults import Fault, fault_of
+from arcacct.records.import_quarantine import Fault, fault_of
 from arcacct.slurm import json_form
 from arcacct.slurm.record import NoUsage, SacctPart, SacctUse, SlurmRun, run_of
 from arcacct.slurm.rows import LONGEST_LINE, Misfit, Noise, TableHeader, TableRow, TableRows, header_of

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from arcacct.jobs.faults import optional
-from arcacct.jobs.sacct import LARGEST, Instants
+from arcacct.records.import_quarantine import optional
+from arcacct.records.slurm_formats import LARGEST, Instants
 
 UNFINISHED = frozenset(
     (

@@ -21,7 +21,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from arcacct.errors import InputError
-from arcacct.jobs.sacct import is_secret
+from arcacct.records.slurm_formats import is_secret
 
 LONGEST_LINE = 1024 * 1024
 HORIZON = 64 * 1024

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from arcacct.database.connection import Connection
-from arcacct.jobs.batch import BatchPolicy, BatchSlice, BatchTaken, of_written
-from arcacct.jobs.job import Job
-from arcacct.jobs.precedence import SACCT
-from arcacct.jobs.writing import JobWriter, remove
+from arcacct.records.enrichment import SACCT
+from arcacct.records.imports import BatchPolicy, BatchSlice, BatchTaken, of_written
+from arcacct.records.model import Job
+from arcacct.records.writer import JobWriter, remove
 from arcacct.slurm import stored_runs
 from arcacct.slurm.local_jobs import local_job, together
 from arcacct.slurm.record import SlurmRun, joined

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from arcacct.database.connection import Connection
-from arcacct.jobs.batch import pages
-from arcacct.jobs.precedence import SLURM
+from arcacct.records.enrichment import SLURM
+from arcacct.records.imports import pages
 from arcacct.slurm.record import SlurmRun, true_signal
 
 _SPELT = {"job_id": "JobID", "shown": "ShownID", "elapsed_s": "Elapsed", "cores": "CPUs", "partition": "QPartition"}

@@ -7,21 +7,22 @@ from datetime import tzinfo
 from typing import TypeVar
 
 from arcacct.errors import InputError
-from arcacct.jobs.faults import optional
-from arcacct.jobs.sacct import (
+from arcacct.records.import_quarantine import optional
+from arcacct.records.slurm_formats import (
     NOT_SAID,
     Instants,
     amount,
     clean,
     count,
+    cpu_us,
     duration_us,
     exit_code,
     instants,
     job_number,
+    parse,
     size_kib,
     state,
 )
-from arcacct.jobs.tres import cpu_us, parse
 from arcacct.slurm.record import SacctPart, SacctUse, SlurmRun, cpu_use
 from arcacct.slurm.rows import NEEDED, TableHeader
 

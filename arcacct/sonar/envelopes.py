@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from arcacct.jobs.faults import fault_of
-from arcacct.jobs.hostlists import MalformedError, expand
+from arcacct.records.import_quarantine import fault_of
+from arcacct.records.slurm_formats import MalformedError, expand
 from arcacct.sonar import fields as field
 from arcacct.sonar.fields import STRICT, DroppedPart, Strict, Tolerant
 from arcacct.sonar.samples import Sample, card_id, sample

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from arcacct.jobs.faults import Fault, fault_of
-from arcacct.jobs.hostlists import MalformedError
+from arcacct.records.import_quarantine import Fault, fault_of
+from arcacct.records.slurm_formats import MalformedError
 
 LARGEST = 2**53
 """What is more than this is no measurement."""

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Sequence
 
 from arcacct.database.connection import Connection
-from arcacct.jobs.hostlists import compress
+from arcacct.records.slurm_formats import compress
 from arcacct.sonar.envelopes import Cluster, ProducerError, Sysinfo
 from arcacct.sonar.samples import SampledKey
 

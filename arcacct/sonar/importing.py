@@ -19,10 +19,9 @@ from arcacct.config.paths import Places
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.files.follow import STDIN, FileTailer, Reader
-from arcacct.jobs.faults import Fault
-from arcacct.jobs.imports import SLICE_S, ImportRun, Progress, Say
-from arcacct.jobs.local_ids import LocalID
-from arcacct.jobs.rejected import Reject, RejectedEntry, fault, forget, is_of_record
+from arcacct.records.batch_jobs import LocalID
+from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, fault, forget, is_of_record
+from arcacct.records.imports import SLICE_S, ImportRun, Progress, Say
 from arcacct.sonar.dropped import add_dropped
 from arcacct.sonar.envelopes import Cluster, Dropped, Envelope, Errors, ProducerError, Sysinfo, TelemetryStream
 from arcacct.sonar.hardware import Names, observe_cluster, observe_sysinfo, remember_complaint

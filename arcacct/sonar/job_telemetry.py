@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection
-from arcacct.jobs.filling import enrich
-from arcacct.jobs.hostlists import expand
-from arcacct.jobs.local_ids import LocalID
-from arcacct.jobs.precedence import SAMPLES
-from arcacct.jobs.reading import unescaped
-from arcacct.jobs.tres import gpu_count
+from arcacct.records.batch_jobs import LocalID
+from arcacct.records.enrichment import SAMPLES, enrich
+from arcacct.records.reader import unescaped
+from arcacct.records.slurm_formats import expand, gpu_count
 from arcacct.sonar.fields import LARGEST
 from arcacct.sonar.site import Site
 from arcacct.sonar.slurm_jobs import SlurmJob

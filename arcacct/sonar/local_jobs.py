@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arcacct.database.connection import Connection
-from arcacct.jobs import local
-from arcacct.jobs.filling import enrich
-from arcacct.jobs.job import Job
-from arcacct.jobs.precedence import SAMPLES, SLURM
-from arcacct.jobs.writing import JobWriter
+from arcacct.records import batch_jobs
+from arcacct.records.enrichment import SAMPLES, SLURM, enrich
+from arcacct.records.model import Job
+from arcacct.records.writer import JobWriter
 from arcacct.sonar.job_telemetry import Hardware, Part, store_telemetry, telemetry_of
 from arcacct.sonar.site import Site
 from arcacct.sonar.slurm_jobs import SlurmJob
@@ -29,7 +28,7 @@ def record_run(con: Connection, site: Site, cluster: str, part: Part, earlier: S
     if usage is None:
         return False
     before = con.total_changes
-    job_id = local.job_id("sonar", cluster, main.job_id, usage.submit_time)
+    job_id = batch_jobs.job_id("sonar", cluster, main.job_id, usage.submit_time)
     # Of two runs with one time of submission the later has its start as well.
     if any(one.number("submit_time") == main.number("submit_time") for one in earlier):
         job_id = f"{job_id}:{usage.start_time}"
@@ -50,7 +49,7 @@ def slurm_job(site: Site, job_id: str, main: SlurmJob, usage: SlurmUsage, hardwa
     benchmark, source = (
         (of_nodes, SAMPLES)
         if of_nodes
-        else local.queue_benchmark(partition, usage.end_time, site.queue_benchmarks, site.default_benchmark)
+        else batch_jobs.queue_benchmark(partition, usage.end_time, site.queue_benchmarks, site.default_benchmark)
     )
     return Job(
         job_id,
@@ -58,7 +57,7 @@ def slurm_job(site: Site, job_id: str, main: SlurmJob, usage: SlurmUsage, hardwa
         **{field: value for field, value in usage._asdict().items() if field in Job._fields},
         local_job_id=str(main.job_id),
         queue=partition or "",
-        **local.accounted_to(whose, site.rules)._asdict(),
+        **batch_jobs.accounted_to(whose, site.rules)._asdict(),
         cpu_user_s=usage.cpu.user_s,
         cpu_kernel_s=usage.cpu.kernel_s,
         job_name=main.text("job_name"),

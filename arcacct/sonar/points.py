@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from arcacct.database.connection import Connection
-from arcacct.jobs.local_ids import LocalID
+from arcacct.records.batch_jobs import LocalID
 from arcacct.sonar.hardware import Names
 from arcacct.sonar.samples import CommandShare, GPUShare, JobSnapshot, Reading, SampledKey
 from arcacct.sonar.spans import Spans, sampled_job

@@ -219,7 +219,7 @@ def _job_of_environment(folder: str, variable: str) -> "tuple[int | None, int]":
 
 def _job_of_name(text: str) -> "tuple[int | None, int]":
     """What a longer name says, as Torque's ``123[4].server``."""
-    from arcacct.jobs.local_ids import local_id  # noqa: PLC0415  few batch systems need it
+    from arcacct.records.batch_jobs import local_id  # noqa: PLC0415  few batch systems need it
 
     found = local_id(text)
     # Slurm's elements have other numbers than their names.

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.database.schema import note, noted
-from arcacct.jobs.local_ids import LocalID, local_id, tasks_of
-from arcacct.jobs.precedence import SLURM
-from arcacct.jobs.reading import unescaped
-from arcacct.jobs.rejected import is_of_record
+from arcacct.records.batch_jobs import LocalID, local_id, tasks_of
+from arcacct.records.enrichment import SLURM
+from arcacct.records.import_quarantine import is_of_record
+from arcacct.records.reader import unescaped
 from arcacct.sonar.job_telemetry import Part, take_back, telemetry_of, tell
 from arcacct.sonar.local_jobs import record_run
 from arcacct.sonar.points import divide

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from arcacct.jobs.hostlists import MalformedError
+from arcacct.records.slurm_formats import MalformedError
 from arcacct.sonar import fields as field
 from arcacct.sonar.fields import STRICT, Strict
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from arcacct.jobs.hostlists import MalformedError, compress, expand
-from arcacct.jobs.sacct import UNSET, known_count
+from arcacct.records.slurm_formats import UNSET, MalformedError, compress, expand, known_count
 from arcacct.sonar import fields as field
 from arcacct.sonar.fields import STRICT, Strict
 

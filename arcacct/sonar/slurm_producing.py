@@ -12,10 +12,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from arcacct.jobs.hostlists import NOBODY, compress, expand, split
-from arcacct.jobs.sacct import amount, clean, duration_us, environment, exit_code, instants, job_number, new_delimiter
-from arcacct.jobs.sacct import size_kib as size
-from arcacct.jobs.tres import cpu_us
+from arcacct.records.slurm_formats import (
+    NOBODY,
+    amount,
+    clean,
+    compress,
+    cpu_us,
+    duration_us,
+    environment,
+    exit_code,
+    expand,
+    instants,
+    job_number,
+    new_delimiter,
+    split,
+)
+from arcacct.records.slurm_formats import size_kib as size
 from arcacct.sonar.telling import with_content
 
 WINDOW_S = 5400

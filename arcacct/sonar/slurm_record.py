@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.config.values import NodeBenchmark
-from arcacct.jobs.hostlists import expand
-from arcacct.jobs.local import model_benchmark
-from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
-from arcacct.jobs.tres import parse
+from arcacct.records.batch_jobs import model_benchmark
+from arcacct.records.slurm_formats import expand, parse
+from arcacct.records.states import ABORTED, COMPLETED, FAILED
 from arcacct.sonar.fields import LARGEST
 from arcacct.sonar.slurm_jobs import SACCT_FIELDS, SlurmJob
 

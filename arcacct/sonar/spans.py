@@ -19,10 +19,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection
-from arcacct.jobs.local_ids import LocalID, local_id, spellings
-from arcacct.jobs.precedence import ARC, OF_AREX, SACCT, SLURM
-from arcacct.jobs.reading import unescaped
-from arcacct.jobs.statuses import SQL_FINAL
+from arcacct.records.batch_jobs import LocalID, local_id, spellings
+from arcacct.records.enrichment import ARC, OF_AREX, SACCT, SLURM
+from arcacct.records.reader import unescaped
+from arcacct.records.states import SQL_FINAL
 from arcacct.sonar.slurm_jobs import PENDING, SlurmJob
 from arcacct.sonar.slurm_rows import runs
 

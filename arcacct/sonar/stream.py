@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from arcacct.files import json_reader
-from arcacct.jobs.faults import Fault
+from arcacct.records.import_quarantine import Fault
 
 LARGEST_OBJECT = 64 * 1024 * 1024
 """Characters: 120,000 jobs in one envelope, of some 550 each."""

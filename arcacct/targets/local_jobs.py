@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from arcacct.config.values import LocalJobs
-from arcacct.jobs.aar import AAR
-from arcacct.jobs.local import LOCAL
+from arcacct.records.batch_jobs import LOCAL
+from arcacct.records.model import AAR
 
 _UNNAMED = "LOCAL"
 """The infrastructure of a job of which no batch system is known."""

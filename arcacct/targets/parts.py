@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
-from arcacct.jobs.aar import AAR
-from arcacct.jobs.states import COMPLETED
 from arcacct.publishing.plug import Acceptance
+from arcacct.records.model import AAR
+from arcacct.records.states import COMPLETED
 from arcacct.targets.rules import EXACT, INT2, INT4
 from arcacct.targets.verdicts import SMALLEST_WIDTH, changed, sound_hosts
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.errors import InputError
-from arcacct.jobs.aar import AAR, UsageCell
-from arcacct.jobs.states import FINAL
 from arcacct.publishing.plug import Acceptance
+from arcacct.records.model import AAR, UsageCell
+from arcacct.records.states import FINAL
 from arcacct.targets.ascii import ascii_text
 from arcacct.targets.rules import EXACT, FUTURE_S, INT4
 from arcacct.targets.xml import LAST_SECOND, has_forbidden, iso_time

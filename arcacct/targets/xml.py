@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import date
 from functools import lru_cache
 
-from arcacct.jobs.identity import is_domain_name
+from arcacct.records.model import is_domain_name
 
 # White space is written as references: parsers turn plain line ends into LF, and any of the three into a blank
 # inside an attribute. The apostrophe stays, because all our attributes stand in double quotes.

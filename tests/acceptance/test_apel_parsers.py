@@ -29,8 +29,8 @@ from arcacct.config.values import local_jobs
 from arcacct.database.access import open_accounting
 from arcacct.database.connection import Connection
 from arcacct.gridengine.importing import Import
-from arcacct.jobs import reading
-from arcacct.jobs.batch import BatchPolicy, BatchSite
+from arcacct.records import reader
+from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
 
 GE_FILE = gridengine_files.COLON
@@ -54,7 +54,7 @@ class Event(NamedTuple):
 
 def stored(con: Connection, options: APELOptions = OPTIONS) -> list[dict[str, Any]]:
     """What APEL has of all jobs of a database."""
-    page = reading.logged_after(con, 0, 2**62)
+    page = reader.logged_after(con, 0, 2**62)
     assert page is not None
     texts = [individual_job(one.aar, options) for one in page.records]
     rows: list[dict[str, Any]] = apel_rules.parse(message(JOB_HEADERS["v0.3"], texts), APEL_READS)[1]

@@ -15,8 +15,8 @@ import pytest
 
 from arcacct.arex.importing import ImportReport, import_arex
 from arcacct.database.access import open_accounting
-from arcacct.jobs import reading
-from arcacct.jobs.aar import AAR
+from arcacct.records import reader
+from arcacct.records.model import AAR
 from arcacct.targets.apel.car import car
 from arcacct.targets.apel.messages import APELOptions, individual_job
 from arcacct.targets.apel.summaries import summaries, summary_record
@@ -107,7 +107,7 @@ def jobs(con: sqlite3.Connection, without: set[str] | frozenset[str] = frozenset
     """Every publishable record by job id, without its number."""
     return {
         aar.job_id: aar._replace(record_id=0)
-        for page in reading.ended_between(con, 1, 2**40)
+        for page in reader.ended_between(con, 1, 2**40)
         for aar in page
         if aar.job_id not in without
     }
@@ -144,7 +144,7 @@ def test_every_summary_is_the_same(arex, imported, swept) -> None:
     options = APELOptions(site="SITE", lrms_host="ce.example.org")
 
     def texts(con: sqlite3.Connection) -> list[str]:
-        cells = [reading.cell_of(aar._replace(auth_groups=())) for aar in jobs(con, arex.lost | arex.stuck).values()]
+        cells = [reader.cell_of(aar._replace(auth_groups=())) for aar in jobs(con, arex.lost | arex.stuck).values()]
         return [summary_record(one, "v0.4") for one in summaries(cells, options, "v0.4")]
 
     assert texts(imported) == texts(swept)

@@ -11,7 +11,7 @@ from control_directory import set_up
 from installed import arcacct
 
 from arcacct.database.connection import ACCOUNTING_SCHEMA, open_for_reading
-from arcacct.jobs.implausible import held_records
+from arcacct.records.hold_decisions import held_records
 
 DATA = pathlib.Path(__file__).parents[1] / "data"
 IMPORTS = {

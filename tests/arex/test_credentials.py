@@ -8,7 +8,7 @@ from job_files import JOB, LOCAL, NOON_NS
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.facts import job_facts
 from arcacct.config.paths import JobRules
-from arcacct.jobs.states import StateChange
+from arcacct.records.states import StateChange
 
 BARE = b"".join(line for line in LOCAL.splitlines(keepends=True) if not line.startswith(b"voms="))
 """Of a user without VOMS attributes."""

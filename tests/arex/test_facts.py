@@ -10,7 +10,7 @@ from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S, STATISTICS, sequence
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.facts import job_facts, leading_digits, parse_transfer
 from arcacct.config.paths import JobRules
-from arcacct.jobs.states import StateChange, Usage
+from arcacct.records.states import StateChange, Usage
 
 BENCHMARK = "HEPSPEC:11.11"
 

@@ -19,8 +19,8 @@ from arcacct.arex.gate import (
     stored_bytes,
 )
 from arcacct.config.paths import JobRules
-from arcacct.jobs.recorder import escaped
-from arcacct.jobs.states import StateChange
+from arcacct.records.recorder import escaped
+from arcacct.records.states import StateChange
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from arcacct.arex.importing import ImportReport, arex_databases, import_arex, re
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting
 from arcacct.errors import InputError, StoreBusy
-from arcacct.jobs.rejected import listed
+from arcacct.records.import_quarantine import listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from arcacct.arex.records import EventClock, job_of, lost, written_whole
-from arcacct.jobs.rows import ArexRows, Numbers
-from arcacct.jobs.stored import stored
+from arcacct.records.row_mapping import ArexRows, Numbers, stored
 
 OSLO = ZoneInfo("Europe/Oslo")
 UTC = ZoneInfo("UTC")

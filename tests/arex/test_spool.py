@@ -18,7 +18,7 @@ from arcacct.arex.layout import STATES, is_job_id
 from arcacct.arex.spool import from_bytes, from_name, to_bytes, write
 from arcacct.config.paths import private_directory
 from arcacct.errors import InputError
-from arcacct.jobs.states import StatusFile
+from arcacct.records.states import StatusFile
 
 FIELDS = ("controldir", "job_id", "state", "event_ns", "local", "diag", "statistics", "failed", "owner")
 

@@ -14,7 +14,7 @@ from installed import arcacct
 from arcacct.asking import arcctl, questions
 from arcacct.asking.job_record import arcctl_record
 from arcacct.asking.questions import Selection
-from arcacct.jobs.lookup import find_job
+from arcacct.records.reader import find_job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

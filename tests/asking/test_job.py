@@ -13,7 +13,7 @@ from installed import arcacct
 from arcacct.asking import arcctl
 from arcacct.asking.job_record import arcctl_record
 from arcacct.database.access import read_accounting
-from arcacct.jobs.lookup import find_job
+from arcacct.records.reader import find_job
 
 EXPECTED = corpus.AREX / "expected" / "jobs"
 FILES = sorted(path.name for path in EXPECTED.iterdir())

@@ -23,8 +23,8 @@ import sql_contract
 from arcacct.config.paths import Places
 from arcacct.database import access
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
-from arcacct.jobs import cells
 from arcacct.publishing import ledger
+from arcacct.records import usage
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 SECTION = manual.read("howto/other-programs")
@@ -43,7 +43,7 @@ def here(tmp_path_factory) -> Places:
         program = [pathlib.Path(sys.executable).parent / "arcacct", "--database", made.database, "import"]
         subprocess.run([*program, source.partition("/")[0], *files], check=True, capture_output=True)
     con = access.open_accounting(made)
-    cells.update_monthly(con, made)
+    usage.update_monthly(con, made)
     con.close()
     with closing(access.open_publishing(made)) as con:
         ledger.set_cursor(con, ledger.Cursor(ledger_rows.ONE, "life", 0, 1, None))

@@ -19,10 +19,10 @@ from arcacct.database import incarnation as database_incarnation
 from arcacct.database.access import open_accounting, open_publishing, read_accounting
 from arcacct.database.schema import incarnation
 from arcacct.errors import InputError
-from arcacct.jobs import holds, reading
 from arcacct.publishing import ledger, run, target_run
 from arcacct.publishing.digests import digest
 from arcacct.publishing.session import TimeoutPolicy
+from arcacct.records import holds, reader
 from arcacct.sandbox import Sandbox
 from arcacct.targets import plugins
 
@@ -139,7 +139,7 @@ def deliver(asked_database, *, but: int = 0) -> list[str]:
     """Write into the ledger that the target accepted every job but the last few; returns those it has not got."""
     here = corpus.place(asked_database.control)
     with closing(read_accounting(here)) as con:
-        aars = [aar for page in reading.ended_between(con, *NOVEMBER) for aar in page]
+        aars = [aar for page in reader.ended_between(con, *NOVEMBER) for aar in page]
         life = incarnation(con)
         last = database_incarnation.highest_seq(con)
     sent, unsent = (aars[:-but], aars[-but:]) if but else (aars, [])

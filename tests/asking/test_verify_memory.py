@@ -15,9 +15,9 @@ from arcacct.config.paths import Places, places
 from arcacct.database import incarnation as database_incarnation
 from arcacct.database.access import open_publishing, read_accounting
 from arcacct.database.schema import incarnation
-from arcacct.jobs import reading
 from arcacct.publishing import ledger
 from arcacct.publishing.digests import digest
+from arcacct.records import reader
 
 NOVEMBER = (1793491200, 1796083200)
 SGAS, OTHER = "arex/jura/sgas:s", "arex/jura/sgas:never"
@@ -45,7 +45,7 @@ def _deliver(here: Places, as_if: bytes | None) -> None:
         ledger.set_cursor(
             publishing, ledger.Cursor(SGAS, incarnation(con), database_incarnation.highest_seq(con), 0, None)
         )
-        for page in reading.ended_between(con, *NOVEMBER):
+        for page in reader.ended_between(con, *NOVEMBER):
             records = tuple(
                 ledger.SentRecord(
                     aar.job_id, aar.record_id, 1, aar.end_time, as_if or digest(aar), f"ur-{aar.job_id}", None, "",

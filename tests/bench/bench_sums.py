@@ -34,7 +34,7 @@ _OURS = """
 import json, sys, time
 from arcacct.config.paths import places
 from arcacct.database import access as opening
-from arcacct.jobs import cells
+from arcacct.records import usage as cells
 here = places(None, sys.argv[1])
 con = opening.open_accounting(here)
 begun = time.process_time()

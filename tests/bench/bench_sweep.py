@@ -30,8 +30,8 @@ from arcacct.arex.facts import job_facts
 from arcacct.arex.sweeping import SweepRun
 from arcacct.config.paths import JobRules, places
 from arcacct.database.access import open_accounting
-from arcacct.jobs import recorder
-from arcacct.jobs.states import StateChange, StatusFile
+from arcacct.records import recorder
+from arcacct.records.states import StateChange, StatusFile
 
 JOBS = {"smoke": 200, "small": 10_000, "large": 100_000}
 TURNS = {"smoke": (1, 50, 200), "small": (3, 500, 4000), "large": (5, 1000, 20_000)}

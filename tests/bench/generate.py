@@ -23,8 +23,8 @@ from typing import NamedTuple
 from arcacct.config.paths import Places, places
 from arcacct.database import access, schema
 from arcacct.database.connection import Connection, open_database
-from arcacct.jobs import cells, outbox
-from arcacct.jobs.recorder import event_time
+from arcacct.records import usage
+from arcacct.records.recorder import event_time
 
 FIRST_END = calendar.timegm((2026, 7, 1, 0, 0, 0))
 DAYS = 100
@@ -93,11 +93,11 @@ def fill(folder: pathlib.Path, jobs: int, look: Look = USUAL) -> Places:
             access.write_back(con)
         con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
         con.execute("UPDATE RecordCount SET Records = ?", (jobs,))
-    cells.update_monthly(con, here)
-    cells.update_breakdown(con, here, everything=True)
+    usage.update_monthly(con, here)
+    usage.update_breakdown(con, here, everything=True)
     if look.plain:
         # What is compared with ARC's programs is as the recorder leaves it.
-        outbox.pack_logged(con, here, 0, jobs)
+        usage.pack_logged(con, here, 0, jobs)
     con.execute("ANALYZE")
     con.close()
     return here

@@ -21,10 +21,10 @@ from arcacct.cli.working import stop_on_signal
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.schema import incarnation
-from arcacct.jobs.check import Checked, check
 from arcacct.publishing import ledger
 from arcacct.publishing.instants import iso
 from arcacct.publishing.ledger import Cursor
+from arcacct.records.integrity import Checked, check
 
 
 @pytest.fixture

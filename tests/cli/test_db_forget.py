@@ -18,8 +18,8 @@ from rehearsal import Site
 from arcacct.cli import db_forget, main
 from arcacct.database import access
 from arcacct.database.location import PSEUDONYMS
-from arcacct.jobs import cells
-from arcacct.jobs.check import check
+from arcacct.records import usage
+from arcacct.records.integrity import check
 from arcacct.sandbox import Sandbox
 
 LATER = 1_800_000_000
@@ -85,7 +85,7 @@ def users(site: Site) -> dict[str, int]:
 def sums(site: Site) -> list[tuple[object, ...]]:
     """All that a sum says, but for the user's name."""
     with closing(access.read_accounting(site.settings().places)) as con:
-        return sorted((one._replace(user_dn=None) for one in cells.usage_cells(con)), key=repr)
+        return sorted((one._replace(user_dn=None) for one in usage.usage_cells(con)), key=repr)
 
 
 def received(site: Site) -> tuple[str, str]:

@@ -21,8 +21,8 @@ from arcacct.database import upkeep
 from arcacct.database.access import open_accounting, open_publishing
 from arcacct.errors import StoreBusy
 from arcacct.exporting.store import LocalStore
-from arcacct.jobs import forgetting
 from arcacct.publishing.locks import publishing_lock
+from arcacct.records import pseudonymise
 
 _PATIENCE_S = 300
 _HANGING = """
@@ -162,7 +162,9 @@ def test_names_that_are_forgotten_between_two_months_are_in_no_file(site) -> Non
 
     def forget() -> None:
         with closing(open_publishing(site.here)) as publishing:
-            forgetting.pseudonymise(site.here, site.con, publishing, forgetting.Scope(1_782_864_000), alone=nullcontext)
+            pseudonymise.pseudonymise(
+                site.here, site.con, publishing, pseudonymise.Scope(1_782_864_000), alone=nullcontext
+            )
 
     site.export(Meanwhile(site.dataset, forget))
     users = {row["record_id"]: row["user_dn"] for row in read(LocalStore(str(site.dataset)))["jobs"]}

@@ -32,10 +32,10 @@ from arcacct.exporting import export as exporting
 from arcacct.exporting import jobs
 from arcacct.exporting.export import Exported
 from arcacct.exporting.store import LocalStore, open_store
-from arcacct.jobs import forgetting
-from arcacct.jobs.aar import Transfer
-from arcacct.jobs.pseudonyms import site_names
 from arcacct.publishing.locks import exporter
+from arcacct.records import pseudonymise
+from arcacct.records.model import Transfer
+from arcacct.records.pseudonyms import site_names
 
 
 def test_a_dataset_has_what_the_views_have(site) -> None:
@@ -248,7 +248,7 @@ def test_forgotten_names_are_forgotten_in_the_dataset(site, pruned_before) -> No
     site.prune(pruned_before)
     site.export()
     with closing(open_publishing(site.here)) as publishing:
-        forgetting.pseudonymise(site.here, site.con, publishing, forgetting.Scope(1_780_272_000), alone=nullcontext)
+        pseudonymise.pseudonymise(site.here, site.con, publishing, pseudonymise.Scope(1_780_272_000), alone=nullcontext)
 
     assert [partition.month for partition in site.export().written] == [5]
     users = [row["user_dn"] for row in read(LocalStore(str(site.dataset)))["jobs"]]

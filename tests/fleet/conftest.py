@@ -14,7 +14,7 @@ import stored_jobs
 
 from arcacct.cli import main
 from arcacct.database.access import initialise, open_accounting
-from arcacct.jobs.job import Job
+from arcacct.records.model import Job
 
 _DAY_S = 86_400
 

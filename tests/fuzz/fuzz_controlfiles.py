@@ -23,7 +23,7 @@ from fuzz.damage import TOKENS, damaged
 from fuzz.site_of_targets import GOOD, WALL_S, begin, database_of, publish_to_all, records
 
 from arcacct.arex.layout import STATES
-from arcacct.jobs.reading import unescaped
+from arcacct.records.reader import unescaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

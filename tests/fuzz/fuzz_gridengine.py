@@ -26,7 +26,7 @@ from arcacct.files import follow
 from arcacct.gridengine import importing, lines
 from arcacct.gridengine.lines import LATEST_US, record
 from arcacct.gridengine.record import Record
-from arcacct.jobs import rejected
+from arcacct.records import import_quarantine
 
 _LINES = {
     path: [line for line in path.read_bytes().splitlines() if line and not line.startswith(b"#")]
@@ -199,7 +199,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
 def _small() -> Iterator[None]:
     """Long lines of some KiB: what is to be told of them does not depend on how long is too long."""
     sizes = {"LONGEST_LINE": _LONGEST_LINE, "_BEGINNING": _LONGEST_KEPT + 1, "CHUNK_BYTES": 16 * 1024}
-    with patch.multiple(follow, **sizes), patch.object(rejected, "LONGEST_BYTES", _LONGEST_KEPT):
+    with patch.multiple(follow, **sizes), patch.object(import_quarantine, "LONGEST_BYTES", _LONGEST_KEPT):
         yield
 
 

@@ -13,7 +13,7 @@ import random
 
 from fuzz.cost import in_proportion, repeated
 
-from arcacct.jobs.hostlists import LARGEST_LIST, MalformedError, compress, expand, split
+from arcacct.records.slurm_formats import LARGEST_LIST, MalformedError, compress, expand, split
 
 _UNITS = (
     *("n", "c1", "[1-3]", "[1]", "[08-11]", "[1-99999]", "[1-50000]", "[1-400]", "[1,2,5-9]", ",", "n[1-99999],", "a,"),

@@ -20,7 +20,7 @@ from arcacct.config.paths import Places
 from arcacct.htcondor.importing import HistoryReport, HTCondorImport
 from arcacct.htcondor.output import HistoryForm
 from arcacct.htcondor.record import LARGEST, LATEST_S
-from arcacct.jobs.batch import BatchPolicy, BatchSite
+from arcacct.records.imports import BatchPolicy, BatchSite
 
 _GOOD = 900_000
 """Numbers of jobs that no damage makes: those of the real outputs are small."""

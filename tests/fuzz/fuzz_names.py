@@ -26,8 +26,7 @@ from fuzz.damage import TEXTS, damaged
 from publishing_site import DIRECTORY, Job, Site
 
 from arcacct.cli.tables import FORMATS, lines
-from arcacct.jobs.aar import AAR
-from arcacct.jobs.fqan import parsed_fqan
+from arcacct.records.model import AAR, parsed_fqan
 from arcacct.targets.apel.acceptance import accept_for_apel_job, accept_for_car
 from arcacct.targets.apel.car import car
 from arcacct.targets.apel.families import CAR as CAR_DOCUMENT

@@ -17,8 +17,8 @@ from fuzz.database import differing, dump, opened
 from slurm_files import BEGIN, COLUMNS, JSON, TABLE, row, table
 
 from arcacct.config.paths import Places
-from arcacct.jobs.batch import BatchPolicy, BatchSite
-from arcacct.jobs.sacct import LARGEST, LATEST_S
+from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.records.slurm_formats import LARGEST, LATEST_S
 from arcacct.slurm.importing import RunsReport, SlurmImport
 from arcacct.slurm.output import OutputForm
 

@@ -26,7 +26,7 @@ from sonar_site import REAL_FILES, SERIES, objects, sample, sysinfo_of
 from sonar_versions import VERSIONS, everything, jobs
 
 from arcacct.config.paths import Places
-from arcacct.jobs.rejected import LONGEST_BYTES, MOST_OF_A_FILE
+from arcacct.records.import_quarantine import LONGEST_BYTES, MOST_OF_A_FILE
 from arcacct.sonar import envelopes as sonar
 from arcacct.sonar.envelopes import TelemetryStream
 from arcacct.sonar.fields import LARGEST, Strict

@@ -30,8 +30,8 @@ from fuzz.damage import damaged
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.layout import STATES
 from arcacct.arex.spool import to_bytes
-from arcacct.jobs.reading import unescaped
-from arcacct.jobs.states import StatusFile
+from arcacct.records.reader import unescaped
+from arcacct.records.states import StatusFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

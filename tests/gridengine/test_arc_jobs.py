@@ -12,7 +12,7 @@ from stored_jobs import endpoint_id
 
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting, writing
-from arcacct.jobs.recorder import name_id
+from arcacct.records.recorder import name_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -37,8 +37,8 @@ from arcacct.config.values import map_rule
 from arcacct.database.access import open_accounting
 from arcacct.errors import StoreError
 from arcacct.gridengine import rows
-from arcacct.jobs.batch import BatchSite
-from arcacct.jobs.reading import ended_between
+from arcacct.records.imports import BatchSite
+from arcacct.records.reader import ended_between
 from arcacct.targets.apel.car import car
 from arcacct.targets.apel.messages import APELOptions
 

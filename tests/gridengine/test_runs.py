@@ -25,8 +25,8 @@ from arcacct.gridengine.lines import record
 from arcacct.gridengine.local_jobs import local_job
 from arcacct.gridengine.record import Record
 from arcacct.gridengine.runs import JobRuns, is_reserved, jobs, used, wall_us
-from arcacct.jobs.batch import BatchSite
-from arcacct.jobs.job import Job
+from arcacct.records.imports import BatchSite
+from arcacct.records.model import Job
 
 EXPECTED = {(one["job"], one["task"]): one for one in json.loads((DATA / "expected-runs.json").read_text())}
 US = 1_000_000

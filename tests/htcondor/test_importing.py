@@ -15,9 +15,9 @@ from arcacct.database.access import writing
 from arcacct.errors import UsageError
 from arcacct.htcondor.command import OVERLAP_S, HistoryCommand
 from arcacct.htcondor.record import ATTRIBUTES, Scores
-from arcacct.jobs.batch import BatchSite
-from arcacct.jobs.recorder import name_id
-from arcacct.jobs.rejected import drop, listed, rejections
+from arcacct.records.import_quarantine import drop, listed, rejections
+from arcacct.records.imports import BatchSite
+from arcacct.records.recorder import name_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from stored_jobs import endpoint_id
 from arcacct.config.paths import Places, places
 from arcacct.database import access
 from arcacct.database.connection import Connection
-from arcacct.jobs import cells, reading, recorder
-from arcacct.jobs.aar import UsageCell
+from arcacct.records import reader, recorder, usage
+from arcacct.records.model import UsageCell
 
 OCTOBER_LAST = calendar.timegm((2026, 10, 31, 23, 59, 59))
 MONTH_EDGES = [OCTOBER_LAST, OCTOBER_LAST + 1, calendar.timegm((2028, 2, 29, 12, 0, 0)), OCTOBER_LAST - 40 * 86400]
@@ -48,7 +48,7 @@ def apply(con: Connection, here: Places, step: tuple) -> None:
     """One change of the history."""
     kind, *values = step
     if kind == "advance":
-        cells.update_monthly(con, here)
+        usage.update_monthly(con, here)
         return
     name = f"job{values[0]}"
     record_id = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (name,)).fetchone()
@@ -82,7 +82,7 @@ def apply(con: Connection, here: Places, step: tuple) -> None:
 def remove(con: Connection, here: Places, record_id: int, *, pruned: bool) -> None:
     """A deleted record takes its usage with it; a pruned one (delivered, in the archive) leaves it."""
     if pruned:
-        cells.update_monthly(con, here)
+        usage.update_monthly(con, here)
     con.execute("BEGIN")
     for table in ("AuthTokenAttributes", "JobExtraInfo", "AAR"):
         con.execute(f"DELETE FROM {table} WHERE RecordID = ?", (record_id,))
@@ -116,13 +116,13 @@ def test_cells_equal_a_recount_after_any_history(steps) -> None:
         for step in steps:
             if step[0] != "prune":
                 apply(con, here, step)
-        recount = merged(reading.cell_of(aar) for page in reading.ended_between(con, 1, 2**60) for aar in page)
+        recount = merged(reader.cell_of(aar) for page in reader.ended_between(con, 1, 2**60) for aar in page)
 
-        assert merged(cells.usage_cells(con)) == recount  # as a reader without write access sees it
+        assert merged(usage.usage_cells(con)) == recount  # as a reader without write access sees it
         assert con.execute(TWICE).fetchall() == []
-        cells.update_monthly(con, here)
-        assert merged(cells.usage_cells(con)) == recount
-        assert cells.differences(con) == []
+        usage.update_monthly(con, here)
+        assert merged(usage.usage_cells(con)) == recount
+        assert usage.differences(con) == []
         con.close()
 
 
@@ -134,12 +134,12 @@ def test_pruned_jobs_stay_counted(steps) -> None:
         here = places(None, set_up(folder))
         con = access.open_accounting(here)
         for step in steps:
-            before = merged(cells.usage_cells(con))
+            before = merged(usage.usage_cells(con))
             apply(con, here, step)
             if step[0] == "prune":
-                assert merged(cells.usage_cells(con)) == before
-        cells.update_monthly(con, here)
-        assert cells.differences(con) == []
+                assert merged(usage.usage_cells(con)) == before
+        usage.update_monthly(con, here)
+        assert usage.differences(con) == []
         con.close()
 
 
@@ -147,14 +147,14 @@ def test_a_job_that_moves_changes_both_months(here) -> None:
     """A correction that moves a job into another month makes both months new for a publisher."""
     con = access.open_accounting(here)
     apply(con, here, ("record", 0, OCTOBER_LAST, 10, 1))
-    cells.update_monthly(con, here)
-    seen = cells.position(con)
+    usage.update_monthly(con, here)
+    seen = usage.position(con)
     apply(con, here, ("record", 0, OCTOBER_LAST + 1, 10, 1))
 
-    assert cells.months_changed_after(con, seen) == {(2026, 10), (2026, 11)}
-    cells.update_monthly(con, here)
-    assert cells.months_changed_after(con, seen) == {(2026, 10), (2026, 11)}
-    assert cells.months_changed_after(con, cells.position(con)) == set()
+    assert usage.months_changed_after(con, seen) == {(2026, 10), (2026, 11)}
+    usage.update_monthly(con, here)
+    assert usage.months_changed_after(con, seen) == {(2026, 10), (2026, 11)}
+    assert usage.months_changed_after(con, usage.position(con)) == set()
     con.close()
 
 
@@ -181,20 +181,20 @@ def test_a_long_log_is_gone_through_to_its_end(here) -> None:
         f" INSERT INTO AAR (JobID, {columns}) SELECT 'more' || I, {columns} FROM AAR, N"
     )
 
-    assert cells.update_monthly(con, here) == 1201
-    assert [(one.jobs, one.wall_s) for one in cells.usage_cells(con)] == [(1201, 12_010)]
-    assert cells.differences(con) == []
-    assert cells.update_monthly(con, here) == 0
+    assert usage.update_monthly(con, here) == 1201
+    assert [(one.jobs, one.wall_s) for one in usage.usage_cells(con)] == [(1201, 12_010)]
+    assert usage.differences(con) == []
+    assert usage.update_monthly(con, here) == 0
     con.close()
 
 
 def with_vos(con: Connection, here: Places) -> int:
     """Three jobs of October, the second of another VO, and one of November; where the log stood before."""
-    seen = cells.position(con)
+    seen = usage.position(con)
     for number, end in enumerate((OCTOBER_LAST - 60, OCTOBER_LAST - 40, OCTOBER_LAST - 20, OCTOBER_LAST + 1)):
         apply(con, here, ("record", 2 * number, end, 10 + number, 1))
     con.execute("UPDATE AAR SET VOID = ? WHERE JobID = 'job2'", (recorder.name_id(con, "WLCGVOs", "y"),))
-    cells.update_monthly(con, here)
+    usage.update_monthly(con, here)
     return seen
 
 
@@ -204,7 +204,7 @@ def test_jobs_are_counted_up_to_an_end_by_vo_and_endpoint(here) -> None:
     with_vos(con, here)
 
     def counted(until: int) -> list[tuple[str | None, str | None, int, int]]:
-        return sorted(cells.counted_until(con, (2026, 10), until))
+        return sorted(usage.counted_until(con, (2026, 10), until))
 
     assert counted(OCTOBER_LAST) == [("x", "https://ce0/", 2, 22), ("y", "https://ce0/", 1, 11)]
     assert counted(OCTOBER_LAST - 40) == [("x", "https://ce0/", 1, 10), ("y", "https://ce0/", 1, 11)]
@@ -216,14 +216,14 @@ def test_what_changed_is_told_as_it_is_now(here) -> None:
     """In cells with their first and last end: finished records that changed after a place in the log, once each."""
     con = access.open_accounting(here)
     with_vos(con, here)
-    seen = cells.position(con)
+    seen = usage.position(con)
     for wall_s in (5, 6):
         con.execute("UPDATE AAR SET UsedWalltime = ? WHERE VOID = 1", (wall_s,))
-    (found,) = cells.cells_of_changed(con, (2026, 10), seen, OCTOBER_LAST)
+    (found,) = usage.cells_of_changed(con, (2026, 10), seen, OCTOBER_LAST)
 
     assert (found.vo, found.jobs, found.wall_s) == ("x", 2, 12)
     assert (found.earliest_end_time, found.latest_end_time) == (OCTOBER_LAST - 60, OCTOBER_LAST - 20)
-    assert cells.cells_of_changed(con, (2026, 10), seen + 1000, OCTOBER_LAST) == []
+    assert usage.cells_of_changed(con, (2026, 10), seen + 1000, OCTOBER_LAST) == []
     con.close()
 
 
@@ -231,12 +231,12 @@ def test_cells_that_all_jobs_left_are_told_as_they_were_called(here) -> None:
     """With nothing in them, also of their last job: no time of an end either."""
     con = access.open_accounting(here)
     with_vos(con, here)
-    before = {one.vo: one for one in cells.usage_cells(con, [(2026, 10)])}
+    before = {one.vo: one for one in usage.usage_cells(con, [(2026, 10)])}
     con.execute("UPDATE AAR SET EndTime = ? WHERE JobID = 'job2'", (OCTOBER_LAST + 9,))
-    cells.update_monthly(con, here)
+    usage.update_monthly(con, here)
 
-    assert cells.emptied_cells(con, [(2026, 10)]) == [
+    assert usage.emptied_cells(con, [(2026, 10)]) == [
         before["y"]._replace(jobs=0, wall_s=0, cpu_s=0, earliest_end_time=0, latest_end_time=0)
     ]
-    assert cells.emptied_cells(con, [(2026, 11)]) == []
+    assert usage.emptied_cells(con, [(2026, 11)]) == []
     con.close()

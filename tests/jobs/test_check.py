@@ -17,8 +17,8 @@ from arcacct.config.paths import Places, places
 from arcacct.database import integrity, upkeep
 from arcacct.database.access import initialise, open_accounting
 from arcacct.errors import StoreError
-from arcacct.jobs import cells
-from arcacct.jobs.check import Checked, check
+from arcacct.records import usage
+from arcacct.records.integrity import Checked, check
 
 PAGE_BYTES = 4096
 
@@ -30,7 +30,7 @@ def here(tmp_path) -> Places:
     initialise(found)
     with closing(open_accounting(found)) as con:
         stored_jobs.add(con, found, *map(stored_jobs.job, (1, 2, 3)))
-        cells.update_monthly(con, found)
+        usage.update_monthly(con, found)
     return found
 
 

@@ -18,7 +18,8 @@ from arcacct.asking.usage import NEEDS, UsageTable, usage
 from arcacct.config.paths import Places, places
 from arcacct.database import access
 from arcacct.database.connection import Connection
-from arcacct.jobs import cells, recorder
+from arcacct.records import recorder
+from arcacct.records import usage as records_usage
 
 NOVEMBER = calendar.timegm((2026, 11, 1, 0, 0, 0))
 ENDS = [NOVEMBER - 1, NOVEMBER, NOVEMBER + 86_400 * 3, NOVEMBER + 86_400 * 4 - 1, NOVEMBER + 86_400 * 30, 0]
@@ -64,10 +65,10 @@ def apply(con: Connection, here: Places, step: tuple) -> None:
     """One change of a history."""
     kind, *values = step
     if kind == "advance":
-        cells.update_monthly(con, here)
+        records_usage.update_monthly(con, here)
         return
     if kind == "refine":
-        cells.update_breakdown(con, here)
+        records_usage.update_breakdown(con, here)
         return
     name = f"job{values[0]}"
     found = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (name,)).fetchone()
@@ -119,9 +120,9 @@ def test_answers_are_what_counting_every_job_gives(steps, data) -> None:
                 details, active = data.draw(st.booleans()), data.draw(st.booleans())
                 quick, slow = counted(con, selection, by, details=details, active=active)
                 assert quick == slow, (selection, by, details, active)
-            cells.update_monthly(con, here)
-            cells.update_breakdown(con, here)
-            assert cells.differences(con) == []
+            records_usage.update_monthly(con, here)
+            records_usage.update_breakdown(con, here)
+            assert records_usage.differences(con) == []
             quick, slow = counted(con, Selection(), ("queue", "user", "project"), details=True, active=True)
             assert quick == slow
 
@@ -144,8 +145,8 @@ def con(here):
 @pytest.mark.parametrize("by", NEEDS)
 def test_pruned_jobs_stay_counted_by_anything(here, con, by) -> None:
     """Whatever is asked by, a job that went into an archive counts as it did."""
-    cells.update_monthly(con, here)
-    cells.update_breakdown(con, here, everything=True)
+    records_usage.update_monthly(con, here)
+    records_usage.update_breakdown(con, here, everything=True)
     before = usage(con, Selection(), (by,), details=True)
     con.execute("BEGIN")
     for table in ("FinishedLog", "JobExtraInfo", "AAR"):
@@ -153,12 +154,12 @@ def test_pruned_jobs_stay_counted_by_anything(here, con, by) -> None:
     con.execute("COMMIT")
 
     assert usage(con, Selection(), (by,), details=True) == before
-    assert cells.differences(con) == []
+    assert records_usage.differences(con) == []
 
 
 def test_sums_of_an_older_database_are_made_in_slices(here, con) -> None:
     """What the monthly cells had before there were finer ones is put into these; pruned jobs too."""
-    cells.update_monthly(con, here)
+    records_usage.update_monthly(con, here)
     con.execute("BEGIN")
     for table in ("FinishedLog", "JobExtraInfo", "AAR"):
         con.execute(f"DELETE FROM {table} WHERE RecordID = 1")
@@ -167,24 +168,24 @@ def test_sums_of_an_older_database_are_made_in_slices(here, con) -> None:
 
     assert con.execute(waiting).fetchone() == (5,)
     assert sum(row[1] for row in usage(con, Selection(), ("queue",), details=False).rows) == 4
-    assert cells.update_breakdown(con, here) == 5
+    assert records_usage.update_breakdown(con, here) == 5
     assert con.execute(waiting).fetchone() == (0,)
     rows = usage(con, Selection(), ("queue",), details=False).rows
     assert [row[:2] for row in rows] == [(None, 1), ("q'0", 2), ("q'1", 2)]
-    assert cells.differences(con) == []
+    assert records_usage.differences(con) == []
 
 
 def test_putting_in_can_be_interrupted(here, con, monkeypatch) -> None:
     """A slice that fails leaves what was there, and the next call goes on with it."""
-    cells.update_monthly(con, here)
+    records_usage.update_monthly(con, here)
     con.execute("CREATE TRIGGER Stop BEFORE UPDATE ON FinerCells BEGIN SELECT RAISE(ABORT, 'power cut'); END")
     with pytest.raises(Exception, match="power cut"):
-        cells.update_breakdown(con, here)
+        records_usage.update_breakdown(con, here)
     con.execute("DROP TRIGGER Stop")
 
-    assert cells.differences(con) == []
-    assert cells.update_breakdown(con, here) == 5
-    assert cells.differences(con) == []
+    assert records_usage.differences(con) == []
+    assert records_usage.update_breakdown(con, here) == 5
+    assert records_usage.differences(con) == []
 
 
 @pytest.mark.parametrize(
@@ -197,18 +198,18 @@ def test_putting_in_can_be_interrupted(here, con, monkeypatch) -> None:
 )
 def test_what_is_wrong_is_found(here, con, damage, said) -> None:
     """`db check` compares the finer cells with a recount."""
-    cells.update_monthly(con, here)
-    cells.update_breakdown(con, here)
-    assert cells.differences(con) == []
+    records_usage.update_monthly(con, here)
+    records_usage.update_breakdown(con, here)
+    assert records_usage.differences(con) == []
     con.execute(damage)
 
-    assert any(text.startswith(said) for text in cells.differences(con))
+    assert any(text.startswith(said) for text in records_usage.differences(con))
 
 
 def test_amounts_are_those_of_the_jobs(here, con) -> None:
     """Jobs, hours, failures and volumes by queue and by host."""
-    cells.update_monthly(con, here)
-    cells.update_breakdown(con, here)
+    records_usage.update_monthly(con, here)
+    records_usage.update_breakdown(con, here)
     table = usage(con, Selection(), ("host",), details=True)
 
     assert table.columns[:4] == ("host", "jobs", "wall_s", "cpu_s")

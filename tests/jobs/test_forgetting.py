@@ -17,13 +17,13 @@ from stored_jobs import END_S
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.schema import incarnation
-from arcacct.jobs import cells
-from arcacct.jobs.check import check
-from arcacct.jobs.forgetting import Scope, plan, pseudonymise
-from arcacct.jobs.prune import PruneOptions, prune
-from arcacct.jobs.pseudonyms import Names, site_names
 from arcacct.publishing import ledger
 from arcacct.publishing.ledger import Cursor
+from arcacct.records import usage
+from arcacct.records.integrity import check
+from arcacct.records.pseudonymise import Scope, plan, pseudonymise
+from arcacct.records.pseudonyms import Names, site_names
+from arcacct.records.retention import PruneOptions, prune
 
 TARGET = "arex/jura/sgas:one"
 JUNE = 1_780_272_000
@@ -55,7 +55,7 @@ def log(path: str) -> list[tuple[int, int]]:
 
 def sums(here: Places) -> list[tuple[object, ...]]:
     with closing(open_accounting(here)) as con:
-        return sorted((one._replace(user_dn=None) for one in cells.usage_cells(con)), key=repr)
+        return sorted((one._replace(user_dn=None) for one in usage.usage_cells(con)), key=repr)
 
 
 def test_pruned_jobs_too(here) -> None:
@@ -80,7 +80,7 @@ def test_pruned_jobs_too(here) -> None:
 
 def test_it_goes_on_where_it_was_stopped(here, monkeypatch) -> None:
     """Behind any slice; the names that are left go with the next call, and a pseudonym stays what it is."""
-    monkeypatch.setattr("arcacct.jobs.forgetting._SLICE", 1)
+    monkeypatch.setattr("arcacct.records.pseudonymise._SLICE", 1)
     stops: Iterator[bool] = iter([False, False, True])
     everybody = Scope(JUNE, None, (TARGET,))
 

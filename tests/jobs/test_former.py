@@ -8,7 +8,7 @@ import pytest
 from publishing_site import JUNE, Job, Site, jobs
 
 from arcacct.database import access, incarnation
-from arcacct.jobs import former
+from arcacct.records import usage
 
 MONTH = (2024, 6)
 
@@ -23,7 +23,7 @@ def site(tmp_path) -> Site:
 
 def left(site: Site, seq: int) -> list[tuple[str | None, int, int]]:
     with closing(access.read_accounting(site.settings.places)) as con:
-        return [(one.vo, one.jobs, one.wall_s) for one in former.left_since(con, MONTH, seq)]
+        return [(one.vo, one.jobs, one.wall_s) for one in usage.left_since(con, MONTH, seq)]
 
 
 def highest(site: Site) -> int:
@@ -60,7 +60,7 @@ def test_a_deletion_is_remembered_by_name(site) -> None:
     site.sql("DELETE FROM AAR WHERE JobID = 'job00003'")
     assert left(site, begin) == [("atlas", 1, 100)]
     with closing(access.read_accounting(site.settings.places)) as con:
-        assert former.deleted_jobs(con, begin, highest(site)) == ["job00003"]
+        assert usage.deleted_jobs(con, begin, highest(site)) == ["job00003"]
 
 
 def test_a_resumed_job_leaves_the_key_it_had(site) -> None:
@@ -75,4 +75,4 @@ def test_a_resumed_job_leaves_the_key_it_had(site) -> None:
     con.close()
     site.record(Job("job00001", JUNE + 800, local_id="new"))
     with closing(access.read_accounting(site.settings.places)) as con:
-        assert former.former_keys(con, begin) == [("job00001", "4job00001", JUNE + 1)]
+        assert usage.former_keys(con, begin) == [("job00001", "4job00001", JUNE + 1)]

@@ -11,11 +11,11 @@ from publishing_site import JUNE, LIFE_S, Job, facts_of, write
 from stored_jobs import job
 
 from arcacct.database.schema import ACCOUNTING, in_memory
-from arcacct.jobs import cells, holds, reading
-from arcacct.jobs.filling import enrich, rate
-from arcacct.jobs.former import left_since
-from arcacct.jobs.recorder import record, record_present
-from arcacct.jobs.writing import JobWriter, remove
+from arcacct.records import holds, reader, usage
+from arcacct.records.enrichment import enrich, rate
+from arcacct.records.recorder import record, record_present
+from arcacct.records.usage import left_since
+from arcacct.records.writer import JobWriter, remove
 
 JUNE_2024 = (2024, 6)
 HONEST = Job("j")
@@ -35,7 +35,7 @@ def held(con: sqlite3.Connection) -> dict[str, tuple[str, str]]:
 
 def used(con: sqlite3.Connection) -> list[tuple[int, int, int]]:
     """Jobs, wall time and CPU time of each cell."""
-    return [(cell.jobs, cell.wall_s, cell.cpu_s) for cell in cells.usage_cells(con)]
+    return [(cell.jobs, cell.wall_s, cell.cpu_s) for cell in usage.usage_cells(con)]
 
 
 def logged(con: sqlite3.Connection) -> list[int]:
@@ -44,7 +44,7 @@ def logged(con: sqlite3.Connection) -> list[int]:
 
 def published(con: sqlite3.Connection) -> list[tuple[str, int, int]]:
     """What a target would be sent: JobID, wall time and CPU time."""
-    page = reading.logged_after(con, 0, 10**6)
+    page = reader.logged_after(con, 0, 10**6)
     return [] if page is None else [(one.aar.job_id, one.aar.wall_s, one.aar.cpu_s) for one in page.records]
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory import cost_of
 
-from arcacct.jobs.hostlists import MalformedError, compress, expand
-from arcacct.jobs.tres import gpu_count, parse
+from arcacct.records.slurm_formats import MalformedError, compress, expand, gpu_count, parse
 
 NAMES = st.lists(st.from_regex(r"[a-z]{1,3}[0-9]{0,4}(-[0-9]{1,3})?(\.[a-z]{1,3}[0-9]?)?", fullmatch=True), max_size=30)
 
@@ -110,7 +109,7 @@ def test_gpus_are_counted_once(text, gpus):
 def test_a_short_text_costs_little_however_many_names_it_makes(made):
     """Names are counted as they would be made, repeated ones too, before any is made."""
     code = f"""
-from arcacct.jobs.hostlists import MalformedError, expand
+from arcacct.records.slurm_formats import MalformedError, expand
 for _ in range(2):
     try:
         expand({made})
@@ -131,7 +130,7 @@ def test_names_that_are_written_out_count_as_well():
 def test_a_name_of_digits_is_compressed_in_linear_time():
     """The number is looked for from the end."""
     code = """
-from arcacct.jobs.hostlists import compress
+from arcacct.records.slurm_formats import compress
 assert compress(["1" * 300_000 + "x1"]) == "1" * 300_000 + "x1"
 """
     cost_of(sys.executable, "-c", code, most_cpu_s=10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arcacct.jobs.local_ids import LocalID, contradict, local_id, spellings, tasks_of
+from arcacct.records.batch_jobs import LocalID, contradict, local_id, spellings, tasks_of
 
 
 @pytest.mark.parametrize(

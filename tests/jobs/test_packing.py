@@ -23,13 +23,12 @@ from arcacct.arex.control_files import JobFiles
 from arcacct.arex.facts import job_facts
 from arcacct.config.paths import JobRules
 from arcacct.database.schema import ACCOUNTING, in_memory
-from arcacct.jobs import packing, reading
-from arcacct.jobs.aar import AAR, Transfer
-from arcacct.jobs.job import Job
-from arcacct.jobs.reading import PACKED_FIELDS
-from arcacct.jobs.recorder import escaped, event_time, record, record_present
-from arcacct.jobs.states import StateChange, StatusFile
-from arcacct.jobs.writing import JobWriter, remove
+from arcacct.records import packing, reader
+from arcacct.records.model import AAR, Job, Transfer
+from arcacct.records.reader import PACKED_FIELDS
+from arcacct.records.recorder import escaped, event_time, record, record_present
+from arcacct.records.states import StateChange, StatusFile
+from arcacct.records.writer import JobWriter, remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -397,6 +396,6 @@ def test_a_reader_between_pages_sees_what_is_there(con) -> None:
     con.execute("UPDATE AAR SET StatusID = (SELECT ID FROM Status WHERE Name = 'aborted') WHERE RecordID IN (3, 4)")
 
     assert len(assert_same(con)) == 2
-    late = reading.logged_after(con, 0, 2**62, ended_from=stored_jobs.END_S + 1)
+    late = reader.logged_after(con, 0, 2**62, ended_from=stored_jobs.END_S + 1)
     assert late.records == []
     assert len(late.others) == 7

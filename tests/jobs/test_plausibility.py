@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arcacct.jobs.plausibility import LARGEST_S, UNKNOWN_NUMBER, doubts, overrides
+from arcacct.records.states import LARGEST_S, UNKNOWN_NUMBER, doubts, overrides
 
 END = 1_795_176_000
 """2026-11-20 12:00:00 UTC."""

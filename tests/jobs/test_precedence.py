@@ -11,25 +11,26 @@ import pytest
 
 from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.features.collect import take_features
-from arcacct.jobs import recorder
-from arcacct.jobs.filling import EVENTS, enrich, present
-from arcacct.jobs.job import Job
-from arcacct.jobs.precedence import (
+from arcacct.records import recorder
+from arcacct.records.enrichment import (
     ARC,
     AREX,
     CONFIGURED,
     DEFAULT,
+    EVENTS,
     FEATURES,
     OF_AREX,
     PRECEDENCE,
     SOURCES,
     UNASKED,
+    enrich,
     kept_as,
+    present,
 )
-from arcacct.jobs.rows import COLUMNS, Numbers
-from arcacct.jobs.states import StateChange, Usage
-from arcacct.jobs.stored import INFO_KEYS
-from arcacct.jobs.writing import JobWriter
+from arcacct.records.model import Job
+from arcacct.records.row_mapping import COLUMNS, INFO_KEYS, Numbers
+from arcacct.records.states import StateChange, Usage
+from arcacct.records.writer import JobWriter
 
 JOB = "job1"
 END = 1_780_000_000

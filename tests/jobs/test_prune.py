@@ -25,13 +25,13 @@ from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.schema import incarnation
 from arcacct.errors import InputError, SchemaError, StoreBusy
-from arcacct.jobs import cells
-from arcacct.jobs.check import check
-from arcacct.jobs.prune import KEPT, MOVED, TELEMETRY, Pruned, PruneOptions, plan, prune
-from arcacct.jobs.writing import OF_RECORD
 from arcacct.publishing import ledger
 from arcacct.publishing.ledger import Cursor, HeldRecord, SentRecord
 from arcacct.publishing.locks import publisher, publishing_lock
+from arcacct.records import usage as records_usage
+from arcacct.records.integrity import check
+from arcacct.records.retention import KEPT, MOVED, TELEMETRY, Pruned, PruneOptions, plan, prune
+from arcacct.records.writer import OF_RECORD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,19 +106,19 @@ def test_old_jobs_move(site) -> None:
 
 def test_usage_still_counts_what_was_pruned(site) -> None:
     """The sums of the month are the same before and after, also when the month gets another job."""
-    before = cells.usage_cells(site.con)
+    before = records_usage.usage_cells(site.con)
 
     site.prune()
-    assert cells.usage_cells(site.con) == before
+    assert records_usage.usage_cells(site.con) == before
     stored_jobs.add(site.con, site.here, stored_jobs.job(5))
-    cells.update_monthly(site.con, site.here)
+    records_usage.update_monthly(site.con, site.here)
 
-    assert sum(cell.jobs for cell in cells.usage_cells(site.con)) == sum(cell.jobs for cell in before) + 1
+    assert sum(cell.jobs for cell in records_usage.usage_cells(site.con)) == sum(cell.jobs for cell in before) + 1
 
 
 def test_what_no_sum_tells_apart_yet_is_summed_before_it_goes(site) -> None:
     """After an upgrade a prune puts into the finer cells first what it moves: nobody would know its queue any more."""
-    cells.update_monthly(site.con, site.here)
+    records_usage.update_monthly(site.con, site.here)
     before = usage(site.con, Selection(), ("queue", "status"), details=True)
 
     assert site.prune().jobs == 3
@@ -168,7 +168,7 @@ def test_telemetry_of_a_job_goes_with_it(site) -> None:
 def test_every_table_of_a_record_has_its_place() -> None:
     """A new table that knows records has to be moved, dropped or kept on purpose."""
     from arcacct.database.schema import ACCOUNTING, in_memory
-    from arcacct.jobs.recorder import CHILDREN
+    from arcacct.records.recorder import CHILDREN
 
     with closing(in_memory(ACCOUNTING)) as con:
         tables = {
@@ -283,7 +283,7 @@ def test_a_prune_that_is_killed_goes_on(site, point) -> None:
         "prune.prune(here, con, opening.open_publishing(here),\n"
         "            prune.PruneOptions(int(sys.argv[2]), sys.argv[3], ()))"
     )
-    cells.update_monthly(site.con, site.here)
+    records_usage.update_monthly(site.con, site.here)
     arguments = [site.here.controldir, str(END_S + 50), site.archive, point]
     assert subprocess.run([sys.executable, "-c", code, *arguments], check=False).returncode == -9
     assert len(site.jobs()) == 4
@@ -395,7 +395,7 @@ def many(site: Site) -> list[str]:
     """So many jobs that a prune takes several pages."""
     stored_jobs.add(site.con, site.here, *(stored_jobs.job(number) for number in range(10, 1210)))
     site.delivered(site.con.execute("SELECT max(Seq) FROM FinishedLog").fetchone()[0])
-    cells.update_monthly(site.con, site.here)
+    records_usage.update_monthly(site.con, site.here)
     return site.jobs()
 
 

@@ -26,10 +26,11 @@ from arcacct.config.paths import Places
 from arcacct.config.settings import settings
 from arcacct.database import access, incarnation
 from arcacct.database.connection import Connection
-from arcacct.jobs import aborting, cells, former, lookup, outbox, rating, reading, recorder
-from arcacct.jobs.aar import PackedAAR
-from arcacct.jobs.local_ids import LocalID
 from arcacct.publishing import given, held, ledger, months, sent
+from arcacct.records import benchmarks, reader, recorder, unfinished
+from arcacct.records import usage as records_usage
+from arcacct.records.batch_jobs import LocalID
+from arcacct.records.model import PackedAAR
 from arcacct.sonar import records, spans
 from arcacct.sonar.site import Site as SonarSite
 from arcacct.targets import kinds, plugins
@@ -101,7 +102,7 @@ def sites(request, tmp_path_factory) -> list[Site]:
     for site in made:
         con = access.open_accounting(site.here)
         # The cells are up to date but for the last jobs.
-        cells.update_monthly(con, site.here)
+        records_usage.update_monthly(con, site.here)
         if request.param != "analyzed":
             con.execute("DELETE FROM sqlite_stat1")
         con.execute(_CHANGED, (0,))
@@ -204,11 +205,11 @@ def test_pages_of_new_records_follow_the_log(ours) -> None:
 
     def read(con: Connection, site: Site) -> None:
         horizon = incarnation.highest_seq(con)
-        page = reading.logged_after(con, site.jobs, horizon, ended_from=FIRST_END)
+        page = reader.logged_after(con, site.jobs, horizon, ended_from=FIRST_END)
         assert page is not None
         assert len(page.records) == NEW
-        former.deleted_jobs(con, site.jobs, horizon)
-        reading.without_measure(con, site.jobs, horizon)
+        records_usage.deleted_jobs(con, site.jobs, horizon)
+        reader.without_measure(con, site.jobs, horizon)
 
     assert_flat(ours, read)
 
@@ -218,12 +219,12 @@ def test_packs_are_read_made_and_let_go_by_the_log(ours) -> None:
 
     def work(con: Connection, site: Site) -> None:
         horizon = incarnation.highest_seq(con)
-        assert outbox.pack_logged(con, site.here, site.jobs, horizon) == NEW
-        page = reading.logged_after(con, site.jobs, horizon)
+        assert records_usage.pack_logged(con, site.here, site.jobs, horizon) == NEW
+        page = reader.logged_after(con, site.jobs, horizon)
         assert page is not None
         assert all(isinstance(one.aar, PackedAAR) for one in page.records)
         con.execute("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_PACKS_AFTER'", (site.jobs,))
-        outbox.delete_delivered(con, site.here, horizon)
+        records_usage.delete_delivered(con, site.here, horizon)
         assert con.execute("SELECT max(RecordID) FROM PackedJob").fetchone() == (None,)
 
     assert_flat(ours, work)
@@ -234,10 +235,10 @@ def test_why_figures_may_fall_is_asked_of_what_is_new(ours) -> None:
 
     def ask(con: Connection, site: Site) -> None:
         horizon = incarnation.highest_seq(con)
-        assert former.deleted_jobs(con, site.jobs, horizon) == ["deleted"]
-        assert sum(one.jobs for one in former.left_since(con, (2026, 7), site.jobs)) == 1
-        assert len(former.former_keys(con, site.jobs)) > 1
-        assert former.former_places(con, site.jobs)
+        assert records_usage.deleted_jobs(con, site.jobs, horizon) == ["deleted"]
+        assert sum(one.jobs for one in records_usage.left_since(con, (2026, 7), site.jobs)) == 1
+        assert len(records_usage.former_keys(con, site.jobs)) > 1
+        assert records_usage.former_places(con, site.jobs)
 
     assert_flat(ours, ask)
 
@@ -246,8 +247,8 @@ def test_twins_are_looked_for_at_their_ends(ours) -> None:
     """Which jobs ended in the same seconds as some is asked of the index of ends."""
 
     def ask(con: Connection, site: Site) -> None:
-        page = next(reading.ended_between(con, site.late, FIRST_END + DAYS * 86400))
-        assert reading.ended_at(con, [aar.end_time for aar in page])
+        page = next(reader.ended_between(con, site.late, FIRST_END + DAYS * 86400))
+        assert reader.ended_at(con, [aar.end_time for aar in page])
 
     assert_flat(ours, ask)
 
@@ -255,8 +256,8 @@ def test_twins_are_looked_for_at_their_ends(ours) -> None:
 def test_the_jobs_of_a_month_are_counted_from_its_cells(ours) -> None:
     """What a month had at an earlier time reads that month, and no other."""
     for one in ours:
-        assert cells.counted_until(one.con, (2026, 9), reading.LAST_SECOND)
-        cells.emptied_cells(one.con, [(2026, 9)])
+        assert records_usage.counted_until(one.con, (2026, 9), reader.LAST_SECOND)
+        records_usage.emptied_cells(one.con, [(2026, 9)])
 
         assert one.walks() == []
 
@@ -266,9 +267,9 @@ def test_times_of_new_records_follow_the_log(ours, ended_from) -> None:
     """The months of what is new, and how far everything is handled."""
 
     def ask(con: Connection, site: Site) -> None:
-        reading.months_logged_after(con, site.jobs, incarnation.highest_seq(con), ended_from=ended_from)
-        reading.earliest_unhandled_end(con, site.jobs, ended_from=ended_from)
-        reading.latest_end(con)
+        reader.months_logged_after(con, site.jobs, incarnation.highest_seq(con), ended_from=ended_from)
+        reader.earliest_unhandled_end(con, site.jobs, ended_from=ended_from)
+        reader.latest_end(con)
 
     assert_flat(ours, ask)
 
@@ -277,8 +278,8 @@ def test_a_new_target_looks_at_the_ends_of_its_time(ours) -> None:
     """A target that has had nothing yet is asked from the time that it begins with."""
 
     def ask(con: Connection, site: Site) -> None:
-        reading.months_logged_after(con, 0, incarnation.highest_seq(con), ended_from=site.late)
-        reading.earliest_unhandled_end(con, 0, ended_from=site.late)
+        reader.months_logged_after(con, 0, incarnation.highest_seq(con), ended_from=site.late)
+        reader.earliest_unhandled_end(con, 0, ended_from=site.late)
         health_rows.waiting(con, 0, site.late, ())
 
     assert_flat(ours, ask)
@@ -288,9 +289,9 @@ def test_records_by_their_names_and_ends_use_the_indexes(ours) -> None:
     """Single records are found by JobID, RecordID and the time of their end."""
 
     def read(con: Connection, site: Site) -> None:
-        page = next(reading.ended_between(con, site.late, FIRST_END + DAYS * 86400))
-        reading.by_job_id(con, [aar.job_id for aar in page])
-        reading.by_record_id(con, [aar.record_id for aar in page])
+        page = next(reader.ended_between(con, site.late, FIRST_END + DAYS * 86400))
+        reader.by_job_id(con, [aar.job_id for aar in page])
+        reader.by_record_id(con, [aar.record_id for aar in page])
 
     assert_flat(ours, read)
 
@@ -299,8 +300,8 @@ def test_what_changed_is_asked_of_what_is_new(ours) -> None:
     """Which months changed, also before the cells are advanced."""
 
     def read(con: Connection, site: Site) -> None:
-        assert cells.position(con) < incarnation.highest_seq(con)
-        cells.months_changed_after(con, site.jobs)
+        assert records_usage.position(con) < incarnation.highest_seq(con)
+        records_usage.months_changed_after(con, site.jobs)
 
     assert_flat(ours, read)
 
@@ -310,8 +311,8 @@ def test_advancing_the_cells_costs_what_is_new(ours) -> None:
 
     def advance(con: Connection, site: Site) -> None:
         con.execute("UPDATE CellsPosition SET Seq = ?", (site.jobs,))
-        cells.update_monthly(con, site.here)
-        cells.months_changed_after(con, site.jobs)
+        records_usage.update_monthly(con, site.here)
+        records_usage.months_changed_after(con, site.jobs)
         incarnation.raise_fence(con, site.here)
 
     assert_flat(ours, advance)
@@ -374,8 +375,8 @@ def test_a_correction_of_benchmarks_reads_the_jobs_of_its_time(ours) -> None:
     """`db benchmark` walks the index of ends, from the one bound to the other."""
 
     def ask(con: Connection, site: Site) -> None:
-        options = rating.Ratings(site.late, FIRST_END + DAYS * 86400, (), everything="HEPSPEC:77")
-        list(rating.benchmark_changes(con, options))
+        options = benchmarks.Ratings(site.late, FIRST_END + DAYS * 86400, (), everything="HEPSPEC:77")
+        list(benchmarks.benchmark_changes(con, options))
 
     assert_flat(ours, ask)
 
@@ -488,12 +489,12 @@ def test_jobs_under_way_are_found_by_their_status(ours) -> None:
         one.statements.clear()
 
     def ask(con: Connection, _site: Site) -> None:
-        found = list(aborting.in_progress(con, ["/a", "/b"]).values())
+        found = list(unfinished.in_progress(con, ["/a", "/b"]).values())
         assert len(found) == 3
-        assert aborting.hold(con, found[0])
-        assert len(aborting.on_hold(con)) == 1
-        aborting.is_gone_since(con, found[1], 1)
-        aborting.abort(con, found[1], STATES)
+        assert unfinished.hold(con, found[0])
+        assert len(unfinished.on_hold(con)) == 1
+        unfinished.is_gone_since(con, found[1], 1)
+        unfinished.abort(con, found[1], STATES)
 
     assert_flat(ours, ask)
     for one in ours:
@@ -505,8 +506,8 @@ def test_telling_of_one_job_reads_one_job(ours) -> None:
 
     def tell(con: Connection, _site: Site) -> None:
         job_id, local_id = con.execute("SELECT JobID, LocalJobID FROM AAR WHERE RecordID = 109").fetchone()
-        found = lookup.find_job(con, job_id)
-        assert found == lookup.find_job(con, local_id) == lookup.find_job(con, job_id[:40])
+        found = reader.find_job(con, job_id)
+        assert found == reader.find_job(con, local_id) == reader.find_job(con, job_id[:40])
         job_record.arcctl_record(con, found.record_id)
         why.events_of(con, found.record_id)
         why.seq_of(con, found.record_id)

@@ -15,8 +15,8 @@ from arcacct.arex.facts import job_facts
 from arcacct.arex.reconciling import remembered_status_files
 from arcacct.config.paths import JobRules
 from arcacct.database.schema import ACCOUNTING, in_memory
-from arcacct.jobs.filling import enrich
-from arcacct.jobs.recorder import (
+from arcacct.records.enrichment import enrich
+from arcacct.records.recorder import (
     CORRECTION,
     NEW_END,
     NEW_EVENT,
@@ -28,7 +28,7 @@ from arcacct.jobs.recorder import (
     record,
     record_present,
 )
-from arcacct.jobs.states import StateChange, StatusFile
+from arcacct.records.states import StateChange, StatusFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

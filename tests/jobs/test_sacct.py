@@ -6,21 +6,22 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from arcacct.jobs.sacct import (
+from arcacct.records.slurm_formats import (
     LARGEST,
     LATEST_S,
     Instants,
     amount,
     clean,
     count,
+    cpu_us,
     duration_us,
     exit_code,
     instants,
     job_number,
+    parse,
     size_kib,
     state,
 )
-from arcacct.jobs.tres import cpu_us, parse
 
 OSLO = ZoneInfo("Europe/Oslo")
 

@@ -14,11 +14,11 @@ from arcacct.arex.control_files import JobFiles
 from arcacct.arex.facts import job_facts
 from arcacct.config.paths import JobRules
 from arcacct.database.schema import ACCOUNTING, in_memory, upgrades
-from arcacct.jobs import cells
-from arcacct.jobs.filling import enrich
-from arcacct.jobs.job import Job
-from arcacct.jobs.recorder import record
-from arcacct.jobs.writing import JobWriter
+from arcacct.records import usage
+from arcacct.records.enrichment import enrich
+from arcacct.records.model import Job
+from arcacct.records.recorder import record
+from arcacct.records.writer import JobWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,13 +137,13 @@ def test_sacct_without_a_column_of_cpu_time(host: SlurmHost) -> None:
     assert host.rows("SELECT wall_s, cpu_s, core_count, node_count FROM v1_jobs") == [(3600, None, 4, None)]
     assert host.value("SELECT UsedCPUUserTime + UsedCPUKernelTime FROM AAR") == 0
     assert counted(host.con) == (1, 0, 1)
-    assert cells.differences(host.con) == []
+    assert usage.differences(host.con) == []
 
     header, job = (CASES / "x2.txt").read_text(encoding="utf-8").splitlines()
     host.take(f"{header}|TotalCPU\n{job}|02:00:00\n".encode())
     assert host.rows("SELECT wall_s, cpu_s FROM v1_jobs") == [(3600, 7200)]
     assert counted(host.con) == (1, 0, 0)
-    assert cells.differences(host.con) == []
+    assert usage.differences(host.con) == []
 
 
 def test_cores_that_slurm_does_not_know(host: SlurmHost) -> None:
@@ -212,7 +212,7 @@ def test_records_from_before_are_told_apart_by_what_they_have() -> None:
         assert old.execute("SELECT Jobs, NoWall, NoCpu, WallNoCpu, ChangedSeq FROM Cells").fetchall() == [
             (7, 2, 3, 60, 7)
         ]
-        assert cells.differences(old) == []
+        assert usage.differences(old) == []
 
 
 def _add(

@@ -10,12 +10,12 @@ import pytest
 import stored_jobs
 
 from arcacct.database.schema import ACCOUNTING, in_memory
-from arcacct.jobs import recorder
-from arcacct.jobs.filling import enrich, present
-from arcacct.jobs.job import Job
-from arcacct.jobs.recorder import event_time
-from arcacct.jobs.states import StateChange, Usage
-from arcacct.jobs.writing import Difference, JobWriter, Written
+from arcacct.records import recorder
+from arcacct.records.enrichment import enrich, present
+from arcacct.records.model import Job
+from arcacct.records.recorder import event_time
+from arcacct.records.states import StateChange, Usage
+from arcacct.records.writer import Difference, JobWriter, Written
 
 END = stored_jobs.END_S
 JOB = Job("job1", "completed", END - 1000, END, local_job_id="17", queue="main", wall_s=900)

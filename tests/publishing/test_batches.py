@@ -9,14 +9,14 @@ import pytest
 from kept_batches import APEL, REPLACING, SGAS, Kept, aar, floor_of, this_run
 from ledger_rows import MAY
 
-from arcacct.jobs.aar import AAR
-from arcacct.jobs.reading import Logged
-from arcacct.jobs.states import FAILED
 from arcacct.publishing.batches import RecordBatcher, bare, batched, wire_size
 from arcacct.publishing.delivery import MessagePart
 from arcacct.publishing.digests import digest
 from arcacct.publishing.given import Amount, CountingKey
 from arcacct.publishing.ledger import SentVersion
+from arcacct.records.model import AAR
+from arcacct.records.reader import Logged
+from arcacct.records.states import FAILED
 
 SETS = 20
 """So many messages are written down together ..."""

@@ -42,15 +42,15 @@ WRITE = """        limits = [(record_ids[job.job_id], job.requested_wall_s) for 
         self._con.executemany("INSERT OR REPLACE INTO JobLimits VALUES (?, ?)", limits)
 """
 PATCHES = (
-    ("jobs/job.py", r"\Z", FIELD),
-    ("jobs/aar.py", r"\n    @property\n    def cpu_s", FIELD),
-    ("jobs/reading.py", r"\n    def record\(self", READ),
+    ("records/model.py", r"\Z", FIELD),
+    ("records/model.py", r"\n    @property\n    def cpu_s", FIELD),
+    ("records/reader.py", r"\n    def record\(self", READ),
     (
-        "jobs/reading.py",
+        "records/reader.py",
         r"(?<=self\.unknown\.get\(record_id, \(\)\),\n)",
         "                self.limits.get(record_id),\n",
     ),
-    ("jobs/writing.py", r"        return Written\(\n            len\(new\),", WRITE),
+    ("records/writer.py", r"        return Written\(\n            len\(new\),", WRITE),
     ("publishing/digests.py", r"(?<={1: _FIRST_DIGEST)(?=})", ', 2: (*_FIRST_DIGEST, "requested_wall_s")'),
     ("database/connection.py", r"(?<=ACCOUNTING_SCHEMA = )(?=\d+\n)", "1 + "),
     # Usage records and CARs name it to their receivers.

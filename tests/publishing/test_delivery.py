@@ -11,7 +11,6 @@ from kept_batches import APEL, SGAS, aar, this_run
 from ledger_rows import MAY
 
 from arcacct.errors import InputError, TargetBusy, TargetRefuses
-from arcacct.jobs.aar import UsageCell
 from arcacct.publishing import held, ledger, sent
 from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.delivery import (
@@ -29,6 +28,7 @@ from arcacct.publishing.instants import DAY_S, iso
 from arcacct.publishing.ledger import OTHER, Cursor, HeldRecord, Message, MonthSnapshot, SentRecord
 from arcacct.publishing.plug import Sender
 from arcacct.publishing.this_run import RunSummary
+from arcacct.records.model import UsageCell
 
 OK = Answer(Outcome.ACCEPTED, 200)
 REFUSED = Answer(Outcome.RECORDS_REFUSED, 500, "no such thing")

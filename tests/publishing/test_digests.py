@@ -11,10 +11,10 @@ import pytest
 from publishing_site import Site
 
 from arcacct.database import access
-from arcacct.jobs import reading
-from arcacct.jobs.aar import AAR, PackedAAR, StoredAAR, Transfer
 from arcacct.publishing.batches import bare
 from arcacct.publishing.digests import DIGESTS, digest, digests_of, is_same, values_of
+from arcacct.records import reader
+from arcacct.records.model import AAR, PackedAAR, StoredAAR, Transfer
 
 RELEASED = pathlib.Path(__file__).parent.parent / "data" / "released" / "0.2.0"
 FULL = AAR(
@@ -81,7 +81,7 @@ def released(tmp_path_factory) -> Site:
 def test_records_of_a_released_program_have_the_digests_that_it_noted(released) -> None:
     """What 0.2.0 sent of the records that are still as they were is what this program would note of them."""
     with closing(access.open_accounting(released.settings.places)) as con:
-        aars = [aar for page in reading.ended_between(con, 1, 2**40) for aar in page]
+        aars = [aar for page in reader.ended_between(con, 1, 2**40) for aar in page]
     noted: dict[str, set[bytes]] = {}
     for job_id, stored in released.ledger("SELECT JobID, Digest FROM SentRows WHERE Digest <> x''"):
         noted.setdefault(job_id, set()).add(stored)

@@ -10,7 +10,7 @@ from publishing_site import CARS, SGAS, SUMMARIES, Site, at_apel, at_sgas, usage
 
 from arcacct.database.access import open_accounting
 from arcacct.gridengine.importing import Import
-from arcacct.jobs.batch import BatchPolicy, BatchSite
+from arcacct.records.imports import BatchPolicy, BatchSite
 
 
 def take(site: Site, path: pathlib.Path) -> None:

@@ -12,11 +12,11 @@ from publishing_site import Site
 
 from arcacct.database.connection import Connection
 from arcacct.errors import InputError
-from arcacct.jobs.reading import LAST_SECOND
 from arcacct.publishing import held
 from arcacct.publishing.held import RefusalHistory, RetrySummary, RetryThresholds
 from arcacct.publishing.ledger import HeldRecord
 from arcacct.publishing.sent import MANY
+from arcacct.records.reader import LAST_SECOND
 
 DAY_S = 86_400
 APRIL = MAY - 20 * DAY_S

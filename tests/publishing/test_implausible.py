@@ -7,7 +7,7 @@ from publishing_rig import TARGETS, Rig
 from publishing_site import JUNE, LIFE_S, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
 
 from arcacct.database import access
-from arcacct.jobs import holds
+from arcacct.records import holds
 
 LIES = [
     Job("lie00001", JUNE + 101, wall_s=2**32 - 1),

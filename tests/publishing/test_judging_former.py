@@ -10,8 +10,8 @@ from publishing_site import JUNE, LIFE_S, SGAS, SUMMARIES, Job, Site, at_sgas, j
 
 from arcacct.database import access
 from arcacct.database.schema import ACCOUNTING, in_memory, noted, upgrades
-from arcacct.jobs import cells, implausible
-from arcacct.jobs.implausible import ImplausibleFilter, held_records
+from arcacct.records import hold_decisions, usage
+from arcacct.records.hold_decisions import ImplausibleFilter, held_records
 
 LIE = Job("lie", JUNE + 100)
 HOLDS = 23
@@ -37,7 +37,7 @@ def states(site: Site) -> dict[str, str]:
 def decide(site: Site, state: str, states: tuple[str, ...] = ()) -> None:
     here = site.settings.places
     with access.accounting(here) as con:
-        implausible.decide(con, here, list(held_records(con, ImplausibleFilter(states))), state, "root")
+        hold_decisions.decide(con, here, list(held_records(con, ImplausibleFilter(states))), state, "root")
 
 
 @pytest.mark.parametrize("target", [SGAS, SUMMARIES])
@@ -87,7 +87,7 @@ def test_what_no_publisher_has_read_is_held(memory, empty_box) -> None:
 
 def test_former_records_are_judged_once_and_page_by_page(memory, empty_box, monkeypatch) -> None:
     """Interrupted, the next command resumes; what was corrected or judged meanwhile is left alone."""
-    monkeypatch.setattr(implausible, "_PAGE", 2)
+    monkeypatch.setattr(hold_decisions, "_PAGE", 2)
     site = Site(memory, empty_box, SGAS)
     lies = [Job(f"lie{number}", JUNE + number) for number in range(5)]
     upgraded(site, *lies)
@@ -95,12 +95,12 @@ def test_former_records_are_judged_once_and_page_by_page(memory, empty_box, monk
     here = site.settings.places
     with access.accounting(here) as con:
         turns = iter([False, True])
-        assert implausible.judge_former(con, here, lambda: next(turns)) == 1
+        assert hold_decisions.judge_former(con, here, lambda: next(turns)) == 1
         assert states(site) == {"lie0": "published"}
-        cells.update_monthly(con, here)
+        usage.update_monthly(con, here)
         assert states(site) == {f"lie{number}": "published" for number in (0, 2, 3, 4)}
         assert noted(con, "ARCACCT_UNJUDGED") is None
-        assert implausible.judge_former(con, here) == 0
+        assert hold_decisions.judge_former(con, here) == 0
 
 
 def test_the_upgrade_notes_what_is_to_be_judged() -> None:

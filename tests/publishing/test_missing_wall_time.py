@@ -18,11 +18,10 @@ from arcacct.config.settings import settings
 from arcacct.database import access, incarnation
 from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.errors import ConfigError
-from arcacct.jobs import cells, holds, reading
-from arcacct.jobs import job as local
-from arcacct.jobs.filling import enrich
-from arcacct.jobs.recorder import record
-from arcacct.jobs.writing import JobWriter
+from arcacct.records import holds, model, reader, usage
+from arcacct.records.enrichment import enrich
+from arcacct.records.recorder import record
+from arcacct.records.writer import JobWriter
 from arcacct.targets import kinds
 
 UNMEASURED = Job("unknown1", JUNE + 50, 0, 0, is_measured=False)
@@ -210,14 +209,14 @@ def test_the_recorder_holds_it_at_once(con, is_known) -> None:
         record(con, job_facts(files, JobRules("HEPSPEC:12.26")))
     finished(con, None)
     assert con.execute("SELECT Seq FROM FinishedLog").fetchall() == [(1,)]
-    assert cells.usage_cells(con) == []
-    assert not reading.logged_after(con, 0, 100).records
+    assert usage.usage_cells(con) == []
+    assert not reader.logged_after(con, 0, 100).records
     finished(con, None)
     assert con.execute("SELECT State FROM RecordHolds").fetchall() == [("held",)]
 
     finished(con, b"WallTime=0.04s\nUserTime=0.01s\n")
     assert con.execute("SELECT count(*) FROM RecordHolds").fetchone() == (0,)
-    assert [cell.jobs for cell in cells.usage_cells(con)] == [1]
+    assert [cell.jobs for cell in usage.usage_cells(con)] == [1]
 
 
 def test_a_job_that_never_ran_does_not_wait(con) -> None:
@@ -231,7 +230,7 @@ def test_what_the_batch_system_measured_ends_the_wait(con) -> None:
     enrich(con, 1, "sacct", {"wall_s": 60, "cpu_user_s": 50, "cpu_kernel_s": 0})
 
     assert con.execute("SELECT count(*) FROM RecordHolds").fetchone() == (0,)
-    assert [(cell.jobs, cell.wall_s) for cell in cells.usage_cells(con)] == [(1, 60)]
+    assert [(cell.jobs, cell.wall_s) for cell in usage.usage_cells(con)] == [(1, 60)]
 
 
 def test_jobs_of_a_batch_system_wait_too(memory, empty_box) -> None:
@@ -240,7 +239,7 @@ def test_jobs_of_a_batch_system_wait_too(memory, empty_box) -> None:
     site.record(*jobs(3))
 
     def imported(wall_s: int | None) -> None:
-        told = local.Job(
+        told = model.Job(
             UNMEASURED.job_id, "completed", JUNE - 900, JUNE, user_dn="/CN=Ada", vo="cms", wall_s=wall_s, exit_code=0
         )
         here = site.settings.places

@@ -14,9 +14,9 @@ from arcacct.arex.sweep import sweep
 from arcacct.database import access, upkeep
 from arcacct.database.schema import noted
 from arcacct.errors import StoreError
-from arcacct.jobs import outbox
 from arcacct.publishing.run import publish
 from arcacct.publishing.target_run import RunOptions
+from arcacct.records import usage
 from arcacct.targets import plugins
 
 RELEASED = pathlib.Path(__file__).parents[1] / "data" / "released"
@@ -93,7 +93,7 @@ def test_a_target_without_a_run_keeps_them(site) -> None:
 
 def test_a_site_that_never_publishes_is_bounded(site, monkeypatch) -> None:
     """Of the log's last places alone there are packs, whoever never comes for them: the sweep sees to it."""
-    monkeypatch.setattr(outbox, "MOST", 3)
+    monkeypatch.setattr(usage, "MOST", 3)
     site.record(*jobs(10))
     here = site.settings.places
     with closing(access.open_accounting(here)) as con:
@@ -104,7 +104,7 @@ def test_a_site_that_never_publishes_is_bounded(site, monkeypatch) -> None:
 
         done: list[str] = []
         con.set_trace_callback(done.append)
-        outbox.delete_delivered(con, here, 0)
+        usage.delete_delivered(con, here, 0)
 
     assert [statement.partition(" ")[0] for statement in done] == ["SELECT", "SELECT"]
     assert packs(site) == [8, 9, 10]
@@ -112,7 +112,7 @@ def test_a_site_that_never_publishes_is_bounded(site, monkeypatch) -> None:
 
 def test_letting_go_goes_on_where_it_was_interrupted(site, monkeypatch) -> None:
     """Killed between two slices, the next run lets go of the rest; nothing is looked at twice."""
-    monkeypatch.setattr(outbox, "_SLICE", 2)
+    monkeypatch.setattr(usage, "_SLICE", 2)
     site.record(*jobs(7))
     here = site.settings.places
     with closing(access.open_accounting(here)) as con:
@@ -121,13 +121,13 @@ def test_letting_go_goes_on_where_it_was_interrupted(site, monkeypatch) -> None:
             " BEGIN SELECT RAISE(ROLLBACK, 'cut'); END"
         )
         with pytest.raises(StoreError, match="cut"):
-            outbox.delete_delivered(con, here, 7)
+            usage.delete_delivered(con, here, 7)
         con.execute("DROP TRIGGER Cut")
         assert packs(site) == [5, 6, 7]
         assert noted(con, "ARCACCT_PACKS_AFTER") == "4"
         assert len(packed(con)) == 3
 
-        outbox.delete_delivered(con, here, 7)
+        usage.delete_delivered(con, here, 7)
     assert packs(site) == []
 
 
@@ -137,9 +137,9 @@ def test_what_is_missing_can_be_packed(site) -> None:
     site.sql("DELETE FROM PackedJob WHERE RecordID > 2", "UPDATE AAR SET UsedWalltime = 4711 WHERE RecordID = 1")
     here = site.settings.places
     with closing(access.open_accounting(here)) as con:
-        outbox.delete_delivered(con, here, 7)
-        assert outbox.pack_logged(con, here, 0, 2**62) == 6
-        assert outbox.pack_logged(con, here, 0, 2**62) == 0
+        usage.delete_delivered(con, here, 7)
+        assert usage.pack_logged(con, here, 0, 2**62) == 6
+        assert usage.pack_logged(con, here, 0, 2**62) == 0
         assert len(packed(con)) == 6
     assert publish_well(site) == [6, 6]
     assert packs(site) == []

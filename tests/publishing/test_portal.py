@@ -7,7 +7,7 @@ import pytest
 from arcacct.asking.month_jobs import NotedJobs
 from arcacct.asking.portal import PortalContext, compare_portal, read_portal
 from arcacct.errors import InputError
-from arcacct.jobs.aar import UsageCell
+from arcacct.records.model import UsageCell
 
 NOVEMBER = (2026, 11)
 

@@ -18,8 +18,8 @@ from publishing_world import FAMILY, Fault, World
 from arcacct.asking.sent_texts import KEPT, MADE_AGAIN, SentTexts
 from arcacct.asking.why import messages_of
 from arcacct.database import access
-from arcacct.jobs import reading
 from arcacct.publishing.target_run import Period
+from arcacct.records import reader
 from arcacct.targets import plugins
 
 EACH = (
@@ -134,7 +134,7 @@ def play(world: World, history: list[tuple[object, ...]]) -> dict[str, int]:
             texts = SentTexts(plugin, accounting, publishing)
             block = plugin.target.block
             for (job_id,) in publishing.execute("SELECT DISTINCT JobID FROM SentRows").fetchall():
-                aar = reading.by_job_id(accounting, [job_id]).get(job_id)
+                aar = reader.by_job_id(accounting, [job_id]).get(job_id)
                 for one in messages_of(publishing, block, job_id):
                     shown = texts.of_record(one.message_id, one.position, aar)
                     said[shown.how] = said.get(shown.how, 0) + 1

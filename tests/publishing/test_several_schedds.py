@@ -15,12 +15,12 @@ from arcacct.asking.sent_texts import MADE_AGAIN, SentTexts
 from arcacct.database import access, schema, upkeep
 from arcacct.htcondor.importing import HTCondorImport
 from arcacct.htcondor.output import HistoryForm
-from arcacct.jobs import local
-from arcacct.jobs.batch import BatchPolicy, BatchSite
-from arcacct.jobs.job import Job
-from arcacct.jobs.precedence import GRIDENGINE, SACCT
-from arcacct.jobs.writing import JobWriter
 from arcacct.publishing import sent
+from arcacct.records import batch_jobs
+from arcacct.records.enrichment import GRIDENGINE, SACCT
+from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.records.model import Job
+from arcacct.records.writer import JobWriter
 from arcacct.targets import plugins
 
 WALL_S = 60
@@ -78,7 +78,7 @@ def test_clusters_and_cells_are_told_apart_too(memory, empty_box) -> None:
     end = jobs(1)[0].end_time
     for kind, source, place in (("sonar", SACCT, "one"), ("sonar", SACCT, "two"), ("gesge", GRIDENGINE, "default")):
         job = Job(
-            local.job_id(kind, place, 7, end - 900), "completed", end - 900, end, local_job_id="7",
+            batch_jobs.job_id(kind, place, 7, end - 900), "completed", end - 900, end, local_job_id="7",
             user_dn="/CN=Ada", vo="atlas", exit_code=0, wall_s=100, cpu_user_s=1, cpu_kernel_s=1,
         )  # fmt: skip
         with access.accounting(here) as con, access.writing(con, here):

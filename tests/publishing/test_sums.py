@@ -7,12 +7,12 @@ import re
 import pytest
 from publishing_alone import run_alone
 
-from arcacct.jobs.aar import UsageCell
 from arcacct.publishing.delivery import MessagePart
 from arcacct.publishing.given import CountingKey
 from arcacct.publishing.ledger import COUNTS
 from arcacct.publishing.sums import Summed, summed, zeros
 from arcacct.publishing.this_run import RunContext
+from arcacct.records.model import UsageCell
 
 APEL = "[arex/jura/apel:a]\ntargeturl=https://ams.example.org\nca_system=no\ngocdb_name=SITE\napel_messages=summaries\n"
 MAY_END = 1_780_000_000

@@ -18,11 +18,11 @@ from publishing_rig import written
 from publishing_site import AUDITOR, DIRECTORY, SGAS, SUMMARIES, Job, Site, at_apel, at_auditor, at_sgas, facts_of
 
 from arcacct.database import access
-from arcacct.jobs import implausible
-from arcacct.jobs.job import Job as WholeJob
-from arcacct.jobs.recorder import record_present
-from arcacct.jobs.states import StateChange
-from arcacct.jobs.writing import JobWriter
+from arcacct.records import hold_decisions
+from arcacct.records.model import Job as WholeJob
+from arcacct.records.recorder import record_present
+from arcacct.records.states import StateChange
+from arcacct.records.writer import JobWriter
 
 JOBS, LIES = 10_000, 500
 OCTOBER = 1_791_000_000
@@ -198,7 +198,7 @@ def test_no_impossible_second_reaches_any_receiver(site) -> None:
     assert counted == dict.fromkeys((*RECORDS, *SUMS), len(honest))
 
     with closing(access.read_accounting(site.settings.places)) as con:
-        held = implausible.counts(con)["held"]
+        held = hold_decisions.counts(con)["held"]
         assert (held.records, dict(held.by_reason)) == (LIES, reasons)
         used = con.execute("SELECT sum(jobs), sum(wall_s), sum(cpu_s) FROM v1_usage_by_month").fetchone()
         assert used == whole_sum

@@ -14,7 +14,7 @@ import stored_jobs
 from arcacct.config.parser import load
 from arcacct.config.settings import Settings, settings
 from arcacct.database.access import leave_open, open_accounting
-from arcacct.jobs.job import Job
+from arcacct.records.model import Job
 from arcacct.targets import kinds
 
 

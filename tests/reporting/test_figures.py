@@ -14,7 +14,7 @@ import slurm_files
 import stored_jobs
 from in_process import said
 
-from arcacct.jobs.pseudonyms import Names, site_names
+from arcacct.records.pseudonyms import Names, site_names
 
 NOVEMBER = ("--from", "2026-11-01", "--to", "2026-12-01")
 MAY = ("--month", "2026-05")

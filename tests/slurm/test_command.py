@@ -13,7 +13,7 @@ from fake_sacct import FakeSacct, real_rows
 from slurm_files import BEGIN, CASES, DATA, NOW, TABLE, SlurmHost
 
 from arcacct.errors import UsageError
-from arcacct.jobs.sacct import environment, new_delimiter
+from arcacct.records.slurm_formats import environment, new_delimiter
 from arcacct.slurm.command import DAY_S, SacctCommand, windows
 from arcacct.slurm.rows import COLUMNS
 

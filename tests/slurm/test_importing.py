@@ -14,8 +14,8 @@ from slurm_files import BEGIN, CASES, CLUSTER, DATA, JSON, SONAR, TABLE, SlurmHo
 from arcacct.config.values import QueueBenchmark, map_rule
 from arcacct.database.access import writing
 from arcacct.errors import StoreError
-from arcacct.jobs.batch import BatchSite
-from arcacct.jobs.recorder import name_id
+from arcacct.records.imports import BatchSite
+from arcacct.records.recorder import name_id
 from arcacct.slurm import slices
 from arcacct.sonar.importing import Importer
 from arcacct.sonar.site import Site

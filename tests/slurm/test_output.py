@@ -31,7 +31,7 @@ from slurm_files import (
 )
 
 from arcacct.errors import InputError
-from arcacct.jobs.faults import Fault
+from arcacct.records.import_quarantine import Fault
 from arcacct.slurm.output import OutputForm, read
 from arcacct.slurm.record import SlurmRun, joined
 
@@ -439,7 +439,7 @@ def test_a_job_of_60_mb_costs_itself(begin: str, middle: str, end: str, reason: 
     """It is passed without being held, and named; its neighbours are read."""
     (one, other) = json.loads(JSON.read_text(encoding="utf-8"))["jobs"][:2]
     code = f"""
-from arcacct.jobs.faults import Fault
+from arcacct.records.import_quarantine import Fault
 from arcacct.slurm.output import OutputForm, read
 def chunks():
     yield {f'{{"jobs": [{json.dumps(one)}, {{{begin}'.encode()!r}
@@ -463,7 +463,7 @@ def test_a_job_of_10_000_steps_is_read() -> None:
     times = {"time": {"total": {"seconds": 2, "microseconds": 500_000}}}
     step = json.dumps(job["steps"][0] | times, indent=4)
     code = f"""
-from arcacct.jobs.faults import Fault
+from arcacct.records.import_quarantine import Fault
 from arcacct.slurm.output import OutputForm, read
 def chunks():
     yield {f'{{"jobs": [{json.dumps(job | {"steps": []})[:-1]}, "steps": ['.encode()!r}

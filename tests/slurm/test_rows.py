@@ -9,7 +9,7 @@ from memory import cost_of
 from slurm_files import COLUMNS, DATA, TABLE, row
 
 from arcacct.errors import InputError
-from arcacct.jobs.sacct import new_delimiter
+from arcacct.records.slurm_formats import new_delimiter
 from arcacct.slurm.rows import Misfit, Noise, TableRow, TableRows, header_of
 
 

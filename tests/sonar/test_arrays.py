@@ -9,8 +9,8 @@ from sonar_site import Host, sample, stream
 
 from arcacct.features.collect import take_features
 from arcacct.gridengine.importing import Import
-from arcacct.jobs.batch import BatchPolicy, BatchSite
-from arcacct.jobs.recorder import set_children
+from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.records.recorder import set_children
 from arcacct.sonar.site import Site
 
 REAL = pathlib.Path(__file__).parents[1] / "data" / "gridengine" / "accounting.sge819-real"

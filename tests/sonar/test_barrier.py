@@ -9,8 +9,17 @@ import pytest
 from sonar_site import Host, sample, stream, sysinfo_of
 
 from arcacct.errors import StoreError
-from arcacct.jobs.faults import Fault
-from arcacct.jobs.rejected import LONGEST_BYTES, MOST, MOST_BYTES, MOST_OF_A_FILE, Quarantine, Reject, drop, listed
+from arcacct.records.import_quarantine import (
+    LONGEST_BYTES,
+    MOST,
+    MOST_BYTES,
+    MOST_OF_A_FILE,
+    Fault,
+    Quarantine,
+    Reject,
+    drop,
+    listed,
+)
 from arcacct.sonar.dropped import dropped
 
 

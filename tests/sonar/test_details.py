@@ -8,7 +8,8 @@ import random
 import pytest
 from sonar_site import REAL, SERIES, Host, objects, sample, stream, sysinfo_of
 
-from arcacct.jobs.forgetting import Names, Scope, _forget_others
+from arcacct.records.pseudonymise import Scope, _forget_others
+from arcacct.records.pseudonyms import Names
 from arcacct.sonar.site import Site
 
 DETAILED = Site(details=True)

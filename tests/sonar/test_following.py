@@ -10,7 +10,7 @@ import os
 import pytest
 from sonar_site import SERIES, Host
 
-from arcacct.jobs.rejected import listed
+from arcacct.records.import_quarantine import listed
 from arcacct.sonar.importing import Importer, SonarReport
 
 TYPE_CHECKING = False

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sonar_site import REAL, REAL_FILES, SERIES, Host, objects, sample, stream
 
 from arcacct.config.values import MapRule, NodeBenchmark
-from arcacct.jobs.recorder import set_children
+from arcacct.records.recorder import set_children
 from arcacct.sonar.records import has_arex_records
 from arcacct.sonar.site import Site
 

@@ -16,7 +16,7 @@ from sonar_site import Host, places, read, sample, stream, sysinfo_of
 
 from arcacct.config.values import NodeBenchmark
 from arcacct.database import schema
-from arcacct.jobs.recorder import set_children
+from arcacct.records.recorder import set_children
 from arcacct.sonar.samples import Sample
 from arcacct.sonar.site import Site
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from arcacct.config.values import NodeBenchmark
-from arcacct.jobs.hostlists import MalformedError
+from arcacct.records.slurm_formats import MalformedError
 from arcacct.sonar.slurm_jobs import merged, same_run, slurm_report
 from arcacct.sonar.slurm_record import node_benchmark, slurm_usage
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sonar_site import REAL_FILES, SERIES, kind_of, objects, read, sample, schema, stream
 
-from arcacct.jobs.hostlists import MalformedError
+from arcacct.records.slurm_formats import MalformedError
 from arcacct.sonar.envelopes import Dropped, Errors, Jobs, Sysinfo, envelope
 from arcacct.sonar.samples import Sample
 from arcacct.sonar.stream import RejectedObject

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 
-from arcacct.jobs import reading
-from arcacct.jobs.aar import PackedAAR
 from arcacct.publishing.digests import digests_of
+from arcacct.records import reader
+from arcacct.records.model import PackedAAR
 
 EVERYTHING = 2**62
 
 
-def page(con: sqlite3.Connection) -> reading.Page | None:
+def page(con: sqlite3.Connection) -> reader.Page | None:
     """The first page of the log."""
-    return reading.logged_after(con, 0, EVERYTHING)
+    return reader.logged_after(con, 0, EVERYTHING)
 
 
 def packed(con: sqlite3.Connection) -> list[str]:
@@ -35,7 +35,7 @@ def assert_same(con: sqlite3.Connection) -> list[str]:
     return packed(con)
 
 
-def described(found: reading.Page | None) -> object:
+def described(found: reader.Page | None) -> object:
     """A page with the kinds of its values and the digests of its records; ``1`` and ``1.0`` are not the same."""
     if found is None:
         return None

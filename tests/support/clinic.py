@@ -19,8 +19,8 @@ from arcacct.config.parser import load
 from arcacct.config.paths import Places, places, resource
 from arcacct.config.review import STATES
 from arcacct.database import access, upkeep
-from arcacct.jobs import recorder
-from arcacct.jobs.states import StateChange, Usage
+from arcacct.records import recorder
+from arcacct.records.states import StateChange, Usage
 from arcacct.sandbox import CE, Sandbox
 from arcacct.sandbox.authority import Credential
 

@@ -17,8 +17,8 @@ from arcacct.dataset.layout import MANIFESTS, TABLES, Partition, partition_of
 from arcacct.dataset.manifest import Manifest, parse
 from arcacct.exporting.export import Exported, ExportOptions, export
 from arcacct.exporting.store import LocalStore, Store
-from arcacct.jobs.prune import PruneOptions, prune
-from arcacct.jobs.writing import remove
+from arcacct.records.retention import PruneOptions, prune
+from arcacct.records.writer import remove
 
 MAY_S, JUNE_S, JULY_S = 1_778_000_000, 1_781_000_000, 1_783_500_000
 """Within May, June and July 2026."""

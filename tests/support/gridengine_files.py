@@ -10,7 +10,7 @@ from arcacct.config.paths import Places
 from arcacct.gridengine.importing import GridEngineReport, Import
 from arcacct.gridengine.lines import record
 from arcacct.gridengine.record import Record
-from arcacct.jobs.batch import BatchPolicy, BatchSite
+from arcacct.records.imports import BatchPolicy, BatchSite
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "gridengine"
 COLON = DATA / "accounting.sge819-real"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from arcacct.jobs.aar import AAR, Transfer, UsageCell
+from arcacct.records.model import AAR, Transfer, UsageCell
 
 ANY = st.text(st.characters(exclude_categories=()), max_size=40)
 """All of Unicode, lone surrogates and control characters included."""

@@ -14,9 +14,8 @@ from arcacct.database.access import open_accounting
 from arcacct.htcondor.importing import HistoryReport, HTCondorImport
 from arcacct.htcondor.output import HistoryForm, ParsedJob, read
 from arcacct.htcondor.record import CondorJob
-from arcacct.jobs.batch import BatchPolicy, BatchSite
-from arcacct.jobs.faults import Fault
-from arcacct.jobs.rejected import RetryResult
+from arcacct.records.import_quarantine import Fault, RetryResult
+from arcacct.records.imports import BatchPolicy, BatchSite
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "htcondor"
 HISTORY, LONG, JSON, JSONL = (DATA / name for name in ("history", "long.txt", "json.txt", "jsonl.txt"))

@@ -10,7 +10,6 @@ from ledger_rows import MAY
 from publishing_site import Site
 
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
-from arcacct.jobs.aar import AAR
 from arcacct.publishing.batches import bare
 from arcacct.publishing.delivery import DeliveryBatch, MessageSink
 from arcacct.publishing.floor import DecreaseGuard
@@ -18,6 +17,7 @@ from arcacct.publishing.given import Amount, CountingKey
 from arcacct.publishing.ledger import HeldRecord, SentRecord
 from arcacct.publishing.months import AcceptedDecreases
 from arcacct.publishing.this_run import RunContext, RunSummary
+from arcacct.records.model import AAR
 from arcacct.targets import plugins
 
 SGAS = "[arex/jura/sgas:one]\ntargeturl=https://localhost:9/sgas\n"

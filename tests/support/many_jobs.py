@@ -6,7 +6,7 @@ from contextlib import closing
 
 from arcacct.config.paths import Places
 from arcacct.database.access import initialise, open_accounting
-from arcacct.jobs import cells
+from arcacct.records import usage
 
 
 def fill(here: Places, jobs: int, first_end_s: int) -> None:
@@ -28,4 +28,4 @@ def fill(here: Places, jobs: int, first_end_s: int) -> None:
             (jobs, first_end_s, first_end_s),
         )
         con.execute("COMMIT")
-        cells.update_monthly(con, here)
+        usage.update_monthly(con, here)

@@ -26,10 +26,10 @@ from arcacct.database import moving, upkeep
 from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.durable import refuse_maintenance
 from arcacct.errors import ArcacctError
-from arcacct.jobs import prune
-from arcacct.jobs.check import check
-from arcacct.jobs.pseudonyms import PSEUDONYM
-from arcacct.jobs.recorder import CHILDREN
+from arcacct.records import retention
+from arcacct.records.integrity import check
+from arcacct.records.pseudonyms import PSEUDONYM
+from arcacct.records.recorder import CHILDREN
 
 USER = "/DC=org/DC=example/CN=Ada Lovelace"
 RELEASED = pathlib.Path(__file__).parents[1] / "data" / "released" / "0.2.0"
@@ -186,9 +186,9 @@ class Pruning(Care):
 
     def repeat(self) -> Places:
         here = self.host.places
-        options = prune.PruneOptions(archive=str(self.archive), ended_before=1_900_000_000)
+        options = retention.PruneOptions(archive=str(self.archive), ended_before=1_900_000_000)
         with closing(open_accounting(here)) as con, closing(open_publishing(here)) as publishing:
-            prune.prune(here, con, publishing, options)
+            retention.prune(here, con, publishing, options)
         return here
 
     def compare(self, here: Places) -> list[Loss]:

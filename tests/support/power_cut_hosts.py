@@ -30,7 +30,7 @@ from arcacct.arex.layout import job_file, status_files
 from arcacct.config.paths import resource
 from arcacct.database.access import open_accounting
 from arcacct.errors import ArcacctError
-from arcacct.jobs.check import check
+from arcacct.records.integrity import check
 
 LAUNCHER = resource("etc", "arcacct-hook")
 

@@ -35,7 +35,7 @@ from arcacct.errors import InputError
 from arcacct.htcondor.command import HistoryCommand
 from arcacct.htcondor.importing import HTCondorImport
 from arcacct.htcondor.output import HistoryForm
-from arcacct.jobs.batch import BatchPolicy, BatchSite
+from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.slurm.command import SacctCommand
 from arcacct.slurm.importing import SlurmImport
 from arcacct.slurm.output import OutputForm

@@ -23,7 +23,7 @@ from arcacct.cli import main
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting
 from arcacct.errors import ArcacctError, InputError
-from arcacct.jobs.check import check
+from arcacct.records.integrity import check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from arcacct.config.parser import load
 from arcacct.config.settings import Settings, settings
 from arcacct.database import access
 from arcacct.database.schema import incarnation, new_incarnation
-from arcacct.jobs import recorder
-from arcacct.jobs.states import MEASURED, StateChange, Usage
 from arcacct.publishing.audit import questions
 from arcacct.publishing.run import publish, republish
 from arcacct.publishing.session import TimeoutPolicy
 from arcacct.publishing.target_run import Period, RunOptions, TargetResult
+from arcacct.records import recorder
+from arcacct.records.states import MEASURED, StateChange, Usage
 from arcacct.targets import kinds, plugins
 
 TYPE_CHECKING = False

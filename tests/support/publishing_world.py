@@ -24,11 +24,11 @@ from publishing_site import DAY_S, JUNE, Job, Site, at_apel, at_auditor, at_sgas
 from arcacct.database import access, incarnation, moving, upkeep
 from arcacct.database.schema import new_incarnation
 from arcacct.errors import FiguresHeld
-from arcacct.jobs import cells
 from arcacct.publishing import ledger
 from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.session import Request
 from arcacct.publishing.target_run import Databases, Period, RunOptions, TargetResult, TargetRun
+from arcacct.records import usage
 from arcacct.sandbox import apel
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.auditor import Auditor, AuditorAccess
@@ -471,7 +471,7 @@ class World:
         outcomes: list[TargetResult] = []
         try:
             mortal = Databases(*(Mortal(con, countdown) for con in both))
-            cells.update_monthly(mortal.accounting, self.here)
+            usage.update_monthly(mortal.accounting, self.here)
             begun = incarnation.begin_run(mortal.accounting, mortal.publishing, self.here)
             chosen = plugins(self.site.settings, of_target)
             outcomes += [work(TargetRun(plugin, mortal, options), begun.horizon) for plugin in chosen]

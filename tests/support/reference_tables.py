@@ -14,8 +14,8 @@ from arcacct.database.incarnation import MEANING
 from arcacct.database.schema import ACCOUNTING, PUBLISHING
 from arcacct.dataset.columns import columns
 from arcacct.features.check import RULES, Requirement
-from arcacct.jobs.plausibility import BOUNDS
-from arcacct.jobs.precedence import PRECEDENCE, SOURCES
+from arcacct.records.enrichment import PRECEDENCE, SOURCES
+from arcacct.records.states import BOUNDS
 
 
 def views() -> str:

@@ -27,10 +27,10 @@ from arcacct.asking import health
 from arcacct.asking.verify import Source, verify
 from arcacct.database import access, upkeep
 from arcacct.errors import FiguresHeld
-from arcacct.jobs.prune import PruneOptions, prune
 from arcacct.publishing import held
 from arcacct.publishing.instants import Month, month_bounds, month_name, month_of
 from arcacct.publishing.target_run import Period, TargetResult
+from arcacct.records.retention import PruneOptions, prune
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.auditor import Auditor
 from arcacct.sandbox.sgas import SGAS

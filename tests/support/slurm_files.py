@@ -12,10 +12,9 @@ from stored_jobs import endpoint_id
 
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting, writing
-from arcacct.jobs.batch import BatchPolicy, BatchSite
-from arcacct.jobs.faults import Fault
-from arcacct.jobs.recorder import name_id
-from arcacct.jobs.rejected import RetryResult
+from arcacct.records.import_quarantine import Fault, RetryResult
+from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.records.recorder import name_id
 from arcacct.slurm.importing import RunsReport, SlurmImport
 from arcacct.slurm.output import OutputForm, ParsedJob, read
 from arcacct.slurm.record import NoUsage, SlurmRun

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 from arcacct.config.paths import JobRules, Places, resource
 from arcacct.database.access import open_accounting
-from arcacct.jobs.batch import BatchPolicy, BatchSite
-from arcacct.jobs.rejected import RetryResult
+from arcacct.records.import_quarantine import RetryResult
+from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.slurm.importing import SlurmImport
 from arcacct.slurm.output import OutputForm
 from arcacct.sonar.envelopes import Dropped, Envelope, TelemetryStream

@@ -123,8 +123,8 @@ def of_hook() -> set[str]:
 
 def of_imports() -> set[str]:
     """Why a record of an import is left out, apart from what its source says of it."""
-    found = {text for one in _returned(("jobs/faults.py",), "fault_of") for text in _faults(one)}
-    table = next(one for one in _nodes(("jobs/faults.py",)) if isinstance(one, ast.Dict))
+    found = {text for one in _returned(("records/import_quarantine.py",), "fault_of") for text in _faults(one)}
+    table = next(one for one in _nodes(("records/import_quarantine.py",)) if isinstance(one, ast.Dict))
     return found | {text for value in table.values for text in template(value)}
 
 

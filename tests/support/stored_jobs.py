@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from arcacct.config.paths import Places
 from arcacct.database import access
-from arcacct.jobs.aar import Transfer
-from arcacct.jobs.job import Job
-from arcacct.jobs.writing import JobWriter
+from arcacct.records.model import Job, Transfer
+from arcacct.records.writer import JobWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

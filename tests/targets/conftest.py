@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 from lxml import etree
 
-from arcacct.jobs.aar import AAR, Transfer, UsageCell
+from arcacct.records.model import AAR, Transfer, UsageCell
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = HERE.parent / "golden"

@@ -13,8 +13,8 @@ from apel_message import message
 from hostile_text import JOBS
 from hypothesis import HealthCheck, given, settings
 
-from arcacct.jobs.aar import AAR, Transfer, UsageCell
 from arcacct.publishing.plug import CellAcceptance
+from arcacct.records.model import AAR, Transfer, UsageCell
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job, accept_for_car
 from arcacct.targets.apel.car import car
 from arcacct.targets.apel.families import CAR as CAR_DOCUMENT

@@ -16,17 +16,9 @@ from hypothesis import HealthCheck, given, settings
 
 from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
-from arcacct.jobs.aar import AAR
-from arcacct.jobs.fqan import VO, VOs
+from arcacct.records.model import AAR, VO, VOs
 from arcacct.targets.apel.acceptance import accept_for_apel_job
-from arcacct.targets.apel.messages import (
-    JOB_HEADERS,
-    APELOptions,
-    JobKey,
-    individual_job,
-    job_key,
-    zeroed_job,
-)
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, JobKey, individual_job, job_key, zeroed_job
 from arcacct.targets.apel.text import field, folded
 from arcacct.targets.ascii import ascii_text
 

@@ -15,8 +15,7 @@ from hostile_text import CELLS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcacct.jobs.aar import AAR, UsageCell
-from arcacct.jobs.fqan import VO, VOs
+from arcacct.records.model import AAR, VO, UsageCell, VOs
 from arcacct.targets.apel.acceptance import accept_cell
 from arcacct.targets.apel.messages import APELOptions, place
 from arcacct.targets.apel.summaries import (

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from lxml import etree
 
 from arcacct import __version__
-from arcacct.jobs.aar import AAR
-from arcacct.jobs.fqan import VO, VOs
+from arcacct.records.model import AAR, VO, VOs
 from arcacct.targets.apel.acceptance import accept_for_car
 from arcacct.targets.apel.car import car
 from arcacct.targets.apel.families import CAR as CAR_DOCUMENT

@@ -13,7 +13,7 @@ from apel_message import message
 from lxml import etree
 
 from arcacct.config.values import LocalJobs, local_jobs
-from arcacct.jobs.aar import AAR
+from arcacct.records.model import AAR
 from arcacct.targets.apel.car import car
 from arcacct.targets.apel.families import CAR
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, job_key

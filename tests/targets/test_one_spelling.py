@@ -11,8 +11,7 @@ from hostile_text import READABLE_JOBS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arcacct.jobs.aar import AAR, UsageCell
-from arcacct.jobs.fqan import VO, VOs
+from arcacct.records.model import AAR, VO, UsageCell, VOs
 from arcacct.sandbox import apel
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job, accept_for_car
 from arcacct.targets.apel.car import car

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from arcacct.benchmark import Benchmark
 from arcacct.config.values import LocalJobs
-from arcacct.jobs import reading
-from arcacct.jobs.aar import AAR, Transfer
-from arcacct.jobs.fqan import VO, VOs
 from arcacct.publishing.batches import UNFORESEEN
 from arcacct.publishing.plug import Acceptance, RecordFormat, RenderedRecord
+from arcacct.records import reader
+from arcacct.records.model import AAR, VO, Transfer, VOs
 from arcacct.targets.apel.car import car
 from arcacct.targets.apel.families import APELRecords
 from arcacct.targets.apel.messages import APELOptions, individual_job
@@ -289,7 +288,7 @@ def test_jobs_of_real_arexes_go_at_once(name: str, tmp_path: pathlib.Path) -> No
     """All of them, of either version: else nothing would be won, and little compared."""
     found = []
     for con in (corpus.swept(corpus.rebuild(tmp_path / "6")), corpus.swept7(tmp_path / "7")):
-        page = reading.logged_after(con, 0, 2**62)
+        page = reader.logged_after(con, 0, 2**62)
         assert page is not None
         found += [check(PLAIN[name], one.aar, one.aar.end_time) for one in page.records]
         con.close()

@@ -12,7 +12,7 @@ import pytest
 from apel_message import message
 from sandbox_clients import job_message, summary_message, sync_message, usage_record, usage_records
 
-from arcacct.jobs.aar import AAR, Transfer, UsageCell
+from arcacct.records.model import AAR, Transfer, UsageCell
 from arcacct.sandbox import apel
 from arcacct.sandbox.journal import Journal
 from arcacct.sandbox.sgas import PATH, SGAS

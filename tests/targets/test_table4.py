@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
-from arcacct.jobs.aar import AAR
+from arcacct.records.model import AAR
 from arcacct.targets.apel.car import car
 from arcacct.targets.apel.families import CAR as CAR_DOCUMENT
 from arcacct.targets.apel.messages import APELOptions

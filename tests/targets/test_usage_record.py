@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from lxml import etree
 
 from arcacct import __version__
-from arcacct.jobs.aar import AAR
-from arcacct.jobs.fqan import VO, VOs
+from arcacct.records.model import AAR, VO, VOs
 from arcacct.targets.sgas.acceptance import accept_for_sgas
 from arcacct.targets.sgas.plug import UsageRecords
 from arcacct.targets.sgas.usage_record import UROptions, machine_name, record_id, usage_record

@@ -10,8 +10,7 @@ from lxml import etree
 
 from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
-from arcacct.jobs.fqan import FQAN, parsed_fqan
-from arcacct.jobs.identity import client_host_name, endpoint_host
+from arcacct.records.model import FQAN, client_host_name, endpoint_host, parsed_fqan
 from arcacct.targets.xml import escape, has_forbidden, iso_time
 
 

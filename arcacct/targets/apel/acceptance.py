@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from arcacct.benchmark import Benchmark
-from arcacct.jobs.aar import AAR, UsageCell
-from arcacct.jobs.identity import has_value
 from arcacct.publishing.instants import month_bounds
 from arcacct.publishing.plug import Acceptance, CellAcceptance
+from arcacct.records.model import AAR, UsageCell, has_value
 from arcacct.targets.apel import rules
 from arcacct.targets.apel.messages import APELOptions, apel_local_job_id
 from arcacct.targets.ascii import ascii_text, spelt

@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from arcacct import __version__
-from arcacct.jobs.aar import AAR
-from arcacct.jobs.identity import is_domain_name, job_record_id, machine_host, start_time
+from arcacct.records.model import AAR, is_domain_name, job_record_id, machine_host, start_time
 from arcacct.targets.apel.messages import (
     APELOptions,
     apel_local_job_id,

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
-from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.publishing.given import CountingKey
 from arcacct.publishing.instants import Month
 from arcacct.publishing.ledger import SentSum
@@ -22,6 +21,7 @@ from arcacct.publishing.plug import (
     SummaryFormat,
     SyncCounts,
 )
+from arcacct.records.model import AAR, UsageCell
 from arcacct.targets.apel import acceptance, car, messages, summaries
 from arcacct.targets.apel.messages import APELOptions, JobKey, apel_local_job_id
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from arcacct.arex.database import ArexDatabase
 from arcacct.database.connection import Connection
-from arcacct.jobs.statuses import SQL_BY_ITSELF
+from arcacct.records.states import SQL_BY_ITSELF
 from arcacct.targets.apel.jura_keys import JuraCell, JuraCount
 
 

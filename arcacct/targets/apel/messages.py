@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.config.values import LocalJobs
 from arcacct.errors import InputError
-from arcacct.jobs.aar import AAR
-from arcacct.jobs.fqan import FQAN, VOs, parsed_fqan
-from arcacct.jobs.identity import has_value, machine_host, start_time, vo_name
-from arcacct.jobs.local import BareIDs, name_before
+from arcacct.records.batch_jobs import BareIDs, name_before
+from arcacct.records.model import AAR, FQAN, VOs, has_value, machine_host, parsed_fqan, start_time, vo_name
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE, derived
 from arcacct.targets.apel.text import END, field, folded, lines
 from arcacct.targets.ascii import ascii_text

@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 
 from arcacct.benchmark import parsed_benchmark
 from arcacct.errors import InputError
-from arcacct.jobs.aar import AAR
 from arcacct.publishing.batches import bare
 from arcacct.publishing.instants import Month
 from arcacct.publishing.ledger import COUNTS, SentRecord, SentSum
 from arcacct.publishing.plug import ReceiverRows
+from arcacct.records.model import AAR
 from arcacct.targets.apel.messages import JobKey
 from arcacct.targets.apel.summaries import SummaryKey, SyncKey, folded_key
 from arcacct.targets.apel.text import field, folded

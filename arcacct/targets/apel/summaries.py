@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from arcacct.benchmark import TYPES, Benchmark
-from arcacct.jobs.aar import UsageCell
+from arcacct.records.model import UsageCell
 from arcacct.targets.apel.messages import (
     APELOptions,
     benchmark_of,

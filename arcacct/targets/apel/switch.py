@@ -21,8 +21,6 @@ from arcacct.benchmark import parsed_benchmark
 from arcacct.config.settings import Settings
 from arcacct.database import access, schema
 from arcacct.database.connection import Connection
-from arcacct.jobs import cells, reading
-from arcacct.jobs.rows import first_end
 from arcacct.publishing import jura, sent
 from arcacct.publishing import months as ledger_months
 from arcacct.publishing.instants import Month, month_bounds, month_name, month_of, recent_months
@@ -31,6 +29,8 @@ from arcacct.publishing.locks import publishing_lock
 from arcacct.publishing.plug import TargetPlugin
 from arcacct.publishing.sums import summed
 from arcacct.publishing.this_run import RunSummary
+from arcacct.records import reader, usage
+from arcacct.records.row_mapping import first_end
 from arcacct.targets.apel import jura_cells, jura_keys, messages, summaries
 from arcacct.targets.apel.jura_keys import JuraCell, JuraSum
 from arcacct.targets.apel.plug import APELMessages
@@ -183,7 +183,7 @@ def _sums_of_month(sources: _Sources, plugin: APELMessages, month: Month, stoppe
     period = (start, min(before, stopped + 1))
     certain = _jura_sums(sources, plugin, month, period)
     possible = _jura_sums(sources, plugin, month, (start, before))
-    mine = cells.usage_cells(sources.accounting, [month])
+    mine = usage.usage_cells(sources.accounting, [month])
     kept = {
         part.sum.key
         for part in summed(plugin, plugin.summaries(plugin.message_format), mine, RunSummary()).parts
@@ -214,7 +214,7 @@ def _syncs_left(sources: _Sources, plugin: APELMessages, month: Month, period: t
     """The counts that jura-ng sent under a key of its own; zeros take them back when the sync message is sent."""
     mine = [
         (SyncKey(*plugin.counts.site_and_host(cell.endpoint_url), *month), cell.jobs)
-        for cell in cells.usage_cells(sources.accounting, [month])
+        for cell in usage.usage_cells(sources.accounting, [month])
         if plugin.target.wants(cell.vo)
     ]
     kept = {json.dumps(one.key) for one in summaries.syncs(mine)}
@@ -263,8 +263,8 @@ def _differing(sources: _Sources, plugin: APELMessages, page: Sequence[jura_cell
     """The jobs that our own record has another key for."""
     different, without_prefix = [], plugin.options._replace(localid_prefix="")
     for first in range(0, len(page), sent.MANY):
-        theirs = {reading.unescaped(one.job_id): one for one in page[first : first + sent.MANY]}
-        for job_id, aar in reading.by_job_id(sources.accounting, list(theirs)).items():
+        theirs = {reader.unescaped(one.job_id): one for one in page[first : first + sent.MANY]}
+        for job_id, aar in reader.by_job_id(sources.accounting, list(theirs)).items():
             end = theirs[job_id]
             key = jura_keys.job_key(end.job_id, end.local_job_id, end.end_time, plugin.site)
             if messages.job_key(aar, without_prefix) != key:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
-from arcacct.jobs.aar import AAR
 from arcacct.publishing.plug import Acceptance, DuplicatePolicy, RecordFormat, RenderedRecord, Sender, TargetPlugin
+from arcacct.records.model import AAR
 from arcacct.targets.auditor import record
 from arcacct.targets.auditor.acceptance import accept
 from arcacct.targets.auditor.options import AuditorTarget

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from arcacct.jobs.aar import AAR, Transfer
-from arcacct.jobs.fqan import FQAN, parsed_fqan
-from arcacct.jobs.identity import machine_host
 from arcacct.publishing.plug import Acceptance
+from arcacct.records.model import AAR, FQAN, Transfer, machine_host, parsed_fqan
 from arcacct.targets.rules import EXACT, Care
 from arcacct.targets.sgas.rules import RULES
 from arcacct.targets.sgas.usage_record import UROptions, local_job_id, record_id

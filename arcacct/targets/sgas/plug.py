@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
-from arcacct.jobs.aar import AAR
 from arcacct.publishing.plug import (
     Acceptance,
     DuplicatePolicy,
@@ -19,6 +18,7 @@ from arcacct.publishing.plug import (
     Sender,
     TargetPlugin,
 )
+from arcacct.records.model import AAR
 from arcacct.targets.parts import FieldCache
 from arcacct.targets.postgresql import quoted
 from arcacct.targets.sgas import acceptance, usage_record

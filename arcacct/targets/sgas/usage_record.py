@@ -14,14 +14,17 @@ from typing import Any, NamedTuple
 from arcacct import __version__
 from arcacct.benchmark import parsed_benchmark
 from arcacct.config.values import LocalJobs
-from arcacct.jobs.aar import AAR, Transfer
-from arcacct.jobs.fqan import FQAN, VOs, parsed_fqan
-from arcacct.jobs.identity import (
+from arcacct.records.model import (
+    AAR,
+    FQAN,
+    Transfer,
+    VOs,
     client_host_name,
     is_address,
     is_domain_name,
     job_record_id,
     machine_host,
+    parsed_fqan,
     start_time,
     vo_name,
 )

@@ -14,7 +14,7 @@ from hook_host import HOOK, host
 from installed import arcacct
 from job_files import DIAG, JOB, LOCAL, STATISTICS, Files, lay
 
-from arcacct.jobs.check import check
+from arcacct.records.integrity import check
 
 __all__ = ["host"]
 

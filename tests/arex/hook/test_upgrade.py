@@ -132,7 +132,7 @@ def test_hooks_during_upgrades(host: Host, tmp_path: pathlib.Path) -> None:
         "arex/control_files.py",
         "arex/facts.py",
         "database/connection.py",
-        "jobs/recorder.py",
+        "records/recorder.py",
         "arex/spool.py",
     ],
 )

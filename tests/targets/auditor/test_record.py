@@ -13,8 +13,7 @@ from hostile_text import READABLE_JOBS
 from hypothesis import HealthCheck, given, settings
 
 from arcacct.benchmark import Benchmark
-from arcacct.jobs.aar import AAR
-from arcacct.jobs.fqan import VO, VOs
+from arcacct.records.model import AAR, VO, VOs
 from arcacct.sandbox import auditor_records
 from arcacct.targets.auditor.acceptance import accept
 from arcacct.targets.auditor.record import DOCUMENT, RecordOptions, record, record_id

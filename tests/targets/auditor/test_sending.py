@@ -11,9 +11,9 @@ import pytest
 from publishing_site import QUICK, jobs
 
 from arcacct.database import access
-from arcacct.jobs import reading
 from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.ledger import KEPT, OTHER, Message, SentRecord
+from arcacct.records import reader
 from arcacct.sandbox.auditor import AuditorAccess
 from arcacct.sandbox.faults import Faults
 from arcacct.sandbox.server import Server
@@ -41,7 +41,7 @@ def texts(site, plugin) -> list[str]:
     site.record(*jobs(COUNT))
     con = access.read_accounting(site.settings.places)
     with closing(con):
-        (page,) = reading.ended_between(con, 0, 2**40)
+        (page,) = reader.ended_between(con, 0, 2**40)
     return [plugin.records(plugin.message_format).text(aar, 0) for aar in page]
 
 

@@ -1,8 +1,4 @@
-"""
-Correcting benchmarks of recorded jobs by what the configuration says: first what it would change, then the change.
-
-A job's benchmark is taken when it is recorded, so a new line in the configuration changes nothing that was published.
-"""
+"""Correcting benchmarks of recorded jobs by the configuration: first what it would change, then the change."""
 
 from __future__ import annotations
 
@@ -14,10 +10,9 @@ from arcacct.benchmark import parsed_benchmark
 from arcacct.config.paths import Places
 from arcacct.config.values import NodeBenchmark, QueueBenchmark
 from arcacct.database.connection import Connection, Transaction
-from arcacct.jobs.filling import rate
-from arcacct.jobs.local import model_benchmark
-from arcacct.jobs.precedence import CONFIGURED, DEFAULT, SAMPLES
-from arcacct.jobs.reading import unescaped
+from arcacct.records.batch_jobs import model_benchmark
+from arcacct.records.enrichment import CONFIGURED, DEFAULT, SAMPLES, rate
+from arcacct.records.reader import unescaped
 
 _PAGE = 500
 _TURN_S = 0.005

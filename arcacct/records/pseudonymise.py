@@ -1,11 +1,4 @@
-"""
-Names of users replaced by pseudonyms: of jobs that ended long ago (`names_kept_months`), or of one user (`db forget`).
-
-A pseudonym is the same wherever a name stood, so sums by user stay what they were; without the key of the site nobody
-can tell whose it is. What receivers have is not touched: a record that is forgotten is never sent again, and the sums
-of its month neither, since they would be other sums to them. So only what every target has had is forgotten, a month
-at a time.
-"""
+"""Replacing names of users by pseudonyms: in jobs that ended long ago (`names_kept_months`), or for one user."""
 
 from __future__ import annotations
 
@@ -25,11 +18,11 @@ from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_data
 from arcacct.database.durable import transaction
 from arcacct.database.location import PSEUDONYMS
 from arcacct.database.schema import note, noted
-from arcacct.jobs import cells, prune
-from arcacct.jobs.prune import Alone, PruneOptions
-from arcacct.jobs.pseudonyms import GLOB, PSEUDONYM, Names, fqan_without_names, is_kept_attribute, site_names
-from arcacct.jobs.reading import unescaped
-from arcacct.jobs.recorder import escaped, name_id
+from arcacct.records import retention, usage
+from arcacct.records.pseudonyms import GLOB, PSEUDONYM, Names, fqan_without_names, is_kept_attribute, site_names
+from arcacct.records.reader import unescaped
+from arcacct.records.recorder import escaped, name_id
+from arcacct.records.retention import Alone, PruneOptions
 
 _SLICE = 100
 _CHILDREN = ("AuthTokenAttributes", "JobExtraInfo", "DataTransfers", "GridEngineRecords", "SlurmRuns", "HTCondorJobs")
@@ -134,8 +127,8 @@ def pseudonymise(
     names = site_names(here)
     for one in (con, publishing):
         one.execute("PRAGMA secure_delete = ON")
-    cells.update_monthly(con, here)
-    cells.update_breakdown(con, here, everything=True)
+    usage.update_monthly(con, here)
+    usage.update_breakdown(con, here, everything=True)
     done = 0
     for month in _months(con, scope):
         with alone():
@@ -148,10 +141,10 @@ def pseudonymise(
                 return done
             with alone(), access.writing(con, here):
                 _forget_records(con, names, some)
-                cells.recount(con, [record_id for record_id, _user in some])
+                usage.recount(con, [record_id for record_id, _user in some])
             done += len(some)
             progress(done)
-        cells.update_breakdown(con, here, everything=True)
+        usage.update_breakdown(con, here, everything=True)
         with alone(), access.writing(con, here):
             _rename_sums(con, names, month, scope)
     with alone():
@@ -212,8 +205,8 @@ def _reasons(con: Connection, publishing: Connection, month: int, scope: Scope) 
     options = PruneOptions(end, "", scope.targets, (), scope.present)
     return Counter(
         reason
-        for page in prune.candidates(con, end, begin)
-        for _one, reason in prune.judged(con, publishing, page, options)
+        for page in retention.candidates(con, end, begin)
+        for _one, reason in retention.judged(con, publishing, page, options)
         if reason is not None
     )
 

@@ -1,8 +1,4 @@
-"""
-Names of this site's own in the place of its users': the same for the same user, and nobody else can tell whose.
-
-A keyed hash: without the key a list of known DNs does not lead back to them.
-"""
+"""Pseudonyms of users by the key of the site, and the records and months that have them."""
 
 from __future__ import annotations
 
@@ -10,13 +6,19 @@ import hmac
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from arcacct.config.paths import Places
+from arcacct.database.connection import Connection
 from arcacct.database.location import PSEUDONYMS, own_as
 from arcacct.database.schema import sync
 from arcacct.errors import StoreError
+
+# Names of this site's own in the place of its users': the same for the same user, and nobody else can tell whose.
+#
+# A keyed hash: without the key a list of known DNs does not lead back to them.
+
 
 _KEY_BYTES = 32
 PSEUDONYM = re.compile("pseudonym-[0-9a-f]{20}")
@@ -76,3 +78,20 @@ def fqan_without_names(of: Callable[[str], str | None], value: object) -> object
         f"{part.partition('=')[0]}={of(part.partition('=')[2]) or ''}" if is_odd else part
         for part, is_odd in zip(parts, odd, strict=True)
     )
+
+
+# Which records and months have pseudonyms instead of names (`forgetting`): they are never sent again, nor changed.
+
+
+def pseudonymised(con: Connection, record_ids: Sequence[int]) -> set[int]:
+    """Which of these records have pseudonyms."""
+    if con.execute("SELECT 1 FROM ForgottenRecords LIMIT 1").fetchone() is None:
+        return set()
+    listed = ", ".join(str(int(one)) for one in record_ids)
+    rows = con.execute(f"SELECT RecordID FROM ForgottenRecords WHERE RecordID IN ({listed})")
+    return {record_id for (record_id,) in rows}
+
+
+def closed_months(con: Connection) -> set[tuple[int, int]]:
+    """The months, as ``(2026, 11)``, of which some have: their sums have other keys than those that were sent."""
+    return {divmod(month, 100) for (month,) in con.execute("SELECT Month FROM ForgottenMonths")}

@@ -1,22 +1,17 @@
-"""
-A finished job with its children in one piece (table PackedJob), as `reading` would give it. On the hook's path.
-
-Who writes a job's final status has its rows in hand: the values that publishing needs are made from them once, and
-read many times. What is not plain (a value of another kind than its column's, a time in another form) is not packed:
-it is read from the tables, which are what counts.
-"""
+"""A finished job with its children in one piece (table PackedJob), as the reader would give it. On the hook's path."""
 
 import marshal
 import sys
 import time
 
 from arcacct.database.connection import Connection
-from arcacct.jobs.states import FINAL, TRANSFER_CACHED_INPUT, TRANSFER_INPUT, TRANSFER_OUTPUT
+from arcacct.records.states import FINAL, TRANSFER_CACHED_INPUT, TRANSFER_INPUT, TRANSFER_OUTPUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
+
 
 VERSION = 1
 """The number of the layout (`reading.PACKED_FIELDS`): packs with another one are not read."""

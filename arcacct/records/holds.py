@@ -1,24 +1,20 @@
 """
-Records that are held: in no figure and at no receiver until an operator decides (table RecordHolds). On the hook's path
-where a job has values that cannot be true, or waits for its measurement.
-
-AAR keeps what was reported. A hold is written in the transaction that writes the record, before its final status, so
-that the record enters the log once, and it is judged anew whenever the record changes: a decision applies to the values
-that it was made about.
+Records that are held: in no figure and at no receiver until an operator decides (table RecordHolds). On the hook's
+path: standard library only, and little of it.
 """
 
 import time
 
 from arcacct.database.connection import Connection
-from arcacct.jobs.plausibility import AWAITED, NOT_MEASURED, doubts, overrides
-from arcacct.jobs.states import FINAL, UNKNOWN
+from arcacct.records.states import AWAITED, FINAL, NOT_MEASURED, UNKNOWN, doubts, overrides
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from arcacct.jobs.plausibility import Doubt
+    from arcacct.records.states import Doubt
+
 
 HELD = "held"
 AS_UNKNOWN, AS_BOUND, AS_REPORTED, EXCLUDED = "unknown", "bound", "reported", "excluded"

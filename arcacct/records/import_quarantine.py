@@ -1,16 +1,11 @@
-"""
-The quarantine of imports: records that could not be used, with where they stood and why, until they can be.
-
-Everything is bounded, since whoever writes a file can make each line of it unusable: what is more than that is only
-counted. A record that is met again, in whatever file, is the same row.
-"""
+"""Records of imports that could not be used: kept with their place and reason, and tried again."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from arcacct.database.connection import (
     Connection,
@@ -22,7 +17,65 @@ from arcacct.database.connection import (
     ProgrammingError,
 )
 from arcacct.errors import ArcacctError, InputError
-from arcacct.jobs.faults import Fault, fault_of
+
+# What an error says about a record: why it alone is left out, whatever it did to us.
+#
+# A record that cannot be used is told with what is wrong with it. An error of our own in its handling costs that record
+# alone as well, and the reason says whose it is.
+
+
+T = TypeVar("T")
+
+_LONGEST = 300
+_OF_VALUES = {
+    "OverflowError": "a number is too large",
+    "RecursionError": "nested too deeply",
+    "MemoryError": "it needs more memory than there is",
+    "DataError": "a value is too large for the database",
+    "IntegrityError": "the database does not allow its values",
+}
+"""By the name of the error: sources know no database."""
+
+
+class Fault(NamedTuple):
+    """Why a record is left out."""
+
+    reason: str
+    is_ours: bool = False
+    """An error of this program: worth another try after an upgrade."""
+
+
+def optional(name: str, read: Callable[[], T], unusable: set[str]) -> T | None:
+    """
+    A value that accounting can do without; of one that cannot be used ``None``, and its name goes into ``unusable``.
+
+    What accounting needs (which job it is, when it ended, how long it ran) decides about the job; nothing else does.
+    """
+    try:
+        return read()
+    except ValueError:
+        unusable.add(name)
+        return None
+
+
+def fault_of(error: Exception) -> Fault:
+    """The reason that an error in a record's handling gives, bounded and on one line."""
+    name = type(error).__name__
+    text = " ".join(str(error).split())
+    if isinstance(error, UnicodeError):
+        return Fault("its text is not Unicode")
+    if isinstance(error, ValueError | InputError):
+        return Fault(text[:_LONGEST] or "not usable")
+    if name in _OF_VALUES:
+        return Fault(_OF_VALUES[name])
+    return Fault(f"an error of arcacct itself ({name}: {text[:_LONGEST]}): please report it with the record", True)
+
+
+# The quarantine of imports: records that could not be used, with where they stood and why, until they can be.
+#
+# Everything is bounded, since whoever writes a file can make each line of it unusable: what is more than that is only
+# counted. A record that is met again, in whatever file, is the same row.
+
 
 LONGEST_BYTES = 1024 * 1024
 """A record of more bytes is kept up to here, and is read from its file again to be retried."""
@@ -30,7 +83,7 @@ MOST_OF_A_FILE = 1000
 MOST = 10_000
 MOST_BYTES = 64 * 1024 * 1024
 
-_OF_VALUES = (DataError, IntegrityError, InterfaceError, ProgrammingError)
+_VALUE_COLUMNS = (DataError, IntegrityError, InterfaceError, ProgrammingError)
 _COLUMNS = "RejectedID, Source, Scope, File, Position, Reason, IsOurs, Records, Rejected, Bytes"
 
 
@@ -96,7 +149,7 @@ def is_of_record(error: Exception) -> bool:
     cause = error.__cause__ if isinstance(error, ArcacctError) and error.__cause__ is not None else error
     if isinstance(cause, DatabaseError):
         # An integer sum in SQL that has no room: somebody's values.
-        return isinstance(cause, _OF_VALUES) or (
+        return isinstance(cause, _VALUE_COLUMNS) or (
             isinstance(cause, OperationalError) and "integer overflow" in str(cause)
         )
     return not isinstance(error, OSError | ArcacctError) or isinstance(error, InputError)

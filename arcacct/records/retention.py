@@ -1,10 +1,4 @@
-"""
-Moving old jobs, which are finished and delivered, into an archive: a database of the same schema that queries attach.
-
-First into the archive, then out of the database, a slice at a time: no transaction spans both files, so after a crash
-in between a job is in both, and the next prune goes on. What a job contributed to the usage cells stays (INVARIANTS 6).
-Between two pages everybody else has a turn: hooks record, publishers publish, and what they changed is judged anew.
-"""
+"""Moving old jobs, finished and delivered, into an archive."""
 
 from __future__ import annotations
 
@@ -22,13 +16,12 @@ from arcacct.database.durable import maintenance, transaction
 from arcacct.database.schema import ACCOUNTING, ensure, incarnation
 from arcacct.database.upkeep import ARCHIVE_MARK
 from arcacct.errors import InputError, SchemaError, StoreBusy
-from arcacct.jobs import cells
-from arcacct.jobs import rows as arex_rows
-from arcacct.jobs.holds import HELD
-from arcacct.jobs.reading import unescaped
-from arcacct.jobs.rows import ArexRows
-from arcacct.jobs.statuses import SQL_FINAL
-from arcacct.jobs.writing import JobWriter, known_jobs, remove
+from arcacct.records import row_mapping, usage
+from arcacct.records.holds import HELD
+from arcacct.records.reader import unescaped
+from arcacct.records.row_mapping import ArexRows
+from arcacct.records.states import SQL_FINAL
+from arcacct.records.writer import JobWriter, known_jobs, remove
 
 MOVED = (
     "RecordSources",
@@ -90,7 +83,7 @@ class Candidate(NamedTuple):
     end_time: int
     seq: int
     held: str
-    """Why it is held (`jobs.holds`); empty: it is not."""
+    """Why it is held (`records.holds`); empty: it is not."""
 
 
 _Judged = tuple[Candidate, str | None]
@@ -123,7 +116,7 @@ def prune(
     """
     with closing(_open_archive(here, options.archive)) as archive:
         # What is not in the cells when it goes would be in no sum any more.
-        cells.update_monthly(con, here)
+        usage.update_monthly(con, here)
         moving = _Archiver(here, con, archive, options)
         stopped, done = False, 0
 
@@ -254,9 +247,9 @@ class _Archiver:
 
     def move(self, page: Sequence[Candidate]) -> list[Candidate]:
         """Returns what was moved: not what is not in the cells, nor what changed meanwhile."""
-        counted = cells.position(self._con)
+        counted = usage.position(self._con)
         # Whoever had a turn may have brought more of them into the cells than into the finer ones.
-        cells.update_breakdown(self._con, self._here, everything=True)
+        usage.update_breakdown(self._con, self._here, everything=True)
         waiting = [one for one in page if one.seq <= counted]
         moved: list[Candidate] = []
         while waiting:
@@ -280,7 +273,7 @@ def _move(
         f" WHERE RecordID IN ({ids})"
     ).fetchall()
     with access.translating(options.archive):
-        _store(archive, arex_rows.rows_of(con, 1, list(by_id)), beside, here.database)
+        _store(archive, row_mapping.rows_of(con, 1, list(by_id)), beside, here.database)
     with access.writing(con, here):
         now = con.execute(f"SELECT RecordID, Seq FROM FinishedLog WHERE RecordID IN ({ids})").fetchall()
         moved = [by_id[record_id] for record_id, seq in now if by_id[record_id].seq == seq]

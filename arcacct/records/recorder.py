@@ -1,25 +1,26 @@
-"""
-Recording one state change of a job in A-REX's tables. On the hook's path.
-
-Recording is monotone inside its transaction: the same event twice changes nothing, an older one only adds its events,
-and a finished job's children are compared as multisets, so that a resumed job ends with one set of them
-(INVARIANTS 2 and 8): in whatever order events arrive, they end in the same rows. Children first and the final status
-last: that makes one entry in FinishedLog.
-"""
+"""Recording one state change of a job in A-REX's tables (INVARIANTS 2). On the hook's path."""
 
 import time
 
 from arcacct.database.connection import Connection
-from arcacct.jobs.packing import keep, packed
-from arcacct.jobs.plausibility import AWAITED, doubts
-from arcacct.jobs.states import ABORTED, FQAN_KEYS, IN_PROGRESS, UNKNOWN
+from arcacct.records.packing import keep, packed
+from arcacct.records.states import ABORTED, AWAITED, DERIVED, FQAN_KEYS, IN_PROGRESS, MEASURED, UNKNOWN, doubts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from arcacct.jobs.states import StateChange, StatusFile, Usage
+    from arcacct.records.states import StateChange, StatusFile, Usage
+
+
+# Recording one state change of a job in A-REX's tables. On the hook's path.
+#
+# Recording is monotone inside its transaction: the same event twice changes nothing, an older one only adds its events,
+# and a finished job's children are compared as multisets, so that a resumed job ends with one set of them (INVARIANTS 2
+# and 8): in whatever order events arrive, they end in the same rows. Children first and the final status last: that
+# makes one entry in FinishedLog.
+
 
 _ESCAPES = str.maketrans({"'": "%27", "#": "%23", "%": "%25", "\r": "%0D", "\n": "%0A", "\b": "%08", "\0": "%00"})
 
@@ -495,14 +496,14 @@ def _hold(
         found = (*found, AWAITED)
     if found and note:
         # Of few jobs.
-        from arcacct.jobs.holds import hold  # noqa: PLC0415
+        from arcacct.records.holds import hold  # noqa: PLC0415
 
         hold(con, record_id, found, (user_s, kernel_s))
     return bool(found)
 
 
 def _judge_again(con: Connection, record_id: int) -> None:
-    from arcacct.jobs.holds import judge  # noqa: PLC0415
+    from arcacct.records.holds import judge  # noqa: PLC0415
 
     judge(con, [record_id])
 
@@ -523,9 +524,6 @@ def _finish(
         others = dict(con.execute(query, (known.record_id,)).fetchall())
         _keep_known_extra(con, known.record_id, facts, children, others)
         if others:
-            # Of few jobs, and hardly ever in a hook.
-            from arcacct.jobs.others import keep_filled_in  # noqa: PLC0415
-
             keep_filled_in(con, known.record_id, facts, used, others)
             unknown = tuple([field for field in unknown if others.get(field, UNKNOWN) == UNKNOWN])
         local_job_id = local_job_id or known.local_job_id
@@ -636,3 +634,44 @@ def _identity(facts: "StateChange", *, settled: bool) -> "tuple[object, ...]":
     status = facts.status if settled else None
     file = (status.size, status.mtime_ns, status.ctime_ns) if status is not None else (None, None, None)
     return (facts.state, facts.event_ns, *file)
+
+
+# Files that are read once more when others than A-REX have told of the job (`filling`). On the hook's path, if so.
+
+
+_FILLED_IN = (
+    *("", "exit_code", "", "node_count", "core_count", "memory_kib", "virtual_memory_kib", "wall_s"),
+    *("cpu_user_s", "cpu_kernel_s"),
+)
+"""The fields that others may fill in, of USAGE_COLUMNS in their order ..."""
+_EXTRA_FILLED_IN = {
+    "nodenames": "node_names",
+    "projectname": "project",
+    "systemsoftware": "system_software",
+    "wninstance": "wn_instance",
+}
+"""... and of JobExtraInfo."""
+
+
+def keep_filled_in(
+    con: Connection, record_id: int, facts: "StateChange", used: "list[object]", others: "dict[str, str]"
+) -> None:
+    """
+    Of an end that is recorded already: what others filled in stays where the files still do not say it.
+
+    ``used``: the values of USAGE_COLUMNS after the first, put right here; ``others``: sources by field.
+    """
+    have = con.execute(f"SELECT {USAGE_COLUMNS} FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()
+    told = {field for key, field in _EXTRA_FILLED_IN.items() if facts.extra.get(key)}
+    if any(facts.benchmarks) and others.get("benchmark") != "features":
+        told.add("benchmark")
+    if facts.usage is not None:
+        # Also a measured 0.
+        told |= {one for one in MEASURED if others.get(one) in (UNKNOWN, DERIVED) and one not in facts.usage.unknown}
+    for place, field in enumerate(_FILLED_IN[1:], 1):
+        if used[place - 1] != NOTHING_USED[place]:
+            told.add(field)
+        elif field in others and field not in told:
+            used[place - 1] = have[place]
+    gone = [(record_id, field) for field in others if field in told]
+    con.executemany("DELETE FROM FieldSources WHERE (RecordID, Field) = (?, ?)", gone)

@@ -1,10 +1,4 @@
-"""
-Writing whole jobs into our tables, a slice of jobs in each transaction: the one way in for every source.
-
-What we recorded ourselves stays: our recorder saw the job's files. A record that came from the same source before is
-made what the source says now, but for what others told of it and whose word holds (`precedence`). Nothing that is
-right already is written, so that nothing is logged as changed.
-"""
+"""Writing whole jobs into our tables, a slice in each transaction: the one way in for every source."""
 
 from __future__ import annotations
 
@@ -14,18 +8,15 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from arcacct.database.connection import Connection
-from arcacct.jobs import packing
-from arcacct.jobs.filling import EVENTS, Value, present, set_holders, unmeasured
-from arcacct.jobs.forgotten import pseudonymised
-from arcacct.jobs.holds import hold, judge, known_cores, unhold
-from arcacct.jobs.job import Job
-from arcacct.jobs.plausibility import Doubt, doubts
-from arcacct.jobs.precedence import OF_AREX, UNASKED, precedes
-from arcacct.jobs.reading import unescaped
-from arcacct.jobs.recorder import CHILDREN, dimension_ids, escaped, last_record_id, name_id, set_children
-from arcacct.jobs.rows import NUMBERS, ArexRows, Numbers, Row, rows_of
-from arcacct.jobs.states import ABORTED, FINAL, FQAN_KEYS, IN_PROGRESS, UNKNOWN
-from arcacct.jobs.stored import stored
+from arcacct.records import packing
+from arcacct.records.enrichment import EVENTS, OF_AREX, UNASKED, Value, precedes, present, set_holders, unmeasured
+from arcacct.records.holds import hold, judge, known_cores, unhold
+from arcacct.records.model import Job
+from arcacct.records.pseudonyms import pseudonymised
+from arcacct.records.reader import unescaped
+from arcacct.records.recorder import CHILDREN, dimension_ids, escaped, last_record_id, name_id, set_children
+from arcacct.records.row_mapping import NUMBERS, ArexRows, Numbers, Row, rows_of, stored
+from arcacct.records.states import ABORTED, FINAL, FQAN_KEYS, IN_PROGRESS, UNKNOWN, Doubt, doubts
 
 _AAR_COLUMNS = f"JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, {NUMBERS}"
 _VALUES = _AAR_COLUMNS.removeprefix("JobID, ")

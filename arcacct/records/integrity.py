@@ -1,4 +1,4 @@
-"""Is the database whole? Its pages, its references, its schema, its log of finished records and its cells."""
+"""Whether the accounting database is whole: pages, references, schema, change feed and monthly usage."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from arcacct.database.schema import ACCOUNTING, PUBLISHING, DatabaseKind, incarn
 from arcacct.errors import StoreBusy, StoreError
 from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import private
-from arcacct.jobs import cells
-from arcacct.jobs.recorder import CHILDREN
-from arcacct.jobs.statuses import SQL_FINAL
+from arcacct.records import usage
+from arcacct.records.recorder import CHILDREN
+from arcacct.records.states import SQL_FINAL
 from arcacct.wording import count_of
 
 _SHOWN = 10
@@ -146,7 +146,7 @@ def _questions(path: str, con: Connection, kind: DatabaseKind) -> Iterator[_Ques
         yield _Question(path, "rows without a record", orphans)
         log = {f"from {low}": partial(_unlogged, con, low, high) for low, high in slices}
         yield _Question(path, "log of finished records", {**log, "numbers": partial(_log, con)})
-        yield _Question(path, "usage cells, compared with a recount", {"": partial(cells.differences, con)})
+        yield _Question(path, "usage cells, compared with a recount", {"": partial(usage.differences, con)})
 
 
 def _parts(ask: Callable[[Connection, str], list[str]], con: Connection, names: Iterable[str]) -> dict[str, Ask]:

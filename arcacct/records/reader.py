@@ -1,8 +1,4 @@
-"""
-Reading records as the values of `jobs.aar`: in commit order, by end time, and summed by month.
-
-Readers page in short transactions (INVARIANTS 7); ARC's percent-escapes are undone here.
-"""
+"""Reading records: in commit order, by end time, by a key that a person has at hand, and summed by month."""
 
 from __future__ import annotations
 
@@ -15,14 +11,18 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from arcacct.database.connection import Connection, OperationalError
-from arcacct.jobs import packing
-from arcacct.jobs.aar import AAR, PackedAAR, StoredAAR, Transfer, UsageCell
-from arcacct.jobs.holds import HELD, OVERRIDDEN, OVERRIDES
-from arcacct.jobs.packing import TRANSFER_KINDS
-from arcacct.jobs.plausibility import UNKNOWN_NUMBER
-from arcacct.jobs.recorder import escaped
-from arcacct.jobs.states import ABORTED, COMPLETED, FAILED, UNKNOWN
-from arcacct.jobs.statuses import SQL_ABORTED, SQL_FINAL
+from arcacct.errors import InputError
+from arcacct.records import packing
+from arcacct.records.holds import HELD, OVERRIDDEN, OVERRIDES
+from arcacct.records.model import AAR, PackedAAR, StoredAAR, Transfer, UsageCell
+from arcacct.records.packing import TRANSFER_KINDS
+from arcacct.records.recorder import escaped
+from arcacct.records.states import ABORTED, COMPLETED, FAILED, SQL_ABORTED, SQL_FINAL, UNKNOWN, UNKNOWN_NUMBER
+
+# Reading records as the values of `records.model`: in commit order, by end time, and summed by month.
+#
+# Readers page in short transactions (INVARIANTS 7); ARC's percent-escapes are undone here.
+
 
 _T = TypeVar("_T")
 PAGE_RECORDS = 500
@@ -572,3 +572,51 @@ def latest_end(con: Connection) -> int | None:
 def endpoint_urls(con: Connection) -> list[str]:
     """The URL of every endpoint that a job ever had; ``''`` for none."""
     return [url for (url,) in con.execute("SELECT DISTINCT URL FROM Endpoints")]
+
+
+# Finding a job by what a person has at hand: its id or URL, its id in the batch system, or how its id begins.
+
+
+_MOST_NAMED = 5
+
+
+class FoundJob(NamedTuple):
+    """A record of the database."""
+
+    record_id: int
+    job_id: str
+
+
+def find_job(con: Connection, text: str) -> FoundJob:
+    """
+    The job with this JobID, this LocalJobID, or the only one whose JobID begins so; of a URL the last part counts.
+
+    Raises InputError when there is none, or more than one (the first few are named).
+    """
+    if "://" in text:
+        text = text.rpartition("/")[2]
+    for condition in ("JobID = ?", "LocalJobID = ?"):
+        found = _rows(con, condition, (escaped(text),))
+        if found:
+            return _only(found, text)
+    if text:
+        # A range instead of LIKE: it uses the index and knows no wildcards.
+        found = _rows(con, "JobID >= ? AND JobID < ?", (escaped(text), escaped(text) + "\U0010ffff"))
+    if not found:
+        raise InputError(f"{text}: no such job; give its id, its id in the batch system or how its id begins")
+    return _only(found, text)
+
+
+def _rows(con: Connection, condition: str, values: tuple[str, ...]) -> list[FoundJob]:
+    rows = con.execute(
+        f"SELECT RecordID, JobID FROM AAR WHERE {condition} ORDER BY RecordID DESC LIMIT {_MOST_NAMED + 1}", values
+    )
+    return [FoundJob(record_id, unescaped(job_id)) for record_id, job_id in rows]
+
+
+def _only(found: list[FoundJob], text: str) -> FoundJob:
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(one.job_id for one in found[:_MOST_NAMED])
+    more = ", ..." if len(found) > _MOST_NAMED else ""
+    raise InputError(f"{text}: several jobs: {names}{more}; give the whole id")

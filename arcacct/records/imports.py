@@ -1,9 +1,4 @@
-"""
-Importing the accounting of batch systems: what all such sources do alike.
-
-What is told of a job is kept, and the job is always made from all that is kept. So it does not matter in which order,
-or how often, it is told; what is made again and is the same writes nothing and logs nothing.
-"""
+"""What every import does alike: slices, reports, and the jobs of batch systems."""
 
 from __future__ import annotations
 
@@ -19,19 +14,132 @@ from arcacct.config.values import MapRule, QueueBenchmark
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.errors import InputError
-from arcacct.jobs import cells, local
-from arcacct.jobs.faults import Fault
-from arcacct.jobs.filling import Conflict, enrich
-from arcacct.jobs.imports import SHOWN, ImportRun, Say
-from arcacct.jobs.job import Job
-from arcacct.jobs.precedence import OF_AREX
-from arcacct.jobs.reading import unescaped
-from arcacct.jobs.rejected import RejectedEntry
-from arcacct.jobs.writing import Written
+from arcacct.records import batch_jobs, usage
+from arcacct.records.enrichment import OF_AREX, Conflict, enrich
+from arcacct.records.import_quarantine import (
+    Fault,
+    Quarantine,
+    RejectedEntry,
+    RetryResult,
+    fault,
+    is_of_record,
+    needing_file,
+)
+from arcacct.records.model import Job
+from arcacct.records.reader import unescaped
+from arcacct.records.writer import Written
+
+# What every import of files does alike: what cannot be used is left out alone, said, kept, and tried again.
+
+
+T = TypeVar("T")
+Say = Callable[[str], None]
+"""Called with something that a person should know while the import runs."""
+Progress = Callable[[str, int, int], None]
+"""Called with a path, the bytes of it that are done and those that there are."""
+
+SLICE_S = 0.03
+"""How long a slice should hold the queue of writers."""
+_FIRST, _LARGEST = 50, 500
+
+SHOWN = 10
+"""So many things of a kind that cannot be used are said one by one."""
+
+
+class ImportRun:
+    """
+    One run of an import; ``say`` is told of what cannot be used, as it comes.
+
+    Each slice is one transaction that moves the position in its file, too. What is wrong with the database or the
+    system ends the run with a StoreError and its kinds, and nothing that was taken is lost then.
+    """
+
+    _slice_s = SLICE_S
+    _smallest = _FIRST
+    """Records of the smallest slice."""
+
+    def __init__(self, here: Places, con: Connection, source: str, scope: str, say: Say) -> None:
+        self._here = here
+        self._con = con
+        self._source = source
+        self._scope = scope
+        self._say = say
+        self._quarantine = Quarantine(con, source, scope)
+        self._slice = _FIRST
+        self._to_read: set[str] = set()
+        """Files of which a retry needs what is not kept whole: they are read from their beginning."""
+
+    def finish(self) -> None:
+        """What is left to do after the files."""
+        raise NotImplementedError
+
+    def retry(self) -> RetryResult:
+        """Take once more what was rejected; what can be used now is rejected no longer."""
+        done = RetryResult()
+        try:
+            for kept, content in self._quarantine.waiting():
+                done = RetryResult(done.tried + 1, done.good + self._retried(kept, content))
+        finally:
+            self.finish()
+        self._to_read = self._quarantine.files_to_read()
+        return done._replace(needs_file=needing_file(self._con, self._source, self._scope))
+
+    def _retried(self, kept: RejectedEntry, content: bytes) -> bool:
+        """Take one rejected record; whether it is good now, and was dropped."""
+        raise NotImplementedError
+
+    def _show(self, count: int, what: str, others: str = "further ones are only counted") -> None:
+        """Say what is wrong with a thing, the count-th of its kind, if it is one of the first."""
+        if count <= SHOWN + 1:
+            self._say(what if count <= SHOWN else others)
+
+    def _slices(self, work: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Some work in parts that are each done in about the time for a slice, as `_adapt` is told."""
+        start = 0
+        while start < len(work):
+            part = work[start : start + self._slice]
+            start += len(part)
+            yield part
+
+    def _adapt(self, records: int, seconds: float) -> None:
+        """So many records took so long."""
+        wanted = int(records * self._slice_s / max(seconds, 1e-6))
+        self._slice = max(self._smallest, min(wanted, 2 * self._slice, _LARGEST))
+
+    def _in_halves(
+        self, work: Sequence[T], run: Callable[[Sequence[T]], None], refuse: Callable[[T, Fault], None]
+    ) -> None:
+        """
+        Do some work in one transaction, which ``run`` opens; where something fails, in halves.
+
+        So what fails is found, and refused alone. Raises what is no fault of a record.
+        """
+        try:
+            run(work)
+        except Exception as error:
+            self._taken_back()
+            if not is_of_record(error):
+                raise
+            if len(work) == 1:
+                refuse(work[0], fault(error))
+                return
+            for half in (work[: len(work) // 2], work[len(work) // 2 :]):
+                self._in_halves(half, run, refuse)
+
+    def _taken_back(self) -> None:
+        """A transaction was rolled back: what was remembered of it is wrong."""
+        self._quarantine.forget()
+
+
+# Importing the accounting of batch systems: what all such sources do alike.
+#
+# What is told of a job is kept, and the job is always made from all that is kept. So it does not matter in which order,
+# or how often, it is told; what is made again and is the same writes nothing and logs nothing.
+
 
 N = TypeVar("N")
 """What a source knows a job by."""
-T = TypeVar("T", bound="ParsedJob")
+ToldT = TypeVar("ToldT", bound="ParsedJob")
 
 _CACHE_KIB = 16 * 1024
 """A job goes into some twenty indexes: their pages should stay while much is imported."""
@@ -59,7 +167,7 @@ class BatchSite(NamedTuple):
 
     def benchmark(self, queue: str | None, end_time: int) -> tuple[str | None, str]:
         """The benchmark of a queue's nodes for a job with this end, and whose word it is."""
-        return local.queue_benchmark(queue, end_time, self.queue_benchmarks, self.default_benchmark)
+        return batch_jobs.queue_benchmark(queue, end_time, self.queue_benchmarks, self.default_benchmark)
 
 
 class BatchPolicy(NamedTuple):
@@ -134,12 +242,12 @@ class BatchSlice:
         self.taken = BatchTaken()
         self._source = source
         self._lrms_names = lrms_names
-        self.has_arc_jobs = local.has_arc_jobs(con)
-        self._unfinished = local.earliest_unfinished(con) if self.has_arc_jobs else None
+        self.has_arc_jobs = batch_jobs.has_arc_jobs(con)
+        self._unfinished = batch_jobs.earliest_unfinished(con) if self.has_arc_jobs else None
 
     def arc_job(self, job: Job) -> int | None:
         """The record of A-REX's that a job is."""
-        return local.arc_job(self.con, job, self._lrms_names) if self.has_arc_jobs else None
+        return batch_jobs.arc_job(self.con, job, self._lrms_names) if self.has_arc_jobs else None
 
     def existing(self, record_ids: Iterable[int]) -> dict[int, tuple[str, str | None]]:
         """JobID and source of those of some records that still exist: others were pruned."""
@@ -153,7 +261,7 @@ class BatchSlice:
     def enrich(self, record_id: int, job: Job) -> None:
         """Give a record of another source what the batch system measured."""
         over_arex = not self.policy.prefer_arc
-        told = local.measured(job)
+        told = batch_jobs.measured(job)
         done = enrich(self.con, record_id, self._source, told, events=job.events, over_arex=over_arex)
         self.taken = self.taken.plus(BatchTaken(enriched=int(done.changed), conflicts=done.conflicts))
 
@@ -161,7 +269,7 @@ class BatchSlice:
         """Whether a job may be one that A-REX has not finished yet."""
         return (
             self._unfinished is not None
-            and self._unfinished <= job.submit_time + local.CLOCKS_S
+            and self._unfinished <= job.submit_time + batch_jobs.CLOCKS_S
             and self.policy.now - job.end_time < self.policy.wait_s
         )
 
@@ -226,9 +334,9 @@ class BatchImport(ImportRun, Generic[N]):
     def _take_output(
         self,
         name: str,
-        told: Callable[[], Iterable[T]],
-        take_slice: Callable[[Sequence[T]], None],
-        refuse: Callable[[T, Fault], None],
+        told: Callable[[], Iterable[ToldT]],
+        take_slice: Callable[[Sequence[ToldT]], None],
+        refuse: Callable[[ToldT, Fault], None],
     ) -> bool:
         """
         Take an output of any length in slices, and a slice in which something fails in halves, until the job is found.
@@ -238,7 +346,7 @@ class BatchImport(ImportRun, Generic[N]):
         if name in self._quarantine.files_to_read():
             with writing(self._con, self._here):
                 self._quarantine.anew(name)
-        wait: list[T] = []
+        wait: list[ToldT] = []
         size = 0
         complaint = ""
         try:
@@ -275,14 +383,14 @@ class BatchImport(ImportRun, Generic[N]):
         """What is left after the files: jobs that A-REX finished since, jobs that waited, and the monthly sums."""
         # What is completed now is logged after this: the next import looks at it once and changes nothing.
         horizon = self._con.execute("SELECT ifnull(max(Seq), 0) FROM FinishedLog").fetchone()[0]
-        with_arc = local.has_arc_jobs(self._con)
+        with_arc = batch_jobs.has_arc_jobs(self._con)
         for cell in self._cells():
             self._make_again(self._logged_by_arc(cell, horizon) if with_arc else ())
             self._see(cell, horizon)
         self.report.taken = self.report.taken._replace(waiting=0)
         self._make_again(self._pages(waiting=True))
-        cells.update_monthly(self._con, self._here)
-        cells.update_breakdown(self._con, self._here)
+        usage.update_monthly(self._con, self._here)
+        usage.update_breakdown(self._con, self._here)
 
     def _logged_by_arc(self, cell: str, horizon: int) -> Iterator[list[N]]:
         """A-REX's jobs that ended or changed since the last import, in pages."""

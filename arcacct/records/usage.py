@@ -1,7 +1,5 @@
 """
-Monthly usage cells: advanced in short transactions by the commands that write, never by the hook (INVARIANTS 6).
-
-They move with their own position in FinishedLog, in one transaction with it, and independent of what is delivered.
+Monthly usage, kept up to date in short transactions; jobs packed for targets; earlier versions of changed records.
 """
 
 from __future__ import annotations
@@ -13,11 +11,153 @@ from typing import Any, NamedTuple
 from arcacct.config.paths import Places
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
-from arcacct.jobs import finer_cells
-from arcacct.jobs.aar import UsageCell
-from arcacct.jobs.implausible import judge_former
-from arcacct.jobs.reading import auth_groups_of, unescaped_name
-from arcacct.jobs.unmeasured import settle
+from arcacct.database.schema import note, noted
+from arcacct.records import packing, reader
+from arcacct.records.hold_decisions import judge_former, settle
+from arcacct.records.model import UsageCell
+from arcacct.records.reader import LAST_SECOND, auth_groups_of, unescaped, unescaped_name
+
+# The sums that `stats` is answered from: finer than the monthly cells that summaries are made of, and advanced with
+# them.
+#
+# A job counts in one row of each kind, and Contributions remembers which, so that corrections are exact and pruned jobs
+# stay counted.
+
+
+class BreakdownKind(NamedTuple):
+    """One of the ways in which FinerCells sums jobs; jobs of each are told apart by cores and benchmark, too."""
+
+    number: int
+    contribution: str
+    """The column of Contributions that has the row."""
+    period: str
+    """Of a row of Slice, in SQL: its month (202611) or its day (since 1970)."""
+    extra_columns: frozenset[str]
+    """The further columns that its rows are told apart by."""
+
+
+_BOTH = frozenset({"VOID", "FQAN", "EndpointID", "QueueID", "StatusID", "Project"})
+OF_MONTHS = BreakdownKind(1, "MonthID", "Slice.Month", _BOTH | {"UserID"})
+OF_DAYS = BreakdownKind(2, "DayID", "CAST(Slice.EndTime / 86400 AS INTEGER)", _BOTH)
+OF_HOSTS = BreakdownKind(3, "HostID", "Slice.Month", frozenset({"Host", "StatusID"}))
+_KINDS = (OF_MONTHS, OF_DAYS, OF_HOSTS)
+_UNTOLD = {
+    "UserID": "0", "VOID": "0", "FQAN": "''", "EndpointID": "0", "QueueID": "0", "StatusID": "0", "Project": "''",
+    "Host": "''",
+}  # fmt: skip
+"""The columns that not every kind tells apart, each with what it has where that is so."""
+
+USED = "QueueID, StatusID, Project, Host, StageIn, StageOut"
+"""What Slice has of a record for these sums, beside what the monthly cells need."""
+_LARGEST = 2**53
+_NOW = f"""
+    SELECT RecordID, QueueID, StatusID,
+           coalesce((SELECT InfoValue FROM JobExtraInfo AS Extra
+                      -- The plus keeps SQLite off the index of InfoKey, which has all records under one key.
+                      WHERE Extra.RecordID = AAR.RecordID AND +InfoKey = 'projectname'
+                      ORDER BY Extra.rowid LIMIT 1), '') AS Project,
+           coalesce((SELECT substr(InfoValue, 1, instr(InfoValue || ':', ':') - 1) FROM JobExtraInfo AS Extra
+                      WHERE Extra.RecordID = AAR.RecordID AND +InfoKey IN ('nodenames', 'nodename')
+                      ORDER BY Extra.rowid LIMIT 1), '') AS Host,
+           CASE WHEN StageInVolume BETWEEN 0 AND {_LARGEST} THEN StageInVolume ELSE 0 END AS StageIn,
+           CASE WHEN StageOutVolume BETWEEN 0 AND {_LARGEST} THEN StageOutVolume ELSE 0 END AS StageOut
+      FROM AAR
+"""
+"""That of each record, as `stats` counts it."""
+_FINER_AMOUNTS = ("Wall", "Cpu", "StageIn", "StageOut", "NoWall", "NoCpu", "WallNoCpu")
+"""What a job adds; NoWall, NoCpu: 1 where nobody measured that; WallNoCpu: its clock time without CPU time."""
+
+
+def _key(kind: BreakdownKind) -> dict[str, str]:
+    """What the row for a row of Slice has in each column of its key."""
+    told = {column: f"Slice.{column}" if column in kind.extra_columns else untold for column, untold in _UNTOLD.items()}
+    return {
+        "Kind": str(kind.number),
+        "Period": kind.period,
+        **told,
+        "CPUCount": "Slice.CPUCount",
+        "Benchmark": "Slice.Benchmark",
+    }
+
+
+def _row_of(kind: BreakdownKind) -> str:
+    same = " AND ".join(f"FinerCells.{column} = {value}" for column, value in _key(kind).items())
+    return f"(SELECT FinerID FROM FinerCells WHERE {same})"
+
+
+def _count(kind: BreakdownKind, sign: str) -> str:
+    """Add (``+``) what the records of a slice contribute by Contributions, or take it out (``-``)."""
+    changed = ", ".join(f"{column} = FinerCells.{column} {sign} Part.{column}" for column in ("Jobs", *_FINER_AMOUNTS))
+    summed = ", ".join(f"sum(Contributions.{column}) AS {column}" for column in _FINER_AMOUNTS)
+    return (
+        f"UPDATE FinerCells SET {changed} FROM (SELECT {kind.contribution} AS FinerID, count(*) AS Jobs, {summed}"
+        " FROM Slice CROSS JOIN Contributions USING (RecordID) GROUP BY 1) AS Part"
+        " WHERE FinerCells.FinerID = Part.FinerID"
+    )
+
+
+TAKE_OUT = tuple(_count(kind, "-") for kind in _KINDS)
+"""What the records of a slice have contributed, before it changes."""
+PUT_IN = (
+    # Of a job that is pruned nobody knows these any more.
+    f"""
+    UPDATE Slice SET ({USED}) = (SELECT {USED} FROM ({_NOW}) AS Now WHERE Now.RecordID = Slice.RecordID)
+    """,
+    """
+    UPDATE Slice SET QueueID = 0, StatusID = 0, Project = '', Host = '', StageIn = 0, StageOut = 0
+     WHERE QueueID IS NULL
+    """,
+    *(
+        f"INSERT OR IGNORE INTO FinerCells ({', '.join(key)}) SELECT DISTINCT {', '.join(key.values())} FROM Slice"
+        for key in map(_key, _KINDS)
+    ),
+    f"""
+    UPDATE Contributions SET ({", ".join(kind.contribution for kind in _KINDS)}, StageIn, StageOut) =
+      (SELECT {", ".join(map(_row_of, _KINDS))}, Slice.StageIn, Slice.StageOut
+         FROM Slice WHERE Slice.RecordID = Contributions.RecordID)
+     WHERE RecordID IN (SELECT RecordID FROM Slice)
+    """,
+    *(_count(kind, "+") for kind in _KINDS),
+)
+"""The contributions of a slice that are in the monthly cells and in no finer one."""
+
+
+def _told(values: Iterable[str]) -> str:
+    return " || ' ' || ".join(f"ifnull({value}, 'none')" for value in values)
+
+
+_ROWS_OF_RECORD = (
+    "SELECT 'record ' || RecordID || ': is in the finer cells, with volumes, ' || Kept || ', belongs into '"
+    " || ifnull(Live, 'none')"
+    f" FROM (SELECT RecordID, {_told((*(kind.contribution for kind in _KINDS), 'StageIn', 'StageOut'))} AS Kept,"
+    f" (SELECT {_told((*map(_row_of, _KINDS), 'Slice.StageIn', 'Slice.StageOut'))}"
+    f" FROM (SELECT * FROM RecordUsage JOIN ({_NOW}\n) USING (RecordID)) AS Slice"
+    " WHERE Slice.RecordID = Contributions.RecordID) AS Live FROM Contributions"
+    " WHERE MonthID IS NOT NULL AND EXISTS (SELECT 1 FROM AAR WHERE AAR.RecordID = Contributions.RecordID)"
+    " AND NOT EXISTS (SELECT 1 FROM FinishedLog WHERE FinishedLog.RecordID = Contributions.RecordID"
+    " AND Seq > (SELECT Seq FROM CellsPosition))) WHERE Kept IS NOT Live"
+)
+
+
+def _wrong_sums(kind: BreakdownKind) -> str:
+    summed = ", ".join(f"sum({column}) AS {column}" for column in _FINER_AMOUNTS)
+    return (
+        "SELECT 'finer cell ' || FinerID || ': sums are not those of its jobs' FROM FinerCells"
+        f" LEFT JOIN (SELECT {kind.contribution} AS FinerID, count(*) AS Jobs, {summed} FROM Contributions GROUP BY 1)"
+        f" AS Part USING (FinerID) WHERE Kind = {kind.number} AND"
+        f" (FinerCells.Jobs, {', '.join(f'FinerCells.{column}' for column in _FINER_AMOUNTS)})"
+        f" IS NOT (ifnull(Part.Jobs, 0), {', '.join(f'ifnull(Part.{column}, 0)' for column in _FINER_AMOUNTS)})"
+    )
+
+
+DIFFERENCES = " UNION ALL ".join((_ROWS_OF_RECORD, *map(_wrong_sums, _KINDS)))
+"""Where the finer cells are not what a recount of the records gives, in words; those that wait are left out."""
+
+
+# Monthly usage cells: advanced in short transactions by the commands that write, never by the hook (INVARIANTS 6).
+#
+# They move with their own position in FinishedLog, in one transaction with it, and independent of what is delivered.
+
 
 Month = tuple[int, int]
 
@@ -50,7 +190,7 @@ _ADVANCE = (
     """,
     # What the records contributed before ...
     _COUNT.format("-"),
-    *finer_cells.TAKE_OUT,
+    *TAKE_OUT,
     "DELETE FROM Contributions WHERE RecordID IN (SELECT RecordID FROM Slice)",
     # ... and what they contribute now; a deleted record has no month and contributes nothing.
     f"""
@@ -79,7 +219,7 @@ _REFINE = (
       FROM (SELECT * FROM Contributions WHERE MonthID IS NULL ORDER BY RecordID LIMIT :size) AS Contributions
      CROSS JOIN Cells USING (CellID)
     """,
-    *finer_cells.PUT_IN,
+    *PUT_IN,
 )
 
 
@@ -122,9 +262,7 @@ def _in_slices(
     con: Connection, here: Places, work: Callable[[Connection, int], int], *, most: int | None = None
 ) -> int:
     """Do the work for some records at a time, until there are fewer than it would have taken."""
-    con.execute(
-        f"CREATE TEMP TABLE IF NOT EXISTS Slice (RecordID INTEGER PRIMARY KEY, {_KEY}, {_USED}, {finer_cells.USED})"
-    )
+    con.execute(f"CREATE TEMP TABLE IF NOT EXISTS Slice (RecordID INTEGER PRIMARY KEY, {_KEY}, {_USED}, {USED})")
     size, total = _FIRST_SLICE, 0
     while True:
         begun = time.monotonic()
@@ -348,7 +486,140 @@ def differences(con: Connection) -> list[str]:
         SELECT 'records: counted as ' || Records || ', are ' || Found
           FROM RecordCount, (SELECT count(*) AS Found FROM AAR) WHERE Records <> Found
         UNION ALL
-        {finer_cells.DIFFERENCES}
+        {DIFFERENCES}
         """
     )
     return [text for (text,) in rows]
+
+
+# Which finished jobs are packed (table PackedJob): those that some target still has to have.
+#
+# Packs are made with the final status. Here those are let go that every target is past, and those made that are
+# missing, in slices of one short transaction each. Without a pack a record is read from the tables: nothing here is
+# needed for what is published, and it may end anywhere.
+
+
+MOST = 1_000_000
+"""Of so many places of the log, the last, there may be packs: some 500 MB, where nothing is ever published."""
+_BEGIN = "ARCACCT_PACKS_AFTER"
+"""DBConfig: the place in the log up to which no record is packed."""
+_SLICE, _PAGE = 5000, 200
+
+
+def delete_delivered(con: Connection, here: Places, seq: int) -> None:
+    """Delete the packs of records that were logged up to ``seq``, or very long ago; raises StoreError."""
+    (highest,) = con.execute("SELECT coalesce(max(Seq), 0) FROM FinishedLog").fetchone()
+    until = min(max(seq, highest - MOST), highest)
+    while _begin(con) < until:
+        with writing(con, here):
+            first = _begin(con)
+            (last,) = con.execute(
+                "SELECT coalesce(max(Seq), ?2) FROM"
+                " (SELECT Seq FROM FinishedLog WHERE Seq > ?1 AND Seq <= ?2 ORDER BY Seq LIMIT ?3)",
+                (first, until, _SLICE),
+            ).fetchone()
+            con.execute(
+                "DELETE FROM PackedJob WHERE RecordID IN (SELECT RecordID FROM FinishedLog WHERE Seq > ? AND Seq <= ?)",
+                (first, last),
+            )
+            note(con, _BEGIN, last)
+
+
+def pack_logged(con: Connection, here: Places, seq: int, horizon: int) -> int:
+    """Pack what was logged with ``seq < Seq <= horizon`` and is not; returns of how many records. Raises StoreError."""
+    total, place = 0, seq
+    while True:
+        with writing(con, here):
+            lacking = con.execute(
+                "SELECT FinishedLog.Seq FROM FinishedLog LEFT JOIN PackedJob"
+                " ON PackedJob.RecordID = FinishedLog.RecordID AND PackedJob.Seq = FinishedLog.Seq AND Version = ?"
+                " WHERE FinishedLog.Seq > ? AND FinishedLog.Seq <= ? AND PackedJob.RecordID IS NULL"
+                " ORDER BY FinishedLog.Seq LIMIT ?",
+                (packing.VERSION, place, horizon, _PAGE),
+            ).fetchall()
+            if not lacking:
+                return total
+            # In one transaction: what changed between reading and packing would be packed as it was.
+            places = [one for (one,) in lacking]
+            packs = [(one.aar.record_id, reader.pack_of(one.aar)) for one in reader.logged_at(con, places)]
+            made = [(record_id, pack) for record_id, pack in packs if pack is not None]
+            packing.keep(con, made)
+            if seq < _begin(con):
+                note(con, _BEGIN, seq)
+        total += len(made)
+        place = places[-1]
+
+
+def _begin(con: Connection) -> int:
+    return int(noted(con, _BEGIN) or 0)
+
+
+# What finished records were before they changed or were deleted: why published figures may fall.
+
+
+class FormerKey(NamedTuple):
+    """What a receiver may still have a job under: it was this before it changed."""
+
+    job_id: str
+    local_job_id: str | None
+    end_time: int
+
+
+def left_since(con: Connection, month: Month, seq: int) -> list[Counted]:
+    """What changed or was deleted in a month after a place in FinishedLog, as it was there: it may have that less."""
+    year, number = month
+    rows = con.execute(
+        # The first change after that place tells what the record was at it. The plus keeps SQLite on the index of Seq:
+        # by RecordID it would walk through every change that ever was.
+        """
+        SELECT WLCGVOs.Name, Endpoints.URL, count(*), sum(Wall) FROM (
+          SELECT VOID, EndpointID, EndTime, Wall, min(rowid) FROM FormerVersions WHERE Seq > ? GROUP BY +RecordID)
+          LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID
+          LEFT JOIN Endpoints ON Endpoints.ID = EndpointID
+         WHERE strftime('%Y-%m', EndTime, 'unixepoch') = ?
+         GROUP BY VOID, EndpointID
+        """,
+        (seq, f"{year:04d}-{number:02d}"),
+    )
+    return [Counted(unescaped_name(vo), unescaped_name(url), jobs, wall_s) for vo, url, jobs, wall_s in rows]
+
+
+def former_keys(con: Connection, seq: int) -> list[FormerKey]:
+    """What records were before each change after a place in FinishedLog, oldest first."""
+    rows = con.execute(
+        "SELECT JobID, LocalJobID, EndTime FROM FormerVersions WHERE Seq > ? AND EndTime BETWEEN 1 AND ?"
+        " ORDER BY Seq, rowid",
+        (seq, LAST_SECOND),
+    )
+    return [
+        FormerKey(unescaped(job_id), unescaped_name(local_job_id), end_time) for job_id, local_job_id, end_time in rows
+    ]
+
+
+def former_places(con: Connection, seq: int) -> set[tuple[str | None, int, int]]:
+    """The endpoint, year and month that records had before they changed, after a place in FinishedLog."""
+    rows = con.execute(
+        "SELECT DISTINCT URL, CAST(strftime('%Y', EndTime, 'unixepoch') AS INTEGER),"
+        " CAST(strftime('%m', EndTime, 'unixepoch') AS INTEGER)"
+        " FROM FormerVersions LEFT JOIN Endpoints ON Endpoints.ID = EndpointID"
+        " WHERE Seq > ? AND EndTime BETWEEN 1 AND ?",
+        (seq, LAST_SECOND),
+    )
+    return {(unescaped_name(url), year, month) for url, year, month in rows}
+
+
+def deleted_jobs(con: Connection, seq: int, horizon: int) -> list[str]:
+    """JobIDs of records that were deleted with ``seq < Seq <= horizon`` (pruned ones leave no trace here)."""
+    rows = con.execute(
+        "SELECT DISTINCT FormerVersions.JobID FROM FinishedLog"
+        " CROSS JOIN FormerVersions ON FormerVersions.RecordID = FinishedLog.RecordID"
+        " LEFT JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
+        " WHERE FinishedLog.Seq > ? AND FinishedLog.Seq <= ? AND AAR.RecordID IS NULL",
+        (seq, horizon),
+    )
+    return [unescaped(job_id) for (job_id,) in rows]
+
+
+def pruned_before(con: Connection) -> int:
+    """The end before which finished jobs may be in an archive of `db prune`, UTC seconds; 0: none is."""
+    return int(con.execute("SELECT coalesce(max(EndedBefore), 0) FROM Archives").fetchone()[0])

@@ -1,1 +1,0 @@
-"""The heart: what a job is to accounting, written and read in one way whatever it came from; monthly usage cells."""

@@ -1,0 +1,375 @@
+"""A job as values: as it is read (AAR), as a source writes it (Job), its VOMS attributes, and who ran it where."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+# The values that every format is made from: the A-REX Accounting Record and the monthly usage cell.
+#
+# Texts are plain: ARC's percent-escapes of the database are undone before a value gets here. Times are UTC seconds
+# since 1970; what is unknown is ``None`` or an empty tuple.
+
+
+class Transfer(NamedTuple):
+    """One file that A-REX moved for a job (table DataTransfers)."""
+
+    url: str
+    size_bytes: int
+    start_time: int
+    end_time: int
+    kind: str
+    """``input``, ``cached_input`` (taken from the cache, not counted in volumes) or ``output``."""
+
+
+class AAR(NamedTuple):
+    """
+    One job that reached a final status, with its children (seed 001, Table 4).
+
+    A tuple and not a dataclass: publishing builds one for every job, and this is the cheapest immutable value.
+    """
+
+    record_id: int
+    job_id: str
+    local_job_id: str | None
+    endpoint_type: str | None
+    """The submission interface, e.g. ``org.nordugrid.arcrest``."""
+    endpoint_url: str | None
+    """``None``: a job without a grid endpoint, published as local."""
+    queue: str | None
+    user_dn: str | None
+    """OpenSSL's one-line form, non-ASCII bytes as the text ``\\xHH``."""
+    vo: str | None
+    status: str
+    """``completed``, ``failed`` or ``aborted``."""
+    exit_code: int
+    """1 when unknown, as A-REX writes it."""
+    submit_time: int
+    end_time: int
+    node_count: int
+    core_count: int
+    memory_kib: int
+    """Maximum resident memory; 0 is unknown."""
+    virtual_memory_kib: int
+    wall_s: int
+    """0 also where nobody measured it (``unknown``): receivers need a number. The same of the next two."""
+    cpu_user_s: int
+    cpu_kernel_s: int
+    scratch_bytes: int
+    stage_in_bytes: int
+    stage_out_bytes: int
+    fqans: tuple[str, ...] = ()
+    """The main FQAN first (``mainfqan``, then each ``vomsfqan``)."""
+    job_name: str | None = None
+    lrms: str | None = None
+    node_names: tuple[str, ...] = ()
+    """Distinct, in the order of the batch system."""
+    client_host: str | None = None
+    """``host:port`` or ``[IPv6]:port`` of the client's connection."""
+    local_user: str | None = None
+    """``user`` or ``user:group``."""
+    project: str | None = None
+    system_software: str | None = None
+    wn_instance: str | None = None
+    benchmark: str | None = None
+    """``TYPE:VALUE`` as recorded."""
+    run_time_environments: tuple[str, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+    lrms_submit_time: int | None = None
+    lrms_start_time: int | None = None
+    lrms_end_time: int | None = None
+    auth_groups: tuple[str, ...] = ()
+    """The authgroups of arc.conf that A-REX found the user in; of jobs without a VO."""
+    held: str = ""
+    """Why the record is in no figure and at no receiver (`holds`), words with blanks between; empty: it is not held."""
+    unknown: tuple[str, ...] = ()
+    """
+    The fields above that nobody told, sorted: ``wall_s``, ``cpu_user_s``, ``cpu_kernel_s``, ``core_count``,
+    ``node_count``. They are 0 here (one core, one node), and are published so.
+    """
+
+    @property
+    def cpu_s(self) -> int:
+        """All CPU time: user and kernel."""
+        return self.cpu_user_s + self.cpu_kernel_s
+
+    @property
+    def has_wall(self) -> bool:
+        """Whether anybody measured the clock time."""
+        return "wall_s" not in self.unknown
+
+    @property
+    def has_cpu(self) -> bool:
+        """Whether anybody measured the CPU time."""
+        return "cpu_user_s" not in self.unknown
+
+
+class StoredAAR(AAR):
+    """One that was read from the database, with the digest that tells its versions apart once that is known."""
+
+    digest: bytes | None = None
+    """``None`` also for one that `_replace` made: it is no longer what was read."""
+
+
+class PackedAAR(StoredAAR):
+    """One that was read from its pack, the digest of which is of the same bytes."""
+
+
+class UsageCell(NamedTuple):
+    """The jobs of one month (of EndTime, in UTC) that agree in everything a summary is keyed by."""
+
+    year: int
+    month: int
+    user_dn: str | None
+    vo: str | None
+    fqan: str | None
+    """The main FQAN."""
+    endpoint_url: str | None
+    """``None``: local jobs."""
+    node_count: int
+    core_count: int
+    benchmark: str | None
+    """``TYPE:VALUE`` as recorded."""
+    jobs: int
+    wall_s: int
+    cpu_s: int
+    earliest_end_time: int
+    latest_end_time: int
+    auth_groups: tuple[str, ...] = ()
+    """As of an AAR."""
+    jobs_without_wall: int = 0
+    """Those of the jobs whose clock time nobody measured: it counts 0."""
+    jobs_without_cpu: int = 0
+
+
+# A whole job, as every source hands it over to be written: one value, whoever tells it.
+#
+# Who may tell what of a job, and whose word holds where two tell the same, stands in `precedence`; `writing.JobWriter`
+# writes jobs, a slice of them in each transaction of its caller.
+
+
+class Job(NamedTuple):
+    """
+    One job, in the names of an `AAR`: texts plain (no percent-escapes), times in UTC seconds.
+
+    ``None``, or an empty tuple, is what the source does not tell: then what another told of it stays, or it is unknown.
+
+    A tuple and not a dataclass: an import makes one for every job, and this is the cheapest immutable value.
+    """
+
+    job_id: str
+    """What the job is known by among all jobs: A-REX's, or `local.job_id`; it never changes."""
+    status: str
+    """One of `states`: IN_PROGRESS, COMPLETED, FAILED or ABORTED."""
+    submit_time: int
+    end_time: int = 0
+    """0 while the job is in progress."""
+    local_job_id: str = ""
+    """The batch system's id."""
+    endpoint_type: str = ""
+    """The submission interface; of a job that came through no endpoint whatever its source calls that."""
+    endpoint_url: str = ""
+    """Empty: a job without a grid endpoint, published as local."""
+    queue: str = ""
+    user_dn: str = ""
+    vo: str = ""
+    exit_code: int | None = None
+    node_count: int | None = None
+    core_count: int | None = None
+    """Of all nodes together."""
+    memory_kib: int | None = None
+    """Maximum resident memory."""
+    virtual_memory_kib: int | None = None
+    wall_s: int | None = None
+    """Clock time that it ran, whatever its cores."""
+    cpu_user_s: int | None = None
+    cpu_kernel_s: int | None = None
+    scratch_bytes: int | None = None
+    stage_in_bytes: int | None = None
+    stage_out_bytes: int | None = None
+    job_name: str | None = None
+    lrms: str | None = None
+    """The batch system as [lrms] of arc.conf calls it."""
+    node_names: tuple[str, ...] = ()
+    """In the order of the batch system."""
+    client_host: str | None = None
+    local_user: str | None = None
+    """``user`` or ``user:group``."""
+    project: str | None = None
+    system_software: str | None = None
+    wn_instance: str | None = None
+    benchmark: str | None = None
+    """``TYPE:VALUE``."""
+    extra: tuple[tuple[str, str], ...] = ()
+    """Whatever else the source knows, by keys of its own (``InfoKey``)."""
+    auth_tokens: tuple[tuple[str, str], ...] = ()
+    """``mainfqan`` with the first FQAN, ``vomsfqan`` with each other, and the claims of a token that the site keeps."""
+    run_time_environments: tuple[str, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+    events: tuple[tuple[str, int | str], ...] = ()
+    """``(key, time)`` in order, e.g. LRMSSTART; a text where the source has one that is no time."""
+    field_sources: tuple[tuple[str, str], ...] = ()
+    """``(field, source)`` of values that are not the source's own: a benchmark of arc.conf, a count that is a guess."""
+
+
+# VOMS attributes, and the VO that a site names for jobs without them.
+
+
+class FQAN(NamedTuple):
+    """
+    A fully qualified attribute name: ``/atlas/uk/Role=production/Capability=NULL``.
+
+    The word ``NULL`` is kept as written: receivers store it, so it is part of what was published before.
+    """
+
+    group: str
+    """With its leading slash: ``/atlas/uk``."""
+    role: str | None = None
+    capability: str | None = None
+
+    @property
+    def vo(self) -> str:
+        """The first component of the group."""
+        return self.group.split("/", 2)[1]
+
+    def __str__(self) -> str:
+        """The attribute as VOMS writes it."""
+        role = "" if self.role is None else f"/Role={self.role}"
+        capability = "" if self.capability is None else f"/Capability={self.capability}"
+        return f"{self.group}{role}{capability}"
+
+
+@lru_cache(maxsize=4096)
+def parsed_fqan(text: str) -> FQAN | None:
+    """The attribute, or None if the text is not one (a token's claim, an empty line)."""
+    if not text.startswith("/"):
+        return None
+    groups: list[str] = []
+    values: dict[str, str] = {}
+    for part in text[1:].split("/"):
+        name, equals, value = part.partition("=")
+        if equals and name in ("Role", "Capability"):
+            values.setdefault(name, value)
+        elif not values:
+            groups.append(part)
+    if not all(groups) or not groups:
+        return None
+    return FQAN("/" + "/".join(groups), values.get("Role") or None, values.get("Capability") or None)
+
+
+class VO(NamedTuple):
+    """``vomsless_vo=[AUTHGROUP ]NAME[#ISSUER]``: whom jobs without VOMS attributes belong to."""
+
+    name: str
+    issuer: str | None = None
+    authgroup: str | None = None
+    """Only jobs that A-REX found in this authgroup."""
+
+
+class VOs(NamedTuple):
+    """The ``vomsless_vo`` rules that a target has."""
+
+    rules: tuple[VO, ...] = ()
+    own: bool = False
+    """Not those by which jobs are recorded: they come before a VO that was chosen then."""
+
+    def rule(self, vo: str | None, auth_groups: tuple[str, ...]) -> VO | None:
+        """
+        The rule for a job without VOMS attributes, as A-REX 7 chooses; ``None``: ``vo`` holds.
+
+        The first for an authgroup of the job, else the last for any job. ``auth_groups`` has the job whose VO, if any,
+        was chosen by such rules.
+        """
+        if vo and not (self.own and auth_groups):
+            return None
+        mine = (one for one in self.rules if one.authgroup in auth_groups)
+        for_any = (one for one in reversed(self.rules) if one.authgroup is None)
+        return next(mine, None) or next(for_any, None)
+
+
+# Who ran a job and where: the parts of a record that every format derives in the same way.
+
+
+# domainNameType of both schemas: labels of two characters or more, so 127.0.0.1 is none and wn001.example.org is one.
+_DOMAIN_NAME = re.compile(r"(?:[a-zA-Z0-9][a-zA-Z0-9'\-]*[a-zA-Z0-9]\.)*[a-zA-Z0-9][a-zA-Z0-9'\-]*[a-zA-Z0-9]")
+_LONGEST_DOMAIN_NAME = 255
+
+_NO_VALUE = {"", "none", "null"}
+
+
+@lru_cache(maxsize=8192)
+def is_domain_name(text: str) -> bool:
+    """Whether the schemas of both record formats accept this as a host's name."""
+    return len(text) <= _LONGEST_DOMAIN_NAME and _DOMAIN_NAME.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=8192)
+def is_address(text: str) -> bool:
+    """Whether this is an IPv4 or IPv6 address, without the zone of a local one, which may be any text."""
+    from ipaddress import ip_address  # noqa: PLC0415  few hosts are asked about; most runs ask about none
+
+    try:
+        return "%" not in text and bool(ip_address(text))
+    except ValueError:
+        return False
+
+
+@lru_cache(maxsize=1024)
+def endpoint_host(url: str | None) -> str | None:
+    """
+    The host of a submission endpoint, in the letters of the URL, or None.
+
+    It is part of recordId, which SGAS compares byte for byte with what jura-ng sent: no lower-casing here.
+    """
+    _, scheme, rest = (url or "").partition("://")
+    if not scheme:
+        return None
+    authority = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0] or None
+    return authority.partition(":")[0] or None
+
+
+def client_host_name(socket: str) -> str:
+    """The host of ``host:port`` or ``[IPv6]:port``; a bare IPv6 address is left whole."""
+    if socket[:1] == "[":
+        return socket[1:].partition("]")[0]
+    host, _, port = socket.partition(":")
+    return socket if ":" in port else host
+
+
+def machine_host(endpoint_url: str | None, host: str | None) -> str | None:
+    """The machine a record speaks for: the endpoint's host, or the site's own name for jobs without an endpoint."""
+    return endpoint_host(endpoint_url) or host
+
+
+def job_record_id(aar: AAR, host: str | None) -> str:
+    """``ur-HOST-JOBID``, as jura-ng writes it: SGAS knows a job again by it."""
+    return f"ur-{machine_host(aar.endpoint_url, host) or ''}-{aar.job_id}"
+
+
+def has_value(text: str | None) -> bool:
+    """Whether APEL would store this text: ``none`` and ``null`` mean nothing there, in any case of letters."""
+    return text is not None and text.strip().lower() not in _NO_VALUE
+
+
+def start_time(aar: AAR, source: str) -> int:
+    """
+    When a job started: its submission, or with ``lrms`` its start in the batch system if that is known and plausible.
+
+    Workers write LRMS times in local time with a false Z, so a start outside the job's life is not believed.
+    """
+    lrms = aar.lrms_start_time
+    if source == "lrms" and lrms is not None and aar.submit_time <= lrms <= aar.end_time:
+        return lrms
+    return aar.submit_time
+
+
+def vo_name(vo: str | None, main_fqan: str | None, auth_groups: tuple[str, ...], vomsless: VOs) -> str | None:
+    """The VO of a job: its own, that of its attributes, or that of the site's rules for jobs without either."""
+    if main_fqan:
+        parsed = parsed_fqan(main_fqan)
+        return vo or (None if parsed is None else parsed.vo)
+    rule = vomsless.rule(vo, auth_groups)
+    return vo if rule is None else rule.name

@@ -1,0 +1,394 @@
+"""Values as Slurm writes them: durations, sizes, times, trackable resources and lists of hosts."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime, tzinfo
+from itertools import product
+from typing import NamedTuple
+
+# Values as sacct prints them: durations, sizes, times, exit codes, states, numbers of jobs; and how it is asked.
+#
+# Each function returns ``None`` for what says nothing (empty, ``Unknown``, ``None``), and raises ValueError for what is
+# no such value: a number that cannot be read must not become another one.
+
+
+LARGEST = 2**53
+"""What is more is no measurement."""
+UNSET = frozenset((0xFFFFFFFE, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFE, 0xFFFFFFFFFFFFFFFF))
+"""Slurm's NO_VAL, INFINITE, NO_VAL64 and INFINITE64 (slurm/slurm.h): a number that is not known, in any column."""
+_UNSET_COUNTS = UNSET | {0xFFFE, 0xFFFF}
+"""With NO_VAL16 and INFINITE16, for counts and codes alone: 65,534 s or KiB are a measurement like any other."""
+LATEST_S = 2**34
+"""Later than this (year 2514) is no time of a job."""
+_LARGEST_JOB = 2**53
+
+NOT_SAID = frozenset(("", "Unknown", "None", "N/A", "(null)"))
+"""What sacct prints where there is no value."""
+_NOTHING = NOT_SAID | {"INVALID"}
+_DURATION = re.compile(r"(?:([0-9]{1,15})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{2})(?:\.([0-9]{1,6}))?", re.ASCII)
+_SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTPE]?)", re.ASCII)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+_EPOCH = re.compile(r"[0-9]{1,12}", re.ASCII)
+_EXIT = re.compile(r"([0-9]{1,10}):([0-9]{1,10})", re.ASCII)
+_JOB = re.compile(r"([0-9]{1,16})(?:_(?:[0-9]{1,10}|\[[^\]]*\])|\+[0-9]{1,10})?(?:\.([A-Za-z0-9_+-]{1,64}))?", re.ASCII)
+
+
+class Instants(NamedTuple):
+    """What a local time may have been, in UTC seconds: two when clocks were set back, else twice the same."""
+
+    early: int
+    late: int
+
+
+def duration_us(text: str) -> int | None:
+    """
+    ``MM:SS.mmm``, ``HH:MM:SS`` or ``D-HH:MM:SS`` in microseconds.
+
+    Fractions stand behind minutes only: from an hour on, sacct leaves them out.
+    """
+    if text in _NOTHING:
+        return None
+    match = _DURATION.fullmatch(text)
+    if match is None or (match[1] is not None and match[2] is None):
+        raise ValueError(f"{text[:40]!r} is no duration")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
+    total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    if total_s in UNSET:
+        return None
+    if total_s > LARGEST // 10**6:
+        raise ValueError(f"{text[:40]!r} is longer than any job")
+    return total_s * 10**6 + int((match[5] or "").ljust(6, "0"))
+
+
+def amount(text: str) -> int | None:
+    """A whole number; ``None`` also for one that Slurm writes where it has none."""
+    if text in _NOTHING:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 20):
+        raise ValueError(f"{text[:40]!r} is no number")
+    number = known(int(text))
+    if number is not None and number > LARGEST:
+        raise ValueError(f"{text[:40]!r} is larger than any measurement")
+    return number
+
+
+def count(text: str) -> int | None:
+    """A number of CPUs, nodes or the like."""
+    number = amount(text)
+    return None if number is None else known_count(number)
+
+
+def known(number: int) -> int | None:
+    """A number of Slurm's; ``None`` for one that stands for none (`UNSET`)."""
+    return None if number in UNSET else number
+
+
+def known_count(number: int) -> int | None:
+    """The same of a count or a code, which Slurm may also keep in 16 bits."""
+    return None if number in _UNSET_COUNTS else number
+
+
+def size_kib(text: str) -> int | None:
+    """``3188K``, ``2.60M`` or, of ``--noconvert``, bytes; rounded up to KiB, as something was used."""
+    if text in _NOTHING:
+        return None
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text[:40]!r} is no size")
+    number = int(match[1]) if match[1].isdigit() else float(match[1])
+    size_bytes = number * 1024 ** _POWERS[match[2]]
+    # NO_VAL64 in a larger unit is 16384P or 16E.
+    if (number in UNSET and match[2] in ("", "K")) or size_bytes == 2**64:
+        return None
+    size = -int(-size_bytes // 1024)
+    if size > LARGEST:
+        raise ValueError(f"{text[:40]!r} is larger than any measurement")
+    return size
+
+
+def instants(text: str, zone: tzinfo | None) -> Instants | None:
+    """
+    Seconds since 1970 (``SLURM_TIME_FORMAT=%s``), a time with its offset, or a local time of ``zone``.
+
+    ``zone`` ``None``: this machine's. A local time that does not exist, since clocks were set forward, is what it
+    would have been without.
+    """
+    if text in _NOTHING or (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) in UNSET):
+        return None
+    if _EPOCH.fullmatch(text):
+        found = Instants(int(text), int(text))
+    else:
+        try:
+            when = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise ValueError(f"{text[:40]!r} is no time") from error
+        if len(text) < len("2026-11-22T05:42:00"):
+            raise ValueError(f"{text[:40]!r} is no time: its seconds are missing")
+        if when.tzinfo is None:
+            folds = [_seconds(when.replace(tzinfo=zone, fold=fold)) for fold in (0, 1)]
+            # In a gap the folds are the other way round.
+            found = Instants(*folds) if folds[0] < folds[1] else Instants(folds[0], folds[0])
+        else:
+            found = Instants(_seconds(when), _seconds(when))
+    if not 0 <= found.early <= found.late < LATEST_S:
+        raise ValueError(f"{text[:40]!r} is no time of a job")
+    return found if found.late else None
+
+
+def _seconds(when: datetime) -> int:
+    try:
+        return int(when.timestamp() if when.tzinfo is not None else when.astimezone(UTC).timestamp())
+    except (OverflowError, OSError) as error:
+        raise ValueError("a time that no clock shows") from error
+
+
+def exit_code(text: str) -> tuple[int | None, int | None] | None:
+    """``N:SIGNAL``."""
+    if text in _NOTHING:
+        return None
+    match = _EXIT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text[:40]!r} is no exit code")
+    return known_count(int(match[1])), known_count(int(match[2]))
+
+
+def state(text: str) -> str:
+    """The state, without who cancelled the job (``CANCELLED by 1004``). Empty: not said."""
+    word = text.partition(" ")[0].rstrip("+")
+    if not re.fullmatch(r"[A-Z_]{0,40}", word):
+        raise ValueError(f"{text[:40]!r} is no state of a job")
+    return word
+
+
+def job_number(text: str) -> tuple[int, str]:
+    """
+    The job and step that JobIDRaw (``24``, ``24.batch``) or JobID (``21_1``, ``51+1.0``) stands for.
+
+    The step is ``batch``, ``extern``, ``0``, ...; empty: the job itself.
+    """
+    match = _JOB.fullmatch(text)
+    if match is None or not 0 < int(match[1]) < _LARGEST_JOB or int(match[1]) in UNSET:
+        raise ValueError(f"{text[:40]!r} is no number of a job")
+    return int(match[1]), match[2] or ""
+
+
+def clean(text: str) -> str:
+    """A text as a database keeps it: without zeros and halves of characters, which become what Python calls them."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+def environment() -> dict[str, str]:
+    """Ours, without what changes what sacct prints: seconds since 1970, one language, no other clusters."""
+    changes = ("SACCT_", "SLURM_CLUSTERS", "LC_")
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(changes)}
+    return ours | {"TZ": "UTC", "LC_ALL": "C", "LANG": "C", "SLURM_TIME_FORMAT": "%s"}
+
+
+def new_delimiter() -> str:
+    """What nobody can have put into a name: no letters, so that the header still tells it."""
+    return f"\x1f{secrets.randbelow(10**18):018d}\x1f"
+
+
+def is_secret(delimiter: str) -> bool:
+    """Whether a delimiter is one that nobody can have put into a name, as `new_delimiter` makes them."""
+    return re.fullmatch("\x1f[0-9]{18}\x1f", delimiter) is not None
+
+
+# Slurm's trackable resources: ``billing=32,cpu=32,gres/gpu:a100=1,gres/gpu=1,mem=472.50G,node=1,energy=12``.
+
+
+_AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,20})?)([KMGTP]?)i?B?", re.ASCII | re.IGNORECASE)
+_TRES_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+
+
+def parse(text: str) -> dict[str, int]:
+    """
+    Each resource with its amount: sizes in bytes, energy in J; what is no number or not measured is left out.
+
+    (Energy is NO_VAL64, 18446744073709551614, where the site does not measure it.)
+    """
+    found = {}
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        match = _AMOUNT.fullmatch(value.strip())
+        if not match:
+            continue
+        number = int(match[1]) if match[1].isdigit() else float(match[1])
+        amount = round(number * 1024 ** _TRES_POWERS[match[2].upper()])
+        if number not in UNSET and amount <= LARGEST:
+            found[key.strip()] = amount
+    return found
+
+
+def cpu_us(text: str) -> int | None:
+    """The CPU time of a usage (``cpu=03:50:00,energy=0``, TRESUsageInTot), in microseconds; ``None``: not known."""
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        if key.strip() == "cpu":
+            try:
+                return duration_us(value.strip())
+            except ValueError:
+                return None
+    return None
+
+
+def gpu_count(tres: dict[str, int]) -> int:
+    """GPUs, of all types: the untyped amount if there is one, else the sum of the typed ones (never both)."""
+    if "gres/gpu" in tres:
+        return tres["gres/gpu"]
+    return sum(amount for key, amount in tres.items() if key.startswith("gres/gpu:"))
+
+
+# Lists of host names in brackets, as Slurm writes them: ``c[1-3,5]-[2-4].fox`` is twelve names.
+#
+# Zero padding of the lower bound is kept (``n[08-11]`` is n08, n09, n10, n11).
+
+
+LARGEST_LIST = 100_000
+"""Names. A longer list is a mistake; it would take our memory and our time."""
+
+NOBODY = frozenset(("", "None", "None assigned", "(null)", "Unknown", "N/A"))
+"""What Slurm says for no nodes; Sonar before 0.17 passes it on as the name of one, for every pending job."""
+
+_MOST_CHARACTERS = 8 * 1024 * 1024
+_SIGN = re.compile(r"[\[\],]")
+_PARTS = re.compile(r"\[([^\[\]]*)\]|([^\[\],\s]+)")
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", re.ASCII)
+_LAST_NUMBER = re.compile(r"((?:.*[^0-9])?)([0-9]+)([^0-9]*)", re.ASCII | re.DOTALL)
+"""Looked for from the end: the time is linear also for names of digits."""
+
+
+class MalformedError(ValueError):
+    """A value that its type does not allow: what cannot be told without it is refused, and only that."""
+
+
+def expand(ranges: Iterable[str]) -> list[str]:
+    """
+    The names of some ranges, in their order, each once.
+
+    Raises MalformedError for brackets that do not match, for bounds that are not numbers or in the wrong order, and
+    for more than LARGEST_LIST names, repeated ones included. Names are counted before any is made.
+    """
+    elements = []
+    names = characters = 0
+    for text in ranges:
+        for element in split(text) if text not in NOBODY else ():
+            parts, count, length = _parts(element)
+            names += count
+            characters += count * length
+            if names > LARGEST_LIST or characters > _MOST_CHARACTERS:
+                raise MalformedError(f"{text[:60]!r} has more than {LARGEST_LIST} hosts")
+            elements.append(parts)
+    made = ("".join(name) for parts in elements for name in product(*map(_made, parts)))
+    return list(dict.fromkeys(made))
+
+
+def split(text: str) -> list[str]:
+    """The elements of a list: commas inside of brackets do not count."""
+    elements, depth, start = [], 0, 0
+    for match in _SIGN.finditer(text):
+        if match[0] == "[":
+            depth += 1
+        elif match[0] == "]":
+            depth -= 1
+        elif depth == 0:
+            elements.append(text[start : match.start()])
+            start = match.end()
+    elements.append(text[start:])
+    return elements
+
+
+class _Range(NamedTuple):
+    """Numbers from ``low`` to ``high``, padded with zeros to ``width``, as Slurm does: that of the lower bound."""
+
+    low: int
+    high: int
+    width: int
+
+
+def _parts(element: str) -> tuple[list[str | list[_Range]], int, int]:
+    """Texts and ranges, in turn; how many names they make, and of how many characters the longest is at most."""
+    parts: list[str | list[_Range]] = []
+    position, names, length = 0, 1, 0
+    while position < len(element):
+        match = _PARTS.match(element, position)
+        if match is None:
+            raise MalformedError(f"{element[:60]!r} is not a range of hosts")
+        if match[1] is None:
+            parts.append(match[2])
+            length += len(match[2])
+        else:
+            ranges = [_range(piece, element) for piece in match[1].split(",")]
+            parts.append(ranges)
+            # A product that is too large stays so, and is not multiplied into a number of many digits.
+            names = min(names * sum(high - low + 1 for low, high, _ in ranges), LARGEST_LIST + 1)
+            length += max(max(width, len(str(high))) for _, high, width in ranges)
+        position = match.end()
+    if not parts:
+        raise MalformedError("a range of hosts is empty")
+    return parts, names, length
+
+
+def _range(piece: str, element: str) -> _Range:
+    match = _RANGE.fullmatch(piece)
+    if match is None:
+        raise MalformedError(f"{element[:60]!r} is not a range of hosts")
+    low, high = int(match[1]), int(match[2] or match[1])
+    if low > high:
+        raise MalformedError(f"{element[:60]!r} has bounds in the wrong order")
+    return _Range(low, high, len(match[1]))
+
+
+def _made(part: str | list[_Range]) -> list[str]:
+    if isinstance(part, str):
+        return [part]
+    return [str(number).zfill(width) for low, high, width in part for number in range(low, high + 1)]
+
+
+def compress(names: Iterable[str]) -> str:
+    """Host names as one list, the last number of each in brackets: what `expand` makes the same names of."""
+    groups: dict[tuple[str, str, int], list[int]] = {}
+    plain: dict[str, None] = {}
+    for name in dict.fromkeys(names):
+        match = _LAST_NUMBER.fullmatch(name)
+        if match is None or len(match[2]) > 18:
+            plain[name] = None
+        else:
+            width = len(match[2]) if match[2].startswith("0") else 0
+            groups.setdefault((match[1], match[3], width), []).append(int(match[2]))
+    _join_padded(groups)
+    return ",".join([*plain, *(_bracketed(*key, sorted(numbers)) for key, numbers in groups.items())])
+
+
+def _join_padded(groups: dict[tuple[str, str, int], list[int]]) -> None:
+    """n099 and n100 are of one series: numbers that fill a group's width join it."""
+    for prefix, suffix, width in [key for key in groups if key[2]]:
+        rest = groups.get((prefix, suffix, 0), [])
+        groups[prefix, suffix, width] += [number for number in rest if len(str(number)) == width]
+        left = [number for number in rest if len(str(number)) != width]
+        if left:
+            groups[prefix, suffix, 0] = left
+        else:
+            groups.pop((prefix, suffix, 0), None)
+
+
+def _bracketed(prefix: str, suffix: str, width: int, numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return f"{prefix}{numbers[0]:0{width}d}{suffix}"
+    pieces: list[list[int]] = []
+    for number in numbers:
+        # A range of different lengths (9-10) is only right where nothing is padded, and then it is.
+        if pieces and pieces[-1][1] == number - 1:
+            pieces[-1][1] = number
+        else:
+            pieces.append([number, number])
+    inside = ",".join(
+        f"{low:0{width}d}" if low == high else f"{low:0{width}d}-{high:0{width}d}" for low, high in pieces
+    )
+    return f"{prefix}[{inside}]{suffix}"
