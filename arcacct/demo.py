@@ -19,7 +19,7 @@ from typing import NamedTuple
 from arcacct.arex.control_files import owner_of, read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.sweep import sweep
-from arcacct.arex.sweeping import SweepReport
+from arcacct.arex.sweep_context import SweepReport
 from arcacct.config.parser import load
 from arcacct.config.paths import STATUS_FOLDERS, resource
 from arcacct.config.settings import Settings, settings

@@ -12,7 +12,7 @@ import click
 import man_pages as man
 import pytest
 
-from arcacct.arex.layout import STATES
+from arcacct.arex.control_files import STATES
 from arcacct.config.options import options_of
 from arcacct.config.paths import resource
 from arcacct.targets import kinds

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from arcacct.config.paths import Places
     from arcacct.database.connection import Connection
 
+
 _ITIMER_REAL = 0
 _LARGEST_PYC = 1 << 16
 _SPOOL_S = 1.0
@@ -45,8 +46,7 @@ _NEEDED = (
     "records/",
     "records/states",
     "arex/control_files",
-    "arex/instants",
-    "arex/facts",
+    "arex/job_facts",
     "database/",
     "database/connection",
     "records/packing",
@@ -102,7 +102,7 @@ def run(arguments: list[str]) -> str:
     if arguments[2:3] != ["DELETED"]:
         _load_needed()
     # Nothing may fail before main's guard, hence the imports in functions.
-    from arcacct.arex.layout import STATES, is_job_id  # noqa: PLC0415
+    from arcacct.arex.control_files import STATES, is_job_id  # noqa: PLC0415
     from arcacct.config.parser import absolute  # noqa: PLC0415
 
     if len(arguments) not in (3, 4) or not is_job_id(arguments[1]) or arguments[2] not in STATES:
@@ -365,7 +365,7 @@ def record_event(here: "Places", files: "JobFiles", con: "Connection | None" = N
     Raises InputError when the job's .local says nothing, StoreError when the database is missing, not ours, of
     another version or under maintenance.
     """
-    from arcacct.arex.facts import job_facts  # noqa: PLC0415
+    from arcacct.arex.job_facts import job_facts  # noqa: PLC0415
     from arcacct.database.connection import ACCOUNTING_SCHEMA, Transaction, open_database  # noqa: PLC0415
     from arcacct.errors import InputError  # noqa: PLC0415
     from arcacct.records.recorder import record  # noqa: PLC0415

@@ -12,9 +12,7 @@ are, so that one without its name, or cut by a power failure, is known to be who
 import os
 import time
 
-from arcacct.arex.control_files import JobFiles
-from arcacct.arex.gate import whole_lines
-from arcacct.arex.layout import STATES, is_job_id
+from arcacct.arex.control_files import STATES, JobFiles, is_job_id, whole_lines
 from arcacct.config.paths import private_directory
 from arcacct.errors import InputError
 from arcacct.records.states import StatusFile

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from cryptography import x509
 
-from arcacct.arex import spooled
-from arcacct.arex.spooled import Spooled
+from arcacct.arex import spool_replay
+from arcacct.arex.spool_replay import Spooled
 from arcacct.asking import health_rows
 from arcacct.asking.basis import Basis, basis
 from arcacct.asking.health_rows import RecordingState, TargetState
@@ -174,7 +174,7 @@ def examine(settings: Settings) -> Health:
         problem,
         health_rows.writer_of(here.database),
         os.path.exists(here.maintenance),
-        spooled.look(folders),
+        spool_replay.look(folders),
         (),
         _certificates(settings),
         publishing=_publishing(settings),
@@ -227,10 +227,10 @@ def recent_months(now: int) -> list[tuple[int, int]]:
 def _launcher(path: str, drained: Sequence[str]) -> Launcher:
     known = {os.path.realpath(folder) for folder in drained}
     try:
-        places = tuple(place for place in spooled.of_launcher(path) if os.path.realpath(place) not in known)
+        places = tuple(place for place in spool_replay.of_launcher(path) if os.path.realpath(place) not in known)
     except OSError as error:
         return Launcher(path, f"{error.strerror}", Spooled(), ())
-    return Launcher(path, "" if os.access(path, os.X_OK) else "nobody may run it", spooled.look(places), places)
+    return Launcher(path, "" if os.access(path, os.X_OK) else "nobody may run it", spool_replay.look(places), places)
 
 
 def _free(directory: str) -> Free | None:

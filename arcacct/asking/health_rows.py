@@ -9,7 +9,7 @@ import struct
 import time
 from typing import NamedTuple
 
-from arcacct.arex.spooled import Spooled, saved_status
+from arcacct.arex.spool_replay import Spooled, saved_status
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
 from arcacct.publishing import audit, given, ledger, months

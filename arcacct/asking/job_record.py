@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from arcacct.arex.records import tokens_of_version_1, tokens_of_version_2, with_benchmark
+from arcacct.arex.own_database import tokens_of_version_1, tokens_of_version_2, with_benchmark
 from arcacct.asking.arcctl import ArcctlJob, when
 from arcacct.database.connection import Connection
 from arcacct.records.reader import plain_text

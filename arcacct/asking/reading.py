@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from arcacct.arex import database
+from arcacct.arex import own_database
 from arcacct.database.access import READABLE, require_own_schema
 from arcacct.database.at_rest import connect_to_read, refuse_hidden
 from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, DatabaseError, open_for_reading, translated
@@ -36,7 +36,7 @@ def opened_to_ask(path: str, *, anybodys: bool = False) -> Iterator[Connection]:
             con.text_factory = READABLE
             yield con
         return
-    with tempfile.TemporaryDirectory(prefix="arcacct-") as workspace, database.opened(path, workspace) as arex:
+    with tempfile.TemporaryDirectory(prefix="arcacct-") as workspace, own_database.opened(path, workspace) as arex:
         arex.con.text_factory = READABLE
         yield arex.con
 

@@ -17,14 +17,12 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from arcacct.arex import database as arex_database
-from arcacct.arex import own
-from arcacct.arex.control_files import read_job, read_status_file
-from arcacct.arex.facts import job_facts
-from arcacct.arex.importing import Archives, import_lock, settled_before
-from arcacct.arex.layout import is_job_id, scan_status_files
-from arcacct.arex.own import Ended
-from arcacct.arex.sweeping import batches, printable, reason
+from arcacct.arex import own_database
+from arcacct.arex.control_files import is_job_id, read_job, read_status_file, scan_status_files
+from arcacct.arex.import_database import Archives, import_lock, settled_before
+from arcacct.arex.job_facts import job_facts
+from arcacct.arex.own_database import Ended
+from arcacct.arex.sweep_context import batches, printable, reason
 from arcacct.asking import portal as why
 from arcacct.asking.month_jobs import JobSums, MonthJob, MonthJobs, NotedJobs, ReceiverSide
 from arcacct.asking.portal import Compared, PortalContext, compare_portal, folded_vo, read_portal
@@ -376,7 +374,7 @@ def _arex(
 
     That it cannot be asked now says nothing of the month.
     """
-    paths = own.own_databases(here)
+    paths = own_database.own_databases(here)
     if not paths:
         return
     name = "A-REX's database"
@@ -421,9 +419,9 @@ def _pages(here: Places, path: str, month: Month) -> Iterator[dict[str, Ended]]:
             stack.enter_context(import_lock(os.path.join(workspace, "import.lock")))
         else:
             workspace = stack.enter_context(tempfile.TemporaryDirectory(prefix="arcacct-"))
-        database = stack.enter_context(arex_database.opened(path, workspace, patience_s=_PATIENCE_S))
+        database = stack.enter_context(own_database.opened(path, workspace, patience_s=_PATIENCE_S))
         with access.translating(path):
-            yield from own.ended_between(database, *month_bounds(*month), settled_before())
+            yield from own_database.ended_between(database, *month_bounds(*month), settled_before())
 
 
 def _absent(con: Connection, ended: Mapping[str, Ended], archived: set[str]) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from arcacct.arex.layout import is_hashed, job_file, status_files
+from arcacct.arex.control_files import is_hashed, job_file, status_files
 from arcacct.asking.sent_texts import SentText, SentTexts
 from arcacct.config.options import Target
 from arcacct.config.settings import Settings

@@ -315,7 +315,7 @@ def prune(
     Monthly usage still counts them; queries can attach the archive. The file becomes smaller by `arcacct db optimize
     --shrink`. Others have their turn every few hundred jobs; stopped, the same command goes on.
     """
-    from arcacct.arex.layout import scan_status_files  # noqa: PLC0415  with its command
+    from arcacct.arex.control_files import scan_status_files  # noqa: PLC0415  with its command
     from arcacct.publishing.instants import iso  # noqa: PLC0415  slow to import
     from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
     from arcacct.records import retention  # noqa: PLC0415  slow to import

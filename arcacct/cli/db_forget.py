@@ -88,7 +88,7 @@ def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) 
 
 def scope_of(found: Settings, user_dn: str | None, now: int) -> Scope:
     """Whose names go. Raises UsageError where nothing says which, InputError without the control directory."""
-    from arcacct.arex.layout import scan_status_files  # noqa: PLC0415  with its command
+    from arcacct.arex.control_files import scan_status_files  # noqa: PLC0415  with its command
     from arcacct.records import pseudonymise  # noqa: PLC0415  slow to import
     from arcacct.targets.ascii import NAME, spelt  # noqa: PLC0415  with its command
 

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import click
 
-from arcacct.arex.importing import ImportReport, arex_databases, import_arex, retry_rejected
+from arcacct.arex.import_database import ImportReport, arex_databases, import_arex, retry_rejected
 from arcacct.cli.context import places_of
 from arcacct.cli.instants import zone_of
 from arcacct.cli.speech import examples, print_line

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from arcacct.arex.control_files import read_job
+from arcacct.arex.control_files import STATES, is_job_id, read_job
 from arcacct.arex.hook import record_event
-from arcacct.arex.layout import STATES, is_job_id
 from arcacct.cli.context import places_of
 from arcacct.cli.speech import examples, print_line
 from arcacct.database.access import accounting

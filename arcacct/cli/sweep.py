@@ -9,9 +9,9 @@ from threading import Event
 
 import click
 
-from arcacct.arex.following import follow as follow_all
+from arcacct.arex.sweep import follow as follow_all
 from arcacct.arex.sweep import sweep as sweep_all
-from arcacct.arex.sweeping import Gap, SweepReport
+from arcacct.arex.sweep_context import Gap, SweepReport
 from arcacct.cli.context import conf_of, places_of, settings_of
 from arcacct.cli.db_forget import forget_old
 from arcacct.cli.speech import examples, print_error, print_line

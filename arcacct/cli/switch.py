@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from arcacct.arex.importing import arex_databases
+from arcacct.arex.import_database import arex_databases
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import MONTH
 from arcacct.cli.naming import complete_target

@@ -242,7 +242,8 @@ class JobWriter:
         """
         The attributes of a token without its first group, which our recorder has as the first FQAN, and A-REX has not.
 
-        By the rules of the site (`arex.facts.main_group`): those about claims, or those by which it is kept besides.
+        By the rules of the site (`arex.job_facts.main_group`): those about claims, or those by which it is kept
+        besides.
         """
         groups = {value for key, value in tokens if key not in FQAN_KEYS}
         return [row for row in tokens if row[0] not in FQAN_KEYS or not (self._vo_by_claims or row[1] in groups)]

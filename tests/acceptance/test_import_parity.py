@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import arex_corpus as corpus
 import pytest
 
-from arcacct.arex.importing import ImportReport, import_arex
+from arcacct.arex.import_database import ImportReport, import_arex
 from arcacct.database.access import open_accounting
 from arcacct.records import reader
 from arcacct.records.model import AAR

@@ -18,7 +18,7 @@ import live_arex
 import pytest
 
 from arcacct.arex.sweep import sweep
-from arcacct.arex.sweeping import SweepReport
+from arcacct.arex.sweep_context import SweepReport
 from arcacct.config.parser import load
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import arex_corpus as corpus
 import pytest
 
-from arcacct.arex.importing import ImportReport, import_arex
+from arcacct.arex.import_database import ImportReport, import_arex
 from arcacct.database.access import open_accounting
 
 TYPE_CHECKING = False

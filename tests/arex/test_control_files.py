@@ -13,8 +13,7 @@ from job_files import DIAG, JOB, LOCAL, NOON_NS, Files, lay
 from other_users import acting_as
 
 from arcacct.arex import control_files
-from arcacct.arex.control_files import owner_of, read_bytes, read_job, read_status
-from arcacct.arex.layout import job_file, status_files
+from arcacct.arex.control_files import job_file, owner_of, read_bytes, read_job, read_status, status_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from job_files import JOB, LOCAL, NOON_NS
 
 from arcacct.arex.control_files import JobFiles
-from arcacct.arex.facts import job_facts
+from arcacct.arex.job_facts import job_facts
 from arcacct.config.paths import JobRules
 from arcacct.records.states import StateChange
 

@@ -13,7 +13,7 @@ import arex_writer
 import pytest
 from control_directory import set_up
 
-from arcacct.arex.database import opened
+from arcacct.arex.own_database import opened
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting
 from arcacct.database.durable import refuse_foreign
@@ -117,7 +117,7 @@ def test_a_wal_database_that_nobody_uses_is_copied(arex, work) -> None:
 def in_another_process(path: pathlib.Path, work: str) -> str:
     """The number of jobs, and how the database was read."""
     code = (
-        "import sys; from arcacct.arex.database import opened\n"
+        "import sys; from arcacct.arex.own_database import opened\n"
         "with opened(sys.argv[1], sys.argv[2]) as one:\n"
         " print(one.con.execute('SELECT count(*) FROM AAR').fetchone()[0], 'copy' if one.stamp else 'live')"
     )

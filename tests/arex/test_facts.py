@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S, STATISTICS, sequence
 
 from arcacct.arex.control_files import JobFiles
-from arcacct.arex.facts import job_facts, leading_digits, parse_transfer
+from arcacct.arex.job_facts import job_facts, leading_digits, parse_transfer
 from arcacct.config.paths import JobRules
 from arcacct.records.states import StateChange, Usage
 

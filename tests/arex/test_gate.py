@@ -7,17 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_files import DIAG, JOB, LOCAL, NOON_NS, STATISTICS
 
-from arcacct.arex.control_files import JobFiles, read_bytes
-from arcacct.arex.facts import job_facts
-from arcacct.arex.gate import (
+from arcacct.arex.control_files import (
     MOST_FILE_BYTES,
     MOST_LINE_BYTES,
     MOST_VALUE_BYTES,
+    JobFiles,
     beginning_and_end,
     cut,
     lines_of,
+    read_bytes,
     stored_bytes,
 )
+from arcacct.arex.job_facts import job_facts
 from arcacct.config.paths import JobRules
 from arcacct.records.recorder import escaped
 from arcacct.records.states import StateChange

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcacct.arex.instants import parse_instant
+from arcacct.arex.job_facts import parse_instant
 
 MOMENTS = st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(9999, 12, 31))
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from arcacct.arex.layout import (
+from arcacct.arex.control_files import (
     STATES,
     count_status_files,
     is_gone,

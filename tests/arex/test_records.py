@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from arcacct.arex.records import EventClock, job_of, lost, written_whole
+from arcacct.arex.own_database import EventClock, job_of, lost, written_whole
 from arcacct.records.row_mapping import ArexRows, Numbers, stored
 
 OSLO = ZoneInfo("Europe/Oslo")

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S
 
-from arcacct.arex.control_files import JobFiles
-from arcacct.arex.layout import STATES, is_job_id
+from arcacct.arex.control_files import STATES, JobFiles, is_job_id
 from arcacct.arex.spool import from_bytes, from_name, to_bytes, write
 from arcacct.config.paths import private_directory
 from arcacct.errors import InputError

@@ -26,8 +26,8 @@ from figures import Cost, Figure, cost_of
 from job_files import DIAG, LOCAL, NOON_NS, STATISTICS, Files, lay
 
 from arcacct.arex.control_files import JobFiles, owner_of
-from arcacct.arex.facts import job_facts
-from arcacct.arex.sweeping import SweepRun
+from arcacct.arex.job_facts import job_facts
+from arcacct.arex.sweep_context import SweepRun
 from arcacct.config.paths import JobRules, places
 from arcacct.database.access import open_accounting
 from arcacct.records import recorder

@@ -14,13 +14,13 @@ from typing import NamedTuple
 from control_directory import set_up
 from job_files import LOCAL, NOON_NS
 
-from arcacct.arex import facts
+from arcacct.arex import job_facts
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.hook import record_event
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, read_accounting
 
-LOADED_BEFORE = (facts,)
+LOADED_BEFORE = (job_facts,)
 """What the hook imports on the way: here nobody waits for a start."""
 _WAIT = struct.Struct("d")
 _FAILED = -1.0

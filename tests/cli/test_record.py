@@ -11,7 +11,7 @@ import pytest
 from installed import arcacct, configured
 from job_files import JOB, NOON_NS, Files, events, lay, rows
 
-from arcacct.arex.layout import job_file
+from arcacct.arex.control_files import job_file
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from fuzz.command import arcacct, steers
 from fuzz.damage import TOKENS, damaged
 from fuzz.site_of_targets import GOOD, WALL_S, begin, database_of, publish_to_all, records
 
-from arcacct.arex.layout import STATES
+from arcacct.arex.control_files import STATES
 from arcacct.records.reader import unescaped
 
 TYPE_CHECKING = False

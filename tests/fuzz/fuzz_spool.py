@@ -27,8 +27,7 @@ from control_directory import set_up
 from fuzz.command import Ended, arcacct, steers
 from fuzz.damage import damaged
 
-from arcacct.arex.control_files import JobFiles
-from arcacct.arex.layout import STATES
+from arcacct.arex.control_files import STATES, JobFiles
 from arcacct.arex.spool import to_bytes
 from arcacct.records.reader import unescaped
 from arcacct.records.states import StatusFile

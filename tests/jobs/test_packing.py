@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from job_files import DIAG, JOB, LOCAL, NOON_NS, STATISTICS
 
 from arcacct.arex.control_files import JobFiles
-from arcacct.arex.facts import job_facts
+from arcacct.arex.job_facts import job_facts
 from arcacct.config.paths import JobRules
 from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.records import packing, reader

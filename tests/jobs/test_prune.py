@@ -18,7 +18,7 @@ from control_directory import set_up
 from hook_host import HOOK, host
 from stored_jobs import END_S
 
-from arcacct.arex.importing import import_arex
+from arcacct.arex.import_database import import_arex
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import usage
 from arcacct.config.paths import Places, places

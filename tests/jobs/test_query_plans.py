@@ -17,8 +17,8 @@ sys.path.append(str(pathlib.Path(__file__).parent.parent / "bench"))
 
 from generate import DAYS, FIRST_END, add_jobs, fill
 
-from arcacct.arex import reconciling
-from arcacct.arex.layout import STATES
+from arcacct.arex import reconcile
+from arcacct.arex.control_files import STATES
 from arcacct.asking import health_rows, job_record, questions, why
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import NEEDS, usage
@@ -461,7 +461,7 @@ def test_recording_finds_the_job_by_its_id(ours) -> None:
         for table in ("JobExtraInfo", "AuthTokenAttributes"):
             recorder.set_children(con, 7, table, [("lrms", "slurm")])
         recorder.set_children(con, 7, "RunTimeEnvironments", [("ENV/PROXY",)])
-        reconciling.remembered_status_files(con, [job_id, "other"])
+        reconcile.remembered_status_files(con, [job_id, "other"])
 
     assert_flat(ours, record)
 

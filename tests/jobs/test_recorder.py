@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S, STATISTICS, finished_log, rows
 
 from arcacct.arex.control_files import JobFiles
-from arcacct.arex.facts import job_facts
-from arcacct.arex.reconciling import remembered_status_files
+from arcacct.arex.job_facts import job_facts
+from arcacct.arex.reconcile import remembered_status_files
 from arcacct.config.paths import JobRules
 from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.records.enrichment import enrich

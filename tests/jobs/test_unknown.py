@@ -11,7 +11,7 @@ from job_files import DIAG, JOB, LOCAL, NOON_NS, STATISTICS
 from slurm_files import CASES, SlurmHost, arc_job, row, table
 
 from arcacct.arex.control_files import JobFiles
-from arcacct.arex.facts import job_facts
+from arcacct.arex.job_facts import job_facts
 from arcacct.config.paths import JobRules
 from arcacct.database.schema import ACCOUNTING, in_memory, upgrades
 from arcacct.records import usage

@@ -11,7 +11,7 @@ from publishing_rig import TARGETS, Rig
 from publishing_site import JUNE, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
 
 from arcacct.arex.control_files import JobFiles
-from arcacct.arex.facts import job_facts
+from arcacct.arex.job_facts import job_facts
 from arcacct.config.parser import load
 from arcacct.config.paths import WAIT, JobRules
 from arcacct.config.settings import settings

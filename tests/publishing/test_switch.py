@@ -14,7 +14,7 @@ import pytest
 import rehearsal
 from publishing_site import Job, write
 
-from arcacct.arex.importing import arex_databases, import_arex
+from arcacct.arex.import_database import arex_databases, import_arex
 from arcacct.database import access, schema
 from arcacct.errors import FiguresHeld
 from arcacct.publishing import run, target_run

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from control_directory import set_up
 
-from arcacct.arex.control_files import read_job
+from arcacct.arex.control_files import job_file, read_job
 from arcacct.arex.hook import record_event
-from arcacct.arex.layout import job_file
 from arcacct.arex.sweep import sweep
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places

@@ -14,7 +14,7 @@ from job_files import JOB
 
 import arcacct
 from arcacct.arex.sweep import sweep
-from arcacct.arex.sweeping import SweepReport
+from arcacct.arex.sweep_context import SweepReport
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting

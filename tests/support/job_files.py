@@ -6,7 +6,7 @@ import os
 import sqlite3
 from typing import NamedTuple
 
-from arcacct.arex.layout import job_file, status_files
+from arcacct.arex.control_files import job_file, status_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

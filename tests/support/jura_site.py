@@ -13,8 +13,8 @@ import arex_corpus as corpus
 from rehearsal import Site, configured
 from sandbox_clients import sign
 
-from arcacct.arex import database as arex
-from arcacct.arex.importing import import_arex
+from arcacct.arex import own_database
+from arcacct.arex.import_database import import_arex
 from arcacct.database import access
 
 TYPE_CHECKING = False
@@ -43,10 +43,10 @@ def write_arex_database(folder: pathlib.Path, version: int) -> pathlib.Path:
 
 
 @contextmanager
-def arex_database(folder: pathlib.Path, version: int) -> Iterator[arex.ArexDatabase]:
+def arex_database(folder: pathlib.Path, version: int) -> Iterator[own_database.ArexDatabase]:
     """The same, open for reading."""
     path = write_arex_database(folder / "arex", version)
-    with arex.opened(str(path), str(folder)) as database:
+    with own_database.opened(str(path), str(folder)) as database:
         yield database
 
 

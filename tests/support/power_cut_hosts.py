@@ -24,9 +24,8 @@ from job_files import lay, rows
 from power_cuts import Cut, Trace
 
 from arcacct.arex import spool
-from arcacct.arex.control_files import read_job
+from arcacct.arex.control_files import job_file, read_job, status_files
 from arcacct.arex.hook import record_event
-from arcacct.arex.layout import job_file, status_files
 from arcacct.config.paths import resource
 from arcacct.database.access import open_accounting
 from arcacct.errors import ArcacctError

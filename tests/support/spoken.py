@@ -104,7 +104,7 @@ def _returned(files: Iterable[str], function: str) -> Iterator[ast.expr]:
 
 def of_sweeps() -> set[str]:
     """What a sweep complains of."""
-    files = ("arex/draining.py", "arex/sweeping.py")
+    files = ("arex/spool_replay.py", "arex/sweep_context.py")
     return {text for one in _calls(files, "complaints.append") for text in _sentences(one)}
 
 

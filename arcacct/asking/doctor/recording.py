@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 
-from arcacct.arex.draining import trusted_owners
+from arcacct.arex.spool_replay import trusted_owners
 from arcacct.asking import health_rows
 from arcacct.asking.basis import basis
 from arcacct.asking.doctor.launcher import settings_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from arcacct.arex.database import ArexDatabase
+from arcacct.arex.own_database import ArexDatabase
 from arcacct.database.connection import Connection
 from arcacct.records.states import SQL_BY_ITSELF
 from arcacct.targets.apel.jura_keys import JuraCell, JuraCount

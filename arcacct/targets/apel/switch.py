@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import NamedTuple
 
-from arcacct.arex import database as arex_database
-from arcacct.arex.database import ArexDatabase
+from arcacct.arex import own_database
+from arcacct.arex.own_database import ArexDatabase
 from arcacct.benchmark import parsed_benchmark
 from arcacct.config.settings import Settings
 from arcacct.database import access, schema
@@ -127,7 +127,7 @@ def plan(settings: Settings, plugins: Sequence[TargetPlugin], options: Takeover)
         opened = []
         for path in options.databases:
             workspace = stack.enter_context(tempfile.TemporaryDirectory(prefix="switch-", dir=here.directory))
-            opened.append(stack.enter_context(arex_database.opened(path, workspace)))
+            opened.append(stack.enter_context(own_database.opened(path, workspace)))
         sources = _Sources(ours, ledger, opened, options)
         beside = os.path.dirname(os.path.abspath(options.databases[0]))
         history = jura.jura_end_times(os.path.join(beside, "publishing.db"))

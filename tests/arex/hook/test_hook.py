@@ -16,7 +16,7 @@ import pytest
 from hook_host import HOOK, PROJECT, Host
 from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, rows
 
-from arcacct.arex.layout import job_file
+from arcacct.arex.control_files import job_file
 from arcacct.config.paths import resource
 from arcacct.database.upkeep import start_new_incarnation
 

@@ -19,8 +19,8 @@ from job_files import JOB, Files, events, lay, rows
 
 from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
-from arcacct.arex.following import follow
-from arcacct.arex.sweeping import SweepReport
+from arcacct.arex.sweep import follow
+from arcacct.arex.sweep_context import SweepReport
 from arcacct.config.paths import Places, places
 
 TYPE_CHECKING = False

@@ -11,9 +11,9 @@ import pytest
 from control_directory import set_up
 from job_files import DIAG, JOB, LOCAL, NOON_NS, Files, finished_log, lay, rows
 
-from arcacct.arex.layout import job_file
+from arcacct.arex.control_files import job_file
 from arcacct.arex.sweep import sweep
-from arcacct.arex.sweeping import Gap, SweepReport
+from arcacct.arex.sweep_context import Gap, SweepReport
 from arcacct.config.paths import Places, places
 
 TYPE_CHECKING = False

@@ -14,11 +14,10 @@ from control_directory import set_up
 from job_files import DIAG, LOCAL, NOON_NS, Files, events, lay, rows
 
 from arcacct.arex import spool
-from arcacct.arex.control_files import read_job
+from arcacct.arex.control_files import job_file, read_job
 from arcacct.arex.hook import record_event
-from arcacct.arex.layout import job_file
 from arcacct.arex.sweep import sweep
-from arcacct.arex.sweeping import Gap
+from arcacct.arex.sweep_context import Gap
 from arcacct.asking import questions
 from arcacct.asking.questions import Selection
 from arcacct.config.parser import load

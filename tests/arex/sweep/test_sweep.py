@@ -15,11 +15,10 @@ from control_directory import set_up
 from job_files import JOB, LOCAL, NOON_NS, NOON_S, Files, events, finished_log, lay, rows, statuses
 
 from arcacct.arex import spool
-from arcacct.arex.control_files import read_job
+from arcacct.arex.control_files import job_file, read_job
 from arcacct.arex.hook import record_event
-from arcacct.arex.layout import job_file
 from arcacct.arex.sweep import sweep
-from arcacct.arex.sweeping import Gap, SweepReport
+from arcacct.arex.sweep_context import Gap, SweepReport
 from arcacct.config import paths
 from arcacct.config.paths import Places, places
 from arcacct.errors import InputError, StoreBusy, StoreError

@@ -21,7 +21,7 @@ from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.sweep import sweep
-from arcacct.arex.sweeping import SweepReport
+from arcacct.arex.sweep_context import SweepReport
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting

@@ -21,9 +21,9 @@ from job_files import Files, lay, remove, rows, statuses
 
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
-from arcacct.arex.importing import import_arex
+from arcacct.arex.import_database import import_arex
 from arcacct.arex.sweep import sweep
-from arcacct.arex.sweeping import Gap
+from arcacct.arex.sweep_context import Gap
 from arcacct.config.paths import Places, places, resource
 from arcacct.database.access import open_accounting
 

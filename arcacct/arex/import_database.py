@@ -1,10 +1,4 @@
-"""
-Taking over the jobs of a database that A-REX writes: all of them once, then what is new or has changed.
-
-What we remember of each file (table ImportedFiles) moves in the same transaction as the jobs, so an import that was
-interrupted goes on where it stopped, and one that has nothing to do writes nothing. A slice in which something fails is
-rolled back and written again in halves, until the record is found: it alone is rejected.
-"""
+"""Importing the jobs of a database that A-REX writes: all of them once, then what is new or has changed."""
 
 from __future__ import annotations
 
@@ -17,10 +11,9 @@ from contextlib import closing, contextmanager
 from datetime import tzinfo
 from typing import NamedTuple
 
-from arcacct.arex import database as arex_database
-from arcacct.arex.database import ArexDatabase
-from arcacct.arex.records import EventClock, job_of, lost, written_whole
-from arcacct.arex.sweeping import batches
+from arcacct.arex import own_database
+from arcacct.arex.own_database import ArexDatabase, EventClock, job_of, lost, written_whole
+from arcacct.arex.sweep_context import batches
 from arcacct.config.paths import AREX_DATABASES, Places
 from arcacct.database import access
 from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_for_reading, open_lock
@@ -131,7 +124,7 @@ def import_arex(
     path: str,
     zone: tzinfo | None = None,
     *,
-    patience_s: float = arex_database.PATIENCE_S,
+    patience_s: float = own_database.PATIENCE_S,
     progress: Progress = lambda _done, _all: None,
 ) -> ImportReport:
     """
@@ -148,10 +141,10 @@ def import_arex(
     with import_lock(os.path.join(here.directory, "import.lock")):
         with access.translating(here.database):
             position = _position(con, origin)
-            stamp = arex_database.newest_stamp(path)
+            stamp = own_database.newest_stamp(path)
             if stamp and stamp == position.stamp and not _pending(con, position.file_id):
                 return ImportReport(path)
-        with arex_database.opened(path, here.directory, patience_s=patience_s) as database:
+        with own_database.opened(path, here.directory, patience_s=patience_s) as database:
             return _Import(here, con, database, position, EventClock(zone), progress).run()
 
 

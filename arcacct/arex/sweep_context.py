@@ -1,8 +1,5 @@
 """
-What one sweep works with, and what it reports.
-
-What is wrong with one job is told, with the file that it is about, and stops no other. A fault of the database is
-everybody's: it ends the sweep, and nothing is lost.
+What one sweep works with and what it reports. An error of one job is reported with its file and stops no other job.
 """
 
 from __future__ import annotations

@@ -1,0 +1,541 @@
+"""
+Comparing the control directory with the database: events that no hook reported are recorded, lost jobs are looked up
+in A-REX's own database.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, NamedTuple
+
+from arcacct.arex import own_database
+from arcacct.arex.control_files import (
+    STATES,
+    count_status_files,
+    is_gone,
+    is_hashed,
+    is_job_id,
+    is_whole,
+    job_file,
+    read_bytes,
+    read_job,
+    read_status_file,
+    scan_status_files,
+)
+from arcacct.arex.import_database import SOURCE, Archives, import_lock, settled_before, sorted_out
+from arcacct.arex.job_facts import job_facts, measurements, parse_instant
+from arcacct.arex.own_database import ArexDatabase, EventClock, job_of
+from arcacct.arex.sweep_context import PATIENCE_S, Gap, Progress, SweepRun, batches, is_of_one_job, reason
+from arcacct.database import access
+from arcacct.database.connection import Connection
+from arcacct.errors import InputError, StoreError
+from arcacct.records import recorder, row_mapping
+from arcacct.records.model import Job
+from arcacct.records.reader import unescaped
+from arcacct.records.recorder import escaped
+from arcacct.records.row_mapping import ArexRows
+from arcacct.records.states import DERIVED, FINAL, IN_PROGRESS, MEASURED, UNKNOWN, StateChange, StatusFile
+from arcacct.records.unfinished import HOUR_S, REMEDIES, InProgress, abort, hold, in_progress, is_gone_since, on_hold
+from arcacct.records.writer import JobWriter, known_jobs
+from arcacct.wording import count_of
+
+# A-REX's own database as witness of jobs whose files are gone.
+#
+# It is asked only when there is something that neither our database nor the control directory explains, and never so
+# that A-REX could notice (INVARIANTS 1). Where its file has to be copied first, that takes a hundredth of the time at
+# most, whatever its size: in between the witness is silent, and whoever needs it waits.
+
+
+MINUTE_NS = 60 * 10**9
+ABSENT_NS = 10 * MINUTE_NS
+"""A-REX writes a job into its database some seconds after it was submitted: one that is not there later never was."""
+IN_PROGRESS_NS = 60 * MINUTE_NS
+"""A job that is still in progress there, so long after it went away: A-REX was killed, and never wrote the end."""
+SILENT_NS = 24 * 60 * MINUTE_NS
+"""For so long a job waits for a database that cannot be read."""
+_PATIENCE_S = 2.0
+"""How long one sweep waits for a moment in which A-REX does not write."""
+_PAUSES = 100
+"""How much longer than one look at the database the pause after it is."""
+_CHEAP_S = 0.2
+"""A look that cost no more needs no pause."""
+_LOOKED_UP_JOBS = 200
+
+
+class ArexLookup:
+    """
+    Looks up for one sweep what A-REX itself has recorded; a context manager.
+
+    Nothing is opened before it is asked for a job. Whatever is wrong with A-REX's database, the sweep goes on.
+    """
+
+    def __init__(self, run: SweepRun) -> None:
+        self.taken: set[str] = set()
+        """Jobs that are whole in our database, as far as A-REX knew them, since this sweep."""
+        self._run = run
+        self._paths: list[str] | None = None
+        self._open: dict[str, ArexDatabase] = {}
+        self._stack = ExitStack()
+        self._clock = EventClock(None)
+        self._archives: Archives | None = None
+        self._is_silent = False
+        self._problem = ""
+        self._waited_for = 0
+        self._pause_s = 0.0
+        self._patience_ns: dict[str, int] = {}
+
+    def __enter__(self) -> ArexLookup:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close A-REX's database, and tell what waits in vain."""
+        self._stack.close()
+        # A pause is no trouble: the look before it was told, or went well.
+        if self._waited_for and self._problem:
+            self._run.complaints.append(
+                f"{self._problem}; {count_of(self._waited_for, 'job')} with no files left: waiting for what A-REX has"
+                " recorded of them, for a day at most; `arcacct import arex` takes it over later, too"
+            )
+
+    def take(self, job_ids: Iterable[str]) -> set[str]:
+        """
+        Record these jobs as A-REX's own databases have them; returns those that are at their end in ours now.
+
+        One that is in progress there is recorded as that, or keeps what we have of it. Transactions of its own, so not
+        inside of one. Raises StoreError when our own database is at fault.
+        """
+        asked = {escaped(job_id): job_id for job_id in job_ids}
+        whole: set[str] = set()
+        if asked:
+            for path in self._databases():
+                left = [key for key, job_id in asked.items() if job_id not in whole]
+                for some in batches(left, _LOOKED_UP_JOBS):
+                    whole |= self._taken(path, some)
+        self.taken |= whole
+        if whole:
+            self._run.found[Gap.TAKEN] += len(whole)
+        return whole
+
+    def may_still_report(self, job_id: str, event_ns: int, gone_ns: int) -> bool:
+        """
+        Whether a job that was asked for and not taken may still be explained, so that it is left to the next sweep.
+
+        ``event_ns`` is when the last that is known of it happened, ``gone_ns`` since when it waits for an explanation.
+        """
+        if not self._databases():
+            return False
+        now_ns = time.time_ns()
+        waits_ns = abs(now_ns - gone_ns)
+        if self._is_silent:
+            self._waited_for += IN_PROGRESS_NS < waits_ns < SILENT_NS
+            return waits_ns < SILENT_NS
+        if job_id in self._patience_ns:
+            return waits_ns < self._patience_ns[job_id]
+        return abs(now_ns - event_ns) < ABSENT_NS
+
+    def _databases(self) -> list[str]:
+        if self._paths is None:
+            self._paths = own_database.own_databases(self._run.here)
+        return self._paths
+
+    def _taken(self, path: str, keys: Sequence[str]) -> set[str]:
+        rows: list[ArexRows] = []
+        try:
+            database = self._database(path)
+            if database is not None:
+                with access.translating(path):
+                    rows = row_mapping.rows_of_jobs(database.con, database.version, keys)
+        except (StoreError, InputError, OSError) as error:
+            # Nothing, when it cannot be read now.
+            self._is_silent = True
+            self._problem = reason(error, path)
+        parts = sorted_out(rows, settled_before())
+        for row in rows:
+            if row.record_id in parts.unfinished:
+                patience_ns = IN_PROGRESS_NS if row.status == IN_PROGRESS else SILENT_NS
+                self._patience_ns[unescaped(row.job_id)] = patience_ns
+        jobs = [job_of(row, self._clock) for row in parts.usable]
+        whole: set[str] = set()
+
+        def refused(job: Job, error: Exception) -> None:
+            self._run.complaints.append(f"{job.job_id}: {reason(error, path)}; what A-REX has of it is not taken over")
+
+        for some in self._run.slices(jobs):
+            write = partial(self._write, os.path.realpath(path))
+            whole.update(*self._run.record_each(some, write, refused))
+        return whole
+
+    def _database(self, path: str) -> ArexDatabase | None:
+        if path in self._open:
+            return self._open[path]
+        here = self._run.here
+        if not self._is_silent and not self._open:
+            with access.translating(here.database):
+                self._is_silent = own_database.ask_after(self._run.con) > time.time()
+        if self._is_silent:
+            # What could not be had a moment ago is not tried again: the next sweep does.
+            return None
+        begun = time.monotonic()
+        try:
+            if not self._open:
+                self._stack.enter_context(import_lock(os.path.join(here.directory, "import.lock")))
+            opened = own_database.opened(path, here.directory, patience_s=_PATIENCE_S, at_rest=not self._run.goes_on)
+            self._open[path] = self._stack.enter_context(opened)
+        finally:
+            self._pause_s += time.monotonic() - begun
+            if self._pause_s > _CHEAP_S:
+                with self._run.writing():
+                    own_database.save_pause(self._run.con, _PAUSES * self._pause_s)
+        return self._open[path]
+
+    def _write(self, origin: str, jobs: list[Job]) -> set[str]:
+        """One transaction: which of these jobs are at their end in our database now."""
+        con = self._run.con
+        if self._archives is None:
+            self._archives = Archives(con)
+            self._stack.callback(self._archives.close)
+        kept = self._archives.without_archived(con, jobs)
+        # Made for each transaction: one that was rolled back leaves no names behind.
+        JobWriter(con, SOURCE, origin).write(kept)
+        ended = known_jobs(con, [job.job_id for job in kept if job.status in FINAL])
+        return {job_id for job_id, known in ended.items() if known.status != IN_PROGRESS}
+
+
+# Jobs that are unfinished in the database and of which nothing is left in the control directory.
+
+
+PATIENCE_NS = 600_000_000_000
+"""
+A job without files is taken for vanished when its last event is older than this: A-REX removes a status file before it
+writes the next one, and a job that was cleaned in between may still have its last event in a spool.
+"""
+_ASKED_JOBS = 200
+
+ALL = "all"
+"""In place of job ids: every job that is on hold."""
+
+Gone = tuple[str, InProgress]
+"""A job by its id."""
+
+
+class Unfinished:
+    """The jobs in progress that have not been met in the control directory; as many as A-REX has under way."""
+
+    def __init__(self, jobs: dict[str, InProgress]) -> None:
+        self._jobs = jobs
+
+    @classmethod
+    def of(cls, run: SweepRun) -> Unfinished:
+        """All that the database has now. Only those of a control directory: other sources follow their jobs up."""
+        with access.translating(run.here.database):
+            return cls(in_progress(run.con, own_database.own_origins(run.here)))
+
+    def is_there(self, job_id: str) -> None:
+        """Strike off a job."""
+        self._jobs.pop(job_id, None)
+
+    def settle(self, run: SweepRun, arex_lookup: ArexLookup) -> None:
+        """
+        Give those that have vanished the end that A-REX's own database has; without one, abort them.
+
+        One that has told us its end is never aborted: it is put on hold, and told. Raises StoreError and its kinds.
+        Does nothing in a directory that is not whole.
+        """
+        controldir, now_ns = run.here.controldir, time.time_ns()
+        gone = (
+            (job_id, job)
+            for job_id, job in self._jobs.items()
+            if job.event_ns < now_ns - PATIENCE_NS and not job.on_hold and is_gone(controldir, job_id)
+        )
+        for batch in batches(gone, _ASKED_JOBS):
+            # Asked behind the jobs: a file system that went away in between has taken all of them with it.
+            if run.stopping() or not is_whole(controldir):
+                return
+            taken = arex_lookup.take(job_id for job_id, _job in batch)
+            lost: list[Gone] = []
+            missed: list[InProgress] = []
+            for job_id, job in batch:
+                if job_id in taken:
+                    continue
+                if not arex_lookup.may_still_report(job_id, job.event_ns, job.gone_ns or now_ns):
+                    lost.append((job_id, job))
+                elif job.gone_ns is None:
+                    missed.append(job)
+            for some in run.slices(lost):
+                _end(run, some)
+            for waiting in run.slices(missed):
+                with run.recording(len(waiting)):
+                    for job in waiting:
+                        is_gone_since(run.con, job, now_ns)
+
+
+def _end(run: SweepRun, jobs: list[Gone]) -> None:
+    """Abort the jobs of a slice, or put them on hold."""
+    here = run.here
+
+    def wrong(job: Gone, error: Exception) -> None:
+        run.complain(job[0], here.database, error)
+
+    def settle(some: Sequence[Gone]) -> tuple[int, list[str]]:
+        aborted = sum(abort(run.con, job, STATES) for _job_id, job in some if job.finished_s is None)
+        return aborted, [job_id for job_id, job in some if job.finished_s is not None and hold(run.con, job)]
+
+    for aborted, held in run.record_each(jobs, settle, wrong):
+        if aborted:
+            run.found[Gap.VANISHED] += aborted
+        for job_id in held:
+            run.complaints.append(
+                f"{job_id}: it has ended, its files in {here.controldir} are gone, and nothing tells what it used, not "
+                f"A-REX's own database either; it stays in progress and is not published: {REMEDIES}"
+            )
+
+
+def give_up(run: SweepRun, job_ids: Sequence[str]) -> None:
+    """Make jobs that are on hold aborted, as somebody wants who knows that nothing will tell their usage any more."""
+    with access.translating(run.here.database):
+        waiting = on_hold(run.con)
+    wanted = dict.fromkeys(waiting if ALL in job_ids else job_ids)
+    for job_id in wanted:
+        if job_id not in waiting:
+            run.complaints.append(
+                f"{job_id}: not given up: no sweep has put it on hold; `arcacct job info` shows what is known of it"
+            )
+    for some in run.slices([waiting[job_id] for job_id in wanted if job_id in waiting]):
+        with run.recording(len(some)):
+            run.found[Gap.GIVEN_UP] += sum(abort(run.con, job, STATES) for job in some)
+
+
+# Comparing the control directory with the database: what no hook has told is recorded.
+
+
+LOOKED_UP_JOBS = 500
+"""Jobs asked for in one query."""
+SETTLED_NS = 60_000_000_000
+"""
+A job whose status file is younger is looked at again by the next sweep: the file may change within the resolution of
+its times, and a callout that runs after ours may still fail the job or add to its .local.
+"""
+
+COPIED_S = 600
+"""
+How much later than what .local tells of a job's end a status file may be before it is taken for a copy: A-REX 6 writes
+the same second, A-REX 7 up to a wakeupperiod later (180 s by default; seen: 9 s of 10).
+"""
+
+StatusFileFound = tuple[str, str, os.stat_result]
+"""Job id, path and stat of a status file."""
+
+
+class _Present(NamedTuple):
+    """What a job's files say now."""
+
+    facts: StateChange
+    path: str
+    status: StatusFile
+    reported_end: int | None
+    """When .local says that the job ended; UTC seconds."""
+    is_deleted: bool
+    """A-REX has thrown away the results, and some of the files: what is recorded knows more."""
+
+
+def reconcile(run: SweepRun, unfinished: Unfinished, progress: Progress | None) -> tuple[int, int]:
+    """
+    Record each job whose status file is not the one that an earlier sweep has read, or whose .diag came late.
+
+    Returns how many jobs there are and of how many the files were read; jobs that are there are struck off
+    ``unfinished``. Raises OSError for a control directory that cannot be read, StoreError and its kinds.
+    """
+    scanned_ns = time.time_ns()
+    counter = _Counter(run, unfinished, progress)
+    looked_at = 0
+    for batch in run.slices(_changed(run, counter)):
+        looked_at += len(batch)
+        for recorded in run.record_each(
+            batch,
+            lambda jobs: _record(run, jobs, scanned_ns - SETTLED_NS),
+            lambda job, error: run.complain(job.facts.job_id, job.path, error),
+        ):
+            run.found.update(kind for _facts, kind in recorded if kind)
+            run.ends.update(
+                facts.usage.end_time // HOUR_S
+                for facts, kind in recorded
+                if facts.usage is not None and kind in (recorder.NEW_JOB, recorder.NEW_END)
+            )
+    return counter.jobs, looked_at
+
+
+class _Counter:
+    """Passes on what a scan finds, counts it, and tells how far it is."""
+
+    def __init__(self, run: SweepRun, unfinished: Unfinished, progress: Progress | None) -> None:
+        self.jobs = 0
+        self._run = run
+        self._unfinished = unfinished
+        self._progress = progress
+        self._expected = count_status_files(run.here.controldir) if progress else 0
+
+    def wrong(self, job_id: str, path: str, error: Exception) -> None:
+        """A status file that cannot be used, or not even be looked at."""
+        self._unfinished.is_there(job_id)
+        self._run.complain(job_id, path, error)
+
+    def counted(self, found: Iterable[StatusFileFound]) -> Iterator[StatusFileFound]:
+        for one in found:
+            if self._run.stopping():
+                return
+            self._unfinished.is_there(one[0])
+            if one[0].isascii():
+                yield one
+            else:
+                # No name of a job, and none that the database could be asked about.
+                self.wrong(one[0], one[1], InputError(f"{one[1]}: not a status file of A-REX, by its name"))
+            self.jobs += 1
+            if self._progress is not None:
+                self._progress(self.jobs, max(self.jobs, self._expected))
+
+
+def _changed(run: SweepRun, counter: _Counter) -> Iterator[_Present]:
+    for batch in batches(counter.counted(scan_status_files(run.here.controldir, counter.wrong)), LOOKED_UP_JOBS):
+        with access.translating(run.here.database):
+            read_before = remembered_status_files(run.con, [job_id for job_id, _path, _stat in batch])
+        for job_id, path, stat in batch:
+            file, has_wall, lacking = read_before.get(job_id, ((), 0, ""))
+            is_read = file == (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+            try:
+                if is_read and not _is_late(run.here.controldir, job_id, lacking, has_wall=bool(has_wall)):
+                    continue
+                present = _present(run, job_id, path)
+            except Exception as error:
+                if not is_of_one_job(error):
+                    raise
+                run.complain(job_id, path, error)
+                continue
+            # Of a deleted job what is recorded knows more.
+            if present is not None and not (is_read and present.is_deleted):
+                yield present
+
+
+def _is_late(controldir: str, job_id: str, lacking: str, *, has_wall: bool) -> bool:
+    """
+    Whether the .diag of a job that has ended has a measurement that its record lacks. Raises OSError.
+
+    A-REX records the end of a job also when its .diag is not there yet, as on a slow file server. ``lacking``: the
+    fields that the files did not tell, with commas between.
+    """
+    if has_wall and not lacking:
+        return False
+    path = job_file(controldir, job_id, "diag", hashed=is_hashed(controldir, job_id))
+    found = measurements(read_bytes(path)[0] or b"")
+    is_told = any(field in found for field in lacking.split(","))
+    return is_told or (found.get("wall_s", 0) > 0 and not has_wall)
+
+
+def remembered_status_files(con: Connection, job_ids: list[str]) -> dict[str, tuple[tuple[int, ...], int, str]]:
+    """
+    By JobID those status files that a sweep has read, and how the job was measured.
+
+    That is ``(size, mtime_ns, ctime_ns)``, whether it has a wall time or is not at its end, and what its files did not
+    tell (`_is_late`).
+    """
+    fields = ", ".join(f"'{field}'" for field in MEASURED)
+    lacking = (
+        f"coalesce((SELECT group_concat(Field) FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID"
+        f" AND Field IN ({fields}) AND Source IN ('{UNKNOWN}', '{DERIVED}')), '')"
+    )
+    known = _known(con, job_ids, f"Size, MTimeNs, CTimeNs, EndTime = 0 OR UsedWalltime, {lacking}", "Size IS NOT NULL")
+    return {job_id: (tuple(file), has_wall, lacks) for job_id, (*file, has_wall, lacks) in known.items()}
+
+
+def _known(con: Connection, job_ids: list[str], columns: str, condition: str) -> dict[str, tuple[Any, ...]]:
+    """By id what the database knows of these jobs and their status files."""
+    plain = {escaped(job_id): job_id for job_id in job_ids}
+    return {
+        plain[job_id]: tuple(values)
+        for job_id, *values in con.execute(
+            f"SELECT JobID, {columns} FROM AAR LEFT JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID"
+            f" WHERE JobID IN ({', '.join('?' * len(plain))}) AND {condition}",
+            tuple(plain),
+        )
+    }
+
+
+def _present(run: SweepRun, job_id: str, path: str) -> _Present | None:
+    """What the files of a job say now; ``None`` for a job that is being written. Raises OSError and InputError."""
+    here = run.here
+    status = read_status_file(path)
+    if status is None or not status.state:
+        return None
+    if not is_job_id(job_id) or status.state not in STATES:
+        raise InputError(f"{path}: not a status file of A-REX (it says {status.state[:40]!r})")
+    is_deleted = status.state == "DELETED"
+    if is_deleted:
+        status.state = "FINISHED"
+    files = read_job(here.controldir, job_id, status.state, run.owner, PATIENCE_S, status)
+    told_end = _told_end(files.local or b"") if status.state == "FINISHED" else None
+    if is_deleted and told_end is not None and told_end * 10**9 <= status.mtime_ns:
+        # Else it is the moment of the deletion.
+        files.event_ns = told_end * 10**9
+    facts = job_facts(files, here.rules)
+    # A deleted job may have lost its .local: then there is nothing to learn of it any more.
+    if not facts.known and not is_deleted and os.path.exists(path):
+        raise InputError(f"{here.controldir}: the job has a status file but no .local")
+    return _Present(facts, path, status, told_end, is_deleted) if facts.known else None
+
+
+def _told_end(local: bytes) -> int | None:
+    """
+    When a job finished, in UTC seconds; ``None`` if .local does not tell.
+
+    At FINISHED A-REX writes ``cleanuptime``, which is that moment and ``lifetime`` (seconds).
+    """
+    values = dict(line.partition(b"=")[::2] for line in local.split(b"\n"))
+    cleanup = parse_instant(values.get(b"cleanuptime", b"").decode("ascii", "replace"))
+    start = parse_instant(values.get(b"starttime", b"").decode("ascii", "replace"))
+    lifetime = values.get(b"lifetime", b"")
+    if cleanup is None or not lifetime.isdigit() or len(lifetime) > 12:
+        return None
+    end = cleanup - int(lifetime)
+    return end if end >= (start or 0) else None
+
+
+def _keep_ends(run: SweepRun, batch: list[_Present]) -> None:
+    """
+    Of a job whose status file is a copy (its time is that of the copying) the end that is recorded stays.
+
+    So a control directory may go to a new host: otherwise every job would end anew, and be published once more.
+    """
+    copies = {}
+    for one in batch:
+        ended_s = one.facts.event_ns // 10**9
+        if one.reported_end is not None and one.facts.usage is not None and ended_s - one.reported_end > COPIED_S:
+            copies[one.facts.job_id] = one
+    if not copies:
+        return
+    # None of a job of which something later is known.
+    ends = _known(
+        run.con, list(copies), "EndTime, EventNs", "EndTime <> 0 AND coalesce(State, 'FINISHED') = 'FINISHED'"
+    )
+    for job_id, (end_time, event_ns) in ends.items():
+        one = copies[job_id]
+        assert one.reported_end is not None
+        assert one.facts.usage is not None
+        if 0 <= end_time - one.reported_end <= COPIED_S:
+            one.facts.usage.end_time, one.facts.event_ns = end_time, event_ns or end_time * 10**9
+
+
+def _record(run: SweepRun, batch: list[_Present], settled_before_ns: int) -> list[tuple[StateChange, str]]:
+    """What each job was to the database. One that is seen twice has moved on: deleted jobs come last."""
+    _keep_ends(run, batch)
+    jobs = [(one.facts, one.status.mtime_ns < settled_before_ns) for one in batch if not one.is_deleted]
+    recorded = [*zip((facts for facts, _settled in jobs), recorder.record_present(run.con, jobs), strict=True)]
+    for one in batch:
+        if one.is_deleted and recorder.has_ended(run.con, one.facts.job_id):
+            recorder.remember_status_file(run.con, one.facts.job_id, one.status)
+        elif one.is_deleted:
+            (kind,) = recorder.record_present(run.con, [(one.facts, one.status.mtime_ns < settled_before_ns)])
+            recorded.append((one.facts, kind))
+    return recorded
