@@ -69,14 +69,14 @@ SPEAKERS = {
     "arex": {"import_database", "own_database", "reconcile"},
     "asking": {"health_rows", "job_record", "month_jobs", "questions", "reading", "who_recorded", "why"},
     "exporting": {"jobs", "months"},
-    "features": {"collect"},
     "fleet": {"duck", "postgresql"},
-    "gridengine": {"positions", "questions", "rows"},
-    "htcondor": {"stored_jobs"},
     "publishing": {"audit", "given", "held", "jura", "ledger", "months", "sent", "sent_rows"},
     "reporting": {"facts"},
-    "slurm": {"stored_runs"},
-    "sonar": {"hardware", "job_telemetry", "points", "records", "slurm_rows", "spans"},
+    "sources.features": {"collect"},
+    "sources.gridengine": {"importer", "qacct"},
+    "sources.htcondor": {"importer"},
+    "sources.slurm": {"importer"},
+    "sources.sonar": {"importer", "jobs", "nodes", "spans", "usage"},
     "targets.apel": {"jura_cells"},
 }
 """The modules with SQL, beside what it is about, in each folder that has any; all of database and records may."""
@@ -125,7 +125,7 @@ def test_statuses_are_listed_once() -> None:
         if spelt.search(text) and not module.startswith("arcacct.sandbox.")
     }
     # Of A-REX's job files and of Grid Engine's fields one is called so, too.
-    others = ("arex.control_files", "arex.spool", "asking.why", "gridengine.")
+    others = ("arex.control_files", "arex.spool", "asking.why", "sources.gridengine.")
 
     found = {line for line in found if not line.startswith(tuple(f"arcacct.{name}" for name in others))}
     assert {line.partition(":")[0] for line in found} == {"arcacct.records.states"}, found
@@ -199,7 +199,7 @@ def test_there_is_one_way_out() -> None:
     assert {line.partition(":")[0] for line in writers} == {
         "arcacct.cli.speech",
         "arcacct.arex.hook",
-        "arcacct.sonar.lean",
+        "arcacct.sources.sonar.sampler",
     }
     assert [line for line in writers if line.startswith("arcacct.arex.hook")] == [
         "arcacct.arex.hook: posix.write(2, f'{line}\\n'.encode())"

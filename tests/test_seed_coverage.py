@@ -12,7 +12,7 @@ import seed_coverage as seeds
 import seed_values
 import sql_contract
 
-from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS
+from arcacct.sources.features.reader import JOB_KEYS, MACHINE_KEYS
 
 ROWS = seeds.rows()
 SONAR = {
@@ -92,7 +92,7 @@ def columns() -> set[str]:
 @functools.cache
 def measures() -> set[str]:
     """What samples say of nodes: each measure stands in the module that makes them."""
-    text = (pathlib.Path(seeds.ROOT) / "arcacct" / "sonar" / "samples.py").read_text(encoding="utf-8")
+    text = (pathlib.Path(seeds.ROOT) / "arcacct" / "sources" / "sonar" / "samples.py").read_text(encoding="utf-8")
     named = (one for row in ROWS for one in seeds.parts(row.stored) if one.startswith("v1_node_usage["))
     return {one for one in named if f'"{one.removeprefix("v1_node_usage[").removesuffix("]")}"' in text}
 

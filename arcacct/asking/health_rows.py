@@ -20,7 +20,7 @@ from arcacct.publishing.selection import names_in_doubt, not_selected
 from arcacct.publishing.sent import RefusedSum, not_sent_again, of_vos, refused_sums
 from arcacct.records.import_quarantine import Rejections, rejections
 from arcacct.records.unfinished import SweepShare, of_last_day
-from arcacct.sonar.dropped import dropped
+from arcacct.sources.sonar.nodes import dropped
 
 _WRITE_LOCK_BYTE = 120
 """Where in -shm a process that writes the database holds its lock (SQLite's WAL format)."""

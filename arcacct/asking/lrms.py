@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from arcacct.asking.verify import Deviation, Source
 from arcacct.database.connection import Connection
-from arcacct.htcondor.local_jobs import same_host
 from arcacct.publishing.instants import Month, month_bounds
 from arcacct.records import reader
 from arcacct.records.batch_jobs import CLOCKS_S, Figures
+from arcacct.sources.htcondor.importer import same_host
 
 DAY_S = 86_400
 _SLACK_S, _SLACK = 5, 0.05

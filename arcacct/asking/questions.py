@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from arcacct.asking.reading import is_ours
 from arcacct.database.connection import Connection
-from arcacct.gridengine import gpus as gridengine
 from arcacct.records.reader import one_state, plain_text, unescaped
 from arcacct.records.recorder import escaped
 from arcacct.records.row_mapping import schema_version
@@ -22,6 +21,7 @@ from arcacct.records.slurm_formats import gpu_count
 from arcacct.records.slurm_formats import parse as parsed_tres
 from arcacct.records.states import SQL_ABORTED, SQL_BY_ITSELF, SQL_FAILED
 from arcacct.records.usage import OF_DAYS, OF_HOSTS, OF_MONTHS, BreakdownKind
+from arcacct.sources.gridengine import record
 
 _LARGEST = 2**53
 _DAY_S = 86_400
@@ -293,9 +293,9 @@ def measured_parts(
         energy_j = tres.get("energy")
         joules = None if energy_j is None else float(energy_j)
         yield MeasuredPart(_key(row, len(keys)), _gpu_s(gpu_count(tres), row[-2]), None, None, joules)
-    for row in runs("GridEngineRecords", ("Elapsed", *gridengine.GPU_FIELDS), gridengine.RUNS_WITH_GPUS):
+    for row in runs("GridEngineRecords", ("Elapsed", *record.GPU_FIELDS), record.RUNS_WITH_GPUS):
         elapsed, *said = row[len(keys) :]
-        gpu_s = _gpu_s(gridengine.gpu_count(*map(plain_text, said)), elapsed)
+        gpu_s = _gpu_s(record.gpu_count(*map(plain_text, said)), elapsed)
         if gpu_s is not None:
             yield MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
     of_htcondor = "HTCondorJobs WHERE GPUs > 0"

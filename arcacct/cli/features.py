@@ -15,16 +15,14 @@ from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.database.access import accounting, read_accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.features import values as values_of
-from arcacct.features.batch_systems import NAMES, job_values_of_environment
-from arcacct.features.check import check as check_all
-from arcacct.features.collect import collect
-from arcacct.features.files import remove as remove_directory
-from arcacct.features.http import Web
-from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS, Key
-from arcacct.features.places import default_file, from_here, locations, valid
-from arcacct.features.reader import missing, read, remaining_s
 from arcacct.records.reader import by_job_id
+from arcacct.sources.features import values as features_values
+from arcacct.sources.features.check import check as check_all
+from arcacct.sources.features.collect import collect
+from arcacct.sources.features.http import Web
+from arcacct.sources.features.reader import JOB_KEYS, MACHINE_KEYS, Key, missing, read, remaining_s
+from arcacct.sources.features.reader import remove as remove_directory
+from arcacct.sources.features.values import NAMES, default_file, from_here, job_values_of_environment, locations, valid
 from arcacct.wording import count_of
 
 _FORCE = click.option("--force", is_flag=True, help="Also write what looks wrong or should not change.")
@@ -103,8 +101,8 @@ def machine_write(
     given: dict[str, str],
 ) -> None:
     """Write the features of this machine into DIRECTORY."""
-    values = values_of.machine_values(total_cpu, hs06, benchmark, hepscore_is_hs06=hepscore_is_hs06) | given
-    values_of.write_machine(directory, values, force=force)
+    values = features_values.machine_values(total_cpu, hs06, benchmark, hepscore_is_hs06=hepscore_is_hs06) | given
+    features_values.write_machine(directory, values, force=force)
     _say_values(values)
 
 
@@ -146,7 +144,7 @@ def job_write(
             aar = by_job_id(con, [record]).get(record)
         if aar is None:
             raise InputError(f"{record}: there is no record of this job")
-        values = values_of.job_values_of_record(aar, hepscore_is_hs06=hepscore_is_hs06)
+        values = features_values.job_values_of_record(aar, hepscore_is_hs06=hepscore_is_hs06)
     values |= (job_values_of_environment(os.environ) if environment else {}) | given
     if not values:
         raise UsageError(
@@ -154,7 +152,7 @@ def job_write(
             f"{NAMES}; run it in the job or in its prologue, or give values"
         )
     place = from_here(machine_place) if machine_place else os.environ.get("MACHINEFEATURES")
-    values |= values_of.share_of_machine(values, read(valid({"machine": place})["machine"]) if place else None)
+    values |= features_values.share_of_machine(values, read(valid({"machine": place})["machine"]) if place else None)
     ids = None
     if owner is not None:
         try:
@@ -162,7 +160,7 @@ def job_write(
         except KeyError:
             raise UsageError(f"--owner {owner}: this host has no such user") from None
         ids = known.pw_uid, known.pw_gid
-    values_of.write_job(directory, values, force=force, owner=ids)
+    features_values.write_job(directory, values, force=force, owner=ids)
     _say_values(values)
 
 
@@ -173,7 +171,7 @@ def job_write(
 @_FORCE
 def job_set(directory: str, key: str, value: str, force: bool) -> None:
     """Write one KEY of a job; further keys than those of the specification are allowed."""
-    values_of.write_job(directory, {key: value}, force=force)
+    features_values.write_job(directory, {key: value}, force=force)
 
 
 @job.command("remove", epilog=examples("arcacct features job remove /tmp/job1/jobfeatures"))
@@ -195,7 +193,7 @@ def shutdown() -> None:
 @_FORCE
 def shutdown_set(directory: str, when: int, of_job: bool, force: bool) -> None:
     """Announce in DIRECTORY that jobs have to be done at WHEN; not sooner than its grace_secs promises."""
-    values_of.set_shutdown(directory, when, job=of_job, force=force)
+    features_values.set_shutdown(directory, when, job=of_job, force=force)
 
 
 @shutdown.command("clear", epilog=examples("arcacct features shutdown clear /etc/machinefeatures"))
@@ -203,7 +201,7 @@ def shutdown_set(directory: str, when: int, of_job: bool, force: bool) -> None:
 @click.option("--job", "of_job", is_flag=True, help="DIRECTORY is a job's.")
 def shutdown_clear(directory: str, of_job: bool) -> None:
     """Take the announcement back: no file means that no shutdown is foreseen."""
-    values_of.clear_shutdown(directory, job=of_job)
+    features_values.clear_shutdown(directory, job=of_job)
 
 
 @features.command(epilog=examples("arcacct features show"))

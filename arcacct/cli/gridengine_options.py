@@ -14,8 +14,7 @@ import click
 from arcacct.cli.arguments import in_order, together
 from arcacct.cli.instants import INSTANT, in_turn
 from arcacct.errors import UsageError
-from arcacct.gridengine.questions import Tasks
-from arcacct.gridengine.totals import COLUMNS, Question, window
+from arcacct.sources.gridengine.qacct import COLUMNS, Question, Tasks, window
 
 _RESOURCES = {"hostname": "host", "h": "host", "qname": "queue", "q": "queue"}
 """What -l may ask for: by its names the column of a record."""

@@ -17,10 +17,9 @@ from arcacct.cli.tables import FORMATS, show
 from arcacct.cli.working import print_counts, print_retried, progress, until_signal, wait_option
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.gridengine.importing import Import
-from arcacct.gridengine.summary import ALL_COLUMNS, FileSummary, block, row
-from arcacct.gridengine.totals import qacct_lines, table, table_columns
 from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.sources.gridengine.importer import Import
+from arcacct.sources.gridengine.qacct import ALL_COLUMNS, FileSummary, block, qacct_lines, row, table, table_columns
 from arcacct.wording import count_of
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -16,11 +16,9 @@ from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.working import print_counts, print_retried, print_unmeasured, print_unusable, wait_option
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.htcondor.command import TIMEOUT_S, HistoryCommand
-from arcacct.htcondor.importing import HTCondorImport
-from arcacct.htcondor.output import HistoryForm
-from arcacct.htcondor.record import Scores
 from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.sources.htcondor.history import TIMEOUT_S, HistoryCommand, HistoryForm, Scores
+from arcacct.sources.htcondor.importer import HTCondorImport
 from arcacct.wording import count_of
 
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)

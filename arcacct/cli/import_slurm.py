@@ -15,9 +15,8 @@ from arcacct.cli.working import print_counts, print_retried, print_unmeasured, p
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.records.imports import BatchPolicy, BatchSite
-from arcacct.slurm.command import TIMEOUT_S, SacctCommand
-from arcacct.slurm.importing import SlurmImport
-from arcacct.slurm.output import OutputForm
+from arcacct.sources.slurm.importer import SlurmImport
+from arcacct.sources.slurm.sacct import TIMEOUT_S, OutputForm, SacctCommand
 from arcacct.wording import count_of
 
 

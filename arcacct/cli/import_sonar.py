@@ -11,9 +11,8 @@ from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.working import print_retried, progress, until_signal
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.sonar.importing import Importer, SonarReport
-from arcacct.sonar.records import UNJOINED, has_arex_records
-from arcacct.sonar.site import Site
+from arcacct.sources.sonar.importer import UNJOINED, Importer, SonarReport, has_arex_records
+from arcacct.sources.sonar.jobs import Site
 from arcacct.wording import count_of
 
 

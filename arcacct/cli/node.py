@@ -11,11 +11,11 @@ import click
 from arcacct.cli.speech import data, examples
 from arcacct.cli.working import until_signal
 from arcacct.errors import TargetBusy
-from arcacct.sonar.producing import sysinfo as probe_sysinfo
-from arcacct.sonar.sampling import sample as probe_sample
-from arcacct.sonar.slurm_producing import JOBS_OF_AN_ENVELOPE, WINDOW_S, slurm_jobs
-from arcacct.sonar.slurm_producing import cluster as probe_cluster
-from arcacct.sonar.telling import Host, line
+from arcacct.sources.sonar.sampler import Host, line
+from arcacct.sources.sonar.sampler import sample as probe_sample
+from arcacct.sources.sonar.sysinfo import JOBS_OF_AN_ENVELOPE, WINDOW_S, slurm_jobs
+from arcacct.sources.sonar.sysinfo import cluster as probe_cluster
+from arcacct.sources.sonar.sysinfo import sysinfo as probe_sysinfo
 
 _CLUSTER = click.option("--cluster", default="", metavar="NAME", help="Name of the cluster, as in all its telemetry.")
 _NODE = click.option("--node", default="", metavar="NAME", help="Name of this node, if not that of the host.")

@@ -21,9 +21,8 @@ from arcacct.cli.speech import data, examples, print_error, print_line
 from arcacct.cli.tables import format_option, lines
 from arcacct.database.connection import Connection
 from arcacct.errors import UsageError
-from arcacct.gridengine.questions import records, sums
-from arcacct.gridengine.totals import COLUMNS, table, table_columns
 from arcacct.records.states import FINAL, IN_PROGRESS
+from arcacct.sources.gridengine.qacct import COLUMNS, database_sums, records, table, table_columns
 
 _AMOUNTS = {
     "jobcount": "count",
@@ -280,7 +279,7 @@ def _of_records(con: Connection, chosen: Selection, given: StatsOptions) -> Iter
     """What qacct answers. Raises InputError when no record has the job that is asked for."""
     question = question_of(given.qacct, given.by, chosen.after_s, chosen.until_s)
     if given.job is None:
-        yield from lines(table_columns(question), table(sums(con, question)), given.form)
+        yield from lines(table_columns(question), table(database_sums(con, question)), given.form)
         return
     tasks = None if given.tasks is None else tasks_of(given.tasks)
     found = records(con, given.job, tasks, question, everything=given.form != "table")

@@ -21,15 +21,13 @@ from arcacct.cli.tables import FORMATS, show
 from arcacct.cli.working import at_work
 from arcacct.database import access
 from arcacct.errors import UsageError
-from arcacct.gridengine import figures as of_gridengine
-from arcacct.htcondor import figures as of_htcondor
-from arcacct.htcondor.command import HistoryCommand
-from arcacct.htcondor.output import HistoryForm
 from arcacct.publishing.instants import month_bounds
 from arcacct.records.batch_jobs import Figures
-from arcacct.slurm import figures as of_slurm
-from arcacct.slurm.command import SacctCommand
-from arcacct.slurm.output import OutputForm
+from arcacct.sources.gridengine import importer
+from arcacct.sources.htcondor import importer as htcondor_importer
+from arcacct.sources.htcondor.history import HistoryCommand, HistoryForm
+from arcacct.sources.slurm import importer as slurm_importer
+from arcacct.sources.slurm.sacct import OutputForm, SacctCommand
 
 _SHOWN = 20
 _HOUR_S = 3600
@@ -107,16 +105,16 @@ def verify(
         output = OutputForm(zone=zone_of(timezone), cluster="-")
         if has_path and path:
             found = {
-                "slurm": partial(of_slurm.of_file, path, output),
-                "htcondor": partial(of_htcondor.of_file, path, HistoryForm()),
-                "gridengine": partial(of_gridengine.of_file, path),
+                "slurm": partial(slurm_importer.of_file, path, output),
+                "htcondor": partial(htcondor_importer.of_file, path, HistoryForm()),
+                "gridengine": partial(importer.of_file, path),
             }
         elif has_path:
             found = {}
         else:
             found = {
-                "slurm": partial(of_slurm.of_sacct, SacctCommand(sacct), output),
-                "htcondor": partial(of_htcondor.of_history, HistoryCommand(condor_history), HistoryForm()),
+                "slurm": partial(slurm_importer.of_sacct, SacctCommand(sacct), output),
+                "htcondor": partial(htcondor_importer.of_history, HistoryCommand(condor_history), HistoryForm()),
             }
         if kind not in found:
             raise UsageError(f"--lrms {text}: write slurm, slurm:FILE, htcondor, htcondor:FILE or gridengine:FILE")

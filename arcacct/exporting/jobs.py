@@ -14,10 +14,10 @@ from arcacct.database.connection import Connection
 from arcacct.dataset.columns import columns
 from arcacct.dataset.layout import Partition
 from arcacct.exporting.months import ACCELERATORS, OF_ACCELERATORS
-from arcacct.gridengine.gpus import GPU_FIELDS, RUNS_WITH_GPUS, gpu_count
 from arcacct.records import slurm_formats
 from arcacct.records.packing import TRANSFER_KINDS
 from arcacct.records.reader import decoded, one_state, plain_text, unescaped
+from arcacct.sources.gridengine.record import GPU_FIELDS, RUNS_WITH_GPUS, gpu_count
 
 PAGE_JOBS = 1000
 """A reader's transaction ends before a second is over (INVARIANTS 7)."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from arcacct.database.connection import Connection
 from arcacct.database.incarnation import highest_seq
 from arcacct.dataset.layout import Partition
-from arcacct.gridengine.gpus import RUNS_WITH_GPUS
 from arcacct.records.reader import LAST_SECOND, one_state
+from arcacct.sources.gridengine.record import RUNS_WITH_GPUS
 
 JOBS, FORGOTTEN, CLOSED, TELEMETRY, RUNS = "jobs", "forgotten", "closed", "telemetry", "runs"
 """What a month is known by, beside what the log tells: `Now.seen`, and whether it is one of `Withdrawn.closed`."""

@@ -28,9 +28,9 @@ from arcacct.config.paths import places
 from arcacct.config.values import local_jobs
 from arcacct.database.access import open_accounting
 from arcacct.database.connection import Connection
-from arcacct.gridengine.importing import Import
 from arcacct.records import reader
 from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.sources.gridengine.importer import Import
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
 
 GE_FILE = gridengine_files.COLON

@@ -19,9 +19,9 @@ from slurm_files import BEGIN, DATA, TABLE, SlurmHost, arc_job, row, table, told
 
 from arcacct.asking.lrms import lrms_month
 from arcacct.database.access import writing
-from arcacct.htcondor.figures import of_job
-from arcacct.slurm.figures import of_run
-from arcacct.slurm.record import SlurmRun
+from arcacct.sources.htcondor.importer import of_job
+from arcacct.sources.slurm.importer import of_run
+from arcacct.sources.slurm.record import SlurmRun
 
 
 @pytest.fixture

@@ -20,9 +20,8 @@ from itertools import islice
 from figures import Figure, cost_of
 from gridengine_files import COLON, JSON_91
 
-from arcacct.gridengine.lines import record
-from arcacct.gridengine.record import Record
-from arcacct.gridengine.runs import jobs
+from arcacct.sources.gridengine.accounting_file import record
+from arcacct.sources.gridengine.record import Record, jobs
 
 SIZES = {"smoke": 2_000, "small": 50_000, "large": 1_000_000}
 ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")

@@ -16,8 +16,7 @@ from functools import partial
 
 from figures import Figure, cost_of
 
-from arcacct.sonar.sampling import sample
-from arcacct.sonar.telling import Host, line
+from arcacct.sources.sonar.sampler import Host, line, sample
 
 ROOT = pathlib.Path(__file__).parents[2]
 SAMPLES = {"smoke": 5, "small": 100, "large": 1000}

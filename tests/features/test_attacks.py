@@ -16,11 +16,10 @@ from arcacct.config.parser import load
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting
 from arcacct.errors import ArcacctError, InputError, StoreError
-from arcacct.features import values as own
-from arcacct.features.check import check
-from arcacct.features.collect import collect
-from arcacct.features.files import remove, remove_keys, write
-from arcacct.features.saved import saved
+from arcacct.sources.features import values
+from arcacct.sources.features.check import check
+from arcacct.sources.features.collect import collect, saved
+from arcacct.sources.features.reader import remove, remove_keys, write
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whom users attack")
 OWNER = (THEM.pw_uid, THEM.pw_gid)
@@ -36,7 +35,7 @@ def test_no_file_of_roots_is_given_away(public_dir):
     with snatching(home, secret):
         for _ in tries(TRIES, met, 2):
             try:
-                own.write_job(str(home / "made"), {"job_id": "1"}, owner=OWNER)
+                values.write_job(str(home / "made"), {"job_id": "1"}, owner=OWNER)
                 met.add("written")
             except ArcacctError:
                 met.add("refused")
@@ -52,7 +51,7 @@ def test_no_directory_of_roots_is_given_away(public_dir):
     with snatching(home, secret.parent):
         for _ in range(TRIES):
             try:
-                own.write_job(str(home / "made"), {"job_id": "1"}, owner=OWNER)
+                values.write_job(str(home / "made"), {"job_id": "1"}, owner=OWNER)
             except ArcacctError:
                 continue
     after = secret.parent.stat()
@@ -146,7 +145,7 @@ def test_features_are_recorded_while_their_directory_is_swapped(public_dir):
 def test_one_file_that_cannot_be_read_is_judged_with_the_others(public_dir):
     """`features check` as a job runs it: what its user may not read is told, and every other rule is judged."""
     place = public_dir / "machine"
-    own.write_machine(str(place), {"total_cpu": "16", "hs06": "160.5"})
+    values.write_machine(str(place), {"total_cpu": "16", "hs06": "160.5"})
     (place / "hs06").chmod(0o600)
     with acting_as(THEM.pw_name):
         verdicts = {one.rule: one for one in check({"machine": str(place)})}

@@ -16,16 +16,23 @@ from typing import ClassVar
 import pytest
 
 from arcacct.errors import InputError, StoreError, UsageError
-from arcacct.features import values as own
-from arcacct.features.batch_systems import job_values_of_environment
-from arcacct.features.check import RULES, check
-from arcacct.features.files import remove, remove_keys, write
-from arcacct.features.http import Web
-from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS, problem
-from arcacct.features.places import locations, valid
-from arcacct.features.reader import location_of, read, remaining_s
-from arcacct.features.saved import place_of
 from arcacct.sandbox import authority
+from arcacct.sources.features import values as features_values
+from arcacct.sources.features.check import RULES, check
+from arcacct.sources.features.collect import place_of
+from arcacct.sources.features.http import Web
+from arcacct.sources.features.reader import (
+    JOB_KEYS,
+    MACHINE_KEYS,
+    location_of,
+    problem,
+    read,
+    remaining_s,
+    remove,
+    remove_keys,
+    write,
+)
+from arcacct.sources.features.values import job_values_of_environment, locations, valid
 
 NOW = int(time.time())
 MACHINE = {"total_cpu": "16", "hs06": "160.5", "grace_secs": "600"}
@@ -47,9 +54,9 @@ JOB = {
 def places(tmp_path):
     """A machine and a job with good features."""
     machine, job = tmp_path / "machine", tmp_path / "job"
-    own.write_machine(str(machine), MACHINE)
+    features_values.write_machine(str(machine), MACHINE)
     # The job starts when its features are written, however long the tests before this one took.
-    own.write_job(str(job), {**JOB, "jobstart_secs": str(int(time.time()) - 10)})
+    features_values.write_job(str(job), {**JOB, "jobstart_secs": str(int(time.time()) - 10)})
     return {"machine": str(machine), "job": str(job)}
 
 
@@ -186,10 +193,10 @@ def test_values_of_batch_systems(environ, found):
 
 def test_rule_10_the_share_of_the_machine(places):
     """Without a rating of its own a job has its processors' share of the machine's."""
-    assert own.share_of_machine({"allocated_cpu": "4"}, read(places["machine"])) == {"hs06_job": "40.125"}
-    assert own.share_of_machine({"allocated_cpu": "4", "hs06_job": "1"}, read(places["machine"])) == {}
+    assert features_values.share_of_machine({"allocated_cpu": "4"}, read(places["machine"])) == {"hs06_job": "40.125"}
+    assert features_values.share_of_machine({"allocated_cpu": "4", "hs06_job": "1"}, read(places["machine"])) == {}
     put(places["machine"], "hs06", "0.0001\n")
-    assert own.share_of_machine({"allocated_cpu": "4"}, read(places["machine"])) == {}
+    assert features_values.share_of_machine({"allocated_cpu": "4"}, read(places["machine"])) == {}
 
 
 def test_rule_11_a_job_ends_before_its_machine(places):
@@ -207,9 +214,9 @@ def test_rule_12_no_shutdown_without_grace(tmp_path):
     write(place, {"total_cpu": "4"})
     assert verdict({"machine": place}, 12) == "unseen"
     with pytest.raises(InputError, match="grace_secs"):
-        own.set_shutdown(place, NOW + 9999)
+        features_values.set_shutdown(place, NOW + 9999)
     with pytest.raises(UsageError, match="grace_secs"):
-        own.write_machine(place, {"shutdowntime": str(NOW + 9999)})
+        features_values.write_machine(place, {"shutdowntime": str(NOW + 9999)})
     put(place, "shutdowntime", f"{NOW + 9999}\n")
     assert verdict({"machine": place}, 12) == "fail"
 
@@ -217,10 +224,10 @@ def test_rule_12_no_shutdown_without_grace(tmp_path):
 def test_rule_13_notice_is_kept(places):
     """A shutdown sooner than grace_secs from now is refused, one later is announced."""
     with pytest.raises(UsageError, match="soonest"):
-        own.set_shutdown(places["machine"], NOW + 30, now=NOW)
-    own.set_shutdown(places["machine"], NOW + 700, now=NOW)
+        features_values.set_shutdown(places["machine"], NOW + 30, now=NOW)
+    features_values.set_shutdown(places["machine"], NOW + 700, now=NOW)
     assert read(places["machine"]).number("shutdowntime") == NOW + 700
-    own.set_shutdown(places["job"], NOW + 60, job=True, now=NOW)
+    features_values.set_shutdown(places["job"], NOW + 60, job=True, now=NOW)
     assert read(places["job"]).number("shutdowntime_job") == NOW + 60
 
 
@@ -236,21 +243,21 @@ def test_rule_14_all_keys_can_be_written(places):
 def test_rule_15_static_keys_stay(places):
     """A key that a job may have read does not change, unless one says that the job knows."""
     with pytest.raises(UsageError, match="does not change"):
-        own.write_job(places["job"], {"allocated_cpu": "2"})
-    own.write_job(places["job"], {"allocated_cpu": "4"})
-    own.write_job(places["job"], {"allocated_cpu": "2"}, force=True)
+        features_values.write_job(places["job"], {"allocated_cpu": "2"})
+    features_values.write_job(places["job"], {"allocated_cpu": "4"})
+    features_values.write_job(places["job"], {"allocated_cpu": "2"}, force=True)
     assert read(places["job"]).values["allocated_cpu"] == "2"
     put(places["job"], "jobstart_secs", f"{NOW - 5000}\n")
     assert verdict(places, 15) in {"warn", "unseen"}
-    own.write_job(places["job"], {"jobstart_secs": str(NOW - 100)}, force=True)
+    features_values.write_job(places["job"], {"jobstart_secs": str(NOW - 100)}, force=True)
     assert verdict(places, 15) == "warn"
 
 
 def test_rule_16_and_17_a_shutdown_is_taken_back(places):
     """Taking it back removes the file, at once; doing so twice is no error."""
-    own.set_shutdown(places["machine"], NOW + 9999)
-    own.clear_shutdown(places["machine"])
-    own.clear_shutdown(places["machine"])
+    features_values.set_shutdown(places["machine"], NOW + 9999)
+    features_values.clear_shutdown(places["machine"])
+    features_values.clear_shutdown(places["machine"])
     assert "shutdowntime" not in os.listdir(places["machine"])
     assert verdict(places, 16) == "ok"
 
@@ -309,7 +316,7 @@ def test_rule_19_a_directory_goes_after_its_job(places, tmp_path):
 
 def test_rule_20_jobs_have_their_own_directories(places, tmp_path):
     """What is written for one job is not seen by another; one place for two is wrong."""
-    own.write_job(str(tmp_path / "other"), {"job_id": "2"})
+    features_values.write_job(str(tmp_path / "other"), {"job_id": "2"})
     assert read(places["job"]).values["job_id"] == "4711.ce"
     assert verdict({"machine": places["job"], "job": places["job"]}, 20) == "fail"
 
@@ -368,7 +375,7 @@ def test_rule_25_permissions(places, tmp_path):
     """Directories 0755, files 0644 whatever the umask; what others may write is wrong."""
     old = os.umask(0o077)
     try:
-        own.write_job(str(tmp_path / "n"), {"job_id": "1"})
+        features_values.write_job(str(tmp_path / "n"), {"job_id": "1"})
     finally:
         os.umask(old)
     assert (tmp_path / "n").stat().st_mode & 0o777 == 0o755
@@ -388,7 +395,7 @@ def test_rule_26_no_links(places, tmp_path):
     found = read(places["job"])
     assert "max_rss_bytes" not in found.values
     with pytest.raises(InputError, match="somebody else"):
-        own.write_job(places["job"], {"max_rss_bytes": "9000000000"}, force=True)
+        features_values.write_job(places["job"], {"max_rss_bytes": "9000000000"}, force=True)
     with pytest.raises(InputError):
         remove(places["job"])
     assert secret.read_text() == "7\n"
@@ -497,13 +504,13 @@ def test_rule_28_answers_hold_as_long_as_the_server_says(served, places):
     urls, handler = served
     clock = [0.0]
     web = Web(clock=lambda: clock[0])
-    own.set_shutdown(places["machine"], NOW + 9999)
+    features_values.set_shutdown(places["machine"], NOW + 9999)
     url = urls["machine"] + "/shutdowntime"
     assert web.get(url) == web.get(url) == str(NOW + 9999)
     assert len(handler.requests) == 1
     clock[0] = 31
     assert web.get(url) == str(NOW + 9999)
-    own.set_shutdown(places["machine"], NOW + 8888)
+    features_values.set_shutdown(places["machine"], NOW + 8888)
     assert web.get(url) == str(NOW + 9999)
     clock[0] = 62
     assert web.get(url) == str(NOW + 8888)

@@ -23,10 +23,10 @@ from fuzz.database import differing, dump, opened
 from gridengine_files import BEGIN, COLON, JSON_90, JSON_91, World, ran
 
 from arcacct.files import follow
-from arcacct.gridengine import importing, lines
-from arcacct.gridengine.lines import LATEST_US, record
-from arcacct.gridengine.record import Record
 from arcacct.records import import_quarantine
+from arcacct.sources.gridengine import accounting_file, importer
+from arcacct.sources.gridengine.accounting_file import LATEST_US, record
+from arcacct.sources.gridengine.record import Record
 
 _LINES = {
     path: [line for line in path.read_bytes().splitlines() if line and not line.startswith(b"#")]
@@ -295,7 +295,7 @@ def _faults(con: sqlite3.Connection) -> Iterator[None]:
         f"CREATE TEMP TRIGGER fault BEFORE INSERT ON main.AAR WHEN NEW.LocalJobID = '{_GOOD + 40}'"
         " BEGIN SELECT RAISE(ABORT, 'a fault of ours'); END"
     )
-    with patch.object(importing, "record", _faulty_record), patch.object(lines, "record", _faulty_record):
+    with patch.object(importer, "record", _faulty_record), patch.object(accounting_file, "record", _faulty_record):
         yield
     con.execute("DROP TRIGGER fault")
 

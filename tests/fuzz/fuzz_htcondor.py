@@ -17,10 +17,9 @@ from fuzz.database import differing, dump, opened
 from htcondor_files import BEGIN, HISTORY, JSON, LONG, NOW, ad
 
 from arcacct.config.paths import Places
-from arcacct.htcondor.importing import HistoryReport, HTCondorImport
-from arcacct.htcondor.output import HistoryForm
-from arcacct.htcondor.record import LARGEST, LATEST_S
 from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.sources.htcondor.history import LARGEST, LATEST_S, HistoryForm
+from arcacct.sources.htcondor.importer import HistoryReport, HTCondorImport
 
 _GOOD = 900_000
 """Numbers of jobs that no damage makes: those of the real outputs are small."""

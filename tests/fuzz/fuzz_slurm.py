@@ -19,8 +19,8 @@ from slurm_files import BEGIN, COLUMNS, JSON, TABLE, row, table
 from arcacct.config.paths import Places
 from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.records.slurm_formats import LARGEST, LATEST_S
-from arcacct.slurm.importing import RunsReport, SlurmImport
-from arcacct.slurm.output import OutputForm
+from arcacct.sources.slurm.importer import RunsReport, SlurmImport
+from arcacct.sources.slurm.sacct import OutputForm
 
 _GOOD = 900_000
 """Numbers of jobs that no damage makes: those of the real outputs are small."""

@@ -27,11 +27,11 @@ from sonar_versions import VERSIONS, everything, jobs
 
 from arcacct.config.paths import Places
 from arcacct.records.import_quarantine import LONGEST_BYTES, MOST_OF_A_FILE
-from arcacct.sonar import envelopes as sonar
-from arcacct.sonar.envelopes import TelemetryStream
-from arcacct.sonar.fields import LARGEST, Strict
-from arcacct.sonar.importing import Importer, SonarReport
-from arcacct.sonar.site import Site
+from arcacct.sources.sonar import envelopes
+from arcacct.sources.sonar.envelopes import TelemetryStream
+from arcacct.sources.sonar.fields import LARGEST, Strict
+from arcacct.sources.sonar.importer import Importer, SonarReport
+from arcacct.sources.sonar.jobs import Site
 
 _SERIES = [json.dumps(one).replace('"node":', '"cluster":"good","node":', 1).encode() for one in objects(SERIES)]
 _AT = "2026-11-20T11:00:00Z"
@@ -408,13 +408,13 @@ def _faults(con: sqlite3.Connection) -> Iterator[None]:
             f"CREATE TEMP TRIGGER fault_{table} BEFORE INSERT ON main.{table} WHEN {condition}"
             " BEGIN SELECT RAISE(ABORT, 'a fault of ours'); END"
         )
-    with patch.dict(sonar._KINDS, {"sysinfo": _faulty_sysinfo}):
+    with patch.dict(envelopes._KINDS, {"sysinfo": _faulty_sysinfo}):
         yield
     for table in conditions:
         con.execute(f"DROP TRIGGER fault_{table}")
 
 
-_read_sysinfo = sonar._KINDS["sysinfo"]
+_read_sysinfo = envelopes._KINDS["sysinfo"]
 
 
 def _faulty_sysinfo(value: dict[str, Any], fields: Strict) -> Any:

@@ -21,11 +21,11 @@ from slurm_files import COLUMNS, JSON, row
 
 from arcacct.errors import InputError
 from arcacct.files.json_reader import Objects, parsed
-from arcacct.htcondor.classads import read as read_ads
-from arcacct.slurm.output import OutputForm
-from arcacct.slurm.output import read as read_sacct
-from arcacct.sonar.envelopes import TelemetryStream
-from arcacct.sonar.stream import RejectedObject
+from arcacct.sources.htcondor.classad import read as read_ads
+from arcacct.sources.slurm.sacct import OutputForm
+from arcacct.sources.slurm.sacct import read as read_sacct
+from arcacct.sources.sonar.envelopes import TelemetryStream
+from arcacct.sources.sonar.fields import RejectedObject
 
 _JOB = json.dumps(json.loads(JSON.read_text(encoding="utf-8"))["jobs"][27])
 _AD = json.dumps(json.loads(ADS.read_text(encoding="utf-8"))[0])

@@ -13,7 +13,7 @@ from arcacct.config.paths import places
 from arcacct.database.access import open_accounting
 from arcacct.dataset.layout import Partition
 from arcacct.exporting.jobs import pages
-from arcacct.gridengine.gpus import gpu_count
+from arcacct.sources.gridengine.record import gpu_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -36,9 +36,9 @@ from arcacct.config.paths import places
 from arcacct.config.values import map_rule
 from arcacct.database.access import open_accounting
 from arcacct.errors import StoreError
-from arcacct.gridengine import rows
 from arcacct.records.imports import BatchSite
 from arcacct.records.reader import ended_between
+from arcacct.sources.gridengine import importer
 from arcacct.targets.apel.car import car
 from arcacct.targets.apel.messages import APELOptions
 
@@ -444,7 +444,7 @@ def test_an_import_that_was_stopped(world, tmp_path, monkeypatch) -> None:
     """An import that dies between two statements loses nothing and doubles nothing."""
     path = tmp_path / "accounting"
     path.write_bytes(b"".join(ran(number, 1, 10, 20) for number in range(1, 500)))
-    real, calls = rows.add, []
+    real, calls = importer.add, []
 
     def fails_later(*args: object) -> None:
         calls.append(1)
@@ -452,7 +452,7 @@ def test_an_import_that_was_stopped(world, tmp_path, monkeypatch) -> None:
             raise sqlite3.OperationalError("disk I/O error")
         real(*args)
 
-    monkeypatch.setattr(rows, "add", fails_later)
+    monkeypatch.setattr(importer, "add", fails_later)
     with pytest.raises(StoreError, match="disk I/O error"):
         world.take(path)
     done = world.value("SELECT count(*) FROM GridEngineRecords")

@@ -7,8 +7,8 @@ import json
 import pytest
 from gridengine_files import COLON, JSON_90, JSON_91, changed_json, colon, json_line, ran, records
 
-from arcacct.gridengine.lines import record
-from arcacct.gridengine.record import Record, key
+from arcacct.sources.gridengine.accounting_file import record
+from arcacct.sources.gridengine.record import Record, key
 
 US = 1_000_000
 UGE_TAIL = "NONE:NONE:4194304:2097152:submit.example.org:/home/alice:qsub -l cpu=24:00:00 job.sh"

@@ -21,12 +21,10 @@ from gridengine_files import (
 )
 
 from arcacct.config.values import QueueBenchmark, map_rule
-from arcacct.gridengine.lines import record
-from arcacct.gridengine.local_jobs import local_job
-from arcacct.gridengine.record import Record
-from arcacct.gridengine.runs import JobRuns, is_reserved, jobs, used, wall_us
 from arcacct.records.imports import BatchSite
 from arcacct.records.model import Job
+from arcacct.sources.gridengine.accounting_file import record
+from arcacct.sources.gridengine.record import JobRuns, Record, is_reserved, jobs, local_job, used, wall_us
 
 EXPECTED = {(one["job"], one["task"]): one for one in json.loads((DATA / "expected-runs.json").read_text())}
 US = 1_000_000

@@ -6,7 +6,7 @@ import pytest
 from gridengine_files import COLON, DATA, ENCODINGS, records
 from gridengine_questions import ANSWERS, QUESTIONS
 
-from arcacct.gridengine.totals import qacct_lines, sums, table, table_columns, window
+from arcacct.sources.gridengine.qacct import qacct_lines, sums, table, table_columns, window
 
 QACCT = DATA / "qacct-out"
 

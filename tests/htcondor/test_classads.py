@@ -9,8 +9,8 @@ from htcondor_files import HISTORY, JSON, JSONL, LONG, ad, history, jobs, reason
 from memory import cost_of
 
 from arcacct.errors import InputError
-from arcacct.htcondor.classads import Expression, value_of
-from arcacct.htcondor.record import NoUse, Scores
+from arcacct.sources.htcondor.classad import Expression, value_of
+from arcacct.sources.htcondor.history import NoUse, Scores
 
 
 @pytest.mark.parametrize("path", [HISTORY, LONG, JSON, JSONL], ids=lambda path: path.name)
@@ -191,7 +191,7 @@ def test_time_and_memory_are_in_proportion(content) -> None:
     """MBs of each take a second or two, and some took minutes; the ad behind is read."""
     code = f"""
 import io
-from arcacct.htcondor.classads import read
+from arcacct.sources.htcondor.classad import read
 def chunks():
     content = io.BytesIO({content})
     yield from iter(lambda: content.read(65536), b"")

@@ -13,11 +13,10 @@ from htcondor_files import BEGIN, HISTORY, JSON, JSONL, LONG, NOW, CondorHost, a
 from arcacct.config.values import QueueBenchmark, map_rule
 from arcacct.database.access import writing
 from arcacct.errors import UsageError
-from arcacct.htcondor.command import OVERLAP_S, HistoryCommand
-from arcacct.htcondor.record import ATTRIBUTES, Scores
 from arcacct.records.import_quarantine import drop, listed, rejections
 from arcacct.records.imports import BatchSite
 from arcacct.records.recorder import name_id
+from arcacct.sources.htcondor.history import ATTRIBUTES, OVERLAP_S, HistoryCommand, Scores
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from htcondor_files import BEGIN, HISTORY, ad, jobs, reasons, told
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcacct.htcondor.local_jobs import exit_code
-from arcacct.htcondor.record import CondorJob, NoUse, joined
+from arcacct.sources.htcondor.history import CondorJob, NoUse, joined
+from arcacct.sources.htcondor.importer import exit_code
 
 
 def one(**values: object) -> CondorJob:

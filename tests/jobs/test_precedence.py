@@ -10,7 +10,6 @@ from itertools import combinations
 import pytest
 
 from arcacct.database.schema import ACCOUNTING, in_memory
-from arcacct.features.collect import take_features
 from arcacct.records import recorder
 from arcacct.records.enrichment import (
     ARC,
@@ -31,6 +30,7 @@ from arcacct.records.model import Job
 from arcacct.records.row_mapping import COLUMNS, INFO_KEYS, Numbers
 from arcacct.records.states import StateChange, Usage
 from arcacct.records.writer import JobWriter
+from arcacct.sources.features.collect import take_features
 
 JOB = "job1"
 END = 1_780_000_000

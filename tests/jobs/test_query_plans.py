@@ -31,8 +31,8 @@ from arcacct.records import benchmarks, reader, recorder, unfinished
 from arcacct.records import usage as records_usage
 from arcacct.records.batch_jobs import LocalID
 from arcacct.records.model import PackedAAR
-from arcacct.sonar import records, spans
-from arcacct.sonar.site import Site as SonarSite
+from arcacct.sources.sonar import importer, spans
+from arcacct.sources.sonar.jobs import Site as SonarSite
 from arcacct.targets import kinds, plugins
 
 GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
@@ -471,7 +471,7 @@ def test_telemetry_finds_its_records_by_their_local_ids(ours) -> None:
 
     def find(con: Connection, _site: Site) -> None:
         for job in (LocalID(7), LocalID(7, 4), LocalID(7, 4, is_element=True)):
-            records.settle(con, SonarSite(), 1, "c", job)
+            importer.settle(con, SonarSite(), 1, "c", job)
             spans.with_telemetry(con, job)
 
     assert_flat(ours, find)

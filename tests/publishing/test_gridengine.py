@@ -9,8 +9,8 @@ from gridengine_files import BEGIN, COLON, NOW, SITE, ran
 from publishing_site import CARS, SGAS, SUMMARIES, Site, at_apel, at_sgas, usage
 
 from arcacct.database.access import open_accounting
-from arcacct.gridengine.importing import Import
 from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.sources.gridengine.importer import Import
 
 
 def take(site: Site, path: pathlib.Path) -> None:

@@ -13,14 +13,14 @@ from publishing_site import CARS, Site, jobs, publish_well, usage
 
 from arcacct.asking.sent_texts import MADE_AGAIN, SentTexts
 from arcacct.database import access, schema, upkeep
-from arcacct.htcondor.importing import HTCondorImport
-from arcacct.htcondor.output import HistoryForm
 from arcacct.publishing import sent
 from arcacct.records import batch_jobs
 from arcacct.records.enrichment import GRIDENGINE, SACCT
 from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.records.model import Job
 from arcacct.records.writer import JobWriter
+from arcacct.sources.htcondor.history import HistoryForm
+from arcacct.sources.htcondor.importer import HTCondorImport
 from arcacct.targets import plugins
 
 WALL_S = 60

@@ -14,8 +14,8 @@ from slurm_files import BEGIN, CASES, DATA, NOW, TABLE, SlurmHost
 
 from arcacct.errors import UsageError
 from arcacct.records.slurm_formats import environment, new_delimiter
-from arcacct.slurm.command import DAY_S, SacctCommand, windows
-from arcacct.slurm.rows import COLUMNS
+from arcacct.sources.slurm.record import COLUMNS
+from arcacct.sources.slurm.sacct import DAY_S, SacctCommand, windows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from arcacct.database.access import writing
 from arcacct.errors import StoreError
 from arcacct.records.imports import BatchSite
 from arcacct.records.recorder import name_id
-from arcacct.slurm import slices
-from arcacct.sonar.importing import Importer
-from arcacct.sonar.site import Site
+from arcacct.sources.slurm import importer
+from arcacct.sources.sonar.importer import Importer
+from arcacct.sources.sonar.jobs import Site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -376,14 +376,14 @@ def test_an_error_of_the_database_costs_the_job_that_it_is_about(host) -> None:
 def test_an_import_that_is_interrupted_loses_nothing(host, monkeypatch, place) -> None:
     """A database that refuses ends it; the next one brings the rest."""
     taken = iter(range(100))
-    whole = slices.take
+    whole = importer.take
 
     def refusing(*arguments):
         if next(taken) == place:
             raise StoreError("disk full")
         return whole(*arguments)
 
-    monkeypatch.setattr("arcacct.slurm.importing.take", refusing)
+    monkeypatch.setattr("arcacct.sources.slurm.importer.take", refusing)
     rows = [row(number) for number in range(1, 500)]
     with pytest.raises(StoreError, match="disk full"):
         host.take(table(*rows))

@@ -32,8 +32,8 @@ from slurm_files import (
 
 from arcacct.errors import InputError
 from arcacct.records.import_quarantine import Fault
-from arcacct.slurm.output import OutputForm, read
-from arcacct.slurm.record import SlurmRun, joined
+from arcacct.sources.slurm.record import SlurmRun, joined
+from arcacct.sources.slurm.sacct import OutputForm, read
 
 STJOHNS = ZoneInfo("America/St_Johns")
 OSLO = ZoneInfo("Europe/Oslo")
@@ -440,7 +440,7 @@ def test_a_job_of_60_mb_costs_itself(begin: str, middle: str, end: str, reason: 
     (one, other) = json.loads(JSON.read_text(encoding="utf-8"))["jobs"][:2]
     code = f"""
 from arcacct.records.import_quarantine import Fault
-from arcacct.slurm.output import OutputForm, read
+from arcacct.sources.slurm.sacct import OutputForm, read
 def chunks():
     yield {f'{{"jobs": [{json.dumps(one)}, {{{begin}'.encode()!r}
     came = at = 0
@@ -464,7 +464,7 @@ def test_a_job_of_10_000_steps_is_read() -> None:
     step = json.dumps(job["steps"][0] | times, indent=4)
     code = f"""
 from arcacct.records.import_quarantine import Fault
-from arcacct.slurm.output import OutputForm, read
+from arcacct.sources.slurm.sacct import OutputForm, read
 def chunks():
     yield {f'{{"jobs": [{json.dumps(job | {"steps": []})[:-1]}, "steps": ['.encode()!r}
     for _ in range(9_999):

@@ -10,7 +10,7 @@ from slurm_files import COLUMNS, DATA, TABLE, row
 
 from arcacct.errors import InputError
 from arcacct.records.slurm_formats import new_delimiter
-from arcacct.slurm.rows import Misfit, Noise, TableRow, TableRows, header_of
+from arcacct.sources.slurm.record import Misfit, Noise, TableRow, TableRows, header_of
 
 
 def rows(*lines: str, columns: str = COLUMNS) -> list[TableRow | Misfit | Noise]:
@@ -172,7 +172,7 @@ def test_many_broken_lines_are_read_in_time_that_grows_with_them() -> None:
 def test_thousands_of_lines_that_are_no_rows(line, times) -> None:
     """What is left of one row, or seems to be, takes time and memory in proportion; rows before and behind are read."""
     code = f"""
-from arcacct.slurm.output import OutputForm, read
+from arcacct.sources.slurm.sacct import OutputForm, read
 first, good = {COLUMNS!r}, {row(1)!r}
 whole = "".join(one + "\\n" for one in (first, good, good, {row(2)[:50]!r}, *[{line!r}] * {times}, *[good] * 200))
 found = list(read([whole.encode()], OutputForm()))

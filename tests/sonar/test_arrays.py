@@ -7,11 +7,11 @@ import pathlib
 import pytest
 from sonar_site import Host, sample, stream
 
-from arcacct.features.collect import take_features
-from arcacct.gridengine.importing import Import
 from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.records.recorder import set_children
-from arcacct.sonar.site import Site
+from arcacct.sources.features.collect import take_features
+from arcacct.sources.gridengine.importer import Import
+from arcacct.sources.sonar.jobs import Site
 
 REAL = pathlib.Path(__file__).parents[1] / "data" / "gridengine" / "accounting.sge819-real"
 START = 1795168168

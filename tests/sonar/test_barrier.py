@@ -20,7 +20,7 @@ from arcacct.records.import_quarantine import (
     drop,
     listed,
 )
-from arcacct.sonar.dropped import dropped
+from arcacct.sources.sonar.nodes import dropped
 
 
 @pytest.fixture

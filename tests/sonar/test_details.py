@@ -10,7 +10,7 @@ from sonar_site import REAL, SERIES, Host, objects, sample, stream, sysinfo_of
 
 from arcacct.records.pseudonymise import Scope, _forget_others
 from arcacct.records.pseudonyms import Names
-from arcacct.sonar.site import Site
+from arcacct.sources.sonar.jobs import Site
 
 DETAILED = Site(details=True)
 COMMANDS = "SELECT command, samples, peak_processes, peak_memory_kib, cpu_avg_percent, cpu_util_percent"

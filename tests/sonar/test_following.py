@@ -11,7 +11,7 @@ import pytest
 from sonar_site import SERIES, Host
 
 from arcacct.records.import_quarantine import listed
-from arcacct.sonar.importing import Importer, SonarReport
+from arcacct.sources.sonar.importer import Importer, SonarReport
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from sonar_site import REAL, REAL_FILES, SERIES, Host, objects, sample, stream
 
 from arcacct.config.values import MapRule, NodeBenchmark
 from arcacct.records.recorder import set_children
-from arcacct.sonar.records import has_arex_records
-from arcacct.sonar.site import Site
+from arcacct.sources.sonar.importer import has_arex_records
+from arcacct.sources.sonar.jobs import Site
 
 LINES = SERIES.read_bytes().splitlines(keepends=True)
 EPYC = NodeBenchmark("AMD EPYC*", "HEPscore23:14.5")

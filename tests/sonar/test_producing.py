@@ -15,13 +15,11 @@ import jsonschema
 import pytest
 from sonar_site import REAL, kind_of, objects, read, schema
 
-from arcacct.sonar import cards
-from arcacct.sonar.envelopes import Errors, Sysinfo
-from arcacct.sonar.proc import name_jobs, processes
-from arcacct.sonar.producing import cpu_layout, numa_distances, sysinfo
-from arcacct.sonar.samples import Sample, SampledKey
-from arcacct.sonar.sampling import sample
-from arcacct.sonar.telling import Host, json_text, line
+from arcacct.sources.sonar import sampler
+from arcacct.sources.sonar.envelopes import Errors, Sysinfo
+from arcacct.sources.sonar.sampler import Host, json_text, line, name_jobs, processes, sample
+from arcacct.sources.sonar.samples import Sample, SampledKey
+from arcacct.sources.sonar.sysinfo import cpu_layout, numa_distances, sysinfo
 
 ROOT = pathlib.Path(__file__).parents[2]
 SMI = """#!/bin/sh
@@ -342,7 +340,9 @@ def test_any_text_is_the_same_json():
 def lean(*arguments: str, script: str = "") -> subprocess.CompletedProcess[str]:
     """A new Python that has nothing, as the program's script starts one."""
     code = f"import sys\nsys.path.append({str(ROOT)!r})\nold = set(sys.modules)\n"
-    code += f"from arcacct.sonar.lean import main\ncode = main({list(arguments)!r})\n{script}\nsys.exit(code)"
+    code += (
+        f"from arcacct.sources.sonar.sampler import main\ncode = main({list(arguments)!r})\n{script}\nsys.exit(code)"
+    )
     return subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, env={"PATH": "/"}, check=False
     )
@@ -447,7 +447,7 @@ def test_a_broken_nvidia_smi_is_a_failed_probe(smi):
     """Its failure is told, not hidden."""
     pathlib.Path(smi).write_text("#!/bin/sh\nexit 9\n")
     with pytest.raises(OSError, match="nvidia-smi"):
-        cards.states(smi)
+        sampler.states(smi)
 
 
 def test_samples_of_this_host_add_up(tmp_path):

@@ -17,8 +17,8 @@ from sonar_site import Host, places, read, sample, stream, sysinfo_of
 from arcacct.config.values import NodeBenchmark
 from arcacct.database import schema
 from arcacct.records.recorder import set_children
-from arcacct.sonar.samples import Sample
-from arcacct.sonar.site import Site
+from arcacct.sources.sonar.jobs import Site
+from arcacct.sources.sonar.samples import Sample
 
 pytestmark = pytest.mark.usefixtures("utc")
 CASES = pathlib.Path(__file__).parents[1] / "data" / "cases"

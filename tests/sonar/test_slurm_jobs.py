@@ -8,8 +8,8 @@ import pytest
 
 from arcacct.config.values import NodeBenchmark
 from arcacct.records.slurm_formats import MalformedError
-from arcacct.sonar.slurm_jobs import merged, same_run, slurm_report
-from arcacct.sonar.slurm_record import node_benchmark, slurm_usage
+from arcacct.sources.sonar.envelopes import merged, same_run, slurm_report
+from arcacct.sources.sonar.jobs import node_benchmark, slurm_usage
 
 START = "2026-11-20T10:00:00+00:00"
 END = "2026-11-20T10:10:00+00:00"

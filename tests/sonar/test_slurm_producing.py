@@ -14,8 +14,8 @@ from installed import arcacct
 from slurm_files import CLUSTER, DATA, SONAR, SlurmHost
 from sonar_site import REAL, Host, objects, read, schema
 
-from arcacct.sonar.envelopes import Cluster, Jobs
-from arcacct.sonar.slurm_producing import COLUMNS, cluster, slurm_job, slurm_jobs
+from arcacct.sources.sonar.envelopes import Cluster, Jobs
+from arcacct.sources.sonar.sysinfo import COLUMNS, cluster, slurm_job, slurm_jobs
 
 CASES = DATA.parent / "cases"
 SINFO = """#!{python}

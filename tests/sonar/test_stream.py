@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from sonar_site import REAL_FILES, SERIES, kind_of, objects, read, sample, schema, stream
 
 from arcacct.records.slurm_formats import MalformedError
-from arcacct.sonar.envelopes import Dropped, Errors, Jobs, Sysinfo, envelope
-from arcacct.sonar.samples import Sample
-from arcacct.sonar.stream import RejectedObject
+from arcacct.sources.sonar.envelopes import Dropped, Errors, Jobs, Sysinfo, envelope
+from arcacct.sources.sonar.fields import RejectedObject
+from arcacct.sources.sonar.samples import Sample
 
 SYSINFO = {
     "time": "2026-11-20T09:00:00+00:00",

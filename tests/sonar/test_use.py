@@ -7,8 +7,8 @@ import json
 import pytest
 from sonar_site import REAL, SERIES, read, sample, stream
 
-from arcacct.sonar.samples import Sample, SampledKey
-from arcacct.sonar.use import job_use, longest_step, node_use
+from arcacct.sources.sonar.samples import Sample, SampledKey
+from arcacct.sources.sonar.usage import job_use, longest_step, node_use
 
 SEVEN = SampledKey(7, 0)
 

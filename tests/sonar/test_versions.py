@@ -7,7 +7,7 @@ from sonar_site import Host, stream
 from sonar_versions import VERSIONS, everything, jobs, number
 
 from arcacct.config.values import NodeBenchmark
-from arcacct.sonar.site import Site
+from arcacct.sources.sonar.jobs import Site
 
 SITE = Site(node_benchmarks=(NodeBenchmark("AMD EPYC 75*", "HEPscore23:20"),))
 

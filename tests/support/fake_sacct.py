@@ -9,8 +9,8 @@ from datetime import datetime
 
 from slurm_files import TABLE
 
-from arcacct.slurm.command import SacctCommand
-from arcacct.slurm.rows import TableRow, TableRows, header_of
+from arcacct.sources.slurm.record import TableRow, TableRows, header_of
+from arcacct.sources.slurm.sacct import SacctCommand
 
 SCRIPT = """#!{python}
 import json, os, sys

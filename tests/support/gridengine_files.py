@@ -7,10 +7,10 @@ import pathlib
 import sqlite3
 
 from arcacct.config.paths import Places
-from arcacct.gridengine.importing import GridEngineReport, Import
-from arcacct.gridengine.lines import record
-from arcacct.gridengine.record import Record
 from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.sources.gridengine.accounting_file import record
+from arcacct.sources.gridengine.importer import GridEngineReport, Import
+from arcacct.sources.gridengine.record import Record
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "gridengine"
 COLON = DATA / "accounting.sge819-real"

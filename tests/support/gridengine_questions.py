@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arcacct.gridengine.totals import Question
+from arcacct.sources.gridengine.qacct import Question
 
 TEN_TO_TEN = 1_795_168_200
 """2026-11-20 09:50:00 UTC: qacct's -b 202611200950."""

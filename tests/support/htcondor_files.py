@@ -11,11 +11,10 @@ from slurm_files import columns_of
 
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting
-from arcacct.htcondor.importing import HistoryReport, HTCondorImport
-from arcacct.htcondor.output import HistoryForm, ParsedJob, read
-from arcacct.htcondor.record import CondorJob
 from arcacct.records.import_quarantine import Fault, RetryResult
 from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.sources.htcondor.history import CondorJob, HistoryForm, ParsedJob, read
+from arcacct.sources.htcondor.importer import HistoryReport, HTCondorImport
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "htcondor"
 HISTORY, LONG, JSON, JSONL = (DATA / name for name in ("history", "long.txt", "json.txt", "jsonl.txt"))

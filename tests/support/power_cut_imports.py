@@ -32,13 +32,11 @@ from arcacct.config.paths import Places, places
 from arcacct.database.access import accounting
 from arcacct.database.checkpoint import make_durable
 from arcacct.errors import InputError
-from arcacct.htcondor.command import HistoryCommand
-from arcacct.htcondor.importing import HTCondorImport
-from arcacct.htcondor.output import HistoryForm
 from arcacct.records.imports import BatchPolicy, BatchSite
-from arcacct.slurm.command import SacctCommand
-from arcacct.slurm.importing import SlurmImport
-from arcacct.slurm.output import OutputForm
+from arcacct.sources.htcondor.history import HistoryCommand, HistoryForm
+from arcacct.sources.htcondor.importer import HTCondorImport
+from arcacct.sources.slurm.importer import SlurmImport
+from arcacct.sources.slurm.sacct import OutputForm, SacctCommand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from arcacct.cli.metrics import HELP
 from arcacct.database.incarnation import MEANING
 from arcacct.database.schema import ACCOUNTING, PUBLISHING
 from arcacct.dataset.columns import columns
-from arcacct.features.check import RULES, Requirement
 from arcacct.records.enrichment import PRECEDENCE, SOURCES
 from arcacct.records.states import BOUNDS
+from arcacct.sources.features.check import RULES, Requirement
 
 
 def views() -> str:

@@ -15,7 +15,7 @@ import re
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
-from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS
+from arcacct.sources.features.reader import JOB_KEYS, MACHINE_KEYS
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 GOLDEN = ROOT / "tests" / "golden"

@@ -15,9 +15,9 @@ from arcacct.database.access import open_accounting, writing
 from arcacct.records.import_quarantine import Fault, RetryResult
 from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.records.recorder import name_id
-from arcacct.slurm.importing import RunsReport, SlurmImport
-from arcacct.slurm.output import OutputForm, ParsedJob, read
-from arcacct.slurm.record import NoUsage, SlurmRun
+from arcacct.sources.slurm.importer import RunsReport, SlurmImport
+from arcacct.sources.slurm.record import NoUsage, SlurmRun
+from arcacct.sources.slurm.sacct import OutputForm, ParsedJob, read
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "slurm"
 CASES = pathlib.Path(__file__).parent.parent / "data" / "cases"

@@ -12,12 +12,12 @@ from arcacct.config.paths import JobRules, Places, resource
 from arcacct.database.access import open_accounting
 from arcacct.records.import_quarantine import RetryResult
 from arcacct.records.imports import BatchPolicy, BatchSite
-from arcacct.slurm.importing import SlurmImport
-from arcacct.slurm.output import OutputForm
-from arcacct.sonar.envelopes import Dropped, Envelope, TelemetryStream
-from arcacct.sonar.importing import Importer, SonarReport
-from arcacct.sonar.site import Site
-from arcacct.sonar.stream import RejectedObject
+from arcacct.sources.slurm.importer import SlurmImport
+from arcacct.sources.slurm.sacct import OutputForm
+from arcacct.sources.sonar.envelopes import Dropped, Envelope, TelemetryStream
+from arcacct.sources.sonar.fields import RejectedObject
+from arcacct.sources.sonar.importer import Importer, SonarReport
+from arcacct.sources.sonar.jobs import Site
 
 REAL = pathlib.Path(__file__).parents[1] / "data" / "sonar"
 REAL_FILES = sorted(path for path in REAL.iterdir() if path.name.startswith("real-") and path.suffix != ".txt")

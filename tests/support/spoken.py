@@ -12,7 +12,7 @@ from arcacct.arex.hook import LAUNCHED
 from arcacct.asking.doctor import CHECKS
 from arcacct.database import upkeep
 from arcacct.database.location import PSEUDONYMS, REPORTS
-from arcacct.features.reader import VARIABLES
+from arcacct.sources.features.reader import VARIABLES
 
 _NAMES = {"state.name", "target.name", "name"}
 """What a target is called by in the sources; in the manual ``TARGET``."""

@@ -1,1 +1,0 @@
-"""Machine/job features (HSF-TN-2016-02): written, read, checked, and taken into jobs' records."""

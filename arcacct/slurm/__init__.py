@@ -1,1 +1,0 @@
-"""Slurm's own accounting as a source: what sacct prints."""

@@ -1,0 +1,1 @@
+"""Where jobs come from besides A-REX; no source knows another."""

@@ -1,0 +1,347 @@
+"""
+The keys of machine and job features, directories of them, and reading features as a job does, from a directory or a
+web server, without trusting either.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import NamedTuple
+
+from arcacct.errors import InputError, StoreError, UsageError
+from arcacct.files.safe_open import TEMPORARY, Directory, open_directory, open_parent
+
+# The keys of machine/job features (HSF-TN-2016-02) and what their values may be.
+#
+# Consumers take empty, missing and unreadable alike; producers get units and names wrong most. So what we write is
+# checked before, and what we read is doubted.
+
+
+NAME = re.compile(r"[a-z0-9_]{1,255}", re.ASCII)
+_DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
+_DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{0,12})?", re.ASCII)
+_ID = re.compile(r"[!-~]{1,1024}", re.ASCII)
+_FORMS: dict[str, tuple[re.Pattern[str], Callable[[str], bool], str]] = {
+    "count": (_DIGITS, lambda value: int(value) >= 1, "not a whole number from 1 on"),
+    "seconds": (_DIGITS, bool, "not a whole number of seconds (digits alone, no unit)"),
+    # Digits alone are no proof: one producer writes the id of the virtual machine here.
+    "instant": (_DIGITS, lambda value: 0 < int(value) < 10**11, "not a time in seconds since 1970"),
+    "rating": (_DECIMAL, lambda value: float(value) > 0, "not a number above 0"),
+    "bytes": (_DIGITS, bool, "not a whole number of bytes (digits alone, no unit)"),
+    "id": (_ID, bool, "not one word of printable ASCII"),
+}
+"""What a value looks like, what it has to be besides, and what is said of another."""
+_LEAST_BYTES = 1024 * 1024
+
+
+class Key(NamedTuple):
+    """One key of the specification."""
+
+    name: str
+    form: str
+    """``count``, ``seconds``, ``instant``, ``bytes``, ``rating`` or ``id``."""
+    dynamic: bool
+    meaning: str
+
+
+MACHINE_KEYS = (
+    Key("total_cpu", "count", False, "processors that jobs may be given on this machine"),
+    Key("hs06", "rating", False, "HS06 rating of the whole machine"),
+    Key("shutdowntime", "instant", True, "when the machine shuts down; no file: not foreseen"),
+    Key("grace_secs", "seconds", False, "how long before it a shutdown is announced at least"),
+)
+JOB_KEYS = (
+    Key("allocated_cpu", "count", False, "processors of this job"),
+    Key("hs06_job", "rating", False, "HS06 rating of the processors of this job"),
+    Key("shutdowntime_job", "instant", True, "when the job has to be done; no file: not foreseen"),
+    Key("grace_secs_job", "seconds", False, "how long before it that is announced at least"),
+    Key("jobstart_secs", "instant", False, "when the batch system started the job"),
+    Key("job_id", "id", False, "the batch system's id of the job"),
+    Key("wall_limit_secs", "seconds", False, "limit of clock time, not scaled by processors"),
+    Key("cpu_limit_secs", "seconds", False, "limit of CPU time of all processes together"),
+    Key("max_rss_bytes", "bytes", False, "limit of resident memory of all processes"),
+    Key("max_swap_bytes", "bytes", False, "limit of swap of all processes"),
+    Key("scratch_limit_bytes", "bytes", False, "limit of scratch space"),
+)
+KEYS = {key.name: key for key in (*MACHINE_KEYS, *JOB_KEYS)}
+
+DEPRECATED = {
+    "allocated_CPU": ("allocated_cpu", 1),
+    "mem_limit_MB": ("max_rss_bytes", 1_000_000),
+    "disk_limit_GB": ("scratch_limit_bytes", 1_000_000_000),
+}
+"""Keys of the draft of 2013 that some producers still write, with the key and factor of today."""
+
+
+def problem(name: str, value: str, *, force: bool = False) -> str | None:
+    """
+    What is wrong with a value, or ``None``; ``force`` allows limits of memory that look like another unit.
+
+    Keys that the specification does not know may have any value of one line.
+    """
+    if NAME.fullmatch(name) is None:
+        return "the name of a key has lower-case letters, digits and _ only"
+    if not value:
+        return "empty; leave the key out instead"
+    key = KEYS.get(name)
+    if key is None:
+        return None if value.isprintable() else "more than one line, or not printable"
+    pattern, is_possible, wrong = _FORMS[key.form]
+    if not pattern.fullmatch(value) or not is_possible(value):
+        return wrong
+    if key.form == "bytes" and not force and int(value) < _LEAST_BYTES:
+        return "less than 1 MiB: is it in bytes?"
+    return None
+
+
+# Directories of features: one file for each key, so that no reader ever sees half of a value.
+#
+# A value is written beside the old one and renamed over it. The directories may stand where jobs can write: all is done
+# by their descriptor (`files.safe_open`), and only what was made here is given to another user.
+
+
+DIRECTORY_MODE = 0o755
+FILE_MODE = 0o644
+
+
+def write(
+    directory: str, values: Mapping[str, str], *, force: bool = False, owner: tuple[int, int] | None = None
+) -> None:
+    """
+    Write some keys into a directory, which is made if it is missing; other keys that are there stay.
+
+    ``owner`` (uid, gid) is whom directory and files are given. Raises UsageError for a value that its key may not
+    have (nothing is written then), StoreError when the file system refuses, InputError for a planted link.
+    """
+    wrong = [
+        f"{name}={value!r}: {what}" for name, value in values.items() if (what := problem(name, value, force=force))
+    ]
+    if wrong:
+        raise UsageError("; ".join(wrong))
+    with _failures(directory), open_directory(directory, make=DIRECTORY_MODE, link=False) as place:
+        for name, value in values.items():
+            _refuse_other_than_file(place, name)
+            try:
+                place.replace(name, value.encode("ascii") + b"\n", FILE_MODE, owner)
+            except UnicodeEncodeError as error:
+                raise UsageError(f"{name}={value!r}: not ASCII") from error
+            except OSError as error:
+                raise StoreError(f"{place.path_of(name)}: cannot be written: {error.strerror}") from error
+        # At the end: until then nobody else can change a directory that was made here.
+        if owner is not None and place.made:
+            os.fchown(place.fd, *owner)
+
+
+def remove_keys(directory: str, names: tuple[str, ...]) -> None:
+    """Take keys away, at once each; those that are not there are no error."""
+    with _failures(directory), open_directory(directory, link=False) as place:
+        for name in names:
+            _refuse_other_than_file(place, name)
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=place.fd)
+
+
+def remove(directory: str) -> None:
+    """
+    Remove a directory of features with its keys.
+
+    Raises InputError, and removes nothing, if it holds anything that is no key: then it is another directory.
+    """
+    with _failures(directory):
+        folder, own_name = open_parent(directory)
+        with folder, folder.open(own_name) as place:
+            names = os.listdir(place.fd)
+            for name in names:
+                kind = place.lstat(name).st_mode
+                if not stat.S_ISREG(kind) or not (NAME.fullmatch(name) or name.startswith(TEMPORARY)):
+                    raise InputError(f"{place.path_of(name)!r} is no key of features: nothing was removed")
+            for name in names:
+                os.unlink(name, dir_fd=place.fd)
+            os.rmdir(own_name, dir_fd=folder.fd)
+
+
+@contextmanager
+def _failures(directory: str) -> Iterator[None]:
+    """What the file system refuses becomes a StoreError that says what to do."""
+    if not directory:
+        raise UsageError("DIRECTORY is empty; name the directory of the features")
+    try:
+        yield
+    except OSError as error:
+        # What was done relative to a descriptor knows no more than a name.
+        path = error.filename if error.filename and os.path.isabs(error.filename) else directory
+        raise StoreError(f"{path}: {error.strerror}; name a directory that this user may write") from error
+
+
+def _refuse_other_than_file(place: Directory, name: str) -> None:
+    try:
+        kind = place.lstat(name).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(kind):
+        raise InputError(f"{place.path_of(name)} is no plain file: somebody else put it there; remove it first")
+
+
+# Reading features as a job does: from a directory, or from a web server, never trusting what is there.
+#
+# A value that cannot be read, is empty or is no number where one belongs counts as absent, with one warning. Whoever
+# wants to know whether a value has changed reads again.
+
+
+LARGEST_VALUE = 4096
+_LARGEST_DIRECTORY = 1000
+VARIABLES = {"machine": "MACHINEFEATURES", "job": "JOBFEATURES"}
+
+
+class Features(NamedTuple):
+    """The features of one machine or job as they were when they were read."""
+
+    location: str
+    values: dict[str, str]
+    """What is there and good, by key of the specification."""
+    extra: dict[str, str]
+    """Keys that the specification does not know."""
+    warnings: tuple[str, ...]
+
+    def number(self, key: str) -> int | None:
+        """A value that is a whole number."""
+        value = self.values.get(key)
+        return int(value) if value is not None and value.isdigit() else None
+
+    def for_accounting(self) -> dict[str, str]:
+        """The unknown keys under the names that a record keeps them by."""
+        return {f"mjf_{key}": value for key, value in self.extra.items()}
+
+
+def location_of(value: str, name: str) -> str:
+    """
+    The value of $MACHINEFEATURES or $JOBFEATURES as a location: a path from the root, or an http(s) URL.
+
+    Raises UsageError for anything else. A slash at its end, which should not be there, is taken off.
+    """
+    if not value.startswith(("/", "http://", "https://")) or "\0" in value:
+        raise UsageError(f"{name}={value!r}: it begins neither with / nor with http:// or https://")
+    return value.rstrip("/") or "/"
+
+
+def read(location: str, *, fetch: Callable[[str], str | None] | None = None) -> Features:
+    """
+    All features at a location; ``fetch`` gets a URL's text, ``None`` when there is nothing.
+
+    A directory is listed; of a web server the keys of the specification are asked for. Raises InputError for a
+    directory that cannot be listed.
+    """
+    if location.startswith("/"):
+        try:
+            with open_directory(location) as place:
+                return doubted(location, *values_in(place))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{location}: cannot be read: {getattr(error, 'strerror', error)}") from error
+    if fetch is None:
+        # Paths need nothing of what the web needs, which takes a tenth of a second to import.
+        from arcacct.sources.features.http import Web  # noqa: PLC0415
+
+        fetch = Web().get
+    raw: list[tuple[str, str]] = []
+    warnings: list[str] = []
+    for name in KEYS:
+        try:
+            value = fetch(f"{location}/{name}")
+        except (InputError, ValueError) as error:
+            warnings.append(f"{name}: {error}; taken as absent")
+            continue
+        if value is not None:
+            raw.append((name, value))
+    return doubted(location, raw, warnings)
+
+
+def values_in(place: Directory) -> tuple[list[tuple[str, str]], list[str]]:
+    """The values in a directory as they stand there, and what is wrong with others. Raises OSError."""
+    raw: list[tuple[str, str]] = []
+    names, warnings = names_in(place)
+    for name in names:
+        if name.startswith("."):
+            continue
+        if not NAME.fullmatch(name) and name not in DEPRECATED:
+            warnings.append(f"{name!r}: not the name of a key")
+            continue
+        try:
+            raw.append((name, value_of(place.read(name, LARGEST_VALUE + 1, for_all=True))))
+        except FileNotFoundError:
+            # It was taken away meanwhile, and so it is absent.
+            continue
+        except (OSError, ValueError, InputError) as error:
+            why = getattr(error, "strerror", None) or str(error).removeprefix(f"{place.path_of(name)}: ")
+            warnings.append(f"{name}: {why}; taken as absent")
+    return raw, warnings
+
+
+def names_in(place: Directory) -> tuple[list[str], list[str]]:
+    """What is in a directory; of one that is too full for one of features those that the specification knows."""
+    with os.scandir(place.fd) as entries:
+        names = sorted(entry.name for entry in islice(entries, _LARGEST_DIRECTORY + 1))
+    if len(names) <= _LARGEST_DIRECTORY:
+        return names, []
+    return [*KEYS, *DEPRECATED], [f"more than {_LARGEST_DIRECTORY} files: only keys of the specification are read"]
+
+
+def value_of(content: bytes) -> str:
+    """
+    A value without blanks and newlines around it, as jobs read it: PanDA's pilot and DIRAC strip them.
+
+    Raises ValueError when it is not text, or too long to be a value.
+    """
+    if len(content) > LARGEST_VALUE:
+        raise ValueError("too long")
+    try:
+        return content.decode("ascii").strip()
+    except UnicodeDecodeError:
+        raise ValueError("not ASCII") from None
+
+
+def doubted(location: str, raw: Sequence[tuple[str, str]], warnings: list[str]) -> Features:
+    """Names and values as they stand somewhere, each believed only if it is one that its key may have."""
+    names = {name for name, _value in raw}
+    values: dict[str, str] = {}
+    extra: dict[str, str] = {}
+    for name, value in raw:
+        if name in DEPRECATED:
+            today, factor = DEPRECATED[name]
+            warnings.append(f"{name}: a key of an old draft; {today} is its name today")
+            if today not in names and value.isdigit() and len(value) <= 11:
+                amount = str(int(value) * factor)
+                if problem(today, amount) is None:
+                    values[today] = amount
+        elif (wrong := problem(name, value)) is not None:
+            warnings.append(f"{name}: {wrong}; taken as absent")
+        elif name in KEYS:
+            values[name] = value
+        else:
+            extra[name] = value
+    return Features(location, values, extra, tuple(warnings))
+
+
+def missing(features: Features, kind: str) -> list[str]:
+    """The keys that a provider should give and does not; times of shutdown are there only when one is foreseen."""
+    keys = MACHINE_KEYS if kind == "machine" else JOB_KEYS
+    return [key.name for key in keys if not key.dynamic and key.name not in features.values]
+
+
+def remaining_s(machine: Features | None, job: Features | None, now: int | None = None) -> int | None:
+    """Seconds of clock time that are left to the job, never below zero; ``None``: nothing limits it."""
+    ends: list[int | None] = []
+    if job is not None:
+        start, limit = job.number("jobstart_secs"), job.number("wall_limit_secs")
+        if start is not None and limit is not None:
+            ends.append(start + limit)
+        ends.append(job.number("shutdowntime_job"))
+    if machine is not None:
+        ends.append(machine.number("shutdowntime"))
+    known = [end for end in ends if end is not None]
+    return max(0, min(known) - (now if now is not None else int(time.time()))) if known else None

@@ -1,0 +1,458 @@
+"""Grid Engine's accounting lines as records: colon-separated of every version, and JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from arcacct.files.json_reader import parsed
+from arcacct.records.import_quarantine import Fault, fault_of
+from arcacct.sources.gridengine.record import Record
+
+# The JSON lines of Open Cluster Scheduler 9.
+#
+# ``rusage`` and ``eusage`` stand inside ``usage`` (9.0 calls the second ``usage`` too); whatever else stands there was
+# added by the site (``usage_patterns``). The manual page puts them beside ``usage`` and calls them arrays: read as
+# well.
+
+
+_TEXTS = (
+    *("qname", "hostname", "owner", "group", "account", "project", "department", "granted_pe"),
+    *("job_name", "submit_cmd_line", "category", "deleted_by", "pe_taskid", "pe_task_id"),
+)
+_NOT_OF_OCS = ("job_class", "submit_host", "cwd", "bound_cores")
+"""Known of other versions' lines only: what is no text is kept as what a site added."""
+_WHOLES = ("job_number", "slots", "submission_time", "start_time", "end_time", "failed", "exit_status")
+_OPTIONAL_WHOLES = ("task_number", "arid", "priority", "ar_submission_time")
+_KNOWN = frozenset((*_TEXTS, *_WHOLES, *_OPTIONAL_WHOLES, "usage", "rusage", "eusage"))
+_RUSAGE = ("ru_wallclock", "ru_utime", "ru_stime", "ru_maxrss", *Record._fields[28:42])
+_EUSAGE = ("wallclock", "cpu", "mem", "io", "ioops", "iow", "maxvmem", "maxrss", "maxpss")
+_SIZES = frozenset(("maxvmem", "maxrss", "maxpss"))
+"""These may be texts with a unit, as qacct prints them."""
+_SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,20})?)([kKmMgGtT]?)B?", re.ASCII)
+_OURS = frozenset(("rusage", "eusage", "usage"))
+_NOTHING = frozenset(("", "NONE"))
+_LARGEST = 2**63
+_HALF = re.compile(r"[\ud800-\udfff]")
+_UNSTORABLE = re.compile(r"\\u(?:d[89a-f]|0000)|[\ud800-\udfff]", re.IGNORECASE)
+
+
+def json_record(text: str) -> Record:
+    """A JSON line. Raises ValueError with what is wrong."""
+    line = _parsed(text)
+    usage = _members(line.get("usage"), "usage")
+    rusage = _members(usage.get("rusage", line.get("rusage")), "usage.rusage")
+    eusage = _members(usage.get("eusage", usage.get("usage", line.get("eusage", {}))), "usage.eusage")
+    words = list(map(line.get, _TEXTS))
+    for name, value in zip(_TEXTS, words, strict=True):
+        if value is not None and not isinstance(value, str):
+            raise ValueError(f"{name} is {value!r:.40}, not a text")
+    texts = [None if value in _NOTHING else value for value in words]
+    job_name, submit_cmd_line, category, deleted_by, pe_taskid, pe_task_id = texts[8:]
+    job_number, slots, submission, start, end, failed, exit_status = (_whole(line, name) for name in _WHOLES)
+    task_number, arid, priority, ar_submission = (_whole(line, name, 0) for name in _OPTIONAL_WHOLES)
+    unit = us_of((submission, start, end))
+    job = (job_number, task_number, pe_taskid or pe_task_id, *texts[:8], slots, arid or None, job_name, priority)
+    times = (submission * unit, start * unit, end * unit, ar_submission * unit or None)
+    ending = (submit_cmd_line, category, failed, exit_status, deleted_by)
+    measured = _json_measures(rusage, _RUSAGE, "usage.rusage")
+    measured[:4] = [value or 0.0 for value in measured[:4]]
+    measured += _json_measures(eusage, _EUSAGE, "usage.eusage")
+    rest = [value if isinstance(value, str) and value not in _NOTHING else None for value in map(line.get, _NOT_OF_OCS)]
+    return Record._make((*job, *times, *ending, *measured, *rest, _json_custom(line, usage)))
+
+
+def us_of(times: tuple[int, ...]) -> int:
+    """
+    How many microseconds the unit of some times is.
+
+    Told by their magnitude, never by configuration: seconds in the colon format, milliseconds in Univa's,
+    microseconds in JSON. Raises ValueError when they differ: one of them is no time.
+    """
+    units = {1_000_000 if when < 10**11 else 1_000 if when < 10**14 else 1 for when in times if when > 0}
+    if len(units) > 1:
+        raise ValueError(f"times of different units: {', '.join(map(str, times))}")
+    return units.pop() if units else 1
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        line: Any = parsed(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(line, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004  what the caller shows is one kind of error
+    found: dict[str, Any] = _storable(line) if _UNSTORABLE.search(text) else line
+    return found
+
+
+def _storable(value: Any) -> Any:
+    """
+    The same without what a database's text cannot be: bytes that are no UTF-8, half a surrogate pair, NUL.
+
+    Bytes that are no UTF-8 come as surrogates of Python's, and are written out.
+    """
+    if isinstance(value, str):
+        return _HALF.sub(_written_out, value).replace("\0", "\\x00")
+    if isinstance(value, dict):
+        return {_storable(key): _storable(inner) for key, inner in value.items()}
+    return [_storable(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _written_out(half: re.Match[str]) -> str:
+    code = ord(half[0])
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
+
+
+def _members(value: Any, name: str) -> dict[str, Any]:
+    """An object's members; of an array of objects those of all."""
+    if isinstance(value, list) and all(isinstance(one, dict) for one in value):
+        return {key: inner for one in value for key, inner in one.items()}
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} is missing" if value is None else f"{name} is no object")  # noqa: TRY004  one kind
+    return value
+
+
+def _whole(line: dict[str, Any], name: str, missing: int | None = None) -> int:
+    number = line.get(name, missing)
+    if type(number) is int:
+        return number
+    if type(number) is float and abs(number) < 2**53:
+        return round(number)
+    raise ValueError(f"{name} is missing" if number is None else f"{name} is {number!r:.40}, not a number")
+
+
+def _json_measures(group: dict[str, Any], names: tuple[str, ...], where: str) -> list[float | None]:
+    values = list(map(group.get, names))
+    for place, number in enumerate(values):
+        if isinstance(number, str) and names[place] in _SIZES:
+            values[place] = _size(number, f"{where}.{names[place]}")
+            continue
+        kind = type(number)
+        if number is None or (kind is float and -1e300 < number < 1e300) or (kind is int and abs(number) < _LARGEST):
+            continue
+        if kind is not float and kind is not int:
+            raise ValueError(f"{where}.{names[place]} is {number!r:.40}, not a number")
+        values[place] = _float(number, names[place])
+    return values
+
+
+def _size(text: str, name: str) -> float:
+    """Bytes of a size with its unit (sge_types(1), memory_specifier): capital letters are powers of 1024."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{name} is {text!r:.40}, not a size")
+    unit = match[2]
+    power = "KMGT".index(unit.upper()) + 1 if unit else 0
+    return _float(float(match[1]) * (1024 if unit.isupper() else 1000) ** power, name)
+
+
+def _float(number: float, name: str) -> float:
+    # JSON's 1e999 is read as infinity; a whole number may be longer than any float.
+    if not -1e300 < number < 1e300:
+        raise ValueError(f"{name} is out of range")
+    return float(number)
+
+
+def _json_custom(line: dict[str, Any], usage: dict[str, Any]) -> tuple[tuple[str, str, float | str], ...]:
+    """What the site or a newer version added, sorted: usage groups, and fields of the record under the group ``''``."""
+    further = [(group, members) for group, members in usage.items() if group not in _OURS]
+    unknown = line.keys() - _KNOWN - {name for name in _NOT_OF_OCS if isinstance(line.get(name), str)}
+    if not further and not unknown:
+        return ()
+    found: dict[tuple[str, str], float | str] = {}
+    for group, members in [*further, *((name, line[name]) for name in unknown)]:
+        if isinstance(members, list) and members and all(isinstance(one, dict) for one in members):
+            members = _members(members, group)  # noqa: PLW2901  an array of objects is one group
+        if isinstance(members, dict):
+            found |= {(group, name): _kept(value) for name, value in members.items() if value is not None}
+        elif members is not None:
+            found["", group] = _kept(members)
+    return tuple((*place, found[place]) for place in sorted(found))
+
+
+def _kept(value: Any) -> float | str:
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, (int, float)):
+        return value if isinstance(value, int) and abs(value) < _LARGEST else _float(value, "usage")
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+# Reading Grid Engine's accounting lines: colon-separated of every age, and JSON; one line in, one record out.
+#
+# The format is told line by line, as qacct does. Nothing is escaped in the colon format, so a colon in the category
+# (``-l cpu=24:00:00``), a directory or a command makes more fields: the record is taken from both ends.
+
+
+LATEST_US = 253_402_300_799 * 1_000_000
+"""The end of the year 9999: what is later is no time."""
+_UP_TO_QDEL_INFO, _UP_TO_SUBMIT_HOST = 7, 10
+_LEAST = 43
+_MOST_COLONS = 100
+_HEAD = 39
+"""Fields before the category; it and those after it are counted from the right."""
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
+_NUMBERS = re.compile(r"[-+.:0-9eE]*")
+_LARGEST_ID = 2**56
+_LARGEST_CODE = 2**31
+_LARGEST_AMOUNT = 2**63 - 1024
+
+
+class _Tail(NamedTuple):
+    """
+    The category and what follows it; of some dialects only the first of these.
+
+    * up to maxvmem: 6.0 and 6.1 (43 fields)
+    * and arid, ar_submission_time: 6.2, Son of Grid Engine, Open Cluster Scheduler (45)
+    * and job_class, or more of the others: Univa 8.1 (46 to 51)
+    * and up to submit_cmd: Univa 8.2 (52); and up to bound_cores: later (55)
+    * and then those of FURTHER: Univa 8.6 and Altair (up to 74).
+    """
+
+    category: str
+    iow: str
+    pe_taskid: str
+    maxvmem: str
+    arid: str = ""
+    ar_submission_time: str = ""
+    job_class: str = ""
+    qdel_info: str = ""
+    maxrss: str = ""
+    maxpss: str = ""
+    submit_host: str = ""
+    cwd: str = ""
+    submit_cmd: str = ""
+    wallclock: str = ""
+    ioops: str = ""
+    bound_cores: str = ""
+
+
+FURTHER = (
+    *("resource_map", "devices", "gpus", "gpu_usage"),
+    *("failcnt", "memsw.failcnt", "max_usage_in_bytes", "memsw.max_usage_in_bytes", "max_cgroups_memory"),
+    *("hold_jid", "field_66", "field_67", "field_68"),
+    *("hard_resources", "soft_resources", "hard_queues", "soft_queues", "granted_req", "exec_host_list"),
+)
+"""
+What stands behind bound_cores, as qacct of Altair calls it; three are not shown there, and have no name.
+
+(No manual page with them is public; the order is that of public programs that read such files.)
+"""
+_AMOUNTS = frozenset(FURTHER[4:10])
+_CGROUP_AMOUNTS = 5
+
+
+def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, Record | Fault]]:
+    """The records of some lines, each with the number of its line from 1; of a line that cannot be used why."""
+    for number, line in enumerate(lines, 1):
+        try:
+            one = record(line)
+        except Exception as error:  # noqa: BLE001  whatever it is, it costs this line alone
+            yield number, fault_of(error)
+        else:
+            if one is not None:
+                yield number, one
+
+
+def record(line: bytes) -> Record | None:
+    r"""
+    The record of one line (with or without its newline); ``None`` for comments and lines of one character or less.
+
+    Bytes that are not UTF-8 are shown as ``\xhh``. Raises ValueError with what is wrong with the line.
+    """
+    # After a crash some file systems leave zeros where the end of a file was.
+    line = line.rstrip(b"\r\n").lstrip(b"\0")
+    if len(line) <= 1 or line.startswith(b"#"):
+        return None
+    if line.startswith(b"{"):
+        return in_range(json_record(line.decode("utf-8", "surrogateescape")))
+    return in_range(colon_record(line.decode("utf-8", "backslashreplace").replace("\0", "\\x00")))
+
+
+def colon_record(text: str) -> Record:
+    """A colon-separated line; there may be colons in the name of its job. Raises ValueError."""
+    parts = text.split(":")
+    if len(parts) < _LEAST:
+        raise ValueError(f"{len(parts)} fields; a record has 43, 45 or more")
+    try:
+        return _of_parts(parts)
+    except ValueError:
+        readings = _with_colons_in_name(parts)
+        if len(readings) != 1:
+            raise
+        return _of_parts(readings[0])
+
+
+def _with_colons_in_name(parts: list[str]) -> list[list[str]]:
+    """The fields, with the name of the job put together so that numbers are where they should be; each such reading."""
+    found = []
+    for more in range(1, min(len(parts) - _LEAST, _MOST_COLONS) + 1):
+        one = [*parts[:4], ":".join(parts[4 : 5 + more]), *parts[5 + more :]]
+        numbers = (*one[7:31], *one[34:39])
+        if one[5].isdecimal() and one[6] and not one[6].isdecimal() and all(map(_is_number, numbers)):
+            found.append(one)
+    return found
+
+
+def _of_parts(parts: list[str]) -> Record:
+    tail, further = _tail(parts)
+    numbers = [parts[5], *parts[7:31], *parts[34:39], tail.iow, tail.maxvmem]
+    try:
+        job_number, priority, submission, start, end, failed, exit_status, *measured = _measures(numbers)
+    except ValueError:
+        raise ValueError(_not_a_number(parts)) from None
+    *rusage, slots, task_number, cpu, mem, io, iow, maxvmem = measured
+    qname, hostname, group, owner, job_name, _, account = [text or None for text in parts[:7]]
+    submission, start, end = int(submission), int(start), int(end)
+    unit = us_of((submission, start, end))
+    who = (qname, hostname, owner, group, account, *map(_word, parts[31:34]))
+    number = (round(job_number), round(task_number), _word(tail.pe_taskid))
+    job = (round(slots), int(tail.arid or 0) or None, job_name, round(priority))
+    times = (submission * unit, start * unit, end * unit, int(tail.ar_submission_time or 0) * unit or None)
+    ending = (_word(tail.submit_cmd), _word(tail.category), round(failed), round(exit_status), _word(tail.qdel_info))
+    usage = (_optional(tail.wallclock), cpu, mem, io, _optional(tail.ioops), iow, maxvmem)
+    rest = map(_word, (tail.job_class, tail.submit_host, tail.cwd, tail.bound_cores))
+    largest = map(_optional, (tail.maxrss, tail.maxpss))
+    return Record._make(
+        (*number, *who, *job, *times, *ending, *rusage, *usage, *largest, *rest, _custom(further) if further else ())
+    )
+
+
+def _tail(parts: list[str]) -> tuple[_Tail, list[str]]:
+    """The category, in which there may be colons, and what follows it; by FURTHER the rest. Raises ValueError."""
+    count = len(parts)
+    for place in range(_HEAD + 1, count - 11):
+        if _is_tail(parts, place, 12):
+            measured, further = _command(parts[place + 11 :])
+            return _Tail(":".join(parts[_HEAD:place]), *parts[place : place + 11], *measured), further
+    # The category is as long as it can be: what looks like the rest of an older line may be its end.
+    for length in (5, 6, 7, 8, 9, 10, 11, 3):
+        if count - _HEAD > length and _is_tail(parts, count - length, length):
+            return _Tail(":".join(parts[_HEAD : count - length]), *parts[count - length :]), []
+    raise ValueError(f"{count} fields, and the last ones are those of no known version")
+
+
+def _is_tail(parts: list[str], place: int, length: int) -> bool:
+    """Whether so many fields from iow on stand here, as far as they have a shape."""
+    if not (_is_number(parts[place]) and _is_number(parts[place + 2])):
+        return False
+    if length == 3:
+        # No task has a mere number for its name: that is arid, behind other fields.
+        return "." in parts[-1] and not parts[place + 1].isdecimal()
+    if not (parts[place + 3].isdecimal() and parts[place + 4].isdecimal()):
+        return False
+    # (Most lines end before these.)
+    return length <= _UP_TO_QDEL_INFO or (
+        all(map(_is_number, parts[place + 7 : min(place + length, place + 9)]))
+        and (length < _UP_TO_SUBMIT_HOST or not parts[place + 9].isdecimal())
+    )
+
+
+def _command(rest: list[str]) -> tuple[list[str], list[str]]:
+    """
+    The fields from the command to bound_cores, and what follows; a colon in the directory counts as the command's.
+
+    What was measured, wallclock with its decimals and the number of operations, ends the command; without decimals it
+    could be the command's own, unless the five numbers of the longest lines stand where they should.
+    """
+    for place in range(1, len(rest)):
+        amounts = rest[place + 7 : place + 12]
+        is_sure = "." in rest[place] or (len(amounts) == _CGROUP_AMOUNTS and all(map(_is_number, amounts)))
+        if is_sure and all(map(_is_number, rest[place : place + 2])):
+            return [":".join(rest[:place]), *rest[place : place + 3]], _in_place(rest[place + 3 :])
+    return [":".join(rest)], []
+
+
+def _in_place(further: list[str]) -> list[str]:
+    """What stands behind bound_cores, by FURTHER; colons in it are of lists of resources and hosts, which come last."""
+    listed = FURTHER.index("hard_resources")
+    if len(further) > len(FURTHER):
+        return [*further[:listed], ":".join(further[listed:])]
+    return further
+
+
+def _custom(further: Iterable[str]) -> tuple[tuple[str, str, float | str], ...]:
+    """What has no column of its own, by name; neither NONE nor 0, which say that nothing was asked for or measured."""
+    named = ((name, text) for name, text in zip(FURTHER, further, strict=False) if text not in _NOTHING)
+    values = ((name, _amount(text) if name in _AMOUNTS else text) for name, text in named)
+    return tuple(sorted(("", name, value) for name, value in values if value))
+
+
+def _amount(text: str) -> float | str:
+    value = float(text) if _is_number(text) else math.inf
+    return text if abs(value) > _LARGEST_AMOUNT else round(value) if value.is_integer() else value
+
+
+def _is_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None
+
+
+def _measures(texts: list[str]) -> list[float]:
+    """
+    Numbers as the line has them: some versions write whole fields with decimals, and the other way round.
+
+    (A counter that fell below zero shows as 2**64: the rest of the record is good.)
+    """
+    if not _NUMBERS.fullmatch(":".join(texts)):
+        raise ValueError
+    values = list(map(float, texts))
+    if not -1e300 < sum(values) < 1e300:
+        raise ValueError
+    return values
+
+
+def _optional(text: str) -> float | None:
+    return _measures([text])[0] if text else None
+
+
+def _word(text: str) -> str | None:
+    return None if text in _NOTHING else text
+
+
+def _not_a_number(parts: list[str]) -> str:
+    names = {5: "job_number", 34: "slots", 35: "task_number", 36: "cpu", 37: "mem", 38: "io"}
+    names |= dict(enumerate(Record._fields[24:42], 13))
+    names |= dict(enumerate(("priority", "submission_time", "start_time", "end_time", "failed", "exit_status"), 7))
+    for place in sorted(names):
+        if not _is_number(parts[place]):
+            return f"{names[place]} (field {place + 1}) is {parts[place][:40]!r}, not a number"
+    return "a number is out of range"
+
+
+def _with_start(found: Record) -> Record:
+    """A record without a start that has an end and a wall clock: it started that long before its end, as in qacct."""
+    wall_us = (found.ru_wallclock_s or found.wallclock_s or 0.0) * 1_000_000
+    start_us = found.end_time_us - round(wall_us) if 0 < wall_us < found.end_time_us else 0
+    return found._replace(start_time_us=start_us)
+
+
+def in_range(found: Record) -> Record:
+    """The record, if everything in it can be: raises ValueError for what no file of Grid Engine has."""
+    if found.start_time_us <= 0:
+        found = _with_start(found)
+    if not (
+        0 <= found.submission_time_us <= LATEST_US
+        and 0 <= found.start_time_us <= LATEST_US
+        and 0 <= found.end_time_us <= LATEST_US
+        and 0 <= found.job_number < _LARGEST_ID
+        and 0 <= found.task_number < _LARGEST_ID
+        and 0 <= found.slots < _LARGEST_CODE
+        and -_LARGEST_CODE < found.failed < _LARGEST_CODE
+        and -_LARGEST_CODE < found.exit_status < _LARGEST_CODE
+        and -_LARGEST_CODE < (found.priority or 0) < _LARGEST_CODE
+        and 0 <= (found.arid or 0) < _LARGEST_ID
+        and 0 <= (found.ar_submission_time_us or 0) <= LATEST_US
+    ):
+        raise ValueError(
+            f"a number is out of range: job {found.job_number}.{found.task_number}, {found.slots} slots, failed "
+            f"{found.failed}, exit status {found.exit_status}, priority {found.priority}, reservation {found.arid}, "
+            f"times in us {found.submission_time_us}, {found.start_time_us}, {found.end_time_us}, "
+            f"{found.ar_submission_time_us}"
+        )
+    return found

@@ -1,0 +1,630 @@
+"""Importing Grid Engine's accounting files: each new record once, in slices that no hook waits for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from arcacct.config.paths import Places
+from arcacct.database.access import writing
+from arcacct.database.connection import Connection
+from arcacct.errors import InputError
+from arcacct.files.follow import STDIN, FileOffset, FileTailer, Overlong, Reader
+from arcacct.records.batch_jobs import Figures, figures
+from arcacct.records.enrichment import GRIDENGINE
+from arcacct.records.enrichment import GRIDENGINE as SOURCE
+from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, forget
+from arcacct.records.imports import (
+    BatchImport,
+    BatchPolicy,
+    BatchReport,
+    BatchSite,
+    BatchSlice,
+    BatchTaken,
+    Progress,
+    Say,
+    pages,
+)
+from arcacct.records.model import Job
+from arcacct.records.writer import JobWriter, remove, rename
+from arcacct.sources.gridengine import accounting_file
+from arcacct.sources.gridengine.accounting_file import read_lines
+from arcacct.sources.gridengine.record import (
+    DID_NOT_RUN,
+    STORED,
+    JobRuns,
+    Record,
+    RecordKey,
+    Run,
+    jobs,
+    key,
+    local_job,
+    richer,
+)
+from arcacct.wording import count_of
+
+# Grid Engine's records in the database: found by what they belong to, written in slices.
+
+
+_SPELT = {"group": "GroupName", "pe_taskid": "PeTaskID", "qname": "QName", "granted_pe": "GrantedPE", "arid": "ArID"}
+_SPELT |= {"ioops": "IoOps", "maxvmem_bytes": "MaxVmem", "maxrss_bytes": "MaxRss", "maxpss_bytes": "MaxPss"}
+_UNITS = ("_s", "_kib", "_gib", "_bytes", "_gib_s")
+
+
+def column(field: str) -> str:
+    """The column of GridEngineRecords that a field of a record is in."""
+    if field in _SPELT:
+        return _SPELT[field]
+    unit = max((unit for unit in _UNITS if field.endswith(unit)), key=len, default="")
+    return "".join(part.capitalize() for part in field.removesuffix(unit).split("_"))
+
+
+COLUMNS = ", ".join(map(column, STORED))
+_JOB = "JobNumber = ? AND TaskNumber = ? AND Cell = ?"
+_IS_MASTER = "coalesce(PeTaskID, '') = ''"
+_KEY = (
+    "JobNumber = ? AND TaskNumber = ? AND coalesce(PeTaskID, '') = ? AND SubmissionTimeUs = ? AND StartTimeUs = ?"
+    " AND EndTimeUs = ? AND Failed = ? AND ExitStatus = ? AND coalesce(QName, '') = ? AND coalesce(Hostname, '') = ?"
+    " AND Cell = ?"
+)
+_INSERT = (
+    f"INSERT INTO GridEngineRecords (RecordNo, Cell, RecordID, FileID, Line, {COLUMNS})"
+    f" VALUES (?, ?, ?, ?, ?{', ?' * len(STORED)})"
+)
+_REPLACE = f"UPDATE GridEngineRecords SET ({COLUMNS}) = (?{', ?' * (len(STORED) - 1)}) WHERE RecordNo = ?"
+
+Number = tuple[int, int]
+"""Job and task number."""
+
+
+class Stored(NamedTuple):
+    """A record of the database, with its number there and the AAR that it went into."""
+
+    record_no: int
+    record_id: int | None
+    record: Record
+
+
+class LinePlace(NamedTuple):
+    """Where a record was read."""
+
+    file_id: int
+    line: int
+
+
+def next_record_no(con: Connection) -> int:
+    """The number of the next new record; true while the transaction lasts."""
+    return int(con.execute("SELECT ifnull(max(RecordNo), 0) + 1 FROM GridEngineRecords").fetchone()[0])
+
+
+def known_numbers(con: Connection, cell: str, job_numbers: Sequence[int]) -> set[Number]:
+    """The job and task numbers among these jobs' that the database has records of."""
+    marks = ",".join(map(str, job_numbers))
+    rows = con.execute(
+        f"SELECT DISTINCT JobNumber, TaskNumber FROM GridEngineRecords WHERE JobNumber IN ({marks}) AND Cell = ?",
+        (cell,),
+    )
+    return {(job, task) for job, task in rows}
+
+
+def masters(con: Connection, cell: str, number: Number) -> list[Stored]:
+    """The records of a job (or array task) itself: one for each attempt."""
+    return _stored(con, f"{_JOB} AND {_IS_MASTER}", (*number, cell))
+
+
+def tasks(con: Connection, cell: str, number: Number) -> list[Stored]:
+    """The records of the tasks of a tightly integrated parallel job."""
+    return _stored(con, f"{_JOB} AND coalesce(PeTaskID, '') > ''", (*number, cell))
+
+
+def same(con: Connection, cell: str, key: RecordKey) -> Stored | None:
+    """The record that is known by this key."""
+    found = _stored(con, _KEY, (*key, cell))
+    return found[0] if found else None
+
+
+def _stored(con: Connection, condition: str, values: tuple[object, ...]) -> list[Stored]:
+    rows = con.execute(
+        f"SELECT RecordNo, RecordID, {COLUMNS} FROM GridEngineRecords WHERE {condition} ORDER BY RecordNo", values
+    ).fetchall()
+    usage = "SELECT UsageGroup, Name, Value FROM GridEngineUsage WHERE RecordNo = ? ORDER BY UsageGroup, Name"
+    return [Stored(row[0], row[1], Record._make((*row[2:], tuple(con.execute(usage, row[:1]))))) for row in rows]
+
+
+def add(con: Connection, cell: str, rows: Sequence[tuple[Stored, LinePlace]]) -> None:
+    """Write new records under the numbers that they have been given."""
+    con.executemany(_INSERT, [(new.record_no, cell, new.record_id, *place, *new.record[:-1]) for new, place in rows])
+    _add_usage(con, [new for new, _place in rows])
+
+
+def replace(con: Connection, stored: Stored) -> None:
+    """Make a record what a richer encoding of it says."""
+    con.execute(_REPLACE, (*stored.record[:-1], stored.record_no))
+    con.execute("DELETE FROM GridEngineUsage WHERE RecordNo = ?", (stored.record_no,))
+    _add_usage(con, [stored])
+
+
+def _add_usage(con: Connection, rows: Iterable[Stored]) -> None:
+    usage = [(one.record_no, *custom) for one in rows for custom in one.record.custom]
+    if usage:
+        con.executemany("INSERT OR REPLACE INTO GridEngineUsage VALUES (?, ?, ?, ?)", usage)
+
+
+def link(con: Connection, links: Iterable[tuple[int | None, int]]) -> None:
+    """Say which AAR each record went into: ``(RecordID, RecordNo)``."""
+    con.executemany(
+        "UPDATE GridEngineRecords SET RecordID = ?1 WHERE RecordNo = ?2 AND RecordID IS NOT ?1", list(links)
+    )
+
+
+def numbers_without_record(con: Connection, cell: str) -> list[Number]:
+    """Jobs that ran and went into no AAR yet: they wait for A-REX's."""
+    never = ",".join(map(str, sorted(DID_NOT_RUN)))
+    rows = con.execute(
+        "SELECT DISTINCT JobNumber, TaskNumber FROM GridEngineRecords"
+        " WHERE RecordID IS NULL AND StartTimeUs > 0 AND PeTaskID IS NULL"
+        f" AND Failed NOT IN ({never}) AND Cell = ?",
+        (cell,),
+    )
+    return [(job, task) for job, task in rows]
+
+
+def all_numbers(con: Connection, cell: str) -> Iterator[list[Number]]:
+    """Every job and task number of a cell, in pages."""
+    query = (
+        "SELECT DISTINCT JobNumber, TaskNumber FROM GridEngineRecords"
+        " WHERE (JobNumber, TaskNumber) > (?, ?) AND Cell = ? ORDER BY JobNumber, TaskNumber LIMIT 1000"
+    )
+    return pages(con, query, (-1, -1), cell)
+
+
+# A slice of Grid Engine's records into the database, and the jobs that they change, in one transaction.
+#
+# The AARs of a job are always made from all its records that are stored. So it does not matter in which order records
+# come, or in how many imports; what is made again and is the same writes nothing and logs nothing.
+
+
+_LRMS_NAMES = ("sge", "gridengine", "ge", "ogs", "uge")
+
+
+class _Plan(NamedTuple):
+    """A job as it has to be written, and the records that it is made of."""
+
+    job: Job
+    members: tuple[Stored, ...]
+
+
+class _Slice(BatchSlice):
+    def __init__(self, con: Connection, policy: BatchPolicy) -> None:
+        super().__init__(con, policy, GRIDENGINE, _LRMS_NAMES)
+        self.cell = policy.site.cell
+        self.next_no = next_record_no(con)
+        self.new: dict[int, tuple[Stored, LinePlace]] = {}
+        self.links: dict[int, int | None] = {}
+        self.plans: list[_Plan] = []
+
+    def number(self, number: Number, records: Sequence[tuple[Record, LinePlace]], *, anyway: bool = False) -> None:
+        """The records of one job number, and what they change; ``anyway``: make the jobs also if nothing is new."""
+        found = {key(one.record): one for one in masters(self.con, self.cell, number)}
+        affected = anyway
+        for record, place in records:
+            affected |= self._record(record, place, found)
+        if not affected or all(one.record.pe_taskid is not None for one in found.values()):
+            return
+        if any(one.record.granted_pe or one.record.pe_taskid for one in found.values()):
+            found = {key(one.record): one for one in tasks(self.con, self.cell, number)} | found
+        self._jobs(found)
+
+    def single(self, record: Record, place: LinePlace) -> None:
+        """The only record of a number: most jobs have no more, and need no looking up."""
+        new = self._new(record, place)
+        job = local_job(JobRuns((Run(record),)), self.policy.site)
+        if job is not None:
+            self._job(job, (new,), {}, set())
+
+    def _new(self, record: Record, place: LinePlace) -> Stored:
+        new = Stored(self.next_no, None, record)
+        self.next_no += 1
+        self.new[new.record_no] = new, place
+        return new
+
+    def _record(self, record: Record, place: LinePlace, found: dict[RecordKey, Stored]) -> bool:
+        """Put a record among those of its number; whether it changed anything."""
+        known_by = key(record)
+        old = found.get(known_by)
+        if old is None and record.pe_taskid is not None:
+            old = same(self.con, self.cell, known_by)
+        if old is None:
+            found[known_by] = self._new(record, place)
+            return True
+        found[known_by] = old
+        self.taken = self.taken._replace(known=self.taken.known + 1)
+        better = old.record if old.record == record else richer(old.record, record)
+        if better == old.record:
+            return False
+        found[known_by] = old._replace(record=better)
+        if old.record_no in self.new:
+            self.new[old.record_no] = found[known_by], self.new[old.record_no][1]
+        else:
+            replace(self.con, found[known_by])
+        return True
+
+    def _jobs(self, found: dict[RecordKey, Stored]) -> None:
+        """Make the jobs of one number, and see which AAR each of them has."""
+        before = {one.record_id for one in found.values() if one.record_id is not None}
+        # Others are of A-REX, or were pruned.
+        existing = {one: job_id for one, (job_id, source) in self.existing(before).items() if source == GRIDENGINE}
+        claimed: set[int] = set()
+        for runs in jobs(one.record for one in found.values()):
+            members = tuple(found[key(record)] for run in runs.runs for record in run.records)
+            job = local_job(runs, self.policy.site)
+            if job is not None:
+                self._job(job, members, existing, claimed)
+            else:
+                self._link(members, None)
+        # No job is left for these: their records went to another.
+        remove(self.con, sorted(existing.keys() - claimed))
+
+    def _job(self, job: Job, members: tuple[Stored, ...], existing: dict[int, str], claimed: set[int]) -> None:
+        linked = {one.record_id for one in members if one.record_id is not None}
+        candidates = sorted(linked & existing.keys() - claimed, key=lambda one: (existing[one] != job.job_id, one))
+        record_id = self.arc_job(job)
+        if record_id is not None:
+            # Its record is completed, and there is no other.
+            self.enrich(record_id, job)
+            self._link(members, record_id)
+            return
+        if linked and not candidates and not linked & claimed and not self.existing(linked):
+            claimed |= linked
+            self._link(members, min(linked))
+            self.taken = self.taken._replace(pruned=self.taken.pruned + 1)
+        elif candidates:
+            claimed.add(candidates[0])
+            if existing[candidates[0]] != job.job_id:
+                rename(self.con, candidates[0], job.job_id)
+            self.plans.append(_Plan(job, members))
+        elif self.waits(job):
+            self._link(members, None)
+            self.taken = self.taken._replace(waiting=self.taken.waiting + 1)
+        else:
+            self.plans.append(_Plan(job, members))
+
+    def _link(self, members: Iterable[Stored], record_id: int | None) -> None:
+        for one in members:
+            if one.record_no in self.new:
+                self.new[one.record_no] = one._replace(record_id=record_id), self.new[one.record_no][1]
+            elif one.record_id != record_id:
+                self.links[one.record_no] = record_id
+
+    def write(self) -> BatchTaken:
+        """Write everything that was planned."""
+        plans = {plan.job.job_id: plan for plan in self.plans}
+        if plans:
+            written = JobWriter(self.con, GRIDENGINE, self.cell).write([plan.job for plan in plans.values()])
+            for job_id, plan in plans.items():
+                self._link(plan.members, written.record_ids[job_id])
+            self.taken = self.taken._replace(added=written.added, changed=written.changed)
+        self.taken = self.taken._replace(new=len(self.new))
+        add(self.con, self.cell, list(self.new.values()))
+        link(self.con, [(record_id, record_no) for record_no, record_id in self.links.items()])
+        return self.taken
+
+
+def take(con: Connection, policy: BatchPolicy, records: Sequence[tuple[Record, LinePlace]]) -> BatchTaken:
+    """Write new records and what they change; inside the caller's transaction."""
+    by_number: dict[Number, list[tuple[Record, LinePlace]]] = {}
+    for record, place in records:
+        by_number.setdefault((record.job_number, record.task_number), []).append((record, place))
+    work = _Slice(con, policy)
+    known = known_numbers(con, work.cell, list({job for job, _task in by_number}))
+    for number, some in by_number.items():
+        if number not in known and len(some) == 1 and some[0][0].pe_taskid is None:
+            work.single(*some[0])
+        else:
+            work.number(number, some)
+    return work.write()
+
+
+def make_again(con: Connection, policy: BatchPolicy, numbers: Iterable[Number]) -> BatchTaken:
+    """Make the jobs of these numbers again from their records; inside the caller's transaction."""
+    work = _Slice(con, policy)
+    for number in numbers:
+        work.number(number, (), anyway=True)
+    return work.write()
+
+
+# Which accounting files were read, and how far (table GridEngineFiles).
+
+
+_COLUMNS = "FileID, Position, Tail, Checksum, Lines, Records, BadLines"
+_LATEST = "ORDER BY ReadAt DESC, FileID DESC LIMIT 1"
+
+
+class FilePositions:
+    """The positions in the files of a cell."""
+
+    def __init__(self, con: Connection, cell: str) -> None:
+        self._con = con
+        self._cell = cell
+
+    def find(self, reader: Reader) -> FileOffset:
+        """
+        Where an import of this file stopped, wherever it stood then; its beginning, if there was none or it changed.
+
+        A position at the beginning has no number yet (0), but that of what has no beginning to go back to.
+        """
+        if reader.identity is None:
+            rows = self._chosen(_COLUMNS, "Path = ? AND Device IS NULL", reader.path)
+            return FileOffset._make(rows[0])._replace(position=0, checksum=0, lines=0) if rows else FileOffset()
+        reader.look_at_head()
+        rows = self._chosen(_COLUMNS, "Head = ? ORDER BY Position DESC", reader.head)
+        return next((one for one in map(FileOffset._make, rows) if reader.holds(one)), FileOffset())
+
+    def latest(self, path: str) -> tuple[FileOffset, int] | None:
+        """Where the last import stopped in the file that stood at a path then, and when that was, in UTC seconds."""
+        rows = self._chosen(f"{_COLUMNS}, ReadAt", f"Path = ? AND Device IS NOT NULL {_LATEST}", path)
+        return (FileOffset._make(rows[0][:-1]), rows[0][-1]) if rows else None
+
+    def was_read(self, reader: Reader) -> bool:
+        """Whether what begins as this file does was read before."""
+        return bool(self._chosen("1", "Head = ? AND Position > 0", reader.head))
+
+    def file_of(self, path: str) -> int:
+        """The number of the file that was read last at a path; inside a transaction, since it may get one now."""
+        rows = self._chosen("FileID", f"Path = ? {_LATEST}", path)
+        return int(rows[0][0]) if rows else self._new(path, None)
+
+    def keep(self, reader: Reader, position: FileOffset) -> FileOffset:
+        """
+        Note where we are in a file; inside the transaction that writes what was read.
+
+        Gives a new file its number.
+        """
+        device, inode = reader.identity or (None, None)
+        if position.file_id == 0:
+            position = position._replace(file_id=self._new(reader.path, reader.head))
+        self._con.execute(
+            "UPDATE GridEngineFiles SET (Path, Device, Inode, Position, Tail, Checksum, Lines, Records, BadLines,"
+            " ReadAt) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE FileID = ?",
+            (reader.path, device, inode, *position[1:], int(time.time()), position.file_id),
+        )
+        return position
+
+    def _chosen(self, columns: str, condition: str, value: object) -> list[Any]:
+        query = f"SELECT {columns} FROM GridEngineFiles WHERE Cell = ? AND {condition}"
+        return self._con.execute(query, (self._cell, value)).fetchall()
+
+    def _new(self, path: str, head: bytes | None) -> int:
+        insert = "INSERT INTO GridEngineFiles (Cell, Path, Head) VALUES (?, ?, ?)"
+        return self._con.execute(insert, (self._cell, path, head)).lastrowid or 0
+
+
+# Importing Grid Engine's accounting files: what is new in them, each record once, in slices that no hook waits for.
+#
+# How far each file was read moves in the same transaction as its records. Interrupted anywhere, the next import goes
+# on; where a position does not hold, the file is read from its beginning and what is known is known. A slice in which
+# something fails is rolled back and read again in halves, until the record is found: it alone is rejected.
+
+
+POLL_S = 2.0
+"""The writer appends every 15 s, unless it is told otherwise (accounting_flush_time)."""
+_LINE = "line "
+
+
+@dataclass
+class GridEngineReport(BatchReport):
+    """What an import did."""
+
+    lines: int = 0
+    """Lines that were read, comments included."""
+    bad_lines: int = 0
+
+
+class Import(BatchImport[Number]):
+    """
+    One import, or many while it follows: what it has done so far is in ``report``.
+
+    ``say`` is told of bad lines (the first SHOWN of them), files that cannot be read, torn ends and conflicts.
+    """
+
+    progress_of = ("GridEngineProgress", "Cell")
+    report: GridEngineReport
+    made = staticmethod(make_again)
+
+    def __init__(
+        self,
+        here: Places,
+        con: Connection,
+        policy: BatchPolicy,
+        say: Say,
+        progress: Progress = lambda _path, _done, _all: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(here, con, policy, SOURCE, say, clock)
+        self._progress = progress
+        self._positions = FilePositions(con, self._scope)
+        self.report = GridEngineReport()
+
+    def files(self, paths: Sequence[str]) -> None:
+        """Import files, the oldest first, each after what it was rotated to since it was last read."""
+        for reader in FileTailer(paths, self._cannot_read, self, _first_time_us).once():
+            self._new_lines(reader)
+        self.finish()
+
+    def follow(
+        self, paths: Sequence[str], *, poll_s: float = POLL_S, goes_on: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Import what is in files, and what comes; ends when ``goes_on`` says so. Raises InputError for ``-``."""
+        if STDIN in paths:
+            raise InputError("-: standard input cannot be followed; it is read to its end without --follow")
+        finished = -1
+        for reader in FileTailer(paths, self._cannot_read, self, _first_time_us).follow(poll_s, goes_on=goes_on):
+            if reader is not None:
+                self._new_lines(reader)
+            elif self.report.lines != finished:
+                finished = self.report.lines
+                self.finish()
+
+    def latest(self, path: str) -> tuple[FileOffset, int] | None:
+        """Where the last import stopped in the file that stood at a path then, and when that was."""
+        return self._positions.latest(path)
+
+    def find(self, reader: Reader) -> FileOffset:
+        """Where an earlier import stopped in a file; after a `retry` that needs it, or a change, its beginning."""
+        position = self._positions.find(reader)
+        if reader.path in self._to_read or (not position.position and self._positions.was_read(reader)):
+            with writing(self._con, self._here):
+                self._quarantine.anew(reader.path)
+            position = FileOffset(position.file_id)
+            self._to_read.discard(reader.path)
+        return position
+
+    def _new_lines(self, reader: Reader) -> None:
+        """Import the whole lines that there are."""
+        for lines in reader.lines():
+            if isinstance(lines, Overlong):
+                why = Fault(f"a line of {lines.bytes} bytes: no record of Grid Engine's")
+                bad = _reject(reader, 1, lines.beginning, why)._replace(bytes=lines.bytes)
+                self._leave_out(reader, bad, lines.after)
+                continue
+            for part in self._slices(lines):
+                self._in_halves(
+                    part,
+                    partial(self._take, reader),
+                    lambda line, why: self._leave_out(
+                        reader, _reject(reader, 1, line, why), reader.position.after([line])
+                    ),
+                )
+            self._progress(reader.path, reader.position.position, reader.size)
+        if reader.is_last and reader.left_bytes and not reader.complaint:
+            self._say(
+                f"{reader.path}: the last line is incomplete ({count_of(reader.left_bytes, 'byte')}): left for the "
+                "next import"
+            )
+
+    def _take(self, reader: Reader, lines: Sequence[bytes]) -> None:
+        """One slice: records, what they change, and the position, in one transaction."""
+        position = reader.position
+        found: list[tuple[Record, int]] = []
+        bad = []
+        for number, one in read_lines(lines):
+            if isinstance(one, Fault):
+                bad.append(_reject(reader, number, lines[number - 1], one))
+            else:
+                found.append((one, position.lines + number))
+        if not found and not bad and reader.head is None:
+            # Only the header so far: the file cannot be told from others yet.
+            reader.position = position.after(lines)
+            self._read(len(lines), ())
+            return
+        with writing(self._con, self._here) as con:
+            begun = time.monotonic()
+            if position.file_id == 0:
+                position = self._positions.keep(reader, position)
+            places = [(one, LinePlace(position.file_id, line)) for one, line in found]
+            taken = take(con, self._now(), places)
+            position = position.after(lines)._replace(
+                records=position.records + taken.new, bad_lines=position.bad_lines + len(bad)
+            )
+            position = self._positions.keep(reader, position)
+            self._quarantine.keep(bad)
+            self._adapt(len(found), time.monotonic() - begun)
+        reader.position = position
+        self._read(len(lines), bad)
+        self._count(taken)
+
+    def _leave_out(self, reader: Reader, bad: Reject, after: FileOffset) -> None:
+        """The next line is none that can be used."""
+        with writing(self._con, self._here):
+            position = self._positions.keep(reader, after._replace(bad_lines=after.bad_lines + 1))
+            self._quarantine.keep([bad])
+        reader.position = position
+        self._read(1, [bad])
+
+    def _read(self, lines: int, bad: Sequence[Reject]) -> None:
+        """Count lines that were read, and say what is wrong with them."""
+        for count, one in enumerate(bad, self.report.bad_lines + 1):
+            what = f"{one.file}:{one.position.removeprefix(_LINE)}: {one.fault.reason}; the line is left out"
+            self._show(count, what, "further bad lines are only counted")
+        self.report.lines += lines
+        self.report.bad_lines += len(bad)
+
+    def _cells(self) -> list[str]:
+        return [self._scope]
+
+    def _numbered(self, cell: str, number: int) -> Number:  # noqa: ARG002  there is but one
+        return number, 0
+
+    def _pages(self, *, waiting: bool) -> Iterable[Sequence[Number]]:
+        if waiting:
+            return [numbers_without_record(self._con, self._scope)]
+        return all_numbers(self._con, self._scope)
+
+    def _called(self, job: Number) -> str:
+        number, task = job
+        return f"job {f'{number}.{task}' if task else number}: cannot be made from its records"
+
+    def again(self) -> None:
+        """Make every job of the cell again from its records, and finish."""
+        super().again()
+        self.finish()
+
+    def _once_more(self, kept: RejectedEntry, content: bytes) -> None:
+        number = kept.position.removeprefix(_LINE)
+        one = accounting_file.record(content)
+        taken = BatchTaken()
+        with writing(self._con, self._here) as con:
+            if one is not None:
+                place = LinePlace(self._positions.file_of(kept.file), int(number) if number.isdecimal() else 0)
+                taken = take(con, self._now(), [(one, place)])
+            forget(con, [kept.rejected_id])
+        self._count(taken)
+
+
+def _reject(reader: Reader, number: int, line: bytes, why: Fault) -> Reject:
+    """A line of a slice, by its number there, that cannot be used."""
+    return Reject(reader.path, f"{_LINE}{reader.position.lines + number}", why, line)
+
+
+def _first_time_us(path: str) -> int:
+    """When the first record of a file ended, so that a requeued job is seen from its beginning; 0 if unknown."""
+    with Reader(path) as reader:
+        found = (one for _, one in read_lines(reader.beginning().split(b"\n")[:-1]) if not isinstance(one, Fault))
+        return next((one.end_time_us for one in found if one.end_time_us), 0)
+
+
+# What an accounting file says of a span of time, job by job, to be compared with what is recorded.
+
+
+_RUNS_S = 31 * 86_400
+"""So long before a job's last run its first may have ended."""
+
+
+def of_file(path: str, start: int, end: int) -> Iterator[Figures]:
+    """
+    The jobs that ended at or after ``start`` and before ``end``, UTC seconds; their records are held in memory.
+
+    Raises InputError when the file cannot be read, or lines of it cannot be used.
+    """
+    found: dict[tuple[int, int], list[Record]] = {}
+    bad = 0
+    with Reader(path) as reader:
+        for lines in reader.lines():
+            bad += isinstance(lines, Overlong)
+            for _, one in read_lines(() if isinstance(lines, Overlong) else lines):
+                if isinstance(one, Fault):
+                    bad += 1
+                elif start - _RUNS_S <= one.end_time_us // 10**6 < end:
+                    found.setdefault((one.job_number, one.task_number), []).append(one)
+        if reader.complaint:
+            raise InputError(reader.complaint)
+    site = BatchSite()
+    for records in found.values():
+        for job in (local_job(runs, site) for runs in jobs(records)):
+            if job is not None and start <= job.end_time < end:
+                yield figures(job)
+    if bad:
+        raise InputError(f"{path}: {count_of(bad, 'line')} not usable; `arcacct import gridengine` says why")

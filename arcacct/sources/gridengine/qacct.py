@@ -1,0 +1,394 @@
+"""qacct's questions, asked of the database or of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from arcacct.database.connection import Connection
+from arcacct.errors import InputError
+from arcacct.files.follow import FileTailer, Overlong
+from arcacct.records.import_quarantine import Fault
+from arcacct.records.imports import SHOWN
+from arcacct.sources.gridengine.accounting_file import read_lines
+from arcacct.sources.gridengine.importer import column
+from arcacct.sources.gridengine.record import STORED, Record, failed_text
+from arcacct.wording import count_of
+
+# qacct's questions: which records, summed by what; and its table, character for character.
+#
+# Sums are over records, not jobs, so the wall clock of tasks of parallel jobs counts as well; that is how qacct counts.
+# What it lacks is beside it: wall clock times slots, where tasks do not count twice, and the efficiency made from that.
+
+
+DAY_S = 86_400
+_US = 1_000_000
+
+
+class Column(NamedTuple):
+    """Something that records can be summed by."""
+
+    title: str
+    field: str
+    """Of a record."""
+    meaning: str
+    unknown: str | int = "NONE"
+    """What qacct shows for what is unknown."""
+
+    def of(self, record: Record) -> str | int:
+        """Its value in a record."""
+        return getattr(record, self.field) or self.unknown
+
+
+COLUMNS: dict[str, Column] = {
+    "host": Column("HOST", "hostname", "execution host"),
+    "queue": Column("CLUSTER QUEUE", "qname", "cluster queue, or queue@host"),
+    "group": Column("GROUP", "group", "group of the owner"),
+    "owner": Column("OWNER", "owner", "account that the job ran under"),
+    "project": Column("PROJECT", "project", "project"),
+    "department": Column("DEPARTMENT", "department", "department"),
+    "pe": Column("PE", "granted_pe", "parallel environment"),
+    "slots": Column("SLOTS", "slots", "number of slots", 0),
+    "ar": Column("AR", "arid", "advance reservation", 0),
+    "account": Column("ACCOUNT", "account", "account string (qsub -A)"),
+}
+"""In the order of qacct's columns."""
+
+
+class Question(NamedTuple):
+    """Which records, summed by what."""
+
+    by: tuple[str, ...] = ()
+    """Names of COLUMNS; in whatever order they are asked for, they come in qacct's."""
+    wanted: tuple[tuple[str, str], ...] = ()
+    """``(column, shell pattern)``; all have to match."""
+    from_s: int | None = None
+    """Begun (or, with ``on_end``, ended) at this time or later."""
+    until_s: int | None = None
+    """... at this time or before."""
+    on_end: bool = False
+    masters: bool = False
+    """Only the records of jobs themselves, not of tasks of parallel jobs."""
+
+    def asks_for(self, record: Record) -> bool:
+        """Whether a record is one of those."""
+        when = (record.end_time_us if self.on_end else record.start_time_us) // _US
+        return (
+            (self.from_s is None or when >= self.from_s)
+            and (self.until_s is None or when <= self.until_s)
+            and not (self.masters and record.pe_taskid is not None)
+            and all(_matches(record, column, pattern) for column, pattern in self.wanted)
+        )
+
+    def key(self, record: Record) -> tuple[str | int, ...]:
+        """What a record is summed by."""
+        return tuple([COLUMNS[name].of(record) for name in self.columns])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is asked by, in qacct's order."""
+        return tuple(name for name in COLUMNS if name in self.by)
+
+
+class Sum(NamedTuple):
+    """Some records together."""
+
+    records: int = 0
+    wallclock_s: float = 0.0
+    utime_s: float = 0.0
+    stime_s: float = 0.0
+    cpu_s: float = 0.0
+    memory_gib_s: float = 0.0
+    io_gib: float = 0.0
+    iow_s: float = 0.0
+    slot_wallclock_s: float = 0.0
+    """Wall clock times slots, of the records of jobs themselves."""
+
+    def plus(self, record: Record) -> Sum:
+        """The sum with one more record."""
+        wall = record.ru_wallclock_s
+        return Sum(
+            self.records + 1,
+            self.wallclock_s + wall,
+            self.utime_s + record.ru_utime_s,
+            self.stime_s + record.ru_stime_s,
+            self.cpu_s + (record.cpu_s or 0.0),
+            self.memory_gib_s + (record.mem_gib_s or 0.0),
+            self.io_gib + (record.io_gib or 0.0),
+            self.iow_s + (record.iow_s or 0.0),
+            self.slot_wallclock_s + (wall * record.slots if record.pe_taskid is None else 0.0),
+        )
+
+    @property
+    def cpu_efficiency(self) -> float | None:
+        """CPU time over wall clock times slots; ``None`` where nothing ran."""
+        return round(self.cpu_s / self.slot_wallclock_s, 4) if self.slot_wallclock_s else None
+
+
+Row = tuple[tuple[str | int, ...], Sum]
+
+
+def window(from_s: int | None, until_s: int | None, days: int | None, now: int) -> tuple[int | None, int | None]:
+    """Begin and end of the time that is asked for, as qacct combines -b, -e and -d (which is ignored beside both)."""
+    if days is None or (from_s is not None and until_s is not None):
+        return from_s, until_s
+    if from_s is not None:
+        return from_s, from_s + days * DAY_S
+    if until_s is not None:
+        return until_s - days * DAY_S, until_s
+    return now - days * DAY_S, None
+
+
+def sums(records: Iterable[Record], question: Question) -> list[Row]:
+    """One row for each combination of what is asked by, sorted; a single one if nothing is, also without records."""
+    found: dict[tuple[str | int, ...], Sum] = {} if question.by else {(): Sum()}
+    for record in records:
+        if question.asks_for(record):
+            key = question.key(record)
+            found[key] = found.get(key, Sum()).plus(record)
+    return sorted(found.items())
+
+
+def table(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
+    """The rows with all that is known: the columns asked by, the sums, the efficiency."""
+    return [
+        (*key, *(value if isinstance(value, int) else round(value, 6) for value in total), total.cpu_efficiency)
+        for key, total in rows
+    ]
+
+
+def table_columns(question: Question) -> tuple[str, ...]:
+    """The names of the columns of `table`."""
+    return (*question.columns, *Sum._fields, "cpu_efficiency")
+
+
+def qacct_lines(question: Question, rows: list[Row]) -> Iterator[str]:
+    """The rows as qacct prints them."""
+    if not question.by:
+        yield "Total System Usage"
+    wanted = dict(question.wanted)
+    widths = [
+        _width(name, wanted.get(name), [key[place] for key, _ in rows]) for place, name in enumerate(question.columns)
+    ]
+    titles = [COLUMNS[name].title.ljust(width) for name, width in zip(question.columns, widths, strict=True)]
+    header = "".join(titles) + (
+        f"{'WALLCLOCK':>13} {'UTIME':>13} {'STIME':>13} {'CPU':>13} {'MEMORY':>18} {'IO':>18} {'IOW':>18}"
+    )
+    yield header
+    yield "=" * len(header)
+    for key, total in rows:
+        cells = [f"{value:5}" if isinstance(value, int) else value for value in key]
+        yield "".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + (
+            f"{total.wallclock_s:13.0f} {total.utime_s:13.3f} {total.stime_s:13.3f} {total.cpu_s:13.3f}"
+            f" {total.memory_gib_s:18.3f} {total.io_gib:18.3f} {total.iow_s:18.3f}"
+        )
+
+
+def _width(name: str, wanted: str | None, values: list[str | int]) -> int:
+    """How wide qacct makes a column: as the longest value, or the one that is asked for, and a blank."""
+    if name in ("slots", "ar"):
+        return 5 if wanted is not None else 6
+    texts = [str(value) for value in values] or [wanted or ""]
+    return max(len(COLUMNS[name].title), *map(len, texts)) + 1
+
+
+def _matches(record: Record, column: str, pattern: str) -> bool:
+    value = str(COLUMNS[column].of(record))
+    if column == "host":
+        value, pattern = value.lower(), pattern.lower()
+    if column == "queue" and fnmatchcase(f"{value}@{record.hostname}", pattern):
+        return True
+    return value == pattern or fnmatchcase(value, pattern)
+
+
+# qacct's questions, asked of the records in the database.
+
+
+_VALUES = {name: f"coalesce({column(one.field)}, {one.unknown!r})" for name, one in COLUMNS.items()}
+_SUMS = (
+    "count(*), total(RuWallclock), total(RuUtime), total(RuStime), total(Cpu), total(Mem), total(Io), total(Iow),"
+    " total(CASE WHEN PeTaskID IS NULL THEN RuWallclock * Slots ELSE 0 END)"
+)
+_IN_SHORT = (
+    *("job_number", "task_number", "pe_taskid", "job_name", "owner", "qname", "hostname", "slots"),
+    *("submission_time_iso", "start_time_iso", "end_time_iso", "failed_text", "exit_status"),
+    *("ru_wallclock_s", "cpu_s", "maxvmem_bytes", "job_id"),
+)
+
+
+class Tasks(NamedTuple):
+    """A range of tasks of array jobs: ``N[-M[:STEP]]``."""
+
+    first: int
+    last: int
+    step: int
+
+    def has(self, task: int) -> bool:
+        """Whether a task is one of them."""
+        return self.first <= task <= self.last and (task - self.first) % self.step == 0
+
+
+class RecordRows(NamedTuple):
+    """Records of a job, by the columns of v1_gridengine_records."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+
+def database_sums(con: Connection, question: Question) -> list[Row]:
+    """What `totals.sums` makes of the records of the database."""
+    where, values = _where(question)
+    columns = "".join(f"{_VALUES[name]}, " for name in question.columns)
+    numbers = ", ".join(str(place) for place in range(1, len(question.columns) + 1))
+    rows = con.execute(
+        f"SELECT {columns}{_SUMS} FROM GridEngineRecords WHERE {where}"
+        + (f" GROUP BY {numbers} ORDER BY {numbers}" if numbers else ""),
+        values,
+    )
+    width = len(question.columns)
+    return [(row[:width], Sum._make(row[width:])) for row in rows]
+
+
+def records(con: Connection, job: str, tasks: Tasks | None, question: Question, *, everything: bool) -> RecordRows:
+    """
+    The records of a job: of a number, else of every job with a name that matches, in order of time.
+
+    ``everything``: all columns of v1_gridengine_records, else a few. Raises InputError when there is none.
+    """
+    where, values = _where(question)
+    if job.isascii() and job.isdecimal():
+        chosen: list[object] = [int(job)]
+        where = f"JobNumber = ? AND {where}"
+    else:
+        chosen = [job, job]
+        where = f"(JobName = ? OR JobName GLOB ?) AND {where}"
+    if tasks is not None:
+        where += " AND TaskNumber BETWEEN ? AND ? AND (TaskNumber - ?) % ? = 0"
+        values = [*values, tasks.first, tasks.last, tasks.first, tasks.step]
+    condition = f"record_no IN (SELECT RecordNo FROM GridEngineRecords WHERE {where})"
+    if con.execute(f"SELECT 1 FROM GridEngineRecords WHERE {where} LIMIT 1", [*chosen, *values]).fetchone() is None:
+        which = "" if tasks is None else f", with a task from {tasks.first} to {tasks.last} in steps of {tasks.step}"
+        raise InputError(f"{job}: no record of Grid Engine has this job number or name{which}")
+    all_columns = con.execute("SELECT name FROM pragma_table_info('v1_gridengine_records')")
+    columns = tuple(name for (name,) in all_columns) if everything else _IN_SHORT
+    rows = con.execute(
+        f"SELECT {', '.join(columns)} FROM v1_gridengine_records WHERE {condition}"
+        " ORDER BY job_number, task_number, coalesce(start_time, submission_time, 0), end_time, pe_taskid IS NULL",
+        [*chosen, *values],
+    )
+    return RecordRows(columns, rows)
+
+
+def _where(question: Question) -> tuple[str, list[object]]:
+    conditions = ["1"]
+    values: list[object] = []
+    when = "EndTimeUs" if question.on_end else "StartTimeUs"
+    if question.from_s is not None:
+        conditions.append(f"{when} >= ?")
+        values.append(question.from_s * 1_000_000)
+    if question.until_s is not None:
+        conditions.append(f"{when} < ?")
+        values.append((question.until_s + 1) * 1_000_000)
+    if question.masters:
+        conditions.append("PeTaskID IS NULL")
+    for name, pattern in question.wanted:
+        value = f"CAST({_VALUES[name]} AS TEXT)"
+        if name == "queue":
+            conditions.append(f"({value} = ? OR {value} GLOB ? OR {value} || '@' || coalesce(Hostname, '') GLOB ?)")
+            values += [pattern] * 3
+        else:
+            # Names of hosts have no case.
+            is_host = name == "host"
+            conditions.append("(lower({0}) = ? OR lower({0}) GLOB ?)" if is_host else "({0} = ? OR {0} GLOB ?)")
+            conditions[-1] = conditions[-1].format(value)
+            values += [pattern.lower() if is_host else pattern] * 2
+    return " AND ".join(conditions), values
+
+
+# qacct's sums of files, and its lists of a job's records, without importing them.
+
+
+ALL_COLUMNS = (*STORED, "usage")
+"""Everything that a record says; in `usage` what has no field."""
+_TIMES = {name: f"{name.removesuffix('_us')}_iso" for name in ("submission_time_us", "start_time_us", "end_time_us")}
+_BLOCK = "=" * 62
+
+
+class FileSummary:
+    """
+    What there is in some files.
+
+    ``say`` is told of bad lines, the first SHOWN of them, and of files that cannot be read.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self.bad_lines = 0
+        self.unreadable = 0
+
+    def rows(self, paths: Sequence[str], question: Question) -> list[Row]:
+        """The sums of the records of files, one file after another, sorted."""
+        return sums((one for path in paths for one in self._file(path)), question)
+
+    def records(self, paths: Sequence[str], job: str, tasks: Tasks | None, question: Question) -> Iterator[Record]:
+        """
+        The records of a job: of a number, else of every job with a name that matches, as they stand in the files.
+
+        Raises InputError when there is none.
+        """
+        number = int(job) if job.isascii() and job.isdecimal() else None
+        is_found = False
+        for one in (one for path in paths for one in self._file(path)):
+            name = one.job_name or ""
+            is_its = one.job_number == number if number is not None else name == job or fnmatchcase(name, job)
+            if is_its and (tasks is None or tasks.has(one.task_number)) and question.asks_for(one):
+                is_found = True
+                yield one
+        if not is_found:
+            raise InputError(
+                f"{job}: no record in {', '.join(paths)} has this job number or name, and all that is asked"
+            )
+
+    def _cannot_read(self, complaint: str) -> None:
+        self._say(complaint)
+        self.unreadable += 1
+
+    def _file(self, path: str) -> Iterator[Record]:
+        for reader in FileTailer([path], self._cannot_read).once():
+            for lines in reader.lines():
+                if isinstance(lines, Overlong):
+                    reader.position = lines.after
+                    continue
+                before, reader.position = reader.position.lines, reader.position.after(lines)
+                for number, one in read_lines(lines):
+                    if not isinstance(one, Fault):
+                        yield one
+                        continue
+                    self.bad_lines += 1
+                    if self.bad_lines <= SHOWN:
+                        self._say(f"{reader.path}:{before + number}: {one.reason}; the line is left out")
+                    elif self.bad_lines == SHOWN + 1:
+                        self._say("further bad lines are only counted")
+            if reader.left_bytes:
+                self._say(
+                    f"{reader.path}: the last line is incomplete ({count_of(reader.left_bytes, 'byte')}): left out"
+                )
+
+
+def row(record: Record) -> tuple[Any, ...]:
+    """A record in ALL_COLUMNS."""
+    usage = (f"{group}.{name}={value}" if group else f"{name}={value}" for group, name, value in record.custom)
+    return (*record[:-1], ", ".join(usage) or None)
+
+
+def block(record: Record) -> Iterator[str]:
+    """A record as qacct lists it, a line for each thing that it says; times are UTC, and units in the names."""
+    yield _BLOCK
+    for name, value in zip(ALL_COLUMNS, row(record), strict=True):
+        if name in _TIMES:
+            when = datetime.fromtimestamp(value / 1_000_000, UTC) if value else None
+            yield f"{_TIMES[name]:<22}{'-/-' if when is None else when.isoformat(sep=' ')}"
+        elif value is not None:
+            yield f"{name:<22}{failed_text(value) if name == 'failed' else value}"

@@ -1,0 +1,558 @@
+"""What Grid Engine accounts: one record for each run, which records are runs of one job, and that job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import NamedTuple
+
+from arcacct.records import batch_jobs, states
+from arcacct.records.enrichment import DEFAULT
+from arcacct.records.imports import BatchSite
+from arcacct.records.model import Job
+from arcacct.records.states import ABORTED, COMPLETED
+
+# What Grid Engine accounts: one record for each run of a job or of a task of it.
+#
+# Texts are plain; what a record does not say is ``None``. Times are kept in microseconds, as the newest writers have
+# them, since they are part of what a record is known by.
+
+
+class Record(NamedTuple):
+    """
+    One line of an accounting file, whatever its dialect (sge_accounting(5)).
+
+    A tuple and not a dataclass: an import makes one for every line, and this is the cheapest immutable value.
+    """
+
+    job_number: int
+    task_number: int
+    """Index in an array job; 0: not an array job (part of the key, therefore never unknown)."""
+    pe_taskid: str | None
+    """Task of a tightly integrated parallel job, e.g. ``1.wn001``; ``None`` for the record of the job itself."""
+    qname: str | None
+    hostname: str | None
+    owner: str | None
+    group: str | None
+    account: str | None
+    project: str | None
+    department: str | None
+    granted_pe: str | None
+    slots: int
+    """Of the whole job, also in the records of its tasks."""
+    arid: int | None
+    """Advance reservation."""
+    job_name: str | None
+    priority: int | None
+    submission_time_us: int
+    """Microseconds since 1970; reset when a job is requeued; 0: the record does not say."""
+    start_time_us: int
+    """0: never started."""
+    end_time_us: int
+    ar_submission_time_us: int | None
+    submit_cmd_line: str | None
+    category: str | None
+    failed: int
+    """Key of FAILED."""
+    exit_status: int
+    deleted_by: str | None
+    """``user@host``; ``execd@host`` and ``qmaster@host`` when a limit killed the job."""
+    ru_wallclock_s: float
+    ru_utime_s: float
+    ru_stime_s: float
+    ru_maxrss_kib: float
+    ru_ixrss: float | None
+    ru_ismrss: float | None
+    ru_idrss: float | None
+    ru_isrss: float | None
+    ru_minflt: float | None
+    ru_majflt: float | None
+    ru_nswap: float | None
+    ru_inblock: float | None
+    ru_oublock: float | None
+    ru_msgsnd: float | None
+    ru_msgrcv: float | None
+    ru_nsignals: float | None
+    ru_nvcsw: float | None
+    ru_nivcsw: float | None
+    wallclock_s: float | None
+    """Until the execution daemon reaped the job: longer than it ran."""
+    cpu_s: float | None
+    """With ACCT_RESERVED_USAGE the reserved slots times the wall clock, not what was used."""
+    mem_gib_s: float | None
+    """An integral over time, no amount."""
+    io_gib: float | None
+    ioops: float | None
+    iow_s: float | None
+    maxvmem_bytes: float | None
+    maxrss_bytes: float | None
+    maxpss_bytes: float | None
+    job_class: str | None
+    submit_host: str | None
+    cwd: str | None
+    bound_cores: str | None
+    custom: tuple[tuple[str, str, float | str], ...] = ()
+    """``(group, name, value)`` of usage that the site added, sorted; group ``''``: fields of the record itself."""
+
+
+class RecordKey(NamedTuple):
+    """What makes two lines the same record, in whatever dialect and file they stand."""
+
+    job_number: int
+    task_number: int
+    pe_taskid: str
+    submission_time_us: int
+    start_time_us: int
+    end_time_us: int
+    failed: int
+    exit_status: int
+    qname: str
+    hostname: str
+
+
+_key = attrgetter(*RecordKey._fields)
+
+FAILED = {
+    0: "no failure",
+    1: "assumedly before job",
+    2: "shepherd",
+    3: "before writing config",
+    4: "before writing pid",
+    5: "on reading config",
+    6: "setting processor set",
+    7: "before prolog",
+    8: "in prolog",
+    9: "before pestart",
+    10: "in pestart",
+    11: "before job",
+    12: "before pestop",
+    13: "in pestop",
+    14: "before epilog",
+    15: "in epilog",
+    16: "releasing processor set",
+    17: "through signal",
+    18: "shepherd returned error",
+    19: "before writing exit_status",
+    20: "found unexpected error file",
+    21: "in recognizing job",
+    22: "removed manually",
+    23: "on getting PTF pids",
+    24: "migrating",
+    25: "rescheduling",
+    26: "opening input/output file",
+    27: "searching requested shell",
+    28: "changing into working directory",
+    29: "AFS setup",
+    30: "rescheduling on application error",
+    36: "checking configured daemons",
+    37: "qmaster enforced h_rt limit",
+    38: "adding supplementary group",
+    100: "assumedly after job",
+}
+"""What ``failed`` says, for people."""
+
+DID_NOT_RUN = frozenset((*range(1, 12), 21, 26, 27, 28, 29, 36, 38))
+"""``failed`` of attempts that never got to the job itself."""
+NOT_FINAL = frozenset((24, 25, 30))
+"""``failed`` of runs that another may follow: migrated, rescheduled, in error state."""
+
+STORED = Record._fields[:-1]
+"""What has a column of its own."""
+
+
+def key(record: Record) -> RecordKey:
+    """What a record is known by."""
+    return RecordKey._make(["" if value is None else value for value in _key(record)])
+
+
+def richer(one: Record, other: Record) -> Record:
+    """
+    Of two encodings of one record the one that says more: whatever order they come in, the same one stays.
+
+    (Colon lines lack maxrss, deleted_by and custom usage, so a site that converts its files has both.)
+    """
+
+    def amount(record: Record) -> tuple[object, ...]:
+        known = [value is not None for value in record[:-1]]
+        custom = [(group, name, str(value)) for group, name, value in record.custom]
+        return sum(known) + len(custom), known, [value for value in record[:-1] if value is not None], custom
+
+    return max(one, other, key=amount)
+
+
+def failed_text(code: int) -> str:
+    """A ``failed`` code with its meaning."""
+    return f"{code} {FAILED.get(code, 'unknown code')}"
+
+
+def started(record: Record) -> bool:
+    """Whether the job itself ran, so that there is something to account."""
+    return record.start_time_us > 0 and record.failed not in DID_NOT_RUN
+
+
+# GPUs that Grid Engine granted to a job: what the newest versions say of it, else what was asked for.
+#
+# Nothing else does: a site's resource for GPUs is counted like any other.
+
+
+_NAME = re.compile(r"(?:n|num_?)?gpus?", re.IGNORECASE)
+"""What sites call the resource."""
+_REQUESTS = re.compile(r"(?:^|\s)-l\s+(\S+)")
+_AMOUNT = re.compile(r"([A-Za-z_]+)=([0-9]{1,9})(?:\.0*)?")
+_GRANTED = re.compile(r"([^()]*)\(([^()]*)\)")
+_BETWEEN = re.compile(r"[\s,;+]+")
+_SAID = ("resource_map", "granted_req", "gpus")
+"""Names of a record's further fields that tell it."""
+
+
+def gpu_count(category: str, resource_map: str, granted_req: str, gpus: str) -> int:
+    """
+    How many GPUs a job had by these fields of its record, of the first that says so; 0: none, or not known.
+
+    What was asked for, ``-l gpu=2``, is taken as for the whole job, as Open XDMoD takes it.
+    """
+    asked = ",".join(_REQUESTS.findall(category))
+    return _mapped(resource_map) or _requested(granted_req) or _requested(asked) or _listed(gpus)
+
+
+def gpus_of(record: Record) -> int:
+    """How many GPUs a job had by its record."""
+    said = {name: str(value) for group, name, value in record.custom if not group}
+    return gpu_count(record.category or "", *(said.get(name, "") for name in _SAID))
+
+
+def _requested(requests: str) -> int:
+    """The amount in requests, as ``h_rt=600,gpu=2``."""
+    found = [match.groups() for match in map(_AMOUNT.fullmatch, map(str.strip, requests.split(","))) if match]
+    return max((int(amount) for name, amount in found if _NAME.fullmatch(name)), default=0)
+
+
+def _mapped(text: str) -> int:
+    """The ids in what a resource was mapped to, as ``gpu=node1=(0 1),node2=(0)``."""
+    found, is_gpu = 0, False
+    for before, ids in _GRANTED.findall(text):
+        names = [name for name in before.strip(", ").split("=") if name]
+        # A host alone is the next one of the same resource.
+        is_gpu = bool(names and _NAME.fullmatch(names[0])) or (is_gpu and len(names) < 2)
+        found += len(_BETWEEN.split(ids.strip())) if is_gpu and ids.strip() else 0
+    return found
+
+
+def _listed(text: str) -> int:
+    """The GPUs of a list, as ``node1=0,1``; a mere number may be how many they are as well as which one it is."""
+    found = [one.rpartition("=")[2] for one in _BETWEEN.split(re.sub(r"[()]", " ", text)) if one.rpartition("=")[2]]
+    return 0 if text.isdecimal() else len(found)
+
+
+_FIELD = (
+    "(SELECT CAST(Value AS TEXT) FROM GridEngineUsage AS Said WHERE Said.RecordNo = Run.RecordNo AND UsageGroup = ''"
+)
+GPU_FIELDS = ("Category", *(f"Said_{name}" for name in _SAID))
+"""Columns of RUNS_WITH_GPUS, in the order in which `gpu_count` takes them."""
+RUNS_WITH_GPUS = (
+    "(SELECT RecordID, RecordNo, Cell, CAST(round((EndTimeUs - StartTimeUs) / 1000000.0) AS INTEGER) AS Elapsed,"
+    " coalesce(Category, '') AS Category, "
+    + ", ".join(f"coalesce({_FIELD} AND Name = '{name}'), '') AS Said_{name}" for name in _SAID)
+    # Most runs are later than 0: its index would lead to them one by one.
+    + " FROM GridEngineRecords AS Run WHERE RecordID IS NOT NULL AND PeTaskID IS NULL AND +StartTimeUs > 0"
+    f" AND EndTimeUs > StartTimeUs AND Failed NOT IN ({', '.join(map(str, sorted(DID_NOT_RUN)))})"
+    " AND (instr(lower(Category), 'gpu') OR EXISTS (SELECT 1 FROM GridEngineUsage AS Said WHERE"
+    f" Said.RecordNo = Run.RecordNo AND UsageGroup = '' AND Name IN {_SAID!r}))"
+    ")"
+)
+"""The runs of records that may say something of GPUs, as a table in SQL."""
+
+
+# From records to jobs: which records are runs of one job, and what they measured together.
+#
+# Everything here depends on the records alone, never on the order in which they were read: whatever way the files are
+# cut and in whatever order they are imported, the same jobs come out.
+
+
+SAME_US = 60_000_000
+"""A job requeued by its own exit code is submitted again within this; another job does not get the number so soon."""
+REQUEUED_US = 30 * 86_400_000_000
+"""How long after an end that was not final a record of the same number can be the same job's."""
+
+
+class Run(NamedTuple):
+    """One attempt at a job: its own record, and those of the tasks of a tightly integrated parallel job."""
+
+    master: Record
+    tasks: tuple[Record, ...] = ()
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """All of them, the job's own last, as in the file."""
+        return (*self.tasks, self.master)
+
+
+class JobRuns(NamedTuple):
+    """A job, or one task of an array job, with every attempt in order of time."""
+
+    runs: tuple[Run, ...]
+
+    @property
+    def counted(self) -> tuple[Run, ...]:
+        """The runs that got to the job itself: only they are accounted."""
+        return tuple([run for run in self.runs if started(run.master)])
+
+
+class Used(NamedTuple):
+    """What some records measured, in the units of an accounting record."""
+
+    stime_s: float
+    cpu_s: float
+    memory_kib: float
+    """Maximum resident memory; 0 is unknown."""
+    virtual_memory_kib: float
+    hosts: tuple[str, ...]
+
+
+def jobs(records: Iterable[Record]) -> list[JobRuns]:
+    """
+    The jobs of all records that have one job and task number, in order of time.
+
+    Usually it is one; numbers begin again when they wrap or a cell is made anew, and jobs that cannot be the same
+    are told apart. Tasks without any record of their job are in none.
+    """
+    masters: list[Record] = []
+    tasks: list[Record] = []
+    for record in records:
+        (masters if record.pe_taskid is None else tasks).append(record)
+    if len(masters) == 1:
+        return [JobRuns((Run(masters[0], tuple(sorted(tasks, key=_order)) if tasks else ()),))]
+    masters.sort(key=_order)
+    of_run: list[list[Record]] = [[] for _ in masters]
+    for task in sorted(tasks, key=_order) if masters else ():
+        # The run that contains a task, else the next one that ends after it (tasks come first), else the last.
+        ran = [place for place, master in enumerate(masters) if master.start_time_us]
+        after = [place for place in ran if masters[place].end_time_us >= task.end_time_us]
+        within = [place for place in after if masters[place].start_time_us <= task.start_time_us]
+        of_run[(within or after or ran[-1:] or [len(masters) - 1])[0]].append(task)
+    runs = [Run(master, tuple(of_run[place])) for place, master in enumerate(masters)]
+    return [JobRuns(tuple(chain)) for chain in _chains(runs)]
+
+
+def _order(record: Record) -> tuple[object, ...]:
+    """In time: when it began, or when it was submitted if it never did; what has no time at all comes first."""
+    begin = record.start_time_us or record.submission_time_us
+    final = record.failed not in NOT_FINAL
+    rest = (record.failed, record.exit_status, record.pe_taskid or "", record.qname or "", record.hostname or "")
+    return begin, record.end_time_us, record.submission_time_us, final, rest
+
+
+def _chains(runs: list[Run]) -> list[list[Run]]:
+    chains: list[list[Run]] = []
+    end = 0
+    final = False
+    for run in runs:
+        master = run.master
+        if chains and master.submission_time_us <= end + (SAME_US if final else REQUEUED_US):
+            chains[-1].append(run)
+        else:
+            chains.append([run])
+            end = 0
+        if not _no_time(master):
+            end = max(end, master.end_time_us, master.submission_time_us)
+            final = started(master) and master.failed not in NOT_FINAL
+    # Empty records sort first: they are no job of their own, but go with the first that has a time.
+    if len(chains) > 1 and all(_no_time(run.master) for run in chains[0]):
+        return [chains[0] + chains[1], *chains[2:]]
+    return chains
+
+
+def _no_time(record: Record) -> bool:
+    """Whether it is one of the empty records that a reschedule by hand leaves: they say nothing of when."""
+    return not (record.start_time_us or record.submission_time_us)
+
+
+def deciding(counted: tuple[Run, ...]) -> Run:
+    """The run that says how a job went: the last one that is final, else the last one."""
+    return next((run for run in reversed(counted) if run.master.failed not in NOT_FINAL), counted[-1])
+
+
+def is_reserved(record: Record) -> bool:
+    """
+    Whether CPU time and memory are what was reserved, not what was used (execd_params ACCT_RESERVED_USAGE).
+
+    Then the CPU time is exactly the wall clock times the slots, more than the processes used, and the memory is the
+    limit over the whole time, or nothing where no limit was asked for.
+    """
+    cpu, wall = record.cpu_s, record.ru_wallclock_s
+    if not cpu or not wall or cpu <= record.ru_utime_s + record.ru_stime_s + 0.001:
+        return False
+    slots = cpu / wall
+    if round(slots) < 1 or abs(slots - round(slots)) * wall > 2e-6:
+        return False
+    memory, limit = record.mem_gib_s or 0.0, record.maxvmem_bytes or 0.0
+    return abs(memory * 2**30 - limit * cpu) <= 0.001 * limit * cpu or abs(memory * 2**30 - limit * wall) <= 0.001 * (
+        limit * wall
+    )
+
+
+def wall_us(record: Record) -> int:
+    """
+    How long the record's run took, in microseconds: from start to end.
+
+    Never `wallclock`, which ends only when the daemon reaped the job, unless there is no end that can be true.
+    """
+    if record.end_time_us > record.start_time_us > 0:
+        return record.end_time_us - record.start_time_us
+    if has_no_end(record):
+        return round((record.wallclock_s or record.ru_wallclock_s) * 1_000_000)
+    return 0
+
+
+def has_no_end(record: Record) -> bool:
+    """Whether a record of a run that started has no end, or one before the start: two clocks of a site may differ."""
+    return record.start_time_us > record.end_time_us >= 0
+
+
+def end_us(record: Record) -> int:
+    """When the record's run ended, in microseconds."""
+    return max(record.end_time_us, record.start_time_us + wall_us(record))
+
+
+def used(records: Iterable[Record]) -> Used:
+    """The sum of CPU times and the maximum of memory over records, with the distinct hosts, the first one first."""
+    stime = cpu = memory = virtual = 0.0
+    hosts: dict[str, None] = {}
+    for record in records:
+        reserved = is_reserved(record)
+        both = record.ru_utime_s + record.ru_stime_s
+        stime += record.ru_stime_s
+        cpu += both if reserved else max(both, record.cpu_s or 0.0)
+        resident = 0.0 if reserved else (record.maxrss_bytes or 0.0) / 1024
+        memory = max(memory, resident or record.ru_maxrss_kib)
+        virtual = max(virtual, 0.0 if reserved else (record.maxvmem_bytes or 0.0) / 1024)
+        if record.hostname:
+            hosts[record.hostname] = None
+    return Used(stime, cpu, memory, virtual, tuple(hosts))
+
+
+# A Grid Engine job as a whole job: the mapping of its records to an A-REX Accounting Record.
+#
+# Times and durations are summed in microseconds and rounded once. An endpoint it has none: it is published as local,
+# under the site's ``lrms_host``.
+
+
+NEVER_REALLY_RAN = 271
+"""ExitCode of a job that failed although its script returned 0: what A-REX's own Grid Engine backend writes."""
+_CHOSEN_BY_NOBODY = frozenset(("sge", "defaultdepartment"))
+_DAEMONS = ("execd", "qmaster", "schedd")
+_REMOVED = 22
+_LARGEST = 2**53
+_US = 1_000_000
+
+
+def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
+    """The accounting record of a job; ``None`` when no run of it got to the job itself."""
+    counted = runs.counted
+    if not counted:
+        return None
+    last = deciding(counted)
+    record = last.master
+    totals = used([record for run in counted for record in (run.master, *run.tasks)])
+    whose = {"owner": record.owner, "group": record.group, "account": record.account, "project": record.project}
+    kernel = round(totals.stime_s)
+    submitted = submit_time(runs)
+    end_time = round(max([end_us(run.master) for run in counted]) / _US)
+    benchmark, source = site.benchmark(record.qname, end_time)
+    sources = [("benchmark", source)] if benchmark else []
+    if record.granted_pe and record.slots > 1 and not last.tasks:
+        # The records of the other nodes are summed into this one, or were never written: at least one node.
+        sources.append(("node_count", DEFAULT))
+    if any(has_no_end(run.master) for run in counted):
+        # By the daemon's clock, not from start to end.
+        sources.append(("wall_s", DEFAULT))
+    return Job(
+        # A requeue resets the time of submission, so it is the smallest one.
+        batch_jobs.job_id("gesge", site.cell, local_job_id(runs.runs[0].master), submitted),
+        status(record),
+        submitted,
+        end_time,
+        local_job_id=local_job_id(record),
+        endpoint_type=batch_jobs.LOCAL,
+        queue=record.qname or "",
+        **batch_jobs.accounted_to(whose, site.rules)._asdict(),
+        exit_code=exit_code(record),
+        node_count=len(_hosts(last)) or 1,
+        core_count=max(record.slots, 1),
+        memory_kib=_amount(totals.memory_kib),
+        virtual_memory_kib=_amount(totals.virtual_memory_kib),
+        wall_s=round(sum([wall_us(run.master) for run in counted]) / _US),
+        cpu_user_s=_amount(max(0, round(totals.cpu_s) - kernel)) or 0,
+        cpu_kernel_s=_amount(kernel) or 0,
+        job_name=record.job_name,
+        lrms="sge",
+        node_names=_hosts(last),
+        local_user=f"{record.owner}:{record.group}" if record.owner and record.group else record.owner,
+        project=record.project,
+        benchmark=benchmark,
+        extra=tuple(_extra(record)),
+        events=tuple(
+            event
+            for run in counted
+            for event in (("LRMSSTART", run.master.start_time_us // _US), ("LRMSEND", end_us(run.master) // _US))
+        ),
+        field_sources=tuple(sources),
+    )
+
+
+def local_job_id(record: Record) -> str:
+    """The batch system's id: the number, and for a task of an array job ``number.task``."""
+    return f"{record.job_number}.{record.task_number}" if record.task_number else str(record.job_number)
+
+
+def submit_time(runs: JobRuns) -> int:
+    """When the job was first submitted, also if that attempt never started; its first start if no record says."""
+    times = [run.master.submission_time_us for run in runs.runs if run.master.submission_time_us]
+    return min(times or [run.master.start_time_us for run in runs.counted] or [0]) // _US
+
+
+def status(record: Record) -> str:
+    """``completed``; ``aborted`` when a user or administrator deleted the job; else ``failed``."""
+    # Daemons that enforce limits sign as well.
+    by_person = record.deleted_by is not None and record.deleted_by.partition("@")[0] not in _DAEMONS
+    if record.failed == _REMOVED or (by_person and record.failed not in NOT_FINAL):
+        return ABORTED
+    return COMPLETED if record.failed == 0 and record.exit_status == 0 else states.FAILED
+
+
+def exit_code(record: Record) -> int:
+    """The exit status (above 128: killed by a signal), but never 0 of a job that failed."""
+    return NEVER_REALLY_RAN if record.failed and record.exit_status == 0 else record.exit_status
+
+
+def _amount(value: float) -> int | None:
+    """A measured value; ``None`` for what is no measurement (nothing, counters that fell below zero)."""
+    return round(value) or None if 0 <= value < _LARGEST else None
+
+
+def _hosts(run: Run) -> tuple[str, ...]:
+    return used((run.master, *run.tasks)).hosts if run.tasks else (run.master.hostname,) if run.master.hostname else ()
+
+
+def _extra(record: Record) -> Iterator[tuple[str, str]]:
+    """What A-REX has no key for."""
+    for key, value in (
+        ("account", _chosen(record.account)),
+        ("arid", record.arid),
+        ("category", record.category),
+        ("deleted_by", record.deleted_by),
+        ("department", _chosen(record.department)),
+        ("failed", failed_text(record.failed) if record.failed else None),
+        ("gpus", gpus_of(record) or None),
+        ("granted_pe", record.granted_pe),
+    ):
+        if value is not None:
+            yield key, str(value)
+    for group, name, number in record.custom:
+        yield f"usage.{group}.{name}" if group else f"usage.{name}", str(number)
+
+
+def _chosen(name: str | None) -> str | None:
+    """An account or department unless it is the one that Grid Engine gives to those who choose none."""
+    return None if name in _CHOSEN_BY_NOBODY else name

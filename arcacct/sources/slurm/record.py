@@ -1,0 +1,621 @@
+"""One run of a Slurm job with its steps, and the rows of `sacct --parsable2` that it is read from."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import tzinfo
+from itertools import islice, pairwise
+from typing import Any, NamedTuple, TypeVar
+
+from arcacct.errors import InputError
+from arcacct.records.import_quarantine import optional
+from arcacct.records.slurm_formats import (
+    LARGEST,
+    NOT_SAID,
+    Instants,
+    amount,
+    clean,
+    count,
+    cpu_us,
+    duration_us,
+    exit_code,
+    instants,
+    is_secret,
+    job_number,
+    parse,
+    size_kib,
+    state,
+)
+
+# What Slurm accounts: one run of a job, from its start (or its requeue) to its end, with what its steps used.
+#
+# Slurm knows a run by its number and its time of submission, which a requeue sets anew; so do we. Two outputs of sacct
+# that show the same run say the same, one more than the other: `joined` takes of both what is known, whichever comes
+# first. Only runs that are over are kept: of one that is not, nothing is known that will hold.
+
+
+UNFINISHED = frozenset(
+    (
+        *("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUE_FED", "REQUEUE_HOLD"),
+        *("RESV_DEL_HOLD", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED"),
+    )
+)
+"""States of jobs that go on. Every other one is an end, also one that a future Slurm invents, once there is an end."""
+NOWHERE = frozenset(("None assigned", "None", "(null)", "N/A"))
+"""NodeList of a job that never had a node."""
+
+_LARGEST_SIGNAL = 64
+"""Of Linux. Slurm's own marks are larger: 125 of OUT_OF_MEMORY."""
+_NOTHING_USED_S = 1
+"""A run that took no longer may have used no CPU time that sacct shows (milliseconds)."""
+_TWICE = "is a local time that the clock showed twice that night; print it with SLURM_TIME_FORMAT=%s"
+
+
+class SacctUse(NamedTuple):
+    """What a row of sacct says of use; of steps together."""
+
+    steps: int = 0
+    """How many of them."""
+    cpu_us: int | None = None
+    cpu_kernel_us: int | None = None
+    memory_kib: int | None = None
+    """Of the task that used most; ``None``: not said."""
+    virtual_memory_kib: int | None = None
+
+    def plus(self, step: SacctUse) -> SacctUse:
+        """With one more step."""
+        return SacctUse(
+            self.steps + 1,
+            _sum(self.cpu_us, step.cpu_us),
+            _sum(self.cpu_kernel_us, step.cpu_kernel_us),
+            _most(self.memory_kib, step.memory_kib),
+            _most(self.virtual_memory_kib, step.virtual_memory_kib),
+        )
+
+
+class SlurmRun(NamedTuple):
+    """One run that is over, of a job that had started. Empty text, or ``None``: not known."""
+
+    cluster: str
+    job_id: int
+    """Of an element of an array, or a component of a heterogeneous job, its own number."""
+    submit_time: int = 0
+    shown: str = ""
+    """As sacct shows the number: ``21_5``, ``51+1``."""
+    state: str = ""
+    start_time: int = 0
+    end_time: int = 0
+    elapsed_s: int = 0
+    """Without the time that it was suspended, as Slurm counts."""
+    exit_status: int | None = None
+    exit_signal: int | None = None
+    cores: int | None = None
+    nodes: int | None = None
+    node_list: str = ""
+    partition: str = ""
+    user: str = ""
+    group: str = ""
+    account: str = ""
+    qos: str = ""
+    wckey: str = ""
+    name: str = ""
+    tres: str = ""
+    """AllocTRES."""
+    cpu_us: int | None = None
+    """User and kernel together, of all steps; ``None``: sacct was asked without steps, or nothing measured it."""
+    cpu_kernel_us: int | None = None
+    memory_kib: int | None = None
+    virtual_memory_kib: int | None = None
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What Slurm knows a run by: cluster, number, submission."""
+        return self[:3]
+
+
+class SacctPart(NamedTuple):
+    """One row of sacct: a job (``step`` empty) or one of its steps; ``None``: not said."""
+
+    step: str
+    submit: Instants | None
+    start: Instants | None
+    end: Instants | None
+    elapsed_s: int | None
+    suspended_s: int | None
+    cores: int | None
+    use: SacctUse
+    run: SlurmRun
+    """What it says of its run besides; `run_of` puts the rest in."""
+
+
+class NoUsage(NamedTuple):
+    """Why a row of sacct is no run that can be accounted, and nothing is wrong with that."""
+
+    is_unfinished: bool
+    """It goes on, or its end is not written yet; else it never started."""
+
+
+def run_of(job: SacctPart, steps: SacctUse, cluster: str | None, unusable: set[str]) -> SlurmRun | NoUsage:
+    """
+    The run that a row of a job and those of its steps tell of; ``cluster`` is its name if it is not to be Slurm's.
+
+    What accounting can do without and cannot be used is ``None``, and its column goes into ``unusable``.
+
+    Raises ValueError when they contradict each other, or say too little.
+    """
+    state = job.run.state
+    if state in UNFINISHED or not state:
+        return NoUsage(is_unfinished=True)
+    if job.start is None or job.run.node_list in NOWHERE:
+        return NoUsage(is_unfinished=False)
+    if job.end is None:
+        return NoUsage(is_unfinished=True)
+    if state == "CANCELLED" and job.end.late < job.start.early:
+        # The start that it was to have.
+        return NoUsage(is_unfinished=False)
+    name = cluster or job.run.cluster
+    if not name:
+        raise ValueError("nothing says which cluster it ran on; print the column Cluster, or give --cluster")
+    if job.submit is None:
+        raise ValueError("it has no time of submission, by which Slurm knows its runs")
+    if job.submit.early != job.submit.late:
+        raise ValueError(f"its time of submission {_TWICE}")
+    start, end = _span(job, job.start, job.end)
+    elapsed_s = max(0, end - start - (job.suspended_s or 0)) if job.elapsed_s is None else job.elapsed_s
+    if elapsed_s > end - start + 1:
+        raise ValueError(f"it took {elapsed_s} s between a start and an end that are {end - start} s apart")
+    cpu_us, kernel_us = optional("TotalCPU", lambda: _cpu(job.use, steps, elapsed_s), unusable) or (None, None)
+    return job.run._replace(
+        cluster=name,
+        submit_time=job.submit.early,
+        start_time=start,
+        end_time=end,
+        elapsed_s=elapsed_s,
+        exit_signal=true_signal(job.run.exit_signal),
+        cores=None if job.cores is None else max(1, job.cores),
+        cpu_us=cpu_us,
+        cpu_kernel_us=kernel_us,
+        memory_kib=_most(job.use.memory_kib, steps.memory_kib),
+        virtual_memory_kib=_most(job.use.virtual_memory_kib, steps.virtual_memory_kib),
+    )
+
+
+def true_signal(number: int | None) -> int | None:
+    """A signal; ``None`` for what Slurm writes in its place."""
+    return number if number is not None and number <= _LARGEST_SIGNAL else None
+
+
+def _span(job: SacctPart, start: Instants, end: Instants) -> tuple[int, int]:
+    """
+    Start and end; of local times that a clock showed twice, those that fit to how long the job took.
+
+    Raises ValueError where that leaves a doubt, and for an end before the start: `sacct --truncate` writes such.
+    """
+    pairs = [(one, other) for one in dict.fromkeys(start) for other in dict.fromkeys(end) if one <= other]
+    if not pairs:
+        raise ValueError("its end is before its start (was it printed with --truncate?)")
+    if len(pairs) > 1 and job.elapsed_s is not None:
+        lasted = job.elapsed_s + (job.suspended_s or 0)
+        pairs = [(one, other) for one, other in pairs if abs(other - one - lasted) <= 1] or pairs
+    if len(pairs) > 1:
+        raise ValueError(f"its start or end {_TWICE}")
+    return pairs[0]
+
+
+def cpu_use(measured: Iterable[int | None], sampled_us: int | None) -> int | None:
+    """
+    The CPU time of a step (or of a job's own row), in microseconds: the largest that any column has.
+
+    ``measured``: TotalCPU, and UserCPU with SystemCPU, which are of processes that ended. ``sampled_us``: of
+    TRESUsageInTot, which Slurm sums over the processes that it sees. Slurm 25.05 may have 0 in the first two for each
+    step, and of a step whose processes nobody waited for they lack those. Where they are right, the sampled one is no
+    larger: it is of a moment before the end.
+    """
+    return max((value for value in (*measured, sampled_us) if value is not None), default=None)
+
+
+def _cpu(job: SacctUse, steps: SacctUse, elapsed_s: int) -> tuple[int | None, int | None]:
+    """
+    CPU times: the job's own row has the sum of its steps, but only where steps were asked for (else 0).
+
+    (`sacct --json` of Slurm 22.05 has 0 there in any case; the steps are right.) All steps of a run together use some
+    milliseconds: a run of more than a second with 0 was not measured, as when its node failed.
+    """
+    kernel = _most(job.cpu_kernel_us, steps.cpu_kernel_us) or 0
+    total = max(_most(job.cpu_us, steps.cpu_us) or 0, kernel)
+    is_said = steps.steps and steps.cpu_us is not None and elapsed_s <= _NOTHING_USED_S
+    if not total and not is_said:
+        return None, None
+    if total > LARGEST:
+        raise ValueError("its CPU time is larger than any measurement")
+    return total, kernel
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    """Of what is known."""
+    return other if one is None else one if other is None else one + other
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return max((value for value in (one, other) if value is not None), default=None)
+
+
+def joined(one: SlurmRun, other: SlurmRun) -> SlurmRun:
+    """
+    Two outputs of the same run: of each value what is known, and of two that are known always the same one.
+
+    Times: the longer of two, since `--truncate` cuts them. CPU and memory: the larger, since it has more of the steps.
+    Texts: the longer, since a name may have lost letters on its way.
+    """
+    if one == other:
+        return one
+    values: tuple[Any, ...] = tuple([_better(*pair) for pair in zip(one, other, strict=True)])
+    return SlurmRun(*values)._replace(start_time=min(one.start_time, other.start_time))
+
+
+def _better(value: int | str | None, other: int | str | None) -> int | str | None:
+    if isinstance(value, str) and isinstance(other, str):
+        return max(value, other, key=lambda text: (len(text), text))
+    if isinstance(value, int) and isinstance(other, int):
+        return max(value, other)
+    return other if value is None else value
+
+
+# The rows of `sacct --parsable2`, out of lines that users may have broken.
+#
+# sacct prints names, comments and command lines as they are, so a delimiter or a line end in one of them makes more
+# fields, or two lines, of one row. A line with the right number of fields is a row. Of other lines, columns whose
+# values have a proven shape (a number, a time, a state, an id) show where the others are: any other column may hold the
+# delimiter. The line is used if exactly one reading is possible, else it is rejected alone. Lines without the delimiter
+# are noise.
+#
+# That is for accidents. Who knows the delimiter can give a job a name that is another row: what is proof against that
+# is a delimiter that nobody knew (as `command` uses), or JSON. With such a delimiter the number of fields decides
+# alone.
+
+
+LONGEST_LINE = 1024 * 1024
+HORIZON = 64 * 1024
+"""Bytes of lines that one text may be spread over: what a comment in Slurm's database may have."""
+_MOST_LINES = 50
+_MOST_DELIMITERS = 200
+"""A text with more than these is not put together again: trying would take too long."""
+_ADVICE = "print it with --json or another --delimiter, or use `arcacct import slurm --run`"
+
+_HEADER = re.compile(r"([A-Za-z]+)([^A-Za-z]+)[A-Za-z]")
+_INSTANT = r"[0-9]{1,12}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{5,8}(?:[+-][0-9:]{4,6}|Z)?|None|Unknown|"
+_DURATION = r"[0-9:.-]+|INVALID|UNLIMITED|Partition_Limit|"
+_KINDS = {
+    "JobID": r"[0-9]+(?:_(?:[0-9]+|\[[^\]\s]*\])|\+[0-9]+)?(?:\.[A-Za-z0-9_+-]+)?",
+    "JobIDRaw": r"[0-9]+(?:\.[A-Za-z0-9_+-]+)?",
+    "State": r"[A-Z_]+\+?(?: by -?[0-9]+)?|",
+    "Submit Eligible Start End": _INSTANT,
+    "Elapsed CPUTime TotalCPU UserCPU SystemCPU Suspended AveCPU MinCPU Timelimit": _DURATION,
+    "Reserved Planned ResvCPU PlannedCPU": _DURATION,
+    "ElapsedRaw CPUTimeRAW TimelimitRaw ResvCPURAW PlannedCPURAW": r"[0-9]+|[A-Z]\w*|",
+    "AllocCPUS NCPUS NNodes ReqCPUS": r"[0-9]+",
+    "AllocNodes ReqNodes NTasks UID GID AssocID QOSRAW DBIndex WCKeyID Priority ReservationId": r"-?[0-9]*",
+    "ExitCode DerivedExitCode": r"[0-9]+:[0-9]+|",
+    "MaxRSS AveRSS MaxVMSize AveVMSize": r"[0-9.]*[KMGTPE]?",
+    "AllocTRES ReqTRES TRESUsageInTot": r"(?:[\w/:.-]+=[^,=\s]+(?:,[\w/:.-]+=[^,=\s]+)*)?",
+    "Layout": r"(?:[A-Z][A-Za-z]*)?",
+    "Cluster": r"[\w.-]*",
+    "NodeList": r"None assigned|[\w.,\[\]-]*",
+}
+_SHAPES = {name: re.compile(shape, re.ASCII) for names, shape in _KINDS.items() for name in names.split(" ")}
+"""What a value of a column looks like, where that is proven. Any other column may hold the delimiter."""
+NEEDED = ("JobIDRaw", "State", "Submit", "Start", "End")
+"""Columns without which nothing can be accounted."""
+_words = re.compile(r"\w+").findall
+_TEXTS = _words(
+    "AdminComment Comment Container Extra FailedNode JobName StdErr StdIn StdOut SubmitLine SystemComment WorkDir"
+)
+"""Columns whose texts may have line ends."""
+COLUMNS = _words(
+    "JobID JobIDRaw Cluster State Submit Start End Elapsed ElapsedRaw Suspended ExitCode AllocCPUS NCPUS NNodes JobName"
+    " AllocTRES TotalCPU UserCPU SystemCPU TRESUsageInTot MaxRSS MaxVMSize Partition User Group Account QOS WCKey"
+    " NodeList"
+)
+"""The columns that are used, of those that sacct has; a text stands between others, so that its end is seen."""
+_CANONICAL = {name.lower(): name for name in (*COLUMNS, *_SHAPES, *_TEXTS)}
+
+
+class TableHeader(NamedTuple):
+    """The first line of an output."""
+
+    columns: tuple[str, ...]
+    delimiter: str
+    line: str
+
+
+class TableRow(NamedTuple):
+    """One row, by column; all lines that it was on, and the number of the first."""
+
+    values: dict[str, str]
+    lines: tuple[str, ...]
+    number: int
+
+
+class Misfit(NamedTuple):
+    """A line that is no row, or of which it is not certain which."""
+
+    reason: str
+    lines: tuple[str, ...]
+    number: int
+    job: str
+    """JobIDRaw, as far as it is known; else empty."""
+
+
+class Noise(NamedTuple):
+    """A line without the delimiter: blank, or something that another program printed."""
+
+    line: str
+    number: int
+
+
+def header_of(line: str, delimiter: str | None = None) -> TableHeader:
+    """The columns that a first line names; ``delimiter`` if it has letters. Raises InputError when it is no header."""
+    if delimiter is None:
+        match = _HEADER.match(line)
+        delimiter = match[2] if match else ""
+    columns = tuple(line.removesuffix(delimiter).split(delimiter)) if delimiter else ()
+    if not delimiter.strip(" ") or len(columns) < 2 or not all(name.isascii() and name.isalpha() for name in columns):
+        raise InputError("its first line is no header of sacct: print it with --parsable2, and with its header")
+    if len(set(columns)) < len(columns):
+        raise InputError("its header names a column twice")
+    return TableHeader(columns, delimiter, line)
+
+
+class TableRows:
+    """The rows of one output, line by line."""
+
+    def __init__(self, header: TableHeader) -> None:
+        self._delimiter = header.delimiter
+        self._width = len(header.columns)
+        self._closed = header.line.endswith(header.delimiter)
+        self._counts_alone = is_secret(header.delimiter)
+        # sacct takes names in whatever letters.
+        self._names = [_CANONICAL.get(name.lower(), name) for name in header.columns]
+        self._shapes = [None if self._counts_alone else _SHAPES.get(name) for name in self._names]
+        self._has_line_ends = [name in _TEXTS for name in self._names]
+        self._used = [name in COLUMNS for name in self._names]
+        self._needed = [(place, one) for place, one in enumerate(self._shapes) if one and self._names[place] in NEEDED]
+
+    def of(self, lines: Iterable[tuple[int, str]]) -> Iterator[TableRow | Misfit | Noise]:
+        """Every row of some numbered lines (without their ends), and what is none; bounded memory."""
+        coming = iter(lines)
+        ahead: deque[tuple[int, str]] = deque()
+        while ahead or (ahead := deque(islice(coming, 1))):
+            number, line = ahead.popleft()
+            row = self._alone(number, line)
+            if row is not None:
+                yield row
+            elif self._delimiter not in line:
+                yield Noise(line, number)
+            else:
+                yield self._broken(number, line, ahead, coming)
+
+    def _fields(self, line: str) -> list[str]:
+        fields = line.split(self._delimiter)
+        if self._closed and fields[-1] == "":
+            fields.pop()
+        return fields
+
+    def _alone(self, number: int, line: str) -> TableRow | None:
+        """A line that is a row by itself, as nearly all are."""
+        fields = self._fields(line)
+        if len(fields) != self._width or not all(shape.fullmatch(fields[place]) for place, shape in self._needed):
+            return None
+        return TableRow(dict(zip(self._names, fields, strict=True)), (line,), number)
+
+    def _broken(
+        self, number: int, line: str, ahead: deque[tuple[int, str]], coming: Iterator[tuple[int, str]]
+    ) -> TableRow | Misfit:
+        """The row that a line is, or is with lines behind it, which are taken then; else what is wrong with it."""
+        lines = [line]
+        length = len(line)
+        values = self._put_together(line)
+        goes_on = self._begun(line) is not None
+        while values is None and goes_on and len(lines) < _MOST_LINES and length <= HORIZON:
+            if len(lines) > len(ahead):
+                ahead.extend(islice(coming, 1))
+            if len(lines) > len(ahead):
+                break
+            _, own = ahead[len(lines) - 1]
+            # What is, or begins as, a row of its own is no part of this one.
+            if self._alone(number, own) is not None or (self._begun(own) or 0) > 1:
+                break
+            lines.append(own)
+            length += len(own)
+            values = self._put_together("\n".join(lines))
+        if values is None:
+            return Misfit(self._wrong(line), (line,), number, self._job(line))
+        for _ in lines[1:]:
+            ahead.popleft()
+        return TableRow(values, tuple(lines), number)
+
+    def _begun(self, line: str) -> int | None:
+        """How many proven values are before the first text that may have line ends; ``None``: it begins no row."""
+        proven = 0
+        for field, shape, is_text in zip(self._fields(line), self._shapes, self._has_line_ends, strict=False):
+            if is_text:
+                break
+            if shape is not None and not shape.fullmatch(field):
+                return None
+            proven += shape is not None and field != ""
+        return proven
+
+    def _wrong(self, line: str) -> str:
+        fields = self._fields(line)
+        if len(fields) == self._width:
+            at = next(at for at, shape in self._needed if not shape.fullmatch(fields[at]))
+            return f"{self._names[at]}: {fields[at][:40]!r} is not what stands there"
+        wrong = f"{len(fields)} fields where the header names {self._width}"
+        if len(fields) > self._width and not self._counts_alone:
+            return f"{wrong}, and it is not certain which of them hold the delimiter: {_ADVICE}"
+        return wrong
+
+    def _job(self, line: str) -> str:
+        place = self._names.index("JobIDRaw") if "JobIDRaw" in self._names else self._width
+        fields = self._fields(line)
+        if place >= len(fields) or not (self._counts_alone or all(self._shapes[: place + 1])):
+            return ""
+        if len(fields) != self._width and self._begun(line) is None:
+            return ""
+        return fields[place] if _SHAPES["JobIDRaw"].fullmatch(fields[place]) else ""
+
+    def _put_together(self, text: str) -> dict[str, str] | None:
+        """
+        The values of a row of which texts have delimiters or line ends; ``None`` if it is none, or not certain.
+
+        Column by column: how many fields too many may have been in the columns before it.
+        """
+        fields = self._fields(text)
+        extra = len(fields) - self._width
+        most = 0 if self._counts_alone else _MOST_DELIMITERS
+        ways = self._ways(fields, extra) if 0 <= extra <= most else []
+        values = {}
+        for place, (begins, ends) in enumerate(pairwise(ways)):
+            if not self._used[place]:
+                continue
+            readings: set[str] = set()
+            for one in begins:
+                furthest = self._furthest(fields, place, one, extra)
+                spans = (fields[place + one : place + other + 1] for other in ends if one <= other <= furthest)
+                readings.update(map(self._delimiter.join, spans))
+                if len(readings) > 1:
+                    return None
+            values[self._names[place]] = readings.pop()
+        return values or None
+
+    def _furthest(self, fields: Sequence[str], place: int, before: int, extra: int) -> int:
+        """How many of the ``extra`` fields a column may leave behind it, if ``before`` are before; -1: it cannot be."""
+        shape = self._shapes[place]
+        if shape is not None:
+            return before if shape.fullmatch(fields[place + before]) else -1
+        if self._has_line_ends[place]:
+            return extra
+        whole = (at for at in range(before, extra + 1) if "\n" in fields[place + at])
+        return next(whole, extra + 1) - 1
+
+    def _ways(self, fields: Sequence[str], extra: int) -> list[list[int]]:
+        """
+        How many of the ``extra`` fields may stand before each column, and behind the last; empty: there is no way.
+
+        Forward what can be reached so that each value looks as it should, then backward what leads to the end.
+        """
+        forward = [[0]]
+        for place in range(self._width):
+            reached: list[int] = []
+            for before in forward[-1]:
+                first = max(before, reached[-1] + 1) if reached else before
+                reached.extend(range(first, self._furthest(fields, place, before, extra) + 1))
+            forward.append(reached)
+        if not forward[-1] or forward[-1][-1] != extra:
+            return []
+        ways = [[extra]]
+        for place in reversed(range(self._width)):
+            after = ways[-1]
+            good = []
+            for before in forward[place]:
+                at = bisect_left(after, before)
+                if at < len(after) and after[at] <= self._furthest(fields, place, before, extra):
+                    good.append(before)
+            ways.append(good)
+        return ways[::-1]
+
+
+# A row of `sacct --parsable2` as a part of a job.
+
+
+T = TypeVar("T")
+
+CORES = ("AllocCPUS", "NCPUS", "AllocTRES")
+"""One of these is needed, too."""
+
+
+def check(header: TableHeader) -> None:
+    """Raise InputError when an output lacks columns without which it does not say what a job used."""
+    names = {name.lower() for name in header.columns}
+    missing = [name for name in NEEDED if name.lower() not in names]
+    if not names & {name.lower() for name in CORES}:
+        missing.append("AllocCPUS")
+    if missing:
+        raise InputError(f"it lacks the columns {', '.join(missing)}: print it with these, too")
+
+
+def part(row: Mapping[str, str], zone: tzinfo | None, unusable: set[str]) -> SacctPart:
+    """
+    One row; ``zone`` is the one of its local times, ``None`` this machine's.
+
+    Columns whose values cannot be used go into ``unusable``. Raises ValueError, with the column, for a value without
+    which nothing can be accounted.
+    """
+
+    def needed(column: str, reader: Callable[[str], T]) -> T:
+        try:
+            return reader(row.get(column, ""))
+        except ValueError as error:
+            raise ValueError(f"{column}: {error}") from error
+
+    def read(column: str, reader: Callable[[str], T | None]) -> T | None:
+        said = row.get(column, "")
+        value = optional(column, lambda: reader(said), unusable)
+        if value is None and said not in NOT_SAID:
+            unusable.add(column)
+        return value
+
+    def text(column: str) -> str:
+        return clean(row.get(column, ""))
+
+    def seconds(column: str) -> int | None:
+        found = read(column, duration_us)
+        return None if found is None else found // 10**6
+
+    def time(column: str) -> Instants | None:
+        return None if step else needed(column, lambda text: instants(text, zone))
+
+    job_id, step = needed("JobIDRaw", job_number)
+    status, signal = read("ExitCode", exit_code) or (None, None)
+    elapsed_s = read("ElapsedRaw", amount)
+    user_us, kernel_us, total_us = (read(column, duration_us) for column in ("UserCPU", "SystemCPU", "TotalCPU"))
+    parts_us = None if user_us is None and kernel_us is None else (user_us or 0) + (kernel_us or 0)
+    cores = read("AllocCPUS", count), read("NCPUS", count), parse(text("AllocTRES")).get("cpu")
+    run = SlurmRun(
+        text("Cluster"),
+        job_id,
+        shown=text("JobID"),
+        state="" if step else needed("State", state),
+        exit_status=status,
+        exit_signal=signal,
+        nodes=read("NNodes", count),
+        node_list=text("NodeList"),
+        partition=text("Partition"),
+        user=text("User"),
+        group=text("Group"),
+        account=text("Account"),
+        qos=text("QOS"),
+        wckey=text("WCKey").removeprefix("*"),
+        name=text("JobName"),
+        tres=text("AllocTRES"),
+    )
+    return SacctPart(
+        step=step,
+        submit=time("Submit"),
+        start=time("Start"),
+        end=time("End"),
+        elapsed_s=seconds("Elapsed") if elapsed_s is None else elapsed_s,
+        suspended_s=seconds("Suspended"),
+        cores=next((one for one in cores if one is not None), None),
+        use=SacctUse(
+            0,
+            cpu_use((total_us, parts_us), cpu_us(text("TRESUsageInTot"))),
+            kernel_us,
+            read("MaxRSS", size_kib),
+            read("MaxVMSize", size_kib),
+        ),
+        run=run,
+    )

@@ -1,0 +1,562 @@
+"""sacct: how it is called, and its output (tables or JSON) as runs of jobs."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, tzinfo
+from itertools import chain
+from typing import Any, NamedTuple
+
+from arcacct.errors import InputError
+from arcacct.files.json_reader import MISSING, BeyondBoundsError, Reader
+from arcacct.files.subprocess import printed
+from arcacct.records.import_quarantine import Fault, fault_of
+from arcacct.records.slurm_formats import LARGEST, LATEST_S, Instants, clean, environment, known, known_count, state
+from arcacct.sources.slurm.record import (
+    COLUMNS,
+    LONGEST_LINE,
+    UNFINISHED,
+    Misfit,
+    Noise,
+    NoUsage,
+    SacctPart,
+    SacctUse,
+    SlurmRun,
+    TableHeader,
+    TableRow,
+    TableRows,
+    check,
+    cpu_use,
+    header_of,
+    part,
+    run_of,
+)
+
+# `sacct --json`, of Slurm 22.05 and later: jobs with their steps, each value read on its own.
+#
+# Later versions wrap numbers (``{"set": true, "infinite": false, "number": 3}``) and make lists of states. What Slurm
+# 22.05 prints wrong is not believed: an exit code of 0 of a job that failed, and a job's own CPU time of 0.
+
+
+LARGEST_JOB = 2 * 1024 * 1024
+"""Characters of a job without its steps, which have some 10,000, and of what stands around the jobs."""
+LARGEST_STEP = 1024 * 1024
+"""Characters. Slurm 22.05 prints some 9,000; a job may have any number of steps."""
+_LONGEST_NAME = 1024
+_MOST_COMPLAINT = 500
+"""Characters."""
+
+
+class Element(NamedTuple):
+    """A job of an output."""
+
+    job: Any
+    steps: SacctUse
+    fault: Fault | None
+    """Why it cannot be used: what of it was not read."""
+    text: str
+    """As it was read, as far as that is kept."""
+    length: int
+    """Characters, all of it."""
+    unusable: frozenset[str]
+    """Of its steps: columns, as tables have them, with a value that cannot be used."""
+
+
+def elements(chunks: Iterable[bytes], most_kept: int) -> Iterator[Element]:
+    """
+    The jobs of an output, however long it is; of several outputs, one behind the other, all. Bounded memory.
+
+    Raises InputError when it ends before its end, is no output of sacct, or sacct says in it that something failed;
+    what came before is good.
+    """
+    reader = Reader(chunks, most_kept)
+    failed: list[object] = []
+    while True:
+        has_jobs = False
+        reader.expect("{")
+        while not reader.skip("}"):
+            name = _name(reader)
+            if name == "jobs" and reader.skip("["):
+                has_jobs = True
+                while not reader.skip("]"):
+                    yield _element(reader)
+                    reader.skip(",")
+            else:
+                try:
+                    value = reader.value(LARGEST_JOB)
+                except BeyondBoundsError as error:
+                    value = f"{name} is {error}"
+                if name == "errors" and value:
+                    failed += value if isinstance(value, list) else [value]
+            reader.skip(",")
+        if not has_jobs:
+            raise InputError("there is no list of jobs in it, as sacct prints one with --json")
+        if reader.is_at_end():
+            break
+    if failed:
+        raise InputError(f"sacct says in it: {json.dumps(failed)[:_MOST_COMPLAINT]}")
+
+
+def _name(reader: Reader) -> str:
+    """The name of a member, and its colon."""
+    try:
+        name = reader.value(_LONGEST_NAME)
+    except BeyondBoundsError as error:
+        raise InputError(f"damaged: a name is {error}") from None
+    if type(name) is not str:
+        raise InputError(f"damaged: a name is {name!r:.40}")
+    reader.expect(":")
+    return name
+
+
+def _element(reader: Reader) -> Element:
+    """The next job: at once if all of it came already, else member by member, and step by step."""
+    reader.keep()
+    begin = reader.passed
+    fault = None
+    job, steps = reader.whole(), _Steps()
+    if type(job) is dict:
+        for one in job["steps"] if type(job.get("steps")) is list else ():
+            steps.add(one)
+    elif job is MISSING and reader.skip("{"):
+        job, fault = _members(reader, steps)
+    elif job is MISSING:
+        try:
+            job = reader.value(LARGEST_JOB)
+        except BeyondBoundsError as error:
+            job, fault = None, Fault(f"not an object, and {error}")
+    fault = fault or steps.fault
+    return Element(job, steps.use, fault, reader.kept, reader.passed - begin, frozenset(steps.unusable))
+
+
+class _Steps:
+    """The steps of a job together."""
+
+    def __init__(self) -> None:
+        self.use = SacctUse()
+        self.fault: Fault | None = None
+        self.unusable: set[str] = set()
+
+    def add(self, step: Any) -> None:
+        if type(step) is dict and self.fault is None:
+            try:
+                self.use = self.use.plus(_step(step, self.unusable))
+            except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
+                self.fault = fault_of(error)
+
+    def read(self, reader: Reader) -> None:
+        """The rest of their list; what was added before was of another one."""
+        self.use, self.fault, self.unusable = SacctUse(), None, set()
+        while not reader.skip("]"):
+            try:
+                self.add(reader.value(LARGEST_STEP))
+            except BeyondBoundsError as error:
+                self.fault = self.fault or Fault(f"a step is {error}")
+            reader.skip(",")
+
+
+def _members(reader: Reader, steps: _Steps) -> tuple[dict[str, Any], Fault | None]:
+    """The rest of a job, but for its steps; why not all of it was read."""
+    job: dict[str, Any] = {}
+    fault: Fault | None = None
+    used = 0
+    while not reader.skip("}"):
+        begin = reader.passed
+        name = _name(reader)
+        if name == "steps" and reader.skip("["):
+            steps.read(reader)
+        else:
+            try:
+                value = reader.value(LARGEST_JOB)
+            except BeyondBoundsError as error:
+                fault = fault or Fault(f"{name:.40} is {error}")
+            used += reader.passed - begin
+            if used > LARGEST_JOB:
+                fault = fault or Fault(f"longer than any job without its steps: {LARGEST_JOB} characters")
+            if fault is None:
+                job[name] = value
+        reader.skip(",")
+    return job, fault
+
+
+def parts(element: Element, unusable: set[str]) -> tuple[SacctPart, SacctUse]:
+    """
+    A job and its steps. Columns (as tables have them) whose values cannot be used go into ``unusable``.
+
+    Raises ValueError when it has no number, or a value that has to be there is none.
+    """
+    job = element.job
+    if type(job) is not dict:
+        raise ValueError("not an object")
+    time = _inside(job, "time")
+    states = _inside(job, "state").get("current", job.get("state"))
+    names = [state(one) for one in (states if type(states) is list else [states]) if type(one) is str]
+    # Of several the one that says that the job goes on, else the first: the others are flags.
+    at = next((one for one in names if one in UNFINISHED), names[0] if names else "")
+    code = _inside(job, "exit_code")
+    of_signal = _inside(code, "signal")
+    status, signal = _count(code.get("return_code")), _count(of_signal.get("signal_id", of_signal.get("id")))
+    if not status and not signal and at != "COMPLETED":
+        status = signal = None
+    allocated = _tres(_inside(job, "tres").get("allocated"), {"cpu": "AllocCPUS", "node": "NNodes"}, unusable)
+    number = _number(job.get("job_id"))
+    if not number:
+        raise ValueError("job_id is missing")
+    run = SlurmRun(
+        _text(job.get("cluster")) or _text(_inside(job, "association").get("cluster")),
+        number,
+        shown=_shown(job, number),
+        state=at,
+        exit_status=status,
+        exit_signal=signal,
+        nodes=allocated.get("node") or _count(job.get("allocation_nodes")),
+        node_list=_text(job.get("nodes")),
+        partition=_text(job.get("partition")),
+        user=_text(job.get("user")) or _text(_inside(job, "association").get("user")),
+        group=_text(job.get("group")),
+        account=_text(job.get("account")),
+        qos=_text(job.get("qos")),
+        wckey=_text(_inside(job, "wckey").get("wckey")),
+        name=_text(job.get("name")),
+        tres=",".join(f"{name}={count}{'M' if name == 'mem' else ''}" for name, count in sorted(allocated.items())),
+    )
+    part = SacctPart(
+        step="",
+        submit=_instants(time, "submission"),
+        start=_instants(time, "start"),
+        end=_instants(time, "end"),
+        elapsed_s=_read(time.get("elapsed"), "ElapsedRaw", unusable),
+        suspended_s=_read(time.get("suspended"), "Suspended", unusable),
+        cores=allocated.get("cpu") or _count(_inside(job, "required").get("CPUs")),
+        use=_cpu(time, unusable),
+        run=run,
+    )
+    return part, element.steps
+
+
+def _step(step: dict[str, Any], unusable: set[str]) -> SacctUse:
+    requested = _inside(_inside(step, "tres"), "requested")
+    most = _tres(requested.get("max"), {"mem": "MaxRSS", "vmem": "MaxVMSize"}, unusable)
+    memory, virtual = (-(-most[name] // 1024) if name in most else None for name in ("mem", "vmem"))
+    # What a table has as TRESUsageInTot: CPU time in milliseconds.
+    sampled_ms = _tres(requested.get("total"), {}, unusable).get("cpu")
+    sampled_us = None if sampled_ms is None else sampled_ms * 1000
+    return _cpu(_inside(step, "time"), unusable, sampled_us)._replace(memory_kib=memory, virtual_memory_kib=virtual)
+
+
+def _cpu(time: dict[str, Any], unusable: set[str], sampled_us: int | None = None) -> SacctUse:
+    columns = {"user": "UserCPU", "system": "SystemCPU", "total": "TotalCPU"}
+    user_us, kernel_us, total_us = (_us(_inside(time, name), columns[name], unusable) for name in columns)
+    parts_us = None if user_us is None and kernel_us is None else (user_us or 0) + (kernel_us or 0)
+    return SacctUse(cpu_us=cpu_use((total_us, parts_us), sampled_us), cpu_kernel_us=kernel_us)
+
+
+def _us(time: dict[str, Any], column: str, unusable: set[str]) -> int | None:
+    seconds, rest_us = (_read(time.get(name), column, unusable) for name in ("seconds", "microseconds"))
+    return None if seconds is None else seconds * 10**6 + (rest_us or 0)
+
+
+def _inside(value: dict[str, Any], name: str) -> dict[str, Any]:
+    found = value.get(name)
+    return found if type(found) is dict else {}
+
+
+def _number(value: Any) -> int | None:
+    """A number, wrapped or not; ``None`` for what is none, unlimited, or no measurement."""
+    if type(value) is dict:
+        value = value.get("number") if value.get("set") is not False and value.get("infinite") is not True else None
+    return value if type(value) is int and 0 <= value <= LARGEST and known(value) is not None else None
+
+
+def _read(value: Any, column: str, unusable: set[str]) -> int | None:
+    """A number; the column that it has in tables goes into ``unusable`` if something is said that is no number."""
+    number = _number(value)
+    if number is None and value is not None and not (type(value) is dict and value.get("set") is False):
+        unusable.add(column)
+    return number
+
+
+def _count(value: Any) -> int | None:
+    """A number of CPUs or nodes, or an exit code."""
+    number = _number(value)
+    return None if number is None else known_count(number)
+
+
+def _text(value: Any) -> str:
+    return clean(value) if type(value) is str else ""
+
+
+def _instants(time: dict[str, Any], name: str) -> Instants | None:
+    """A time; null, 0 and what is not set are none."""
+    found = _number(time.get(name))
+    if not found:
+        return None
+    if found >= LATEST_S:
+        raise ValueError(f"time.{name}: {found} is no time of a job")
+    return Instants(found, found)
+
+
+def _tres(value: Any, columns: Mapping[str, str], unusable: set[str]) -> dict[str, int]:
+    """
+    Trackable resources by name, as they are counted here: memory of an allocation in MiB, of a usage in bytes.
+
+    ``columns``: those that are used, with the column that tables have for them.
+    """
+    found = {}
+    for one in value if type(value) is list else ():
+        if type(one) is not dict:
+            continue
+        name = _text(one.get("name"))
+        what = _text(one.get("type")) + (f"/{name}" if name else "")
+        said = one.get("count")
+        count = _read(said, columns[what], unusable) if what in columns else _number(said)
+        if count is not None:
+            found[what] = count
+    return found
+
+
+def _shown(job: dict[str, Any], number: int) -> str:
+    array, het = _inside(job, "array"), _inside(job, "het")
+    for of, sign, place in ((array, "_", "task_id"), (het, "+", "job_offset")):
+        whole, own = _number(of.get("job_id")), _number(of.get(place))
+        if whole:
+            return f"{whole}{sign}{own or 0}"
+    return str(number)
+
+
+# What sacct printed, as runs of jobs: tables and JSON, read piece by piece.
+#
+# What cannot be used comes with everything that is needed to read it again: it stands for itself, header and all.
+
+
+class OutputForm(NamedTuple):
+    """What an output does not say of itself."""
+
+    delimiter: str | None = None
+    """``None``: what stands behind the first name in its header."""
+    zone: tzinfo | None = None
+    """Of times without an offset; ``None``: this machine's."""
+    cluster: str | None = None
+    """What the cluster is called here; ``None``: as Slurm calls it."""
+
+
+class ParsedJob(NamedTuple):
+    """One job of an output, or a line of it that is no job's."""
+
+    what: SlurmRun | NoUsage | Fault | Noise
+    position: str
+    content: str
+    """The same job as an output of its own; as far as LONGEST_LINE."""
+    length: int
+    """How long all of that is, in bytes."""
+    is_line: bool = False
+    """Whether it is a line that no job is known of, or of a step whose job is read without it."""
+    unusable: frozenset[str] = frozenset()
+    """Columns (as tables have them) with a value that cannot be used, and that accounting can do without."""
+
+
+def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedJob]:
+    """
+    Every job of an output, in its order. Bounded memory.
+
+    Raises InputError when it is none, or ends before its end; what came before is good.
+    """
+    coming = iter(chunks)
+    begun: list[bytes] = []
+    for chunk in coming:
+        begun.append(chunk)
+        if chunk.strip():
+            break
+    whole = chain(begun, coming)
+    if b"".join(begun).lstrip().startswith(b"{"):
+        return _json(whole, form)
+    return _table(whole, form)
+
+
+def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedJob]:
+    for number, one in enumerate(elements(chunks, LONGEST_LINE), 1):
+        what: SlurmRun | NoUsage | Fault
+        unusable = set(one.unusable)
+        try:
+            what = one.fault or run_of(*parts(one, unusable), form.cluster, unusable)
+        except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
+            what = fault_of(error)
+        content, length = _bounded(f'{{"jobs": [{one.text}]}}')
+        length += one.length - len(one.text)
+        yield ParsedJob(what, f"job {number}", content, length, unusable=frozenset(unusable))
+
+
+def _bounded(content: str) -> tuple[str, int]:
+    """As much of a text as is kept, and how long it is in bytes."""
+    return content[:LONGEST_LINE], len(content.encode("utf-8", "surrogateescape"))
+
+
+def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedJob]:
+    lines = _lines(chunks)
+    first = next(lines, None)
+    if first is None:
+        raise InputError("it is empty: not even the header of sacct is there")
+    header = header_of(first[1], form.delimiter)
+    check(header)
+    jobs = _Jobs(header, form)
+    for row in TableRows(header).of(lines):
+        yield from jobs.take(row)
+    yield from jobs.end()
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+    """Numbered lines; one that is longer than any row is cut, and fits nowhere then."""
+    decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
+    rest = ""
+    number = 0
+    for chunk in chunks:
+        *lines, rest = (rest + decode(chunk)).split("\n")
+        for line in lines:
+            number += 1
+            yield number, line[:LONGEST_LINE]
+        rest = rest[:LONGEST_LINE]
+    if rest:
+        yield number + 1, rest
+
+
+class _Jobs:
+    """Rows of jobs, each with the rows of its steps behind it."""
+
+    def __init__(self, header: TableHeader, form: OutputForm) -> None:
+        self._header = header
+        self._form = form
+        self._empty()
+
+    def _empty(self) -> None:
+        self._job: SacctPart | None = None
+        self._steps = SacctUse()
+        self._fault: Fault | None = None
+        self._unusable: set[str] = set()
+        self._number = 0
+        self._job_id = 0
+        self._lines: list[str] = []
+        self._length = 0
+        self._whole = True
+
+    def take(self, row: TableRow | Misfit | Noise) -> Iterator[ParsedJob]:
+        """One more row; the job before it, if it is another one's. A bad line costs nothing but itself."""
+        if isinstance(row, Noise):
+            yield ParsedJob(row, f"line {row.number}", row.line, len(row.line), is_line=True)
+            return
+        if isinstance(row, Misfit):
+            yield from self._take_misfit(row)
+            return
+        unusable: set[str] = set()
+        try:
+            one = part(row.values, self._form.zone, unusable)
+        except Exception as error:  # noqa: BLE001  whatever it is, it costs this row alone
+            number = row.values["JobIDRaw"]
+            yield from self._take_misfit(Misfit(fault_of(error).reason, row.lines, row.number, number))
+            return
+        if not one.step or one.run.job_id != self._job_id:
+            yield from self.end()
+            self._job_id = one.run.job_id
+        self._add(row)
+        self._unusable |= unusable
+        if one.step:
+            self._steps = self._steps.plus(one.use)
+        else:
+            self._job = one
+
+    def _take_misfit(self, row: Misfit) -> Iterator[ParsedJob]:
+        number, _, step = row.job.partition(".")
+        # A number may be longer than any of Slurm's, and than Python reads.
+        job_id = int(number[:20] or -1)
+        if number and (not step or (self._fault is not None and job_id == self._job_id)):
+            if not step:
+                yield from self.end()
+            self._add(row)
+            self._fault = self._fault or Fault(row.reason)
+            self._job_id = job_id
+            return
+        content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *row.lines)))
+        yield ParsedJob(Fault(row.reason), f"line {row.number}", content, length, is_line=True)
+
+    def _add(self, row: TableRow | Misfit) -> None:
+        if not self._number:
+            self._number = row.number
+            self._length = len(self._header.line) + 1
+        for line in row.lines:
+            self._length += len(line) + 1
+            self._whole &= self._length <= LONGEST_LINE
+            if self._whole:
+                self._lines.append(line)
+
+    def end(self) -> Iterator[ParsedJob]:
+        """The job that is complete now."""
+        if not self._number:
+            return
+        what: SlurmRun | NoUsage | Fault
+        try:
+            if self._fault is not None:
+                what = self._fault
+            elif self._job is None:
+                what = Fault(f"steps of job {self._job_id}, whose own row is not before them")
+            else:
+                what = run_of(self._job, self._steps, self._form.cluster, self._unusable)
+        except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
+            what = fault_of(error)
+        content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *self._lines)))
+        length = length if self._whole else LONGEST_LINE + 1
+        yield ParsedJob(what, f"line {self._number}", content, length, unusable=frozenset(self._unusable))
+        self._empty()
+
+
+# Asking sacct itself: in windows of time, with everything fixed that its output depends on.
+#
+# The fields are divided by what nobody can know beforehand, so that no name of a job can pretend to be a row.
+
+
+DAY_S = 86_400
+WINDOW_S = DAY_S
+"""So much is asked for at once: slurmdbd holds all of an answer in memory."""
+OVERLAP_S = DAY_S
+"""Asked for again each time: rows of jobs come to the database late."""
+TIMEOUT_S = 600.0
+
+
+class Window(NamedTuple):
+    """A span of time, in UTC seconds."""
+
+    start: int
+    end: int
+
+
+class SacctCommand(NamedTuple):
+    """How sacct is called."""
+
+    program: str = "sacct"
+    """Its name or path."""
+    timeout_s: float = TIMEOUT_S
+    """How long it may take for a window."""
+
+    def ask(self, window: Window, delimiter: str) -> Iterator[bytes]:
+        """
+        What it prints of all jobs of a window, with their steps and all their runs, piece by piece.
+
+        Raises InputError when it cannot be started, fails, takes too long, or prints to its standard error; what came
+        before is good.
+        """
+        arguments = [self.program, "--allusers", "--duplicates", "--parsable2", f"--delimiter={delimiter}"]
+        arguments += [f"--starttime={_local_time(window.start)}", f"--endtime={_local_time(window.end)}"]
+        arguments.append(f"--format={','.join(COLUMNS)}")
+        # It ends with 0 also when its database did not answer.
+        return printed(arguments, environment(), self.timeout_s, is_silent=True)
+
+
+def windows(start: int, end: int) -> Iterator[Window]:
+    """A span in pieces; a job that ran at a border is in both."""
+    while start < end:
+        yield Window(start, min(start + WINDOW_S, end))
+        start += WINDOW_S
+
+
+def _local_time(time_s: int) -> str:
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")

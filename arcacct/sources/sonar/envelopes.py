@@ -1,0 +1,519 @@
+"""
+The envelopes of a stream of Sonar's telemetry as values, whatever version of Sonar wrote them, and Slurm's reports of
+a job, merged field by field.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+from arcacct.records.import_quarantine import fault_of
+from arcacct.records.slurm_formats import UNSET, MalformedError, compress, expand, known_count
+from arcacct.sources.sonar import fields as sonar_fields
+from arcacct.sources.sonar.fields import STRICT, DroppedPart, Objects, RejectedObject, Strict, Tolerant
+from arcacct.sources.sonar.samples import Sample, card_id, sample
+
+# What Slurm knew of a job or of one of its steps: partial and redundant reports, merged field by field.
+#
+# The merged state does not depend on the order in which reports came: each field remembers when it was said.
+
+
+Value = int | str
+PENDING, REQUEUED = "PENDING", "REQUEUED"
+_UNFINISHED = {PENDING: 0, "RUNNING": 1, "SUSPENDED": 1, "COMPLETING": 1, "CONFIGURING": 1, REQUEUED: 1}
+
+
+class SlurmJob(NamedTuple):
+    """
+    What is known of one run of a job (``job_step`` empty) or step, and when each value was said.
+
+    What one report says of it is one, too: all of it was said at one time. What is not known is not in ``values``.
+    """
+
+    job_id: int
+    job_step: str
+    values: dict[str, Value]
+    times: dict[str, int]
+
+    def number(self, name: str) -> int | None:
+        """A value that is a number."""
+        value = self.values.get(name)
+        return value if isinstance(value, int) else None
+
+    def text(self, name: str) -> str | None:
+        """A value that is a text."""
+        value = self.values.get(name)
+        return value if isinstance(value, str) else None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the state is one that a job does not leave by itself; a run that was requeued may be over as well."""
+        state = self.text("job_state")
+        if state == REQUEUED:
+            return self.number("end_time") is not None
+        return state is not None and state not in _UNFINISHED
+
+
+def _state(value: dict[str, Any], key: str) -> str:
+    """
+    The state's first word: "CANCELLED by 2101037" names the user who did it.
+
+    Absent where a daemon of Sonar 0.13 or 0.14 sends only what has changed of a job.
+    """
+    words = sonar_fields.text(value, key).split()
+    if not words and value.get(key):
+        raise MalformedError(f"{key} is blank")
+    return words[0].upper() if words else ""
+
+
+def _number(value: dict[str, Any], key: str) -> int | None:
+    """A number that Slurm told; ``None`` for one that stands for none."""
+    told = value.get(key)
+    return None if type(told) is int and told in UNSET else sonar_fields.known(value, key)
+
+
+def _count(value: dict[str, Any], key: str) -> int | None:
+    """A number of CPUs or nodes, or an exit code."""
+    number = _number(value, key)
+    return None if number is None else known_count(number)
+
+
+def _extended(value: dict[str, Any], key: str) -> int | None:
+    number = sonar_fields.extended(value, key)
+    return None if number in UNSET else number
+
+
+FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
+    "job_name": sonar_fields.text,
+    "job_state": _state,
+    "array_job_id": _number,
+    "array_task_id": _number,
+    "het_job_id": _number,
+    "het_job_offset": _number,
+    "user_name": sonar_fields.text,
+    "account": sonar_fields.text,
+    "submit_time": sonar_fields.moment,
+    "time_limit": _extended,
+    "partition": sonar_fields.text,
+    "reservation": sonar_fields.text,
+    # Ranges are checked here and kept in one form.
+    "nodes": lambda value, key: compress(expand(sonar_fields.texts(value, key))),
+    "priority": _extended,
+    # Sonar's filter is the wrong way round: it lets "Unknown" through.
+    "distribution": lambda value, key: {"Unknown": ""}.get(found := sonar_fields.text(value, key), found),
+    "gres_detail": lambda value, key: ",".join(sonar_fields.texts(value, key)),
+    "requested_resources": sonar_fields.text,
+    "allocated_resources": sonar_fields.text,
+    "requested_cpus": _count,
+    "minimum_cpus_per_node": _count,
+    "requested_memory_per_node": _number,
+    "requested_node_count": _count,
+    "start_time": sonar_fields.moment,
+    "suspend_time": _number,
+    "end_time": sonar_fields.moment,
+    "exit_code": _count,
+}
+"""The fields of a SlurmJob, by the name they have there, with their readers."""
+
+SACCT_FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
+    "MinCPU": _number,
+    "AllocTRES": sonar_fields.text,
+    **dict.fromkeys(("AveCPU", "AveDiskRead", "AveDiskWrite", "AveRSS", "AveVMSize", "ElapsedRaw"), _number),
+    **dict.fromkeys(("SystemCPU", "UserCPU", "MaxRSS", "MaxVMSize"), _number),
+}
+"""The fields of SacctData; CPU in seconds, memory and disk in KiB."""
+
+
+def slurm_report(value: Any, time: int, fields: Strict = STRICT) -> SlurmJob:
+    """
+    One element of ``slurm_jobs``, said at a time.
+
+    Raises MalformedError when it cannot be told which job or step it is; with strict readers for any other value, too.
+    """
+    if type(value) is not dict:
+        raise MalformedError("not an object")
+    job_id = sonar_fields.uint(value, "job_id")
+    if not job_id:
+        raise MalformedError("job_id is missing")
+    step = sonar_fields.text(value, "job_step")
+    found: dict[str, Value] = {}
+    _take(found, value, FIELDS, fields)
+    sacct = fields.inside(value, "sacct")
+    if sacct is not None:
+        _take(found, sacct, SACCT_FIELDS, fields)
+    # The index in an array or a heterogeneous job is left out when it is 0, and is 0 then. A pending array as a whole
+    # has none either; its last element keeps the job_id of the whole.
+    if found.get("array_job_id") and found.get("job_state", PENDING) != PENDING:
+        found.setdefault("array_task_id", 0)
+    if found.get("het_job_id"):
+        found.setdefault("het_job_offset", 0)
+    return SlurmJob(job_id, step, found, dict.fromkeys(found, time))
+
+
+def refuse_without_span(value: dict[str, Any], report: SlurmJob) -> None:
+    """
+    Raise MalformedError for a job that ended when its start or end, as it was sent, is unusable.
+
+    What else the report says is good, but without them the job is no record: nobody should have to notice by himself.
+    """
+    if report.job_step or not report.finished:
+        return
+    start, end = report.number("start_time"), report.number("end_time")
+    for name, found in (("start_time", start), ("end_time", end)):
+        if value.get(name) and found is None:
+            raise MalformedError(f"{name} is not a time: the job cannot be recorded without it")
+    # One that was cancelled before it ran may have the start that it was to have.
+    if start is not None and end is not None and end < start and report.text("job_state") != "CANCELLED":
+        raise MalformedError("end_time is before start_time: the job cannot be recorded")
+
+
+def _take(
+    found: dict[str, Value],
+    value: dict[str, Any],
+    readers: dict[str, Callable[[dict[str, Any], str], Value | None]],
+    fields: Strict,
+) -> None:
+    for name, reader in readers.items():
+        if name in value:
+            read = fields.optional(reader, value, name)
+            if read is not None and read != "":
+                found[name] = read
+
+
+def merged(job: SlurmJob, report: SlurmJob) -> SlurmJob:
+    """A job with one more report: what is said later holds, what is not said stays."""
+    values, times = dict(job.values), dict(job.times)
+    for name, value in report.values.items():
+        said, now = times.get(name), report.times[name]
+        if said is None or (now, *_rank(name, value)) > (said, *_rank(name, values[name])):
+            values[name] = value
+            times[name] = now
+    return job._replace(values=values, times=times)
+
+
+def _rank(name: str, value: Value) -> tuple[int, str]:
+    """Which of two values of the same second holds: of states the later in a job's life, else any, always the same."""
+    rank = _UNFINISHED.get(str(value), 2) if name == "job_state" else 0
+    return rank, f"{value:020d}" if isinstance(value, int) else value
+
+
+def same_run(job: SlurmJob, report: SlurmJob) -> bool:
+    """
+    Whether a report is of this run: a job that is requeued keeps its job_id and starts again.
+
+    A later start after a final state is another run, and so is a job that waits after its end.
+    """
+    start, other = job.number("start_time"), report.number("start_time")
+    if start is not None and other is not None:
+        return start == other or not (job if start < other else report).finished
+    if start is not None:
+        end = job.number("end_time")
+        waits = report.text("job_state") == PENDING
+        return not (job.finished and waits and end is not None and report.times["job_state"] > end)
+    if other is not None:
+        # This run never started. It was cancelled, or it is the one that starts now, or one after that.
+        ended = report.number("end_time")
+        return not (report.finished and ended is not None and job.times.get("job_state", 0) > ended)
+    return True
+
+
+# Sonar's telemetry: the envelopes of a stream as values, whatever version of Sonar, or of us, wrote them.
+#
+# The seed's format and what Sonar really emits differ in places (the tag of jobs, fields added and dropped): both are
+# read. A value that is wrong costs itself; what says which node, job or process it is about, and when, costs that.
+
+
+T = TypeVar("T")
+
+
+class GPU(NamedTuple):
+    """One GPU of a node; but for the units of numbers the names are those of the format."""
+
+    card_index: int
+    uuid: str
+    address: str
+    manufacturer: str
+    model: str
+    architecture: str
+    driver: str
+    firmware: str
+    memory_kib: int
+    power_limit_w: int
+    max_power_limit_w: int
+    min_power_limit_w: int
+    max_ce_clock_mhz: int
+    max_memory_clock_mhz: int
+
+
+class Software(NamedTuple):
+    """One package that the node always has."""
+
+    key: str
+    name: str
+    version: str
+
+
+class Sysinfo(NamedTuple):
+    """What a node is."""
+
+    time: int
+    cluster: str
+    node: str
+    os_name: str
+    os_release: str
+    numa_nodes: int
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    cpu_model: str
+    architecture: str
+    memory_kib: int
+    distances: str
+    """JSON: the matrix between NUMA nodes."""
+    topo_svg: str
+    topo_text: str
+    cards: tuple[GPU, ...]
+    software: tuple[Software, ...]
+
+
+class Jobs(NamedTuple):
+    """What Slurm knew of some jobs."""
+
+    time: int
+    cluster: str
+    reports: tuple[SlurmJob, ...]
+
+
+class Partition(NamedTuple):
+    """A partition and its nodes."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+class NodeStates(NamedTuple):
+    """Some nodes and the states they share."""
+
+    names: tuple[str, ...]
+    states: tuple[str, ...]
+
+
+class Cluster(NamedTuple):
+    """How a cluster's nodes are grouped, and their states."""
+
+    time: int
+    cluster: str
+    slurm: bool
+    partitions: tuple[Partition, ...]
+    nodes: tuple[NodeStates, ...]
+
+
+class ProducerError(NamedTuple):
+    """What a producer could not do."""
+
+    time: int
+    cluster: str
+    node: str
+    detail: str
+
+
+class Errors(NamedTuple):
+    """A probe that failed."""
+
+    complaints: tuple[ProducerError, ...]
+
+
+Envelope = Sysinfo | Sample | Jobs | Cluster | Errors
+
+
+class Dropped(NamedTuple):
+    """Values of the envelope before this that were unusable and are taken as absent."""
+
+    counts: Counter[str]
+    """By the name of the field."""
+
+
+class TelemetryStream(Objects):
+    """
+    A stream of envelopes, fed with bytes as they come; ``number`` and ``text`` are those of the last one.
+
+    ``details``: with what a site may want to keep of processes.
+    """
+
+    def __init__(self, *, details: bool = False) -> None:
+        super().__init__()
+        self._fields = Strict(details=details)
+
+    def feed(self, chunk: bytes, *, final: bool = False) -> Iterator[Envelope | RejectedObject | Dropped]:
+        """Every envelope that is complete with these bytes, and in its place whatever cannot be used."""
+        for found in self.objects(chunk, final=final):
+            if isinstance(found, RejectedObject):
+                yield found
+                continue
+            try:
+                yield envelope(found, self._fields)
+            except Exception:  # noqa: BLE001  whatever it is, it is looked at once more, part by part
+                yield from self._in_parts(found)
+
+    def _in_parts(self, value: dict[str, Any]) -> Iterator[Envelope | RejectedObject | Dropped]:
+        """An envelope of which something is unusable: all that is not."""
+        fields = Tolerant(details=self._fields.details)
+        try:
+            yield envelope(value, fields)
+        except Exception as error:  # noqa: BLE001  also one of our own costs this envelope alone
+            yield RejectedObject(self.number, fault_of(error), self.text)
+            return
+        for lost in fields.lost:
+            yield RejectedObject(self.number, lost.fault, _alone(value, lost), lost.part)
+        if fields.dropped:
+            yield Dropped(+fields.dropped)
+
+
+def _alone(value: dict[str, Any], lost: DroppedPart) -> str:
+    """An envelope with nothing but the one element that was left out of it, to be tried again as any other."""
+    attributes = {key: one for key, one in value["data"]["attributes"].items() if key in ("time", "cluster", "node")}
+    data = {"type": value["data"]["type"], "attributes": attributes | {lost.key: [lost.element]}}
+    return json.dumps({"meta": value.get("meta"), "data": data})
+
+
+def envelope(value: dict[str, Any], fields: Strict = STRICT) -> Envelope:
+    """One decoded JSON object as an envelope. Raises MalformedError."""
+    errors = sonar_fields.elements(value, "errors")
+    data = sonar_fields.inside(value, "data")
+    if errors and data is not None:
+        raise MalformedError("both data and errors")
+    if errors:
+        return _errors(errors, fields)
+    if data is None:
+        raise MalformedError("neither data nor errors: not an envelope of Sonar")
+    kind = sonar_fields.name(data, "type")
+    attributes = sonar_fields.inside(data, "attributes")
+    if kind not in _KINDS:
+        raise MalformedError(f"data of the unknown type {kind[:40]!r}")
+    if attributes is None:
+        raise MalformedError("attributes are missing")
+    return _KINDS[kind](attributes, fields)
+
+
+def _errors(values: list[Any], fields: Strict) -> Errors:
+    found = []
+    for value in values:
+        try:
+            if type(value) is not dict:
+                raise MalformedError("errors is not a list of objects")  # noqa: TRY301  as a reader of fields does
+            at, cluster = sonar_fields.timestamp(value, "time"), fields.text(value, "cluster")
+            found.append(ProducerError(at, cluster, fields.text(value, "node"), sonar_fields.name(value, "detail")))
+        except MalformedError as error:
+            fields.drop("errors", error)
+    if not found:
+        raise MalformedError("no error of it has a time and a detail")
+    return Errors(tuple(found))
+
+
+def _nonzero(value: dict[str, Any], key: str) -> int:
+    found = sonar_fields.uint(value, key)
+    if not found:
+        raise MalformedError(f"{key} is missing")
+    return found
+
+
+def _sysinfo(value: dict[str, Any], fields: Strict) -> Sysinfo:
+    node = sonar_fields.name(value, "node")
+    return Sysinfo(
+        time=sonar_fields.timestamp(value, "time"),
+        cluster=sonar_fields.text(value, "cluster"),
+        node=node,
+        os_name=fields.optional(sonar_fields.name, value, "os_name") or "",
+        os_release=fields.optional(sonar_fields.name, value, "os_release") or "",
+        numa_nodes=fields.uint(value, "numa_nodes"),
+        sockets=fields.optional(_nonzero, value, "sockets") or 0,
+        cores_per_socket=fields.optional(_nonzero, value, "cores_per_socket") or 0,
+        threads_per_core=fields.optional(_nonzero, value, "threads_per_core") or 0,
+        cpu_model=fields.text(value, "cpu_model"),
+        # Not told by every Sonar.
+        architecture=fields.text(value, "architecture"),
+        memory_kib=fields.optional(_nonzero, value, "memory") or 0,
+        distances=fields.optional(_distances, value, "distances") or "",
+        topo_svg=fields.long_text(value, "topo_svg"),
+        topo_text=fields.long_text(value, "topo_text"),
+        cards=tuple(_each(_card, value, "cards", node, fields)),
+        software=tuple(_each(_software, value, "software", node, fields)),
+    )
+
+
+def _each(
+    make: Callable[[dict[str, Any], str, Strict], T], value: dict[str, Any], key: str, node: str, fields: Strict
+) -> Iterator[T]:
+    """The elements of a list, without those that are unusable."""
+    for one in fields.items(value, key):
+        try:
+            yield make(one, node, fields)
+        except MalformedError as error:
+            fields.drop(key, error)
+
+
+def _distances(value: dict[str, Any], key: str) -> str:
+    rows = sonar_fields.elements(value, key)
+    matrix = [sonar_fields.uints({key: row}, key) for row in rows]
+    return json.dumps(matrix, separators=(",", ":")) if matrix else ""
+
+
+def _software(value: dict[str, Any], _node: str, fields: Strict) -> Software:
+    return Software(sonar_fields.name(value, "key"), fields.text(value, "name"), sonar_fields.name(value, "version"))
+
+
+def _card(value: dict[str, Any], node: str, fields: Strict) -> GPU:
+    index, uuid = sonar_fields.uint(value, "index"), card_id(value, node)
+    texts = [fields.text(value, key) for key in GPU._fields[2:8]]
+    numbers = [fields.uint(value, key.rpartition("_")[0]) for key in GPU._fields[8:]]
+    return GPU._make((index, uuid, *texts, *numbers))
+
+
+def _jobs(value: dict[str, Any], fields: Strict) -> Jobs:
+    time, cluster = sonar_fields.timestamp(value, "time"), sonar_fields.text(value, "cluster")
+    reports = []
+    for place, one in enumerate(sonar_fields.elements(value, "slurm_jobs"), 1):
+        try:
+            reports.append(slurm_report(one, time, fields))
+            refuse_without_span(one, reports[-1])
+        except Exception as error:  # noqa: BLE001  strict readers raise it again
+            fields.lose("slurm_jobs", place, error, one)
+    return Jobs(time, cluster, tuple(reports))
+
+
+def _cluster(value: dict[str, Any], fields: Strict) -> Cluster:
+    return Cluster(
+        sonar_fields.timestamp(value, "time"),
+        sonar_fields.text(value, "cluster"),
+        fields.flag(value, "slurm"),
+        tuple(_each(_partition, value, "partitions", "", fields)),
+        tuple(_each(_node_states, value, "nodes", "", fields)),
+    )
+
+
+def _partition(value: dict[str, Any], _node: str, fields: Strict) -> Partition:
+    return Partition(sonar_fields.name(value, "name"), tuple(fields.optional(_expanded, value, "nodes") or ()))
+
+
+def _expanded(value: dict[str, Any], key: str) -> list[str]:
+    return expand(sonar_fields.texts(value, key))
+
+
+def _node_states(value: dict[str, Any], _node: str, fields: Strict) -> NodeStates:
+    names = _expanded(value, "names")
+    if not names:
+        raise MalformedError("names is empty")
+    return NodeStates(tuple(names), tuple(fields.texts(value, "states")))
+
+
+_KINDS: dict[str, Callable[[dict[str, Any], Strict], Sysinfo | Sample | Jobs | Cluster]] = {
+    "sysinfo": _sysinfo,
+    "sample": sample,
+    # The seed, and files of Sonar before 0.18, say "jobs".
+    "job": _jobs,
+    "jobs": _jobs,
+    "cluster": _cluster,
+}

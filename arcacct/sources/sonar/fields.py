@@ -1,0 +1,357 @@
+"""The field types of Sonar's JSON, and the JSON objects of a stream of bytes."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from calendar import timegm
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+from arcacct.files import json_reader
+from arcacct.records.import_quarantine import Fault, fault_of
+from arcacct.records.slurm_formats import MalformedError
+
+# The field types of Sonar's JSON: each reader takes an object and a key and gives a value or refuses the object.
+#
+# An absent field has its type's default (0, empty, false), which mostly means "unknown" (seed: data format notes).
+#
+# An envelope is decoded strictly first, which is fast. If that fails it is decoded once more by `Tolerant` readers:
+# what is unusable is taken as absent and counted, and what cannot be told from others without it is left out alone.
+
+
+LARGEST = 2**53
+"""What is more than this is no measurement."""
+LONGEST_TEXT = 64 * 1024
+UNLIMITED = -1
+"""An ExtendedUint that is infinite."""
+
+_NO_VALUE = range(2**63, 2**64)
+"""Slurm's NO_VAL64, and what other programs write for "not available"."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_TIMESTAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d):?(\d\d))", re.ASCII)
+_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def text(holder: dict[str, Any], key: str, longest: int = LONGEST_TEXT) -> str:
+    """A string without control characters, of bounded length; empty when absent."""
+    value = holder.get(key, "")
+    if type(value) is str and value.isprintable() and len(value) <= longest:
+        return value
+    if value is None:
+        return ""
+    if type(value) is not str:
+        raise MalformedError(f"{key} is not a string")
+    if len(value) > longest:
+        raise MalformedError(f"{key} has {len(value)} characters")
+    # What terminals obey, or no text of a database can be; blanks of any kind are no harm.
+    if _CONTROL.search(value):
+        raise MalformedError(f"{key} has control characters")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise MalformedError(f"{key} is not Unicode") from None
+    return value
+
+
+def long_text(holder: dict[str, Any], key: str) -> str:
+    """A string that may be a whole picture."""
+    return text(holder, key, 16 * 1024 * 1024)
+
+
+def name(holder: dict[str, Any], key: str) -> str:
+    """A string that may not be empty."""
+    value = text(holder, key)
+    if not value:
+        raise MalformedError(f"{key} is missing")
+    return value
+
+
+def uint(holder: dict[str, Any], key: str) -> int:
+    """A number without a sign; 0 when absent. The largest ones of 64 bits are Slurm's "no value", so 0 too."""
+    value = holder.get(key, 0)
+    if type(value) is int and 0 <= value <= LARGEST:
+        return value
+    if value is None:
+        return 0
+    # The Go decoder refuses 1.0; some encoders write it, and it says the same.
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    if type(value) is not int:
+        raise MalformedError(f"{key} is not a whole number")
+    if 0 <= value <= LARGEST:
+        return value
+    if value not in _NO_VALUE:
+        raise MalformedError(f"{key} is out of range")
+    return 0
+
+
+def known(holder: dict[str, Any], key: str) -> int | None:
+    """As `uint`, but ``None`` when absent."""
+    return uint(holder, key) if holder.get(key) is not None else None
+
+
+def integer(holder: dict[str, Any], key: str) -> int:
+    """A number with a sign; 0 when absent."""
+    value = holder.get(key, 0)
+    if value is None:
+        return 0
+    if type(value) is not int or not -LARGEST <= value <= LARGEST:
+        raise MalformedError(f"{key} is not a whole number")
+    return value
+
+
+def number(holder: dict[str, Any], key: str) -> float:
+    """A finite number; 0 when absent."""
+    value = holder.get(key, 0)
+    if value is None:
+        return 0.0
+    if type(value) not in {int, float} or not -LARGEST <= value <= LARGEST:
+        raise MalformedError(f"{key} is not a number")
+    return float(value)
+
+
+def flag(holder: dict[str, Any], key: str) -> bool:
+    """True or false; false when absent."""
+    value = holder.get(key, False)
+    if value is None:
+        return False
+    if type(value) is not bool:
+        raise MalformedError(f"{key} is not true or false")
+    return value
+
+
+def extended(holder: dict[str, Any], key: str) -> int | None:
+    """An ExtendedUint: ``None`` when unset, `UNLIMITED`, or the value (sent with 2 added)."""
+    value = uint(holder, key)
+    return None if value == 0 else UNLIMITED if value == 1 else value - 2
+
+
+def items(holder: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """A list of objects; empty when absent."""
+    return _list(holder, key, lambda one: type(one) is dict, " of objects")
+
+
+def elements(holder: dict[str, Any], key: str) -> list[Any]:
+    """A list of whatever; empty when absent."""
+    return _list(holder, key, lambda _one: True, "")
+
+
+def texts(holder: dict[str, Any], key: str) -> list[str]:
+    """A list of strings; empty when absent."""
+    found = _list(holder, key, lambda one: type(one) is str, " of strings")
+    for one in found:
+        text({key: one}, key)
+    return found
+
+
+def uints(holder: dict[str, Any], key: str) -> list[int]:
+    """A list of numbers without a sign; empty when absent."""
+    return _list(holder, key, lambda one: type(one) is int and 0 <= one <= LARGEST, " of whole numbers")
+
+
+def _list(holder: dict[str, Any], key: str, is_good: Callable[[Any], bool], what: str) -> list[Any]:
+    value = holder.get(key) or []
+    if type(value) is not list or not all(map(is_good, value)):
+        raise MalformedError(f"{key} is not a list{what}")
+    return value
+
+
+def inside(holder: dict[str, Any], key: str) -> dict[str, Any] | None:
+    """An object, or ``None``."""
+    value = holder.get(key)
+    if value is not None and type(value) is not dict:
+        raise MalformedError(f"{key} is not an object")
+    return value
+
+
+def timestamp(holder: dict[str, Any], key: str) -> int:
+    """A moment as UTC seconds; it may not be absent."""
+    found = moment(holder, key)
+    if found is None:
+        raise MalformedError(f"{key} is missing")
+    return found
+
+
+def moment(holder: dict[str, Any], key: str) -> int | None:
+    """A moment as UTC seconds, ``None`` when absent or empty; an offset is required, ``Z`` is one."""
+    value = text(holder, key)
+    if not value:
+        return None
+    try:
+        return seconds_of(value)
+    except ValueError:
+        raise MalformedError(f"{key} is not a time: {value[:40]!r}") from None
+
+
+@lru_cache(maxsize=4096)
+def seconds_of(value: str) -> int:
+    """UTC seconds of an RFC 3339 time; raises ValueError."""
+    match = _TIMESTAMP.fullmatch(value)
+    if match is None:
+        raise ValueError(value)
+    year, month, day, hour, minute, second = (int(part) for part in match.group(1, 2, 3, 4, 5, 6))
+    away = 60 * (60 * int(match[8]) + int(match[9])) * (-1 if match[7] == "-" else 1) if match[7] else 0
+    if not (1 <= month <= 12 and 1 <= day <= _DAYS[month - 1] and hour < 24 and minute < 60 and second <= 60):
+        raise ValueError(value)
+    found = timegm((year, month, day, hour, minute, second)) - away
+    if not 0 <= found <= 253402300799:
+        raise ValueError(value)
+    return found
+
+
+class DroppedPart(NamedTuple):
+    """An element of an envelope that is left out alone, to be tried again alone."""
+
+    part: str
+    """Which one it is, e.g. ``job 3``."""
+    fault: Fault
+    key: str
+    """The list that it stands in ..."""
+    element: object
+    """... and the element itself, as it was decoded."""
+
+
+class Strict:
+    """
+    The readers as they are: the first unusable value refuses its envelope.
+
+    ``details``: whether what is kept of processes only where a site wants it is read, too.
+    """
+
+    def __init__(self, *, details: bool = False) -> None:
+        self.details = details
+
+    text = staticmethod(text)
+    long_text = staticmethod(long_text)
+    uint = staticmethod(uint)
+    known = staticmethod(known)
+    integer = staticmethod(integer)
+    number = staticmethod(number)
+    flag = staticmethod(flag)
+    extended = staticmethod(extended)
+    items = staticmethod(items)
+    texts = staticmethod(texts)
+    uints = staticmethod(uints)
+    inside = staticmethod(inside)
+    moment = staticmethod(moment)
+
+    def optional(self, reader: Callable[[dict[str, Any], str], Any], holder: dict[str, Any], key: str) -> Any:
+        """What a reader gives, or ``None`` of a value that was dropped."""
+        return reader(holder, key)
+
+    def drop(self, key: str, error: Exception) -> None:  # noqa: ARG002  as below
+        """An element of a list that is unusable: a process, a disk, a card."""
+        raise error
+
+    def lose(self, key: str, place: int, error: Exception, element: object) -> None:  # noqa: ARG002  as below
+        """A job that is unusable."""
+        raise error
+
+
+_ABSENT: dict[str, type] = {
+    **dict.fromkeys(("text", "long_text"), str),
+    **dict.fromkeys(("uint", "integer"), int),
+    **dict.fromkeys(("texts", "uints"), list),
+    **dict.fromkeys(("known", "extended", "inside", "moment"), type(None)),
+    "number": float,
+    "flag": bool,
+}
+"""What the readers give of a value that is not there."""
+
+
+class Tolerant(Strict):
+    """The same, but an unusable value is absent, and counted."""
+
+    def __init__(self, *, details: bool = False) -> None:
+        super().__init__(details=details)
+        self.dropped: Counter[str] = Counter()
+        self.lost: list[DroppedPart] = []
+        for name, absent in _ABSENT.items():
+            setattr(self, name, partial(self._tolerated, getattr(Strict, name), absent))
+
+    def _tolerated(
+        self, reader: Callable[[dict[str, Any], str], Any], absent: type, holder: dict[str, Any], key: str
+    ) -> Any:
+        found = self.optional(reader, holder, key)
+        return absent() if found is None else found
+
+    def optional(self, reader: Callable[[dict[str, Any], str], Any], holder: dict[str, Any], key: str) -> Any:
+        try:
+            return reader(holder, key)
+        except MalformedError:
+            self.dropped[key] += 1
+            return None
+
+    def drop(self, key: str, error: Exception) -> None:  # noqa: ARG002  as above
+        self.dropped[key] += 1
+
+    def lose(self, key: str, place: int, error: Exception, element: object) -> None:
+        self.lost.append(DroppedPart(f"job {place}", fault_of(error), key, element))
+
+    def items(self, holder: dict[str, Any], key: str) -> list[dict[str, Any]]:
+        value = holder.get(key) or []
+        if type(value) is not list:
+            self.dropped[key] += 1
+            return []
+        found = [one for one in value if type(one) is dict]
+        self.dropped[key] += len(value) - len(found)
+        return found
+
+
+STRICT = Strict()
+
+
+# JSON objects out of a stream of bytes: one on a line, several on one, or each over many lines.
+#
+# What is not JSON costs only itself: reading continues at the next line, or envelope, that begins.
+
+
+LARGEST_OBJECT = 64 * 1024 * 1024
+"""Characters: 120,000 jobs in one envelope, of some 550 each."""
+
+_BETWEEN = r"[ \t\r\n\ufeff\0]*"
+_BEGINS = r"^(?=\{)|(?=\{\s*\"meta\"\s*:)"
+
+
+class RejectedObject(NamedTuple):
+    """Something of a stream that cannot be used."""
+
+    number: int
+    """Which object of the stream it is, from 1."""
+    fault: Fault
+    text: str
+    """What was read; of a part of an envelope an envelope with it alone."""
+    part: str = ""
+    """Which part of the object it is; empty: all of it."""
+
+    @property
+    def position(self) -> str:
+        """Where it stood in its stream."""
+        return f"object {self.number}{f', {self.part}' if self.part else ''}"
+
+
+class Objects:
+    """A stream of objects, fed with bytes as they come."""
+
+    def __init__(self) -> None:
+        # Bytes that are not UTF-8 become surrogates, which the readers of the fields refuse.
+        self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+        self._stream = json_reader.Objects(_BETWEEN, _BEGINS, LARGEST_OBJECT)
+        self.number = 0
+
+    @property
+    def text(self) -> str:
+        """The object that came last, as it was read: to be asked for before the next."""
+        return self._stream.text
+
+    def objects(self, chunk: bytes, *, final: bool = False) -> Iterator[dict[str, Any] | RejectedObject]:
+        """The objects that are complete with these bytes; ``final``: there will be no more."""
+        for found in self._stream.feed(self._decode(chunk, final=final), final=final):
+            self.number += 1
+            if found.value is None:
+                yield RejectedObject(self.number, Fault(f"not JSON: {found.fault}"), self.text)
+            else:
+                yield found.value

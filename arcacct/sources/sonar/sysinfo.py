@@ -1,0 +1,359 @@
+"""What this host and its Slurm cluster are, as Sonar writes it."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import psutil
+
+from arcacct.records.slurm_formats import (
+    NOBODY,
+    amount,
+    clean,
+    compress,
+    cpu_us,
+    duration_us,
+    environment,
+    exit_code,
+    expand,
+    instants,
+    job_number,
+    new_delimiter,
+    split,
+)
+from arcacct.records.slurm_formats import size_kib as size
+from arcacct.sources.sonar import sampler
+from arcacct.sources.sonar.sampler import Host, with_content
+
+# What this host is, as Sonar tells it, once a day and after each boot.
+
+
+Fields = dict[str, Any]
+
+
+def sysinfo(host: Host, *, topology: bool = False) -> Fields:
+    """What this host is. Raises OSError, ValueError or LookupError when it cannot be told."""
+    system = os.uname()
+    sockets, cores, threads, model = cpu_layout(host)
+    distances = numa_distances(host)
+    smi = sampler.program()
+    return with_content(
+        {
+            "os_name": system.sysname,
+            "os_release": system.release,
+            "numa_nodes": len(distances),
+            "sockets": sockets,
+            "cores_per_socket": cores,
+            "threads_per_core": threads,
+            "cpu_model": model,
+            "architecture": system.machine,
+            "memory": psutil.virtual_memory().total // 1024,
+            "distances": distances,
+            "topo_text": _topology() if topology else "",
+            "cards": [{"index": 0} | with_content(card) for card in sampler.cards(smi)] if smi else [],
+        }
+    )
+
+
+def cpu_layout(host: Host) -> tuple[int, int, int, str]:
+    """Sockets, cores of each, threads of each core, and the model, as /proc/cpuinfo has them."""
+    blocks = []
+    for text in _text(f"{host.proc}/cpuinfo").split("\n\n"):
+        pairs = (one.partition(":") for one in text.splitlines())
+        blocks.append({key.strip(): value.strip() for key, _, value in pairs})
+    cpus = [block for block in blocks if "processor" in block]
+    if not cpus:
+        raise ValueError(f"{host.proc}/cpuinfo lists no processor")
+    first = cpus[0]
+    if "physical id" not in first or "cpu cores" not in first:
+        # Other architectures than x86 tell neither sockets nor threads.
+        return 1, len(cpus), 1, first.get("model name", "") or f"ARMv{first.get('CPU architecture', '?')}"
+    sockets = len({cpu.get("physical id") for cpu in cpus})
+    cores, siblings = int(first["cpu cores"]), int(first.get("siblings", first["cpu cores"]))
+    return sockets, cores, max(1, siblings // cores), first.get("model name", "")
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def numa_distances(host: Host) -> list[list[int]]:
+    """The matrix between NUMA nodes; empty where the kernel has none."""
+    folder = f"{host.sys}/devices/system/node"
+    try:
+        names = [name for name in os.listdir(folder) if re.fullmatch(r"node\d+", name)]
+        names.sort(key=lambda name: int(name[4:]))
+        return [[int(word) for word in _text(f"{folder}/{name}/distance").split()] for name in names]
+    except FileNotFoundError:
+        return []
+
+
+def _topology() -> str:
+    program = shutil.which("lstopo-no-graphics") or shutil.which("hwloc-ls")
+    if program is None:
+        return ""
+    try:
+        done = subprocess.run([program, "--of", "console"], capture_output=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return base64.b64encode(done.stdout).decode("ascii")
+
+
+# Slurm's jobs and the cluster as Sonar tells of them, where ``sacct`` and ``sinfo`` are at hand.
+#
+# What Sonar loses is not lost here: seconds of CPU times with fractions, signs in names of jobs, states such as
+# PREEMPTED and NODE_FAIL, the runs before a requeue. The format knows no signal, so neither do these envelopes.
+
+
+WINDOW_S = 5400
+"""As far back as Sonar asks: jobs that ended are told several times, so that none is missed."""
+TIMEOUT_S = 120.0
+JOBS_OF_AN_ENVELOPE = 500
+
+_JOB = (
+    *("JobIDRaw", "JobID", "JobName", "State", "User", "Account", "Submit", "TimelimitRaw", "Partition"),
+    *("Reservation", "NodeList", "Priority", "Layout", "ReqTRES", "AllocTRES", "ReqCPUS", "ReqMem", "ReqNodes"),
+    *("Start", "Suspended", "End", "ExitCode", "ElapsedRaw"),
+)
+_TIMES = ("MinCPU", "AveCPU", "SystemCPU", "UserCPU")
+_SIZES = ("AveDiskRead", "AveDiskWrite", "AveRSS", "AveVMSize", "MaxRSS", "MaxVMSize")
+_USAGE = "TRESUsageInTot"
+COLUMNS = (*_JOB, *_TIMES, *_SIZES, _USAGE)
+
+_ADDED = 2
+"""To every ExtendedUint, of which 1 is infinite."""
+_FLAGS = {
+    "*": "NOT_RESPONDING",
+    "~": "POWERED_DOWN",
+    "#": "POWERING_UP",
+    "!": "POWER_DOWN",
+    "%": "POWERING_DOWN",
+    "$": "MAINTENANCE",
+    "@": "REBOOT_REQUESTED",
+    "^": "REBOOT_ISSUED",
+    "-": "PLANNED",
+}
+"""What sinfo puts behind the state of a node (sinfo(1), NODE STATE CODES)."""
+
+Row = Mapping[str, str]
+T = TypeVar("T")
+
+
+def slurm_jobs(now: int, window_s: int = WINDOW_S, program: str = "sacct") -> list[Fields]:
+    """
+    Each job, run and step of which Slurm's accounting knows in the last seconds, as an element of ``slurm_jobs``.
+
+    Raises OSError when the program fails, ValueError for an output of another form.
+    """
+    delimiter = new_delimiter()
+    arguments = [program, "--allusers", "--duplicates", "--parsable2", f"--delimiter={delimiter}"]
+    arguments += [f"--starttime={_local(now - window_s)}", f"--endtime={_local(now)}", f"--format={','.join(COLUMNS)}"]
+    return [slurm_job(row) for row in _with_cpu(_rows(_asked(arguments), delimiter))]
+
+
+def _local(at: int) -> str:
+    # The program runs with TZ=UTC.
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _asked(arguments: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            arguments,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=TIMEOUT_S,
+            env=environment(),
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"{arguments[0]}: no end after {TIMEOUT_S:g} s") from error
+    except OSError as error:
+        raise OSError(f"{arguments[0]}: cannot be started: {error.strerror or error}") from error
+    if done.returncode:
+        said = " ".join(done.stderr.decode("utf-8", "backslashreplace").split())[:500]
+        raise OSError(f"{arguments[0]}: exit code {done.returncode}: {said or 'it does not say why'}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _rows(output: str, delimiter: str) -> Iterator[Row]:
+    """The rows below the header; one may have newlines in the name of its job, and no delimiter."""
+    lines = iter(output.removesuffix("\n").split("\n"))
+    header = next(lines).split(delimiter)
+    if header != list(COLUMNS):
+        raise ValueError(f"sacct printed the columns {','.join(header)[:200]!r}")
+    row = ""
+    for line in lines:
+        row = f"{row}\n{line}" if row else line
+        values = row.split(delimiter)
+        if len(values) >= len(header):
+            yield dict(zip(header, values, strict=True))
+            row = ""
+    if row:
+        raise ValueError(f"sacct printed half of a row: {row[:200]!r}")
+
+
+def _with_cpu(rows: Iterable[Row]) -> Iterator[Row]:
+    """
+    The rows, with CPU time where Slurm has it in another column: a job comes before its steps.
+
+    Slurm 25.05 may have 0 in UserCPU and SystemCPU of a job and of its steps; TRESUsageInTot, of steps only, has it.
+    """
+    for own in _jobs(rows):
+        of_steps = 0
+        for row in own[1:]:
+            lacking_us = (_told(cpu_us, row[_USAGE]) or 0) - _cpu_us(row)
+            if lacking_us > 0:
+                row["UserCPU"] = _duration((_told(duration_us, row["UserCPU"]) or 0) + lacking_us)
+            of_steps += _cpu_us(row)
+        if of_steps and not _cpu_us(own[0]):
+            own[0]["UserCPU"] = _duration(of_steps)
+        yield from own
+
+
+def _jobs(rows: Iterable[Row]) -> Iterator[list[dict[str, str]]]:
+    """The rows of each run of a job: its own, and those of its steps."""
+    own: list[dict[str, str]] = []
+    for row in rows:
+        if "." not in row["JobIDRaw"] and own:
+            yield own
+            own = []
+        own.append(dict(row))
+    if own:
+        yield own
+
+
+def _cpu_us(row: Row) -> int:
+    return sum(_told(duration_us, row[name]) or 0 for name in ("UserCPU", "SystemCPU"))
+
+
+def _duration(us: int) -> str:
+    """As sacct prints a duration."""
+    minutes, rest = divmod(us, 60 * 10**6)
+    return f"{minutes:02}:{rest // 10**6:02}.{rest % 10**6:06}"
+
+
+def slurm_job(row: Row) -> Fields:
+    """One row of sacct as an element of ``slurm_jobs``. Raises ValueError for one without a number."""
+    number, step = job_number(row["JobIDRaw"])
+    sacct = {"AllocTRES": row["AllocTRES"], "ElapsedRaw": _told(amount, row["ElapsedRaw"])}
+    sacct |= {name: _seconds(row[name]) for name in _TIMES}
+    sacct |= {name: _told(size, row[name]) for name in _SIZES}
+    status = _told(exit_code, row["ExitCode"])
+    found: Fields = {
+        "job_id": number,
+        "job_step": step,
+        "job_name": clean(row["JobName"]),
+        "job_state": row["State"],
+        **_place(row["JobID"]),
+        "user_name": row["User"],
+        "account": row["Account"],
+        "submit_time": _moment(row["Submit"]),
+        "time_limit": _limit(row["TimelimitRaw"]),
+        "partition": row["Partition"],
+        "reservation": row["Reservation"],
+        "nodes": [] if row["NodeList"] in NOBODY else split(row["NodeList"]),
+        "priority": None if step or (priority := _told(amount, row["Priority"])) is None else priority + _ADDED,
+        "distribution": "" if row["Layout"] in NOBODY else row["Layout"],
+        "requested_resources": row["ReqTRES"],
+        "allocated_resources": row["AllocTRES"],
+        "requested_cpus": _told(amount, row["ReqCPUS"]),
+        "requested_memory_per_node": None if step else _memory_kib(row),
+        "requested_node_count": _told(amount, row["ReqNodes"]),
+        "start_time": _moment(row["Start"]),
+        "suspend_time": _seconds(row["Suspended"]),
+        "end_time": _moment(row["End"]),
+        "exit_code": None if status is None else status[0],
+        "sacct": with_content(sacct),
+    }
+    return with_content(found)
+
+
+def _told(reader: Callable[[str], T | None], text: str) -> T | None:
+    """What a text says; ``None`` for nothing, and for what is no such value: the rest of its row is good."""
+    try:
+        return reader(text)
+    except ValueError:
+        return None
+
+
+def _seconds(text: str) -> int | None:
+    found = _told(duration_us, text)
+    return None if found is None else round(found / 10**6)
+
+
+def _moment(text: str) -> str:
+    found = _told(lambda time: instants(time, UTC), text)
+    return "" if found is None else datetime.fromtimestamp(found.early, UTC).isoformat(timespec="seconds")
+
+
+def _limit(text: str) -> int | None:
+    """Sacct has minutes, the format seconds."""
+    if text == "UNLIMITED":
+        return 1
+    minutes = _told(amount, text)
+    return None if minutes is None else 60 * minutes + _ADDED
+
+
+def _place(shown: str) -> Fields:
+    """Where a job stands in an array (``5_3``; of one that waits as a whole ``5_[1,3]``) or among others (``6+1``)."""
+    name = shown.partition(".")[0]
+    array, underline, task = name.partition("_")
+    if underline:
+        return {"array_job_id": int(array), "array_task_id": int(task) if task.isdigit() else 0}
+    first, plus, offset = name.partition("+")
+    return {"het_job_id": int(first), "het_job_offset": int(offset)} if plus else {}
+
+
+def _memory_kib(row: Row) -> int | None:
+    """What was asked for on each node: older Slurm says ``4000Mn`` for a node, ``2000Mc`` for a core."""
+    text = row["ReqMem"]
+    memory = _told(size, text.rstrip("nc"))
+    if memory is None or not text.endswith("c"):
+        return memory
+    cores, nodes = _told(amount, row["ReqCPUS"]) or 1, _told(amount, row["ReqNodes"]) or 1
+    return memory * -(-cores // nodes)
+
+
+def cluster(program: str = "sinfo") -> Fields:
+    """
+    The partitions with their nodes, and the nodes by their states.
+
+    Raises OSError when the program fails, ValueError for an output of another form.
+    """
+    delimiter = new_delimiter()
+    output = _asked([program, "--noheader", "--all", "--Node", f"--format=%R{delimiter}%N{delimiter}%T"])
+    partitions: dict[str, set[str]] = {}
+    states: dict[str, tuple[str, ...]] = {}
+    for line in output.splitlines():
+        partition, names, state = (word.strip() for word in line.split(delimiter))
+        own = expand([names])
+        partitions.setdefault(partition, set()).update(own)
+        states |= dict.fromkeys(own, _states(state))
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, told in states.items():
+        groups.setdefault(told, []).append(name)
+    return {
+        "slurm": True,
+        "partitions": [{"name": name, "nodes": _ranges(nodes)} for name, nodes in partitions.items()],
+        "nodes": [{"names": _ranges(names), "states": list(told)} for told, names in groups.items()],
+    }
+
+
+def _states(text: str) -> tuple[str, ...]:
+    """``idle*`` is idle, and does not respond."""
+    state = text.rstrip("".join(_FLAGS))
+    flags = [_FLAGS[sign] for sign in text[len(state) :]]
+    return *(word.upper() for word in state.split("+") if word), *flags
+
+
+def _ranges(names: Iterable[str]) -> list[str]:
+    return split(compress(names))
