@@ -16,7 +16,7 @@ from imports_of import closure, imports_of, sources
 
 from arcacct.arex import hook
 from arcacct.cli import COMMANDS, arcacct
-from arcacct.publishing.plug import TargetPlugin
+from arcacct.publishing.plugin import TargetPlugin
 from arcacct.targets import FOLDERS, kinds
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -70,7 +70,7 @@ SPEAKERS = {
     "asking": {"health_rows", "job_record", "month_jobs", "questions", "reading", "who_recorded", "why"},
     "exporting": {"jobs", "months"},
     "fleet": {"duck", "postgresql"},
-    "publishing": {"audit", "given", "held", "jura", "ledger", "months", "sent", "sent_rows"},
+    "publishing": {"audit", "cursors", "held", "ledger", "ledger_rows", "safeguard", "sent"},
     "reporting": {"facts"},
     "sources.features": {"collect"},
     "sources.gridengine": {"importer", "qacct"},
@@ -141,8 +141,8 @@ def _texts(tree: ast.Module) -> Iterator[str]:
 
 
 def _is_ledger_cursor(node: ast.Attribute) -> bool:
-    # `ledger.cursor(...)` is how far a target came.
-    return isinstance(node.value, ast.Name) and node.value.id == "ledger"
+    # `cursors.cursor(...)` is how far a target came.
+    return isinstance(node.value, ast.Name) and node.value.id in ("cursors", "publishing_cursors")
 
 
 KINDS_OF_TARGETS = {*FOLDERS, *FOLDERS.values()}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from arcacct.benchmark import FALLBACK_SHOWN, measured_benchmark
 from arcacct.database.connection import Connection
-from arcacct.publishing.instants import month_bounds
+from arcacct.publishing.ledger_rows import month_bounds
 from arcacct.records.hold_decisions import NONE, counts
 from arcacct.records.holds import HELD
 from arcacct.records.usage import Month, RatedJobs, by_benchmark

@@ -26,8 +26,8 @@ from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.database.location import fence, spools
 from arcacct.database.upkeep import MaintenanceEntry
 from arcacct.errors import ArcacctError, StoreBusy
-from arcacct.publishing.floor import held_text
-from arcacct.publishing.instants import iso
+from arcacct.publishing.ledger_rows import iso
+from arcacct.publishing.safeguard import held_text
 from arcacct.publishing.selection import NOT_SELECTED
 from arcacct.records import hold_decisions, unfinished
 from arcacct.records.hold_decisions import Counts

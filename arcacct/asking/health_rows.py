@@ -12,10 +12,10 @@ from typing import NamedTuple
 from arcacct.arex.spool_replay import Spooled, saved_status
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
-from arcacct.publishing import audit, given, ledger, months
+from arcacct.publishing import audit, ledger, safeguard
 from arcacct.publishing.held import RetrySummary, retry_summaries
-from arcacct.publishing.months import HeldMonth
-from arcacct.publishing.plug import TargetPlugin
+from arcacct.publishing.plugin import TargetPlugin
+from arcacct.publishing.safeguard import HeldMonth
 from arcacct.publishing.selection import names_in_doubt, not_selected
 from arcacct.publishing.sent import RefusedSum, not_sent_again, of_vos, refused_sums
 from arcacct.records.import_quarantine import Rejections, rejections
@@ -213,7 +213,7 @@ def target_state(publishing: Connection, accounting: Connection, plugin: TargetP
         held=held,
         start_s=start,
         never_sent=never_sent(publishing, accounting, target, start, vos),
-        held_months=tuple(months.held(publishing, target).get(target, ())),
+        held_months=tuple(safeguard.held(publishing, target).get(target, ())),
         refused_once=refused_once,
         ahead=ahead,
         refused_sums=tuple(refused_sums(publishing, target)),
@@ -230,10 +230,10 @@ def never_sent(publishing: Connection, accounting: Connection, target: str, star
     (whole,) = accounting.execute(
         f"SELECT coalesce(sum(Jobs), 0) FROM Cells WHERE Month < ?{of_vos(vos)}", (month, *vos)
     ).fetchone()
-    sums = given.published_sums(publishing, target)
+    sums = safeguard.published_sums(publishing, target)
     sent = sum(
         amount.jobs
-        for place, amount in (*sums.items(), *given.published_jobs(publishing, target).items())
+        for place, amount in (*sums.items(), *safeguard.published_jobs(publishing, target).items())
         if place.year * 100 + place.month < month
     )
     # Sums are of whole months: with that of the start the jobs before it went, too.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from arcacct.asking.verify import Deviation, Source
 from arcacct.database.connection import Connection
-from arcacct.publishing.instants import Month, month_bounds
+from arcacct.publishing.ledger_rows import Month, month_bounds
 from arcacct.records import reader
 from arcacct.records.batch_jobs import CLOCKS_S, Figures
 from arcacct.sources.htcondor.importer import same_host

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from arcacct.database.access import scratch
 from arcacct.database.connection import Connection
-from arcacct.publishing.digests import digests_of
-from arcacct.publishing.sent import SentVersionAtEnd
+from arcacct.publishing.sent import SentVersionAtEnd, digests_of
 from arcacct.records.model import AAR
 from arcacct.records.usage import Pruned
 

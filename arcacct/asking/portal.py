@@ -17,7 +17,7 @@ from arcacct.asking.month_jobs import NotedJobs
 from arcacct.benchmark import FALLBACK, parsed_benchmark
 from arcacct.errors import InputError
 from arcacct.files.json_reader import parsed
-from arcacct.publishing.instants import Month, month_name
+from arcacct.publishing.ledger_rows import Month, month_name
 from arcacct.records.model import UsageCell
 from arcacct.wording import count_of
 

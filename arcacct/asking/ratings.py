@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
-from arcacct.publishing import months
-from arcacct.publishing.instants import month_name
+from arcacct.publishing import safeguard
+from arcacct.publishing.ledger_rows import month_name
 from arcacct.records.benchmarks import MonthRating
 from arcacct.targets import plugins
 
@@ -44,7 +44,7 @@ def counted_twice(settings: Settings, publishing: Connection, changes: Iterable[
             continue
         sent = {
             month_name(month): known.message_format
-            for month, known in months.published(publishing, plugin.target.block).items()
+            for month, known in safeguard.published(publishing, plugin.target.block).items()
         }
         names = [name for name in sorted(changed) if name in sent and plugin.has_records(sent[name])]
         if names:

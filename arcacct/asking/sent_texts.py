@@ -15,14 +15,13 @@ from typing import NamedTuple
 from arcacct.database.connection import Connection
 from arcacct.publishing import sent
 from arcacct.publishing.batches import UNFORESEEN, zeroed_record
-from arcacct.publishing.digests import is_same
-from arcacct.publishing.instants import DAY_S, Month, iso
+from arcacct.publishing.context import RunSummary
 from arcacct.publishing.ledger import SentRecord, SentSum
-from arcacct.publishing.plug import RecordFormat, TargetPlugin
+from arcacct.publishing.ledger_rows import DAY_S, Month, iso
+from arcacct.publishing.plugin import RecordFormat, TargetPlugin
 from arcacct.publishing.selection import bare_ids
-from arcacct.publishing.sent import SentMessage
-from arcacct.publishing.sums import summed
-from arcacct.publishing.this_run import RunSummary
+from arcacct.publishing.sent import SentMessage, is_same
+from arcacct.publishing.summaries import summed
 from arcacct.records import reader, usage
 from arcacct.records.model import AAR
 

@@ -34,13 +34,13 @@ from arcacct.database.connection import Connection
 from arcacct.database.incarnation import MEANING
 from arcacct.database.location import fence
 from arcacct.errors import InputError, StoreError
-from arcacct.publishing import given, held, ledger, months, sent
-from arcacct.publishing.floor import held_text
-from arcacct.publishing.instants import Month, iso, month_bounds, month_name
+from arcacct.publishing import cursors, held, safeguard, sent
 from arcacct.publishing.ledger import COUNTS, SentSum
-from arcacct.publishing.plug import TargetPlugin
+from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name
+from arcacct.publishing.plugin import TargetPlugin
+from arcacct.publishing.safeguard import held_text
 from arcacct.publishing.selection import names_in_doubt
-from arcacct.publishing.unsettled import unsettled
+from arcacct.publishing.summaries import unsettled
 from arcacct.records import reader
 from arcacct.records.hold_decisions import ImplausibleFilter, ImplausibleRecord, held_records
 from arcacct.records.holds import HELD
@@ -455,7 +455,7 @@ class _TargetMonth:
     """What the ledger says of a target and a month."""
 
     def __init__(self, plugin: TargetPlugin, publishing: Connection, month: Month) -> None:
-        known = months.published(publishing, plugin.target.block).get(month)
+        known = safeguard.published(publishing, plugin.target.block).get(month)
         self.plugin = plugin
         self.ledger = publishing
         self.month = month
@@ -489,11 +489,11 @@ class _AtTarget:
         self._doubtful = doubtful
         self._vos = [vo for vo in jobs.vos if target.plugin.target.wants(vo)]
         self._wanted = jobs.amount(self._vos)
-        self._held_month = months.held_month(self._ledger, self._block, target.month)
+        self._held_month = safeguard.held_month(self._ledger, self._block, target.month)
         self._is_any_aside = held.any_quarantined(self._ledger, self._block, target.ended)
-        self._cursor = ledger.cursor(self._ledger, self._block)
+        self._cursor = cursors.cursor(self._ledger, self._block)
         self._unanswered = sent.pending_keys(self._ledger, self._block)
-        unsure = months.uncertain_months(self._ledger, self._block).get(target.month)
+        unsure = safeguard.uncertain_months(self._ledger, self._block).get(target.month)
         # Of sums the ledger that was replaced knew every key, and this one took them over.
         is_answered = unsure is not None and unsure.answered_s is not None
         self._is_unsure = is_answered and (target.has_records or unsure is None or unsure.jobs is None)
@@ -653,7 +653,7 @@ class _AtTarget:
         Somebody there made room, and the job was sent anew. Where it counts stands in `Given`, and not in its end: the
         receiver may have kept the version of before.
         """
-        here = given.published_total_ids(self._ledger, self._block, self._target.month)
+        here = safeguard.published_total_ids(self._ledger, self._block, self._target.month)
         for some in batches((job_id for job_id, job, _is_wanted in has.otherwise() if job is None), _LOOKED_UP_JOBS):
             for job_id, known in sent.versions(self._ledger, self._block, some, keeps_first=True).items():
                 if known and not any(one.total_id is None or one.total_id in here for one in known):

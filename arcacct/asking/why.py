@@ -11,10 +11,10 @@ from arcacct.asking.sent_texts import SentText, SentTexts
 from arcacct.config.options import Target
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
-from arcacct.publishing import held, instants, ledger, months, sent_rows
-from arcacct.publishing.digests import is_same
-from arcacct.publishing.instants import iso
-from arcacct.publishing.plug import TargetPlugin
+from arcacct.publishing import cursors, held, ledger_rows, safeguard
+from arcacct.publishing.ledger_rows import iso
+from arcacct.publishing.plugin import TargetPlugin
+from arcacct.publishing.sent import is_same
 from arcacct.records import hold_decisions, reader, unfinished
 from arcacct.records.model import AAR
 from arcacct.records.reader import FoundJob
@@ -156,7 +156,7 @@ _COUNTED_AS = {
 
 def was_sent(publishing: Connection, job_id: str) -> bool:
     """Whether the ledger knows a JobID."""
-    return bool(sent_rows.of_jobs(publishing, "JobID", [job_id], "1"))
+    return bool(ledger_rows.of_jobs(publishing, "JobID", [job_id], "1"))
 
 
 def why_gone(
@@ -216,9 +216,9 @@ def _beside_records(
     aside = held.quarantine_entries(con, target=target.block, job_id=aar.job_id)
     yield from _set_aside(plugin, aside)
     if not aside and counted is None and not any(one.state in ("accepted", "sending") for one in sent):
-        month = instants.month_of(aar.end_time) if reader.is_time(aar.end_time) else None
-        if month is not None and months.held_month(con, target.block, month) is not None:
-            reason = f"{instants.month_name(month)} is held; `arcacct status` says why and what to do"
+        month = ledger_rows.month_of(aar.end_time) if reader.is_time(aar.end_time) else None
+        if month is not None and safeguard.held_month(con, target.block, month) is not None:
+            reason = f"{ledger_rows.month_name(month)} is held; `arcacct status` says why and what to do"
         elif aar.held:
             why = hold_decisions.why_held(aar.held.split())
             reason = f"held, {why} ({aar.held}); `arcacct quarantine decide` settles it"
@@ -259,7 +259,7 @@ def _counted(con: Connection, plugin: TargetPlugin, aar: AAR) -> _Counted | None
 
 
 def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
-    position = ledger.cursor(con, target.block)
+    position = cursors.cursor(con, target.block)
     if not target.wants(aar.vo):
         return f"its VO is not among those of the target (vofilter={', '.join(target.vofilter)})"
     if position is None:
@@ -303,7 +303,7 @@ def events_of(con: Connection, record_id: int) -> list[tuple[str, str]]:
 def messages_of(con: Connection, target: str, job_id: str) -> list[SentInMessage]:
     """Every message to a target that carried a job's record, oldest first."""
     carried = f"Messages.MessageID, Position, {_CARRIED}, length(Record.Digest) = 0, Notes, Record.Digest"
-    return list(map(SentInMessage._make, sent_rows.of_jobs(con, carried, [job_id], "Target = ?", target)))
+    return list(map(SentInMessage._make, ledger_rows.of_jobs(con, carried, [job_id], "Target = ?", target)))
 
 
 def message_of_sum(con: Connection, target: str, key: str) -> SentInMessage | None:

@@ -117,7 +117,7 @@ def check(ctx: click.Context, anew: bool) -> int:
     same command goes on within an hour, and says which answers are those of before.
     """
     from arcacct.publishing.audit import questions  # noqa: PLC0415  slow to import
-    from arcacct.publishing.instants import iso  # noqa: PLC0415  slow to import
+    from arcacct.publishing.ledger_rows import iso  # noqa: PLC0415  slow to import
     from arcacct.records.integrity import Checked  # noqa: PLC0415  sqlite-utils is slow to import
     from arcacct.records.integrity import check as check_all  # noqa: PLC0415
     from arcacct.targets import plugins  # noqa: PLC0415  slow to import
@@ -240,7 +240,7 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
     publisher compares what is in the backup with what was sent before.
     """
     from arcacct.database import upkeep  # noqa: PLC0415  slow to import
-    from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
 
     here = _site(places_of(ctx))
     upkeep.may_restore(here)
@@ -267,7 +267,7 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     place, which the sweep drains. The old databases are kept there under other names. Interrupted, it can be repeated.
     """
     from arcacct.database import moving  # noqa: PLC0415  slow to import
-    from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
 
     here = _site(places_of(ctx))
     moving.check(here, directory)
@@ -316,8 +316,8 @@ def prune(
     --shrink`. Others have their turn every few hundred jobs; stopped, the same command goes on.
     """
     from arcacct.arex.control_files import scan_status_files  # noqa: PLC0415  with its command
-    from arcacct.publishing.instants import iso  # noqa: PLC0415  slow to import
-    from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.publishing.ledger_rows import iso  # noqa: PLC0415  slow to import
+    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
     from arcacct.records import retention  # noqa: PLC0415  slow to import
 
     found = settings_of(ctx)

@@ -144,7 +144,7 @@ def _forget(
     show: Callable[[int], None],
     stopping: Callable[[], bool],
 ) -> int:
-    from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
     from arcacct.records.pseudonymise import pseudonymise as forget_all  # noqa: PLC0415  slow to import
 
     here = found.places
@@ -154,7 +154,7 @@ def _forget(
 
 def _overwrite(found: Settings, con: Connection, publishing: Connection) -> None:
     from arcacct.database import upkeep  # noqa: PLC0415  psutil is slow to import
-    from arcacct.publishing.locks import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
     from arcacct.records.pseudonymise import overwrite  # noqa: PLC0415  slow to import
 
     if os.path.exists(found.places.publishing_database):

@@ -11,7 +11,7 @@ from arcacct.wording import count_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.publishing.run import TargetResult
+    from arcacct.publishing.target_run import TargetResult
 
 GRAVEST_FIRST = (78, 77, 69, 74, 70, 75, 65)
 

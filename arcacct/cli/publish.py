@@ -13,8 +13,8 @@ from arcacct.cli.naming import target_option
 from arcacct.cli.outcomes import announce, exit_code, show
 from arcacct.cli.speech import examples, print_error
 from arcacct.cli.working import at_work
-from arcacct.publishing import run
-from arcacct.publishing.this_run import RunSummary
+from arcacct.publishing import run, target_run
+from arcacct.publishing.context import RunSummary
 from arcacct.targets import plugins
 from arcacct.wording import count_of
 
@@ -77,7 +77,7 @@ def publish(
         records = sum(sent.records for summary in list(tallies.values()) for sent in list(summary.sent.values()))
         return f", {count_of(records, 'record')}" if records else ""
 
-    options = run.RunOptions(
+    options = target_run.RunOptions(
         now=now,
         since=since,
         dry_run=planned,

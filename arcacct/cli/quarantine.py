@@ -16,7 +16,7 @@ from arcacct.config.settings import Settings
 from arcacct.database import access
 from arcacct.errors import InputError
 from arcacct.publishing import held
-from arcacct.publishing.instants import iso, month_bounds, month_name
+from arcacct.publishing.ledger_rows import iso, month_bounds, month_name
 from arcacct.records import hold_decisions, usage
 from arcacct.records.hold_decisions import ImplausibleFilter, ImplausibleRecord
 from arcacct.records.holds import DECISIONS, HELD, PUBLISHED

@@ -18,7 +18,7 @@ from arcacct.database import access
 from arcacct.errors import InputError, StoreError
 from arcacct.files.safe_open import open_parent
 from arcacct.fleet.manifests import last_month
-from arcacct.publishing.instants import Month, iso
+from arcacct.publishing.ledger_rows import Month, iso
 from arcacct.records.pseudonyms import site_names
 from arcacct.reporting import former
 from arcacct.reporting.charts import available

@@ -22,8 +22,8 @@ from arcacct.config.settings import Settings, settings
 from arcacct.database import access
 from arcacct.errors import UsageError
 from arcacct.publishing import run, target_run
-from arcacct.publishing.instants import iso
-from arcacct.publishing.plug import TargetPlugin
+from arcacct.publishing.ledger_rows import iso
+from arcacct.publishing.plugin import TargetPlugin
 from arcacct.records.benchmarks import Ratings, plan
 from arcacct.targets import kinds, plugins
 

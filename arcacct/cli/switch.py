@@ -14,7 +14,7 @@ from arcacct.cli.naming import complete_target
 from arcacct.cli.speech import confirm, examples, print_line
 from arcacct.cli.tables import format_option, show
 from arcacct.errors import UsageError
-from arcacct.publishing.instants import Month, month_name
+from arcacct.publishing.ledger_rows import Month, month_name
 from arcacct.targets import plugins
 from arcacct.targets.apel import switch as switching
 from arcacct.targets.apel.summaries import SummaryKey

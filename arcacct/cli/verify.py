@@ -21,7 +21,7 @@ from arcacct.cli.tables import FORMATS, show
 from arcacct.cli.working import at_work
 from arcacct.database import access
 from arcacct.errors import UsageError
-from arcacct.publishing.instants import month_bounds
+from arcacct.publishing.ledger_rows import month_bounds
 from arcacct.records.batch_jobs import Figures
 from arcacct.sources.gridengine import importer
 from arcacct.sources.htcondor import importer as htcondor_importer

@@ -40,7 +40,7 @@ from arcacct.exporting.naming import Concealer
 from arcacct.exporting.parquet import PartsWriter, former_jobs
 from arcacct.exporting.store import Listing, Store, is_half
 from arcacct.files.json_reader import parsed
-from arcacct.publishing.locks import Reading, exporter
+from arcacct.publishing.run import Reading, exporter
 from arcacct.records.pseudonyms import site_names
 
 _TRIES = 3

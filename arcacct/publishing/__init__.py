@@ -1,1 +1,1 @@
-"""Sending what was recorded to those who asked for it: batches, the ledger, the floor, delivery."""
+"""Sending what was recorded to those who asked for it: batches, ledger, safeguard, delivery."""

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
-from arcacct.publishing import held, ledger, months, sent
-from arcacct.publishing.instants import month_of
-from arcacct.publishing.plug import TargetPlugin
+from arcacct.publishing import cursors, held, ledger, safeguard, sent
+from arcacct.publishing.ledger_rows import month_of
+from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.selection import of_records
 from arcacct.records import reader
 from arcacct.records.pseudonyms import pseudonymised
@@ -61,11 +61,11 @@ def unaccounted(
     by which the log was read: its next run reads the log from the beginning.
     """
     block, life = plugin.target.block, schema.incarnation(accounting)
-    position = ledger.cursor(publishing, block)
+    position = cursors.cursor(publishing, block)
     if position is None or position.incarnation != life or _walked(publishing, block) != of_records(plugin):
         return
-    published = months.published(publishing, block)
-    waiting = {(one.year, one.month) for one in months.held(publishing, block).get(block, ())}
+    published = safeguard.published(publishing, block)
+    waiting = {(one.year, one.month) for one in safeguard.held(publishing, block).get(block, ())}
     waiting |= sent.open_months(publishing, block)
     waiting |= {(one.year, one.month) for one in sent.refused_sums(publishing, block)}
 
@@ -92,7 +92,7 @@ def unaccounted(
 def _walked(con: Connection, block: str) -> dict[str, object] | None:
     """By what the log was read; ``None`` also where that is damaged."""
     try:
-        return months.selections(con, block)[1]
+        return safeguard.selections(con, block)[1]
     except ValueError:
         return None
 
@@ -122,7 +122,9 @@ def cursor(
 ) -> list[str]:
     """What is wrong with a target's cursor, as far as a part of the log tells."""
     found = list(unaccounted(accounting, publishing, plugin, after_seq, last_seq))
-    problems = [f"{plugin.target.name}: {ledger.DAMAGED}"] if ledger.is_damaged(publishing, plugin.target.block) else []
+    problems = (
+        [f"{plugin.target.name}: {ledger.DAMAGED}"] if cursors.is_damaged(publishing, plugin.target.block) else []
+    )
     if found:
         problems.append(f"{plugin.target.name}: {_never_sent(found)}")
     return problems
@@ -195,10 +197,10 @@ def questions(
 
 def newest(accounting: Connection, publishing: Connection, plugin: TargetPlugin) -> str:
     """What is wrong with a target's cursor, as far as the last records below it tell; empty if nothing."""
-    position = ledger.cursor(publishing, plugin.target.block)
+    position = cursors.cursor(publishing, plugin.target.block)
     if position is None:
         return ""
-    if ledger.is_damaged(publishing, plugin.target.block):
+    if cursors.is_damaged(publishing, plugin.target.block):
         return ledger.DAMAGED
     found = list(unaccounted(accounting, publishing, plugin, max(0, position.last_seq - _NEWEST), position.last_seq))
     return _never_sent(found) if found else ""

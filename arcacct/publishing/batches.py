@@ -1,4 +1,4 @@
-"""Cutting texts into messages, by count and by bytes, and deciding record by record what is sent and what is held."""
+"""Cutting texts into messages, by count and by bytes, and deciding for each record whether it is sent or held."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable, Sequence
 
 from arcacct.errors import InputError
+from arcacct.publishing.context import RunContext
 from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
-from arcacct.publishing.digests import digest, is_same
-from arcacct.publishing.instants import DAY_S, month_of
 from arcacct.publishing.ledger import HeldRecord, SentRecord, SentVersion
-from arcacct.publishing.plug import RecordFormat, RenderedRecord
-from arcacct.publishing.this_run import RunContext
+from arcacct.publishing.ledger_rows import DAY_S, month_of
+from arcacct.publishing.plugin import RecordFormat, RenderedRecord
+from arcacct.publishing.sent import digest, is_same
 from arcacct.records import reader
 from arcacct.records.model import AAR
 from arcacct.records.reader import Logged

@@ -1,9 +1,4 @@
-"""
-One target's messages, from intent to answer (INVARIANTS 4).
-
-Every message is in the ledger before it is sent and its answer after. What a receiver refuses is cut in halves down to
-the record; a lost answer leaves the message in the ledger, and the next run sends the same bytes before anything newer.
-"""
+"""The messages of one target, from intent to answer (INVARIANTS 4): each is in the ledger before it is sent."""
 
 from __future__ import annotations
 
@@ -12,18 +7,145 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from threading import Semaphore, Thread
 from typing import NamedTuple
 
-from arcacct.errors import ArcacctError, InputError, TargetBusy, TargetRefuses
+from arcacct.config.options import Target
+from arcacct.errors import ArcacctError, CredentialError, InputError, TargetBusy, TargetRefuses
 from arcacct.files.safe_open import open_directory
-from arcacct.publishing import held, ledger, sent
-from arcacct.publishing.answers import Answer, Outcome, error_of
+from arcacct.publishing import cursors, held, ledger, sent
+from arcacct.publishing.context import RunContext, RunDeadline
 from arcacct.publishing.held import RefusalHistory
-from arcacct.publishing.instants import DAY_S, iso
 from arcacct.publishing.ledger import HeldRecord, LedgerGap, Message, MonthSnapshot, SentRecord, SentSum
-from arcacct.publishing.plug import Envelope, Sender
-from arcacct.publishing.this_run import RunContext
-from arcacct.publishing.under_way import SendAhead
+from arcacct.publishing.ledger_rows import DAY_S, iso
+from arcacct.publishing.plugin import Answer, Envelope, Outcome, Sender, error_of
+
+# Messages that are being sent while the next are made: most of a run is waiting for the receiver.
+
+
+class SendAhead:
+    """
+    Some messages of the ledger, sent by a thread one after the other until one of them is not accepted.
+
+    It sends the next when it is told that the answer to the last is in the ledger: whatever kills us, one message at
+    most is sent again. Until `stop` has returned nobody else may send.
+    """
+
+    def __init__(self, sender: Sender, messages: Sequence[Message], groups: Sequence[str | None]) -> None:
+        """Begin."""
+        self.messages = messages
+        self.groups = groups
+        self.answers: list[Answer] = []
+        """To the first messages; only the last of them may be other than accepted."""
+        self.noted = 0
+        """How many answers are in the ledger."""
+        self.error: Exception | None = None
+        """What sending the message after them raised."""
+        self._sender = sender
+        self._stopping = False
+        self._go_on = Semaphore(0)
+        # A daemon: who interrupts us a second time does not wait for a receiver that says nothing.
+        self._thread = Thread(target=self._send, daemon=True)
+        self._thread.start()
+
+    def accepted(self) -> tuple[Message, Answer] | None:
+        """A message that was accepted, which is not in the ledger yet."""
+        if len(self.answers) == self.noted or self.answers[self.noted].kind != Outcome.ACCEPTED:
+            return None
+        return self.messages[self.noted], self.answers[self.noted]
+
+    def resume(self) -> None:
+        """That is in the ledger now."""
+        self.noted += 1
+        self._go_on.release()
+
+    def stop(self) -> None:
+        """Wait for the answer to the message that is just being sent, and send no other one."""
+        self._stopping = True
+        self._go_on.release()
+        self._thread.join()
+
+    def _send(self) -> None:
+        try:
+            for message in self.messages:
+                if self._stopping:
+                    return
+                answer = self._sender.send(message)
+                self.answers.append(answer)
+                if answer.kind != Outcome.ACCEPTED:
+                    return
+                self._go_on.acquire()
+        except Exception as error:  # noqa: BLE001  whatever it is, the thread that waits for us raises it
+            self.error = error
+
+
+# A target's way out, made once there is something to send: keys, certificates and TLS cost more than all the rest.
+
+
+class LazySender(Sender):
+    """
+    A `Sender` that is made when the first message is packed, or the first of an earlier run is looked at.
+
+    Raises then, so before anything is sent or written down, what making it raises.
+    """
+
+    def __init__(self, target: Target, make: Callable[[], Sender]) -> None:
+        """
+        Raise CredentialError for a certificate or key that cannot be read: with nothing to send, too, that is told.
+
+        What is in them is looked at when it is used; `arcacct status` warns of their end.
+        """
+        self._make = make
+        self._made: Sender | None = None
+        self._deadline = RunDeadline()
+        shown = target.credentials()
+        for path in () if shown is None else (shown.x509_host_cert, shown.x509_host_key):
+            try:
+                with open(path, "rb"):
+                    pass
+            except OSError as exc:
+                what = f"{path}: cannot be read ({exc.strerror}); correct the path, or run as the file's owner"
+                raise CredentialError(what) from exc
+
+    @property
+    def destination(self) -> str:  # type: ignore[override]  # known by the sender alone
+        return self._sender().destination
+
+    def send(self, message: Message) -> Answer:
+        return self._sender().send(message)
+
+    def name(self) -> str | None:
+        return self._sender().name()
+
+    def pack(self, text: str) -> bytes:
+        return self._sender().pack(text)
+
+    def unpack(self, data: bytes) -> str:
+        return self._sender().unpack(data)
+
+    def renewed(self, data: bytes) -> bytes:
+        return self._sender().renewed(data)
+
+    def set_deadline(self, deadline: RunDeadline) -> None:
+        self._deadline = deadline
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
+
+    def _sender(self) -> Sender:
+        if self._made is None:
+            self._made = self._make()
+            self._made.set_deadline(self._deadline)
+        return self._made
+
+
+# One target's messages, from intent to answer (INVARIANTS 4).
+#
+# Every message is in the ledger before it is sent and its answer after. What a receiver refuses is cut in halves down
+# to the record; a lost answer leaves the message in the ledger, and the next run sends the same bytes before anything
+# newer.
+
 
 _STILL_THERE = (
     "the receiver still has an older version of this record{named}. {Room}, then run `arcacct quarantine retry`"
@@ -167,7 +289,7 @@ class Delivery(MessageSink):
         self._summary.quarantine(held.newly_quarantined(self._con, self._target, aside))
         if not messages and not aside and not what.proofs:
             if what.seq is not None:
-                ledger.move_cursor(self._con, self._target, what.seq)
+                cursors.move_cursor(self._con, self._target, what.seq)
             return
         seq = None if messages else what.seq
         intended = ledger.record_intent(

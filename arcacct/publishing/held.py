@@ -1,4 +1,4 @@
-"""Records that are held back from a target: until they are settled, or because somebody refuses them."""
+"""Records that a target does not get yet: until they are settled, or because somebody rejects them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from arcacct.config.options import Target
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.errors import InputError
-from arcacct.publishing import sent_rows
-from arcacct.publishing.instants import iso
+from arcacct.publishing import ledger_rows
 from arcacct.publishing.ledger import HeldRecord, hold
+from arcacct.publishing.ledger_rows import iso
 from arcacct.publishing.sent import MANY, versions
 from arcacct.records.reader import LAST_SECOND
 
@@ -187,7 +187,7 @@ def states(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, st
 
 def earliest_undelivered_end(con: Connection, target: str) -> int | None:
     """The earliest EndTime of a record that is held back from a target, or that it has not answered for."""
-    unanswered = sent_rows.of_messages("EndTime", "Messages.Target = ?1 AND State = 'sending'")
+    unanswered = ledger_rows.of_messages("EndTime", "Messages.Target = ?1 AND State = 'sending'")
     row = con.execute(
         "SELECT min(EndTime) FROM ("
         "SELECT EndTime FROM HeldRecords WHERE Target = ?1 AND State IN ('held', 'quarantined', 'retry')"

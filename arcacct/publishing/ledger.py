@@ -1,12 +1,4 @@
-"""
-The ledger of publishing: what was sent where, what was answered, what is held back and why (publishing.db).
-
-Every function is one transaction, at synchronous=FULL; only `accepted` leaves the sync to the next one: an answer that
-a power cut takes back is a message sent again. The order is the caller's: `record_intent` before sending, `accepted`
-after (INVARIANTS 4). No transaction spans the two databases.
-A receiver's words, and those of an error, are kept as `wording.sanitise_line` lets them out: people read them on
-terminals.
-"""
+"""The ledger (publishing.db): what was sent where, what was answered, what is held and why (INVARIANTS 4)."""
 
 from __future__ import annotations
 
@@ -17,8 +9,9 @@ from typing import NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
-from arcacct.publishing import sent_rows
-from arcacct.publishing.instants import DAY_S, month_of
+from arcacct.publishing import ledger_rows
+from arcacct.publishing.cursors import advance
+from arcacct.publishing.ledger_rows import DAY_S, month_of
 from arcacct.wording import sanitise_line
 
 COUNTS = "sync"
@@ -27,16 +20,6 @@ DAMAGED = (
     "publishing.db has two notes of how far the log was read, and they differ: nothing up to there counts as sent; the"
     " next run of `arcacct publish` reads the log from its beginning, and knows what was sent before"
 )
-
-
-class Cursor(NamedTuple):
-    """How far a target is."""
-
-    target: str
-    incarnation: str
-    last_seq: int
-    start_end_time: int
-    last_success: int | None
 
 
 class SentRecord(NamedTuple):
@@ -137,21 +120,6 @@ class HeldRecord(NamedTuple):
     """The last of them."""
 
 
-_BY_TARGET = (
-    "Targets",
-    "Messages",
-    "SumKeys",
-    "HeldRecords",
-    "OpenMonths",
-    "Given",
-    "Months",
-    "HeldMonths",
-    "AcceptedMonths",
-    "RefusedSums",
-    "UnsureMonths",
-)
-"""The tables that know a target by its name."""
-
 _MESSAGE_COLUMNS = "Kind, Origin, Seq, Destination, EmpaID, Digest, RecordCount"
 """A Message between its id and its bytes, from Messages."""
 _RECORD_COLUMNS = (
@@ -187,83 +155,6 @@ class LedgerGap(NamedTuple):
         )
 
 
-def cursor(con: Connection, target: str) -> Cursor | None:
-    """How far a target is; ``None`` for one that never published."""
-    row = con.execute(
-        "SELECT Target, Incarnation, LastSeq, StartEndTime, LastSuccess FROM Targets WHERE Target = ?", (target,)
-    ).fetchone()
-    return None if row is None else Cursor._make(row)
-
-
-def is_damaged(con: Connection, target: str) -> bool:
-    """Whether the two notes of how far a target is differ: then nothing up to there is known to be handled."""
-    row = con.execute("SELECT 1 FROM Targets WHERE Target = ? AND LastSeq IS NOT LastSeqAgain", (target,)).fetchone()
-    return row is not None
-
-
-def jura_end_time(con: Connection, target: str) -> int | None:
-    """The end time up to which jura-ng (or we) published a target; ``None`` for one that jura does not know."""
-    row = con.execute("SELECT LastEndTime FROM AccountingTargets WHERE TargetID = ?", (target,)).fetchone()
-    return None if row is None else int(row[0])
-
-
-def rename_target(con: Connection, old: str, new: str) -> None:
-    """A target goes on under another name, with all its history."""
-    with transaction(con):
-        for table in _BY_TARGET:
-            con.execute(f"UPDATE {table} SET Target = ? WHERE Target = ?", (new, old))
-        con.execute("UPDATE OR REPLACE AccountingTargets SET TargetID = ? WHERE TargetID = ?", (new, old))
-
-
-def set_cursor(con: Connection, position: Cursor, *, in_doubt: bool = False) -> None:
-    """
-    Begin a target, or begin it anew: what was sent before is recognised by its digest.
-
-    ``in_doubt``: a lost ledger may have known it; what was sent is unknown.
-    """
-    with transaction(con):
-        # What is under way counts in the numbers of before: it would carry the new cursor past records of today.
-        con.execute("UPDATE Messages SET Seq = NULL WHERE Target = ? AND State = 'sending'", (position.target,))
-        con.execute("UPDATE HeldRecords SET Seq = 0 WHERE Target = ?", (position.target,))
-        con.execute(
-            "INSERT INTO Targets (Target, Incarnation, LastSeq, LastSeqAgain, StartEndTime)"
-            " VALUES (?1, ?2, ?3, ?3, ?4) ON CONFLICT (Target) DO UPDATE SET Incarnation = excluded.Incarnation,"
-            " LastSeq = excluded.LastSeq, LastSeqAgain = excluded.LastSeqAgain, StartEndTime = excluded.StartEndTime,"
-            # A place in the log of another life says nothing about this one: any change may be unknown to the ledger.
-            " DoubtSeq = CASE WHEN Incarnation = excluded.Incarnation THEN DoubtSeq ELSE min(DoubtSeq, 0) END",
-            position[:4],
-        )
-        if in_doubt:
-            con.execute("UPDATE Targets SET DoubtSeq = 0 WHERE Target = ?", (position.target,))
-
-
-def begin_run(con: Connection, target: str) -> int:
-    """The number of a target's run that begins now."""
-    with transaction(con):
-        con.execute("UPDATE Targets SET Runs = Runs + 1 WHERE Target = ?", (target,))
-    return last_run(con, target)
-
-
-def last_run(con: Connection, target: str) -> int:
-    """The number of a target's last run; 0 when there was none."""
-    row = con.execute("SELECT Runs FROM Targets WHERE Target = ?", (target,)).fetchone()
-    return 0 if row is None else int(row[0])
-
-
-def move_cursor(con: Connection, target: str, seq: int) -> None:
-    """Nothing up to ``seq`` needs sending."""
-    with transaction(con):
-        _move(con, target, seq)
-
-
-def _move(con: Connection, target: str, seq: int) -> None:
-    # Each from itself: one that was damaged stays different from the other.
-    con.execute(
-        "UPDATE Targets SET LastSeq = max(LastSeq, ?1), LastSeqAgain = max(LastSeqAgain, ?1) WHERE Target = ?2",
-        (seq, target),
-    )
-
-
 def record_intent(
     con: Connection,
     target: str,
@@ -292,7 +183,7 @@ def record_intent(
         for one in held:
             hold(con, target, one, now)
         if seq is not None:
-            _move(con, target, seq)
+            advance(con, target, seq)
         con.executemany(
             "INSERT INTO Months (Target, Year, Month, Kind, Seq, Incarnation, Sent) VALUES (?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (Target, Year, Month) DO UPDATE SET Seq = excluded.Seq, Incarnation = excluded.Incarnation,"
@@ -305,8 +196,8 @@ def record_intent(
 def _inserted(
     con: Connection, target: str, messages: Sequence[Message], now: int, *, one_kind: bool, keep: bool
 ) -> list[Message]:
-    jobs = sent_rows.job_numbers(con, (record for message in messages for record in message.records))
-    form_of, given = sent_rows.KeyTemplates(con), _TotalIDs(con, target)
+    jobs = ledger_rows.job_numbers(con, (record for message in messages for record in message.records))
+    form_of, given = ledger_rows.KeyTemplates(con), _TotalIDs(con, target)
     written = []
     for message in messages:
         row = con.execute(
@@ -316,7 +207,7 @@ def _inserted(
         )
         message_id = row.lastrowid or 0
         _store(con, message_id, message.data, pack=keep)
-        sent_rows.add(con, message_id, message.records, [given.of(one) for one in message.records], jobs, form_of)
+        ledger_rows.add(con, message_id, message.records, [given.of(one) for one in message.records], jobs, form_of)
         if one_kind and message.records:
             # Already now, as the sums: what may have arrived decides in which family the month stays.
             months = {month_of(one.end_time) for one in message.records if one.submit_host is not None}
@@ -432,7 +323,7 @@ def kept_bytes(con: Connection, message_id: int) -> bytes | None:
 def records_of(con: Connection, message_id: int) -> dict[int, SentRecord]:
     """By position, in that order: the records of a message."""
     rows = con.execute(
-        f"{sent_rows.of_messages(f'Position, {_RECORD_COLUMNS}', 'Messages.MessageID = ?1')} ORDER BY Position",
+        f"{ledger_rows.of_messages(f'Position, {_RECORD_COLUMNS}', 'Messages.MessageID = ?1')} ORDER BY Position",
         (message_id,),
     )
     return {position: SentRecord._make(record) for position, *record in rows}
@@ -499,7 +390,7 @@ def accepted(
             for one in kept:
                 hold(con, target, HeldRecord(one, "correction", still_there.format(key=one.key)), now)
             if message.seq is not None:
-                _move(con, target, message.seq)
+                advance(con, target, message.seq)
     finally:
         con.execute("PRAGMA synchronous = FULL")
     return [one.job_id for one in kept]
@@ -514,10 +405,10 @@ def _kept(
         for one, row in zip(message.records, rows, strict=True)
         if row is not None and one.replaced_id is not None
     ]
-    before = sent_rows.versions_before(con, target, again, message.message_id) if again else {}
+    before = ledger_rows.versions_before(con, target, again, message.message_id) if again else {}
     update = "UPDATE SentRecords SET {} WHERE Number = ?"
     kept = []
-    first, _behind = sent_rows.numbers(message.message_id)
+    first, _behind = ledger_rows.numbers(message.message_id)
     for number, (one, row) in enumerate(zip(message.records, rows, strict=True), first):
         if row is None:
             continue
@@ -549,7 +440,7 @@ def _count(con: Connection, message: Message) -> None:
             f"UPDATE Given SET Jobs = Given.Jobs {sign} Change.Jobs, Wall = Given.Wall {sign} Change.Wall FROM"
             f" (SELECT {place} AS Place, count(*) AS Jobs, sum({wall}) AS Wall FROM SentRecords WHERE Number >= ?"
             f" AND Number < ? AND {place} IS NOT NULL GROUP BY {place}) AS Change WHERE Given.GivenID = Change.Place",
-            sent_rows.numbers(message.message_id),
+            ledger_rows.numbers(message.message_id),
         )
 
 
@@ -562,9 +453,9 @@ def _count_without(con: Connection, target: str, message_id: int) -> None:
     for job_id, key, given, wall_s, before, before_s in con.execute(
         "SELECT JobID, Key, GivenID, coalesce(Wall, 0), ReplacedID, coalesce(ReplacedWall, 0) FROM SentRows"
         " WHERE Number >= ? AND Number < ? AND GivenID IS NOT NULL",
-        sent_rows.numbers(message_id),
+        ledger_rows.numbers(message_id),
     ).fetchall():
-        newer = sent_rows.of_jobs(
+        newer = ledger_rows.of_jobs(
             con,
             "Record.MessageID, Record.Position, State",
             [job_id],
@@ -576,7 +467,7 @@ def _count_without(con: Connection, target: str, message_id: int) -> None:
         newer_id, position, state = newer[0]
         con.execute(
             "UPDATE SentRecords SET (ReplacedID, ReplacedWall) = (?, ?) WHERE Number = ?",
-            (before, before_s, sent_rows.numbers(newer_id)[0] + position),
+            (before, before_s, ledger_rows.numbers(newer_id)[0] + position),
         )
         if state == "accepted":
             change = "UPDATE Given SET Jobs = Jobs + ?, Wall = Wall + ? WHERE GivenID = ?"
@@ -591,7 +482,7 @@ def highest_row(con: Connection, target: str, kind: str) -> int:
         " ORDER BY MessageID DESC LIMIT 100",
         (target, kind),
     ).fetchall()
-    rows = [row for (packed,) in messages for row in sent_rows.unpacked_rows(packed)]
+    rows = [row for (packed,) in messages for row in ledger_rows.unpacked_rows(packed)]
     return max((int(row) for row in rows if row is not None and row.isdecimal()), default=0)
 
 
@@ -600,7 +491,9 @@ def discard_unsent(con: Connection, message_ids: Sequence[int]) -> None:
     if not message_ids:
         return
     with transaction(con):
-        con.executemany("DELETE FROM SentRecords WHERE Number >= ? AND Number < ?", map(sent_rows.numbers, message_ids))
+        con.executemany(
+            "DELETE FROM SentRecords WHERE Number >= ? AND Number < ?", map(ledger_rows.numbers, message_ids)
+        )
         for table in ("MessageBytes", "Messages"):
             con.executemany(f"DELETE FROM {table} WHERE MessageID = ?", [(one,) for one in message_ids])
 
@@ -659,7 +552,7 @@ def refused(
                 (target, *month),
             )
         if message.seq is not None:
-            _move(con, target, message.seq)
+            advance(con, target, message.seq)
     return refusals
 
 
@@ -681,7 +574,7 @@ def _answer(
             code,
             sanitise_line(words),
             None if receiver_id is None else sanitise_line(receiver_id),
-            sent_rows.packed_rows(receiver_rows) if receiver_rows else None,
+            ledger_rows.packed_rows(receiver_rows) if receiver_rows else None,
             message_id,
         ),
     )
@@ -723,19 +616,3 @@ def forget_bytes(con: Connection, answered_before: int) -> None:
         elif not some or any(is_young for _message_id, is_young, _may_go in some):
             break
         after = some[-1][0]
-
-
-def finish_run(con: Connection, target: str, *, error: str | None, last_end_time: int | None) -> None:
-    """Close a target's run: its times, and jura's own row. Nothing refers to that row: jura's tools delete it."""
-    now = int(time.time())
-    with transaction(con):
-        con.execute(
-            "UPDATE Targets SET LastRun = ?1, LastError = ?2,"
-            " LastSuccess = CASE WHEN ?2 IS NULL THEN ?1 ELSE LastSuccess END WHERE Target = ?3",
-            (now, None if error is None else sanitise_line(error), target),
-        )
-        if last_end_time is not None:
-            con.execute(
-                "INSERT OR REPLACE INTO AccountingTargets (TargetID, LastEndTime, LastReport) VALUES (?, ?, ?)",
-                (target, last_end_time, now),
-            )

@@ -1,4 +1,4 @@
-"""By what a target selects jobs and names them at its receiver: a change of it is a cause to be named, and no proof."""
+"""Which jobs a target selects and how it names them at its receiver: a change of it is a cause to be named."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from arcacct.database import incarnation, schema
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
-from arcacct.publishing import ledger, months
-from arcacct.publishing.floor import changes
-from arcacct.publishing.instants import Month, month_name, recent_months
-from arcacct.publishing.plug import TargetPlugin
+from arcacct.publishing import ledger, safeguard
+from arcacct.publishing.ledger_rows import Month, month_name, recent_months
+from arcacct.publishing.plugin import TargetPlugin
+from arcacct.publishing.safeguard import changes
 from arcacct.records import batch_jobs, usage
 from arcacct.records.reader import LAST_SECOND
 from arcacct.wording import count_of
@@ -91,7 +91,7 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plugin: Targe
     ]
     if not others:
         return ""
-    here = {**dict.fromkeys(months.published(publishing, plugin.target.block), 0), **usage.jobs_by_month(accounting)}
+    here = {**dict.fromkeys(safeguard.published(publishing, plugin.target.block), 0), **usage.jobs_by_month(accounting)}
     concerned = ", ".join(f"{month_name(month)} ({count_of(jobs, 'job')} here)" for month, jobs in sorted(here.items()))
     return (
         f"nothing is sent of {concerned}: what was sent before is unknown{changes(others[-1], now)}, and the receiver"

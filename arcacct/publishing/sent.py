@@ -1,18 +1,95 @@
-"""What the receivers have, as far as the ledger knows: versions of jobs by key, and sums by key."""
+"""
+What the receivers have, as far as the ledger knows: versions of jobs and sums by key, and the digest that tells
+versions apart.
+"""
 
 from __future__ import annotations
 
+import marshal
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
-from arcacct.publishing import sent_rows
+from arcacct.publishing import ledger_rows
 from arcacct.publishing.ledger import Message, SentRecord, SentSum, SentVersion, kept_bytes, records_of, stored
+from arcacct.records import packing
+from arcacct.records.model import AAR, StoredAAR
+from arcacct.records.reader import PACKED_FIELDS
 from arcacct.records.states import SQL_BY_ITSELF
 
-MANY = sent_rows.MANY
+# What tells one version of a record from another, also when a later program keeps more of each record.
+
+
+_FIRST_DIGEST = (
+    "job_id", "local_job_id", "endpoint_type", "endpoint_url", "queue", "user_dn", "vo", "status", "exit_code",
+    "submit_time", "end_time", "node_count", "core_count", "memory_kib", "virtual_memory_kib", "wall_s", "cpu_user_s",
+    "cpu_kernel_s", "scratch_bytes", "stage_in_bytes", "stage_out_bytes", "fqans", "job_name", "lrms", "node_names",
+    "client_host", "local_user", "project", "system_software", "wn_instance", "benchmark", "run_time_environments",
+    "transfers", "lrms_submit_time", "lrms_start_time", "lrms_end_time",
+)  # fmt: skip
+DIGESTS = {1: _FIRST_DIGEST}
+"""
+The values that each version of the digest is of, in their order. A version that was released never changes: what was
+sent is compared in the version in which it is stored, so a new field makes no record of yesterday "changed".
+"""
+
+
+def values_of(versions: Mapping[int, tuple[str, ...]]) -> dict[int, tuple[Callable[[AAR], tuple[Any, ...]], int]]:
+    """How the values of each version are read off a record, and where the transfers stand among them."""
+    return {number: (_reader(names), names.index("transfers")) for number, names in versions.items()}
+
+
+def _reader(names: tuple[str, ...]) -> Callable[[AAR], tuple[Any, ...]]:
+    fields: tuple[str, ...] = AAR._fields
+    first = fields.index(names[0])
+    span = slice(first, first + len(names))
+    # Values that stand together in a record are read as one piece: half the cost of one by one.
+    return itemgetter(span) if fields[span] == names else attrgetter(*names)
+
+
+_VALUES = values_of(DIGESTS)
+_OF_PACKS = {number for number, names in DIGESTS.items() if names == PACKED_FIELDS}
+"""The versions whose bytes a pack is."""
+
+
+def digest(aar: AAR, version: int | None = None) -> bytes:
+    """
+    What tells one version of a record from another: 16 bytes of its values, not of its place in the database.
+
+    From version 2 of the digest on its number stands before them, in one byte. Without ``version``: the newest.
+    """
+    number = max(DIGESTS) if version is None else version
+    keeper = aar if number in _OF_PACKS and isinstance(aar, StoredAAR) else None
+    found = None if keeper is None else keeper.digest
+    if found is None:
+        read, transfers = _VALUES[number]
+        values = read(aar)
+        plain: tuple[Any, ...] = (*values[:transfers], tuple(map(tuple, values[transfers])), *values[transfers + 1 :])
+        # Format 2 of marshal has no references and no notion of interned texts: equal values are equal bytes, for ever.
+        found = packing.digest(marshal.dumps(plain, 2))
+        if keeper is not None:
+            keeper.digest = found
+    return found if number == 1 else bytes((number,)) + found
+
+
+def digests_of(aar: AAR) -> tuple[bytes, ...]:
+    """The digests of a record in every version: all that has to be kept of it to compare it later."""
+    return tuple(digest(aar, number) for number in DIGESTS)
+
+
+def is_same(aar: AAR, stored: bytes) -> bool:
+    """Whether a digest of the ledger is of this very version of a record, compared in the version it is stored in."""
+    number = 1 if len(stored) == packing.DIGEST_BYTES else stored[0] if stored else 0
+    return number in DIGESTS and digest(aar, number) == stored
+
+
+# What the receivers have, as far as the ledger knows: versions of jobs by key, and sums by key.
+
+
+MANY = ledger_rows.MANY
 """As many ids as go into one question."""
 _SUM = "Key, Year, Month, Jobs, Wall, coalesce(Site, ''), coalesce(SubmitHost, ''), IsAdopted"
 
@@ -27,7 +104,7 @@ def versions(
     keeps the first version that it got a republished one counts only if it was the first.
     """
     found: dict[str, dict[str, SentVersion]] = {}
-    for job_id, origin, *values in sent_rows.of_jobs(
+    for job_id, origin, *values in ledger_rows.of_jobs(
         con,
         "JobID, Origin, Key, Record.Digest, EndTime, RecordID, GivenID, coalesce(Wall, 0), Record.MessageID, Notes",
         job_ids,
@@ -71,7 +148,7 @@ def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_messa
 
 def ever_carried(con: Connection, target: str, job_ids: Sequence[str]) -> set[str]:
     """Which of these jobs a message carried that the target's receiver took, or may have taken."""
-    rows = sent_rows.of_jobs(con, "JobID", job_ids, "Target = ? AND State IN ('accepted', 'sending')", target)
+    rows = ledger_rows.of_jobs(con, "JobID", job_ids, "Target = ? AND State IN ('accepted', 'sending')", target)
     return {job_id for (job_id,) in rows}
 
 
@@ -94,7 +171,7 @@ def sent_versions(
     Of a key each version, the last of which counts.
     """
     asked = ", ".join(f"?{number}" for number in range(4, 4 + len(kinds)))
-    of_kinds = sent_rows.of_messages(
+    of_kinds = ledger_rows.of_messages(
         "Key, JobID, Record.Digest, coalesce(Record.Wall, 0), Messages.MessageID, Position",
         f"Messages.Target = ?1 AND Kind IN ({asked}) AND EndTime >= ?2 AND EndTime < ?3"
         " AND State IN ('accepted', 'sending')",
@@ -109,7 +186,7 @@ def jobs_sent_after(
     """The jobs with ``ended[0] <= EndTime < ended[1]`` whose records a receiver took after a moment, by JobID."""
     asked = ", ".join(f"?{number}" for number in range(5, 5 + len(kinds)))
     rows = con.execute(
-        sent_rows.of_messages(
+        ledger_rows.of_messages(
             "JobID",
             f"Messages.Target = ?1 AND Kind IN ({asked}) AND EndTime >= ?2 AND EndTime < ?3 AND Answered > ?4"
             " AND State = 'accepted'",
@@ -133,7 +210,8 @@ def pending_keys(con: Connection, target: str) -> set[str]:
     """The keys of records and sums in messages that began and have no answer: nobody knows whether they arrived."""
     unanswered = "Messages.Target = ?1 AND State = 'sending'"
     rows = con.execute(
-        f"{sent_rows.of_messages('Key', unanswered)} UNION ALL SELECT Key FROM Messages JOIN SumKeys USING (MessageID)"
+        f"{ledger_rows.of_messages('Key', unanswered)} UNION ALL SELECT Key FROM Messages"
+        " JOIN SumKeys USING (MessageID)"
         " WHERE Messages.Target = ?1 AND State = 'sending'",
         (target,),
     )
@@ -288,7 +366,7 @@ def not_sent_again(
         f" AND Status.Name IN {SQL_BY_ITSELF}{of_vos(vos)}",
         (*ended, *vos),
     ).fetchone()
-    republished = sent_rows.of_messages(
+    republished = ledger_rows.of_messages(
         "JobID",
         "Messages.Target = ?1 AND Origin = 'republish' AND State = 'accepted' AND EndTime >= ?2 AND EndTime < ?3",
     )

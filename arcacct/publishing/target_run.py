@@ -1,4 +1,6 @@
-"""One run of one target: what began and has no answer, then what is new or asked for, then the sync message."""
+"""
+One run of one target: where it begins, pending messages first, then new or requested records, then the sync message.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,25 @@ from typing import NamedTuple
 
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection, DatabaseError, translated
+from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import ArcacctError, FiguresHeld
-from arcacct.publishing import given, held, ledger, monthly, months, sent
-from arcacct.publishing.clock import RunDeadline
-from arcacct.publishing.delivery import Delivery, DryRunSink, MessageSink
-from arcacct.publishing.feed import (
+from arcacct.publishing import cursors, held, ledger, safeguard, sent, summaries
+from arcacct.publishing.context import RunContext, RunDeadline, RunSummary
+from arcacct.publishing.cursors import Cursor
+from arcacct.publishing.delivery import Delivery, DryRunSink, LazySender, MessageSink
+from arcacct.publishing.ledger import COUNTS, LedgerGap, SentRecord
+from arcacct.publishing.ledger_rows import (
+    DAY_S,
+    Month,
+    iso,
+    month_bounds,
+    month_name,
+    months_between,
+    next_month,
+    recent_months,
+)
+from arcacct.publishing.plugin import ReceiverRows, Sender, TargetPlugin
+from arcacct.publishing.records import (
     RecordRouter,
     add_held,
     add_logged,
@@ -25,12 +41,7 @@ from arcacct.publishing.feed import (
     repeat_zeros,
     zero_records,
 )
-from arcacct.publishing.floor import DecreaseGuard
-from arcacct.publishing.instants import Month, iso, month_bounds, month_name, months_between, next_month, recent_months
-from arcacct.publishing.ledger import COUNTS, Cursor, LedgerGap, SentRecord
-from arcacct.publishing.months import HeldMonth
-from arcacct.publishing.plug import ReceiverRows, Sender, TargetPlugin
-from arcacct.publishing.position import open_cursor
+from arcacct.publishing.safeguard import DecreaseGuard, HeldMonth
 from arcacct.publishing.selection import (
     bare_ids,
     names_in_doubt,
@@ -40,10 +51,75 @@ from arcacct.publishing.selection import (
     to_remember,
     unresolved_selection,
 )
-from arcacct.publishing.this_run import RunContext, RunSummary
-from arcacct.publishing.way import LazySender
 from arcacct.records import reader, usage
 from arcacct.wording import count_of
+
+# Where a target begins: where jura-ng stopped, where it was under another name, or where our own recording began.
+
+
+def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
+    """
+    Where a target stands; begun when it is new, begun anew in another life of the accounting database.
+
+    ``since`` makes it begin anew, too, if it asks for earlier jobs than the target has known.
+    """
+    found = cursors.cursor(ctx.publishing, ctx.block) or _taken_over(ctx)
+    if found is None:
+        start, why = _start(ctx, since)
+        ctx.summary.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; --since TIME changes that)")
+        begun = Cursor(ctx.block, ctx.incarnation, 0, start, last_success=None)
+    elif found.incarnation != ctx.incarnation or incarnation.highest_seq(ctx.accounting) < found.last_seq:
+        ctx.summary.note(MEANING[DatabaseMismatch.ACCOUNTING_OTHER])
+        start = found.start_end_time if since is None else min(since, found.start_end_time)
+        begun = found._replace(incarnation=ctx.incarnation, last_seq=0, start_end_time=start)
+    elif cursors.is_damaged(ctx.publishing, ctx.block):
+        ctx.summary.note(ledger.DAMAGED)
+        begun = found._replace(last_seq=0)
+    elif since is not None and since < found.start_end_time:
+        begun = found._replace(start_end_time=since, last_seq=0)
+    else:
+        return found
+    if not ctx.dry_run:
+        cursors.set_cursor(ctx.publishing, begun, in_doubt=found is None and incarnation.is_successor(ctx.publishing))
+    return begun
+
+
+def _taken_over(ctx: RunContext) -> Cursor | None:
+    """The cursor of the only target that went to the same receiver and is not configured any more: its other name."""
+    configured = {one.block for one in ctx.plugin.settings.targets}
+    kind = ctx.block.partition(":")[0]
+    candidates = [
+        block
+        for block, destination in sent.destinations(ctx.publishing).items()
+        if destination == ctx.plugin.target.url and block not in configured and block.startswith(f"{kind}:")
+    ]
+    if len(candidates) != 1:
+        return None
+    (old,) = candidates
+    ctx.summary.note(f"goes on where [{old}] stopped: it went to the same receiver and is not configured any more")
+    found = cursors.cursor(ctx.publishing, old)
+    if not ctx.dry_run:
+        cursors.rename_target(ctx.publishing, old, ctx.block)
+    return None if found is None else found._replace(target=ctx.block)
+
+
+def _start(ctx: RunContext, since: int | None) -> tuple[int, str]:
+    """
+    A day before jura-ng stopped (repeats are harmless), else when our own recording began; or as it is wished.
+
+    What was imported from before then was another program's to publish.
+    """
+    if since is not None:
+        return since, "as --since says"
+    stopped = cursors.jura_end_time(ctx.publishing, ctx.block)
+    if stopped is None:
+        stopped = cursors.jura_end_times(ctx.plugin.settings.jura_database).get(ctx.block)
+    if stopped is not None:
+        return max(0, stopped - DAY_S), f"a day before jura-ng stopped at {iso(stopped)}"
+    return schema.created(ctx.accounting), "when the database was made, and recording began"
+
+
+# One run of one target: what began and has no answer, then what is new or asked for, then the sync message.
 
 
 class Period(NamedTuple):
@@ -144,10 +220,10 @@ class TargetRun:
                 sent.forget_refused_sums(ctx.publishing, block, ctx.run)
             else:
                 # What was said of a month that nobody saw fall here is no word for a later fall.
-                seen = {(one.year, one.month) for one in months.held(ctx.publishing, block).get(block, ())}
-                months.close_accepted(ctx.publishing, block, but=seen)
+                seen = {(one.year, one.month) for one in safeguard.held(ctx.publishing, block).get(block, ())}
+                safeguard.close_accepted(ctx.publishing, block, but=seen)
             # A whole run has looked at every month that was held before.
-            months.set_held(ctx.publishing, block, ctx.guard.held.values(), None if self._is_whole else ())
+            safeguard.set_held(ctx.publishing, block, ctx.guard.held.values(), None if self._is_whole else ())
             self._finish(ctx, error)
         return TargetResult(self._target.name, self.summary, error)
 
@@ -160,28 +236,28 @@ class TargetRun:
         if not self._options.dry_run:
             # A month of which nothing was published is nobody's alarm once it is not asked for any more.
             holding = [one for one in ctx.guard.held.values() if (one.year, one.month) in ctx.months]
-            months.set_held(ctx.publishing, self._target.block, holding, ())
+            safeguard.set_held(ctx.publishing, self._target.block, holding, ())
         return TargetResult(self._target.name, self.summary, error)
 
     def _begun(self) -> RunContext:
         """The run with all that its steps share, as the ledger is now; an operator's word is noted first."""
         publishing, block = self._both.publishing, self._target.block
         life = schema.incarnation(self._both.accounting)
-        accepted = months.accepted(publishing, block, life)
+        accepted = safeguard.accepted(publishing, block, life)
         if self._options.accept_lower and not self._options.dry_run:
-            months.accept(publishing, block, self._options.accept_lower, life, self._options.who)
-            months.resolve_uncertain(publishing, block, self._options.accept_lower)
+            safeguard.accept(publishing, block, self._options.accept_lower, life, self._options.who)
+            safeguard.resolve_uncertain(publishing, block, self._options.accept_lower)
         chosen = frozenset(self._options.accept_lower)
         guard = DecreaseGuard(
-            accepted=months.AcceptedDecreases(accepted.open | chosen, accepted.ever | chosen),
+            accepted=safeguard.AcceptedDecreases(accepted.open | chosen, accepted.ever | chosen),
             life_seq=schema.incarnation_start_seq(self._both.accounting),
             selection=self._selection,
-            proven=months.selections(publishing, block)[0],
-            given_jobs=given.published_jobs(publishing, block),
-            given_sums=given.published_sums(publishing, block),
+            proven=safeguard.selections(publishing, block)[0],
+            given_jobs=safeguard.published_jobs(publishing, block),
+            given_sums=safeguard.published_sums(publishing, block),
             folded=self._plugin.folded,
         )
-        published = months.published(publishing, block)
+        published = safeguard.published(publishing, block)
         kinds = remembered_kinds(self._both.accounting, self._plugin)
         return RunContext(self._plugin, *self._both, self.summary, self._options.dry_run, guard, published, life, kinds)
 
@@ -216,10 +292,10 @@ class TargetRun:
     def _numbered(self, ctx: RunContext) -> RunContext:
         """The run with its number: a receiver's refusal is believed when a later run hears it again."""
         publishing, block = self._both.publishing, self._target.block
-        last = ledger.last_run(publishing, block)
+        last = cursors.last_run(publishing, block)
         if ctx.dry_run:
             return ctx._replace(run=last + 1)
-        return ctx._replace(run=ledger.begin_run(publishing, block))
+        return ctx._replace(run=cursors.begin_run(publishing, block))
 
     def _unknown(self) -> LedgerGap | None:
         """What an older ledger does not know of a receiver that keeps the first version of a record."""
@@ -233,11 +309,11 @@ class TargetRun:
         block = self._target.block
         self._refuse_other_names(ctx)
         # Read again: the cursor may have moved with what was sent again.
-        start = ledger.cursor(ctx.publishing, block) or start
-        holding = {(one.year, one.month) for one in months.held(ctx.publishing, block).get(block, ())}
+        start = cursors.cursor(ctx.publishing, block) or start
+        holding = {(one.year, one.month) for one in safeguard.held(ctx.publishing, block).get(block, ())}
         ctx.summary.implausible = reader.count_held(ctx.accounting, start.last_seq, horizon)
         self._hold_unsure(ctx)
-        walked = months.selections(ctx.publishing, block)[1]
+        walked = safeguard.selections(ctx.publishing, block)[1]
         # The log is gone through from its beginning when what is selected has changed, or is held. Sums that are held,
         # or accepted, are looked at by themselves; of records it is the log that tells.
         walks = self._walked = (walked is not None and walked != of_records(self._plugin)) or (
@@ -265,7 +341,7 @@ class TargetRun:
             ]
             last = router is None and kind == self._plugin.message_format
             seq = horizon if last else None
-            monthly.send_summaries(
+            summaries.send_summaries(
                 ctx, family, by_kind[kind], delivery, horizon=horizon, seq=seq, logged=logged, doubt=doubt is not None
             )
         if router is not None:
@@ -276,7 +352,7 @@ class TargetRun:
             router.flush()
             repeat_zeros(ctx, router, begin, horizon)
             ctx.guard.hold_blocked_months()
-        monthly.send_sync(ctx, delivery, doubt)
+        summaries.send_sync(ctx, delivery, doubt)
 
     def _hold_unsure(self, ctx: RunContext, concerned: Collection[Month] | None = None) -> None:
         """
@@ -287,7 +363,7 @@ class TargetRun:
         if self._plugin.keeps_first:
             return
         back = []
-        for month, one in months.uncertain_months(ctx.publishing, self._target.block).items():
+        for month, one in safeguard.uncertain_months(ctx.publishing, self._target.block).items():
             if one.answered_s is not None or month in self._options.accept_lower:
                 continue
             if concerned is not None and month not in concerned:
@@ -297,7 +373,7 @@ class TargetRun:
             else:
                 self._hold_unknown(ctx, month, one.jobs)
         if back and not ctx.dry_run:
-            months.resolve_uncertain(ctx.publishing, self._target.block, back)
+            safeguard.resolve_uncertain(ctx.publishing, self._target.block, back)
 
     def _hold_untouched(self, ctx: RunContext, touched: Collection[Month]) -> Callable[[Month], bool]:
         """
@@ -306,7 +382,10 @@ class TargetRun:
         Returns whether a month is such a one: as long as nothing touches it, it stays as the receiver has it.
         """
         block = self._target.block
-        known, first = months.uncertain_months(ctx.publishing, block), months.uncertain_before(ctx.publishing, block)
+        known, first = (
+            safeguard.uncertain_months(ctx.publishing, block),
+            safeguard.uncertain_before(ctx.publishing, block),
+        )
 
         def untouched(month: Month) -> bool:
             is_known = month in known or month in self._options.accept_lower
@@ -359,7 +438,7 @@ class TargetRun:
         """The kind of messages of every month of which something was published; ``None``: the target has one."""
         if self._plugin.kind_option is None:
             return None
-        known = months.published(ctx.publishing, self._target.block)
+        known = safeguard.published(ctx.publishing, self._target.block)
         return {**ctx.remembered_kinds, **{month: one.message_format for month, one in known.items()}}
 
     def _remember_names(
@@ -379,11 +458,11 @@ class TargetRun:
         if ctx.dry_run:
             return
         block, chosen = self._target.block, of_records(self._plugin)
-        walked = months.selections(ctx.publishing, block)[1]
+        walked = safeguard.selections(ctx.publishing, block)[1]
         if walked is None and start.last_seq == 0:
-            months.set_selection(ctx.publishing, block, "Walked", chosen)
+            safeguard.set_selection(ctx.publishing, block, "Walked", chosen)
         elif walked not in (None, chosen):
-            months.set_selection(ctx.publishing, block, "Walked", {})
+            safeguard.set_selection(ctx.publishing, block, "Walked", {})
 
     def _has_records(self, ctx: RunContext) -> bool:
         """Whether the target is sent records of jobs, or ever was."""
@@ -420,7 +499,7 @@ class TargetRun:
         again = held.held_months(ctx.publishing, self._target.block, ctx.retry_thresholds)
         wanted = touched | left | elsewhere | unknown | holding | recent | again | {*self._options.accept_lower}
         newly: set[Month] = set()
-        if months.uncertain_before(ctx.publishing, self._target.block) is not None:
+        if safeguard.uncertain_before(ctx.publishing, self._target.block) is not None:
             newly = self._touched_in_this_life(ctx, start, horizon) | holding | again
         untouched = self._hold_untouched(ctx, newly)
         for month in (month for month in wanted if month in ctx.guard.held or not untouched(month)):
@@ -448,7 +527,7 @@ class TargetRun:
     def _prove(self, ctx: RunContext) -> None:
         """All has been dealt with, and answered: from now on a change is one of what the target selects today."""
         block = self._target.block
-        months.close_accepted(ctx.publishing, block)
+        safeguard.close_accepted(ctx.publishing, block)
         in_doubt = incarnation.uncertain_after_seq(ctx.publishing, block) is not None
         accepted = bool(self._options.accept_lower)
         # Of a month that is held nothing was sent, the zeros for keys in doubt neither.
@@ -460,11 +539,11 @@ class TargetRun:
                 incarnation.clear_uncertain(ctx.publishing, block)
         elif not in_doubt:
             self._remember_names(ctx, kinds=self._kinds(ctx))
-        proven, before = months.selections(ctx.publishing, block)
+        proven, before = safeguard.selections(ctx.publishing, block)
         if self._walked or before is None:
-            months.set_selection(ctx.publishing, block, "Walked", of_records(self._plugin))
+            safeguard.set_selection(ctx.publishing, block, "Walked", of_records(self._plugin))
         if proven != self._selection and not ctx.guard.held:
-            months.set_selection(ctx.publishing, block, "Selection", self._selection)
+            safeguard.set_selection(ctx.publishing, block, "Selection", self._selection)
 
     def _send_again(self, ctx: RunContext, delivery: MessageSink, period: Period, horizon: int) -> None:
         concerned = months_between(*period)
@@ -479,10 +558,10 @@ class TargetRun:
             by_kind.setdefault(ctx.message_format_of(month), set()).add(month)
         for kind in sorted(kind for kind in by_kind if not self._plugin.has_records(kind)):
             family = self._plugin.summaries(kind)
-            monthly.send_summaries(ctx, family, by_kind[kind], delivery, horizon=horizon, seq=None)
+            summaries.send_summaries(ctx, family, by_kind[kind], delivery, horizon=horizon, seq=None)
         if self._options.receiver_rows:
             in_records = {month for month in concerned if self._plugin.has_records(ctx.message_format_of(month))}
-            monthly.zero_sums(ctx, in_records, delivery)
+            summaries.zero_sums(ctx, in_records, delivery)
             zero_records(ctx, delivery)
         router = RecordRouter(ctx, delivery, republish=True) if self._has_records(ctx) else None
         if router is not None:
@@ -497,7 +576,7 @@ class TargetRun:
                     "version, which it keeps:"
                     " `arcacct quarantine list` says what to do about each"
                 )
-        monthly.send_sync(ctx, delivery)
+        summaries.send_sync(ctx, delivery)
 
     def _rows(self, ctx: RunContext, period: Period) -> ReceiverRows:
         """What counts at the receiver of a period under SubmitHosts of this CE, as files of its tables say."""
@@ -549,12 +628,12 @@ class TargetRun:
         if self._plugin.returns_row_ids and incarnation.uncertain_after_seq(ctx.publishing, block) is None:
             row = ledger.highest_row(ctx.publishing, block, self._plugin.message_format)
             incarnation.note_last_row(ctx.accounting, self._plugin.settings.places, block, row)
-        reached = ledger.cursor(ctx.publishing, block)
+        reached = cursors.cursor(ctx.publishing, block)
         assert reached is not None
         unhandled = reader.earliest_unhandled_end(ctx.accounting, reached.last_seq, ended_from=reached.start_end_time)
         undelivered = held.earliest_undelivered_end(ctx.publishing, block)
         waiting = [end for end in (unhandled, undelivered) if end is not None]
-        ledger.finish_run(
+        cursors.finish_run(
             ctx.publishing,
             block,
             error=None if error is None else str(error),

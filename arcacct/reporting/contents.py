@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from arcacct.publishing.instants import Month
+from arcacct.publishing.ledger_rows import Month
 
 Value = int | float | str | None
 """``None``: not known."""

@@ -9,7 +9,7 @@ from arcacct.asking.usage import UsageTable
 from arcacct.fleet.engine import Engine, answered
 from arcacct.fleet.manifests import Dataset, dataset
 from arcacct.fleet.usage import FleetSelection, concerned, usage
-from arcacct.publishing.instants import Month, iso, month_bounds
+from arcacct.publishing.ledger_rows import Month, iso, month_bounds
 from arcacct.records.pseudonyms import Names
 from arcacct.reporting.contents import Column, Report, Row, Table
 from arcacct.reporting.month import BY_DAY, by_day_with_vo, top_users, usage_by, use_of_pledge

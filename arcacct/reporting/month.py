@@ -13,7 +13,7 @@ from arcacct.benchmark import FALLBACK_SHOWN, parsed_benchmark
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
 from arcacct.database.schema import incarnation
-from arcacct.publishing.instants import Month, iso, month_bounds
+from arcacct.publishing.ledger_rows import Month, iso, month_bounds
 from arcacct.records.hold_decisions import NONE, counts
 from arcacct.records.holds import HELD, PUBLISHED
 from arcacct.records.pseudonyms import Names, site_names

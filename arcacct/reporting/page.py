@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 
 from arcacct import __version__
-from arcacct.publishing.instants import iso
+from arcacct.publishing.ledger_rows import iso
 from arcacct.reporting import charts
 from arcacct.reporting.charts import Chart
 from arcacct.reporting.contents import Column, Report, Row, Table, Value

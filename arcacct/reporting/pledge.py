@@ -12,7 +12,7 @@ import re
 from typing import NamedTuple
 
 from arcacct.errors import InputError
-from arcacct.publishing.instants import Month
+from arcacct.publishing.ledger_rows import Month
 
 HEADER = ("vo", "from", "hours", "kind")
 KINDS = {"core": "core_hours", "cpu": "cpu_hours", "hs06": "hs06_hours", "hepscore23": "hepscore23_hours"}

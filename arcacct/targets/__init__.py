@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.config.options import Target, TargetKind
     from arcacct.config.settings import Settings
-    from arcacct.publishing.plug import TargetPlugin
+    from arcacct.publishing.plugin import TargetPlugin
 
 FOLDERS = {
     "arex/jura/sgas": "sgas",
@@ -22,7 +22,7 @@ FOLDERS = {
     "arcacct/directory": "directory",
     "arcacct/auditor": "auditor",
 }
-"""The folder of each kind of block. Its ``options.py`` has a KIND, its ``plug.py`` a PLUG (`publishing.plug`)."""
+"""The folder of each kind of block. Its ``options.py`` has a KIND, its ``plug.py`` a PLUG (`publishing.plugin`)."""
 
 
 def kinds() -> dict[str, TargetKind]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
-from arcacct.publishing.plug import Acceptance
+from arcacct.publishing.plugin import Acceptance
 from arcacct.records.model import AAR
 from arcacct.records.states import COMPLETED
 from arcacct.targets.rules import EXACT, INT2, INT4

@@ -17,7 +17,7 @@ from typing import Any
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.errors import InputError
-from arcacct.publishing.plug import Acceptance
+from arcacct.publishing.plugin import Acceptance
 from arcacct.records.model import AAR, UsageCell
 from arcacct.records.states import FINAL
 from arcacct.targets.ascii import ascii_text

@@ -25,7 +25,7 @@ from arcacct.database import access
 from arcacct.database.access import open_publishing, read_accounting
 from arcacct.database.upkeep import MaintenanceEntry
 from arcacct.publishing import ledger
-from arcacct.publishing.months import HeldMonth
+from arcacct.publishing.safeguard import HeldMonth
 from arcacct.targets import kinds
 
 ETC = pathlib.Path(__file__).parents[2] / "etc"

@@ -23,7 +23,7 @@ import sql_contract
 from arcacct.config.paths import Places
 from arcacct.database import access
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
-from arcacct.publishing import ledger
+from arcacct.publishing import cursors
 from arcacct.records import usage
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -46,7 +46,7 @@ def here(tmp_path_factory) -> Places:
     usage.update_monthly(con, made)
     con.close()
     with closing(access.open_publishing(made)) as con:
-        ledger.set_cursor(con, ledger.Cursor(ledger_rows.ONE, "life", 0, 1, None))
+        cursors.set_cursor(con, cursors.Cursor(ledger_rows.ONE, "life", 0, 1, None))
         ledger_rows.send(con, ledger_rows.record("job1"), ledger_rows.record("job2", notes="cut"))
         ledger_rows.set_aside(con, "job3", "quarantined")
     return made

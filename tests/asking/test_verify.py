@@ -19,9 +19,9 @@ from arcacct.database import incarnation as database_incarnation
 from arcacct.database.access import open_accounting, open_publishing, read_accounting
 from arcacct.database.schema import incarnation
 from arcacct.errors import InputError
-from arcacct.publishing import ledger, run, target_run
-from arcacct.publishing.digests import digest
-from arcacct.publishing.session import TimeoutPolicy
+from arcacct.publishing import cursors, ledger, run, target_run
+from arcacct.publishing.sent import digest
+from arcacct.publishing.transport import TimeoutPolicy
 from arcacct.records import holds, reader
 from arcacct.sandbox import Sandbox
 from arcacct.targets import plugins
@@ -150,7 +150,7 @@ def deliver(asked_database, *, but: int = 0) -> list[str]:
         for number, aar in enumerate(sent, 1)
     )
     with closing(open_publishing(here)) as con:
-        ledger.set_cursor(con, ledger.Cursor(BLOCK, life, last, 0, None))
+        cursors.set_cursor(con, cursors.Cursor(BLOCK, life, last, 0, None))
         message = ledger.Message(0, "ur", "publish", last, "https://x", None, "", len(records), b"bytes", records)
         (written,) = ledger.record_intent(con, BLOCK, [message])
         ledger.accepted(con, BLOCK, written, 200, "ok", None)

@@ -15,8 +15,8 @@ from arcacct.config.paths import Places, places
 from arcacct.database import incarnation as database_incarnation
 from arcacct.database.access import open_publishing, read_accounting
 from arcacct.database.schema import incarnation
-from arcacct.publishing import ledger
-from arcacct.publishing.digests import digest
+from arcacct.publishing import cursors, ledger
+from arcacct.publishing.sent import digest
 from arcacct.records import reader
 
 NOVEMBER = (1793491200, 1796083200)
@@ -42,8 +42,8 @@ def site(folder: pathlib.Path, jobs: int, *, changed: bool) -> pathlib.Path:
 def _deliver(here: Places, as_if: bytes | None) -> None:
     with closing(read_accounting(here)) as con, closing(open_publishing(here)) as publishing:
         publishing.execute("PRAGMA synchronous = OFF")
-        ledger.set_cursor(
-            publishing, ledger.Cursor(SGAS, incarnation(con), database_incarnation.highest_seq(con), 0, None)
+        cursors.set_cursor(
+            publishing, cursors.Cursor(SGAS, incarnation(con), database_incarnation.highest_seq(con), 0, None)
         )
         for page in reader.ended_between(con, *NOVEMBER):
             records = tuple(

@@ -21,8 +21,8 @@ from bench_publish import APEL, SGAS, configure, receivers
 from figures import Figure, cost_of
 from generate import Look, generate
 
-from arcacct.publishing.answers import Answer, Outcome
-from arcacct.publishing.session import Request, Transport
+from arcacct.publishing.plugin import Answer, Outcome
+from arcacct.publishing.transport import Request, Transport
 from arcacct.sandbox.authority import Credential, create
 from arcacct.tls import tls_context
 

@@ -21,7 +21,7 @@ from generate import FIRST_END, Look, add_jobs, generate
 
 from arcacct.config.paths import Places
 from arcacct.database import access
-from arcacct.publishing import ledger, sent_rows
+from arcacct.publishing import cursors, ledger, ledger_rows
 
 SIZES = {"smoke": (300, 600), "small": (20_000, 200_000), "large": (200_000, 5_000_000)}
 ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")
@@ -110,14 +110,14 @@ def publish_history(here: Places, target: str, kind: str, *, batch: int) -> None
             ledger.SentRecord(job_id, record_id, 0, end, os.urandom(16), f"ur-ce.example.org-{job_id}")
             for _message_id, job_id, record_id, end in rows
         ]
-        jobs = sent_rows.job_numbers(con, records)
-        sent_rows.add(con, message_id, records, [None] * len(records), jobs)
+        jobs = ledger_rows.job_numbers(con, records)
+        ledger_rows.add(con, message_id, records, [None] * len(records), jobs)
     con.execute("COMMIT")
     last, life = con.execute(
         "SELECT (SELECT max(Seq) FROM Accounting.FinishedLog),"
         " (SELECT KeyValue FROM Accounting.DBConfig WHERE KeyName = 'ARCACCT_INCARNATION')"
     ).fetchone()
-    ledger.set_cursor(con, ledger.Cursor(target, life, last, FIRST_END, last_success=None))
+    cursors.set_cursor(con, cursors.Cursor(target, life, last, FIRST_END, last_success=None))
     con.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchone()
     con.close()
 

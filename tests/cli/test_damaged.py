@@ -17,8 +17,8 @@ from arcacct.cli import COMMANDS, main
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.schema import incarnation
-from arcacct.publishing import ledger
-from arcacct.publishing.ledger import Cursor
+from arcacct.publishing import cursors
+from arcacct.publishing.cursors import Cursor
 
 PAGE = 4096
 ASKED = {
@@ -117,7 +117,7 @@ def sound(tmp_path_factory) -> pathlib.Path:
     initialise(found)
     with closing(open_accounting(found)) as con, closing(open_publishing(found)) as publishing:
         stored_jobs.add(con, found, *map(stored_jobs.job, range(1, 101)))
-        ledger.set_cursor(publishing, Cursor("arcacct/directory:out", incarnation(con), 50, 0, None))
+        cursors.set_cursor(publishing, Cursor("arcacct/directory:out", incarnation(con), 50, 0, None))
     return site
 
 

@@ -21,9 +21,9 @@ from arcacct.cli.working import stop_on_signal
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.schema import incarnation
-from arcacct.publishing import ledger
-from arcacct.publishing.instants import iso
-from arcacct.publishing.ledger import Cursor
+from arcacct.publishing import cursors
+from arcacct.publishing.cursors import Cursor
+from arcacct.publishing.ledger_rows import iso
 from arcacct.records.integrity import Checked, check
 
 
@@ -51,7 +51,7 @@ def here(tmp_path) -> Places:
     initialise(found)
     with closing(open_accounting(found)) as con, closing(open_publishing(found)) as publishing:
         stored_jobs.add(con, found, *map(stored_jobs.job, (1, 2, 3)))
-        ledger.set_cursor(publishing, Cursor("arcacct/directory:out", incarnation(con), 3, 0, None))
+        cursors.set_cursor(publishing, Cursor("arcacct/directory:out", incarnation(con), 3, 0, None))
     return found
 
 
@@ -178,7 +178,7 @@ def test_prune_says_what_stays(tmp_path, here, run) -> None:
     """And why; a target that is not used any more is left out by its block."""
     (tmp_path / "control" / "finished" / "job.STORED000001.status").write_text("FINISHED")
     with closing(open_publishing(here)) as publishing, closing(open_accounting(here)) as con:
-        ledger.set_cursor(publishing, Cursor("arex/jura/sgas:old", incarnation(con), 0, 0, None))
+        cursors.set_cursor(publishing, Cursor("arex/jura/sgas:old", incarnation(con), 0, 0, None))
 
     waiting = run("prune", "--before", "2026-06-01", "--dry-run")
     without = run("prune", "--before", "2026-06-01", "--dry-run", "--without-target", "arex/jura/sgas:old")

@@ -32,7 +32,7 @@ from arcacct.exporting import export as exporting
 from arcacct.exporting import jobs
 from arcacct.exporting.export import Exported
 from arcacct.exporting.store import LocalStore, open_store
-from arcacct.publishing.locks import exporter
+from arcacct.publishing.run import exporter
 from arcacct.records import pseudonymise
 from arcacct.records.model import Transfer
 from arcacct.records.pseudonyms import site_names

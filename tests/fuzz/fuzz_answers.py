@@ -27,10 +27,11 @@ from scripted_receiver import server_context
 
 from arcacct import secrecy, wording
 from arcacct.database import access
-from arcacct.publishing import ledger
-from arcacct.publishing.answers import Answer, Outcome, error_of
-from arcacct.publishing.ledger import Cursor, Message
-from arcacct.publishing.session import TimeoutPolicy, Transport
+from arcacct.publishing import cursors, ledger
+from arcacct.publishing.cursors import Cursor
+from arcacct.publishing.ledger import Message
+from arcacct.publishing.plugin import Answer, Outcome, error_of
+from arcacct.publishing.transport import TimeoutPolicy, Transport
 from arcacct.sandbox.authority import Authority
 from arcacct.targets.apel.ams import AMSClient
 from arcacct.targets.apel.answers import classify_ams, classify_authn
@@ -472,7 +473,7 @@ def _ledger() -> Any:
     place = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-fuzz-"))
     (place / "outgoing").mkdir()
     con = access.open_publishing(Site(place, None, DIRECTORY).settings.places)
-    ledger.set_cursor(con, Cursor(TARGET, "life", 0, 0, None))
+    cursors.set_cursor(con, Cursor(TARGET, "life", 0, 0, None))
     con.execute("PRAGMA synchronous = OFF")
     return con
 
@@ -488,7 +489,7 @@ def _kept(answer: Answer, token: str, number: int) -> None:
         ledger.attempted(con, message.message_id, answer.status, answer.text)
     else:
         ledger.refused(con, TARGET, message, answer.status, answer.text, [], [(2025, 1)])
-    ledger.finish_run(con, TARGET, error=str(error_of(answer)), last_end_time=None)
+    cursors.finish_run(con, TARGET, error=str(error_of(answer)), last_end_time=None)
     con.execute("PRAGMA synchronous = OFF")
     row = con.execute("SELECT Answer, ReceiverID FROM Messages WHERE MessageID = ?", (message.message_id,)).fetchone()
     for text in (*row, *con.execute("SELECT LastError FROM Targets").fetchone()):

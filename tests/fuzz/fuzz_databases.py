@@ -29,8 +29,8 @@ from arcacct.config.paths import places
 from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.query import LARGEST_VALUE_BYTES
 from arcacct.database.schema import incarnation
-from arcacct.publishing import ledger
-from arcacct.publishing.ledger import Cursor
+from arcacct.publishing import cursors
+from arcacct.publishing.cursors import Cursor
 
 JOBS = 6
 _VALUES = (
@@ -145,7 +145,7 @@ def _ours() -> tuple[bytes, bytes]:
         initialise(found)
         with closing(open_accounting(found)) as con, closing(open_publishing(found)) as publishing:
             stored_jobs.add(con, found, *map(stored_jobs.job, range(1, 20)))
-            ledger.set_cursor(publishing, Cursor("arcacct/directory:out", incarnation(con), 10, 0, None))
+            cursors.set_cursor(publishing, Cursor("arcacct/directory:out", incarnation(con), 10, 0, None))
             con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             publishing.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return pathlib.Path(found.database).read_bytes(), pathlib.Path(found.publishing_database).read_bytes()

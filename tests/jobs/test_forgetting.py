@@ -17,8 +17,8 @@ from stored_jobs import END_S
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.schema import incarnation
-from arcacct.publishing import ledger
-from arcacct.publishing.ledger import Cursor
+from arcacct.publishing import cursors
+from arcacct.publishing.cursors import Cursor
 from arcacct.records import usage
 from arcacct.records.integrity import check
 from arcacct.records.pseudonymise import Scope, plan, pseudonymise
@@ -39,7 +39,7 @@ def here(tmp_path) -> Places:
     initialise(found)
     with closing(open_accounting(found)) as con, closing(open_publishing(found)) as publishing:
         stored_jobs.add(con, found, *(stored_jobs.job(number, end_s=END_S + number) for number in range(1, 7)))
-        ledger.set_cursor(publishing, Cursor(TARGET, incarnation(con), 6, 0, None))
+        cursors.set_cursor(publishing, Cursor(TARGET, incarnation(con), 6, 0, None))
     return found
 
 

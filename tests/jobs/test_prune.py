@@ -25,9 +25,10 @@ from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.schema import incarnation
 from arcacct.errors import InputError, SchemaError, StoreBusy
-from arcacct.publishing import ledger
-from arcacct.publishing.ledger import Cursor, HeldRecord, SentRecord
-from arcacct.publishing.locks import publisher, publishing_lock
+from arcacct.publishing import cursors, ledger
+from arcacct.publishing.cursors import Cursor
+from arcacct.publishing.ledger import HeldRecord, SentRecord
+from arcacct.publishing.run import publisher, publishing_lock
 from arcacct.records import usage as records_usage
 from arcacct.records.integrity import check
 from arcacct.records.retention import KEPT, MOVED, TELEMETRY, Pruned, PruneOptions, plan, prune
@@ -64,7 +65,7 @@ class Site:
 
     def delivered(self, seq: int) -> None:
         """The target was sent everything up to a Seq."""
-        ledger.set_cursor(self.publishing, Cursor(TARGET, incarnation(self.con), seq, 0, None))
+        cursors.set_cursor(self.publishing, Cursor(TARGET, incarnation(self.con), seq, 0, None))
 
     def jobs(self) -> list[str]:
         return [row[0] for row in job_files.rows(self.con)["AAR"]]
@@ -244,7 +245,7 @@ def test_what_is_held_back_stays(site, state, moves) -> None:
 
 def test_a_target_that_is_gone_need_not_be_waited_for(site) -> None:
     """It is named on the command line."""
-    ledger.set_cursor(site.publishing, Cursor("arex/jura/sgas:old", incarnation(site.con), 1, 0, None))
+    cursors.set_cursor(site.publishing, Cursor("arex/jura/sgas:old", incarnation(site.con), 1, 0, None))
     assert site.plan().jobs == 1
 
     assert site.prune(without=("arex/jura/sgas:old",)).jobs == 3

@@ -26,7 +26,7 @@ from arcacct.config.paths import Places
 from arcacct.config.settings import settings
 from arcacct.database import access, incarnation
 from arcacct.database.connection import Connection
-from arcacct.publishing import given, held, ledger, months, sent
+from arcacct.publishing import cursors, held, ledger, safeguard, sent
 from arcacct.records import benchmarks, reader, recorder, unfinished
 from arcacct.records import usage as records_usage
 from arcacct.records.batch_jobs import LocalID
@@ -536,7 +536,7 @@ def test_the_ledger_is_asked_by_its_indexes(ledgers) -> None:
         sent.pending_keys(con, TARGET)
         sent.last_accepted(con, TARGET, "ur")
         held.states(con, TARGET, job_ids)
-        due = held.RetryThresholds(FIRST_END, FIRST_END, ledger.begin_run(con, TARGET))
+        due = held.RetryThresholds(FIRST_END, FIRST_END, cursors.begin_run(con, TARGET))
         held.held_to_send(con, TARGET, due, refused=False)
         held.held_to_send(con, TARGET, due, refused=True)
         held.held_months(con, TARGET, due)
@@ -548,7 +548,7 @@ def test_the_ledger_is_asked_by_its_indexes(ledgers) -> None:
         ledger.accepted(con, TARGET, message, 200, "", None)
         list(ledger.pending_messages(con, TARGET))
         ledger.count_pending(con, TARGET)
-        ledger.finish_run(con, TARGET, error=None, last_end_time=1)
+        cursors.finish_run(con, TARGET, error=None, last_end_time=1)
         ledger.forget_bytes(con, FIRST_END)
         why.messages_of(con, TARGET, "1-1")
 
@@ -559,16 +559,16 @@ def test_the_floor_is_asked_of_counts(ledgers) -> None:
     """What a receiver was given is a row for each month, and how its months are held and accepted, too."""
 
     def ask(con: Connection, site: Site) -> None:
-        assert sum(amount.jobs for amount in given.published_jobs(con, TARGET).values())
-        given.published_sums(con, TARGET)
-        months.published(con, TARGET)
-        months.held(con)
-        months.set_held(con, TARGET, [months.HeldMonth(2026, 9, "x", 2, 1)], None)
-        months.accept(con, TARGET, [(2026, 9)], "life", "me")
-        months.accepted(con, TARGET, "life")
-        months.close_accepted(con, TARGET)
-        months.selections(con, TARGET)
-        months.set_selection(con, TARGET, "Selection", {})
+        assert sum(amount.jobs for amount in safeguard.published_jobs(con, TARGET).values())
+        safeguard.published_sums(con, TARGET)
+        safeguard.published(con, TARGET)
+        safeguard.held(con)
+        safeguard.set_held(con, TARGET, [safeguard.HeldMonth(2026, 9, "x", 2, 1)], None)
+        safeguard.accept(con, TARGET, [(2026, 9)], "life", "me")
+        safeguard.accepted(con, TARGET, "life")
+        safeguard.close_accepted(con, TARGET)
+        safeguard.selections(con, TARGET)
+        safeguard.set_selection(con, TARGET, "Selection", {})
         incarnation.uncertain_after_seq(con, TARGET)
         sent.open_months(con, TARGET)
         sent.sums_of_kind(con, TARGET, "sync")
@@ -585,7 +585,7 @@ def test_rows_at_the_receiver_are_noted_job_by_job(ledgers) -> None:
             again = [one._replace(replaced_id=replaced) for one in _message(1).records]
             (message,) = ledger.record_intent(con, TARGET, [_message(1)._replace(records=tuple(again))], [], seq=None)
             ledger.accepted(con, TARGET, message, 200, "", None, {"key": "7"}, "still there: {key}")
-        ledger.move_cursor(con, TARGET, site.jobs)
+        cursors.move_cursor(con, TARGET, site.jobs)
 
     assert_flat(ledgers, send)
     for one in ledgers:
@@ -609,8 +609,8 @@ def test_the_state_of_a_target_is_asked_by_its_indexes(ledgers, ours, tmp_path) 
     (plugin,) = plugins(settings(read(tmp_path, ours=SGAS.replace(":one]", ":x]")), kinds()))
     for one, accounts in zip(ledgers, ours, strict=True):
         con, site = accounts.con, accounts.site
-        if ledger.cursor(one.con, TARGET) is None:
-            ledger.set_cursor(one.con, ledger.Cursor(TARGET, "life", site.jobs, FIRST_END, last_success=None))
+        if cursors.cursor(one.con, TARGET) is None:
+            cursors.set_cursor(one.con, cursors.Cursor(TARGET, "life", site.jobs, FIRST_END, last_success=None))
         one.steps = 0
         assert health_rows.target_state(one.con, con, plugin).waiting.records >= NEW
 

@@ -11,9 +11,9 @@ from ledger_rows import MAY
 
 from arcacct.publishing.batches import RecordBatcher, bare, batched, wire_size
 from arcacct.publishing.delivery import MessagePart
-from arcacct.publishing.digests import digest
-from arcacct.publishing.given import Amount, CountingKey
 from arcacct.publishing.ledger import SentVersion
+from arcacct.publishing.safeguard import Amount, CountingKey
+from arcacct.publishing.sent import digest
 from arcacct.records.model import AAR
 from arcacct.records.reader import Logged
 from arcacct.records.states import FAILED

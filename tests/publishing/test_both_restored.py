@@ -13,7 +13,7 @@ from receiver_rows import export
 from arcacct.asking.verify import verify
 from arcacct.database import access, upkeep
 from arcacct.errors import FiguresHeld
-from arcacct.publishing.instants import month_bounds, month_name, month_of
+from arcacct.publishing.ledger_rows import month_bounds, month_name, month_of
 
 NOW = int(time.time())
 THIS = month_of(NOW)

@@ -51,7 +51,7 @@ PATCHES = (
         "                self.limits.get(record_id),\n",
     ),
     ("records/writer.py", r"        return Written\(\n            len\(new\),", WRITE),
-    ("publishing/digests.py", r"(?<={1: _FIRST_DIGEST)(?=})", ', 2: (*_FIRST_DIGEST, "requested_wall_s")'),
+    ("publishing/sent.py", r"(?<={1: _FIRST_DIGEST)(?=})", ', 2: (*_FIRST_DIGEST, "requested_wall_s")'),
     ("database/connection.py", r"(?<=ACCOUNTING_SCHEMA = )(?=\d+\n)", "1 + "),
     # Usage records and CARs name it to their receivers.
     ("__init__.py", r'(?<=__version__ = ")', "99."),

@@ -11,8 +11,9 @@ from kept_batches import APEL, SGAS, aar, this_run
 from ledger_rows import MAY
 
 from arcacct.errors import InputError, TargetBusy, TargetRefuses
-from arcacct.publishing import held, ledger, sent
-from arcacct.publishing.answers import Answer, Outcome
+from arcacct.publishing import cursors, held, ledger, sent
+from arcacct.publishing.context import RunSummary
+from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import (
     HOUR_S,
     LARGE_BYTES,
@@ -24,10 +25,9 @@ from arcacct.publishing.delivery import (
     _refused,
 )
 from arcacct.publishing.held import RefusalHistory
-from arcacct.publishing.instants import DAY_S, iso
-from arcacct.publishing.ledger import OTHER, Cursor, HeldRecord, Message, MonthSnapshot, SentRecord
-from arcacct.publishing.plug import Sender
-from arcacct.publishing.this_run import RunSummary
+from arcacct.publishing.ledger import OTHER, HeldRecord, Message, MonthSnapshot, SentRecord
+from arcacct.publishing.ledger_rows import DAY_S, iso
+from arcacct.publishing.plugin import Answer, Outcome, Sender
 from arcacct.records.model import UsageCell
 
 OK = Answer(Outcome.ACCEPTED, 200)
@@ -85,7 +85,7 @@ class OfOne:
         self.family = self.ctx.plugin.records("ur")
         self.receiver = Receiver(**faults)
         self.watched = 0
-        ledger.set_cursor(self.con, Cursor(self.ctx.block, "life", 0, 1, None))
+        cursors.set_cursor(self.con, Cursor(self.ctx.block, "life", 0, 1, None))
         self.begin()
 
     def begin(self, run: int = 1, origin: str = "publish") -> None:
@@ -128,7 +128,7 @@ class OfOne:
     @property
     def last_seq(self) -> int:
         """Where the cursor stands."""
-        found = ledger.cursor(self.con, self.ctx.block)
+        found = cursors.cursor(self.con, self.ctx.block)
         assert found is not None
         return found.last_seq
 
@@ -457,7 +457,7 @@ def test_a_refusal_that_nobody_believes_says_when_it_is_tried_again(make: Callab
 def test_a_sum_that_is_refused_is_sent_by_each_run(tmp_path: pathlib.Path) -> None:
     """And counted as what it is from the second run on that hears it; its neighbours are taken."""
     ctx = this_run(tmp_path, APEL.replace("individual", "summaries").format(path=tmp_path))
-    ledger.set_cursor(ctx.publishing, Cursor(ctx.block, "life", 0, 1, None))
+    cursors.set_cursor(ctx.publishing, Cursor(ctx.block, "life", 0, 1, None))
     family = ctx.plugin.summaries("summaries")
     cell = UsageCell(2026, 5, "/CN=c", "atlas", None, None, 1, 1, None, 3, 60, 50, MAY, MAY)
     cells = [cell._replace(user_dn=f"/CN={name}") for name in "abc"]
@@ -481,7 +481,7 @@ def test_a_sum_that_is_refused_is_sent_by_each_run(tmp_path: pathlib.Path) -> No
 def test_a_sum_that_no_message_can_carry_is_told(tmp_path: pathlib.Path) -> None:
     """Alone; the others go."""
     ctx = this_run(tmp_path, APEL.replace("individual", "summaries").format(path=tmp_path))
-    ledger.set_cursor(ctx.publishing, Cursor(ctx.block, "life", 0, 1, None))
+    cursors.set_cursor(ctx.publishing, Cursor(ctx.block, "life", 0, 1, None))
     family = ctx.plugin.summaries("summaries")
     cell = UsageCell(2026, 5, "/CN=a", "atlas", None, None, 1, 1, None, 3, 60, 50, MAY, MAY)
     batch = [MessagePart(text, sum=one) for text, one in family.sums([cell, cell._replace(user_dn="/CN=c")])]

@@ -12,7 +12,7 @@ from publishing_site import Site
 
 from arcacct.database import access
 from arcacct.publishing.batches import bare
-from arcacct.publishing.digests import DIGESTS, digest, digests_of, is_same, values_of
+from arcacct.publishing.sent import DIGESTS, digest, digests_of, is_same, values_of
 from arcacct.records import reader
 from arcacct.records.model import AAR, PackedAAR, StoredAAR, Transfer
 

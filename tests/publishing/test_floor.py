@@ -753,14 +753,14 @@ def test_a_message_is_in_the_ledger_while_the_receiver_answers(memory, empty_box
 
 def test_a_new_field_makes_no_record_changed(memory, empty_box, monkeypatch) -> None:
     """What was sent is compared in the version of the digest in which it is stored."""
-    from arcacct.publishing import digests
+    from arcacct.publishing import sent
 
     site = Site(memory, empty_box, BOTH)
     site.record(*jobs(3))
     site.publish_all()
-    more = (*digests.DIGESTS[1], "record_id")
-    monkeypatch.setitem(digests.DIGESTS, 2, more)
-    monkeypatch.setattr(digests, "_VALUES", digests.values_of(digests.DIGESTS))
+    more = (*sent.DIGESTS[1], "record_id")
+    monkeypatch.setitem(sent.DIGESTS, 2, more)
+    monkeypatch.setattr(sent, "_VALUES", sent.values_of(sent.DIGESTS))
     site.sql("UPDATE FinishedLog SET Seq = Seq + 100")
     site.record(Job("new", JUNE + 70))
 

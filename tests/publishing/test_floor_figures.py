@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from arcacct.publishing.batches import bare
-from arcacct.publishing.digests import digest
-from arcacct.publishing.floor import DecreaseGuard
-from arcacct.publishing.given import Amount, CountingKey
 from arcacct.publishing.ledger import SentVersion
-from arcacct.publishing.months import AcceptedDecreases
+from arcacct.publishing.safeguard import AcceptedDecreases, Amount, CountingKey, DecreaseGuard
+from arcacct.publishing.sent import digest
 
 MAY = 1_778_000_000
 MONTH = (2026, 5)

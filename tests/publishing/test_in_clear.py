@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 from scripted_receiver import Say, ScriptedReceiver, say
 
-from arcacct.publishing.answers import Answer, Outcome
-from arcacct.publishing.session import Request, TimeoutPolicy, Transport
+from arcacct.publishing.plugin import Answer, Outcome
+from arcacct.publishing.transport import Request, TimeoutPolicy, Transport
 
 
 @pytest.fixture

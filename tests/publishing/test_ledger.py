@@ -31,11 +31,11 @@ from arcacct.database import access, schema
 from arcacct.database.connection import Connection
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import StoreBusy, TargetRefuses
-from arcacct.publishing import ledger
+from arcacct.publishing import cursors, ledger
+from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.ledger import (
     KEPT,
     UNKNOWN_DIGEST,
-    Cursor,
     HeldRecord,
     LedgerGap,
     MonthSnapshot,
@@ -44,8 +44,8 @@ from arcacct.publishing.ledger import (
     SentVersion,
 )
 from arcacct.publishing.ledger import OTHER as OTHER_VERSION
-from arcacct.publishing.locks import publishing_lock
-from arcacct.publishing.sent_rows import unpacked_rows
+from arcacct.publishing.ledger_rows import unpacked_rows
+from arcacct.publishing.run import publishing_lock
 
 BOTH = SGAS + CARS
 
@@ -511,7 +511,7 @@ def con() -> Iterator[Connection]:
 
 def last_seq(con: Connection, target: str = ONE) -> int:
     """How far a target is."""
-    found = ledger.cursor(con, target)
+    found = cursors.cursor(con, target)
     assert found is not None
     return found.last_seq
 
@@ -541,28 +541,28 @@ def test_a_target_that_begins_anew(con: Connection) -> None:
         begin(con, record("waits"), seq=5, target=target)
         send(con, record("sent"), seq=4, target=target)
         set_aside(con, "held", seq=3, target=target)
-        assert ledger.begin_run(con, target) == 1
-    ledger.finish_run(con, ONE, error=None, last_end_time=MAY)
-    ledger.set_cursor(con, Cursor(ONE, "another", 2, 9, None), in_doubt=True)
+        assert cursors.begin_run(con, target) == 1
+    cursors.finish_run(con, ONE, error=None, last_end_time=MAY)
+    cursors.set_cursor(con, Cursor(ONE, "another", 2, 9, None), in_doubt=True)
 
-    found = ledger.cursor(con, ONE)
+    found = cursors.cursor(con, ONE)
     assert found is not None
     assert found[:4] == (ONE, "another", 2, 9)
     assert found.last_success is not None
-    assert ledger.cursor(con, OTHER) == (OTHER, "life", 4, 1, None)
+    assert cursors.cursor(con, OTHER) == (OTHER, "life", 4, 1, None)
     assert con.execute("SELECT Target, DoubtSeq FROM Targets ORDER BY 1").fetchall() == [(ONE, 0), (OTHER, None)]
     assert con.execute("SELECT Seq FROM Messages WHERE Target = ? ORDER BY 1", (ONE,)).fetchall() == [(None,), (4,)]
     assert con.execute("SELECT Seq FROM Messages WHERE Target = ? ORDER BY 1", (OTHER,)).fetchall() == [(4,), (5,)]
     assert con.execute("SELECT Seq FROM HeldRecords ORDER BY Target").fetchall() == [(0,), (3,)]
-    assert ledger.cursor(con, "nobody") is None
+    assert cursors.cursor(con, "nobody") is None
 
 
 def test_runs_and_cursors_are_of_one_target(con: Connection) -> None:
     """A cursor goes forward only."""
-    assert [ledger.begin_run(con, ONE) for _ in range(3)] == [1, 2, 3]
-    assert [ledger.last_run(con, name) for name in (ONE, OTHER, "nobody")] == [3, 0, 0]
-    ledger.move_cursor(con, ONE, 9)
-    ledger.move_cursor(con, ONE, 7)
+    assert [cursors.begin_run(con, ONE) for _ in range(3)] == [1, 2, 3]
+    assert [cursors.last_run(con, name) for name in (ONE, OTHER, "nobody")] == [3, 0, 0]
+    cursors.move_cursor(con, ONE, 9)
+    cursors.move_cursor(con, ONE, 7)
     assert (last_seq(con), last_seq(con, OTHER)) == (9, 0)
 
 
@@ -571,11 +571,11 @@ def test_a_target_under_another_name_is_all_of_the_old_one(con: Connection) -> N
     for target in (ONE, OTHER):
         send(con, record("sent"), sums=(one_sum("key"),), target=target)
         set_aside(con, "held", target=target)
-        ledger.finish_run(con, target, error=None, last_end_time=MAY + len(target))
-    ledger.rename_target(con, ONE, "new")
+        cursors.finish_run(con, target, error=None, last_end_time=MAY + len(target))
+    cursors.rename_target(con, ONE, "new")
     for table in ("Targets", "Messages", "SumKeys", "HeldRecords", "Given"):
         assert set(con.execute(f"SELECT Target FROM {table}")) == {("new",), (OTHER,)}
-    assert [ledger.jura_end_time(con, name) for name in (ONE, "new", OTHER)] == [
+    assert [cursors.jura_end_time(con, name) for name in (ONE, "new", OTHER)] == [
         None,
         MAY + len(ONE),
         MAY + len(OTHER),
@@ -584,17 +584,17 @@ def test_a_target_under_another_name_is_all_of_the_old_one(con: Connection) -> N
 
 def test_how_a_run_ended(con: Connection) -> None:
     """A run that failed is no success, and forgets none; jura's row stays where nothing was to be said."""
-    ledger.finish_run(con, ONE, error=None, last_end_time=5)
+    cursors.finish_run(con, ONE, error=None, last_end_time=5)
     con.execute("UPDATE Targets SET LastSuccess = 1, LastRun = 1 WHERE Target = ?", (ONE,))
-    ledger.finish_run(con, ONE, error="no", last_end_time=None)
+    cursors.finish_run(con, ONE, error="no", last_end_time=None)
     ((ran, succeeded, error),) = con.execute(
         "SELECT LastRun, LastSuccess, LastError FROM Targets WHERE Target = ?", (ONE,)
     )
     assert (ran > 1, succeeded, error) == (True, 1, "no")
-    assert ledger.jura_end_time(con, ONE) == 5
-    ledger.finish_run(con, ONE, error=None, last_end_time=7)
+    assert cursors.jura_end_time(con, ONE) == 5
+    cursors.finish_run(con, ONE, error=None, last_end_time=7)
     ((succeeded, error),) = con.execute("SELECT LastSuccess, LastError FROM Targets WHERE Target = ?", (ONE,))
-    assert (succeeded > 1, error, ledger.jura_end_time(con, ONE)) == (True, None, 7)
+    assert (succeeded > 1, error, cursors.jura_end_time(con, ONE)) == (True, None, 7)
     assert con.execute("SELECT LastRun FROM Targets WHERE Target = ?", (OTHER,)).fetchall() == [(None,)]
 
 

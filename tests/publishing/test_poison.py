@@ -305,7 +305,8 @@ def _verified(message: bytes, ca_file: str) -> str:
 def test_every_record_of_the_corpus_validates(memory, empty_box, test_data) -> None:
     """The usage records and CARs of a real control directory, as they were received, satisfy the published schemas."""
     site = rehearsal.site(memory, empty_box)
-    from arcacct.publishing.run import RunOptions, publish
+    from arcacct.publishing.run import publish
+    from arcacct.publishing.target_run import RunOptions
 
     found = site.settings()
     outcomes = publish(found, plugins(found), RunOptions(since=1, now=True))

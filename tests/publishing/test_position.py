@@ -8,11 +8,12 @@ from publishing_site import JUNE
 
 from arcacct.database import incarnation, schema
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
-from arcacct.publishing import ledger
-from arcacct.publishing.instants import DAY_S
-from arcacct.publishing.ledger import Cursor, Message
-from arcacct.publishing.position import open_cursor
-from arcacct.publishing.this_run import RunContext
+from arcacct.publishing import cursors, ledger
+from arcacct.publishing.context import RunContext
+from arcacct.publishing.cursors import Cursor
+from arcacct.publishing.ledger import Message
+from arcacct.publishing.ledger_rows import DAY_S
+from arcacct.publishing.target_run import open_cursor
 
 TARGET = "[arex/jura/sgas:new]\ntargeturl=https://sgas.example.org/sgas\n"
 BLOCK = "arex/jura/sgas:new"
@@ -31,11 +32,11 @@ def ctx(tmp_path):
 def publish(ctx: RunContext, block: str, *, life: str = "this") -> Cursor:
     """A target of the ledger that was sent the first 3 records, to where the configured one goes."""
     known = Cursor(block, life, 3, JUNE, None)
-    ledger.set_cursor(ctx.publishing, known)
+    cursors.set_cursor(ctx.publishing, known)
     message = Message(0, "ur", "publish", 3, ctx.plugin.target.url, None, "", 0, b"bytes", ())
     (written,) = ledger.record_intent(ctx.publishing, block, [message])
     ledger.accepted(ctx.publishing, block, written, 200, "ok", None)
-    return ledger.cursor(ctx.publishing, block)
+    return cursors.cursor(ctx.publishing, block)
 
 
 @pytest.mark.parametrize("was_lost", [False, True])
@@ -70,8 +71,8 @@ def test_a_target_under_another_name_goes_on_where_it_stopped(ctx, dry_run: bool
     assert ctx.summary.notes == [
         f"goes on where [{OLD}] stopped: it went to the same receiver and is not configured any more"
     ]
-    assert ledger.cursor(ctx.publishing, OLD if dry_run else BLOCK) == (known if dry_run else found)
-    assert ledger.cursor(ctx.publishing, BLOCK if dry_run else OLD) is None
+    assert cursors.cursor(ctx.publishing, OLD if dry_run else BLOCK) == (known if dry_run else found)
+    assert cursors.cursor(ctx.publishing, BLOCK if dry_run else OLD) is None
 
 
 @pytest.mark.parametrize("others", [["arex/jura/apel:old"], [OLD, "arex/jura/sgas:older"]], ids=["kind", "two"])

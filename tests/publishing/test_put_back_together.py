@@ -12,7 +12,7 @@ from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, pub
 from arcacct.asking import health
 from arcacct.database import location, upkeep
 from arcacct.errors import FiguresHeld
-from arcacct.publishing.instants import month_bounds, month_name, month_of
+from arcacct.publishing.ledger_rows import month_bounds, month_name, month_of
 
 
 @pytest.fixture

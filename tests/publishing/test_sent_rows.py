@@ -15,7 +15,7 @@ from publishing_site import CARS, DIRECTORY, JUNE, SGAS, Job, Site
 
 from arcacct.database.connection import PUBLISHING_SCHEMA, open_database
 from arcacct.database.schema import PUBLISHING, ensure, in_memory
-from arcacct.publishing import ledger, sent, sent_rows
+from arcacct.publishing import ledger, ledger_rows, sent
 from arcacct.publishing.ledger import Message, SentRecord
 
 TARGET = "arex/jura/sgas:s"
@@ -80,7 +80,7 @@ def test_two_jobs_with_one_hash(con) -> None:
             break
     assert pair
     others = [
-        SentRecord(f"other{number}", number, 0, JUNE, b"o", f"ur-{number}") for number in range(sent_rows.NEW_JOBS)
+        SentRecord(f"other{number}", number, 0, JUNE, b"o", f"ur-{number}") for number in range(ledger_rows.NEW_JOBS)
     ]
     ledger.record_intent(con, TARGET, [message(SentRecord(pair[0], 1, 0, JUNE, b"1", "a"))])
     ledger.record_intent(con, TARGET, [message(*others)])
@@ -140,7 +140,7 @@ def test_jobs_of_a_transaction_that_was_taken_back(two) -> None:
 
 def test_jobs_that_another_target_was_sent(two) -> None:
     """Each has one number, whoever of two wrote it down first, also when hashes of jobs are written in between."""
-    some = [f"job{number}" for number in range(sent_rows.NEW_JOBS * 2 + 100)]
+    some = [f"job{number}" for number in range(ledger_rows.NEW_JOBS * 2 + 100)]
     for start in range(0, len(some), 3000):
         names = some[max(0, start - 500) : start + 3000]
         for lane, known in zip(two if start % 6000 else reversed(two), (names[:500], names), strict=True):
@@ -164,7 +164,7 @@ def test_jobs_that_another_target_was_sent(two) -> None:
 )
 def test_receivers_numbers_come_back(rows) -> None:
     """Numbers, words, and none."""
-    assert sent_rows.unpacked_rows(sent_rows.packed_rows(rows)) == rows
+    assert ledger_rows.unpacked_rows(ledger_rows.packed_rows(rows)) == rows
 
 
 def test_keys_that_have_nothing_in_common_fill_no_table_of_forms(con) -> None:

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from scripted_receiver import ConnectProxy, Say, ScriptedReceiver, say, server_context
 
 from arcacct.errors import ConfigError, CredentialError
-from arcacct.publishing.answers import Answer, Outcome
-from arcacct.publishing.session import Request, TimeoutPolicy, Transport
+from arcacct.publishing.plugin import Answer, Outcome
+from arcacct.publishing.transport import Request, TimeoutPolicy, Transport
 from arcacct.sandbox.authority import Credential, create
 from arcacct.targets.apel.answers import classify_ams
 from arcacct.tls import tls_context

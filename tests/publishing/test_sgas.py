@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from scripted_receiver import Say, say
 
-from arcacct.publishing.answers import Outcome
+from arcacct.publishing.plugin import Outcome
 from arcacct.targets.sgas.sending import insert
 
 DOCUMENT = '<?xml version="1.0" encoding="UTF-8"?>\n<UsageRecords>J\u00f6rg \u20ac</UsageRecords>'.encode()

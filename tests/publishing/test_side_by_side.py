@@ -20,7 +20,8 @@ from scripted_receiver import server_context
 from arcacct.cli import main
 from arcacct.cli.outcomes import exit_code
 from arcacct.errors import StoreBusy, TargetBusy
-from arcacct.publishing.run import Period, RunOptions, publish, publishing_lock, republish
+from arcacct.publishing.run import publish, publishing_lock, republish
+from arcacct.publishing.target_run import Period, RunOptions
 from arcacct.targets import plugins
 
 PATIENT_S = 60.0

@@ -7,11 +7,11 @@ import re
 import pytest
 from publishing_alone import run_alone
 
+from arcacct.publishing.context import RunContext
 from arcacct.publishing.delivery import MessagePart
-from arcacct.publishing.given import CountingKey
 from arcacct.publishing.ledger import COUNTS
-from arcacct.publishing.sums import Summed, summed, zeros
-from arcacct.publishing.this_run import RunContext
+from arcacct.publishing.safeguard import CountingKey
+from arcacct.publishing.summaries import Summed, summed, zeros
 from arcacct.records.model import UsageCell
 
 APEL = "[arex/jura/apel:a]\ntargeturl=https://ams.example.org\nca_system=no\ngocdb_name=SITE\napel_messages=summaries\n"

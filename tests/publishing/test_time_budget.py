@@ -11,9 +11,10 @@ import pytest
 from dripping_receiver import ANSWERS, HANDSHAKE, TUNNEL, DrippingReceiver, dripping
 from scripted_receiver import Say, say
 
-from arcacct.publishing.answers import Outcome
-from arcacct.publishing.clock import RunDeadline
-from arcacct.publishing.session import LARGEST_ANSWER, Request
+from arcacct.publishing.connection import LARGEST_ANSWER
+from arcacct.publishing.context import RunDeadline
+from arcacct.publishing.plugin import Outcome
+from arcacct.publishing.transport import Request
 from arcacct.targets.apel.answers import classify_ams
 
 STORED = {"messageIds": ["1"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from arcacct.publishing.digests import digests_of
+from arcacct.publishing.sent import digests_of
 from arcacct.records import reader
 from arcacct.records.model import PackedAAR
 

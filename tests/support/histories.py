@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from publishing_site import DAY_S, JUNE, Job
 from publishing_world import Fault
 
-from arcacct.publishing.run import Period
+from arcacct.publishing.target_run import Period
 
 PLAY = settings(
     max_examples=int(os.environ.get("ARCACCT_EXAMPLES") or 60),

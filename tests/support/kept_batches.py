@@ -11,12 +11,10 @@ from publishing_site import Site
 
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
 from arcacct.publishing.batches import bare
+from arcacct.publishing.context import RunContext, RunSummary
 from arcacct.publishing.delivery import DeliveryBatch, MessageSink
-from arcacct.publishing.floor import DecreaseGuard
-from arcacct.publishing.given import Amount, CountingKey
 from arcacct.publishing.ledger import HeldRecord, SentRecord
-from arcacct.publishing.months import AcceptedDecreases
-from arcacct.publishing.this_run import RunContext, RunSummary
+from arcacct.publishing.safeguard import AcceptedDecreases, Amount, CountingKey, DecreaseGuard
 from arcacct.records.model import AAR
 from arcacct.targets import plugins
 

@@ -8,8 +8,9 @@ from closed_later import closed_later
 
 from arcacct.database.connection import Connection
 from arcacct.database.schema import PUBLISHING, in_memory
-from arcacct.publishing import ledger
-from arcacct.publishing.ledger import Cursor, HeldRecord, Message, SentRecord, SentSum
+from arcacct.publishing import cursors, ledger
+from arcacct.publishing.cursors import Cursor
+from arcacct.publishing.ledger import HeldRecord, Message, SentRecord, SentSum
 
 MAY = 1_778_000_000
 """2026-05-05 16:53:20 UTC."""
@@ -20,7 +21,7 @@ def new_ledger() -> Connection:
     """Of two targets that have begun."""
     con = closed_later(in_memory(PUBLISHING))
     for target in (ONE, OTHER):
-        ledger.set_cursor(con, Cursor(target, "life", 0, 1, None))
+        cursors.set_cursor(con, Cursor(target, "life", 0, 1, None))
     return con
 
 

@@ -10,9 +10,8 @@ from typing import Any
 from publishing_site import Site
 
 from arcacct.database import schema
-from arcacct.publishing.floor import DecreaseGuard
-from arcacct.publishing.months import AcceptedDecreases
-from arcacct.publishing.this_run import RunContext, RunSummary
+from arcacct.publishing.context import RunContext, RunSummary
+from arcacct.publishing.safeguard import AcceptedDecreases, DecreaseGuard
 from arcacct.targets import plugins
 
 

@@ -21,15 +21,15 @@ from arcacct.database import access
 from arcacct.database.schema import incarnation, new_incarnation
 from arcacct.publishing.audit import questions
 from arcacct.publishing.run import publish, republish
-from arcacct.publishing.session import TimeoutPolicy
 from arcacct.publishing.target_run import Period, RunOptions, TargetResult
+from arcacct.publishing.transport import TimeoutPolicy
 from arcacct.records import recorder
 from arcacct.records.states import MEASURED, StateChange, Usage
 from arcacct.targets import kinds, plugins
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.publishing.plug import TargetPlugin
+    from arcacct.publishing.plugin import TargetPlugin
     from arcacct.sandbox import Sandbox
 
 JUNE = 1_718_452_800

@@ -25,9 +25,9 @@ from arcacct.database import access, incarnation, moving, upkeep
 from arcacct.database.schema import new_incarnation
 from arcacct.errors import FiguresHeld
 from arcacct.publishing import ledger
-from arcacct.publishing.answers import Answer, Outcome
-from arcacct.publishing.session import Request
+from arcacct.publishing.plugin import Answer, Outcome
 from arcacct.publishing.target_run import Databases, Period, RunOptions, TargetResult, TargetRun
+from arcacct.publishing.transport import Request
 from arcacct.records import usage
 from arcacct.sandbox import apel
 from arcacct.sandbox.apel import APEL

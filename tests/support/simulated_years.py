@@ -28,7 +28,7 @@ from arcacct.asking.verify import Source, verify
 from arcacct.database import access, upkeep
 from arcacct.errors import FiguresHeld
 from arcacct.publishing import held
-from arcacct.publishing.instants import Month, month_bounds, month_name, month_of
+from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of
 from arcacct.publishing.target_run import Period, TargetResult
 from arcacct.records.retention import PruneOptions, prune
 from arcacct.sandbox.apel import APEL

@@ -16,7 +16,7 @@ from arcacct.config.paths import Places
 from arcacct.database.access import open_accounting, open_publishing, writing
 from arcacct.database.incarnation import highest_seq
 from arcacct.database.schema import incarnation
-from arcacct.publishing import ledger
+from arcacct.publishing import cursors
 from arcacct.sandbox.authority import Authority
 
 DAY_S = 86400
@@ -56,12 +56,12 @@ class WatchedSite(NamedTuple):
         """The target's last good run was then; ``behind`` records came since, and the last run may have failed."""
         with closing(open_accounting(self.here)) as con, closing(open_publishing(self.here)) as book:
             seq = highest_seq(con) - behind
-            ledger.set_cursor(book, ledger.Cursor(BLOCK, incarnation(con), seq, 0, None))
-            ledger.finish_run(book, BLOCK, error=None, last_end_time=None)
+            cursors.set_cursor(book, cursors.Cursor(BLOCK, incarnation(con), seq, 0, None))
+            cursors.finish_run(book, BLOCK, error=None, last_end_time=None)
             with book:
                 book.execute("UPDATE Targets SET LastSuccess = ?", (int(time.time()) - seconds_ago,))
             if error is not None:
-                ledger.finish_run(book, BLOCK, error=error, last_end_time=None)
+                cursors.finish_run(book, BLOCK, error=error, last_end_time=None)
 
     def status(self) -> dict[str, health.Check]:
         """What `status` says of each thing that is not well, as JSON has it."""

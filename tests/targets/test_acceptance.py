@@ -13,7 +13,7 @@ from apel_message import message
 from hostile_text import JOBS
 from hypothesis import HealthCheck, given, settings
 
-from arcacct.publishing.plug import CellAcceptance
+from arcacct.publishing.plugin import CellAcceptance
 from arcacct.records.model import AAR, Transfer, UsageCell
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job, accept_for_car
 from arcacct.targets.apel.car import car

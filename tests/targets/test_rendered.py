@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from arcacct.benchmark import Benchmark
 from arcacct.config.values import LocalJobs
 from arcacct.publishing.batches import UNFORESEEN
-from arcacct.publishing.plug import Acceptance, RecordFormat, RenderedRecord
+from arcacct.publishing.plugin import Acceptance, RecordFormat, RenderedRecord
 from arcacct.records import reader
 from arcacct.records.model import AAR, VO, Transfer, VOs
 from arcacct.targets.apel.car import car

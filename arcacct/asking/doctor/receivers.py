@@ -12,15 +12,14 @@ from collections.abc import Iterator
 from arcacct.asking.doctor.verdict import ERROR, OK, UNTOLD, WARNING, Site, Verdict, advised, of_error
 from arcacct.config.options import TransportOptions
 from arcacct.errors import ArcacctError, TargetBusy, TargetRefuses
-from arcacct.publishing.answers import Outcome, error_of
-from arcacct.publishing.plug import TargetPlugin
+from arcacct.publishing.plugin import Outcome, TargetPlugin, error_of
 
 _CLOCK_WARNING_S, _CLOCK_ERROR_S = 60, 300
 
 
 def receiver(site: Site, plugin: TargetPlugin) -> Iterator[Verdict]:
     """Everything about one target; done within three times the limit of a question."""
-    from arcacct.publishing import probing  # noqa: PLC0415  HTTP is slow to import
+    from arcacct.publishing import transport as publishing_transport  # noqa: PLC0415  HTTP is slow to import
 
     name, transport = plugin.target.name, plugin.target.transport_options
     probes = plugin.connectivity_checks()
@@ -39,7 +38,7 @@ def receiver(site: Site, plugin: TargetPlugin) -> Iterator[Verdict]:
             if found.verdict == ERROR:
                 return
         try:
-            heard = probing.ask(transport, probe, site.limit_s)
+            heard = publishing_transport.ask(transport, probe, site.limit_s)
         except ArcacctError as error:
             # A certificate, key or CA directory that cannot be used: the same for every question.
             yield of_error(name, error)
@@ -63,7 +62,7 @@ def _where(url: str) -> str:
 
 def _name(what: str, transport: TransportOptions, url: str, asked: set[str]) -> Verdict | None:
     """Whether the host has an address; ``None`` if that was told already."""
-    from arcacct.publishing.probing import addresses  # noqa: PLC0415  HTTP is slow to import
+    from arcacct.publishing.transport import addresses  # noqa: PLC0415  HTTP is slow to import
 
     try:
         host, found = addresses(transport, url)

@@ -32,7 +32,7 @@ from arcacct.config.review import callouts
 from arcacct.database import access
 from arcacct.database.location import spools
 from arcacct.errors import ArcacctError
-from arcacct.publishing.instants import iso
+from arcacct.publishing.ledger_rows import iso
 from arcacct.records.hold_decisions import NONE, counts
 from arcacct.records.holds import HELD, PUBLISHED
 from arcacct.wording import count_of

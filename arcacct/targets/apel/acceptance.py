@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from arcacct.benchmark import Benchmark
-from arcacct.publishing.instants import month_bounds
-from arcacct.publishing.plug import Acceptance, CellAcceptance
+from arcacct.publishing.ledger_rows import month_bounds
+from arcacct.publishing.plugin import Acceptance, CellAcceptance
 from arcacct.records.model import AAR, UsageCell, has_value
 from arcacct.targets.apel import rules
 from arcacct.targets.apel.messages import APELOptions, apel_local_job_id

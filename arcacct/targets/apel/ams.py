@@ -13,10 +13,9 @@ import secrets
 import time
 from collections.abc import Mapping
 
-from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.ledger import Message
-from arcacct.publishing.plug import Sender
-from arcacct.publishing.session import Request, TimeoutPolicy, Transport, transport_to
+from arcacct.publishing.plugin import Answer, Outcome, Sender
+from arcacct.publishing.transport import Request, TimeoutPolicy, Transport, transport_to
 from arcacct.targets.apel.answers import classify_ams, classify_authn, token_of
 from arcacct.targets.apel.options import APELTarget
 from arcacct.targets.apel.signing import Signer, signed_text

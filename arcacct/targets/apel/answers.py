@@ -1,4 +1,4 @@
-"""What AMS and its authn service answer (argo-messaging, argo-api-authn): their own rows of `publishing.answers`."""
+"""What AMS and its authn service answer (argo-messaging, argo-api-authn): their own rows of `publishing.plugin`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from arcacct import secrecy
-from arcacct.publishing.answers import TEXT_LIMIT, Answer, Outcome, classify_status, error_message, error_text, json_of
+from arcacct.publishing.plugin import TEXT_LIMIT, Answer, Outcome, classify_status, error_message, error_text, json_of
 from arcacct.wording import sanitise_line
 
 _LONGEST_TOKEN = 4096

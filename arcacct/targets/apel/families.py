@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
-from arcacct.publishing.given import CountingKey
-from arcacct.publishing.instants import Month
 from arcacct.publishing.ledger import SentSum
-from arcacct.publishing.plug import (
+from arcacct.publishing.ledger_rows import Month
+from arcacct.publishing.plugin import (
     Acceptance,
     CellAcceptance,
     Envelope,
@@ -21,6 +20,7 @@ from arcacct.publishing.plug import (
     SummaryFormat,
     SyncCounts,
 )
+from arcacct.publishing.safeguard import CountingKey
 from arcacct.records.model import AAR, UsageCell
 from arcacct.targets.apel import acceptance, car, messages, summaries
 from arcacct.targets.apel.messages import APELOptions, JobKey, apel_local_job_id

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from arcacct.config.settings import Settings
-from arcacct.publishing.plug import DuplicatePolicy, MonthlySummaries, ReceiverRows, RecordFormat, Sender, TargetPlugin
+from arcacct.publishing.plugin import (
+    DuplicatePolicy,
+    MonthlySummaries,
+    ReceiverRows,
+    RecordFormat,
+    Sender,
+    TargetPlugin,
+)
 from arcacct.targets.apel import families
 from arcacct.targets.apel.messages import APELOptions
 from arcacct.targets.apel.options import SPECIFIED, APELContent, APELTarget
@@ -20,8 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from arcacct.publishing.probing import ConnectivityCheck
-    from arcacct.publishing.session import TimeoutPolicy
+    from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy
 
 
 class APELMessages(TargetPlugin):
@@ -106,17 +112,17 @@ class APELPlugin(APELMessages):
         return AMSSender(self.target, timeouts)
 
     def connectivity_checks(self) -> tuple[ConnectivityCheck, ...]:
-        from arcacct.publishing import probing  # noqa: PLC0415  HTTP is slow to import
+        from arcacct.publishing import transport  # noqa: PLC0415  HTTP is slow to import
         from arcacct.targets.apel.answers import classify_ams_status, classify_authn  # noqa: PLC0415
 
         target = self.target
         known = "a token was given (and thrown away): our certificate's DN is registered"
         return (
-            probing.ConnectivityCheck(
+            transport.ConnectivityCheck(
                 "server", f"https://{target.address.netloc}/v1/status", classify_ams_status, "AMS is up"
             ),
             # The token is asked for at the start of each run, too; asking changes nothing.
-            probing.ConnectivityCheck("token", target.authn_url, classify_authn, known),
+            transport.ConnectivityCheck("token", target.authn_url, classify_authn, known),
         )
 
 

@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 from arcacct.benchmark import parsed_benchmark
 from arcacct.errors import InputError
 from arcacct.publishing.batches import bare
-from arcacct.publishing.instants import Month
 from arcacct.publishing.ledger import COUNTS, SentRecord, SentSum
-from arcacct.publishing.plug import ReceiverRows
+from arcacct.publishing.ledger_rows import Month
+from arcacct.publishing.plugin import ReceiverRows
 from arcacct.records.model import AAR
 from arcacct.targets.apel.messages import JobKey
 from arcacct.targets.apel.summaries import SummaryKey, SyncKey, folded_key

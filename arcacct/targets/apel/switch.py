@@ -21,14 +21,13 @@ from arcacct.benchmark import parsed_benchmark
 from arcacct.config.settings import Settings
 from arcacct.database import access, schema
 from arcacct.database.connection import Connection
-from arcacct.publishing import jura, sent
-from arcacct.publishing import months as ledger_months
-from arcacct.publishing.instants import Month, month_bounds, month_name, month_of, recent_months
+from arcacct.publishing import cursors, safeguard, sent
+from arcacct.publishing.context import RunSummary
 from arcacct.publishing.ledger import COUNTS, SentSum
-from arcacct.publishing.locks import publishing_lock
-from arcacct.publishing.plug import TargetPlugin
-from arcacct.publishing.sums import summed
-from arcacct.publishing.this_run import RunSummary
+from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of, recent_months
+from arcacct.publishing.plugin import TargetPlugin
+from arcacct.publishing.run import publishing_lock
+from arcacct.publishing.summaries import summed
 from arcacct.records import reader, usage
 from arcacct.records.row_mapping import first_end
 from arcacct.targets.apel import jura_cells, jura_keys, messages, summaries
@@ -130,7 +129,7 @@ def plan(settings: Settings, plugins: Sequence[TargetPlugin], options: Takeover)
             opened.append(stack.enter_context(own_database.opened(path, workspace)))
         sources = _Sources(ours, ledger, opened, options)
         beside = os.path.dirname(os.path.abspath(options.databases[0]))
-        history = jura.jura_end_times(os.path.join(beside, "publishing.db"))
+        history = cursors.jura_end_times(os.path.join(beside, "publishing.db"))
         # By the name that jura-ng knows a target by; a directory of ours may stand for a target of the same name.
         return [
             _plan(sources, plugin, history.get(f"arex/jura/apel:{plugin.target.name.partition(':')[2]}"))
@@ -152,7 +151,7 @@ def _plan(sources: _Sources, plugin: TargetPlugin, stopped: int | None) -> Targe
         says = f"jura-ng of ARC {arc} sent summaries of the jobs that ended until {until}"
         found = [_sums_of_month(sources, plugin, month, stopped) for month in months]
         since = schema.complete_since(sources.accounting, stopped)
-        published = ledger_months.published(sources.publishing, block)
+        published = safeguard.published(sources.publishing, block)
         notes = (
             f"{month_name(month)}: this database does not have every job of it, so nothing of it is sent or taken back:"
             " `arcacct import arex` brings what is missing"

@@ -9,7 +9,7 @@ int64) and the fields of the plugin.
 from __future__ import annotations
 
 from arcacct.benchmark import parsed_benchmark
-from arcacct.publishing.plug import Acceptance
+from arcacct.publishing.plugin import Acceptance
 from arcacct.records.model import AAR
 from arcacct.targets.ascii import ascii_text
 from arcacct.targets.auditor.record import RecordOptions, benchmark, headnode, record_id

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arcacct.publishing.answers import Answer, Outcome, classify_status, error_text
+from arcacct.publishing.plugin import Answer, Outcome, classify_status, error_text
 
 RECORD_EXISTS = "RECORD_EXISTS"
 """The body of the 500 for a record that is there, or for several of which one is."""

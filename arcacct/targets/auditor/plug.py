@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
-from arcacct.publishing.plug import Acceptance, DuplicatePolicy, RecordFormat, RenderedRecord, Sender, TargetPlugin
+from arcacct.publishing.plugin import Acceptance, DuplicatePolicy, RecordFormat, RenderedRecord, Sender, TargetPlugin
 from arcacct.records.model import AAR
 from arcacct.targets.auditor import record
 from arcacct.targets.auditor.acceptance import accept
@@ -22,8 +22,7 @@ from arcacct.wording import count_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.publishing.probing import ConnectivityCheck
-    from arcacct.publishing.session import TimeoutPolicy
+    from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy
 
 
 class AuditorRecords(RecordFormat):
@@ -96,7 +95,7 @@ class AuditorPlugin(TargetPlugin):
 
     def sender(self, timeouts: TimeoutPolicy | None = None) -> Sender:
         # HTTP is slow to import.
-        from arcacct.publishing.session import transport_to  # noqa: PLC0415
+        from arcacct.publishing.transport import transport_to  # noqa: PLC0415
         from arcacct.targets.auditor.sending import AuditorSender  # noqa: PLC0415
 
         url = self.target.url
@@ -105,13 +104,13 @@ class AuditorPlugin(TargetPlugin):
         )
 
     def connectivity_checks(self) -> tuple[ConnectivityCheck, ...]:
-        from arcacct.publishing import probing  # noqa: PLC0415  HTTP is slow to import
+        from arcacct.publishing import transport  # noqa: PLC0415  HTTP is slow to import
         from arcacct.targets.auditor.answers import classify_probe  # noqa: PLC0415
 
         shows = "it takes our certificate; whether its CN is in write_access_cn, the first record will show"
         if self.target.credentials() is None:
             shows = "it answers in clear, to anybody"
-        return (probing.ConnectivityCheck("server", f"{self.target.url}/health_check", classify_probe, shows),)
+        return (transport.ConnectivityCheck("server", f"{self.target.url}/health_check", classify_probe, shows),)
 
     def corrections(self, con: Connection) -> str:
         from arcacct.publishing.held import outdated  # noqa: PLC0415  asked for once a year

@@ -15,7 +15,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, NamedTuple
 
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
-from arcacct.publishing.plug import Envelope
+from arcacct.publishing.plugin import Envelope
 from arcacct.records.model import AAR, VOs, job_record_id, machine_host, parsed_fqan, start_time, vo_name
 from arcacct.targets.ascii import spelt
 from arcacct.targets.auditor.options import COMPONENTS, META, NO_NAME, SCORES

@@ -21,10 +21,9 @@ from typing import Any
 from urllib.parse import quote
 
 from arcacct.files.json_reader import BeyondBoundsError, parsed
-from arcacct.publishing.answers import TEXT_LIMIT, Answer, Outcome
 from arcacct.publishing.ledger import KEPT, OTHER, Message
-from arcacct.publishing.plug import Sender
-from arcacct.publishing.session import Request, Transport
+from arcacct.publishing.plugin import TEXT_LIMIT, Answer, Outcome, Sender
+from arcacct.publishing.transport import Request, Transport
 from arcacct.targets.auditor.answers import classify, classify_read
 from arcacct.targets.auditor.record import DOCUMENT
 from arcacct.wording import sanitise_line

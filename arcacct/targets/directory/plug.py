@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from arcacct.publishing.answers import Answer
 from arcacct.publishing.ledger import Message
-from arcacct.publishing.plug import Sender
+from arcacct.publishing.plugin import Answer, Sender
 from arcacct.targets.apel.plug import APELMessages
 from arcacct.targets.apel.text import ssm_text
 from arcacct.targets.directory.options import DirectoryTarget
@@ -12,7 +11,7 @@ from arcacct.targets.directory.sending import MessageDirectory, new_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.publishing.session import TimeoutPolicy
+    from arcacct.publishing.transport import TimeoutPolicy
 
 
 class DirectoryPlugin(APELMessages):

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from arcacct.errors import ConfigError, InputError
 from arcacct.files.safe_open import Directory, open_directory
-from arcacct.publishing.answers import Answer, Outcome
+from arcacct.publishing.plugin import Answer, Outcome
 from arcacct.targets.apel.text import ssm_text
 
 LAYOUTS = ("dirq", "directory")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arcacct.publishing.plug import Acceptance
+from arcacct.publishing.plugin import Acceptance
 from arcacct.records.model import AAR, FQAN, Transfer, machine_host, parsed_fqan
 from arcacct.targets.rules import EXACT, Care
 from arcacct.targets.sgas.rules import RULES

@@ -1,11 +1,11 @@
-"""What SGAS answers (the LUTS server behind nginx): its own rows of `publishing.answers`."""
+"""What SGAS answers (the LUTS server behind nginx): its own rows of `publishing.plugin`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
 
-from arcacct.publishing.answers import TEXT_LIMIT, Answer, Outcome, classify_status, error_text, json_of
+from arcacct.publishing.plugin import TEXT_LIMIT, Answer, Outcome, classify_status, error_text, json_of
 from arcacct.wording import sanitise_line
 
 _LONGEST_ROW = 40

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
-from arcacct.publishing.plug import (
+from arcacct.publishing.plugin import (
     Acceptance,
     DuplicatePolicy,
     Envelope,
@@ -28,8 +28,7 @@ from arcacct.targets.xml import now_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.publishing.probing import ConnectivityCheck
-    from arcacct.publishing.session import TimeoutPolicy
+    from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy
 
 _SUFFIX_DIGITS = 12
 
@@ -117,11 +116,11 @@ class SGASPlugin(TargetPlugin):
         return SGASSender(self.target, timeouts)
 
     def connectivity_checks(self) -> tuple[ConnectivityCheck, ...]:
-        from arcacct.publishing import probing  # noqa: PLC0415  HTTP is slow to import
+        from arcacct.publishing import transport  # noqa: PLC0415  HTTP is slow to import
         from arcacct.targets.sgas.answers import classify_probe  # noqa: PLC0415
 
         shows = "it verifies our certificate; whether it grants jobinsert to it, the first record will show"
-        return (probing.ConnectivityCheck("server", self.target.url, classify_probe, shows),)
+        return (transport.ConnectivityCheck("server", self.target.url, classify_probe, shows),)
 
     def corrections(self, con: Connection) -> str:
         from arcacct.publishing.held import outdated  # noqa: PLC0415  asked for once a year

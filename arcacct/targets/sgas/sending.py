@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from arcacct.publishing.answers import Answer
 from arcacct.publishing.ledger import Message
-from arcacct.publishing.plug import Sender
-from arcacct.publishing.session import Request, TimeoutPolicy, Transport, transport_to
+from arcacct.publishing.plugin import Answer, Sender
+from arcacct.publishing.transport import Request, TimeoutPolicy, Transport, transport_to
 from arcacct.targets.sgas.answers import classify_sgas
 from arcacct.targets.sgas.options import SGASTarget
 

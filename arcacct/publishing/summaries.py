@@ -1,28 +1,146 @@
-"""The sums of one target's run: whole months of summaries, and the counts of every month."""
+"""The monthly summaries and sync messages of one target's run."""
 
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 
+from arcacct.config.paths import Places
 from arcacct.database import schema
 from arcacct.database.access import one_moment
-from arcacct.publishing import given, held, jura, ledger, sent
+from arcacct.database.connection import Connection
+from arcacct.database.location import spools
+from arcacct.publishing import cursors, held, safeguard, sent
 from arcacct.publishing.batches import batched
+from arcacct.publishing.context import RunContext, RunSummary
 from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
-from arcacct.publishing.given import Amount, CountingKey, totals
-from arcacct.publishing.instants import Month, iso, month_bounds, month_name, next_month
 from arcacct.publishing.ledger import COUNTS, HeldRecord, MonthSnapshot, SentRecord, SentSum
-from arcacct.publishing.months import held as held_months
-from arcacct.publishing.plug import MonthlySummaries
-from arcacct.publishing.sums import summed, zeros
-from arcacct.publishing.this_run import RunContext, RunSummary
-from arcacct.records import reader, usage
+from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name, next_month
+from arcacct.publishing.plugin import MonthlySummaries, TargetPlugin
+from arcacct.publishing.safeguard import Amount, CountingKey, totals
+from arcacct.publishing.safeguard import held as held_months
+from arcacct.records import reader, unfinished, usage
 from arcacct.records.model import AAR, UsageCell
 from arcacct.records.pseudonyms import closed_months
 from arcacct.records.usage import Counted
+from arcacct.records.writer import known_jobs
 from arcacct.wording import count_of
+
+# Messages of monthly sums: whole months of usage, and zeros under keys that no longer hold.
+
+
+_SHOWN = 10
+"""So many kinds of repairs are told in a run."""
+
+
+class Summed(NamedTuple):
+    """The sums of some months, ready to be sent."""
+
+    parts: list[MessagePart]
+    refused: list[UsageCell]
+    """Cells that the receiver would refuse: their jobs are set aside."""
+
+
+def summed(plugin: TargetPlugin, family: MonthlySummaries, cells: Iterable[UsageCell], summary: RunSummary) -> Summed:
+    """The summaries of the cells of whole months: a part of a month would lower what the receiver has of it."""
+    now = int(time.time())
+    sound: list[UsageCell] = []
+    refused: list[UsageCell] = []
+    repaired: Counter[tuple[Month, str]] = Counter()
+    for cell in cells:
+        if not plugin.target.wants(cell.vo):
+            continue
+        # SQLite keeps a fraction in a column of whole numbers.
+        whole = cell._replace(wall_s=int(cell.wall_s), cpu_s=int(cell.cpu_s))
+        verdict = family.accept(whole, now)
+        if verdict.refusal is None:
+            sound.append(verdict.cell)
+            for note in verdict.notes:
+                repaired[cell[:2], note] += cell.jobs
+        else:
+            refused.append(cell)
+            summary.note(f"{month_name(cell[:2])}: {count_of(cell.jobs, 'job')} not sent: {verdict.refusal}")
+    for (month, note), jobs in sorted(repaired.items())[:_SHOWN]:
+        summary.note(f"{month_name(month)}: {count_of(jobs, 'job')}: {note}")
+    if len(repaired) > _SHOWN:
+        summary.note(f"and {len(repaired) - _SHOWN} more repairs of this kind; `arcacct job why` tells those of a job")
+    for note in family.notes(sound):
+        summary.note(note)
+    return Summed([MessagePart(text, sum=one) for text, one in family.sums(sound)], refused)
+
+
+def zeros(
+    ctx: RunContext, known: Sequence[tuple[str, SentSum]], current: Sequence[MessagePart]
+) -> Iterator[tuple[str, list[MessagePart]]]:
+    """
+    By kind of message: every key that the receiver was ever sent and that holds no more, with zeros.
+
+    ``known`` are all sums that it was sent, ``current`` those that are sent now. Zeros are repeated: the receiver may
+    have lost those of before, or got an older message since. The run says only which are new, as they are asked for. A
+    key of another family is zeroed in that family.
+    """
+    kept = {part.sum.key for part in current if part.sum is not None}
+    gone: dict[str, list[SentSum]] = {}
+    for kind, old in known:
+        if old.key not in kept:
+            gone.setdefault(kind, []).append(old)
+    for kind, sums in gone.items():
+        new = [one for one in sums if one.jobs]
+        if new:
+            months = sorted({(one.year, one.month) for one in new})
+            what = "sync records" if kind == COUNTS else f"{kind} records"
+            ctx.summary.note(
+                f"{', '.join(map(month_name, months))}: {len(new)} {what} that were published before are sent again"
+                " with zeros, since nothing is counted under their keys any more"
+                " (user, VO, role, SubmitHost, benchmark, nodes, cores)"
+            )
+        family = ctx.plugin.sums(kind)
+        yield kind, [MessagePart(family.zero(one.key), sum=one._replace(jobs=0, wall_s=0)) for one in sums]
+
+
+# Jobs that have ended and of which nobody knows what they used: no sum that leaves them out is whole.
+
+
+def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str, str]]:
+    """
+    Those that ended in a month (UTC), by job id, each with what is known and what to do.
+
+    Jobs on hold; and jobs without any record whose event FINISHED a sweep has set aside.
+    """
+    start, end = month_bounds(*month)
+    for job_id, job in unfinished.on_hold(con).items():
+        ended_s = job.finished_s or job.event_ns // 10**9
+        if start <= ended_s < end:
+            yield (
+                job_id,
+                f"ended at {iso(ended_s)}, its files are gone, and nothing tells what it used: {unfinished.REMEDIES}",
+            )
+    # The events FINISHED of the time that could not be used: their names say it all (`arex.spool`).
+    set_aside = {}
+    for spool in spools(here):
+        folder = os.path.join(spool, "unusable")
+        names: list[str] = []
+        with suppress(OSError):
+            names = sorted(name for name in os.listdir(folder) if name.isascii())
+        for name in names:
+            when, _pid, state, job_id = [*name.split("-", 3), "", "", ""][:4]
+            if state == "FINISHED" and when.isdecimal() and start <= int(when[:10]) < end:
+                set_aside[job_id] = os.path.join(folder, name)
+    for job_id, path in set_aside.items():
+        if not known_jobs(con, [job_id]):
+            yield (
+                job_id,
+                f"has ended, and nothing more is known of it: look at {path}, and remove it when that is settled",
+            )
+
+
+# The sums of one target's run: whole months of summaries, and the counts of every month.
+
 
 _END_OF_TIME = math.inf
 Live = tuple[str, SentSum]
@@ -134,7 +252,7 @@ def _misses_the_beginning(ctx: RunContext, month: Month, live: Sequence[Live]) -
 
 def _begun_later(ctx: RunContext, month: Month) -> str | None:
     """Why a month that was not published yet may lack jobs; ``None``: it lacks none."""
-    until = jura.published_until(ctx.plugin.settings, ctx.block)
+    until = cursors.published_until(ctx.plugin.settings, ctx.block)
     since = schema.complete_since(ctx.accounting, until)
     if month_bounds(*month)[0] >= since:
         return None
@@ -216,7 +334,10 @@ def send_sync(ctx: RunContext, delivery: MessageSink, doubt_seq: int | None = No
     keys = {one.key for one in known}
     known += [one for kind, one in ctx.at_receiver.sums if kind == COUNTS and one.key not in keys]
     unknown = sent.open_months(ctx.publishing, ctx.block)
-    jobs, sums = given.published_jobs(ctx.publishing, ctx.block), given.published_sums(ctx.publishing, ctx.block)
+    jobs, sums = (
+        safeguard.published_jobs(ctx.publishing, ctx.block),
+        safeguard.published_sums(ctx.publishing, ctx.block),
+    )
     parts, withheld = [], set()
     for text, one in counts.counts([(place, amount.jobs) for found in (jobs, sums) for place, amount in found.items()]):
         month = (one.year, one.month)
@@ -258,7 +379,7 @@ def _may_count(ctx: RunContext, month: Month, one: SentSum, live: Sequence[SentS
         )
         return False
     block, vos = ctx.block, ctx.plugin.target.vofilter
-    reached = ledger.cursor(ctx.publishing, block)
+    reached = cursors.cursor(ctx.publishing, block)
     before = 0 if reached is None else min(end, reached.start_end_time)
     if before <= begin:
         return True

@@ -1,4 +1,4 @@
-"""Which records go into a target's batches: those that are new, those whose time has come, those of a period."""
+"""Which records go into a target's batches: new ones, those whose time has come, those of a period."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from arcacct.publishing import held, ledger, months, sent
+from arcacct.publishing import held, ledger, safeguard, sent
 from arcacct.publishing.batches import UNFORESEEN, RecordBatcher, bare, batched, zeroed_record
+from arcacct.publishing.context import RunContext
+from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
-from arcacct.publishing.digests import is_same
-from arcacct.publishing.instants import month_bounds, month_of, recent_months
-from arcacct.publishing.ledger import Cursor, SentRecord, SentVersion
-from arcacct.publishing.sent import ZeroedKey
-from arcacct.publishing.this_run import RunContext
+from arcacct.publishing.ledger import SentRecord, SentVersion
+from arcacct.publishing.ledger_rows import month_bounds, month_of, recent_months
+from arcacct.publishing.sent import ZeroedKey, is_same
 from arcacct.records import reader, usage
 from arcacct.records.model import AAR
 from arcacct.records.pseudonyms import pseudonymised
@@ -209,7 +209,7 @@ class RecordRouter(RecordBatcher):
         ctx = self._ctx
         if not ctx.dry_run and ctx.guard.has_kept_more():
             ctx.guard.hold_blocked_months()
-            months.set_held(ctx.publishing, ctx.block, ctx.guard.held.values(), ())
+            safeguard.set_held(ctx.publishing, ctx.block, ctx.guard.held.values(), ())
         super()._deliver(ahead=ahead)
 
 
