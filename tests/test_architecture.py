@@ -77,7 +77,7 @@ SPEAKERS = {
     "sources.htcondor": {"importer"},
     "sources.slurm": {"importer"},
     "sources.sonar": {"importer", "jobs", "nodes", "spans", "usage"},
-    "targets.apel": {"jura_cells"},
+    "targets.apel": {"jura"},
 }
 """The modules with SQL, beside what it is about, in each folder that has any; all of database and records may."""
 
@@ -180,7 +180,7 @@ def test_the_table_of_targets_names_every_folder() -> None:
 
     assert {kind.block: folder for kind, folder in zip(found.values(), FOLDERS.values(), strict=True)} == FOLDERS
     assert folders == set(FOLDERS.values())
-    assert all(issubclass(import_module(f"arcacct.targets.{folder}.plug").PLUGIN, TargetPlugin) for folder in folders)
+    assert all(issubclass(import_module(f"arcacct.targets.{folder}.target").PLUGIN, TargetPlugin) for folder in folders)
 
 
 def test_there_is_one_way_out() -> None:

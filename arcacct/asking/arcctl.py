@@ -14,7 +14,7 @@ from typing import Any
 
 from arcacct.asking.questions import JobTotals
 from arcacct.records.states import IN_PROGRESS
-from arcacct.targets.xml import LAST_SECOND
+from arcacct.targets.common import LAST_SECOND
 
 ArcctlJob = dict[str, Any]
 """A record under arcctl's keys, as its JSON has it (`job_record`)."""

@@ -90,7 +90,7 @@ def scope_of(found: Settings, user_dn: str | None, now: int) -> Scope:
     """Whose names go. Raises UsageError where nothing says which, InputError without the control directory."""
     from arcacct.arex.control_files import scan_status_files  # noqa: PLC0415  with its command
     from arcacct.records import pseudonymise  # noqa: PLC0415  slow to import
-    from arcacct.targets.ascii import NAME, spelt  # noqa: PLC0415  with its command
+    from arcacct.targets.common import NAME, spelt  # noqa: PLC0415  with its command
 
     if found.places.rehearsal is not None:
         raise ConfigError(f"[arcacct] rehearsal={found.places.rehearsal}: use the configuration of the site")

@@ -13,7 +13,7 @@ from arcacct.cli.tables import show as show_rows
 from arcacct.database.access import accounting, read_accounting, writing
 from arcacct.errors import InputError, UsageError
 from arcacct.records.import_quarantine import content_of, drop, listed
-from arcacct.targets.xml import iso_time
+from arcacct.targets.common import iso_time
 from arcacct.wording import count_of
 
 _SOURCES = ("arex", "features", "gridengine", "htcondor", "slurm", "sonar")

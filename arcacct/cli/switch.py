@@ -16,9 +16,9 @@ from arcacct.cli.tables import format_option, show
 from arcacct.errors import UsageError
 from arcacct.publishing.ledger_rows import Month, month_name
 from arcacct.targets import plugins
-from arcacct.targets.apel import switch as switching
+from arcacct.targets.apel import jura
+from arcacct.targets.apel.jura import JobsOfMonth, SumsOfMonth, Takeover, TargetPlan, hours
 from arcacct.targets.apel.summaries import SummaryKey
-from arcacct.targets.apel.switch import JobsOfMonth, SumsOfMonth, Takeover, TargetPlan, hours
 from arcacct.wording import count_of
 
 _COLUMNS = (
@@ -71,7 +71,7 @@ def switch(
     settings = settings_of(ctx, to_publish=True)
     databases = [path] if path else arex_databases(settings.places.controldir)
     options = Takeover(databases, list(months), int(arc) if arc else None)
-    plans = switching.plan(settings, plugins(settings, target), options)
+    plans = jura.plan(settings, plugins(settings, target), options)
     rows = [row for one in plans for row in _rows(one)]
     if rows or form != "table":
         show(_COLUMNS, rows, form)
@@ -79,14 +79,14 @@ def switch(
         _tell(one)
     if plan_only:
         return
-    if not any(map(switching.anything_left, plans)):
+    if not any(map(jura.anything_left, plans)):
         print_line("nothing to note: ours replace all that APEL has", err=True)
         return
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError("nobody can be asked without a terminal; say --yes, or --plan to look only")
         confirm("note these keys?")
-    for name, new in switching.take_over(settings, plans).items():
+    for name, new in jura.take_over(settings, plans).items():
         words = (
             f"{count_of(new, 'key')} noted: the next `arcacct publish` sends zeros for them"
             if new

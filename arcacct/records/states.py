@@ -192,7 +192,7 @@ SQL_IN_PROGRESS = f"'{IN_PROGRESS}'"
 
 
 LARGEST_S = 2**31 - 1
-"""The largest duration that the columns of all receivers hold (APEL's INT; `targets.rules`)."""
+"""The largest duration that the columns of all receivers hold (APEL's INT; `targets.common`)."""
 CLOCK_S = 300
 """How far two clocks may be apart, or one may be set while a job exists: as Kerberos has it (RFC 4120)."""
 CPU_FACTOR = 8

@@ -14,7 +14,7 @@ from xml.parsers.expat import ExpatError
 from arcacct.sandbox.apel_text import JOBS, LoadedRecord, check_job, read_fields
 from arcacct.sandbox.iso8601 import apel_duration_s, iso_instant
 from arcacct.sandbox.ssm import MessageRejected
-from arcacct.targets.apel.rules import JOB
+from arcacct.targets.apel.messages import JOB
 
 CAR = "http://eu-emi.eu/namespaces/2012/11/computerecord"
 _TEXTS = (

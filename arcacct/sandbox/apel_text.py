@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from arcacct.sandbox.iso8601 import iso_instant
 from arcacct.sandbox.ssm import Crashed, MessageRejected
-from arcacct.targets.apel import rules
-from arcacct.targets.apel.rules import BENCHMARK_TYPES
-from arcacct.targets.rules import FUTURE_S, Form, Rule
+from arcacct.targets.apel import messages
+from arcacct.targets.apel.messages import BENCHMARK_TYPES
+from arcacct.targets.common import FUTURE_S, Form, Rule
 
 JOBS, SUMMARIES, NORMALISED_SUMMARIES, SYNCS = "job_records", "summaries", "normalised_summaries", "sync_records"
 
@@ -51,7 +51,7 @@ def read(text: str, now: float) -> list[LoadedRecord]:
     if kind == "APEL-individual-job-message":
         family = _JOB_04 if version.strip(": ") == "v0.4" else _JOB
     elif kind == "APEL-sync-message":
-        family = _Family(SYNCS, rules.SYNC)
+        family = _Family(SYNCS, messages.SYNC)
     elif header.strip() in _EXACT:
         family = _EXACT[header.strip()]
     else:
@@ -182,7 +182,7 @@ def check_job(values: dict[str, Value], now: float) -> None:
     if str(kind).lower() not in BENCHMARK_TYPES:
         raise MessageRejected(f"ScalingFactorUnit {kind} not valid")
     if values["FQAN"] != "None":
-        derived = rules.derived(str(values["FQAN"]))
+        derived = messages.derived(str(values["FQAN"]))
         values |= zip(("VO", "VOGroup", "VORole"), ("None" if one is None else one for one in derived), strict=True)
     for count in ("Processors", "NodeCount"):
         values[count] = values[count] or 0
@@ -233,12 +233,14 @@ def _normalised(values: dict[str, Value], _now: float) -> None:
         values[name] = int_of(values, name)
 
 
-_JOB = _Family(JOBS, rules.JOB, (_job, check_job))
-_JOB_04 = _Family(JOBS, rules.JOB_04, (_level, check_job))
+_JOB = _Family(JOBS, messages.JOB, (_job, check_job))
+_JOB_04 = _Family(JOBS, messages.JOB_04, (_level, check_job))
 # These need their blank and their exact version.
 _EXACT = {
-    "APEL-summary-job-message: v0.2": _Family(SUMMARIES, rules.SUMMARY, (_month,)),
-    "APEL-summary-job-message: v0.3": _Family(NORMALISED_SUMMARIES, rules.NORMALISED, (_month,)),
-    "APEL-summary-job-message: v0.4": _Family(SUMMARIES, rules.SUMMARY_04, (_level, _month)),
-    "APEL-normalised-summary-message: v0.4": _Family(NORMALISED_SUMMARIES, rules.NORMALISED_04, (_normalised, _month)),
+    "APEL-summary-job-message: v0.2": _Family(SUMMARIES, messages.SUMMARY, (_month,)),
+    "APEL-summary-job-message: v0.3": _Family(NORMALISED_SUMMARIES, messages.NORMALISED, (_month,)),
+    "APEL-summary-job-message: v0.4": _Family(SUMMARIES, messages.SUMMARY_04, (_level, _month)),
+    "APEL-normalised-summary-message: v0.4": _Family(
+        NORMALISED_SUMMARIES, messages.NORMALISED_04, (_normalised, _month)
+    ),
 }

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from arcacct.sandbox.auditor_records import StoredRecord, UnexpectedError, array, instant, read, read_update
 from arcacct.sandbox.journal import Journal
 from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Receiver
-from arcacct.targets.auditor.rules import LARGEST_BODY, LONGEST_NAME
+from arcacct.targets.auditor.options import LARGEST_BODY, LONGEST_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

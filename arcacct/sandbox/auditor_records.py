@@ -7,7 +7,7 @@ import unicodedata
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
-from arcacct.targets.auditor.rules import LARGEST_AMOUNT, LONGEST_NAME
+from arcacct.targets.auditor.options import LARGEST_AMOUNT, LONGEST_NAME
 
 Value = TypeVar("Value")
 

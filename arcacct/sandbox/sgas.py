@@ -17,8 +17,8 @@ from arcacct.sandbox import sgas_records
 from arcacct.sandbox.journal import Journal
 from arcacct.sandbox.sgas_records import DatabaseRefuses, Row, UnreadableRecord
 from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Peer, Receiver
-from arcacct.targets.rules import INT2, INT4, INT8
-from arcacct.targets.sgas.rules import RULES
+from arcacct.targets.common import INT2, INT4, INT8
+from arcacct.targets.sgas.usage_record import RULES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

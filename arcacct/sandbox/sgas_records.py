@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 from xml.etree import ElementTree as ET
 
 from arcacct.sandbox.iso8601 import duration_s, sgas_instant
-from arcacct.targets.rules import Form
-from arcacct.targets.sgas.rules import NAMESPACES, RULES
+from arcacct.targets.common import Form
+from arcacct.targets.sgas.usage_record import NAMESPACES, RULES
 
 Value = TypeVar("Value")
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from arcacct.sandbox.apel_text import Value, int_of
-from arcacct.targets.apel.rules import rounded
+from arcacct.targets.apel.messages import rounded
 
 Row = dict[str, "Value"]
 Key = tuple["Value", ...]

@@ -22,7 +22,7 @@ FOLDERS = {
     "arcacct/directory": "directory",
     "arcacct/auditor": "auditor",
 }
-"""The folder of each kind of block. Its ``options.py`` has a KIND, its ``plug.py`` a PLUG (`publishing.plugin`)."""
+"""The folder of each kind of block. Its ``options.py`` has a KIND, its ``target.py`` a PLUG (`publishing.plugin`)."""
 
 
 def kinds() -> dict[str, TargetKind]:
@@ -32,7 +32,7 @@ def kinds() -> dict[str, TargetKind]:
 
 def plugin_of(target: Target, settings: Settings) -> TargetPlugin:
     """How publishing deals with a configured target."""
-    plugin: TargetPlugin = import_module(f"{__name__}.{FOLDERS[target.block.partition(':')[0]]}.plug").PLUGIN(
+    plugin: TargetPlugin = import_module(f"{__name__}.{FOLDERS[target.block.partition(':')[0]]}.target").PLUGIN(
         target, settings
     )
     return plugin

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from arcacct.publishing.plugin import Acceptance
 from arcacct.records.model import AAR
 from arcacct.records.states import COMPLETED
-from arcacct.targets.rules import EXACT, INT2, INT4
+from arcacct.targets.common import EXACT, INT2, INT4
 from arcacct.targets.verdicts import SMALLEST_WIDTH, changed, sound_hosts
 
 Options = TypeVar("Options")

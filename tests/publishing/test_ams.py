@@ -17,8 +17,7 @@ from arcacct.errors import CredentialError, TargetBusy, TargetRefuses
 from arcacct.publishing.plugin import Outcome, error_of
 from arcacct.publishing.transport import Transport
 from arcacct.sandbox import Sandbox
-from arcacct.targets.apel.ams import MAX_ENCODED_BYTES, AMSClient, encoded_size, new_empaid
-from arcacct.targets.apel.signing import Signer
+from arcacct.targets.apel.ams import MAX_ENCODED_BYTES, AMSClient, Signer, encoded_size, new_empaid
 from arcacct.tls import tls_context
 
 TOKEN = "t0ken-0123456789abcdef"

@@ -17,8 +17,8 @@ from publishing_site import DAY_S, JUNE, QUICK
 from arcacct.errors import ArcacctError, CredentialError, TargetBusy, TargetError, TargetRefuses
 from arcacct.publishing.plugin import Answer, Outcome
 from arcacct.sandbox.sgas import PROCESSING_FAILED, UNAVAILABLE
-from arcacct.targets.apel.signing import Signer
-from arcacct.targets.directory.plug import DirectorySender
+from arcacct.targets.apel.ams import Signer
+from arcacct.targets.directory.target import DirectorySender
 
 only = pytest.mark.parametrize
 

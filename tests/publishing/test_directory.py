@@ -15,7 +15,7 @@ from publishing_site import DAY_S, DIRECTORY, JUNE, Job, Site
 
 from arcacct.errors import ConfigError, InputError
 from arcacct.publishing.plugin import Outcome
-from arcacct.targets.directory.sending import MessageDirectory, new_name
+from arcacct.targets.directory.target import MessageDirectory, new_name
 
 TEXT = "APEL-summary-job-message: v0.2\nSite: EXAMPLE\n%%\n"
 NAME = "67748580/67748589123450"

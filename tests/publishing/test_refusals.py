@@ -18,7 +18,7 @@ from arcacct.errors import InputError, TargetBusy, TargetRefuses
 from arcacct.publishing import held
 from arcacct.publishing.delivery import WEEK_S
 from arcacct.sandbox.sgas import PROCESSING_FAILED
-from arcacct.targets.directory.plug import DirectorySender
+from arcacct.targets.directory.target import DirectorySender
 
 only = pytest.mark.parametrize
 

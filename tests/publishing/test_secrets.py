@@ -11,7 +11,7 @@ from publishing_site import CARS, Job, Site
 from scripted_receiver import ScriptedReceiver, say, server_context
 
 from arcacct.cli import main
-from arcacct.targets.directory.plug import DirectorySender
+from arcacct.targets.directory.target import DirectorySender
 
 TOKEN = "c0ffee-of-the-host-" + "0123456789abcdef" * 40
 IN_BASE64 = base64.b64encode(TOKEN.encode()).decode()

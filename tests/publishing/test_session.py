@@ -21,7 +21,7 @@ from arcacct.errors import ConfigError, CredentialError
 from arcacct.publishing.plugin import Answer, Outcome
 from arcacct.publishing.transport import Request, TimeoutPolicy, Transport
 from arcacct.sandbox.authority import Credential, create
-from arcacct.targets.apel.answers import classify_ams
+from arcacct.targets.apel.ams import classify_ams
 from arcacct.tls import tls_context
 
 STORED = {"messageIds": ["1"]}

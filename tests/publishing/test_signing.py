@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arcacct.errors import CredentialError, InputError
-from arcacct.targets.apel.signing import Signer, signed_text
+from arcacct.targets.apel.ams import Signer, signed_text
 
 MESSAGE = "APEL-individual-job-message: v0.3\nSite: EXAMPLE\nLocalJobId: 1\n%%\n"
 

@@ -20,8 +20,8 @@ from arcacct.errors import FiguresHeld
 from arcacct.publishing import run, target_run
 from arcacct.sandbox import Sandbox
 from arcacct.targets import plugins
-from arcacct.targets.apel import switch
-from arcacct.targets.apel.switch import Takeover, TargetPlan
+from arcacct.targets.apel import jura
+from arcacct.targets.apel.jura import Takeover, TargetPlan
 
 NAMES = {6: ("6.17-summaries.txt", "6.17-sync.txt"), 7: ("7.0-summaries.txt", "7.0-sync.txt")}
 URL = "https://ce.example.org:443/arex"
@@ -47,12 +47,12 @@ def site(tmp_path, box, version) -> rehearsal.Site:
 
 def plan(site: rehearsal.Site, **options: Any) -> TargetPlan:
     settings = site.settings()
-    (found,) = switch.plan(settings, plugins(settings), Takeover(arex_databases(settings.places.controldir), **options))
+    (found,) = jura.plan(settings, plugins(settings), Takeover(arex_databases(settings.places.controldir), **options))
     return found
 
 
 def take_over(site: rehearsal.Site, **options: Any) -> int:
-    return sum(switch.take_over(site.settings(), [plan(site, **options)]).values())
+    return sum(jura.take_over(site.settings(), [plan(site, **options)]).values())
 
 
 def publish(site: rehearsal.Site) -> target_run.TargetResult:

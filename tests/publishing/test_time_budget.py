@@ -15,7 +15,7 @@ from arcacct.publishing.connection import LARGEST_ANSWER
 from arcacct.publishing.context import RunDeadline
 from arcacct.publishing.plugin import Outcome
 from arcacct.publishing.transport import Request
-from arcacct.targets.apel.answers import classify_ams
+from arcacct.targets.apel.ams import classify_ams
 
 STORED = {"messageIds": ["1"]}
 QUICK_S = 1.0

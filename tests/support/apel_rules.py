@@ -13,7 +13,7 @@ from typing import Any
 from arcacct.sandbox import apel, apel_text
 from arcacct.sandbox.ssm import Crashed, MessageRejected
 from arcacct.sandbox.summariser import folded
-from arcacct.targets.apel.rules import BENCHMARK_TYPES
+from arcacct.targets.apel.messages import BENCHMARK_TYPES
 
 KINDS = {
     "APEL-individual-job-message: v0.3": "job",

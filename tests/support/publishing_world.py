@@ -35,8 +35,8 @@ from arcacct.sandbox.auditor import Auditor, AuditorAccess
 from arcacct.sandbox.sgas import SGAS
 from arcacct.sandbox.wire import HTTPRequest, Peer
 from arcacct.targets import plugins
-from arcacct.targets.auditor.sending import AuditorSender
-from arcacct.targets.sgas.answers import classify_sgas
+from arcacct.targets.auditor.target import AuditorSender
+from arcacct.targets.sgas.target import classify_sgas
 
 FAR = 10**9
 EVERYTHING = Period(JUNE - 40 * DAY_S, JUNE + 90 * DAY_S)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.serialization import pkcs7
 
-from arcacct.targets.sgas.rules import NAMESPACES
+from arcacct.targets.sgas.usage_record import NAMESPACES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from lxml import etree
 
 from arcacct.sandbox import sgas, sgas_records
 from arcacct.sandbox.sgas_records import DatabaseRefuses, Row, UnreadableRecord
-from arcacct.targets.sgas.rules import NAMESPACES
+from arcacct.targets.sgas.usage_record import NAMESPACES
 
 _RENAMED = {
     "wall_duration": "wall_s",

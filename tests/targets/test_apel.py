@@ -18,9 +18,17 @@ from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.records.model import AAR, VO, VOs
 from arcacct.targets.apel.acceptance import accept_for_apel_job
-from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, JobKey, individual_job, job_key, zeroed_job
-from arcacct.targets.apel.text import field, folded
-from arcacct.targets.ascii import ascii_text
+from arcacct.targets.apel.messages import (
+    JOB_HEADERS,
+    APELOptions,
+    JobKey,
+    field,
+    folded,
+    individual_job,
+    job_key,
+    zeroed_job,
+)
+from arcacct.targets.common import ascii_text
 
 NOW = 1_800_000_000
 OPTIONS = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")

@@ -16,9 +16,8 @@ from arcacct import __version__
 from arcacct.records.model import AAR, VO, VOs
 from arcacct.targets.apel.acceptance import accept_for_car
 from arcacct.targets.apel.car import car
-from arcacct.targets.apel.families import CAR as CAR_DOCUMENT
-from arcacct.targets.apel.messages import APELOptions
-from arcacct.targets.apel.text import field
+from arcacct.targets.apel.messages import APELOptions, field
+from arcacct.targets.apel.target import CAR as CAR_DOCUMENT
 
 CREATED = 1_704_198_660
 NOW = 1_800_000_000

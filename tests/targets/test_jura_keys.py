@@ -8,8 +8,8 @@ import pytest
 from jura_site import JURA, NOVEMBER, arex_database
 
 from arcacct.benchmark import Benchmark
-from arcacct.targets.apel import jura_cells, jura_keys
-from arcacct.targets.apel.jura_keys import JuraCell, JuraCount
+from arcacct.targets.apel import jura
+from arcacct.targets.apel.jura import JuraCell, JuraCount
 from arcacct.targets.apel.summaries import SUMMARY_HEADERS, SYNC_HEADER, SummaryKey, summary_record, sync_record
 
 SITE = "EXAMPLE-SITE"
@@ -31,25 +31,25 @@ def captured(name: str) -> str:
 
 def cells(path: pathlib.Path, version: int) -> list[JuraCell]:
     with arex_database(path, version) as database:
-        return jura_cells.cells(database, 2026, 11, NOVEMBER)
+        return jura.cells(database, 2026, 11, NOVEMBER)
 
 
 def key_of(cell: JuraCell, version: int) -> SummaryKey:
-    (found,) = jura_keys.sums([cell], SITE, version)
+    (found,) = jura.sums([cell], SITE, version)
     assert found.earlier == ()
     return found.summary.key
 
 
 def test_summaries_are_those_that_jura_sent(tmp_path, version) -> None:
     """Byte for byte, in its order: its groups without FQAN, its doubled jobs and its escapes included."""
-    records = [summary_record(one.summary) for one in jura_keys.sums(cells(tmp_path, version), SITE, version)]
+    records = [summary_record(one.summary) for one in jura.sums(cells(tmp_path, version), SITE, version)]
 
     assert SUMMARY_HEADERS["v0.2"] + "".join(records) == captured(f"{NAMES[version]}-summaries.txt")
 
 
 def test_summaries_with_a_dictionary_of_benchmarks_are_those_that_jura_sent(tmp_path) -> None:
     """The other kind that jura-ng of ARC 7 knows has the same keys."""
-    records = [summary_record(one.summary, "v0.4") for one in jura_keys.sums(cells(tmp_path, 7), SITE, 7)]
+    records = [summary_record(one.summary, "v0.4") for one in jura.sums(cells(tmp_path, 7), SITE, 7)]
 
     assert SUMMARY_HEADERS["v0.4"] + "".join(records) == captured("7.0-summaries-v04.txt")
 
@@ -57,12 +57,12 @@ def test_summaries_with_a_dictionary_of_benchmarks_are_those_that_jura_sent(tmp_
 def test_counts_are_those_that_jura_sent(tmp_path, version) -> None:
     """Byte for byte; two records for one SubmitHost in version 6, which counts by interface."""
     with arex_database(tmp_path, version) as database:
-        found = [count for _vo, count in jura_cells.counts(database, 2026, 11, NOVEMBER)]
+        found = [count for _vo, count in jura.counts(database, 2026, 11, NOVEMBER)]
     merged: dict[tuple[str, str], JuraCount] = {}
     for one in found:
         before = merged.get(one[2:4])
         merged[one[2:4]] = one if before is None else one._replace(jobs=before.jobs + one.jobs)
-    records = [sync_record(one) for one in jura_keys.syncs(merged.values(), SITE, version)]
+    records = [sync_record(one) for one in jura.syncs(merged.values(), SITE, version)]
 
     assert SYNC_HEADER + "".join(records) == captured(f"{NAMES[version]}-sync.txt")
 
@@ -72,9 +72,9 @@ def test_job_records_have_the_ids_and_ends_that_jura_sent(tmp_path, version) -> 
     lines = captured(f"{NAMES[version]}-urs.tsv").lower().splitlines()
     sent = {tuple(line.split("\t")[:2]) for line in lines}
     with arex_database(tmp_path, version) as database:
-        ends = [one for page in jura_cells.ends(database, NOVEMBER) for one in page]
-        again = jura_cells.ended_again(database, NOVEMBER)
-    keys = {one.job_id: jura_keys.job_key(one.job_id, one.local_job_id, one.end_time, SITE) for one in ends}
+        ends = [one for page in jura.ends(database, NOVEMBER) for one in page]
+        again = jura.ended_again(database, NOVEMBER)
+    keys = {one.job_id: jura.job_key(one.job_id, one.local_job_id, one.end_time, SITE) for one in ends}
     known = {(key.local_job_id, str(key.end_time)) for key in keys.values()}
 
     assert sent - known == ({("3395", "1795169554")} if version == 6 else set())
@@ -84,7 +84,7 @@ def test_job_records_have_the_ids_and_ends_that_jura_sent(tmp_path, version) -> 
 def test_job_records_have_the_service_levels_that_jura_sent(tmp_path, version) -> None:
     """Those recorded in version 6, and 1.0 for every job in version 7."""
     sent = {line.split("\t")[2] for line in captured(f"{NAMES[version]}-urs.tsv").splitlines()}
-    found = {str(jura_keys.service_level_of_job(one.benchmark, version)) for one in cells(tmp_path, version)}
+    found = {str(jura.service_level_of_job(one.benchmark, version)) for one in cells(tmp_path, version)}
 
     assert found == {str(Benchmark.parse(level)) for level in sent}
 
@@ -136,7 +136,7 @@ def test_what_jura_takes_for_no_benchmark_is_hepspec_1(version, benchmark, sent)
 
 def test_what_apel_refused_is_left_out(version) -> None:
     """A value that is no number never got into the database: zeros for it would not either."""
-    assert jura_keys.sums([CELL._replace(benchmark="HEPSPEC:fast")], SITE, version) == []
+    assert jura.sums([CELL._replace(benchmark="HEPSPEC:fast")], SITE, version) == []
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_what_apel_refused_is_left_out(version) -> None:
 def test_version_7_puts_the_interface_before_the_url(interface, host) -> None:
     """In summaries and in sync records."""
     assert key_of(CELL._replace(interface=interface), 7).submit_host == host
-    (sync,) = jura_keys.syncs([JuraCount(2026, 11, interface, URL, 3)], SITE, 7)
+    (sync,) = jura.syncs([JuraCount(2026, 11, interface, URL, 3)], SITE, 7)
     assert (sync.key.submit_host, sync.jobs) == (host, 3)
     assert key_of(CELL._replace(interface=interface), 6).submit_host == URL
 
@@ -159,9 +159,9 @@ def test_version_7_puts_the_interface_before_the_url(interface, host) -> None:
 def test_the_last_job_lends_its_fqan_in_version_6() -> None:
     """Jobs of one user under several FQANs are one sum; earlier runs may have sent it under another of them."""
     first = CELL._replace(fqan="/atlas/Role=production", latest_end_time=15)
-    (found,) = jura_keys.sums([first, CELL], SITE, 6)
+    (found,) = jura.sums([first, CELL], SITE, 6)
 
     assert (found.summary.jobs, found.summary.wall_s) == (2, 120)
     assert found.summary.key.group == "/atlas"
     assert [key.group for key in found.earlier] == ["/atlas/role"]
-    assert len(jura_keys.sums([first, CELL], SITE, 7)) == 2
+    assert len(jura.sums([first, CELL], SITE, 7)) == 2

@@ -15,10 +15,10 @@ from lxml import etree
 from arcacct.config.values import LocalJobs, local_jobs
 from arcacct.records.model import AAR
 from arcacct.targets.apel.car import car
-from arcacct.targets.apel.families import CAR
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, job_key
-from arcacct.targets.local_jobs import LocalJobValues, local_job_values
-from arcacct.targets.sgas.plug import UsageRecords
+from arcacct.targets.apel.target import CAR
+from arcacct.targets.common import LocalJobValues, local_job_values
+from arcacct.targets.sgas.target import UsageRecords
 from arcacct.targets.sgas.usage_record import UROptions, usage_record
 
 NOW = 1_800_000_000

@@ -15,9 +15,9 @@ from arcacct.records.model import AAR, VO, UsageCell, VOs
 from arcacct.sandbox import apel
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job, accept_for_car
 from arcacct.targets.apel.car import car
-from arcacct.targets.apel.families import CAR as CAR_DOCUMENT
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
 from arcacct.targets.apel.summaries import SUMMARY_HEADERS, summaries, summary_record
+from arcacct.targets.apel.target import CAR as CAR_DOCUMENT
 
 NOW = 1_710_000_000
 OPTIONS = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")

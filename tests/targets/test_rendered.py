@@ -19,13 +19,12 @@ from arcacct.publishing.plugin import Acceptance, RecordFormat, RenderedRecord
 from arcacct.records import reader
 from arcacct.records.model import AAR, VO, Transfer, VOs
 from arcacct.targets.apel.car import car
-from arcacct.targets.apel.families import APELRecords
-from arcacct.targets.apel.messages import APELOptions, individual_job
-from arcacct.targets.apel.text import ssm_text
-from arcacct.targets.auditor.plug import AuditorRecords
+from arcacct.targets.apel.messages import APELOptions, individual_job, ssm_text
+from arcacct.targets.apel.target import APELRecords
 from arcacct.targets.auditor.record import RecordOptions, record
+from arcacct.targets.auditor.target import AuditorRecords
 from arcacct.targets.parts import FieldCache
-from arcacct.targets.sgas.plug import UsageRecords
+from arcacct.targets.sgas.target import UsageRecords
 from arcacct.targets.sgas.usage_record import UROptions, usage_record
 
 NOW = 1_710_000_000

@@ -19,14 +19,14 @@ from arcacct.sandbox.sgas import PATH, SGAS
 from arcacct.sandbox.sgas_records import Row
 from arcacct.sandbox.ssm import MessageRejected
 from arcacct.sandbox.wire import HTTPRequest, Peer
-from arcacct.targets.apel import rules as of_apel
+from arcacct.targets.apel import messages
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
 from arcacct.targets.apel.summaries import SUMMARY_HEADERS, summaries, summary_record
-from arcacct.targets.rules import EXACT, Breach, Care, Form, Rule
+from arcacct.targets.common import EXACT, Breach, Care, Form, Rule
 from arcacct.targets.sgas.acceptance import accept_for_sgas
-from arcacct.targets.sgas.plug import UsageRecords
-from arcacct.targets.sgas.rules import RULES as OF_SGAS
+from arcacct.targets.sgas.target import UsageRecords
+from arcacct.targets.sgas.usage_record import RULES as OF_SGAS
 from arcacct.targets.sgas.usage_record import UROptions
 from arcacct.targets.sgas.usage_record import usage_record as rendered
 from arcacct.targets.verdicts import SMALLEST_WIDTH
@@ -38,7 +38,7 @@ APEL = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
 CE = Peer("/CN=ce.example.org", "CN=ce.example.org", "ce.example.org", 0, 2**40)
 TABLES = {
     "sgas": OF_SGAS,
-    **{name.lower(): table for name, table in vars(of_apel).items() if isinstance(table, dict) and name.isupper()},
+    **{name.lower(): table for name, table in vars(messages).items() if isinstance(table, dict) and name.isupper()},
 }
 
 
@@ -248,7 +248,7 @@ def test_apel_keeps_to_its_table(table: str, field: str) -> None:
 
 def job_values(field: str, size: int) -> dict[str, Any]:
     """The values of a job that come to this size in a field of APEL."""
-    rule = of_apel.JOB[field]
+    rule = messages.JOB[field]
     texts = "x" * size if rule.form is Form.TEXT else ""
     return {
         "CpuDuration": {"cpu_user_s": size, "cpu_kernel_s": 0},
@@ -260,13 +260,13 @@ def job_values(field: str, size: int) -> dict[str, Any]:
     "field",
     [
         name
-        for name, rule in of_apel.JOB.items()
+        for name, rule in messages.JOB.items()
         if rule.care is not Care.OURS and rule.form in {Form.TEXT, Form.INTEGER}
     ],
 )
 def test_a_job_at_apels_limits(job: AAR, field: str) -> None:
     """At the limit it goes untouched, and is loaded; one beyond we take care of it, as the table says."""
-    rule = of_apel.JOB[field]
+    rule = messages.JOB[field]
 
     def loaded(one: AAR) -> bool:
         return all(taken(message(header, [individual_job(one, APEL, name)])) for name, header in JOB_HEADERS.items())
@@ -293,13 +293,13 @@ def test_a_job_at_apels_limits(job: AAR, field: str) -> None:
     "field",
     [
         name
-        for name, rule in of_apel.SUMMARY.items()
+        for name, rule in messages.SUMMARY.items()
         if rule.care is not Care.OURS and rule.form in {Form.TEXT, Form.INTEGER} and math.isfinite(rule.most)
     ],
 )
 def test_a_sum_at_apels_limits(cell: UsageCell, field: str) -> None:
     """At the limit it goes untouched, and is loaded in every family; one beyond we take care of it."""
-    rule = of_apel.SUMMARY[field]
+    rule = messages.SUMMARY[field]
     most = min(int(rule.most), EXACT)
 
     def loaded(one: UsageCell) -> bool:

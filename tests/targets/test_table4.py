@@ -11,9 +11,9 @@ from lxml import etree
 
 from arcacct.records.model import AAR
 from arcacct.targets.apel.car import car
-from arcacct.targets.apel.families import CAR as CAR_DOCUMENT
 from arcacct.targets.apel.messages import APELOptions
-from arcacct.targets.sgas.plug import UsageRecords
+from arcacct.targets.apel.target import CAR as CAR_DOCUMENT
+from arcacct.targets.sgas.target import UsageRecords
 from arcacct.targets.sgas.usage_record import UROptions, usage_record
 
 DOCUMENT = UsageRecords.envelope

@@ -17,7 +17,7 @@ from lxml import etree
 from arcacct import __version__
 from arcacct.records.model import AAR, VO, VOs
 from arcacct.targets.sgas.acceptance import accept_for_sgas
-from arcacct.targets.sgas.plug import UsageRecords
+from arcacct.targets.sgas.target import UsageRecords
 from arcacct.targets.sgas.usage_record import UROptions, machine_name, record_id, usage_record
 
 DOCUMENT = UsageRecords.envelope

@@ -11,7 +11,7 @@ from lxml import etree
 from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.records.model import FQAN, client_host_name, endpoint_host, parsed_fqan
-from arcacct.targets.xml import escape, has_forbidden, iso_time
+from arcacct.targets.common import escape, has_forbidden, iso_time
 
 
 @given(TEXT)

@@ -8,10 +8,9 @@ from arcacct.benchmark import Benchmark
 from arcacct.publishing.ledger_rows import month_bounds
 from arcacct.publishing.plugin import Acceptance, CellAcceptance
 from arcacct.records.model import AAR, UsageCell, has_value
-from arcacct.targets.apel import rules
+from arcacct.targets.apel import messages
 from arcacct.targets.apel.messages import APELOptions, apel_local_job_id
-from arcacct.targets.ascii import ascii_text, spelt
-from arcacct.targets.rules import EXACT, Care, Rule
+from arcacct.targets.common import EXACT, Care, Rule, ascii_text, iso_time, spelt
 from arcacct.targets.verdicts import (
     benchmark_problem,
     changed,
@@ -23,7 +22,6 @@ from arcacct.targets.verdicts import (
     repair_texts,
     repair_values,
 )
-from arcacct.targets.xml import iso_time
 
 Repair = Callable[[AAR, list[str]], AAR]
 
@@ -33,11 +31,11 @@ def _limits(table: Mapping[str, Rule], care: Care) -> tuple[tuple[str, int], ...
     return tuple((rule.value, min(int(rule.most), EXACT)) for rule in table.values() if rule.care is care)
 
 
-_CUT_OF_JOB, _CUT_OF_CELL = _limits(rules.JOB, Care.CUT), _limits(rules.SUMMARY, Care.CUT)
-_LARGEST = _limits(rules.JOB, Care.LARGEST)
-_WALL_S, _CPU_S = int(rules.JOB["WallDuration"].most), int(rules.JOB["CpuDuration"].most)
-_JOBS = int(rules.SUMMARY["NumberOfJobs"].most)
-_LONG = int(rules.JOB["LocalJobId"].most)
+_CUT_OF_JOB, _CUT_OF_CELL = _limits(messages.JOB, Care.CUT), _limits(messages.SUMMARY, Care.CUT)
+_LARGEST = _limits(messages.JOB, Care.LARGEST)
+_WALL_S, _CPU_S = int(messages.JOB["WallDuration"].most), int(messages.JOB["CpuDuration"].most)
+_JOBS = int(messages.SUMMARY["NumberOfJobs"].most)
+_LONG = int(messages.JOB["LocalJobId"].most)
 
 
 def accept_for_apel_job(aar: AAR, options: APELOptions, now: int) -> Acceptance:
@@ -62,7 +60,7 @@ def accept_for_car(aar: AAR, options: APELOptions, now: int, *repairs_of_format:
         notes.append("LocalJobId: the batch system's id is too long or means nothing to APEL: the JobID is used")
     aar = repair_texts(repair_values(aar, notes), notes)
     note_cuts(aar._replace(local_user=(aar.local_user or "").partition(":")[0]), _CUT_OF_JOB, notes)
-    longest = int(rules.JOB["FQAN"].most)
+    longest = int(messages.JOB["FQAN"].most)
     if aar.fqans and len(ascii_text(aar.fqans[0])) > longest:
         notes.append(f"main FQAN: longer than {longest} characters: VO, group and role are sent, each cut to {_LONG}")
     for repair_of_format in repairs_of_format:

@@ -1,11 +1,4 @@
-r"""
-EMI compute accounting records (CAR 1.2) for APEL, valid against car_v1.2.xsd.
-
-Pure ASCII, since SSM decodes messages as ASCII. What APEL stores is spelt as in its text messages, ``\xHH`` for each
-byte of UTF-8 and cut to its columns: a user is one user in every family, and a database in latin1 takes any name (it
-refuses a whole message for one character that it lacks). What APEL does not store (job name, project, local group,
-the JobID, versions) is for other readers and keeps its characters, as references.
-"""
+"""EMI compute accounting records (CAR 1.2) for APEL, in ASCII, valid against car_v1.2.xsd."""
 
 from __future__ import annotations
 
@@ -16,20 +9,20 @@ from typing import Any, NamedTuple
 from arcacct import __version__
 from arcacct.records.model import AAR, is_domain_name, job_record_id, machine_host, start_time
 from arcacct.targets.apel.messages import (
+    DESCRIPTION,
+    LONG,
+    QUEUE,
     APELOptions,
     apel_local_job_id,
     benchmark_of,
+    field,
     infrastructure,
     member_of,
     place,
     submit_host,
 )
-from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
-from arcacct.targets.apel.text import field
-from arcacct.targets.local_jobs import LocalJobValues, local_job_values
+from arcacct.targets.common import INT4, LocalJobValues, element, escape, hosts, iso_time, local_job_values
 from arcacct.targets.parts import values
-from arcacct.targets.rules import INT4
-from arcacct.targets.xml import element, escape, hosts, iso_time
 
 _NAMESPACE = "http://eu-emi.eu/namespaces/2012/11/computerecord"
 HEAD = f'<?xml version="1.0" encoding="UTF-8"?>\n<UsageRecords xmlns="{_NAMESPACE}" xmlns:urf="{_NAMESPACE}">\n'
@@ -43,7 +36,7 @@ _SHARED, _PHYSICAL = (f' urf:metric="max" urf:storageUnit="KB" urf:type="{kind}"
 _RFC_2253 = re.compile(r"(?:[A-Za-z][A-Za-z0-9-]*|(?:[Oo][Ii][Dd]\.)?[0-9]+(?:\.[0-9]+)+) *=")
 
 
-class Where(NamedTuple):
+class CARPlace(NamedTuple):
     """Where a job was sent, what became of it, and what a core was worth there."""
 
     place: tuple[str, str]
@@ -61,21 +54,21 @@ class Where(NamedTuple):
 def car(aar: AAR, options: APELOptions, create_time: int) -> str:
     """One UsageRecord for the inside of a document; the record must have passed `acceptance`."""
     shared = [make(aar, options) for make in SHARED]
-    return written(aar, shared, apel_local_job_id(aar, options), iso_time(create_time))
+    return car_record(aar, shared, apel_local_job_id(aar, options), iso_time(create_time))
 
 
-_WRITTEN = values(
+_CAR_VALUES = values(
     "job_id", "job_name", "exit_code", "submit_time", "end_time", "node_count", "core_count", "memory_kib",
     "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s", "lrms_submit_time", "lrms_start_time",
 )  # fmt: skip
 
 
-def written(aar: AAR, shared: Sequence[Any], local_id: str, created: str) -> str:
+def car_record(aar: AAR, shared: Sequence[Any], local_id: str, created: str) -> str:
     """A record, of its parts as `SHARED` makes them and what is the job's own; ``created``: the time, as text."""
     (
         job_id, job_name, code, submit_time, end_time, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s,
         lrms_submit, lrms_start,
-    ) = _WRITTEN(aar)  # fmt: skip
+    ) = _CAR_VALUES(aar)  # fmt: skip
     (_, id_head, status, infrastructure, source, level, places), user, hosts = shared
     submitted = iso_time(submit_time)
     started = submitted if source == "submit" else iso_time(start_time(aar, "lrms"))
@@ -118,11 +111,11 @@ def _carried(text: str) -> str:
     return text.replace("pkcs7-mime", "pkcs7&#45;mime") if "pkcs7-mime" in text else text
 
 
-def where(aar: AAR, options: APELOptions) -> Where:
+def car_place(aar: AAR, options: APELOptions) -> CARPlace:
     """The parts of a record that are the same for most jobs of a queue: of these there are few."""
     worth = benchmark_of(aar.benchmark, options.default_benchmark)
     said = local_job_values(aar, options.local_jobs, options.start_time_source)
-    return Where(
+    return CARPlace(
         place(aar.endpoint_url, options),
         _carried(escape(job_record_id(aar._replace(job_id=""), options.lrms_host))),
         _carried(f"<Status>{escape(aar.status)}</Status>"),
@@ -196,7 +189,7 @@ def host_elements(aar: AAR, _options: APELOptions) -> str:
 
 SHARED: dict[Callable[[AAR, APELOptions], Any], tuple[str, ...]] = {
     # The kind of node is not sent, but judged.
-    where: ("endpoint_url", "endpoint_type", "queue", "lrms", "status", "benchmark", "wn_instance"),
+    car_place: ("endpoint_url", "endpoint_type", "queue", "lrms", "status", "benchmark", "wn_instance"),
     user_identity: ("local_user", "user_dn", "vo", "fqans", "auth_groups", "project", "endpoint_url"),
     host_elements: ("node_names",),
 }

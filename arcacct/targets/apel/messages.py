@@ -1,13 +1,9 @@
-"""
-APEL's individual job messages, v0.3 and v0.4 (benchmark dictionary), and what a site may choose about APEL.
-
-The dialect ``server`` writes what APEL's loader takes today; ``seed`` writes the format's document to the letter,
-which the loader refuses (``Infrastructure`` in a job record), so it is for files only.
-"""
+"""APEL's individual job messages (v0.3 and v0.4): text in ASCII, and what APEL's loader takes of each field."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -16,11 +12,208 @@ from arcacct.config.values import LocalJobs
 from arcacct.errors import InputError
 from arcacct.records.batch_jobs import BareIDs, name_before
 from arcacct.records.model import AAR, FQAN, VOs, has_value, machine_host, parsed_fqan, start_time, vo_name
-from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE, derived
-from arcacct.targets.apel.text import END, field, folded, lines
-from arcacct.targets.ascii import ascii_text
-from arcacct.targets.local_jobs import local_job_values
+from arcacct.targets.common import INT4, INT8, Breach, Care, Form, Rule, ascii_text, local_job_values, spelt
 from arcacct.targets.parts import values
+
+# Text for APEL's messages: lines of ``Key: value`` in ASCII (`targets.common`).
+
+
+END = "%%\n"
+"""The end of a record."""
+
+_NO_VALUE = {"", "none", "null"}
+_HARMLESS = bytes((9, 10, *range(32, 127)))
+# SSM takes a message that contains these words for an encrypted one, wherever they stand.
+_LOOKS_ENCRYPTED = ("application/pkcs7-mime", "application/x-pkcs7-mime")
+
+
+@lru_cache(maxsize=16384)
+def field(text: str | None, limit: int) -> str | None:
+    """
+    A value as APEL will store it: printable ASCII, at most `limit` characters, no blanks around it.
+
+    None for what APEL takes for nothing: an empty text, ``none`` and ``null``.
+    """
+    if text is None:
+        return None
+    value = spelt(text, limit)
+    return None if value.lower() in _NO_VALUE else value
+
+
+def folded(text: str | None) -> str | None:
+    """A value as MySQL compares it in a key: without case and without blanks at the end."""
+    return None if text is None else text.rstrip(" ").lower()
+
+
+def record_text(fields: Iterable[tuple[str, object]]) -> str:
+    """One record, its end included; what is unknown (None) is left out."""
+    return lines(fields) + END
+
+
+def lines(fields: Iterable[tuple[str, object]]) -> str:
+    """A part of a record."""
+    return "".join([f"{key}: {value}\n" for key, value in fields if value is not None])
+
+
+def ssm_text(text: str) -> bytes:
+    """
+    The bytes of a message as SSM reads them: ASCII, lines ended by LF, tabs, and no other control character.
+
+    SSM's receiver reads messages as ASCII before it acknowledges them: one other byte stops the central queue for
+    everyone. So whoever writes a message asks here last, also where the record was already checked.
+    Raises InputError with the place of what must not be there; records are escaped before (`acceptance`).
+    """
+    if not text.strip():
+        raise InputError("message for APEL: it is empty, which SSM rejects; nothing should have been sent")
+    try:
+        data = text.encode("ascii")
+    except UnicodeEncodeError as exc:
+        where = _place(text, exc.start)
+        raise InputError(f"message for APEL: {where} is {text[exc.start]!r}, and only ASCII may be sent") from exc
+    # A carriage return alone breaks the signature; SSM makes line breaks of VT, FF, FS, GS and RS.
+    controls = set(data.translate(None, _HARMLESS).decode())
+    for found in (*controls, *(word for word in _LOOKS_ENCRYPTED if word in text)):
+        raise InputError(f"message for APEL: {_place(text, text.index(found))} is {found!r}, which SSM cannot carry")
+    return data
+
+
+def _place(text: str, offset: int) -> str:
+    line = text.count("\n", 0, offset) + 1
+    return f"line {line}, character {offset - text.rfind(chr(10), 0, offset)}"
+
+
+# What APEL's loader takes of each kind of record: its parser, the procedures and the columns of its database (MariaDB).
+#
+# A field that a kind of record does not have refuses the message; so does one bad record. Nobody is told.
+
+
+LONG, QUEUE, DESCRIPTION, INFRASTRUCTURE = 255, 100, 100, 20
+"""Characters of its columns of text; ours are ASCII."""
+
+BENCHMARK_TYPES = ("hepscore23", "hepspec", "si2k")
+"""In any case; of several in a dictionary the first of these is taken."""
+
+_LEVEL = 10**7 - 0.001
+"""The largest that DECIMAL(10,3) holds."""
+
+
+def _text(most: int, care: Care = Care.OURS, value: str = "", *, needed: bool = False) -> Rule:
+    return Rule(Form.TEXT, most, care, value, needed)
+
+
+def _number(most: float, care: Care, value: str, *, needed: bool = True, least: float = 0) -> Rule:
+    return Rule(Form.INTEGER, most, care, value, needed, least, source="procedure")
+
+
+_TIME = Rule(Form.TIME, math.inf, Care.OTHERWISE, least=-math.inf, source="parser")
+_IGNORED = Rule(Form.IGNORED, math.inf, breach=Breach.LOST, source="parser")
+_DECIMAL = Rule(Form.DECIMAL, _LEVEL, Care.OTHERWISE, "benchmark", least=-_LEVEL)
+_DICTIONARY = _DECIMAL._replace(form=Form.BENCHMARK)
+
+JOB = {
+    "Site": _text(LONG, needed=True),
+    "GlobalUserName": _text(LONG, Care.CUT, "user_dn"),
+    "VO": _text(LONG, Care.CUT, "vo"),
+    "VOGroup": _text(LONG),
+    "VORole": _text(LONG),
+    # Cut, it would lose its role: VO, group and role go in its place.
+    "FQAN": _text(LONG, Care.OTHERWISE, "fqans"),
+    "SubmitHost": _text(LONG, Care.CUT, "endpoint_url"),
+    "SubmitHostType": _IGNORED,
+    "MachineName": _text(LONG),
+    "Queue": _text(QUEUE, Care.CUT, "queue"),
+    # Cut, two jobs could become one: the JobID goes in its place, and that is refused if it is too long itself.
+    "LocalJobId": _text(LONG, Care.OTHERWISE, "local_job_id", needed=True),
+    "LocalUserId": _text(LONG, Care.CUT, "local_user"),
+    "WallDuration": _number(INT4, Care.REFUSE, "wall_s"),
+    "CpuDuration": _number(INT4, Care.REFUSE, "cpu_s"),
+    "Processors": _number(INT4, Care.UNKNOWN, "core_count", needed=False),
+    "NodeCount": _number(INT4, Care.UNKNOWN, "node_count", needed=False),
+    "StartTime": _TIME._replace(value="submit_time", needed=True),
+    "EndTime": _TIME._replace(care=Care.REFUSE, value="end_time", needed=True),
+    "InfrastructureDescription": _text(DESCRIPTION),
+    "InfrastructureType": _text(INFRASTRUCTURE),
+    "MemoryReal": _number(INT4, Care.LARGEST, "memory_kib", needed=False),
+    "MemoryVirtual": _number(INT4, Care.LARGEST, "virtual_memory_kib", needed=False),
+    "ServiceLevelType": _text(50),
+    "ServiceLevel": _DECIMAL,
+    "UpdateTime": _IGNORED,
+}
+"""An individual job message of any version but v0.4, and a CAR, of which the elements come to the same columns."""
+
+JOB_04 = {**JOB, "ServiceLevel": _DICTIONARY}
+
+_MONTH = {
+    "Site": _text(LONG, needed=True),
+    "Month": _number(math.inf, Care.REFUSE, "month", least=-math.inf),
+    "Year": _number(math.inf, Care.REFUSE, "year", least=-math.inf),
+    "GlobalUserName": _text(LONG, Care.CUT, "user_dn"),
+    "VO": _text(LONG, Care.CUT, "vo"),
+    "VOGroup": _text(LONG, Care.CUT, "fqan"),
+    "VORole": _text(LONG),
+    "SubmitHost": _text(LONG, Care.CUT, "endpoint_url"),
+    "InfrastructureDescription": _text(DESCRIPTION),
+    # Not NULL and without default in the database; of a job they have no sign, here they have.
+    "NodeCount": _number(INT4, Care.UNKNOWN, "node_count", least=-INT4),
+    "Processors": _number(INT4, Care.UNKNOWN, "core_count", least=-INT4),
+    "EarliestEndTime": _TIME._replace(value="earliest_end_time"),
+    "LatestEndTime": _TIME._replace(value="latest_end_time"),
+    "WallDuration": _number(INT8, Care.REFUSE, "wall_s"),
+    "CpuDuration": _number(INT8, Care.REFUSE, "cpu_s"),
+    "NumberOfJobs": _number(INT4, Care.REFUSE, "jobs"),
+    "UpdateTime": _IGNORED,
+}
+SUMMARY = {
+    **_MONTH,
+    "InfrastructureType": _text(INFRASTRUCTURE),
+    "ServiceLevelType": _text(50),
+    "ServiceLevel": _DECIMAL._replace(needed=True),
+}
+SUMMARY_04 = {**SUMMARY, "ServiceLevel": _DICTIONARY._replace(needed=True)}
+NORMALISED = {
+    **_MONTH,
+    "Infrastructure": _text(INFRASTRUCTURE),
+    "ServiceLevelType": _text(50),
+    "NormalisedWallDuration": _number(INT8, Care.OURS, ""),
+    "NormalisedCpuDuration": _number(INT8, Care.OURS, ""),
+}
+_NORMALISED_DICTIONARY = Rule(Form.BENCHMARK, INT8, needed=True)
+NORMALISED_04 = {
+    **NORMALISED,
+    "NormalisedWallDuration": _NORMALISED_DICTIONARY,
+    "NormalisedCpuDuration": _NORMALISED_DICTIONARY,
+}
+
+SYNC = {
+    "Site": _text(LONG, needed=True),
+    "SubmitHost": _text(LONG),
+    # Neither the count nor the month of a sync record is looked at.
+    "NumberOfJobs": _number(INT8, Care.OURS, "", least=-INT8),
+    "Month": _number(INT4, Care.OURS, "", least=-INT4),
+    "Year": _number(INT4, Care.OURS, "", least=-INT4),
+}
+
+
+def derived(fqan: str) -> tuple[str, str | None, str | None]:
+    """VO, group and role that the server makes of the first of some FQANs; what begins with no slash is a VO."""
+    first = fqan.partition(";")[0]
+    if not first.startswith("/"):
+        return first, None, None
+    parts = first.strip("/").split("/")
+    group = "/".join(part for part in parts if not part.startswith(("Role=", "Capability=")))
+    return parts[0], f"/{group}", next((part for part in parts if part.startswith("Role=")), None)
+
+
+def rounded(amount: int, unit: int) -> int:
+    """Divided and rounded to the nearest, halves up, as MySQL does it; exact for any size."""
+    return (2 * amount + unit) // (2 * unit)
+
+
+# APEL's individual job messages, v0.3 and v0.4 (benchmark dictionary), and what a site may choose about APEL.
+#
+# The dialect ``server`` writes what APEL's loader takes today; ``seed`` writes the format's document to the letter,
+# which the loader refuses (``Infrastructure`` in a job record), so it is for files only.
+
 
 JOB_HEADERS = {version: f"APEL-individual-job-message: {version}\n" for version in ("v0.3", "v0.4")}
 

@@ -104,7 +104,7 @@ class APELTarget(APELContent):
 
     def check_credentials(self) -> None:
         """By TLS, and by a signature as messages have it."""
-        from arcacct.targets.apel.signing import signing_pair  # noqa: PLC0415  cryptography is slow to import
+        from arcacct.targets.apel.ams import signing_pair  # noqa: PLC0415  cryptography is slow to import
 
         # Not super() alone: a dataclass with slots is another class than the one that it would find.
         super(APELTarget, self).check_credentials()

@@ -21,9 +21,8 @@ from arcacct.publishing.ledger import COUNTS, SentRecord, SentSum
 from arcacct.publishing.ledger_rows import Month
 from arcacct.publishing.plugin import ReceiverRows
 from arcacct.records.model import AAR
-from arcacct.targets.apel.messages import JobKey
+from arcacct.targets.apel.messages import JobKey, field, folded
 from arcacct.targets.apel.summaries import SummaryKey, SyncKey, folded_key
-from arcacct.targets.apel.text import field, folded
 
 _LONG = 255
 _MOST_BYTES = 64_000_000

@@ -1,10 +1,4 @@
-"""
-APEL's summaries and sync messages, from monthly usage cells.
-
-A cell becomes the receiver's key first, as MySQL compares it, and cells are summed by that key: two records with one
-key in one message would overwrite each other (jura-ng's two sync records for one SubmitHost did).
-Durations are seconds, whatever the format's document says: the server adds up seconds and so do all its other clients.
-"""
+"""APEL's summaries and sync messages, from monthly usage."""
 
 from __future__ import annotations
 
@@ -14,19 +8,23 @@ from typing import NamedTuple
 from arcacct.benchmark import TYPES, Benchmark
 from arcacct.records.model import UsageCell
 from arcacct.targets.apel.messages import (
+    LONG,
     APELOptions,
     benchmark_of,
+    field,
+    folded,
     infrastructure,
     membership,
+    record_text,
+    rounded,
     service_level,
     submit_host,
 )
-from arcacct.targets.apel.rules import LONG, rounded
-from arcacct.targets.apel.text import field, folded, record_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.targets.apel.jura_keys import JuraCell
+    from arcacct.targets.apel.jura import JuraCell
+
 
 SUMMARY_HEADERS = {
     "v0.2": "APEL-summary-job-message: v0.2\n",

@@ -11,10 +11,9 @@ from __future__ import annotations
 from arcacct.benchmark import parsed_benchmark
 from arcacct.publishing.plugin import Acceptance
 from arcacct.records.model import AAR
-from arcacct.targets.ascii import ascii_text
+from arcacct.targets.auditor.options import LONGEST_NAME
 from arcacct.targets.auditor.record import RecordOptions, benchmark, headnode, record_id
-from arcacct.targets.auditor.rules import LONGEST_NAME
-from arcacct.targets.rules import EXACT, INT4
+from arcacct.targets.common import EXACT, INT4, ascii_text
 from arcacct.targets.verdicts import benchmark_problem, job_refusal, refused, repair_values
 
 

@@ -1,4 +1,4 @@
-"""Targets of AUDITOR: a block [arcacct/auditor:NAME]."""
+"""Targets of AUDITOR, a block [arcacct/auditor:NAME], and what AUDITOR's server takes (0.11.0)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,19 @@ from arcacct.config.options import (
     messages,
     plain,
 )
-from arcacct.targets.auditor.rules import LONGEST_NAME
+from arcacct.targets.common import INT8
+
+# What AUDITOR's server takes (0.11.0): the types of its records, and what its framework takes of a body.
+
+
+LONGEST_NAME = 256
+"""Graphemes, of which a text has no more than characters: of ids, keys and values of meta, components and scores."""
+LARGEST_AMOUNT = INT8
+LARGEST_BODY = 2 * 1024 * 1024
+
+
+# Targets of AUDITOR: a block [arcacct/auditor:NAME].
+
 
 META = {name: name for name in ("site_id", "headnode", "voms", "subject", "user_id", "group_id", "collector_type")}
 COMPONENTS = {name: name for name in ("Cores", "TotalCPU", "NNodes", "Memory")}

@@ -17,10 +17,8 @@ from typing import Any, NamedTuple
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.publishing.plugin import Envelope
 from arcacct.records.model import AAR, VOs, job_record_id, machine_host, parsed_fqan, start_time, vo_name
-from arcacct.targets.ascii import spelt
-from arcacct.targets.auditor.options import COMPONENTS, META, NO_NAME, SCORES
-from arcacct.targets.auditor.rules import LONGEST_NAME
-from arcacct.targets.xml import iso_time
+from arcacct.targets.auditor.options import COMPONENTS, LONGEST_NAME, META, NO_NAME, SCORES
+from arcacct.targets.common import iso_time, spelt
 
 DOCUMENT = Envelope("auditor", "[", "]", "\n", ",")
 """An array, a record on each line."""

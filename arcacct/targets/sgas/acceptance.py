@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from arcacct.publishing.plugin import Acceptance
 from arcacct.records.model import AAR, FQAN, Transfer, machine_host, parsed_fqan
-from arcacct.targets.rules import EXACT, Care
-from arcacct.targets.sgas.rules import RULES
-from arcacct.targets.sgas.usage_record import UROptions, local_job_id, record_id
+from arcacct.targets.common import EXACT, LAST_SECOND, Care, has_forbidden
+from arcacct.targets.sgas.usage_record import RULES, UROptions, local_job_id, record_id
 from arcacct.targets.verdicts import (
     benchmark_problem,
     cut_local_user,
@@ -16,7 +15,6 @@ from arcacct.targets.verdicts import (
     repair_texts,
     repair_values,
 )
-from arcacct.targets.xml import LAST_SECOND, has_forbidden
 
 _MOST = {column: int(rule.most) for column, rule in RULES.items()}
 _ENVIRONMENT, _URL, _MACHINE, _GROUP = map(

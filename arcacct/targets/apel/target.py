@@ -1,33 +1,46 @@
-"""APEL's messages as publishing takes them: records of jobs, sums of months, and the counts of sync messages."""
+"""APEL as a target: how it is dealt with, and its records, summaries and sync messages as publishing takes them."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
+from arcacct.config.settings import Settings
 from arcacct.publishing.ledger import SentSum
 from arcacct.publishing.ledger_rows import Month
 from arcacct.publishing.plugin import (
     Acceptance,
     CellAcceptance,
+    DuplicatePolicy,
     Envelope,
     MonthlySummaries,
+    ReceiverRows,
     RecordFormat,
     RenderedRecord,
+    Sender,
     SummaryFormat,
     SyncCounts,
+    TargetPlugin,
 )
 from arcacct.publishing.safeguard import CountingKey
 from arcacct.records.model import AAR, UsageCell
 from arcacct.targets.apel import acceptance, car, messages, summaries
-from arcacct.targets.apel.messages import APELOptions, JobKey, apel_local_job_id
+from arcacct.targets.apel.messages import END, APELOptions, JobKey, apel_local_job_id, folded
+from arcacct.targets.apel.options import SPECIFIED, APELContent, APELTarget
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
-from arcacct.targets.apel.text import END, folded
+from arcacct.targets.common import now_time
 from arcacct.targets.parts import SOUND, FieldCache
-from arcacct.targets.xml import now_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy
+
+
+# APEL's messages as publishing takes them: records of jobs, sums of months, and the counts of sync messages.
+
 
 CAR = Envelope("car", car.HEAD, car.TAIL, "</UsageRecord>\n")
 JOB_VERSIONS = {"individual": "v0.3", "individual-v04": "v0.4"}
@@ -64,7 +77,7 @@ class APELRecords(RecordFormat):
 
     def _written(self, aar: AAR, shared: Sequence[Any], local_id: str, now: int) -> str:
         if self.version is None:
-            return car.written(aar, shared, local_id, now_time(now))
+            return car.car_record(aar, shared, local_id, now_time(now))
         return messages.written(aar, shared, local_id)
 
     def rendered(self, aar: AAR, now: int) -> RenderedRecord | None:
@@ -185,3 +198,108 @@ class APELSyncCounts(APELSummaryFormat, SyncCounts):
 
     def zero(self, key: str) -> str:
         return summaries.sync_record(summaries.zero_sync(SyncKey._make(json.loads(key))))
+
+
+# How APEL is dealt with, over AMS or by a site's own sender.
+#
+# APEL replaces records by their keys, deletes nothing, reports no message that it rejects, and adds up all that it has:
+# job records under another key, and sums beside records of the same month, count twice.
+
+
+class APELMessages(TargetPlugin):
+    """A target with APEL's messages, however they get there."""
+
+    target: APELContent
+    record_formats = JOB_KINDS
+    # Text that stays below 1,000,000 bytes of base64 once it is signed (CRLF line ends are counted by the batcher).
+    max_bytes = 735_000
+    duplicate_policy = DuplicatePolicy.REPLACES
+    keys_may_collide = True
+    one_format_per_month = True
+    names = ("gocdb_name", "lrms_host", "localid_prefix", "apel_messages")
+    kind_option = "apel_messages"
+    record_names = ("vofilter", "gocdb_name", "lrms_host", "localid_prefix")
+    takeover_advice = ""
+
+    def __init__(self, target: APELContent, settings: Settings) -> None:
+        super().__init__(target, settings)
+        chosen = target.apel_messages
+        if target.apel_dialect == "seed":
+            chosen = SPECIFIED[chosen]
+        self.message_format = CAR.message_format if chosen == "urs" else chosen
+        self.options = APELOptions(
+            site=target.gocdb_name,
+            lrms_host=settings.lrms_host,
+            localid_prefix=target.localid_prefix or "",
+            vomsless_vo=self.vos(),
+            vo_groups=target.vo_group,
+            start_time_source=target.start_time_source,
+            default_benchmark=self.default_benchmark(),
+            local_group_prefix=settings.local_group_prefix or "",
+            dialect=target.apel_dialect,
+            local_jobs=target.local_jobs,
+        )
+        self.site = target.gocdb_name
+        self.counts: APELSyncCounts = APELSyncCounts(self.options)
+
+    def records(self, kind: str) -> RecordFormat:
+        return APELRecords(kind, self.options._replace(bare_ids=self.bare_ids))
+
+    def summaries(self, kind: str) -> MonthlySummaries:
+        return APELSummaries(kind, self.options)
+
+    def keyed(self, names: Mapping[str, object]) -> dict[str, object]:
+        # All kinds of job records share a table at APEL, and its key.
+        is_of_jobs = names.get("apel_messages") in ("urs", *JOB_KINDS)
+        return {**names, "apel_messages": "urs"} if is_of_jobs else dict(names)
+
+    def selection(self) -> dict[str, object]:
+        return super().selection() | {
+            "gocdb_name": self.target.gocdb_name,
+            "apel_messages": self.target.apel_messages,
+            "local_group_prefix": self.options.local_group_prefix,
+            "benchmark": self.settings.places.rules.default_benchmark,
+        }
+
+    def receiver_rows(self, paths: Sequence[str], endpoint_urls: Iterable[str | None]) -> ReceiverRows:
+        from arcacct.targets.apel import receiver_rows  # noqa: PLC0415  for one option alone
+
+        return receiver_rows.read(paths, {folded(self.counts.site_and_host(url)[1]) for url in endpoint_urls})
+
+    def folded(self, text: str) -> str:
+        return folded(text) or ""
+
+
+class APELPlugin(APELMessages):
+    """Messages by AMS."""
+
+    target: APELTarget
+    confirmation_level = "handed to AMS"
+
+    def text_of(self, data: bytes) -> str:
+        from arcacct.targets.apel.ams import signed_text  # noqa: PLC0415  cryptography is slow to import
+
+        return signed_text(data)
+
+    def sender(self, timeouts: TimeoutPolicy | None = None) -> Sender:
+        # For AMS only: the library behind it takes longer to import than a thousand records to publish.
+        from arcacct.targets.apel.ams import AMSSender  # noqa: PLC0415
+
+        return AMSSender(self.target, timeouts)
+
+    def connectivity_checks(self) -> tuple[ConnectivityCheck, ...]:
+        from arcacct.publishing import transport  # noqa: PLC0415  HTTP is slow to import
+        from arcacct.targets.apel.ams import classify_ams_status, classify_authn  # noqa: PLC0415
+
+        target = self.target
+        known = "a token was given (and thrown away): our certificate's DN is registered"
+        return (
+            transport.ConnectivityCheck(
+                "server", f"https://{target.address.netloc}/v1/status", classify_ams_status, "AMS is up"
+            ),
+            # The token is asked for at the start of each run, too; asking changes nothing.
+            transport.ConnectivityCheck("token", target.authn_url, classify_authn, known),
+        )
+
+
+PLUGIN = APELPlugin

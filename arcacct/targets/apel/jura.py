@@ -1,23 +1,19 @@
-"""
-Taking over from jura-ng without counting a job twice: what it sent to APEL under keys that ours do not replace.
-
-Such sums are noted in the ledger as if we had sent them, and the next run takes them back with zeros, as it takes back
-our own. Nothing is sent from here.
-"""
+"""Taking over from jura-ng without counting a job twice: what it sent to APEL, by its own rules."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import NamedTuple
 
 from arcacct.arex import own_database
 from arcacct.arex.own_database import ArexDatabase
-from arcacct.benchmark import parsed_benchmark
+from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.config.settings import Settings
 from arcacct.database import access, schema
 from arcacct.database.connection import Connection
@@ -30,10 +26,293 @@ from arcacct.publishing.run import publishing_lock
 from arcacct.publishing.summaries import summed
 from arcacct.records import reader, usage
 from arcacct.records.row_mapping import first_end
-from arcacct.targets.apel import jura_cells, jura_keys, messages, summaries
-from arcacct.targets.apel.jura_keys import JuraCell, JuraSum
-from arcacct.targets.apel.plug import APELMessages
-from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
+from arcacct.records.states import SQL_BY_ITSELF
+from arcacct.targets.apel import messages, summaries
+from arcacct.targets.apel.messages import LONG, JobKey, field, folded
+from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey, folded_key
+from arcacct.targets.apel.target import APELMessages
+
+# What jura-ng sent to APEL, by its own rules: the keys of its summaries, sync records and job records.
+#
+# APEL never deletes: where ours have other keys, jura-ng's rows stay beside them and their jobs count twice. The rules
+# are those of jura-ng 6.17 and 7.0, faults included; they take values as A-REX wrote them, percent-escapes and all.
+
+
+VERSIONS = (6, 7)
+"""The jura-ng of ARC 6 and that of ARC 7."""
+
+_TYPES = {6: ("Si2k", "HEPSPEC"), 7: ("Si2k", "HEPSPEC", "HEPscore23")}
+"""Benchmark types that each takes, in these letters alone; anything else is HEPSPEC 1.0."""
+_FALLBACK = ("HEPSPEC", "1.0")
+_PATH = re.compile(r"(?:/[\w.-]+)+")
+_WORD = re.compile(r"[\w.-]+")
+_PLAIN_HOSTS = ("org.ogf.glue.emies.activitycreation", "org.nordugrid.gridftpjob")
+"""Interfaces whose SubmitHost is the bare URL in version 7, too."""
+
+_LETTERS = "dginoru."
+
+
+class JuraCell(NamedTuple):
+    """The jobs of a month that agree in everything that either version groups by; texts as A-REX wrote them."""
+
+    year: int
+    month: int
+    user_dn: str
+    vo: str
+    """Empty for a user without VO."""
+    interface: str
+    endpoint_url: str
+    node_count: int
+    core_count: int
+    fqan: str
+    """The main FQAN; empty when there is none."""
+    benchmark: str
+    """``TYPE:VALUE``; empty when there is none."""
+    jobs: int
+    """Rows of the benchmark, not records: a job that was resumed has one for each of its ends."""
+    wall_s: int
+    cpu_s: int
+    earliest_end_time: int
+    latest_end_time: int
+
+
+class JuraCount(NamedTuple):
+    """The jobs of a month that came by one endpoint."""
+
+    year: int
+    month: int
+    interface: str
+    endpoint_url: str
+    jobs: int
+
+
+class JuraSum(NamedTuple):
+    """One summary as jura-ng sent it, and the keys that it may have had in an earlier run."""
+
+    summary: Summary
+    earlier: tuple[SummaryKey, ...] = ()
+
+
+def sums(cells: Iterable[JuraCell], site: str, version: int) -> list[JuraSum]:
+    """
+    The summaries that jura-ng sent of these cells, in its order: of two with one key APEL keeps the later.
+
+    ``cells`` are in the order of month, user, VO, endpoint, nodes, cores, benchmark. Version 6 does not tell FQANs
+    apart: the job that ended last lends its own to all that share the rest, so earlier runs may have sent another.
+    """
+    groups: dict[tuple[object, ...], list[JuraCell]] = {}
+    for cell in cells:
+        what = (*cell[:8], cell.benchmark, "" if version == 6 else cell.fqan)
+        groups.setdefault(what, []).append(cell)
+    found = []
+    for group in groups.values():
+        last = max(group, key=lambda cell: cell.latest_end_time)
+        benchmark = parsed_benchmark(":".join(_service_level(last.benchmark, version)))
+        # Of a value that APEL's loader refuses nothing got there.
+        if benchmark is not None:
+            spelling = _spelling(last, site, version)
+            key = _key(spelling, benchmark)
+            keys = dict.fromkeys(_key(_spelling(cell, site, version), benchmark) for cell in group)
+            summary = summaries.summed(key, spelling, [(benchmark, cell) for cell in group])
+            found.append(JuraSum(summary, tuple(one for one in keys if one != key)))
+    return found
+
+
+def _spelling(cell: JuraCell, site: str, version: int) -> SummaryKey:
+    """The values in the letters that were sent; None where a line was left out."""
+    kind, value = _service_level(cell.benchmark, version)
+    group, role = _group_and_role(cell.fqan, version)
+    # Version 6 sends empty values of a user without VO, version 7 no lines.
+    nobody = not cell.vo and version != 6
+    return SummaryKey(
+        table="Summaries",
+        site=site,
+        year=cell.year,
+        month=cell.month,
+        user=cell.user_dn,
+        vo=None if nobody else cell.vo,
+        group=None if nobody else group or f"/{cell.vo}",
+        role=None if nobody else role or "Role=NULL",
+        submit_host=_submit_host(cell.interface, cell.endpoint_url, version),
+        infrastructure="grid",
+        benchmark_type=kind,
+        benchmark_value=value,
+        node_count=cell.node_count,
+        processors=cell.core_count,
+    )
+
+
+def _key(spelling: SummaryKey, benchmark: Benchmark) -> SummaryKey:
+    """What APEL made of it: an empty text is none, and a number is a number however it is written."""
+    stored = (field(value, LONG) if isinstance(value, str) else value for value in spelling)
+    return folded_key(SummaryKey._make(stored)._replace(table=spelling.table, benchmark_value=benchmark.value))
+
+
+def _group_and_role(fqan: str, version: int) -> tuple[str | None, str | None]:
+    """
+    ``/atlas/Role=production``: the group ``/atlas/Role`` and no role in version 6, ``/Role=production`` in 7.
+
+    (A role with its slash is a word of its own to APEL.)
+    """
+    path, mark, role = (fqan, "", "") if version == 6 else fqan.partition("/Role=")
+    group = _PATH.match(path)
+    word = _WORD.match(role)
+    if group is None or not mark or word is None or group.end() < len(path):
+        return group and group[0], None
+    return group[0], f"{mark}{word[0]}"
+
+
+def _service_level(benchmark: str, version: int) -> tuple[str, str]:
+    """Type and value in the letters that were sent."""
+    kind, colon, value = benchmark.partition(":")
+    return (kind, value) if colon and ":" not in value and kind in _TYPES[version] else _FALLBACK
+
+
+def _submit_host(interface: str, url: str, version: int) -> str:
+    """
+    Version 7 puts the interface before the URL, ``arcrest:https://...``, in summaries and sync records alike.
+
+    (It takes more off the interface than ``org.nordugrid.``, namely all its letters: ``internal`` becomes ``ternal``.)
+    """
+    if version == 6 or interface in _PLAIN_HOSTS:
+        return url
+    return f"{interface.lstrip(_LETTERS)}:{url}"
+
+
+def syncs(counts: Iterable[JuraCount], site: str, version: int) -> list[Sync]:
+    """The sync records that jura-ng sent, in its order: of two with one key APEL keeps the later."""
+    found = []
+    for count in counts:
+        host = _submit_host(count.interface, count.endpoint_url, version)
+        spelling = SyncKey(site, host, count.year, count.month)
+        key = spelling._replace(site=folded(field(site, LONG)), submit_host=folded(field(host, LONG)))
+        found.append(Sync(key, spelling, count.jobs))
+    return found
+
+
+def job_key(job_id: str, local_job_id: str, end_time: int, site: str) -> JobKey:
+    """
+    What APEL knows a job record of jura-ng by, the same in both versions: the JobID where the batch system gave none.
+
+    Ours are equal for one and the same job, unless the two databases have another end or another id of it.
+    """
+    return JobKey(folded(field(site, LONG)) or "", folded(field(local_job_id or job_id, LONG)) or "", end_time)
+
+
+def service_level_of_job(benchmark: str, version: int) -> Benchmark | None:
+    """
+    The ServiceLevel of a job record; None where it could not be read.
+
+    Version 7.0 looks for the benchmark where version 6 of the database had it, and sends HEPSPEC 1.0 for every job.
+    """
+    return parsed_benchmark(":".join(_FALLBACK if version != 6 else _service_level(benchmark, version)))
+
+
+# What jura-ng read of A-REX's database, month by month: the jobs that it published, grouped as its messages need.
+
+
+class End(NamedTuple):
+    """What makes the key of a job record; texts as A-REX wrote them."""
+
+    vo: str
+    job_id: str
+    local_job_id: str
+    """Empty where the batch system gave none."""
+    end_time: int
+
+
+_WANTED = f"EndTime >= ? AND EndTime < ? AND Status.Name IN {SQL_BY_ITSELF}"
+"""jura-ng publishes jobs that ended in one of these ways, and no others."""
+_NAMES = """
+      JOIN Users ON Users.ID = UserID JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Endpoints ON Endpoints.ID = EndpointID
+      JOIN Status ON Status.ID = StatusID
+"""
+_FQAN_AND_BENCHMARK = {
+    1: (
+        "ifnull(AttrValue, '')",
+        "ifnull(InfoValue, '')",
+        # A job that was resumed has a benchmark for each of its ends, so a row for each: jura-ng 6 counts them all.
+        """
+        LEFT JOIN JobExtraInfo ON JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'benchmark'
+        LEFT JOIN AuthTokenAttributes ON AuthTokenAttributes.RecordID = AAR.RecordID AND AttrKey = 'mainfqan'
+        """,
+    ),
+    2: (
+        "ifnull(FQANs.Name, '')",
+        "ifnull(Benchmarks.Name, '')",
+        "LEFT JOIN FQANs ON FQANs.ID = FQANID LEFT JOIN Benchmarks ON Benchmarks.ID = BenchmarkID",
+    ),
+}
+_PAGE = 5000
+
+
+def cells(database: ArexDatabase, year: int, month: int, period: tuple[int, int]) -> list[JuraCell]:
+    """
+    The jobs with ``period[0] <= EndTime < period[1]``, which is that month, in the order that `jura_keys.sums` wants.
+
+    Reads in one transaction, which holds up no writer where SQLite reads the file as it lives.
+    """
+    fqan, benchmark, join = _FQAN_AND_BENCHMARK[database.version]
+    rows = _readable(database.con).execute(
+        "SELECT Users.Name, WLCGVOs.Name, Interface, URL, NodeCount, CPUCount,"
+        f" {fqan} AS Fqan, {benchmark} AS Benchmark, count(*), sum(UsedWalltime),"
+        " sum(UsedCPUUserTime + UsedCPUKernelTime), min(EndTime), max(EndTime)"
+        f" FROM AAR {_NAMES} {join} WHERE {_WANTED}"
+        " GROUP BY UserID, VOID, EndpointID, NodeCount, CPUCount, Benchmark, Fqan"
+        " ORDER BY UserID, VOID, EndpointID, NodeCount, CPUCount,"
+        # By number where benchmarks have numbers, as the program that wrote it sorts them.
+        f" {'Benchmark' if database.version == 1 else 'FQANID, BenchmarkID'}, Fqan",
+        period,
+    )
+    return [JuraCell(year, month, *row) for row in rows]
+
+
+def counts(database: ArexDatabase, year: int, month: int, period: tuple[int, int]) -> list[tuple[str, JuraCount]]:
+    """``(vo, count)``: the jobs of a month by endpoint, and within it by VO."""
+    rows = _readable(database.con).execute(
+        f"SELECT WLCGVOs.Name, Interface, URL, count(*) FROM AAR {_NAMES} WHERE {_WANTED}"
+        " GROUP BY EndpointID, VOID ORDER BY EndpointID",
+        period,
+    )
+    return [(vo, JuraCount(year, month, *row)) for vo, *row in rows]
+
+
+def ends(database: ArexDatabase, period: tuple[int, int]) -> Iterator[list[End]]:
+    """The jobs of a period, page by page."""
+    con = _readable(database.con)
+    first, record_id = period[0], 0
+    while rows := con.execute(
+        # CROSS: by the index of ends, or every page sorts all that is left.
+        "SELECT EndTime, AAR.RecordID, WLCGVOs.Name, JobID, ifnull(LocalJobID, '') FROM AAR"
+        " CROSS JOIN WLCGVOs ON WLCGVOs.ID = VOID CROSS JOIN Status ON Status.ID = StatusID"
+        f" WHERE {_WANTED} AND (EndTime > ? OR AAR.RecordID > ?) ORDER BY EndTime, AAR.RecordID LIMIT ?",
+        (first, period[1], first, record_id, _PAGE),
+    ).fetchall():
+        yield [End(vo, job_id, local_job_id, end) for end, _record, vo, job_id, local_job_id in rows]
+        first, record_id = rows[-1][:2]
+
+
+def ended_again(database: ArexDatabase, period: tuple[int, int]) -> list[str]:
+    """JobIDs of the jobs of a period that ended more than once: a record may have been sent for an earlier end."""
+    rows = _readable(database.con).execute(
+        f"SELECT JobID FROM AAR JOIN Status ON Status.ID = StatusID JOIN JobEvents USING (RecordID) WHERE {_WANTED}"
+        " AND EventKey = 'FINISHED' GROUP BY RecordID HAVING count(DISTINCT EventTime) > 1",
+        period,
+    )
+    return [job_id for (job_id,) in rows]
+
+
+def _readable(con: Connection) -> Connection:
+    """Names that are no UTF-8 must not stop it: bytes that are no text are escaped, as everywhere."""
+    con.text_factory = lambda content: content.decode("utf-8", "backslashreplace")
+    return con
+
+
+# Taking over from jura-ng without counting a job twice: what it sent to APEL under keys that ours do not replace.
+#
+# Such sums are noted in the ledger as if we had sent them, and the next run takes them back with zeros, as it takes
+# back our own. Nothing is sent from here.
+
 
 SUMMARIES = "summaries"
 """The kind of the ledger: both kinds of summaries that jura-ng knows are in one table of APEL's."""
@@ -108,7 +387,7 @@ class _Sources(NamedTuple):
     ) -> Iterator[tuple[list[JuraCell], int]]:
         """What jura-ng read of a month for a target, and whose it was, by database."""
         for database in self.databases:
-            found = jura_cells.cells(database, *month, period)
+            found = cells(database, *month, period)
             yield [cell for cell in found if plugin.target.wants(cell.vo)], self.version(database)
 
 
@@ -206,7 +485,7 @@ def _sums_of_month(sources: _Sources, plugin: APELMessages, month: Month, stoppe
 
 def _jura_sums(sources: _Sources, plugin: APELMessages, month: Month, period: tuple[int, int]) -> list[JuraSum]:
     found = sources.cells(plugin, month, period)
-    return [one for group, version in found for one in jura_keys.sums(group, plugin.site, version)]
+    return [one for group, version in found for one in sums(group, plugin.site, version)]
 
 
 def _syncs_left(sources: _Sources, plugin: APELMessages, month: Month, period: tuple[int, int]) -> tuple[Sync, ...]:
@@ -220,8 +499,8 @@ def _syncs_left(sources: _Sources, plugin: APELMessages, month: Month, period: t
     found = [
         one
         for database in sources.databases
-        for one in jura_keys.syncs(
-            [count for vo, count in jura_cells.counts(database, *month, period) if plugin.target.wants(vo)],
+        for one in syncs(
+            [count for vo, count in counts(database, *month, period) if plugin.target.wants(vo)],
             plugin.site,
             sources.version(database),
         )
@@ -234,13 +513,13 @@ def _jobs_of_month(sources: _Sources, plugin: APELMessages, month: Month, stoppe
     period = (start, min(before, stopped + 1))
     jobs, differing = 0, []
     for database in sources.databases:
-        for page in jura_cells.ends(database, period):
+        for page in ends(database, period):
             wanted = [one for one in page if plugin.target.wants(one.vo)]
             jobs += len(wanted)
             differing += _differing(sources, plugin, wanted)
     default = plugin.options.default_benchmark
     found = [
-        (cell, jura_keys.service_level_of_job(cell.benchmark, version))
+        (cell, service_level_of_job(cell.benchmark, version))
         for group, version in sources.cells(plugin, month, period)
         for cell in group
     ]
@@ -248,7 +527,7 @@ def _jobs_of_month(sources: _Sources, plugin: APELMessages, month: Month, stoppe
         month,
         jobs,
         tuple(differing),
-        tuple(job_id for database in sources.databases for job_id in jura_cells.ended_again(database, period)),
+        tuple(job_id for database in sources.databases for job_id in ended_again(database, period)),
         sum(cell.wall_s for cell, _level in found),
         (
             sum(level.normalised(cell.wall_s) for cell, level in found if level is not None),
@@ -258,14 +537,14 @@ def _jobs_of_month(sources: _Sources, plugin: APELMessages, month: Month, stoppe
     )
 
 
-def _differing(sources: _Sources, plugin: APELMessages, page: Sequence[jura_cells.End]) -> list[str]:
+def _differing(sources: _Sources, plugin: APELMessages, page: Sequence[End]) -> list[str]:
     """The jobs that our own record has another key for."""
     different, without_prefix = [], plugin.options._replace(localid_prefix="")
     for first in range(0, len(page), sent.MANY):
         theirs = {reader.unescaped(one.job_id): one for one in page[first : first + sent.MANY]}
         for job_id, aar in reader.by_job_id(sources.accounting, list(theirs)).items():
             end = theirs[job_id]
-            key = jura_keys.job_key(end.job_id, end.local_job_id, end.end_time, plugin.site)
+            key = job_key(end.job_id, end.local_job_id, end.end_time, plugin.site)
             if messages.job_key(aar, without_prefix) != key:
                 different.append(job_id)
     return different

@@ -1,13 +1,4 @@
-"""
-Message files for a site's own ssmsend: unsigned, complete at the moment they appear, on the disk when we say so.
-
-Two layouts that SSM reads: ``dirq`` (a QueueSimple: ``8 hex/14 hex``) and ``directory`` (any file, no folders).
-
-Whose the directory is, his are the messages in it: he has to remove them. And who may write there by its group may read
-and remove them, too. Nobody else sees them, whatever the umask. All is done by descriptors (`files.safe_open`): that
-user
-may put links where we want to write.
-"""
+"""Message files for a site's own ssmsend: complete at the moment they appear, and on disk when we say so."""
 
 from __future__ import annotations
 
@@ -22,8 +13,25 @@ from collections.abc import Iterator
 
 from arcacct.errors import ConfigError, InputError
 from arcacct.files.safe_open import Directory, open_directory
-from arcacct.publishing.plugin import Answer, Outcome
-from arcacct.targets.apel.text import ssm_text
+from arcacct.publishing.ledger import Message
+from arcacct.publishing.plugin import Answer, Outcome, Sender
+from arcacct.targets.apel.messages import ssm_text
+from arcacct.targets.apel.target import APELMessages
+from arcacct.targets.directory.options import DirectoryTarget
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.publishing.transport import TimeoutPolicy
+
+
+# Message files for a site's own ssmsend: unsigned, complete at the moment they appear, on the disk when we say so.
+#
+# Two layouts that SSM reads: ``dirq`` (a QueueSimple: ``8 hex/14 hex``) and ``directory`` (any file, no folders).
+#
+# Whose the directory is, his are the messages in it: he has to remove them. And who may write there by its group may
+# read and remove them, too. Nobody else sees them, whatever the umask. All is done by descriptors (`files.safe_open`):
+# that user may put links where we want to write.
+
 
 LAYOUTS = ("dirq", "directory")
 
@@ -205,3 +213,36 @@ def _appear(folder: Directory, draft: _Draft, name: str, data: bytes) -> None:
         if folder.read(name, len(data) + 1) != data:
             raise
     os.fsync(folder.fd)
+
+
+# How a directory of messages is dealt with: what a site's own sender takes out of it goes to APEL.
+
+
+class DirectoryPlugin(APELMessages):
+    """Unsigned messages as files."""
+
+    target: DirectoryTarget
+    confirmation_level = "written"
+
+    def sender(self, _timeouts: TimeoutPolicy | None = None) -> Sender:
+        return DirectorySender(self.target)
+
+
+class DirectorySender(Sender):
+    """A directory answers at once, or the file system hangs: nobody can help that."""
+
+    def __init__(self, target: DirectoryTarget) -> None:
+        self._directory = MessageDirectory(target.path, target.layout)
+        self.destination = target.url
+
+    def name(self) -> str | None:
+        return new_name()
+
+    def pack(self, text: str) -> bytes:
+        return ssm_text(text)
+
+    def send(self, message: Message) -> Answer:
+        return self._directory.write(self.unpack(message.data), message.empaid or new_name())
+
+
+PLUGIN = DirectoryPlugin

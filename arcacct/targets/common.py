@@ -1,0 +1,264 @@
+"""What the formats of all targets share: tables of receivers' rules, ASCII, XML, and jobs that came without ARC."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import date
+from enum import StrEnum
+from functools import lru_cache
+from hashlib import sha256
+from typing import NamedTuple
+
+from arcacct.config.values import LocalJobs
+from arcacct.records.batch_jobs import LOCAL
+from arcacct.records.model import AAR, is_domain_name
+
+# Text in ASCII for receivers that read nothing else.
+#
+# What is not printable is written as ``\xHH``, one for each byte of UTF-8, as OpenSSL prints it in a name.
+#
+# SSM decodes every message as ASCII outside any guard: one other byte stops the receiver and is delivered again for
+# ever. It also turns control characters and Unicode line ends into new lines, and APEL's loader splits records at any
+# ``%%``. Records for other receivers are measured by it, too: what is plain to APEL is plain to all of them.
+
+
+NAME = 255
+"""Characters that receivers have for the names they sum by."""
+_DIGITS = 12
+"""Of a digest: of a million long names two are the same with a chance of 1 in 500."""
+_CUT_ESCAPE = re.compile(r"\\(?:x[0-9A-F]?)?\Z")
+
+_WRITTEN = {byte: chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02X}" for byte in range(256)}
+
+
+def ascii_text(text: str) -> str:
+    """The text in printable ASCII, with nothing in it that a receiver would take for something else."""
+    if not (text.isascii() and text.isprintable()):
+        # Half a surrogate pair stands for one raw byte that was not UTF-8, else for itself.
+        try:
+            encoded = text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            encoded = text.encode("utf-8", "surrogatepass")
+        text = "".join(map(_WRITTEN.__getitem__, encoded))
+    if "%%" in text:
+        text = text.replace("%%", "%\\x25")
+    if "pkcs7-mime" in text:
+        # SSM takes a message with application/pkcs7-mime anywhere in it for an encrypted one.
+        text = text.replace("pkcs7-mime", "pkcs7\\x2Dmime")
+    return text
+
+
+def spelt(text: str, limit: int) -> str:
+    """
+    The same, of at most so many characters, without blanks around it.
+
+    One that is longer is cut, with no half escape. A name that receivers sum by (a user, group or host) then ends in a
+    digest of the whole, but for its case, which they do not look at: two that begin alike stay two. What has less room
+    than `NAME` is no such name.
+    """
+    value = ascii_text(text).strip()
+    if len(value) <= limit:
+        return value
+    end = f"~{sha256(value.lower().encode()).hexdigest()[:_DIGITS]}" if limit >= NAME else ""
+    return _CUT_ESCAPE.sub("", value[: limit - len(end)]).rstrip() + end
+
+
+# The one place where text becomes XML.
+#
+# XML 1.0 (section 2.2) has no way to write most control characters, lone surrogates, U+FFFE and U+FFFF, not even as a
+# reference: they are removed. A document with one of them is not well-formed and would be refused whole.
+
+
+# White space is written as references: parsers turn plain line ends into LF, and any of the three into a blank
+# inside an attribute. The apostrophe stays, because all our attributes stand in double quotes.
+_REFERENCES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
+_ILLEGAL = [*range(0x20), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF]
+_TABLE: dict[int, str | None] = {
+    **dict.fromkeys(_ILLEGAL),
+    **{ord(character): reference for character, reference in _REFERENCES.items()},
+}
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+_HOUR_S = 3600
+_MOST_HOURS = 20_000
+_TWO_DIGITS = tuple(f"{number:02d}" for number in range(60))
+_SECONDS = tuple(f"{minute}:{second}Z" for minute in _TWO_DIGITS for second in _TWO_DIGITS)
+_DAY_ZERO = date(1970, 1, 1).toordinal()
+
+LAST_SECOND = 253_402_300_799
+"""The end of the year 9999: ISO 8601 has four digits for a year."""
+
+
+def escape(text: str) -> str:
+    """Text for the inside of an element or of a double-quoted attribute, without what XML cannot carry."""
+    # What cannot be carried is not printable either; no pattern looks through a text at this speed.
+    if text.isprintable() and not ("&" in text or "<" in text or ">" in text or '"' in text):
+        return text
+    return text.translate(_TABLE)
+
+
+def carried(text: str) -> str:
+    """What is left of a text in XML: all but what :func:`escape` has to remove."""
+    return text if text.isprintable() else _FORBIDDEN.sub("", text)
+
+
+def has_forbidden(text: str) -> bool:
+    """Whether the text has characters that :func:`escape` has to remove."""
+    return _FORBIDDEN.search(text) is not None
+
+
+def element(name: str, text: str | None, attributes: str = "") -> str:
+    """An element, or nothing for what is unknown: SGAS fails at some elements when they are empty."""
+    escaped = escape(text) if text else ""
+    return f"<{name}{attributes}>{escaped}</{name}>" if escaped else ""
+
+
+def hosts(names: Iterable[str]) -> list[str]:
+    """A Host for each text that is the name of one, the first of them the primary."""
+    good = [name for name in dict.fromkeys(names) if is_domain_name(name)]
+    return [f'<Host urf:primary="true">{name}</Host>' if name == good[0] else f"<Host>{name}</Host>" for name in good]
+
+
+class _Hours(dict[int, str]):
+    """``YYYY-MM-DDThh:`` of those hours since 1970 that were asked for lately."""
+
+    def __missing__(self, number: int) -> str:
+        day, hour = divmod(number, 24)
+        text = f"{date.fromordinal(_DAY_ZERO + day).isoformat()}T{hour:02d}:"
+        if len(self) >= _MOST_HOURS:
+            self.clear()
+        self[number] = text
+        return text
+
+
+_HOURS = _Hours()
+
+
+def iso_time(seconds: int) -> str:
+    """
+    UTC seconds as ``YYYY-MM-DDThh:mm:ssZ``.
+
+    The hour is remembered: jobs come in order of their end, and formatting dates was a third of a record's cost.
+    Raises ValueError outside the years 1 to 9999.
+    """
+    return _HOURS[seconds // _HOUR_S] + _SECONDS[seconds % _HOUR_S]
+
+
+now_time = lru_cache(maxsize=16)(iso_time)
+"""The same of a time that many records share: that of their making."""
+
+
+# SQL for receivers whose administrators have to do by hand what they offer nobody else.
+
+
+def quoted(text: str) -> str:
+    """A literal of PostgreSQL, whatever its settings: with a backslash in it, in the form that says so."""
+    doubled = text.replace("'", "''")
+    return f"E'{doubled.replace(chr(92), 2 * chr(92))}'" if "\\" in text else f"'{doubled}'"
+
+
+# How a table of a receiver's rules is written: for each field what it may hold, and what becomes of a record otherwise.
+#
+# Such a table (`sgas.rules`, `apel.rules`) is the one place that knows: acceptance has its limits from there, the
+# sandbox judges by it, and the tests walk it.
+
+
+INT2, INT4, INT8 = 2**15 - 1, 2**31 - 1, 2**63 - 1
+"""The largest numbers of a database's columns of two, four and eight bytes."""
+
+EXACT = 2**53
+"""Beyond it a value is no measurement, and one would make a month's sum overflow: nothing of ours sends it."""
+
+
+class Form(StrEnum):
+    """What is written into a field."""
+
+    TEXT = "characters"
+    INTEGER = "whole number"
+    DECIMAL = "number of three decimals"
+    BENCHMARK = "benchmark type: number"
+    DURATION = "duration in seconds"
+    TIME = "time"
+    IGNORED = "anything"
+
+
+class Breach(StrEnum):
+    """What the receiver does with a record that breaks the rule."""
+
+    REFUSED = "refuses the whole message"
+    CUT = "stores the beginning"
+    LOST = "stores nothing in its place"
+    RENAMED = "stores nothing in its place, and the record under another id"
+
+
+class Care(StrEnum):
+    """What we do so that a record does not break the rule."""
+
+    REFUSE = "the job is refused"
+    CUT = "cut, and noted"
+    LARGEST = "taken to the largest, and noted"
+    UNKNOWN = "taken as unknown, and noted"
+    OTHERWISE = "sent otherwise or left out"
+    OURS = "what we write there cannot break it, or is not sent"
+
+
+class Rule(NamedTuple):
+    """What one field may hold."""
+
+    form: Form
+    most: float
+    """Characters of a text; the largest number, in the unit of the field."""
+    care: Care = Care.OURS
+    value: str = ""
+    """The job's (AAR) or the sum's (UsageCell) from which it is made, where a job can make it break the rule."""
+    needed: bool = False
+    """A record without it is refused."""
+    least: float = 0
+    breach: Breach = Breach.REFUSED
+    source: str = "column"
+    """Where the rule is from: ``column`` of the receiver's database, its ``procedure``, or the ``parser`` before it."""
+    element: str = ""
+    """Where it stands in a record of XML, below the record."""
+
+
+FUTURE_S = 2 * 86400
+"""How far a job's end may lie ahead of a receiver's clock: APEL's rule, kept for all of them."""
+
+
+# What records say of jobs that came to their batch system without ARC: their own start, infrastructure and middleware.
+#
+# Nothing of it is part of a key, at any receiver, nor of the digest of a record: with other words a job is the same
+# one, and is not sent again for their sake.
+
+
+_UNNAMED = "LOCAL"
+"""The infrastructure of a job of which no batch system is known."""
+
+
+class LocalJobValues(NamedTuple):
+    """The values of a record in which jobs of ARC and other jobs differ."""
+
+    start_time_source: str
+    """``submit`` or ``lrms`` (`identity.start_time`)."""
+    infrastructure: str | None
+    """A description; ``None``: ARC's, as the format has it."""
+    middleware: str | None
+    """``None``: ARC; empty: none is known."""
+
+
+def is_local(aar: AAR) -> bool:
+    """Whether a job came through no endpoint: one of ARC's has the interface even where the URL is not known."""
+    return not aar.endpoint_url and aar.endpoint_type in (None, LOCAL)
+
+
+def local_job_values(aar: AAR, lines: Iterable[LocalJobs], start_time_source: str) -> LocalJobValues:
+    """By the first line of the job's batch system, else the first for any, else ``own``."""
+    if not is_local(aar):
+        return LocalJobValues(start_time_source, None, None)
+    lrms = (aar.lrms or "").lower()
+    of_lrms = [line for line in lines if line.lrms == lrms] or [line for line in lines if line.lrms is None]
+    line = of_lrms[0] if of_lrms else LocalJobs("own")
+    if line.profile == "arc":
+        return LocalJobValues(start_time_source, line.infrastructure, None)
+    return LocalJobValues("lrms", line.infrastructure or lrms.upper() or _UNNAMED, lrms)
