@@ -67,10 +67,10 @@ def test_imports_point_one_way() -> None:
 
 SPEAKERS = {
     "arex": {"import_database", "own_database", "reconcile"},
-    "asking": {"health_rows", "job_record", "month_jobs", "questions", "reading", "who_recorded", "why"},
     "exporting": {"jobs", "months"},
     "fleet": {"duck", "postgresql"},
     "publishing": {"audit", "cursors", "held", "ledger", "ledger_rows", "safeguard", "sent"},
+    "queries": {"arcctl", "health_queries", "job_history", "portal", "questions"},
     "reporting": {"facts"},
     "sources.features": {"collect"},
     "sources.gridengine": {"importer", "qacct"},
@@ -125,7 +125,7 @@ def test_statuses_are_listed_once() -> None:
         if spelt.search(text) and not module.startswith("arcacct.sandbox.")
     }
     # Of A-REX's job files and of Grid Engine's fields one is called so, too.
-    others = ("arex.control_files", "arex.spool", "asking.why", "sources.gridengine.")
+    others = ("arex.control_files", "arex.spool", "queries.job_history", "sources.gridengine.")
 
     found = {line for line in found if not line.startswith(tuple(f"arcacct.{name}" for name in others))}
     assert {line.partition(":")[0] for line in found} == {"arcacct.records.states"}, found
@@ -155,7 +155,7 @@ def test_nobody_names_a_kind_of_target() -> None:
         f"{module}: {node.value}"
         for module, path in sources().items()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if module.startswith(("arcacct.publishing.", "arcacct.asking."))
+        if module.startswith(("arcacct.publishing.", "arcacct.queries."))
         if isinstance(node, ast.Constant) and node.value in KINDS_OF_TARGETS | KINDS_OF_MESSAGES
     }
     users = {

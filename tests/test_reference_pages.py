@@ -21,14 +21,14 @@ import spoken
 import sql_contract
 from generated import Part
 
-from arcacct.asking import portal
-from arcacct.asking.doctor.verdict import VERDICTS
 from arcacct.cli.outcomes import GRAVEST_FIRST
 from arcacct.cli.working import STOPPED
 from arcacct.config.options import options_of
 from arcacct.config.paths import places
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
 from arcacct.errors import ArcacctError
+from arcacct.queries import portal
+from arcacct.queries.doctor_checks import VERDICTS
 from arcacct.targets import FOLDERS, kinds
 
 PARTS = (

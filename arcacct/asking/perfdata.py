@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from arcacct.asking.health import Health, Limit, Thresholds
-from arcacct.asking.health_rows import TargetState
 from arcacct.database import upkeep
+from arcacct.queries.health import Health, Limit, Thresholds
+from arcacct.queries.health_queries import TargetState
 from arcacct.records.hold_decisions import NONE
 from arcacct.records.holds import HELD
 

@@ -10,12 +10,12 @@ from contextlib import AbstractContextManager, contextmanager
 import click
 from click.shell_completion import CompletionItem
 
-from arcacct.asking import questions, reading
 from arcacct.cli.context import places_of
 from arcacct.cli.naming import with_options
 from arcacct.cli.working import at_work
 from arcacct.database import access
 from arcacct.database.connection import Connection
+from arcacct.queries import questions
 from arcacct.records.row_mapping import schema_version
 from arcacct.wording import strip_control
 
@@ -42,7 +42,7 @@ def database_of(ctx: click.Context) -> str:
 
 def opened(ctx: click.Context) -> AbstractContextManager[Connection]:
     """The database to ask, open for reading. Raises as `database_of` and `reading.opened_to_ask`."""
-    return reading.opened_to_ask(database_of(ctx), anybodys=bool(ctx.obj["database"]))
+    return questions.opened_to_ask(database_of(ctx), anybodys=bool(ctx.obj["database"]))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from arcacct.config.parser import Conf
 from arcacct.config.paths import places
 from arcacct.database.location import misplaced
 from arcacct.errors import ConfigError
-from arcacct.publishing.vos import unknown_vos
+from arcacct.queries.doctor_checks import unknown_vos
 from arcacct.targets import kinds
 from arcacct.wording import count_of
 

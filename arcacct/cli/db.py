@@ -426,7 +426,7 @@ def benchmark(
     first, by month and VO, hours times benchmark before and after, and asks. A benchmark that the job itself or machine
     features told stays. The next `arcacct publish` sends the corrected records and months.
     """
-    from arcacct.asking.ratings import COLUMNS, counted_twice, rows  # noqa: PLC0415  with its command
+    from arcacct.queries.usage import COLUMNS, counted_twice, rows  # noqa: PLC0415  with its command
     from arcacct.records import benchmarks  # noqa: PLC0415  with its command
 
     in_turn(from_s, "--from", before_s, "--to")

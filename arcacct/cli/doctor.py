@@ -6,12 +6,12 @@ import json
 
 import click
 
-from arcacct.asking.doctor import examine
-from arcacct.asking.doctor.verdict import ERROR, OK, UNTOLD, VERDICTS, WARNING, Site, Verdict, of_error
 from arcacct.cli.context import conf_of
 from arcacct.cli.outcomes import GRAVEST_FIRST
 from arcacct.cli.speech import Coloured, block, data, examples, print_line
 from arcacct.errors import ConfigError
+from arcacct.queries.doctor import examine
+from arcacct.queries.doctor_checks import ERROR, OK, UNTOLD, VERDICTS, WARNING, Site, Verdict, of_error
 from arcacct.wording import sanitise_line
 
 _COLOURS = {OK: "green", WARNING: "yellow", ERROR: "red", UNTOLD: "magenta"}

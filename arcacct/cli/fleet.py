@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import click
 
-from arcacct.asking.questions import Selection
-from arcacct.asking.usage import Conversion
 from arcacct.cli.arguments import in_order, together
 from arcacct.cli.fleet_load import load
 from arcacct.cli.query import limit_options, statement_of, watchdog
@@ -25,6 +23,8 @@ from arcacct.fleet import checks
 from arcacct.fleet.engine import ENGINES, answered
 from arcacct.fleet.manifests import dataset
 from arcacct.fleet.usage import FLEET_NEEDS, FleetSelection, concerned, usage
+from arcacct.queries.questions import Selection
+from arcacct.queries.usage import Conversion
 from arcacct.wording import count_of
 
 _OF_TABLES = ("show_active", "details", "measured", "sort", "top", "conversion", "form")

@@ -8,13 +8,13 @@ from contextlib import closing
 
 import click
 
-from arcacct.asking import arcctl as words
-from arcacct.asking.job_record import arcctl_record
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.context import settings_of
 from arcacct.cli.speech import data, examples, print_error, print_line
 from arcacct.database import access
 from arcacct.errors import InputError
+from arcacct.queries import arcctl as queries_arcctl
+from arcacct.queries.arcctl import arcctl_record
 from arcacct.records.reader import find_job
 
 PARTS = ("all", "description", "resources", "rtes", "authtokens", "json")
@@ -47,13 +47,13 @@ def job() -> None:
 def info(ctx: click.Context, output: str, arcctl: str | None, job_id: str) -> None:
     """What is recorded of a job, as arcctl accounting job info prints it; times in UTC."""
     record = _record(ctx, job_id, arcctl)
-    unfinished = words.unfinished(record)
+    unfinished = queries_arcctl.unfinished(record)
     if unfinished is not None:
         print_line(unfinished)
     elif output == "json":
         data(json.dumps(record))
     else:
-        for line in words.info(record, output):
+        for line in queries_arcctl.info(record, output):
             print_line(line)
 
 
@@ -63,7 +63,7 @@ def info(ctx: click.Context, output: str, arcctl: str | None, job_id: str) -> No
 @click.pass_context
 def events(ctx: click.Context, arcctl: str | None, job_id: str) -> None:
     """When a job changed its state, as arcctl accounting job events prints it; times in UTC."""
-    _some(_record(ctx, job_id, arcctl), words.events, "events")
+    _some(_record(ctx, job_id, arcctl), queries_arcctl.events, "events")
 
 
 @job.command(short_help="Which files A-REX moved for it.", epilog=examples("arcacct job transfers rUkNDmRi"))
@@ -72,15 +72,17 @@ def events(ctx: click.Context, arcctl: str | None, job_id: str) -> None:
 @click.pass_context
 def transfers(ctx: click.Context, arcctl: str | None, job_id: str) -> None:
     """Which files A-REX moved for a job, as arcctl accounting job transfers prints it; times in UTC."""
-    _some(_record(ctx, job_id, arcctl), words.transfers, "data transfers")
+    _some(_record(ctx, job_id, arcctl), queries_arcctl.transfers, "data transfers")
 
 
-def _record(ctx: click.Context, job_id: str, arcctl: str | None) -> words.ArcctlJob:
+def _record(ctx: click.Context, job_id: str, arcctl: str | None) -> queries_arcctl.ArcctlJob:
     with asking(ctx) as con:
         return arcctl_record(con, find_job(con, job_id).record_id, arcctl_version(con, arcctl))
 
 
-def _some(record: words.ArcctlJob, lines: Callable[[words.ArcctlJob], Iterable[str]], what: str) -> None:
+def _some(
+    record: queries_arcctl.ArcctlJob, lines: Callable[[queries_arcctl.ArcctlJob], Iterable[str]], what: str
+) -> None:
     found = list(lines(record))
     for line in found:
         print_line(line)
@@ -102,7 +104,7 @@ def why(ctx: click.Context, job_id: str, *, with_texts: bool) -> None:
     For each target that has no such message it says why not. Of a job whose record was pruned or deleted, given by its
     whole id, it tells what was sent.
     """
-    from arcacct.asking import why as story  # noqa: PLC0415  all of publishing is slow to import
+    from arcacct.queries import job_history  # noqa: PLC0415  all of publishing is slow to import
 
     settings = settings_of(ctx)
     with (
@@ -112,12 +114,12 @@ def why(ctx: click.Context, job_id: str, *, with_texts: bool) -> None:
         access.one_moment(ledger),
     ):
         try:
-            lines = list(story.why(settings, con, ledger, find_job(con, job_id), with_texts=with_texts))
+            lines = list(job_history.why(settings, con, ledger, find_job(con, job_id), with_texts=with_texts))
         except InputError:
             gone = job_id.rpartition("/")[2] if "://" in job_id else job_id
-            if not story.was_sent(ledger, gone):
+            if not job_history.was_sent(ledger, gone):
                 raise
-            lines = list(story.why_gone(settings, con, ledger, gone, with_texts=with_texts))
+            lines = list(job_history.why_gone(settings, con, ledger, gone, with_texts=with_texts))
     # Not in that moment: who reads takes his time.
     for line in lines:
         print_line(line)

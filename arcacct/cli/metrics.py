@@ -17,16 +17,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from arcacct import __version__
-from arcacct.asking import health
-from arcacct.asking.basis import Basis
-from arcacct.asking.health import Check, Health
-from arcacct.asking.health_rows import TargetState
 from arcacct.cli.context import settings_of
 from arcacct.cli.speech import block, data, examples, print_error
 from arcacct.cli.thresholds import threshold_options
 from arcacct.database.upkeep import CHECK
 from arcacct.errors import ConfigError, InputError, StoreError
 from arcacct.files.safe_open import open_parent
+from arcacct.queries import health
+from arcacct.queries.health import Check, Health
+from arcacct.queries.health_queries import Basis, TargetState
 from arcacct.records.hold_decisions import NONE
 from arcacct.records.holds import HELD
 from arcacct.records.states import BOUNDS

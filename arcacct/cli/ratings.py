@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from arcacct.asking.usage import Conversion
 from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
+from arcacct.queries.usage import Conversion
 
 
 class Rating(click.ParamType[str]):

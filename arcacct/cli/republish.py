@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import click
 
-from arcacct.asking.ratings import COLUMNS, rows
 from arcacct.cli.arguments import together
 from arcacct.cli.context import conf_of, settings_of
 from arcacct.cli.instants import INSTANT
@@ -24,6 +23,7 @@ from arcacct.errors import UsageError
 from arcacct.publishing import run, target_run
 from arcacct.publishing.ledger_rows import iso
 from arcacct.publishing.plugin import TargetPlugin
+from arcacct.queries.usage import COLUMNS, rows
 from arcacct.records.benchmarks import Ratings, plan
 from arcacct.targets import kinds, plugins
 

@@ -8,10 +8,6 @@ from typing import NamedTuple
 
 import click
 
-from arcacct.asking import arcctl as words
-from arcacct.asking import questions
-from arcacct.asking.questions import Selection
-from arcacct.asking.usage import NEEDS, Conversion, Lacking, UsageOrder, UsageTable, usage
 from arcacct.cli.arguments import in_order, together
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
@@ -21,6 +17,9 @@ from arcacct.cli.speech import data, examples, print_error, print_line
 from arcacct.cli.tables import format_option, lines
 from arcacct.database.connection import Connection
 from arcacct.errors import UsageError
+from arcacct.queries import arcctl, questions
+from arcacct.queries.questions import Selection
+from arcacct.queries.usage import NEEDS, Conversion, Lacking, UsageOrder, UsageTable, usage
 from arcacct.records.states import FINAL, IN_PROGRESS
 from arcacct.sources.gridengine.qacct import COLUMNS, database_sums, records, table, table_columns
 
@@ -365,9 +364,9 @@ def _arcctl(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator
     if output == "json":
         users, vos = (questions.distinct(con, chosen, field) for field in ("users", "vos"))
         fqans = [] if version == 6 else questions.distinct(con, chosen, "fqans")
-        yield json.dumps(words.stats_json(totals, version, users=users, vos=vos, fqans=fqans))
+        yield json.dumps(arcctl.stats_json(totals, version, users=users, vos=vos, fqans=fqans))
     elif output == "brief":
         if totals.count:
-            yield from words.brief(totals, version, active=active)
+            yield from arcctl.brief(totals, version, active=active)
     else:
         yield str(getattr(totals, _AMOUNTS[output]))

@@ -6,12 +6,12 @@ import json
 
 import click
 
-from arcacct.asking import health
 from arcacct.asking.perfdata import perfdata
 from arcacct.cli.context import settings_of
 from arcacct.cli.speech import Coloured, block, data, examples, print_line, report_error
 from arcacct.cli.thresholds import threshold_options
 from arcacct.errors import ConfigError, UsageError
+from arcacct.queries import health
 from arcacct.wording import sanitise_line
 
 _GRAVITY = {health.OK: 0, health.UNKNOWN: 1, health.WARNING: 2, health.CRITICAL: 3}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from arcacct.asking.health import DAY_S, HOUR_S, Limit, Thresholds
 from arcacct.cli.arguments import in_order, together
+from arcacct.queries.health import DAY_S, HOUR_S, Limit, Thresholds
 
 _OPTIONS = {
     "unsent_s": ("unsent", HOUR_S, "H", "when the oldest unsent record is older than {} hours"),

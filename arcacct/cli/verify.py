@@ -10,10 +10,6 @@ from functools import partial
 
 import click
 
-from arcacct.asking.lrms import DAY_S, Group, lrms_month
-from arcacct.asking.portal import PortalRow
-from arcacct.asking.verify import MonthReport
-from arcacct.asking.verify import verify as compare
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import INSTANT, MONTH, zone_of
 from arcacct.cli.speech import block, data, examples, print_line
@@ -22,6 +18,10 @@ from arcacct.cli.working import at_work
 from arcacct.database import access
 from arcacct.errors import UsageError
 from arcacct.publishing.ledger_rows import month_bounds
+from arcacct.queries.lrms import DAY_S, Group, lrms_month
+from arcacct.queries.portal import PortalRow
+from arcacct.queries.verify import MonthReport
+from arcacct.queries.verify import verify as compare
 from arcacct.records.batch_jobs import Figures
 from arcacct.sources.gridengine import importer
 from arcacct.sources.htcondor import importer as htcondor_importer

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from arcacct.asking.questions import MeasuredPart, Selection, UsagePart
-from arcacct.asking.usage import NEEDS, Conversion, UsageOrder, UsageTable, tabulated
 from arcacct.fleet.engine import Engine, EngineFailed, script
 from arcacct.fleet.manifests import Dataset
+from arcacct.queries.questions import MeasuredPart, Selection, UsagePart
+from arcacct.queries.usage import NEEDS, Conversion, UsageOrder, UsageTable, tabulated
 from arcacct.records.reader import LAST_SECOND
 
 FLEET_NEEDS = {"site": "site", "ce": "ce"} | NEEDS
@@ -64,7 +64,7 @@ def usage(
     order: UsageOrder | None = None,
     conversion: Conversion | None = None,
 ) -> UsageTable:
-    """As `arcacct.asking.usage.usage`, also by site and ce; a dataset has no jobs that have not ended."""
+    """As `arcacct.queries.usage.usage`, also by site and ce; a dataset has no jobs that have not ended."""
     keys = tuple(dict.fromkeys(FLEET_NEEDS[name] for name in by))
     everything = active or bool(selection.states) or "status" in by
     parts = _parts(engine, selection, keys, details=details, everything=everything)

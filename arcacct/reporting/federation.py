@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arcacct.asking.questions import Selection
-from arcacct.asking.usage import UsageTable
 from arcacct.fleet.engine import Engine, answered
 from arcacct.fleet.manifests import Dataset, dataset
 from arcacct.fleet.usage import FleetSelection, concerned, usage
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds
+from arcacct.queries.questions import Selection
+from arcacct.queries.usage import UsageTable
 from arcacct.records.pseudonyms import Names
 from arcacct.reporting.contents import Column, Report, Row, Table
 from arcacct.reporting.month import BY_DAY, by_day_with_vo, top_users, usage_by, use_of_pledge

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from arcacct.asking.basis import Basis, basis
-from arcacct.asking.questions import Selection
-from arcacct.asking.usage import UsageTable, usage
-from arcacct.asking.verify import verify
 from arcacct.benchmark import FALLBACK_SHOWN, parsed_benchmark
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
 from arcacct.database.schema import incarnation
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds
+from arcacct.queries.health_queries import Basis, basis
+from arcacct.queries.questions import Selection
+from arcacct.queries.usage import UsageTable, usage
+from arcacct.queries.verify import verify
 from arcacct.records.hold_decisions import NONE, counts
 from arcacct.records.holds import HELD, PUBLISHED
 from arcacct.records.pseudonyms import Names, site_names

@@ -11,9 +11,9 @@ import arex_corpus as corpus
 import pytest
 from installed import arcacct
 
-from arcacct.asking import arcctl, questions
-from arcacct.asking.job_record import arcctl_record
-from arcacct.asking.questions import Selection
+from arcacct.queries import arcctl, questions
+from arcacct.queries.arcctl import arcctl_record
+from arcacct.queries.questions import Selection
 from arcacct.records.reader import find_job
 
 TYPE_CHECKING = False

@@ -24,15 +24,13 @@ from in_process import said
 from other_users import acting_as, public_dir
 from scripted_receiver import ScriptedReceiver, server_context
 
-from arcacct.asking import doctor
-from arcacct.asking.doctor import verdict as command
-from arcacct.asking.doctor.databases import days_left, mount_of, room
-from arcacct.asking.doctor.launcher import Launcher, settings_of
-from arcacct.asking.doctor.verdict import ERROR, OK, UNTOLD, WARNING, Process, Site, Verdict
 from arcacct.cli import doctor as cli_doctor
 from arcacct.config.paths import resource
 from arcacct.database import access
 from arcacct.database.schema import note
+from arcacct.queries import doctor, doctor_checks
+from arcacct.queries.doctor_checks import ERROR, OK, UNTOLD, WARNING, Process, Site, Verdict
+from arcacct.queries.doctor_host import Launcher, days_left, mount_of, room, settings_of
 from arcacct.sandbox import Sandbox, authority
 
 __all__ = ["public_dir"]
@@ -703,7 +701,7 @@ def test_a_process_of_arex_is_found(tmp_path) -> None:
             # It has its name once it runs.
             while "arched" not in pathlib.Path(f"/proc/{running.pid}/comm").read_text(encoding="ascii"):
                 time.sleep(0.01)
-            found = {one.pid: one.files for one in command.Site(load_nothing(), None).processes()}
+            found = {one.pid: one.files for one in doctor_checks.Site(load_nothing(), None).processes()}
         finally:
             running.kill()
     assert str(tmp_path / "open") in found[running.pid]

@@ -10,9 +10,9 @@ import arex_corpus as corpus
 import pytest
 from installed import arcacct
 
-from arcacct.asking import arcctl
-from arcacct.asking.job_record import arcctl_record
 from arcacct.database.access import read_accounting
+from arcacct.queries import arcctl
+from arcacct.queries.arcctl import arcctl_record
 from arcacct.records.reader import find_job
 
 EXPECTED = corpus.AREX / "expected" / "jobs"

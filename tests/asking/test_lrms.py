@@ -17,8 +17,8 @@ from htcondor_files import arc_job as condors_arc_job
 from installed import arcacct, configured
 from slurm_files import BEGIN, DATA, TABLE, SlurmHost, arc_job, row, table, told
 
-from arcacct.asking.lrms import lrms_month
 from arcacct.database.access import writing
+from arcacct.queries.lrms import lrms_month
 from arcacct.sources.htcondor.importer import of_job
 from arcacct.sources.slurm.importer import of_run
 from arcacct.sources.slurm.record import SlurmRun

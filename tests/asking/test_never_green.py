@@ -18,7 +18,6 @@ from other_users import acting_as
 from watched_site import BLOCK, DAY_S, TARGET, samples
 
 from arcacct.arex import spool_replay
-from arcacct.asking import health
 from arcacct.config.parser import load
 from arcacct.config.settings import settings
 from arcacct.database import access
@@ -26,6 +25,7 @@ from arcacct.database.access import open_publishing, read_accounting
 from arcacct.database.upkeep import MaintenanceEntry
 from arcacct.publishing import ledger
 from arcacct.publishing.safeguard import HeldMonth
+from arcacct.queries import health
 from arcacct.targets import kinds
 
 ETC = pathlib.Path(__file__).parents[2] / "etc"

@@ -9,7 +9,7 @@ import time
 from installed import arcacct
 from watched_site import DAY_S, TARGET
 
-from arcacct.asking import health
+from arcacct.queries import health
 
 DATUM = re.compile(r"'([^'=|]+)'=(-?\d+)(s|B|c|%|)((?:;[\d:~@.-]*){0,4})(?: |$)")
 """``'label'=value[unit];[warning];[critical];[minimum];[maximum]`` (Monitoring Plugins Development Guidelines, 2.6)."""

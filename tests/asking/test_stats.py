@@ -11,10 +11,10 @@ import arex_corpus as corpus
 import pytest
 from installed import arcacct
 
-from arcacct.asking import questions
-from arcacct.asking.questions import Selection
-from arcacct.asking.usage import usage
 from arcacct.database.access import open_accounting, read_accounting
+from arcacct.queries import questions
+from arcacct.queries.questions import Selection
+from arcacct.queries.usage import usage
 
 EXPECTED = corpus.AREX / "expected"
 OUTPUTS = (

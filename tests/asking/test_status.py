@@ -19,11 +19,11 @@ from other_users import public_dir
 from watched_site import BLOCK, DAY_S, samples
 
 from arcacct.arex.sweep import save_sweep
-from arcacct.asking import health
 from arcacct.config.parser import load
 from arcacct.config.settings import settings
 from arcacct.database.access import open_accounting, open_publishing, writing
 from arcacct.publishing import ledger
+from arcacct.queries import health
 from arcacct.targets import kinds
 
 __all__ = ["public_dir"]

@@ -14,7 +14,6 @@ import rehearsal
 from installed import arcacct
 from rehearsal import SGAS_AND_CARS
 
-from arcacct.asking.portal import read_portal
 from arcacct.database import incarnation as database_incarnation
 from arcacct.database.access import open_accounting, open_publishing, read_accounting
 from arcacct.database.schema import incarnation
@@ -22,6 +21,7 @@ from arcacct.errors import InputError
 from arcacct.publishing import cursors, ledger, run, target_run
 from arcacct.publishing.sent import digest
 from arcacct.publishing.transport import TimeoutPolicy
+from arcacct.queries.portal import read_portal
 from arcacct.records import holds, reader
 from arcacct.sandbox import Sandbox
 from arcacct.targets import plugins

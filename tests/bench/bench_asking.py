@@ -17,11 +17,11 @@ from contextlib import closing
 from figures import Figure, cost_of
 from generate import add_jobs, generate
 
-from arcacct.asking.questions import Selection
-from arcacct.asking.usage import NEEDS, usage
 from arcacct.config.paths import Places
 from arcacct.database import access
 from arcacct.database.connection import Connection
+from arcacct.queries.questions import Selection
+from arcacct.queries.usage import NEEDS, usage
 
 SIZES = {"smoke": 2_000, "small": 100_000, "large": 1_000_000}
 QUESTIONS = {

@@ -19,10 +19,10 @@ import pytest
 import twelve_questions
 from in_process import said
 
-from arcacct.asking.questions import Selection
 from arcacct.fleet import engine, manifests, usage
 from arcacct.fleet.checks import judged
 from arcacct.fleet.engine import Engine
+from arcacct.queries.questions import Selection
 
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")
 pytest.importorskip("pyarrow", reason="the extra parquet is not installed")

@@ -9,9 +9,9 @@ import shutil
 import pytest
 from in_process import said
 
-from arcacct.asking.questions import Selection
-from arcacct.asking.usage import usage
 from arcacct.dataset.layout import Partition
+from arcacct.queries.questions import Selection
+from arcacct.queries.usage import usage
 
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")
 pytest.importorskip("pyarrow", reason="the extra parquet is not installed")

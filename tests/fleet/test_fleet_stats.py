@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import pytest
 from in_process import said
 
-from arcacct.asking.questions import Selection
-from arcacct.asking.usage import NEEDS
-from arcacct.asking.usage import usage as of_one_ce
 from arcacct.dataset.layout import Partition
 from arcacct.fleet import engine, manifests, usage
 from arcacct.fleet.checks import judged
 from arcacct.fleet.engine import Engine
+from arcacct.queries.questions import Selection
+from arcacct.queries.usage import NEEDS
+from arcacct.queries.usage import usage as of_one_ce
 
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")
 pytest.importorskip("pyarrow", reason="the extra parquet is not installed")

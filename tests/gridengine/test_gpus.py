@@ -8,11 +8,11 @@ import pytest
 from control_directory import set_up
 from gridengine_files import World, changed_json, json_line, ran
 
-from arcacct.asking.questions import Selection, measured_parts
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting
 from arcacct.dataset.layout import Partition
 from arcacct.exporting.jobs import pages
+from arcacct.queries.questions import Selection, measured_parts
 from arcacct.sources.gridengine.record import gpu_count
 
 TYPE_CHECKING = False

@@ -7,10 +7,10 @@ from contextlib import closing
 import pytest
 from htcondor_files import BEGIN, CondorHost, ad, history
 
-from arcacct.asking.questions import Selection, measured_parts
 from arcacct.dataset.layout import Partition
 from arcacct.exporting.jobs import pages
 from arcacct.exporting.months import look
+from arcacct.queries.questions import Selection, measured_parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_jobs import endpoint_id
 
-from arcacct.asking.questions import Selection
-from arcacct.asking.usage import NEEDS, UsageTable, usage
 from arcacct.config.paths import Places, places
 from arcacct.database import access
 from arcacct.database.connection import Connection
+from arcacct.queries.questions import Selection
+from arcacct.queries.usage import NEEDS, UsageTable, usage
 from arcacct.records import recorder
 from arcacct.records import usage as records_usage
 

@@ -19,8 +19,6 @@ from hook_host import HOOK, host
 from stored_jobs import END_S
 
 from arcacct.arex.import_database import import_arex
-from arcacct.asking.questions import Selection
-from arcacct.asking.usage import usage
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.schema import incarnation
@@ -29,6 +27,8 @@ from arcacct.publishing import cursors, ledger
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.ledger import HeldRecord, SentRecord
 from arcacct.publishing.run import publisher, publishing_lock
+from arcacct.queries.questions import Selection
+from arcacct.queries.usage import usage
 from arcacct.records import usage as records_usage
 from arcacct.records.integrity import check
 from arcacct.records.retention import KEPT, MOVED, TELEMETRY, Pruned, PruneOptions, plan, prune

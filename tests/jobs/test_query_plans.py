@@ -19,14 +19,14 @@ from generate import DAYS, FIRST_END, add_jobs, fill
 
 from arcacct.arex import reconcile
 from arcacct.arex.control_files import STATES
-from arcacct.asking import health_rows, job_record, questions, why
-from arcacct.asking.questions import Selection
-from arcacct.asking.usage import NEEDS, usage
 from arcacct.config.paths import Places
 from arcacct.config.settings import settings
 from arcacct.database import access, incarnation
 from arcacct.database.connection import Connection
 from arcacct.publishing import cursors, held, ledger, safeguard, sent
+from arcacct.queries import arcctl, health_queries, job_history, questions
+from arcacct.queries.questions import Selection
+from arcacct.queries.usage import NEEDS, usage
 from arcacct.records import benchmarks, reader, recorder, unfinished
 from arcacct.records import usage as records_usage
 from arcacct.records.batch_jobs import LocalID
@@ -280,7 +280,7 @@ def test_a_new_target_looks_at_the_ends_of_its_time(ours) -> None:
     def ask(con: Connection, site: Site) -> None:
         reader.months_logged_after(con, 0, incarnation.highest_seq(con), ended_from=site.late)
         reader.earliest_unhandled_end(con, 0, ended_from=site.late)
-        health_rows.waiting(con, 0, site.late, ())
+        health_queries.waiting(con, 0, site.late, ())
 
     assert_flat(ours, ask)
 
@@ -508,11 +508,11 @@ def test_telling_of_one_job_reads_one_job(ours) -> None:
         job_id, local_id = con.execute("SELECT JobID, LocalJobID FROM AAR WHERE RecordID = 109").fetchone()
         found = reader.find_job(con, job_id)
         assert found == reader.find_job(con, local_id) == reader.find_job(con, job_id[:40])
-        job_record.arcctl_record(con, found.record_id)
-        why.events_of(con, found.record_id)
-        why.seq_of(con, found.record_id)
-        why.notes_of(con, found.record_id)
-        why.status_file_seen(con, found.record_id)
+        arcctl.arcctl_record(con, found.record_id)
+        job_history.events_of(con, found.record_id)
+        job_history.seq_of(con, found.record_id)
+        job_history.notes_of(con, found.record_id)
+        job_history.status_file_seen(con, found.record_id)
 
     assert_flat(ours, tell)
 
@@ -521,9 +521,9 @@ def test_status_looks_at_the_newest(ours) -> None:
     """How recording goes is told by the last rows and by a count that is kept."""
 
     def ask(con: Connection, site: Site) -> None:
-        assert health_rows.recorded(con).jobs == site.jobs + NEW
-        health_rows.waiting(con, site.jobs, FIRST_END, ())
-        health_rows.waiting(con, site.jobs, FIRST_END, ("atlas", "cms"))
+        assert health_queries.recorded(con).jobs == site.jobs + NEW
+        health_queries.waiting(con, site.jobs, FIRST_END, ())
+        health_queries.waiting(con, site.jobs, FIRST_END, ("atlas", "cms"))
 
     assert_flat(ours, ask)
 
@@ -550,7 +550,7 @@ def test_the_ledger_is_asked_by_its_indexes(ledgers) -> None:
         ledger.count_pending(con, TARGET)
         cursors.finish_run(con, TARGET, error=None, last_end_time=1)
         ledger.forget_bytes(con, FIRST_END)
-        why.messages_of(con, TARGET, "1-1")
+        job_history.messages_of(con, TARGET, "1-1")
 
     assert_flat(ledgers, publish)
 
@@ -612,7 +612,7 @@ def test_the_state_of_a_target_is_asked_by_its_indexes(ledgers, ours, tmp_path) 
         if cursors.cursor(one.con, TARGET) is None:
             cursors.set_cursor(one.con, cursors.Cursor(TARGET, "life", site.jobs, FIRST_END, last_success=None))
         one.steps = 0
-        assert health_rows.target_state(one.con, con, plugin).waiting.records >= NEW
+        assert health_queries.target_state(one.con, con, plugin).waiting.records >= NEW
 
     assert_flat(ledgers, lambda _con, _site: None)
     assert_flat(ours, lambda _con, _site: None)

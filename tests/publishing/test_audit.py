@@ -8,9 +8,9 @@ import pytest
 from in_process import said
 from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, jobs, publish_well, received_by_both
 
-from arcacct.asking import health
 from arcacct.publishing.run import republish
 from arcacct.publishing.target_run import Period
+from arcacct.queries import health
 from arcacct.targets import plugins
 
 BOTH = SGAS + CARS

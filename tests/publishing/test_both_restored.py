@@ -10,10 +10,10 @@ import pytest
 from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, at_sgas
 from receiver_rows import export
 
-from arcacct.asking.verify import verify
 from arcacct.database import access, upkeep
 from arcacct.errors import FiguresHeld
 from arcacct.publishing.ledger_rows import month_bounds, month_name, month_of
+from arcacct.queries.verify import verify
 
 NOW = int(time.time())
 THIS = month_of(NOW)

@@ -11,8 +11,8 @@ from installed import arcacct
 from publishing_site import DAY_S, JUNE, at_apel, at_sgas, jobs, truth
 from publishing_world import FINE, Fault, World
 
-from arcacct.asking.health import OK
 from arcacct.cli.outcomes import exit_code
+from arcacct.queries.health import OK
 
 TARGETS = (
     "[arex/jura/sgas:s]\ntargeturl=https://sgas.example.org/sgas\nurbatchsize=1\n"

@@ -17,10 +17,10 @@ import pytest
 from installed import arcacct
 from publishing_site import CARS, DAY_S, JUNE, SGAS, SUMMARIES, Job, Site, at_apel, at_sgas, jobs, truth
 
-from arcacct.asking.verify import verify
 from arcacct.database import access
 from arcacct.errors import ConfigError, FiguresHeld
 from arcacct.publishing import held
+from arcacct.queries.verify import verify
 
 JUNE_2024 = (2024, 6)
 SUFFIXES = ("", "-wal", "-shm")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from arcacct.asking.month_jobs import NotedJobs
-from arcacct.asking.portal import PortalContext, compare_portal, read_portal
 from arcacct.errors import InputError
+from arcacct.queries.portal import NotedJobs, PortalContext, compare_portal, read_portal
 from arcacct.records.model import UsageCell
 
 NOVEMBER = (2026, 11)

@@ -9,10 +9,10 @@ import time
 import pytest
 from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, publish_well
 
-from arcacct.asking import health
 from arcacct.database import location, upkeep
 from arcacct.errors import FiguresHeld
 from arcacct.publishing.ledger_rows import month_bounds, month_name, month_of
+from arcacct.queries import health
 
 
 @pytest.fixture

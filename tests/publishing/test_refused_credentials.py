@@ -12,12 +12,11 @@ import pytest
 from conf_files import APEL, SGAS
 from control_directory import set_up
 
-from arcacct.asking.doctor.credentials import credentials
-from arcacct.asking.doctor.verdict import Site
 from arcacct.config.check import check
 from arcacct.config.options import ERROR
 from arcacct.config.settings import settings
 from arcacct.errors import CredentialError
+from arcacct.queries.doctor_checks import Site, credentials
 from arcacct.sandbox import authority
 from arcacct.targets import kinds, plugins
 

@@ -7,9 +7,9 @@ from contextlib import closing
 import pytest
 from publishing_site import DAY_S, JUNE, SGAS, Job, Site, at_sgas, jobs
 
-from arcacct.asking.verify import verify
 from arcacct.database import access
 from arcacct.publishing import held
+from arcacct.queries.verify import verify
 
 JUNE_2024, JULY_2024 = (2024, 6), (2024, 7)
 

@@ -14,9 +14,9 @@ import pytest
 from publishing_rig import BATCH, Rig
 from publishing_site import AUDITOR, CARS, DIRECTORY, JUNE, SGAS, SUMMARIES, Job, Site, jobs
 
-from arcacct.asking.sent_texts import AS_IT_IS, AS_IT_IS_THERE, KEPT, MADE_AGAIN, SUM_AS_IT_IS, SentTexts
 from arcacct.cli import main
 from arcacct.database import access
+from arcacct.queries.job_history import AS_IT_IS, AS_IT_IS_THERE, KEPT, MADE_AGAIN, SUM_AS_IT_IS, SentTexts
 from arcacct.targets import plugins
 
 RECORDS = {"sgas": SGAS, "cars": CARS, "auditor": AUDITOR, "directory": DIRECTORY}

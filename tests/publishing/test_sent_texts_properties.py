@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from publishing_site import JUNE, Job
 from publishing_world import FAMILY, Fault, World
 
-from arcacct.asking.sent_texts import KEPT, MADE_AGAIN, SentTexts
-from arcacct.asking.why import messages_of
 from arcacct.database import access
 from arcacct.publishing.target_run import Period
+from arcacct.queries.job_history import KEPT, MADE_AGAIN, SentTexts, messages_of
 from arcacct.records import reader
 from arcacct.targets import plugins
 

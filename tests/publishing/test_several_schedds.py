@@ -11,9 +11,9 @@ import pytest
 from htcondor_files import BEGIN, ad, history
 from publishing_site import CARS, Site, jobs, publish_well, usage
 
-from arcacct.asking.sent_texts import MADE_AGAIN, SentTexts
 from arcacct.database import access, schema, upkeep
 from arcacct.publishing import sent
+from arcacct.queries.job_history import MADE_AGAIN, SentTexts
 from arcacct.records import batch_jobs
 from arcacct.records.enrichment import GRIDENGINE, SACCT
 from arcacct.records.imports import BatchPolicy, BatchSite

@@ -13,12 +13,12 @@ from typing import Any
 from control_directory import set_up
 
 from arcacct.arex.sweep import save_sweep
-from arcacct.asking.doctor import examine
-from arcacct.asking.doctor.verdict import OK, Process, Site, Verdict
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places, resource
 from arcacct.config.review import STATES
 from arcacct.database import access, upkeep
+from arcacct.queries.doctor import examine
+from arcacct.queries.doctor_checks import OK, Process, Site, Verdict
 from arcacct.records import recorder
 from arcacct.records.states import StateChange, Usage
 from arcacct.sandbox import CE, Sandbox

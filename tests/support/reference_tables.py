@@ -8,11 +8,11 @@ import manual
 import sql_contract
 from generated import code, plain, table
 
-from arcacct.asking import portal
 from arcacct.cli.metrics import HELP
 from arcacct.database.incarnation import MEANING
 from arcacct.database.schema import ACCOUNTING, PUBLISHING
 from arcacct.dataset.columns import columns
+from arcacct.queries import portal
 from arcacct.records.enrichment import PRECEDENCE, SOURCES
 from arcacct.records.states import BOUNDS
 from arcacct.sources.features.check import RULES, Requirement

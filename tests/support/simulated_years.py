@@ -23,13 +23,13 @@ from publishing_site import DAY_S, Job
 from publishing_world import FINE, Fault, World, load
 from receiver_rows import export
 
-from arcacct.asking import health
-from arcacct.asking.verify import Source, verify
 from arcacct.database import access, upkeep
 from arcacct.errors import FiguresHeld
 from arcacct.publishing import held
 from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of
 from arcacct.publishing.target_run import Period, TargetResult
+from arcacct.queries import health
+from arcacct.queries.verify import Source, verify
 from arcacct.records.retention import PruneOptions, prune
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.auditor import Auditor

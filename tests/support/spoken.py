@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 import manual
 
 from arcacct.arex.hook import LAUNCHED
-from arcacct.asking.doctor import CHECKS
 from arcacct.database import upkeep
 from arcacct.database.location import PSEUDONYMS, REPORTS
+from arcacct.queries.doctor import CHECKS
 from arcacct.sources.features.reader import VARIABLES
 
 _NAMES = {"state.name", "target.name", "name"}
@@ -52,15 +52,14 @@ def subjects() -> set[str]:
     """Of the checks of `arcacct status`, and of `arcacct metrics`."""
     return {
         "TARGET" if ast.unparse(one) in _NAMES else text.replace("*", "TARGET")
-        for one in _calls(("asking/health.py", "cli/metrics.py"), "Check")
+        for one in _calls(("queries/health.py", "cli/metrics.py"), "Check")
         for text in template(one) or {"TARGET"}
     }
 
 
 def things() -> set[str]:
     """What `arcacct doctor` has verdicts of."""
-    folder = manual.ROOT / "arcacct" / "asking" / "doctor"
-    files = [f"asking/doctor/{file.name}" for file in sorted(folder.glob("*.py"))]
+    files = [f"queries/{name}.py" for name in ("doctor", "doctor_checks", "doctor_host")]
     named = {text for one in _calls(files, "Verdict", "advised") for text in template(one)}
     return {text.strip("* ") for text in named if text.strip("* ")} | {name for name, _ in CHECKS}
 
@@ -93,7 +92,7 @@ def refusals() -> set[str]:
 
 def not_sent() -> set[str]:
     """Why `arcacct job why` says that a job was not sent."""
-    return {text for one in _returned(("asking/why.py",), "_reason") for text in _sentences(one)}
+    return {text for one in _returned(("queries/job_history.py",), "_reason") for text in _sentences(one)}
 
 
 def _returned(files: Iterable[str], function: str) -> Iterator[ast.expr]:

@@ -11,12 +11,12 @@ from typing import NamedTuple
 from installed import arcacct
 from prometheus_client.parser import text_string_to_metric_families
 
-from arcacct.asking import health
 from arcacct.config.paths import Places
 from arcacct.database.access import open_accounting, open_publishing, writing
 from arcacct.database.incarnation import highest_seq
 from arcacct.database.schema import incarnation
 from arcacct.publishing import cursors
+from arcacct.queries import health
 from arcacct.sandbox.authority import Authority
 
 DAY_S = 86400

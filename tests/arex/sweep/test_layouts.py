@@ -18,11 +18,11 @@ from arcacct.arex.control_files import job_file, read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.sweep import sweep
 from arcacct.arex.sweep_context import Gap
-from arcacct.asking import questions
-from arcacct.asking.questions import Selection
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting
+from arcacct.queries import questions
+from arcacct.queries.questions import Selection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,19 +1,22 @@
-"""
-The questions of `arcacct stats`: which jobs, counted how.
-
-Every function works on A-REX's own database too, of ARC 6 or ARC 7, except where it says that it reads sums that are
-kept in ours.
-"""
+"""The questions of `arcacct stats`: which jobs, counted how; and opening a database to ask it, ours or A-REX's own."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from arcacct.asking.reading import is_ours
-from arcacct.database.connection import Connection
+from arcacct.arex import own_database
+from arcacct.database.access import READABLE, require_own_schema
+from arcacct.database.at_rest import connect_to_read, refuse_hidden
+from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, DatabaseError, open_for_reading, translated
+from arcacct.database.durable import WAL, header_of
+from arcacct.database.schema import ACCOUNTING
+from arcacct.errors import SchemaError, StoreError
 from arcacct.records.reader import one_state, plain_text, unescaped
 from arcacct.records.recorder import escaped
 from arcacct.records.row_mapping import schema_version
@@ -22,6 +25,78 @@ from arcacct.records.slurm_formats import parse as parsed_tres
 from arcacct.records.states import SQL_ABORTED, SQL_BY_ITSELF, SQL_FAILED
 from arcacct.records.usage import OF_DAYS, OF_HOSTS, OF_MONTHS, BreakdownKind
 from arcacct.sources.gridengine import record
+
+# Opening a database to ask it something: ours, or A-REX's own, which is only looked at (INVARIANTS 1).
+#
+# Nothing here can write, and no configuration is needed when the file is named.
+
+
+_FIRST_BYTES = 2**20
+
+
+@contextmanager
+def opened_to_ask(path: str, *, anybodys: bool = False) -> Iterator[Connection]:
+    """
+    An accounting database for reading: ours, or one that A-REX writes, or a copy of that.
+
+    ``anybodys``: a file that is named on the command line may only look like ours. Raises InputError for a file that
+    is no such database, StoreError and its kinds when it cannot be read.
+    """
+    con = _ours(path, anybodys=anybodys)
+    if con is not None:
+        with closing(con):
+            con.text_factory = READABLE
+            yield con
+        return
+    with tempfile.TemporaryDirectory(prefix="arcacct-") as workspace, own_database.opened(path, workspace) as arex:
+        arex.con.text_factory = READABLE
+        yield arex.con
+
+
+def _ours(path: str, *, anybodys: bool) -> Connection | None:
+    """Our database, open; ``None`` for one of A-REX, which SQLite opens only with care."""
+    refuse_hidden(path)
+    if not os.path.exists(path):
+        raise StoreError(f"{path}: no such database; create it with `arcacct db init`")
+    if header_of(path).journal != WAL:
+        return None
+    if not os.path.exists(f"{path}-shm"):
+        with open(path, "rb") as file:
+            # Our mark, looked for without SQLite: the table with it is among the first pages.
+            if b"ARCACCT_INCARNATION" not in file.read(_FIRST_BYTES):
+                return None
+    try:
+        if anybodys:
+            _require_our_views(path)
+        return open_for_reading(path, ACCOUNTING_SCHEMA)
+    except SchemaError as error:
+        if "not a database of arcacct" in str(error):
+            return None
+        raise
+
+
+def _require_our_views(path: str) -> None:
+    """Raises SchemaError where what has the name of one of our tables or views is another."""
+    try:
+        with closing(connect_to_read(path)) as con:
+            tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if "DBConfig" not in tables or "FinishedLog" not in tables:
+                raise SchemaError(f"{path}: not a database of arcacct")
+            require_own_schema(con, path, ACCOUNTING, exactly=False)
+    except (DatabaseError, UnicodeDecodeError) as error:
+        raise translated(error, path) from error
+
+
+def is_ours(con: Connection) -> bool:
+    """Whether an open database has the views of ours; A-REX's has only the tables."""
+    return con.execute("SELECT 1 FROM sqlite_master WHERE name = 'v1_usage_by_month'").fetchone() is not None
+
+
+# The questions of `arcacct stats`: which jobs, counted how.
+#
+# Every function works on A-REX's own database too, of ARC 6 or ARC 7, except where it says that it reads sums that are
+# kept in ours.
+
 
 _LARGEST = 2**53
 _DAY_S = 86_400

@@ -1,8 +1,4 @@
-"""
-A month as a batch system's own accounting has it, beside what is recorded: counts, wall time, core hours, CPU time.
-
-Jobs are matched by the batch system's number and their times. Runs of one job of A-REX's are one job, as it is there.
-"""
+"""A month in the accounting of a batch system, compared with what is recorded."""
 
 from __future__ import annotations
 
@@ -10,9 +6,9 @@ from collections.abc import Iterable
 from operator import add
 from typing import NamedTuple
 
-from arcacct.asking.verify import Deviation, Source
 from arcacct.database.connection import Connection
 from arcacct.publishing.ledger_rows import Month, month_bounds
+from arcacct.queries.verify import Deviation, Source
 from arcacct.records import reader
 from arcacct.records.batch_jobs import CLOCKS_S, Figures
 from arcacct.sources.htcondor.importer import same_host

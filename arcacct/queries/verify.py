@@ -1,8 +1,5 @@
 """
-A month in every place that has it, side by side: control directory, database, A-REX's own database, ledger, sync
-message, EGI's portal.
-
-The database is the measure. What another place has otherwise is explained job by job, where it is known by job.
+A month in every place that has it, side by side: control directory, databases, ledger, sync message, EGI's portal.
 """
 
 from __future__ import annotations
@@ -23,10 +20,6 @@ from arcacct.arex.import_database import Archives, import_lock, settled_before
 from arcacct.arex.job_facts import job_facts
 from arcacct.arex.own_database import Ended
 from arcacct.arex.sweep_context import batches, printable, reason
-from arcacct.asking import portal as why
-from arcacct.asking.month_jobs import JobSums, MonthJob, MonthJobs, NotedJobs, ReceiverSide
-from arcacct.asking.portal import Compared, PortalContext, compare_portal, folded_vo, read_portal
-from arcacct.asking.why import seq_of
 from arcacct.config.paths import Places
 from arcacct.config.settings import Settings
 from arcacct.database import access, incarnation
@@ -41,6 +34,20 @@ from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.safeguard import held_text
 from arcacct.publishing.selection import names_in_doubt
 from arcacct.publishing.summaries import unsettled
+from arcacct.queries import portal
+from arcacct.queries.job_history import seq_of
+from arcacct.queries.portal import (
+    Compared,
+    JobSums,
+    MonthJob,
+    MonthJobs,
+    NotedJobs,
+    PortalContext,
+    ReceiverSide,
+    compare_portal,
+    folded_vo,
+    read_portal,
+)
 from arcacct.records import reader
 from arcacct.records.hold_decisions import ImplausibleFilter, ImplausibleRecord, held_records
 from arcacct.records.holds import HELD
@@ -440,13 +447,13 @@ def _not_selected(jobs: int) -> list[str]:
 
 
 _CAUSES = {
-    "waits: its month is held": why.HELD,
-    "waits": why.NOT_SENT,
-    "not sent: the target never published": why.NOT_SENT,
-    "not sent: it ended before": why.BEFORE,
-    "not sent": why.LESS,
-    "changed since it was sent": why.CHANGED,
-    "sent, and": why.GONE,
+    "waits: its month is held": portal.HELD,
+    "waits": portal.NOT_SENT,
+    "not sent: the target never published": portal.NOT_SENT,
+    "not sent: it ended before": portal.BEFORE,
+    "not sent": portal.LESS,
+    "changed since it was sent": portal.CHANGED,
+    "sent, and": portal.GONE,
 }
 """How what a target lacks is said, by how that begins, and the cause; anything else is why a job is set aside."""
 
@@ -540,7 +547,7 @@ class _AtTarget:
         """The same, with the cause of each noted for the portal."""
         for job_id, text in differences:
             if job_id is not None and self._has_portal:
-                cause = next((cause for begin, cause in _CAUSES.items() if text.startswith(begin)), why.ASIDE)
+                cause = next((cause for begin, cause in _CAUSES.items() if text.startswith(begin)), portal.ASIDE)
                 self._jobs.note(self._plugin.target.name, cause, [job_id])
             yield job_id, text
 
@@ -567,7 +574,7 @@ class _AtTarget:
             if kind != COUNTS and not plugin.has_records(kind) and one.key not in self._unanswered:
                 vo = folded_vo(plugin.summaries(kind).vo_of(one.key))
                 given[vo] = given.get(vo, JobSums()).plus(one.jobs, one.wall_s or 0, 0)
-        cause = why.NOT_SENT if self._held_month is None else why.HELD
+        cause = portal.NOT_SENT if self._held_month is None else portal.HELD
         # A job without a VO may have been given one on the way.
         for name in (vo for vo in self._vos if vo is not None):
             ours, theirs = self._jobs.amount([name]), given[folded_vo(name)]

@@ -1,8 +1,4 @@
-"""
-Is all well? What `arcacct status` and `arcacct metrics` say, found out by reading alone.
-
-`examine` looks, `judge` compares with the thresholds: one line for each thing, with how grave it is.
-"""
+"""Whether all is well, as `arcacct status` and `arcacct metrics` report it; nothing is changed."""
 
 from __future__ import annotations
 
@@ -17,9 +13,6 @@ from cryptography import x509
 
 from arcacct.arex import spool_replay
 from arcacct.arex.spool_replay import Spooled
-from arcacct.asking import health_rows
-from arcacct.asking.basis import Basis, basis
-from arcacct.asking.health_rows import RecordingState, TargetState
 from arcacct.config.settings import Settings
 from arcacct.database import access, incarnation, upkeep
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
@@ -29,6 +22,8 @@ from arcacct.errors import ArcacctError, StoreBusy
 from arcacct.publishing.ledger_rows import iso
 from arcacct.publishing.safeguard import held_text
 from arcacct.publishing.selection import NOT_SELECTED
+from arcacct.queries import health_queries
+from arcacct.queries.health_queries import Basis, RecordingState, TargetState, basis
 from arcacct.records import hold_decisions, unfinished
 from arcacct.records.hold_decisions import Counts
 from arcacct.records.holds import HELD, PUBLISHED
@@ -172,7 +167,7 @@ def examine(settings: Settings) -> Health:
         0,
         None,
         problem,
-        health_rows.writer_of(here.database),
+        health_queries.writer_of(here.database),
         os.path.exists(here.maintenance),
         spool_replay.look(folders),
         (),
@@ -203,11 +198,11 @@ def _looked(settings: Settings, found: Health) -> Health:
     ):
         return found._replace(
             size_bytes=sum(os.stat(file).st_size for file in files if os.path.exists(file)),
-            recorded=health_rows.recorded(ours),
+            recorded=health_queries.recorded(ours),
             on_hold=len(unfinished.on_hold(ours)),
             implausible=hold_decisions.counts(ours),
             basis=basis(ours, recent_months(found.now)),
-            targets=tuple(health_rows.target_state(ledger, ours, plugin) for plugin in plugins(settings)),
+            targets=tuple(health_queries.target_state(ledger, ours, plugin) for plugin in plugins(settings)),
             doubts=tuple(
                 incarnation.mismatches(
                     incarnation.incarnation_state(

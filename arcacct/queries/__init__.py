@@ -1,0 +1,1 @@
+"""Questions: usage, the story of a job, a month in all places, health, plain SQL."""

@@ -1,0 +1,558 @@
+"""A verdict of `arcacct doctor`, and the checks of configuration, credentials and A-REX."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import ssl
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import NamedTuple
+
+import psutil
+from cryptography import x509
+
+from arcacct.config import credentials as config_credentials
+from arcacct.config import options, parser
+from arcacct.config.check import check_text
+from arcacct.config.credentials import Finding
+from arcacct.config.options import Kinds, Problem, TransportOptions
+from arcacct.config.options import targets as found_targets
+from arcacct.config.parser import Conf, absolute, parse
+from arcacct.config.paths import CONTROLDIR, STATUS_FOLDERS, places
+from arcacct.config.review import NEW_STATES, callouts, wrong_callouts
+from arcacct.config.settings import examine
+from arcacct.database import access
+from arcacct.database.location import misplaced
+from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreError
+from arcacct.records import reader
+from arcacct.secrecy import without_login
+from arcacct.targets import kinds
+from arcacct.wording import count_of
+
+# VOs that a target is limited to and that no recorded job has: a slip of the pen stops everything there.
+
+
+def unknown_vos(conf: Conf, kinds: Kinds, database: str | None = None) -> list[Problem]:
+    """A warning for each ``vofilter`` that selects no job of the database; none where there is no database to ask."""
+    try:
+        found, _problems = examine(conf, kinds, database=database)
+        if found is None or not any(target.vofilter for target in found.targets):
+            return []
+        here = found.places
+        with access.translating(here.database), closing(access.read_accounting(here)) as con:
+            known = reader.vos(con)
+    except ArcacctError:
+        # Why it cannot be asked is for others to say.
+        return []
+    problems = []
+    for target in found.targets:
+        for vo in target.vofilter if known else ():
+            if vo not in known:
+                block = conf.blocks[target.block]
+                line = next(one for one in block.options["vofilter"] if one.value == vo)
+                like = get_close_matches(vo, known, 1)
+                text = f"no recorded job is of VO {vo!r}; {f'did you mean {like[0]}?' if like else 'is it right?'}"
+                problems.append(Problem(options.WARNING, line.file, line.line, block.name, "vofilter", text))
+    return problems
+
+
+# One line of `arcacct doctor`, and what every check is given.
+
+
+OK, WARNING, ERROR, UNTOLD = "ok", "warning", "error", "cannot be told"
+VERDICTS = (OK, WARNING, ERROR, UNTOLD)
+DAY_S, HOUR_S = 86_400, 3600
+CONF, KEYS, STORE = ConfigError.exit_code, CredentialError.exit_code, StoreError.exit_code
+"""What errors of the configuration (and of what it names), of credentials, and of databases add to the exit code."""
+
+
+class Verdict(NamedTuple):
+    """What one check found."""
+
+    what: str
+    """The thing that was looked at, in a word or two."""
+    verdict: str
+    """One of `VERDICTS`."""
+    detail: str
+    """What is so."""
+    advice: str = ""
+    """What to do about it; empty where there is nothing to do."""
+    exit_code: int = 0
+    """What it adds to the exit code (DESIGN section 7); 0 of all but errors and what could not be looked at."""
+
+    @property
+    def text(self) -> str:
+        """Detail and advice, as a person reads them."""
+        return f"{self.detail}; {self.advice}" if self.advice else self.detail
+
+
+def advised(what: str, verdict: str, text: str, exit_code: int) -> Verdict:
+    """A verdict of a text of the house: what is wrong, and after a semicolon what to do."""
+    detail, _, advice = text.partition("; ")
+    return Verdict(what, verdict, detail, advice, exit_code)
+
+
+def of_error(what: str, error: ArcacctError) -> Verdict:
+    """The verdict that an error is."""
+    return advised(what, ERROR, " ".join(map(str, error.args)), error.exit_code)
+
+
+class Process(NamedTuple):
+    """A running A-REX."""
+
+    pid: int
+    files: tuple[str, ...]
+    """What it has open, as far as we may see that."""
+
+
+def arex_processes() -> list[Process]:
+    """The processes ``arched`` of this host."""
+    found = []
+    for process in psutil.process_iter(["name"]):
+        if process.info["name"] != "arched":
+            continue
+        try:
+            files = tuple(one.path for one in process.open_files())
+        except (psutil.Error, OSError):
+            files = ()
+        found.append(Process(process.pid, files))
+    return found
+
+
+class Site:
+    """The host as its configuration has it; what cannot be made of a wrong one is ``None``."""
+
+    def __init__(
+        self,
+        conf: Conf,
+        database: str | None = None,
+        *,
+        limit_s: float = 20.0,
+        now: int | None = None,
+        processes: Callable[[], Sequence[Process]] = arex_processes,
+        mounts: str = "/proc/self/mountinfo",
+        run_time_conf: str = parser.RUN_TIME_FILE,
+    ) -> None:
+        """
+        ``database`` of the command line wins. ``limit_s``: how long one question to a receiver may take.
+
+        ``now``: UTC seconds, ``None`` for the present. The others are where this host's state is read.
+        """
+        self.conf = conf
+        self.database = database
+        self.limit_s = limit_s
+        self.now = int(time.time()) if now is None else now
+        self.processes = processes
+        self.mounts = mounts
+        self.run_time_conf = run_time_conf
+        self.settings, _problems = examine(conf, kinds(), database=database)
+        try:
+            self.here = places(conf, None, database) if conf.files else None
+        except ConfigError:
+            # Is among the problems of the configuration.
+            self.here = None
+
+    @property
+    def is_without_arex(self) -> bool:
+        """Whether the site has decided that there is no A-REX here: a database= , and no control directory."""
+        here = self.here
+        is_set = self.database or self.conf.get("arcacct", "database")
+        return here is not None and bool(is_set) and not os.path.isdir(here.controldir)
+
+
+Check = Callable[[Site], Iterable[Verdict]]
+"""Looks at one thing. May raise what it likes: that is a verdict, too."""
+
+
+def user_name(uid: int) -> str:
+    """A user's name, or the number of one who has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def is_hidden(path: str) -> bool:
+    """Whether this user may not even see if a file is there."""
+    try:
+        os.stat(path)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def ago(seconds: int) -> str:
+    """A time that has passed, in words."""
+    for unit, size in (("days", DAY_S), ("hours", HOUR_S), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return count_of(max(seconds, 0), "second")
+
+
+# The configuration: can it be read, is it right, who may change it.
+
+
+def configuration(site: Site) -> Iterator[Verdict]:
+    """Every problem of the text, as `config check` has them; those of callouts and of jura-ng under their own names."""
+    found = [*check_text(site.conf, kinds()), *unknown_vos(site.conf, kinds(), site.database)]
+    wrong = options.errors(found)
+    if site.conf.files and not wrong:
+        yield Verdict("configuration", OK, ", ".join(site.conf.files))
+    for one in found:
+        is_error = one.severity == options.ERROR
+        # Without its own "warning:", which the verdict says.
+        text = str(replace(one, severity=options.ERROR))
+        yield advised(_subject(one), ERROR if is_error else WARNING, text, CONF if is_error else 0)
+    if not any(_subject(one) == "jura-ng" for one in found):
+        yield _jura(site)
+
+
+def _subject(problem: options.Problem) -> str:
+    if problem.option == "statecallout":
+        return "callouts"
+    return "jura-ng" if "jura-ng" in problem.text else "configuration"
+
+
+def _jura(site: Site) -> Verdict:
+    """Whether A-REX starts jura-ng, where the configuration allows that."""
+    known = kinds()
+    blocks = [one for one in (*site.conf.replaced, *site.conf.blocks.values()) if one.file in site.conf.arc_files]
+    names = [one.name for one in blocks if one.kind in known and known[one.kind].is_arcs]
+    if not names:
+        return Verdict("jura-ng", OK, "A-REX's own jura-ng has no target")
+    advice = "see that arcacct does not publish the same; `arcacct switch --plan` says how to take over"
+    return Verdict("jura-ng", WARNING, f"A-REX's own jura-ng publishes to {', '.join(names)}, which is allowed", advice)
+
+
+def targets(site: Site) -> Iterator[Verdict]:
+    """Whether anything is published at all, in earnest, and with all that the targets need of this host."""
+    if site.here is not None and site.here.rehearsal is not None:
+        detail = (
+            f"rehearsal= is set: what was published is noted in {site.here.rehearsal}, and not in the site's ledger"
+        )
+        yield Verdict(
+            "rehearsal", WARNING, detail, "remove it, with its targets, before this host publishes in earnest"
+        )
+    for one in found_targets(site.conf, kinds(), None, []):
+        for option, text in one.wrong():
+            yield advised(one.name, ERROR, f"{option}: {text}", CONF)
+    if site.settings is None:
+        yield Verdict("targets", UNTOLD, "the configuration has errors", "mend it first")
+    elif not site.settings.publishes:
+        yield Verdict("targets", OK, "none: this host only records (publishes=no)")
+    elif site.settings.targets:
+        yield Verdict("targets", OK, ", ".join(f"{one.name} ({one.url})" for one in site.settings.targets))
+    else:
+        where = site.conf.our_conf
+        yield Verdict(
+            "targets", WARNING, "there is none: jobs are recorded, and nothing is published", f"add one to {where}"
+        )
+
+
+def permissions(site: Site) -> Iterator[Verdict]:
+    """Who may change the configuration and the databases, and whether A-REX's hook may write them."""
+    for path in site.conf.files:
+        yield _changeable("permissions", path, CONF)
+        mode = os.stat(path).st_mode
+        proxy = site.conf.option("common", "http_proxy")
+        if proxy is not None and proxy.file == path and mode & 0o044 and without_login(proxy.value) != proxy.value:
+            yield Verdict(
+                "permissions", WARNING, f"{path} has a password in it, and others may read it", f"chmod 600 {path}"
+            )
+    yield from _doctor(site)
+    here = site.here
+    if here is None or not os.path.isdir(here.directory):
+        return
+    yield _changeable("permissions", here.directory, STORE)
+    mode = stat.S_IMODE(os.stat(here.directory).st_mode)
+    if mode & 0o005:
+        yield Verdict(
+            "permissions",
+            WARNING,
+            f"{here.directory} can be read by everybody, and has the names of users",
+            f"chmod o-rwx {here.directory}; who is to read it belongs into the group of read_group=",
+        )
+    yield from _owners(site)
+
+
+def _changeable(what: str, path: str, exit_code: int) -> Verdict:
+    """Whether others than root and its owner may change a file or directory."""
+    status = os.stat(path)
+    if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid):
+        return Verdict(what, ERROR, f"{path} can be changed by others than its owner", f"chmod go-w {path}", exit_code)
+    return Verdict(what, OK, f"{path} belongs to {user_name(status.st_uid)}, who alone may change it")
+
+
+def _doctor(site: Site) -> Iterator[Verdict]:
+    """Whether what the doctor may read and write is what A-REX's hook may."""
+    here = site.here
+    if here is None or not os.path.isdir(here.controldir):
+        return
+    user = os.stat(here.controldir).st_uid
+    if os.geteuid() not in (0, user):
+        yield Verdict(
+            "permissions",
+            WARNING,
+            f"the doctor runs as {user_name(os.geteuid())}, and A-REX as {user_name(user)}: what it may read differs",
+            f"run `arcacct doctor` as {user_name(user)}",
+        )
+
+
+def _owners(site: Site) -> Iterator[Verdict]:
+    """The hook runs as the user of A-REX, to whom the control directory belongs."""
+    here = site.here
+    if here is None or not os.path.isdir(here.controldir):
+        return
+    user = os.stat(here.controldir).st_uid
+    ours = (
+        here.directory,
+        here.database,
+        f"{here.database}-wal",
+        here.spool,
+        here.queue_lock,
+        here.publishing_database,
+    )
+    others = [path for path in ours if os.path.exists(path) and os.stat(path).st_uid != user]
+    if user and others:
+        yield Verdict(
+            "permissions",
+            ERROR,
+            f"{', '.join(others)}: not owned by {user_name(user)}, who owns {here.controldir}, so as whom A-REX runs "
+            "its hook",
+            f"chown {user_name(user)} {' '.join(others)}, and run every command of arcacct as that user",
+            STORE,
+        )
+
+
+# What the host proves itself by, and whom it trusts: certificate, key, CAs.
+
+
+SOON_S = 30 * DAY_S
+"""A certificate that ends sooner is ordered now: some CAs take weeks."""
+_CRL = re.compile(r"[0-9a-f]{8}\.r\d+")
+
+
+def credentials(site: Site) -> Iterator[Verdict]:
+    """Each file once, whichever targets name it."""
+    named = [
+        (one, way) for one in options.targets(site.conf, kinds(), None, []) if (way := one.credentials()) is not None
+    ]
+    if not named:
+        yield Verdict("certificate", UNTOLD, "no target needs one")
+        return
+    # What one kind of target takes another may refuse: only APEL has its messages signed.
+    pairs: dict[tuple[str, str], dict[tuple[str, Finding], None]] = {}
+    for target, way in named:
+        found = pairs.setdefault((way.x509_host_cert, way.x509_host_key), {})
+        found.update(dict.fromkeys(config_credentials.pair_findings(target)))
+    for cert in dict.fromkeys(cert for cert, _ in pairs):
+        about = [found for (other, _), found in pairs.items() if other == cert]
+        refused = [finding for found in about for option, finding in found if option == "x509_host_cert"]
+        yield from _certificate(cert, site.now, refused)
+    for (cert, key), found in pairs.items():
+        findings = [finding for option, finding in found if option == "x509_host_key"]
+        if findings or not found:
+            yield from _judged("key", findings, f"{key} is the key of {cert}, for its owner alone", KEYS)
+    shown = [way for _, way in named]
+    for directory in dict.fromkeys(way.x509_cert_dir for way in shown):
+        yield from _authorities(directory, site.now)
+    for path in dict.fromkeys(way.ca_file for way in shown if way.ca_file is not None):
+        yield from _judged("CA file", config_credentials.ca_file_findings(path), path, CONF)
+    yield from _system(shown)
+
+
+def _judged(what: str, findings: Iterable[Finding], well: str, exit_code: int) -> Iterator[Verdict]:
+    findings = list(findings)
+    for one in findings:
+        is_error = one.severity == options.ERROR
+        yield advised(what, ERROR if is_error else WARNING, one.text, exit_code if is_error else 0)
+    if not findings:
+        yield Verdict(what, OK, well)
+
+
+def _certificate(path: str, now: int, refused: Iterable[Finding]) -> Iterator[Verdict]:
+    findings = [*config_credentials.certificate_findings(path, now), *dict.fromkeys(refused)]
+    try:
+        with open(path, "rb") as file:
+            found = x509.load_pem_x509_certificate(file.read())
+    except (OSError, ValueError):
+        yield from _judged("certificate", findings, "", KEYS)
+        return
+    end = int(found.not_valid_after_utc.timestamp())
+    until = datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    left = count_of((end - now) // DAY_S, "day")
+    if not findings and end - now < SOON_S:
+        findings = [Finding(options.WARNING, f"{path} ends at {until}, in {left}; order the next one")]
+    yield from _judged("certificate", findings, f"{path} is good until {until}, {left}", KEYS)
+    # Both spellings: what one receiver has registered in the other's is refused.
+    text = f"{config_credentials.slash_dn(found.subject)} at APEL (GOCDB), {found.subject.rfc4514_string()} at SGAS"
+    yield Verdict("DN", OK, f"{text}: it has to be registered so, letter by letter")
+
+
+def _authorities(directory: str, now: int) -> Iterator[Verdict]:
+    findings = config_credentials.ca_directory_findings(directory)
+    names = [] if findings else sorted(os.listdir(directory))
+    hashed = [name for name in names if config_credentials.HASHED.fullmatch(name)]
+    ended = [name for name in hashed if _ends_before(os.path.join(directory, name), now)]
+    if hashed and len(ended) == len(hashed):
+        findings = [Finding(options.ERROR, f"{directory}: every CA certificate there has expired; install today's")]
+    yield from _judged("CA directory", findings, f"{directory} has {count_of(len(hashed), 'CA certificate')}", CONF)
+    stale = [name for name in names if _CRL.fullmatch(name) and _is_stale(os.path.join(directory, name), now)]
+    if stale:
+        shown = ", ".join(stale[:3]) + (", ..." if len(stale) > 3 else "")
+        yield Verdict(
+            "CRLs",
+            WARNING,
+            f"{count_of(len(stale), 'list')} of revoked certificates in {directory} out of date ({shown}): A-REX "
+            "refuses users because of that, arcacct does not use them",
+            "run fetch-crl, and see that its timer does",
+        )
+
+
+def _ends_before(path: str, now: int) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return x509.load_pem_x509_certificate(file.read()).not_valid_after_utc.timestamp() < now
+    except (OSError, ValueError):
+        return False
+
+
+def _is_stale(path: str, now: int) -> bool:
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+        is_pem = data.lstrip().startswith(b"-----BEGIN")
+        update = (x509.load_pem_x509_crl if is_pem else x509.load_der_x509_crl)(data).next_update_utc
+    except (OSError, ValueError):
+        return False
+    return update is not None and update.timestamp() < now
+
+
+def _system(shown: list[TransportOptions]) -> Iterator[Verdict]:
+    """AMS has a certificate of a public web CA, which a grid's CA directory may lack."""
+    if not any(way.ca_system for way in shown):
+        return
+    paths = ssl.get_default_verify_paths()
+    names = os.listdir(paths.capath) if paths.capath else []
+    if paths.cafile is None and not any(map(config_credentials.HASHED.fullmatch, names)):
+        yield Verdict(
+            "CAs of the system",
+            WARNING,
+            "the operating system has no CA certificates, and ca_system=yes counts on them",
+            "install the package ca-certificates, or set ca_system=no",
+        )
+
+
+# A-REX: does it run, with this control directory, and does it call us?
+
+
+def control_directory(site: Site) -> Iterator[Verdict]:
+    """Whether it is one that A-REX has set up, and the one that it works with."""
+    here = site.here
+    if here is None:
+        yield Verdict("control directory", UNTOLD, "the configuration cannot be used", "mend it first")
+        return
+    if site.is_without_arex:
+        yield Verdict(
+            "control directory", OK, f"none ({here.controldir} is not there), since database= is set: no A-REX here"
+        )
+        return
+    lacking = [name for name in STATUS_FOLDERS if not os.path.isdir(os.path.join(here.controldir, name))]
+    wrong = misplaced(here) or (f"it has no folder {', '.join(lacking)}" if len(lacking) == len(STATUS_FOLDERS) else "")
+    if wrong:
+        yield Verdict(
+            "control directory",
+            ERROR,
+            f"{here.controldir} (from {here.controldir_from}): {wrong}",
+            "start A-REX once, or name its control directory by controldir= in [arex]",
+            CONF,
+        )
+        return
+    running = _controldir_of(site)
+    if running is not None and os.path.realpath(running) != os.path.realpath(here.controldir):
+        yield Verdict(
+            "control directory",
+            ERROR,
+            f"{here.controldir} (from {here.controldir_from}), and A-REX runs with {running} ({site.run_time_conf})",
+            "name the arc.conf that A-REX runs with by --config, or restart A-REX",
+            CONF,
+        )
+        return
+    yield Verdict("control directory", OK, f"{here.controldir} (from {here.controldir_from})")
+
+
+def _controldir_of(site: Site) -> str | None:
+    """The control directory of the A-REX that was started last; ``None``: nothing tells."""
+    try:
+        with open(site.run_time_conf, encoding="utf-8", errors="surrogateescape") as file:
+            conf = Conf("", "")
+            conf.blocks |= {block.name: block for block in parse(file.read(), site.run_time_conf, [])}
+    except (OSError, ConfigError):
+        return None
+    return absolute(conf.get("arex", "controldir") or CONTROLDIR)
+
+
+def running(site: Site) -> Iterator[Verdict]:
+    """Whether A-REX runs, and has our database open."""
+    if site.is_without_arex:
+        return
+    found = site.processes()
+    if not found:
+        yield Verdict(
+            "A-REX",
+            WARNING,
+            "does not run here (there is no process arched)",
+            "start it, or run the doctor on its host",
+        )
+        return
+    yield Verdict("A-REX", OK, f"runs: process {', '.join(str(one.pid) for one in found)}")
+    here = site.here
+    if here is not None:
+        ours = {os.path.realpath(f"{here.database}{end}") for end in ("", "-wal", "-shm")}
+        for one in found:
+            if ours & {os.path.realpath(path) for path in one.files}:
+                yield Verdict(
+                    "A-REX",
+                    ERROR,
+                    f"process {one.pid} of A-REX has {here.database} open: two write it, and A-REX loses rows",
+                    "give arcacct another file (database= in [arcacct]); `arcacct import arex` takes A-REX's over",
+                    STORE,
+                )
+
+
+def states(site: Site) -> Iterator[Verdict]:
+    """Whether A-REX calls us at all, and in the state that only its version 7 has; the lines were looked at before."""
+    if site.is_without_arex:
+        return
+    found = [one.state for one in callouts(site.conf)]
+    new = ", ".join(NEW_STATES)
+    is_new = _has_file(site, "accounting_v2.db")
+    if not found:
+        yield Verdict(
+            "callouts",
+            WARNING,
+            "none: A-REX tells arcacct nothing, and a job whose files are cleaned between two sweeps is lost",
+            "add the lines of etc/arc.conf.statecallout to [arex] and restart A-REX",
+        )
+    elif is_new and not {*NEW_STATES} <= {*found}:
+        detail = f"none for {new}, which A-REX 7 has: only a sweep tells of this state"
+        yield Verdict("callouts", WARNING, detail, "add its line from etc/arc.conf.d/arcacct.conf and restart A-REX")
+    elif {*NEW_STATES} & {*found} and _has_file(site, "accounting.db") and not is_new:
+        detail = f"one for {new}: this A-REX is 6, by the database that it has, and does not start with that"
+        yield Verdict("callouts", WARNING, detail, "remove the line, unless A-REX 7 is about to be started here")
+    elif not any(wrong_callouts(site.conf)):
+        yield Verdict("callouts", OK, f"{', '.join(found)}: with options that harm no job")
+
+
+def _has_file(site: Site, name: str) -> bool:
+    """Whether A-REX has written a database of this name: 7 has one of its own."""
+    return site.here is not None and os.path.exists(os.path.join(site.here.controldir, "accounting", name))
