@@ -67,11 +67,11 @@ def test_imports_point_one_way() -> None:
 
 SPEAKERS = {
     "arex": {"import_database", "own_database", "reconcile"},
-    "exporting": {"jobs", "months"},
-    "fleet": {"duck", "postgresql"},
+    "export": {"jobs"},
+    "fleet": {"duckdb_engine", "postgresql"},
     "publishing": {"audit", "cursors", "held", "ledger", "ledger_rows", "safeguard", "sent"},
     "queries": {"arcctl", "health_queries", "job_history", "portal", "questions"},
-    "reporting": {"facts"},
+    "reports": {"tables"},
     "sources.features": {"collect"},
     "sources.gridengine": {"importer", "qacct"},
     "sources.htcondor": {"importer"},

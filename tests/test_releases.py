@@ -15,7 +15,7 @@ import pytest
 
 import arcacct
 from arcacct.database.connection import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA
-from arcacct.dataset.layout import VERSION
+from arcacct.export.dataset import VERSION
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = ("CHANGELOG.md", "SECURITY.md", *(f"docs/project/{name}.md" for name in ("releasing", "schema", "support")))

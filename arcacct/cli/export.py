@@ -8,9 +8,8 @@ from arcacct.cli.context import settings_of
 from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.working import progress
 from arcacct.database import access
-from arcacct.dataset.layout import key_name
-from arcacct.dataset.manifest import NAMES
 from arcacct.errors import InputError, UsageError
+from arcacct.export.dataset import NAMES, key_name
 from arcacct.wording import count_of
 
 
@@ -41,7 +40,7 @@ def export(ctx: click.Context, directory: str, site: str | None, ce: str | None,
     on, and the exit code is 65.
     """
     # pyarrow takes a moment, and few hosts have it.
-    from arcacct.exporting.store import open_store  # noqa: PLC0415
+    from arcacct.export.storage import open_store  # noqa: PLC0415
 
     settings = settings_of(ctx)
     if site is None:
@@ -54,8 +53,8 @@ def export(ctx: click.Context, directory: str, site: str | None, ce: str | None,
     key_name(site, "--site")
     key_name(ce, "--ce")
     store = open_store(directory)
-    from arcacct.exporting.export import ExportOptions  # noqa: PLC0415
-    from arcacct.exporting.export import export as exported  # noqa: PLC0415
+    from arcacct.export.writer import ExportOptions  # noqa: PLC0415
+    from arcacct.export.writer import export as exported  # noqa: PLC0415
 
     with access.translating(settings.places.database), progress("exporting") as tell:
         done = exported(settings.places, store, ExportOptions(site, ce, names), tell)

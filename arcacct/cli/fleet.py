@@ -17,11 +17,11 @@ from arcacct.cli.stats import stats as of_one_ce
 from arcacct.cli.tables import format_option, show
 from arcacct.cli.working import at_work
 from arcacct.database.query import QueryLimits
-from arcacct.dataset.layout import Partition
 from arcacct.errors import InputError, UsageError
-from arcacct.fleet import checks
+from arcacct.export.dataset import Partition
+from arcacct.fleet import dataset as fleet_dataset
+from arcacct.fleet.dataset import dataset
 from arcacct.fleet.engine import ENGINES, answered
-from arcacct.fleet.manifests import dataset
 from arcacct.fleet.usage import FLEET_NEEDS, FleetSelection, concerned, usage
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import Conversion
@@ -171,7 +171,7 @@ def verify(directories: tuple[str, ...], deep: bool) -> int:
     APEL would take for one: perhaps localid_prefix tells them apart.
     """
     with at_work("checking"):
-        checked = checks.check(dataset(directories), deep=deep)
+        checked = fleet_dataset.check(dataset(directories), deep=deep)
     for note in checked.notes:
         print_line(note)
     print_line(
@@ -200,12 +200,14 @@ def sql(directories: tuple[str, ...], sql: str, form: str, limits: QueryLimits) 
     CE. No other file is opened, and nothing is written, loaded or installed, whatever the statement says.
     """
     try:
-        from arcacct.fleet import adhoc  # noqa: PLC0415  the package of an extra
+        from arcacct.fleet import duckdb_engine  # noqa: PLC0415  the package of an extra
     except ModuleNotFoundError as error:
         raise UsageError(f"this needs the package {error.name}: pip install 'arcacct[parquet]'") from error
     statement = statement_of(sql)
     with at_work("asking"):
-        answer, found = adhoc.query_dataset(dataset(directories), statement, limits, lambda: watchdog(limits.seconds))
+        answer, found = duckdb_engine.query_dataset(
+            dataset(directories), statement, limits, lambda: watchdog(limits.seconds)
+        )
     show(answer.columns, answer.rows, form)
     return report_problems(found.problems)
 

@@ -6,9 +6,9 @@ import click
 
 from arcacct.cli.speech import examples, print_error, print_line
 from arcacct.cli.working import progress
-from arcacct.dataset.layout import TABLES
 from arcacct.errors import InputError, UsageError
-from arcacct.fleet.manifests import dataset
+from arcacct.export.dataset import TABLES
+from arcacct.fleet.dataset import dataset
 from arcacct.wording import count_of
 
 

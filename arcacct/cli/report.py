@@ -17,18 +17,18 @@ from arcacct.cli.working import at_work
 from arcacct.database import access
 from arcacct.errors import InputError, StoreError
 from arcacct.files.safe_open import open_parent
-from arcacct.fleet.manifests import last_month
+from arcacct.fleet.dataset import last_month
 from arcacct.publishing.ledger_rows import Month, iso
 from arcacct.records.pseudonyms import site_names
-from arcacct.reporting import former
-from arcacct.reporting.charts import available
-from arcacct.reporting.contents import TIDY, Report, tidy
-from arcacct.reporting.month import ReportRequest, month_report
+from arcacct.reports import tables
+from arcacct.reports.html import available
+from arcacct.reports.month import ReportRequest, month_report
+from arcacct.reports.tables import TIDY, Report, tidy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.config.settings import Settings
-    from arcacct.reporting.month import ReportData
+    from arcacct.reports.month import ReportData
 
 
 def _month(ctx: click.Context, param: click.Parameter, value: Month | None) -> Month:
@@ -109,7 +109,7 @@ def report(
 
 
 def _of_fleet(ctx: click.Context, directories: tuple[str, ...], asked: ReportRequest) -> tuple[Report, Sequence[str]]:
-    from arcacct.reporting.federation import federation_report  # noqa: PLC0415  few reports are of many CEs
+    from arcacct.reports.federation import federation_report  # noqa: PLC0415  few reports are of many CEs
 
     # Who has no CE of his own needs no configuration, unless pseudonyms are to be made.
     try:
@@ -131,7 +131,7 @@ def _tell(made: Report, asked: ReportRequest, html_file: str | None, csv_file: s
         text = "".join(f"{line}\r\n" for line in lines(TIDY, tidy(made), "spreadsheet"))
         _write(csv_file, text, asked)
     if html_file is not None:
-        from arcacct.reporting.page import page  # noqa: PLC0415  few reports are pages
+        from arcacct.reports.html import page  # noqa: PLC0415  few reports are pages
 
         _write(html_file, page(made), asked)
         if not available():
@@ -178,7 +178,7 @@ def _remember(settings: Settings, made: ReportData) -> None:
     if settings.places.rehearsal is not None:
         return
     try:
-        former.save(settings.places, made.report.month_name, made.history, made.current, is_unchanged=made.is_unchanged)
+        tables.save(settings.places, made.report.month_name, made.history, made.current, is_unchanged=made.is_unchanged)
     except OSError as error:
         print_error(
             f"this report is not remembered ({error.filename}: {error.strerror}): the next one tells what changed"

@@ -1,8 +1,4 @@
-"""
-What answers: an engine over the files of a dataset, with one table for each kind of file and the views of schema/fleet.
-
-All engines run the same texts, with values by name (``:name``); what is special about one is in its module alone.
-"""
+"""An engine over the files of a dataset, with one table for each kind of file and the views of schema/fleet."""
 
 from __future__ import annotations
 
@@ -12,12 +8,14 @@ from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
 from arcacct.config.paths import resource
-from arcacct.dataset.columns import KEYS, columns
 from arcacct.errors import InputError, UsageError
-from arcacct.fleet.checks import damaged, judged
-from arcacct.fleet.manifests import Dataset, Exported
+from arcacct.export.dataset import KEYS, columns
+from arcacct.fleet.dataset import Dataset, Exported, damaged, judged
 
-ENGINES = {"duckdb": ("arcacct.fleet.duck", "Duck", "parquet"), "spark": ("arcacct.fleet.spark", "Spark", "spark")}
+ENGINES = {
+    "duckdb": ("arcacct.fleet.duckdb_engine", "Duck", "parquet"),
+    "spark": ("arcacct.fleet.spark_engine", "Spark", "spark"),
+}
 """By name: its module and class, and the extra that has what it needs."""
 VIEWS = ("counted_jobs",)
 """Made in each engine, of the scripts of the same name."""

@@ -4,7 +4,7 @@ What the footer of a file says, compared with the one schema of the dataset befo
 Files are of other CEs, and their types may be chosen to harm: what differs is left out, and so decides nothing for
 others. Parquet has a type for each column, and the schema of Arrow that a file may have beside it another one: engines
 read the one or the other, so both must be right. A footer can say less than the pages hold; engines read under a limit
-of memory for that (`arcacct.fleet.duck`).
+of memory for that (`arcacct.fleet.duckdb_engine`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arcacct.dataset.columns import GROUP_ROWS, KEYS, columns, group_bytes
-from arcacct.fleet.manifests import Exported, Footer, Unsound, first_line
+from arcacct.export.dataset import GROUP_ROWS, KEYS, columns, group_bytes
+from arcacct.fleet.dataset import Exported, Footer, Unsound, first_line
 from arcacct.wording import count_of
 
 _TAIL_BYTES = 2**16

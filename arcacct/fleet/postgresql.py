@@ -1,10 +1,4 @@
-"""
-The dataset in PostgreSQL: the tables of ``schema/fleet/postgresql.sql``, filled by psycopg.
-
-libpq finds the server (``PGSERVICE``, ``PGHOST``, ``~/.pgpass``): no password of a database is ours to keep. Values are
-typed and sent by binary COPY, so that no text of a dataset is ever part of a statement. A month of a CE is one
-transaction; one that is there already with the same files costs nothing.
-"""
+"""The dataset in PostgreSQL: the tables of schema/fleet/postgresql.sql, loaded by psycopg."""
 
 from __future__ import annotations
 
@@ -17,13 +11,11 @@ import psycopg
 from psycopg import sql
 
 from arcacct.config.paths import resource
-from arcacct.dataset.columns import KEYS, columns
-from arcacct.dataset.layout import Partition
 from arcacct.errors import TargetError
-from arcacct.fleet.checks import damaged, judged
-from arcacct.fleet.duck import Duck, every_value
+from arcacct.export.dataset import KEYS, Partition, columns
+from arcacct.fleet.dataset import Dataset, Exported, damaged, judged
+from arcacct.fleet.duckdb_engine import Duck, every_value
 from arcacct.fleet.engine import EngineFailed
-from arcacct.fleet.manifests import Dataset, Exported
 
 _TYPES = {"string": "text", "int64": "int8", "double": "float8"}
 _KNOWN = "SELECT site, year, month::integer, ce, written_s, finished_log_seq, digest FROM arcacct.partitions"

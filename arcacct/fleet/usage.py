@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from arcacct.fleet.dataset import Dataset
 from arcacct.fleet.engine import Engine, EngineFailed, script
-from arcacct.fleet.manifests import Dataset
 from arcacct.queries.questions import MeasuredPart, Selection, UsagePart
 from arcacct.queries.usage import NEEDS, Conversion, UsageOrder, UsageTable, tabulated
 from arcacct.records.reader import LAST_SECOND

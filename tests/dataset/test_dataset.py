@@ -9,10 +9,20 @@ from contextlib import closing
 import pytest
 
 from arcacct.database.schema import ACCOUNTING, in_memory
-from arcacct.dataset.columns import columns
-from arcacct.dataset.layout import TABLES, Partition, is_part_name, key_name, names_in, part_name, partition_of
-from arcacct.dataset.manifest import Manifest, Part, parse
 from arcacct.errors import InputError
+from arcacct.export.dataset import (
+    TABLES,
+    Manifest,
+    Part,
+    Partition,
+    columns,
+    is_part_name,
+    key_name,
+    names_in,
+    parse,
+    part_name,
+    partition_of,
+)
 
 DIGEST = "0123456789abcdef" * 4
 MONTH = Partition("SITE-1", 2024, 12, "ce.example.org")

@@ -20,7 +20,7 @@ from exported_site import JULY_S, JUNE_S, MAY_S, Site, ids, names_of, read
 from arcacct.database import upkeep
 from arcacct.database.access import open_accounting, open_publishing
 from arcacct.errors import StoreBusy
-from arcacct.exporting.store import LocalStore
+from arcacct.export.storage import LocalStore
 from arcacct.publishing.run import publishing_lock
 from arcacct.records import pseudonymise
 
@@ -28,8 +28,8 @@ _PATIENCE_S = 300
 _HANGING = """
     import sys
     from arcacct.config.paths import places
-    from arcacct.exporting.export import ExportOptions, export
-    from arcacct.exporting.store import LocalStore
+    from arcacct.export.writer import ExportOptions, export
+    from arcacct.export.storage import LocalStore
     controldir, dataset, call = sys.argv[1:]
 
     def hanging(*arguments):

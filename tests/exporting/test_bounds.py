@@ -13,9 +13,9 @@ pytest.importorskip("duckdb", reason="duckdb is not installed: the extra parquet
 import pyarrow.parquet as pq
 
 from arcacct.database.access import initialise, open_accounting
-from arcacct.dataset.columns import TEXT_BYTES, columns, group_bytes
-from arcacct.exporting.jobs import Job
-from arcacct.exporting.parquet import PartsWriter
+from arcacct.export.dataset import TEXT_BYTES, columns, group_bytes
+from arcacct.export.jobs import Job
+from arcacct.export.parquet import PartsWriter
 
 
 def test_a_text_that_is_too_long_is_cut(tmp_path, capsys) -> None:

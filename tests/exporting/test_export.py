@@ -25,13 +25,11 @@ from pyarrow.fs import FileSystem
 from arcacct.cli import main
 from arcacct.database.access import open_publishing, read_accounting, writing
 from arcacct.database.schema import incarnation, new_incarnation
-from arcacct.dataset.columns import UNIT, columns
-from arcacct.dataset.layout import MANIFESTS, TABLES, Partition
 from arcacct.errors import StoreBusy, StoreError, UsageError
-from arcacct.exporting import export as exporting
-from arcacct.exporting import jobs
-from arcacct.exporting.export import Exported
-from arcacct.exporting.store import LocalStore, open_store
+from arcacct.export import jobs, writer
+from arcacct.export.dataset import MANIFESTS, TABLES, UNIT, Partition, columns
+from arcacct.export.storage import LocalStore, open_store
+from arcacct.export.writer import Exported
 from arcacct.publishing.run import exporter
 from arcacct.records import pseudonymise
 from arcacct.records.model import Transfer
@@ -330,8 +328,8 @@ def test_a_process_that_is_killed_leaves_a_dataset_to_go_on_with(site) -> None:
     code = """
         import os, signal, sys
         from arcacct.config.paths import places
-        from arcacct.exporting.export import ExportOptions, export
-        from arcacct.exporting.store import LocalStore
+        from arcacct.export.writer import ExportOptions, export
+        from arcacct.export.storage import LocalStore
         controldir, dataset, steps = sys.argv[1:]
         here, left = places(None, controldir), int(steps)
         def step(event, _values):
@@ -576,7 +574,7 @@ def test_a_month_that_loses_a_job_meanwhile_is_read_again(site, monkeypatch) -> 
         for end in moves:
             site.sql("UPDATE AAR SET EndTime = ? WHERE RecordID = 2", end)
 
-    monkeypatch.setattr(exporting, "pages", pages)
+    monkeypatch.setattr(writer, "pages", pages)
     site.export()
     assert names_of(site) == ids(1, 3, 4, 2, 5, 6)
 

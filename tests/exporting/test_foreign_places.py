@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 from exported_site import JUNE_S, MAY_S, Site, ids, names_of, read
 
 from arcacct.database.access import writing
-from arcacct.dataset.layout import TABLES, Partition, part_name, position_path
-from arcacct.exporting.export import Exported
-from arcacct.exporting.store import LocalStore
+from arcacct.export.dataset import TABLES, Partition, part_name, position_path
+from arcacct.export.storage import LocalStore
+from arcacct.export.writer import Exported
 
 MONTH = Partition("SITE", 2026, 6, "ce.example.org")
 NOTE = position_path(MONTH.site, MONTH.ce)

@@ -12,9 +12,9 @@ from other_users import acting_as
 
 pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
 
-from arcacct.dataset.layout import MANIFESTS, TABLES, Partition, part_name
 from arcacct.errors import InputError, StoreError
-from arcacct.exporting.store import LocalStore, open_store
+from arcacct.export.dataset import MANIFESTS, TABLES, Partition, part_name
+from arcacct.export.storage import LocalStore, open_store
 
 HERE = Partition("SITE", 2026, 6, "ce.example.org")
 OTHER = Partition("OTHER", 2026, 6, "ce.example.org")

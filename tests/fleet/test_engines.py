@@ -19,8 +19,8 @@ import pytest
 import twelve_questions
 from in_process import said
 
-from arcacct.fleet import engine, manifests, usage
-from arcacct.fleet.checks import judged
+from arcacct.fleet import dataset, engine, usage
+from arcacct.fleet.dataset import judged
 from arcacct.fleet.engine import Engine
 from arcacct.queries.questions import Selection
 
@@ -61,7 +61,7 @@ def asked_databases(federation) -> dict[str, list[tuple[object, ...]]]:
 
 @pytest.fixture(scope="module")
 def duckdb(federation) -> Iterator[Engine]:
-    found = engine.opened("duckdb", judged(manifests.dataset([str(federation.root)])))
+    found = engine.opened("duckdb", judged(dataset.dataset([str(federation.root)])))
     yield found
     found.close()
 
@@ -155,7 +155,7 @@ def cluster(tmp_path_factory, java) -> Iterator[tuple[str, pathlib.Path]]:
 @not_ours
 def test_twelve_questions_and_stats_on_spark(federation, duckdb, asked_databases, cluster) -> None:
     """Spark answers what SQLite answers, and sums as DuckDB does: with a master and two workers, and by itself."""
-    found = judged(manifests.dataset([str(federation.root)]))
+    found = judged(dataset.dataset([str(federation.root)]))
     url, log = cluster
     with closing(engine.opened("spark", found, url)) as opened:
         agree(lambda sql: opened.rows(sql, {}), asked_databases)

@@ -9,7 +9,7 @@ import shutil
 import pytest
 from in_process import said
 
-from arcacct.dataset.layout import Partition
+from arcacct.export.dataset import Partition
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import usage
 

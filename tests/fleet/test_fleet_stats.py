@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 from in_process import said
 
-from arcacct.dataset.layout import Partition
-from arcacct.fleet import engine, manifests, usage
-from arcacct.fleet.checks import judged
+from arcacct.export.dataset import Partition
+from arcacct.fleet import dataset, engine, usage
+from arcacct.fleet.dataset import judged
 from arcacct.fleet.engine import Engine
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import NEEDS
@@ -40,7 +40,7 @@ SELECTIONS = {
 @pytest.fixture(scope="module")
 def opened(federation) -> Iterator[Engine]:
     """All of it, in DuckDB."""
-    found = engine.opened("duckdb", judged(manifests.dataset([str(federation.root)])))
+    found = engine.opened("duckdb", judged(dataset.dataset([str(federation.root)])))
     yield found
     found.close()
 
@@ -97,7 +97,7 @@ def test_every_selection_selects_what_stats_selects(federation, opened, name) ->
             by_ce[site, ce] = wanted.total[1:]
 
     whole = usage.usage(opened, selection, ("site", "ce"), details=False)
-    every = manifests.dataset([str(federation.root)])
+    every = dataset.dataset([str(federation.root)])
     found = usage.concerned(every, selection, usage.FleetSelection())
     fewer, _problems = engine.answered(
         "duckdb", found, lambda opened: usage.usage(opened, selection, ("site", "ce"), details=False)
@@ -132,7 +132,7 @@ def test_gpus_and_energy(tmp_path) -> None:
 
     table, _problems = engine.answered(
         "duckdb",
-        manifests.dataset([str(tmp_path)]),
+        dataset.dataset([str(tmp_path)]),
         lambda opened: usage.usage(opened, Selection(), ("site",), details=False, measured=True),
     )
 

@@ -23,8 +23,7 @@ from hostile_datasets import HOSTILE, with_column, write
 from postgresql_server import reason, server
 from written_partitions import write_partition
 
-from arcacct.dataset.columns import columns
-from arcacct.dataset.layout import Partition
+from arcacct.export.dataset import Partition, columns
 
 IN_FOOTER = [name for name, kind in HOSTILE.items() if kind.is_in_footer]
 IN_PAGES = [name for name, kind in HOSTILE.items() if not kind.is_in_footer]

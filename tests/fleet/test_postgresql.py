@@ -36,8 +36,8 @@ import pyarrow.compute as pc  # noqa: E402
 from written_partitions import LIFE, WRITTEN_S, write_database, write_partition  # noqa: E402
 
 import arcacct.fleet  # noqa: E402
-from arcacct.dataset.layout import TABLES, Partition  # noqa: E402
-from arcacct.fleet.manifests import dataset  # noqa: E402
+from arcacct.export.dataset import TABLES, Partition  # noqa: E402
+from arcacct.fleet.dataset import dataset  # noqa: E402
 from arcacct.fleet.postgresql import load as load_dataset  # noqa: E402
 
 JANUARY = Partition("Site-01", 2026, 1, "ce01.example.org")

@@ -7,9 +7,7 @@ import re
 import pytest
 
 from arcacct.config.paths import resource
-from arcacct.dataset.columns import columns
-from arcacct.dataset.layout import TABLES, Partition, part_name
-from arcacct.dataset.manifest import Manifest, Part
+from arcacct.export.dataset import TABLES, Manifest, Part, Partition, columns, part_name
 
 SCRIPTS = {
     "postgresql": ("CREATE TABLE arcacct.{} (", r", PRIMARY KEY| \);", ("bigint", "double precision", "text")),

@@ -10,8 +10,8 @@ from gridengine_files import World, changed_json, json_line, ran
 
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting
-from arcacct.dataset.layout import Partition
-from arcacct.exporting.jobs import pages
+from arcacct.export.dataset import Partition
+from arcacct.export.jobs import pages
 from arcacct.queries.questions import Selection, measured_parts
 from arcacct.sources.gridengine.record import gpu_count
 

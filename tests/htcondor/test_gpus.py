@@ -7,9 +7,8 @@ from contextlib import closing
 import pytest
 from htcondor_files import BEGIN, CondorHost, ad, history
 
-from arcacct.dataset.layout import Partition
-from arcacct.exporting.jobs import pages
-from arcacct.exporting.months import look
+from arcacct.export.dataset import Partition
+from arcacct.export.jobs import look, pages
 from arcacct.queries.questions import Selection, measured_parts
 
 TYPE_CHECKING = False

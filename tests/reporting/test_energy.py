@@ -12,7 +12,7 @@ from in_process import said
 
 from arcacct.config.values import CPUWatts
 from arcacct.errors import InputError
-from arcacct.reporting.energy import EnergyModel, grid
+from arcacct.reports.tables import EnergyModel, grid
 
 MAY = ("--month", "2026-05", "--skip-verify")
 CORE_H = 3500 * 8 / 3600

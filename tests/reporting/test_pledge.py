@@ -7,7 +7,7 @@ import stored_jobs
 from in_process import said
 
 from arcacct.errors import InputError
-from arcacct.reporting.pledge import Pledge, pledges
+from arcacct.reports.tables import Pledge, pledges
 
 GOOD = """\
 # what was promised

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import federation
 from written_partitions import WRITTEN_S, write_partition
 
-from arcacct.dataset.layout import Partition
+from arcacct.export.dataset import Partition
 
 WHOLE = Partition("Site-01", 2026, 1, "ce01.example.org")
 BAD = Partition("Site-01", 2026, 1, "ce02.example.org")

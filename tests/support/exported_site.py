@@ -13,10 +13,9 @@ from control_directory import set_up
 
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting, open_publishing, writing
-from arcacct.dataset.layout import MANIFESTS, TABLES, Partition, partition_of
-from arcacct.dataset.manifest import Manifest, parse
-from arcacct.exporting.export import Exported, ExportOptions, export
-from arcacct.exporting.store import LocalStore, Store
+from arcacct.export.dataset import MANIFESTS, TABLES, Manifest, Partition, parse, partition_of
+from arcacct.export.storage import LocalStore, Store
+from arcacct.export.writer import Exported, ExportOptions, export
 from arcacct.records.retention import PruneOptions, prune
 from arcacct.records.writer import remove
 

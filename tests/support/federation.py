@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from written_partitions import write_partition
 
-from arcacct.dataset.layout import Partition
+from arcacct.export.dataset import Partition
 
 VOS = (
     *("atlas", "cms", "alice", "lhcb", "belle", "biomed", "dune", "enmr.eu", "glast.org", "icecube", "ilc", "ligo"),

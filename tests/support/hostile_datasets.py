@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arcacct.dataset.columns import columns
-from arcacct.dataset.layout import Partition, part_name
+from arcacct.export.dataset import Partition, columns, part_name
 
 SHELL = "PWNED"
 """The file that the shell command of `escaping` makes in the current directory."""

@@ -13,7 +13,7 @@ from power_cuts import Cut
 
 from arcacct.cli import main
 from arcacct.config.paths import places
-from arcacct.dataset.layout import TABLES
+from arcacct.export.dataset import TABLES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

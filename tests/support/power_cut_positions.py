@@ -124,7 +124,7 @@ class Exporting(Reading):
     def differing(self) -> list[Loss]:
         from exported_site import read
 
-        from arcacct.exporting.store import LocalStore
+        from arcacct.export.storage import LocalStore
 
         found, wanted = (read(LocalStore(str(place))) for place in (self.copies / "data" / "set", self._anew()))
         return [Loss("not in the dataset", table) for table in wanted if found[table] != wanted[table]]
@@ -132,8 +132,8 @@ class Exporting(Reading):
     def _anew(self) -> pathlib.Path:
         from exported_site import WISHES
 
-        from arcacct.exporting.export import export
-        from arcacct.exporting.store import LocalStore
+        from arcacct.export.storage import LocalStore
+        from arcacct.export.writer import export
 
         self._number = getattr(self, "_number", 0) + 1
         place = self.host.control.parent.parent / f"anew-{self._number}"

@@ -11,7 +11,7 @@ from generated import code, plain, table
 from arcacct.cli.metrics import HELP
 from arcacct.database.incarnation import MEANING
 from arcacct.database.schema import ACCOUNTING, PUBLISHING
-from arcacct.dataset.columns import columns
+from arcacct.export.dataset import columns
 from arcacct.queries import portal
 from arcacct.records.enrichment import PRECEDENCE, SOURCES
 from arcacct.records.states import BOUNDS

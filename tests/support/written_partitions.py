@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from twelve_questions import sqlite_views
 
-from arcacct.dataset.layout import TABLES, Partition, part_name
-from arcacct.dataset.manifest import Manifest, Part
-from arcacct.exporting.parquet import GROUP_ROWS, how_written, schema_of
+from arcacct.export.dataset import TABLES, Manifest, Part, Partition, part_name
+from arcacct.export.parquet import GROUP_ROWS, how_written, schema_of
 
 LIFE = "0123456789abcdef0123456789abcdef"
 WRITTEN_S = 1_800_000_000

@@ -18,11 +18,24 @@ from arcacct.records.hold_decisions import NONE, counts
 from arcacct.records.holds import HELD, PUBLISHED
 from arcacct.records.pseudonyms import Names, site_names
 from arcacct.records.states import FAILED
-from arcacct.reporting import facts, former
-from arcacct.reporting.contents import Column, Report, Row, Table, Value, Verdict
-from arcacct.reporting.energy import J_PER_KWH, EnergyModel, energies, grid
-from arcacct.reporting.former import PreviousReport, ReportHistory
-from arcacct.reporting.pledge import KINDS, Pledge, pledges
+from arcacct.reports import tables as reports_tables
+from arcacct.reports.tables import (
+    J_PER_KWH,
+    KINDS,
+    Column,
+    EnergyModel,
+    Pledge,
+    PreviousReport,
+    Report,
+    ReportHistory,
+    Row,
+    Table,
+    Value,
+    Verdict,
+    energies,
+    grid,
+    pledges,
+)
 from arcacct.wording import count_of
 
 NO_VO = "(no VO)"
@@ -90,8 +103,8 @@ def month_report(
     pseudonyms = site_names(settings.places) if asked.is_pseudonymous else None
     promised = None if asked.pledge is None else pledges(asked.pledge, asked.month)
     model = EnergyModel(settings.cpu_watts, settings.core_watts, settings.pue, settings.carbon_intensity)
-    known = former.former(settings.places, name)
-    seq = facts.last_seq(accounting)
+    known = reports_tables.former(settings.places, name)
+    seq = reports_tables.last_seq(accounting)
 
     def ask(by: Sequence[str]) -> UsageTable:
         return usage(accounting, Selection(from_s=start_s, before_s=before_s), by, details=True)
@@ -118,9 +131,9 @@ def month_report(
     said = PreviousReport(written_s, incarnation(accounting), seq, usage_of, places)
     logged = None
     if known.last is not None and known.last.incarnation == said.incarnation:
-        logged = facts.changes(accounting, known.last.seq, start_s, before_s)
+        logged = reports_tables.changes(accounting, known.last.seq, start_s, before_s)
     is_unchanged = logged is not None and not any(logged)
-    compared = former.compared_with(known, said, is_unchanged=is_unchanged)
+    compared = reports_tables.compared_with(known, said, is_unchanged=is_unchanged)
     tables.append(_changes(accounting, said, compared, start_s, before_s))
     report = Report(
         settings.hostname,
@@ -233,7 +246,7 @@ class ByDayAndVO(NamedTuple):
     """What was used on each day by each VO."""
 
     table: Table
-    parts: tuple[facts.EnergyUse, ...]
+    parts: tuple[reports_tables.EnergyUse, ...]
     """The same as nobody has measured it."""
 
 
@@ -247,7 +260,9 @@ def by_day_with_vo(ask: Ask, start_s: int) -> ByDayAndVO:
         rows.append(Row(f"{of['day']} {_name(of['vo'])}", (of["jobs"], of["core_hours"])))
         day, vo = start_s // _DAY_S + int(str(of["day"])[-2:]) - 1, of["vo"]
         core_s = _whole(of["core_hours"]) * _HOUR_S
-        parts.append(facts.EnergyUse(day, None if vo is None else str(vo), None, None, core_s, 0.0, None, None))
+        parts.append(
+            reports_tables.EnergyUse(day, None if vo is None else str(vo), None, None, core_s, 0.0, None, None)
+        )
     table = Table("day_vo", "Usage by day and VO", "Day and VO", columns, tuple(rows), is_detail=True)
     return ByDayAndVO(table, tuple(parts))
 
@@ -275,7 +290,7 @@ def use_of_pledge(by_vo: Table, promised: Iterable[Pledge] | None) -> Table:
 def _failures(con: Connection, start_s: int, before_s: int, by_vo: Table) -> Table:
     jobs: dict[str, list[float]] = {}
     found = 0
-    for one in facts.failures(con, start_s, before_s):
+    for one in reports_tables.failures(con, start_s, before_s):
         sums = jobs.setdefault(f"{one.status}: {_reason(one)}", [0, 0.0])
         sums[0] += one.jobs
         found += one.jobs if one.status == FAILED else 0
@@ -291,7 +306,7 @@ def _failures(con: Connection, start_s: int, before_s: int, by_vo: Table) -> Tab
     return Table("failure", "Failures by reason", "Reason", columns, tuple(rows), notes=tuple(notes))
 
 
-def _reason(one: facts.Failed) -> str:
+def _reason(one: reports_tables.Failed) -> str:
     """In words; what the batch system says before what the exit code tells."""
     if one.slurm_state and one.slurm_state.split()[0] not in ("COMPLETED", "FAILED"):
         return f"Slurm says {one.slurm_state.split()[0]}"
@@ -330,9 +345,9 @@ def _energy(
     con: Connection, start_s: int, before_s: int, model: EnergyModel, by_vo: Table, by_day_and_vo: ByDayAndVO
 ) -> tuple[Table, Table]:
     """GPU hours and energy by VO, as far as anybody measured them or the site's table tells them."""
-    models = facts.cpu_models(con, before_s) if model.cpu_watts else {}
-    if models or facts.has_measurements(con):
-        parts = list(facts.drawn(con, start_s, before_s, with_hosts=bool(models)))
+    models = reports_tables.cpu_models(con, before_s) if model.cpu_watts else {}
+    if models or reports_tables.has_measurements(con):
+        parts = list(reports_tables.drawn(con, start_s, before_s, with_hosts=bool(models)))
     else:
         # Every core is like every other: the sums that are kept tell all.
         parts = list(by_day_and_vo.parts)
@@ -373,7 +388,7 @@ def _scaled(amounts: Sequence[float | None], units: Sequence[int]) -> tuple[Valu
     )
 
 
-def _drawn(parts: Sequence[facts.EnergyUse], model: EnergyModel, cpu_models: dict[str, str]) -> Table:
+def _drawn(parts: Sequence[reports_tables.EnergyUse], model: EnergyModel, cpu_models: dict[str, str]) -> Table:
     columns = (
         Column("measured_kwh", "Measured", "kWh"),
         Column("estimated_kwh", "Estimated", "kWh", is_estimated=True),
@@ -440,7 +455,7 @@ def _method(model: EnergyModel, unknown_core_s: float, uncharged_j: float) -> li
 
 def _publishing(
     settings: Settings, accounting: Connection, publishing: Connection, asked: ReportRequest
-) -> tuple[former.Figures, Table, Verdict | None]:
+) -> tuple[reports_tables.Figures, Table, Verdict | None]:
     """What `arcacct verify` says of the month: every place that has it, and whether it agrees with the database."""
     columns = (
         Column("jobs", "Jobs", "jobs"),
@@ -524,7 +539,7 @@ def _changes(con: Connection, now: PreviousReport, before: PreviousReport | None
             rows.append(Row(f"given to {name}", (int(was[0]), int(is_now[0]), None, None)))
     notes = [f"Compared with the report of {iso(before.written_s)}."]
     if before.incarnation == now.incarnation:
-        logged = facts.changes(con, before.seq, start_s, before_s)
+        logged = reports_tables.changes(con, before.seq, start_s, before_s)
         if any(logged):
             late, corrected = _jobs(logged.recorded), _jobs(logged.corrected)
             notes.append(f"Since then {late} recorded late or told more of, {corrected} corrected.")

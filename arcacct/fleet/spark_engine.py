@@ -1,8 +1,4 @@
-"""
-Apache Spark over the files of a dataset: in this process and its threads, or on a cluster that `--master` names.
-
-The workers of a cluster read the files by the same paths as this host.
-"""
+"""Apache Spark over the files of a dataset: in this process and its threads, or on a cluster."""
 
 from __future__ import annotations
 
@@ -15,11 +11,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from arcacct.dataset.layout import TABLES, VERSION
 from arcacct.errors import UsageError
-from arcacct.exporting.store import LocalStore
+from arcacct.export.dataset import TABLES, VERSION
+from arcacct.export.storage import LocalStore
+from arcacct.fleet.dataset import Dataset
 from arcacct.fleet.engine import VIEWS, EngineFailed, script, typed
-from arcacct.fleet.manifests import Dataset
 
 LOCAL = "local[*]"
 _TYPES = {"string": "STRING", "int64": "BIGINT", "double": "DOUBLE"}

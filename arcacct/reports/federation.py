@@ -1,19 +1,18 @@
-"""The report of a month over many CEs: the tables of one CE that a dataset can tell, and usage by site and CE."""
+"""The report of a month over many CEs: the tables that a dataset can fill, and usage by site and CE."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from arcacct.fleet.dataset import Dataset, dataset
 from arcacct.fleet.engine import Engine, answered
-from arcacct.fleet.manifests import Dataset, dataset
 from arcacct.fleet.usage import FleetSelection, concerned, usage
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import UsageTable
 from arcacct.records.pseudonyms import Names
-from arcacct.reporting.contents import Column, Report, Row, Table
-from arcacct.reporting.month import BY_DAY, by_day_with_vo, top_users, usage_by, use_of_pledge
-from arcacct.reporting.pledge import pledges
+from arcacct.reports.month import BY_DAY, by_day_with_vo, top_users, usage_by, use_of_pledge
+from arcacct.reports.tables import Column, Report, Row, Table, pledges
 from arcacct.wording import count_of
 
 

@@ -1,13 +1,4 @@
-"""
-An export: the months of a CE that changed, into a dataset.
-
-Of a month all parts are written as local files first. What a reader takes changes in one moment, when the new manifest
-replaces the old one: before that its parts are not named, after it the former ones are still there for who began with
-the old one. They go when they are a day old or the month changes once more, and at once when names were taken out of
-them. So it may be killed anywhere, and the next export goes on.
-
-Jobs that were pruned stay: they are taken from the parts that they are in. Those that were deleted go.
-"""
+"""An export: the months of a CE that changed, written into a dataset."""
 
 from __future__ import annotations
 
@@ -31,14 +22,22 @@ from arcacct.database.checkpoint import make_durable
 from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection
 from arcacct.database.incarnation import highest_seq
 from arcacct.database.schema import incarnation, incarnation_history
-from arcacct.dataset.layout import MANIFESTS, TABLES, VERSION, Partition, partition_of, position_path
-from arcacct.dataset.manifest import Manifest, Part, parse
 from arcacct.errors import InputError, StoreBusy, StoreError
-from arcacct.exporting import months
-from arcacct.exporting.jobs import Job, paged, pages
-from arcacct.exporting.naming import Concealer
-from arcacct.exporting.parquet import PartsWriter, former_jobs
-from arcacct.exporting.store import Listing, Store, is_half
+from arcacct.export import jobs as export_jobs
+from arcacct.export.dataset import (
+    MANIFESTS,
+    TABLES,
+    VERSION,
+    Manifest,
+    Part,
+    Partition,
+    parse,
+    partition_of,
+    position_path,
+)
+from arcacct.export.jobs import Concealer, Job, paged, pages
+from arcacct.export.parquet import PartsWriter, former_jobs
+from arcacct.export.storage import Listing, Store, is_half
 from arcacct.files.json_reader import parsed
 from arcacct.publishing.run import Reading, exporter
 from arcacct.records.pseudonyms import site_names
@@ -74,7 +73,7 @@ class ExportOptions(NamedTuple):
     site: str
     ce: str
     names: str
-    """One of `arcacct.dataset.manifest.NAMES`."""
+    """One of `arcacct.export.dataset.NAMES`."""
 
 
 class Exported(NamedTuple):
@@ -125,7 +124,7 @@ class _Export:
         last = self._last()
         with self._database() as con:
             self._lineage = incarnation_history(con)
-            self._now = months.look(con)
+            self._now = export_jobs.look(con)
             self._position = _Position(self._life, self._now.seq, self._now.events_row)
             logged = self._logged(con, last)
         todo: list[tuple[Partition, Manifest | None]] = []
@@ -145,7 +144,7 @@ class _Export:
                 self._problems.append(str(error))
                 continue
             todo.append((partition, former))
-        self._all = sum(self._seen(partition).get(months.JOBS, 0) for partition, _former in todo)
+        self._all = sum(self._seen(partition).get(export_jobs.JOBS, 0) for partition, _former in todo)
         written = []
         for partition, former in todo:
             manifest = self._month(partition, former)
@@ -212,7 +211,7 @@ class _Export:
 
     def _seen(self, partition: Partition) -> dict[str, int]:
         month = partition.year * 100 + partition.month
-        closed = {months.CLOSED: 1} if month in self._now.withdrawn.closed else {}
+        closed = {export_jobs.CLOSED: 1} if month in self._now.withdrawn.closed else {}
         return self._now.seen.get(month, {}) | closed
 
     def _manifest(self, partition: Partition) -> Manifest | None:
@@ -274,7 +273,7 @@ class _Export:
         """The months that the log tells of since the last export; ``None`` if nobody knows where that stood."""
         if last.life != self._life or last.seq > self._now.seq or last.events_row > self._now.events_row:
             return None
-        return frozenset(months.changed(con, last.seq, last.events_row))
+        return frozenset(export_jobs.changed(con, last.seq, last.events_row))
 
     def _note_position(self) -> None:
         if self._position != self._last():
@@ -316,8 +315,8 @@ class _Export:
         writer = PartsWriter(folder)
         done = self._done
         with closing(writer), self._database() as con:
-            if months.withdrawn(con) != self._now.withdrawn:
-                self._now = months.look(con)
+            if export_jobs.withdrawn(con) != self._now.withdrawn:
+                self._now = export_jobs.look(con)
                 if former is not None and kept is None and self._has_pruned(former):
                     return None
             seq = highest_seq(con)
@@ -327,8 +326,8 @@ class _Export:
             jobs = heapq.merge(*sources, key=itemgetter(0, 1)) if len(sources) > 1 else sources[0]
             for page in paged(jobs):
                 writer.add(page)
-            has_left = months.left_since(con, seq, partition)
-        self._done = max(self._done, done + self._seen(partition).get(months.JOBS, 0))
+            has_left = export_jobs.left_since(con, seq, partition)
+        self._done = max(self._done, done + self._seen(partition).get(export_jobs.JOBS, 0))
         return None if has_left else writer.parts()
 
     def _has_pruned(self, former: Manifest) -> bool:
@@ -395,7 +394,7 @@ class _Export:
             conceal = self._concealer()
         rows = {table: part.rows for table, part in former.tables.items()}
         for page in paged(former_jobs(paths, rows, partition, self._store.path_of(partition.manifest))):
-            kept = months.pruned_among(con, [(job.record_id, job.values[1]) for job in page])
+            kept = export_jobs.pruned_among(con, [(job.record_id, job.values[1]) for job in page])
             kept_jobs = [job for job in page if job.record_id in kept and job.end_s < pruned_before]
             yield from kept_jobs if conceal is None else map(conceal, kept_jobs)
 
@@ -445,4 +444,4 @@ def _position(data: bytes) -> _Position:
 
 
 def _names(manifest: Manifest) -> tuple[str, int | None, int | None]:
-    return manifest.names, manifest.seen.get(months.FORGOTTEN), manifest.seen.get(months.CLOSED)
+    return manifest.names, manifest.seen.get(export_jobs.FORGOTTEN), manifest.seen.get(export_jobs.CLOSED)

@@ -15,11 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from arcacct.dataset.columns import DESCRIPTION, TEXT_BYTES, UNIT, Column, columns, group_bytes
-from arcacct.dataset.layout import TABLES, Partition, part_name
-from arcacct.dataset.manifest import Part
 from arcacct.errors import InputError
-from arcacct.exporting.jobs import Job, Values
+from arcacct.export.dataset import (
+    DESCRIPTION,
+    TABLES,
+    TEXT_BYTES,
+    UNIT,
+    Column,
+    Part,
+    Partition,
+    columns,
+    group_bytes,
+    part_name,
+)
+from arcacct.export.jobs import Job, Values
 from arcacct.records.reader import plain_text
 
 GROUP_ROWS = {table: 32_768 if table == "jobs" else 131_072 for table in TABLES}

@@ -1,12 +1,4 @@
-"""
-The place that a dataset is in: a local directory, or what a URL names and pyarrow or fsspec can write.
-
-A file is there whole or not at all: a local one gets its name when it is on disk, an object of a store when it is
-complete. Files are only added, replaced and removed, one by one; what they mean together the manifests say.
-
-Others may write there, too. So only names that the layout can have are looked at, no link inside is followed, a pipe
-or a device is not opened, and what is read at once is bounded. What cannot be used costs itself alone (InputError).
-"""
+"""The place of a dataset: a local directory, or a URL that pyarrow or fsspec can write."""
 
 from __future__ import annotations
 
@@ -21,9 +13,8 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import IO, Any, NamedTuple
 
-from arcacct.dataset.layout import VERSION, names_in
-from arcacct.dataset.manifest import MOST_BYTES
 from arcacct.errors import InputError, StoreError, UsageError
+from arcacct.export.dataset import MOST_BYTES, VERSION, names_in
 from arcacct.files.safe_open import TEMPORARY, Directory, open_directory
 
 _CHUNK_BYTES = 1 << 20

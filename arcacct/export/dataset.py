@@ -1,0 +1,308 @@
+"""Where the files of a dataset are, their columns, and which of them count."""
+
+from __future__ import annotations
+
+import calendar
+import csv
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Literal, NamedTuple, get_args
+
+from arcacct.config.paths import resource
+from arcacct.errors import InputError
+from arcacct.files.json_reader import parsed
+
+# Where the files of a dataset stand, below its directory or URL.
+#
+# ::
+#
+#     jobs/v1/site=S/year=YYYY/month=MM/ce=HOST/part-<digest>.parquet       and each other of `TABLES`
+#     manifests/v1/site=S/year=YYYY/month=MM/ce=HOST.json                   which parts count, one for each partition
+#     exports/v1/site=S/ce=HOST.json                                        how far the export of a CE came; for it
+#       alone
+#
+# A partition is a month of a CE: the jobs that ended in it, by UTC. What no manifest names is not part of the dataset.
+
+
+VERSION = 1
+"""Of the dataset: of the layout, and of what columns mean. A column more is no other version."""
+TABLES = ("jobs", "events", "transfers", "attributes", "accelerators")
+MANIFESTS = f"manifests/v{VERSION}"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", re.ASCII)
+_MONTH_OF = (rf"site=({_NAME.pattern})", "year=((?!0000)[0-9]{4})", "month=(0[1-9]|1[0-2])")
+_MANIFEST = re.compile("/".join((MANIFESTS, *_MONTH_OF, rf"ce=({_NAME.pattern})\.json")), re.ASCII)
+_PART = re.compile(r"part-[0-9a-f]{16}\.parquet", re.ASCII)
+_VERSION = "v[0-9]{1,9}"
+_NAMES = {
+    **dict.fromkeys(TABLES, (_VERSION, *_MONTH_OF, f"ce={_NAME.pattern}", _PART.pattern)),
+    "manifests": (_VERSION, *_MONTH_OF, rf"ce={_NAME.pattern}\.json"),
+    "exports": (_VERSION, _MONTH_OF[0], rf"ce={_NAME.pattern}\.json"),
+}
+"""By the first part of a path, how the others look: the last one is a file, the others are folders."""
+
+
+class Partition(NamedTuple):
+    """A month of a CE."""
+
+    site: str
+    year: int
+    month: int
+    ce: str
+
+    def __str__(self) -> str:
+        """For messages."""
+        return f"{self.site}, {self.ce}, {self.year:04d}-{self.month:02d}"
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first second of the month, UTC, and that of the next one."""
+        first = calendar.timegm((self.year, self.month, 1, 0, 0, 0))
+        # No calendar has the month behind the last of the year 9999.
+        return first, first + calendar.monthrange(self.year, self.month)[1] * 86_400
+
+    @property
+    def manifest(self) -> str:
+        """The path of its manifest."""
+        return f"{MANIFESTS}/site={self.site}/year={self.year:04d}/month={self.month:02d}/ce={self.ce}.json"
+
+    def folder(self, table: str) -> str:
+        """Where the parts of one of `TABLES` stand."""
+        return f"{table}/v{VERSION}/site={self.site}/year={self.year:04d}/month={self.month:02d}/ce={self.ce}"
+
+    def part(self, table: str, file: str) -> str:
+        """The path of a part that its manifest names."""
+        return f"{self.folder(table)}/{file}"
+
+
+def partition_of(path: str) -> Partition | None:
+    """The partition that a file is the manifest of, by its path below the dataset; ``None`` if it is none."""
+    match = _MANIFEST.fullmatch(path)
+    return None if match is None else Partition(match[1], int(match[2]), int(match[3]), match[4])
+
+
+def names_in(folder: str) -> tuple[re.Pattern[str], bool] | None:
+    """
+    How the names in a folder of the dataset look, and whether they are files or folders; ``None``: it has none.
+
+    Whatever else is in the folder is not part of the dataset.
+    """
+    first, *rest = folder.split("/")
+    names = _NAMES.get(first, ())
+    if len(rest) >= len(names):
+        return None
+    return re.compile(names[len(rest)], re.ASCII), len(rest) == len(names) - 1
+
+
+def position_path(site: str, ce: str) -> str:
+    """Where the export of a CE notes how far it came."""
+    return f"exports/v{VERSION}/site={site}/ce={ce}.json"
+
+
+def part_name(sha256: str) -> str:
+    """What a part with these bytes is called."""
+    return f"part-{sha256[:16]}.parquet"
+
+
+def is_part_name(name: str) -> bool:
+    """Whether a part may be called so."""
+    return _PART.fullmatch(name) is not None
+
+
+def key_name(name: str, what: str) -> str:
+    """
+    The name of a site or a CE, as it stands in paths.
+
+    Raises InputError for one that not every file system and engine takes: ``what`` tells where it is from.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{what}: {name!r} cannot be the name of a directory everywhere; use letters, digits, dots, dashes and _"
+        )
+    return name
+
+
+# The columns of a dataset's tables, from ``schema/fleet/columns.csv``: that file is for every engine.
+
+
+Type = Literal["int64", "double", "string"]
+
+
+KEYS: dict[str, Type] = {"site": "string", "year": "int64", "month": "string", "ce": "string"}
+"""The columns of a partition: they are in the paths alone."""
+
+
+class Column(NamedTuple):
+    """A column; every one may be NULL but ``record_id``."""
+
+    name: str
+    type: Type
+    unit: str
+    """Of what is measured, empty for all else; also in the metadata of the column in each file, under `UNIT`."""
+    description: str
+
+
+UNIT = b"unit"
+DESCRIPTION = b"description"
+TEXT_BYTES = 2**18
+"""A text has at most so many bytes of UTF-8: the names of 20,000 slots."""
+GROUP_ROWS = 2**20
+"""A row group has at most so many rows."""
+
+
+def group_bytes(rows: int) -> int:
+    """How many bytes a row group with so many rows may have, uncompressed."""
+    return 2**28 + rows * 2**13
+
+
+@cache
+def columns() -> dict[str, tuple[Column, ...]]:
+    """By table, in their order, without `KEYS`."""
+    found: dict[str, list[Column]] = {table: [] for table in TABLES}
+    with open(resource("schema", "fleet", "columns.csv"), encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            (kind,) = [one for one in get_args(Type) if one == row["type"]]
+            found[row["table"]].append(Column(row["column"], kind, row["unit"], row["description"]))
+    return {table: tuple(of) for table, of in found.items()}
+
+
+# Which parts of a partition count, and what is in them: written last, so that a reader never takes half for the whole.
+#
+# A reader takes the files that manifests name, and no other. It may find that one of them is gone, of a partition that
+# was written twice since: then it reads the manifest again.
+
+
+MOST_BYTES = 2**20
+"""A larger file is no manifest."""
+NAMES = ("plain", "hashed", "withheld")
+"""How a dataset has the names of users."""
+
+
+class Part(NamedTuple):
+    """The part of one table."""
+
+    file: str
+    rows: int
+    end_min_s: int | None
+    """The first and the last end of its jobs, UTC seconds; ``None`` without rows."""
+    end_max_s: int | None
+    sha256: str
+    bytes: int
+
+
+class Manifest(NamedTuple):
+    """What a partition consists of."""
+
+    partition: Partition
+    schema: int
+    """Of the accounting database that it was written from."""
+    life: str
+    """Which database that was: its incarnation."""
+    finished_log_seq: int
+    """Every change of the log up to here is in it."""
+    names: str
+    written_s: int
+    tables: Mapping[str, Part]
+    seen: Mapping[str, int]
+    """What `export` saw of the month, to notice what the log does not tell; nothing for readers."""
+
+    def to_json(self) -> bytes:
+        """The file."""
+        site, year, month, ce = self.partition
+        tables = {table: part._asdict() for table, part in self.tables.items()}
+        whole = {
+            "dataset_version": VERSION, "site": site, "ce": ce, "year": year, "month": month, "schema": self.schema,
+            "life": self.life, "finished_log_seq": self.finished_log_seq, "names": self.names,
+            "written_s": self.written_s, "tables": tables, "seen": dict(self.seen),
+        }  # fmt: skip
+        return f"{json.dumps(whole, indent=1)}\n".encode()
+
+
+def parse(data: bytes, partition: Partition, path: str) -> Manifest:
+    """
+    The manifest of a partition, from the bytes of its file; ``path`` is for messages.
+
+    Raises InputError for one that is damaged, of another version of the dataset, or of another partition.
+    """
+    try:
+        whole = parsed(data, most_depth=_LEVELS)
+    except ValueError as error:
+        raise InputError(f"{path}: no manifest, it is cut off or damaged ({error}); {_ANEW}") from None
+    if not isinstance(whole, dict) or type(whole.get("dataset_version")) is not int:
+        raise InputError(f"{path}: no manifest of a dataset; {_ANEW}")
+    if whole["dataset_version"] != VERSION:
+        raise InputError(
+            f"{path}: version {_shown(whole['dataset_version'])} of the dataset, this program knows version {VERSION}:"
+            " use the version of arcacct that wrote it, or export into another directory"
+        )
+    try:
+        return _made(whole, partition)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: the manifest is damaged ({type(error).__name__}: {error}); {_ANEW}") from None
+
+
+_ANEW = "remove the file, and the next `arcacct export` of that CE writes the month anew"
+_LEVELS = 8
+_DIGEST = re.compile("[0-9a-f]{64}")
+_MOST_ROWS = 10**11
+_MOST_PART_BYTES = 10**13
+_MOST_SEEN = 100
+_LONGEST = 200
+"""Characters of a name."""
+
+
+def _made(whole: dict[str, Any], partition: Partition) -> Manifest:
+    said = tuple(whole[name] for name in ("site", "year", "month", "ce"))
+    if said != tuple(partition):
+        raise ValueError(f"it says that it is of {', '.join(map(_shown, said))}, but stands at {partition}")
+    if whole["names"] not in NAMES:
+        raise ValueError(f"names: {_shown(whole['names'])}")
+    tables = {table: _part(whole["tables"][table], partition) for table in TABLES}
+    seen = whole.get("seen", {})
+    if len(seen) > _MOST_SEEN:
+        raise ValueError(f"{len(seen)} counts")
+    return Manifest(
+        partition,
+        _number(whole, "schema", 2**31),
+        _text(whole, "life"),
+        _number(whole, "finished_log_seq", 2**63),
+        whole["names"],
+        # No clock is in the year 6325.
+        _number(whole, "written_s", 2**37),
+        tables,
+        {name[:_LONGEST]: _number(seen, name, 2**63) for name in seen},
+    )
+
+
+def _part(told: dict[str, Any], partition: Partition) -> Part:
+    begin, end = partition.bounds
+    rows = _number(told, "rows", _MOST_ROWS)
+    first, last = (None if told[name] is None else _number(told, name, 2**63) for name in ("end_min_s", "end_max_s"))
+    part = Part(_text(told, "file"), rows, first, last, _text(told, "sha256"), _number(told, "bytes", _MOST_PART_BYTES))
+    if _DIGEST.fullmatch(part.sha256) is None or part.file != part_name(part.sha256):
+        raise ValueError(f"{part.file} is no name of a part with this digest")
+    if not part.bytes or (first is None) != (last is None):
+        raise ValueError(f"{part.file}: impossible numbers")
+    if first is not None and last is not None and not begin <= first <= last < end:
+        raise ValueError(f"{part.file}: jobs that ended outside of the month")
+    return part
+
+
+def _number(told: dict[str, Any], name: str, below: int) -> int:
+    number = told[name]
+    if type(number) is not int or not 0 <= number < below:
+        raise ValueError(f"{_shown(name)}: {_shown(number)}")
+    return number
+
+
+def _text(told: dict[str, Any], name: str) -> str:
+    text = told[name]
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        raise ValueError(f"{name}: {_shown(text)}")
+    return text
+
+
+def _shown(value: object) -> str:
+    """A value of others, as far as a message has room for it."""
+    return f"{value!s:.50}" if isinstance(value, str | int | float) else "neither a number nor a text"

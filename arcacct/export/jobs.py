@@ -1,0 +1,397 @@
+"""
+The months that changed since an export, and their jobs in the order of their ends, with names, pseudonyms or nothing
+for users.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import starmap
+from math import ceil
+from typing import Any, NamedTuple
+
+from arcacct.database.connection import Connection
+from arcacct.database.incarnation import highest_seq
+from arcacct.export.dataset import Partition, columns
+from arcacct.records import slurm_formats
+from arcacct.records.packing import TRANSFER_KINDS
+from arcacct.records.pseudonyms import Names, fqan_without_names, is_kept_attribute
+from arcacct.records.reader import LAST_SECOND, decoded, one_state, plain_text, unescaped
+from arcacct.sources.gridengine.record import GPU_FIELDS, RUNS_WITH_GPUS, gpu_count
+
+# The months that there are jobs of, and which of them changed since an export: months of the end, UTC, as 202611.
+
+
+JOBS, FORGOTTEN, CLOSED, TELEMETRY, RUNS = "jobs", "forgotten", "closed", "telemetry", "runs"
+"""What a month is known by, beside what the log tells: `Now.seen`, and whether it is one of `Withdrawn.closed`."""
+_MONTH = "CAST(strftime('%Y%m', EndTime, 'unixepoch') AS INTEGER)"
+_OF_MONTHS = f"EndTime BETWEEN 1 AND {LAST_SECOND}"
+
+
+class Withdrawn(NamedTuple):
+    """What was taken out of the database, of which the log says nothing."""
+
+    pruned_before: int
+    """UTC seconds: no job that ended then or later was moved into an archive."""
+    forgotten: int
+    """Records whose names were forgotten."""
+    closed: frozenset[int]
+    """Months in which names were forgotten."""
+
+
+class Now(NamedTuple):
+    """The database at one moment."""
+
+    seq: int
+    """The highest Seq of FinishedLog."""
+    events_row: int
+    """The last row of JobEvents: what comes to a job that has ended is no change to the log."""
+    seen: dict[int, dict[str, int]]
+    """By month: how many jobs, how many without names, and what is told of accelerators, added up."""
+    withdrawn: Withdrawn
+
+
+def look(con: Connection) -> Now:
+    """What there is now; the counts read indexes alone."""
+    with one_state(con):
+        seen: dict[int, dict[str, int]] = {month: {JOBS: jobs} for month, jobs in _counts(con)}
+        # From the few to their records. What a target has had is forgotten without a word to the log.
+        for month, jobs in con.execute(
+            f"SELECT {_MONTH}, count(*) FROM ForgottenRecords CROSS JOIN AAR USING (RecordID)"
+            f" WHERE {_OF_MONTHS} GROUP BY 1"
+        ):
+            seen[month][FORGOTTEN] = jobs
+        for month, total in con.execute(
+            f"SELECT {_MONTH}, count(*) + CAST(total(GPUCount) + total(GPUAllocatedS) + total(GPUOccupiedS)"
+            " + total(GPUBusyS) + total(GPUPeakMemory) + total(GPUEnergyJ) + total(EnergyJ) AS INTEGER)"
+            " FROM JobTelemetry CROSS JOIN AAR USING (RecordID)"
+            f" WHERE coalesce({', '.join(ACCELERATORS)}) IS NOT NULL AND {_OF_MONTHS} GROUP BY 1"
+        ):
+            seen[month][TELEMETRY] = total
+        for month, runs in con.execute(
+            f"SELECT {_MONTH}, count(*) FROM (SELECT RecordID FROM SlurmRuns WHERE {OF_ACCELERATORS})"
+            f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
+        ):
+            seen[month][RUNS] = runs
+        for month, jobs in con.execute(
+            f"SELECT {_MONTH}, count(*) FROM (SELECT RecordID FROM HTCondorJobs WHERE GPUs > 0)"
+            f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
+        ):
+            seen[month][RUNS] = seen[month].get(RUNS, 0) + jobs
+        for month, runs in con.execute(
+            f"SELECT {_MONTH}, count(*) FROM (SELECT RecordID FROM {RUNS_WITH_GPUS})"
+            f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
+        ):
+            seen[month][RUNS] = seen[month].get(RUNS, 0) + runs
+        (events_row,) = con.execute("SELECT ifnull(max(rowid), 0) FROM JobEvents").fetchone()
+        return Now(highest_seq(con), events_row, seen, withdrawn(con))
+
+
+def withdrawn(con: Connection) -> Withdrawn:
+    """What was taken out until now."""
+    (pruned_before,) = con.execute("SELECT ifnull(max(EndedBefore), 0) FROM Archives").fetchone()
+    (forgotten,) = con.execute("SELECT count(*) FROM ForgottenRecords").fetchone()
+    closed = frozenset(month for (month,) in con.execute("SELECT Month FROM ForgottenMonths"))
+    return Withdrawn(pruned_before, forgotten, closed)
+
+
+ACCELERATORS = (
+    *("GPUCount", "GPUAllocatedS", "GPUModel", "GPUOccupiedS", "GPUBusyS", "GPUPeakMemory", "GPUEnergyJ", "EnergyJ"),
+)
+"""Columns of JobTelemetry of which one at least is known of what gets a row in the table accelerators."""
+OF_ACCELERATORS = "(instr(AllocTRES, 'gres/gpu') OR instr(AllocTRES, 'energy='))"
+"""The runs of SlurmRuns that tell something for it."""
+
+
+def _counts(con: Connection) -> Iterator[tuple[int, int]]:
+    """Each month with its jobs; from one to the next on the index of EndTime."""
+    after = 1
+    while True:
+        row = con.execute(
+            f"SELECT min(EndTime), CAST(strftime('%Y', min(EndTime), 'unixepoch') AS INTEGER),"
+            f" CAST(strftime('%m', min(EndTime), 'unixepoch') AS INTEGER) FROM AAR WHERE EndTime >= ? AND {_OF_MONTHS}",
+            (after,),
+        ).fetchone()
+        if row[0] is None:
+            return
+        year, month = row[1:]
+        begin, after = Partition("", year, month, "").bounds
+        (jobs,) = con.execute("SELECT count(*) FROM AAR WHERE EndTime >= ? AND EndTime < ?", (begin, after)).fetchone()
+        yield year * 100 + month, jobs
+
+
+def changed(con: Connection, seq: int, events_row: int) -> set[int]:
+    """The months with a record that was logged, left or got an event after these places."""
+    logged = f"SELECT DISTINCT {_MONTH} FROM FinishedLog CROSS JOIN AAR USING (RecordID) WHERE Seq > ? AND {_OF_MONTHS}"
+    left = f"SELECT DISTINCT {_MONTH} FROM FormerVersions WHERE Seq > ? AND {_OF_MONTHS}"
+    told = (
+        f"SELECT DISTINCT {_MONTH} FROM JobEvents CROSS JOIN AAR USING (RecordID)"
+        f" WHERE JobEvents.rowid > ? AND {_OF_MONTHS}"
+    )
+    return {
+        month
+        for query, place in ((logged, seq), (left, seq), (told, events_row))
+        for (month,) in con.execute(query, (place,))
+    }
+
+
+def left_since(con: Connection, seq: int, partition: Partition) -> bool:
+    """Whether a record was elsewhere in a month, or is gone from it, since a place in the log."""
+    query = "SELECT 1 FROM FormerVersions WHERE Seq > ? AND EndTime >= ? AND EndTime < ? LIMIT 1"
+    return con.execute(query, (seq, *partition.bounds)).fetchone() is not None
+
+
+def pruned_among(con: Connection, records: Collection[tuple[int, str]]) -> set[int]:
+    """Which of some records, with their JobIDs as stored, were pruned: gone, and the log has no trace of them."""
+    gone = {record_id for record_id, _job_id in records}
+    numbers = ",".join(map(str, gone))
+    gone -= {one for (one,) in con.execute(f"SELECT RecordID FROM AAR WHERE RecordID IN ({numbers})")}
+    gone -= {one for (one,) in con.execute(f"SELECT RecordID FROM FinishedLog WHERE RecordID IN ({numbers})")}
+    job_ids = [job_id for record_id, job_id in records if record_id in gone]
+    query = f"SELECT JobID FROM AAR WHERE JobID IN ({','.join('?' * len(job_ids))})"
+    # A job that came back, from its control directory or a backup, has another number.
+    back = {job_id for (job_id,) in con.execute(query, job_ids)}
+    return {record_id for record_id, job_id in records if record_id in gone and job_id not in back}
+
+
+# The jobs of a month with all that is theirs, in the order of their ends, a page at a time.
+
+
+PAGE_JOBS = 1000
+"""A reader's transaction ends before a second is over (INVARIANTS 7)."""
+_PAGE_ROWS = 50_000
+Values = tuple[Any, ...]
+"""A row of one table of the dataset: the number of its record first."""
+
+
+class Job(NamedTuple):
+    """A job, and its rows in the other tables."""
+
+    end_s: int
+    record_id: int
+    values: Values
+    children: dict[str, list[Values]]
+
+
+def paged(jobs: Iterable[Job]) -> Iterator[list[Job]]:
+    """Jobs a page at a time, of jobs with many rows in other tables fewer."""
+    page: list[Job] = []
+    rows = 0
+    for job in jobs:
+        page.append(job)
+        rows += sum(map(len, job.children.values()))
+        if len(page) >= PAGE_JOBS or rows >= _PAGE_ROWS:
+            yield page
+            page, rows = [], 0
+    if page:
+        yield page
+
+
+def pages(con: Connection, partition: Partition) -> Iterator[list[Job]]:
+    """The jobs of a month, each page as it is at one moment."""
+    begin, end = partition.bounds
+    position = (begin, 0)
+    while True:
+        chosen = (*position, begin, end, PAGE_JOBS)
+        with one_state(con):
+            page = decoded(con, partial(_jobs, con, chosen))
+        if not page:
+            return
+        yield page
+        position = page[-1][:2]
+
+
+def _jobs(con: Connection, chosen: tuple[int, ...]) -> list[Job]:
+    keys = con.execute(
+        # Not those that are held: they are in no figure (`records.holds`).
+        "SELECT EndTime, RecordID, JobID FROM AccountedAAR WHERE (EndTime, RecordID) > (?, ?) AND EndTime >= ?"
+        " AND EndTime < ? ORDER BY EndTime, RecordID LIMIT ?",
+        chosen,
+    ).fetchall()
+    numbers = ",".join(str(record_id) for _end, record_id, _job_id in keys)
+    # The view is what the columns mean; it shows no number of the record.
+    query = f"SELECT {_ASKED} FROM v1_jobs WHERE job_id IN (SELECT JobID FROM AAR WHERE RecordID IN ({numbers}))"
+    of_job: dict[str, Values] = {
+        row[0]: (*row[: _FQAN + 1], *_group_and_role(row[_FQAN]), *row[_FQAN + 1 :]) for row in con.execute(query)
+    }
+    children = {table: _by_record(con, query.format(numbers)) for table, query in _CHILDREN.items()}
+    _add_runs(
+        children["accelerators"], [*_of_slurm(con, numbers), *_of_gridengine(con, numbers), *_of_htcondor(con, numbers)]
+    )
+    for rows in children["transfers"].values():
+        rows[:] = [(row[0], unescaped(row[1]), TRANSFER_KINDS.get(row[2], "input"), *row[3:]) for row in rows]
+    for rows in children["attributes"].values():
+        rows[:] = [(*row[:3], row[3] if row[3] is None else unescaped(row[3])) for row in rows]
+    return [
+        Job(
+            end,
+            record_id,
+            (record_id, *of_job[job_id]),
+            {table: rows[record_id] for table, rows in children.items() if record_id in rows},
+        )
+        for end, record_id, job_id in keys
+    ]
+
+
+_NAMES = [column.name for column in columns()["jobs"][1:]]
+_FQAN = _NAMES.index("fqan")
+_ASKED = ", ".join(name for name in _NAMES if name not in ("vo_group", "vo_role"))
+
+
+@lru_cache(maxsize=4096)
+def _group_and_role(fqan: object) -> tuple[str | None, str | None]:
+    """As the view has them; there they are a third of what a job costs."""
+    text = "" if fqan is None else plain_text(fqan)
+    group = re.split("/Role=|/Capability=", text, maxsplit=1)[0] if text.startswith("/") else None
+    role = text.partition("/Role=")[2].partition("/")[0]
+    return group, None if role in ("", "NULL") else role
+
+
+# In the order in which they were told: the plus keeps SQLite on the index of RecordID.
+_CHILDREN = {
+    "events": (
+        "SELECT RecordID, EventKey, CAST(strftime('%s', EventTime) AS INTEGER) AS T FROM JobEvents"
+        " WHERE RecordID IN ({0}) ORDER BY RecordID, T, rowid"
+    ),
+    "transfers": (
+        "SELECT RecordID, URL, TransferType, FileSize, TransferStart, TransferEnd,"
+        " CAST(TransferEnd - TransferStart AS INTEGER) FROM DataTransfers"
+        " WHERE RecordID IN ({0}) ORDER BY RecordID, rowid"
+    ),
+    "attributes": (
+        "SELECT RecordID, Kind, Name, Value FROM ("
+        "SELECT RecordID, 'token' AS Kind, AttrKey AS Name, AttrValue AS Value, 1 AS Place, rowid AS Row"
+        " FROM AuthTokenAttributes WHERE RecordID IN ({0}) UNION ALL "
+        "SELECT RecordID, 'rte', NULL, RTEName, 2, rowid FROM RunTimeEnvironments WHERE RecordID IN ({0}) UNION ALL "
+        "SELECT RecordID, 'info', InfoKey, InfoValue, 3, rowid FROM JobExtraInfo WHERE RecordID IN ({0}))"
+        " ORDER BY RecordID, Place, Row"
+    ),
+    "accelerators": (
+        "SELECT RecordID, Clusters.Name, GPUCount, GPUAllocatedS, GPUModel, GPUOccupiedS, GPUBusyS, GPUPeakMemory,"
+        " GPUEnergyJ, EnergyJ FROM JobTelemetry LEFT JOIN Clusters ON Clusters.ID = ClusterID"
+        f" WHERE RecordID IN ({{0}}) AND coalesce({', '.join(ACCELERATORS)}) IS NOT NULL ORDER BY RecordID"
+    ),
+}
+
+
+class _Run(NamedTuple):
+    """What a batch system tells of a run of a job."""
+
+    record_id: int
+    cluster: str
+    elapsed_s: int
+    gpus: float
+    """HTCondor gives parts of one."""
+    energy_j: int = 0
+
+
+def _of_slurm(con: Connection, numbers: str) -> Iterator[_Run]:
+    """The runs of some records that sacct told of, in order."""
+    query = (
+        f"SELECT RecordID, Cluster, Elapsed, AllocTRES FROM SlurmRuns WHERE RecordID IN ({numbers}) AND "
+        f"{OF_ACCELERATORS} ORDER BY RecordID, RunNo"
+    )
+    for record_id, cluster, elapsed_s, text in con.execute(query):
+        resources = slurm_formats.parse(plain_text(text))
+        yield _Run(record_id, cluster, elapsed_s, slurm_formats.gpu_count(resources), resources.get("energy", 0))
+
+
+def _of_gridengine(con: Connection, numbers: str) -> Iterator[_Run]:
+    """The runs of some records that Grid Engine told of, in order."""
+    query = (
+        f"SELECT RecordID, Cell, Elapsed, {', '.join(GPU_FIELDS)} FROM {RUNS_WITH_GPUS} WHERE RecordID IN ({numbers})"
+        " ORDER BY RecordID, RecordNo"
+    )
+    for record_id, cell, elapsed_s, *said in con.execute(query):
+        gpus = gpu_count(*map(plain_text, said))
+        if gpus:
+            yield _Run(record_id, cell, elapsed_s, gpus)
+
+
+def _of_htcondor(con: Connection, numbers: str) -> Iterator[_Run]:
+    """The jobs among some records that HTCondor gave GPUs: all runs of one together."""
+    query = f"SELECT RecordID, Schedd, Wall, GPUs FROM HTCondorJobs WHERE RecordID IN ({numbers}) AND GPUs > 0"
+    return starmap(_Run, con.execute(f"{query} ORDER BY RecordID, JobNo"))
+
+
+def _add_runs(told: dict[int, list[Values]], runs: Sequence[_Run]) -> None:
+    """What the runs of jobs tell, where telemetry has no word of the batch system (as `stats` has it)."""
+    by_record: dict[int, list[_Run]] = defaultdict(list)
+    for run in runs:
+        by_record[run.record_id].append(run)
+    for record_id, of_record in by_record.items():
+        (known,) = told.get(record_id) or [(record_id, of_record[-1].cluster, *(None,) * 8)]
+        if known[2] is not None or known[9] is not None:
+            continue
+        # Of a part of a GPU the job saw one.
+        gpus = ceil(of_record[-1].gpus) or None
+        gpu_s = round(sum(run.gpus * run.elapsed_s for run in of_record)) or None
+        energy_j = sum(run.energy_j for run in of_record) or None
+        told[record_id] = [(*known[:2], gpus, gpu_s, *known[4:9], energy_j)]
+
+
+def _by_record(con: Connection, query: str) -> dict[int, list[Values]]:
+    found: dict[int, list[Values]] = defaultdict(list)
+    for row in con.execute(query):
+        found[row[0]].append(row)
+    return found
+
+
+# What a dataset says of users: their names, pseudonyms by the key of the site, or nothing.
+
+
+_NAMED = ("user_dn", "job_name", "client_host")
+"""Columns of jobs whose text is a name, or leads to one."""
+_WITH_NAMES = ("fqan", "vo_group")
+"""Of which a part may be one."""
+
+
+class Concealer:
+    """Jobs without names: with the pseudonyms of ``names``, or with nothing where names stood."""
+
+    def __init__(self, names: Names | None) -> None:
+        place = {column.name: number for number, column in enumerate(columns()["jobs"])}
+        self._of = lru_cache(maxsize=65536)(lambda name: None if not name or names is None else names.of(name))
+        self._fqan = lru_cache(maxsize=65536)(lambda text: fqan_without_names(self._of, text))
+        self._ways: dict[int, Callable[[Any], Any]] = {
+            **{place[one]: self._of for one in _NAMED},
+            **{place[one]: self._fqan for one in _WITH_NAMES},
+            place["local_user"]: self._account,
+        }
+
+    def __call__(self, job: Job) -> Job:
+        """The job, as far as anybody may know it."""
+        values = list(job.values)
+        for number, way in self._ways.items():
+            values[number] = way(values[number])
+        children = dict(job.children)
+        if "attributes" in children:
+            children["attributes"] = [self._attribute(*row) for row in children["attributes"]]
+        if "transfers" in children:
+            # Paths on storage name users more often than not.
+            children["transfers"] = [(row[0], _host(row[1]), *row[2:]) for row in children["transfers"]]
+        return job._replace(values=tuple(values), children=children)
+
+    def _account(self, text: Any) -> str | None:
+        user, colon, group = str(text or "").partition(":")
+        new = self._of(user)
+        return None if new is None else f"{new}{colon}{self._of(group) if group == user else group}"
+
+    def _attribute(self, record_id: int, kind: str, name: str, value: Any) -> Values:
+        if kind == "token":
+            value = self._fqan(value) if is_kept_attribute(name) else self._of(value)
+        elif kind == "info" and name == "localuser":
+            value = self._account(value)
+        elif kind == "info" and name in ("jobname", "clienthost"):
+            value = self._of(value)
+        return record_id, kind, name, value
+
+
+def _host(url: Any) -> str | None:
+    """Of a URL what tells where the file was, and no more."""
+    scheme, colon, rest = str(url or "").partition("://")
+    # Users of storage stand before an @.
+    return f"{scheme}{colon}{rest.partition('/')[0].partition('?')[0].rpartition('@')[2]}" if colon else None

@@ -1,0 +1,1 @@
+"""The report of a month: its tables, and these as a page."""
