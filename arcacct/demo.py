@@ -31,7 +31,7 @@ from arcacct.publishing.target_run import Period, RunOptions, TargetResult
 from arcacct.records import reader
 from arcacct.records.model import AAR
 from arcacct.sandbox import CE, Sandbox
-from arcacct.sandbox.apel_text import int_of
+from arcacct.sandbox.apel import int_of
 from arcacct.targets import kinds, plugins
 from arcacct.wording import count_of
 

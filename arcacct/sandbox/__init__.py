@@ -13,16 +13,12 @@ from contextlib import ExitStack
 
 from arcacct.errors import ConfigError
 from arcacct.sandbox import authority
-from arcacct.sandbox.ams import AMS
+from arcacct.sandbox.ams import AMS, Authn
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.auditor import Auditor
-from arcacct.sandbox.authn import Authn
 from arcacct.sandbox.authority import Credential
-from arcacct.sandbox.faults import Faults
-from arcacct.sandbox.journal import Journal
-from arcacct.sandbox.server import Server, server_context
+from arcacct.sandbox.http_server import Faults, Journal, Receiver, Server, server_context
 from arcacct.sandbox.sgas import SGAS
-from arcacct.sandbox.wire import Receiver
 
 RECEIVERS: tuple[type[Receiver], ...] = (SGAS, AMS, Authn, Auditor)
 """What is served, each on a port of its own; a new one is a module beside these, and its name here."""

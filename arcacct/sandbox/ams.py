@@ -1,9 +1,4 @@
-"""
-An ARGO Messaging Service: publish, subscribe, pull, acknowledge, with the real one's words (apel section 1).
-
-Messages stay for ever, one list a topic; a subscription is an offset into it. Behind each topic may stand a reader
-(here: APEL's receiver), which gets every message at once.
-"""
+"""An ARGO Messaging Service and its authentication service: publish, subscribe, pull, acknowledge."""
 
 from __future__ import annotations
 
@@ -20,11 +15,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 from arcacct.sandbox.apel import APEL
-from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Receiver
+from arcacct.sandbox.http_server import Arrival, HTTPAnswer, HTTPRequest, Receiver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.sandbox import Sandbox
+
+
+# An ARGO Messaging Service: publish, subscribe, pull, acknowledge, with the real one's words (apel section 1).
+#
+# Messages stay for ever, one list a topic; a subscription is an offset into it. Behind each topic may stand a reader
+# (here: APEL's receiver), which gets every message at once.
+
 
 LARGEST_MESSAGE = 1_500_000
 """Bytes of the stored JSON (base64, attributes, layout): the limit of the real server's producer."""
@@ -411,3 +413,54 @@ def _topic_json(project: str, name: str) -> dict[str, str]:
 
 def _listed(kind: str, found: Sequence[object]) -> HTTPAnswer:
     return pretty({kind: found, "nextPageToken": "", "totalSize": len(found)})
+
+
+# The service that gives a token of the messaging service for a host certificate (argo-api-authn; apel 1.1).
+
+
+_AUTHN_PATH = re.compile(r"/v1/service-types/(?P<service>[^/:]+)/hosts/(?P<host>[^/:]+):(?P<method>\w+)")
+
+
+class Authn(Receiver):
+    """Bindings of host certificates (slash DN) to tokens, for the messaging service on `hosts`."""
+
+    endpoint, title = "authn", "the service that gives tokens"
+
+    def __init__(self, hosts: frozenset[str]) -> None:
+        self.hosts = hosts
+        self.bindings: dict[str, str] = {}
+        self.asked = 0
+        """How many tokens were given."""
+
+    @classmethod
+    def beside(cls, box: Sandbox) -> Self:
+        """For the messaging service of this sandbox, which has no other names than the loopback address's."""
+        authn = cls(frozenset({"localhost", "127.0.0.1"}))
+        authn.bindings[box.client.dn] = box.ams.new_token()
+        return authn
+
+    def address(self, port: int) -> str:
+        """The port: the service's address is made of the messaging service's."""
+        return f"authn port {port}"
+
+    def answer(self, request: HTTPRequest) -> HTTPAnswer:
+        match = _AUTHN_PATH.fullmatch(request.path)
+        if match is None or request.method != "GET":
+            return NOT_FOUND
+        peer, now = request.peer, time.time()
+        if peer is None:
+            return error(400, "BAD REQUEST", "No certificate provided")
+        if not peer.not_before <= now <= peer.not_after:
+            why = "has expired" if now > peer.not_after else "is not active yet"
+            return error(403, "ACCESS_FORBIDDEN", f"Your certificate {why}")
+        token = self.bindings.get(peer.dn)
+        for what, is_known in (
+            ("Service-type", match["service"] == "ams"),
+            ("Host", match["host"] in self.hosts),
+            ("Auth method", match["method"] == "authx509"),
+            ("Binding", token is not None),
+        ):
+            if not is_known:
+                return error(404, "NOT FOUND", f"{what} was not found")
+        self.asked += 1
+        return HTTPAnswer(200, json.dumps({"token": token}).encode(), "application/json; charset=utf-8")

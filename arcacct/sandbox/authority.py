@@ -1,9 +1,4 @@
-"""
-A certificate authority made on the spot, worth nothing outside the machine that made it.
-
-It writes what a computing element has: a CA directory hashed as OpenSSL wants it, and host certificates with
-their keys. Its own key never leaves memory, so what it signed cannot be added to later.
-"""
+"""A certificate authority made on the spot, worth nothing outside this machine, and the DER that it needs."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ import hashlib
 import ipaddress
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from cryptography import x509
@@ -23,7 +18,98 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from arcacct.config.credentials import slash_dn
 from arcacct.errors import ConfigError
 from arcacct.files.safe_open import open_directory, open_parent
-from arcacct.sandbox import der
+
+# As much of DER as certificates' names and S/MIME messages need: tag, length, value.
+#
+# `cryptography` signs messages and encrypts them, but verifies no signature, and opens no envelope before its version
+# 44; OpenSSL's program need not be there. Only definite lengths and one-byte tags: all that DER has here.
+
+
+INTEGER = 0x02
+OCTET_STRING = 0x04
+OID = 0x06
+UTF8_STRING = 0x0C
+SEQUENCE = 0x30
+SET = 0x31
+CONTEXT_0 = 0xA0
+
+
+class Item(NamedTuple):
+    """One element: its tag, what it holds, and all its bytes with tag and length."""
+
+    tag: int
+    content: bytes
+    whole: bytes
+
+
+def items(data: bytes) -> Iterator[Item]:
+    """
+    The elements that follow each other in `data`.
+
+    ValueError if the bytes end inside one, or a length is indefinite (BER, which DER forbids).
+    """
+    position = 0
+    while position < len(data):
+        if position + 1 >= len(data):
+            raise ValueError("an element without a length")
+        begin, size = position + 2, data[position + 1]
+        if size >= 0x80:
+            digits = size & 0x7F
+            begin, size = begin + digits, int.from_bytes(data[begin : begin + digits], "big")
+            if digits == 0 or begin > len(data):
+                raise ValueError("an indefinite or broken length")
+        end = begin + size
+        if end > len(data):
+            raise ValueError(f"an element at byte {position} needs {end - len(data)} bytes more than there are")
+        yield Item(data[position], data[begin:end], data[position:end])
+        position = end
+
+
+def item(data: bytes, tag: int) -> Item:
+    """The first element of `data`, which must have this tag; else ValueError."""
+    first = next(items(data), None)
+    if first is None or first.tag != tag:
+        raise ValueError(
+            f"expected an element with tag {tag:#04x}, found {'none' if first is None else hex(first.tag)}"
+        )
+    return first
+
+
+def content_info(encoded: bytes, kind: str, words: str) -> list[Item]:
+    """The parts of a message of CMS (RFC 5652 section 3); ValueError if it is not of this kind, in `words`."""
+    found, wrapped = items(item(encoded, SEQUENCE).content)
+    if oid(found.content) != kind:
+        raise ValueError(f"not {words}")
+    return list(items(item(wrapped.content, SEQUENCE).content))
+
+
+def encode(tag: int, content: bytes) -> bytes:
+    """An element of this tag."""
+    size = len(content)
+    if size < 0x80:
+        return bytes((tag, size)) + content
+    digits = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes((tag, 0x80 | len(digits))) + digits + content
+
+
+def oid(content: bytes) -> str:
+    """The dotted form of an object identifier's content."""
+    arcs: list[int] = []
+    value = 0
+    for byte in content:
+        value = value << 7 | byte & 0x7F
+        if not byte & 0x80:
+            arcs.append(value)
+            value = 0
+    first = min(arcs[0] // 40, 2) if arcs else 0
+    return ".".join(map(str, (first, arcs[0] - 40 * first, *arcs[1:]))) if arcs else ""
+
+
+# A certificate authority made on the spot, worth nothing outside the machine that made it.
+#
+# It writes what a computing element has: a CA directory hashed as OpenSSL wants it, and host certificates with their
+# keys. Its own key never leaves memory, so what it signed cannot be added to later.
+
 
 DAY_S = 86_400
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -134,7 +220,7 @@ def subject_hash(name: x509.Name) -> str:
     without the outer SEQUENCE; the digest's first four bytes, least significant first (x509_cmp.c).
     """
     canonical = b"".join(
-        der.encode(der.SET, b"".join(_canonical_attribute(attribute) for attribute in rdn)) for rdn in name.rdns
+        encode(SET, b"".join(_canonical_attribute(attribute) for attribute in rdn)) for rdn in name.rdns
     )
     digest = hashlib.sha1(canonical, usedforsecurity=False).digest()
     return f"{int.from_bytes(digest[:4], 'little'):08x}"
@@ -149,16 +235,16 @@ def issuer_and_serial(certificate: x509.Certificate) -> bytes:
     """How CMS names a certificate: its issuer and its serial number, in DER."""
     serial = certificate.serial_number
     number = serial.to_bytes(serial.bit_length() // 8 + 1, "big")
-    return certificate.issuer.public_bytes() + der.encode(der.INTEGER, number)
+    return certificate.issuer.public_bytes() + encode(INTEGER, number)
 
 
 def _canonical_attribute(attribute: x509.NameAttribute[str | bytes]) -> bytes:
     text = " ".join(str(attribute.value).split())
     # OpenSSL lowers ASCII only; other letters stay as they are.
     lowered = bytes(byte + 32 if 65 <= byte <= 90 else byte for byte in text.encode())
-    (rdn,) = der.items(der.item(x509.Name([attribute]).public_bytes(), der.SEQUENCE).content)
-    kind, _value = der.items(der.item(rdn.content, der.SEQUENCE).content)
-    return der.encode(der.SEQUENCE, kind.whole + der.encode(der.UTF8_STRING, lowered))
+    (rdn,) = items(item(x509.Name([attribute]).public_bytes(), SEQUENCE).content)
+    kind, _value = items(item(rdn.content, SEQUENCE).content)
+    return encode(SEQUENCE, kind.whole + encode(UTF8_STRING, lowered))
 
 
 def _subject(common_name: str) -> x509.Name:

@@ -1,28 +1,368 @@
-"""
-An SGAS server (LUTS behind nginx): what it answers and what its database would hold (sgas-ur-car section 1).
-
-One transaction a POST: either every record of a document is stored or none. A record that is there already is
-passed over, so the first one wins, and the answer looks the same but for the number of the row, which is the old one.
-"""
+"""An SGAS server (LUTS behind nginx): how it reads usage records, what it answers, and what its database would hold."""
 
 from __future__ import annotations
 
+import calendar
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
+from xml.etree import ElementTree as ET
 
-from arcacct.sandbox import sgas_records
-from arcacct.sandbox.journal import Journal
-from arcacct.sandbox.sgas_records import DatabaseRefuses, Row, UnreadableRecord
-from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Peer, Receiver
-from arcacct.targets.common import INT2, INT4, INT8
-from arcacct.targets.sgas.usage_record import RULES
+from arcacct.sandbox.http_server import Arrival, HTTPAnswer, HTTPRequest, Journal, Peer, Receiver
+from arcacct.targets.common import INT2, INT4, INT8, Form
+from arcacct.targets.sgas.usage_record import NAMESPACES, RULES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.sandbox import Sandbox
+
+
+# Times and durations as the receivers read them: each is lenient in its own way.
+
+
+_DURATION = "P(?:{0}Y)?(?:{0}M)?(?:{0}W)?(?:{0}D)?(?:T(?:{0}H)?(?:{0}M)?(?:{1}S)?)?"
+_SGAS_DURATION = re.compile("[+-]?" + _DURATION.format(*2 * [r"(\d+(?:[.,]\d+)?)"]))
+_APEL_DURATION = re.compile(_DURATION.format(r"(\d+)", r"(\d+(?:\.\d+)?)"))
+_UNITS_S = (31_536_000, 2_592_000, 604_800, 86_400, 3600, 60, 1)
+_INSTANT = re.compile(
+    r"(\d{4})-?(\d\d)-?(\d\d)(?:(?P<between>[T ])(\d\d):?(\d\d)(?::?(\d\d)(?:[.,]\d+)?)?"
+    r"(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?)?"
+)
+
+
+def duration_s(text: str) -> int | None:
+    """
+    Seconds of an ISO 8601 duration as SGAS reads it: decimals in any part, parts of a second dropped.
+
+    None for what it cannot read, and for anything with years or months: the server stores NULL then.
+    """
+    match = _SGAS_DURATION.fullmatch(text)
+    if match is None or match[1] or match[2]:
+        return None
+    parts = [float((part or "0").replace(",", ".")) for part in match.groups()]
+    total = sum(value * unit for value, unit in zip(parts, _UNITS_S, strict=True))
+    return -int(total) if text.startswith("-") else int(total)
+
+
+def apel_duration_s(text: str) -> int:
+    """Seconds of an ISO 8601 duration in a CAR; only seconds may have decimals, which are rounded. ValueError."""
+    match = _APEL_DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not an ISO 8601 duration: {text!r}")
+    return round(sum(float(part or 0) * unit for part, unit in zip(match.groups(), _UNITS_S, strict=True)))
+
+
+def sgas_instant(text: str) -> int | None:
+    """UTC seconds of a date and time as SGAS reads it (one `T`; no zone means UTC); None if it stores NULL."""
+    match = _INSTANT.fullmatch(text)
+    if match is None or match["between"] != "T":
+        return None
+    zone = match["zone"] or "Z"
+    # Without the colon the server passes over the minutes of the zone.
+    return _seconds(match, zone if ":" in zone else zone[:3])
+
+
+def iso_instant(text: str) -> int:
+    """UTC seconds of a date and time in a CAR: `T` or a blank between, a date alone, no zone means UTC. ValueError."""
+    match = _INSTANT.fullmatch(text)
+    instant = None if match is None else _seconds(match, match["zone"] or "Z")
+    if instant is None:
+        raise ValueError(f"not an ISO 8601 date and time: {text!r}")
+    return instant
+
+
+def _seconds(match: re.Match[str], zone: str) -> int | None:
+    year, month, day, _, hour, minute, second, _ = match.groups()
+    if not (1 <= int(month) <= 12 and 1 <= int(day) <= calendar.monthrange(int(year), int(month))[1]):
+        return None
+    fields = (int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))
+    if fields[3] > 24 or fields[4] > 59 or fields[5] > 60:
+        return None
+    digits = zone[1:].replace(":", "")
+    offset_s = int(digits[:2] or 0) * 3600 + int(digits[2:] or 0) * 60
+    return calendar.timegm(fields) - (-offset_s if zone[0] == "-" else offset_s)
+
+
+# Usage records as the SGAS server reads them: XML in, one row of its database a record.
+#
+# The rules are the server's, not the schema's: order does not matter, unknown elements are passed over, attributes
+# count only with their namespace, the last of a repeated element wins except where it adds up (sgas-ur-car 1.5). Each
+# of them is read, though: a number or a time that is empty fails wherever it stands.
+
+
+Value = TypeVar("Value")
+
+_UNITS = {unit + "B": 1024**power for power, unit in enumerate(("", "K", "M", "G", "T", "P", "E"))}
+_BIT_UNITS = {unit + "b" for unit in ("", "K", "M", "G", "T", "P", "E")}
+_METRICS = ("total", "average", "min", "max")
+_MEMORY_TYPES = ("shared", "physical", "dedicated")
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
+class UnreadableRecord(Exception):
+    """The server fails before it reaches its database: 500 without a word why."""
+
+
+class DatabaseRefuses(Exception):
+    """The database (or its driver) refuses a value: 500 with its text."""
+
+
+class Memory(NamedTuple):
+    bytes: int
+    metric: str
+    type: str
+    """Empty unless shared, physical or dedicated: ARC's `virtual` is lost."""
+
+
+class FileTransfer(NamedTuple):
+    kind: str
+    """``download`` or ``upload``."""
+    url: str
+    size_bytes: int | None
+    start_time: int | None
+    end_time: int | None
+    bypass_cache: bool | None
+    from_cache: bool | None
+
+
+class Row(NamedTuple):
+    """What the server's database holds of a job: times in UTC seconds, durations in seconds, None for NULL."""
+
+    record_id: str | None = None
+    create_time: int | None = None
+    global_job_id: str | None = None
+    local_job_id: str | None = None
+    local_user: str | None = None
+    global_user_name: str | None = None
+    vo_type: str | None = None
+    vo_issuer: str | None = None
+    vo_name: str | None = None
+    vo_attributes: tuple[tuple[str | None, str | None], ...] = ()
+    job_name: str | None = None
+    charge: int | None = None
+    status: str | None = None
+    wall_duration: int | None = None
+    cpu_duration: int | None = None
+    node_count: int | None = None
+    processors: int | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    submit_time: int | None = None
+    project_name: str | None = None
+    submit_host: str | None = None
+    machine_name: str = ""
+    host: str | None = None
+    queue: str | None = None
+    memory: tuple[Memory, ...] = ()
+    user_time: int | None = None
+    kernel_time: int | None = None
+    exit_code: int | None = None
+    major_page_faults: int | None = None
+    runtime_environments: tuple[str | None, ...] = ()
+    transfers: tuple[FileTransfer, ...] = ()
+
+
+def read(document: bytes) -> list[Row]:
+    """
+    The rows of a posted document.
+
+    Raises UnreadableRecord for what makes the real server fail before its database (not UTF-8, not well-formed, another
+    root or child, no MachineName, ...) and DatabaseRefuses where the value breaks in the driver.
+    """
+    try:
+        # The server decodes first and parses text: the declared encoding counts for nothing.
+        text = re.sub(r"^<\?xml[^>]*\?>", "", document.decode("utf-8"))
+        root = ET.fromstring(text)  # noqa: S314  only what this machine's own publisher sends
+    except (UnicodeDecodeError, ET.ParseError, ValueError) as error:
+        raise UnreadableRecord(str(error)) from error
+    if root.tag == _qualified("urf:JobUsageRecord"):
+        return [_row(root)]
+    if root.tag != _qualified("urf:UsageRecords"):
+        raise UnreadableRecord(f"root element {root.tag}")
+    if any(child.tag != _qualified("urf:JobUsageRecord") for child in root):
+        raise UnreadableRecord("a child that is no JobUsageRecord")
+    return [_row(record) for record in root]
+
+
+def _row(record: ET.Element) -> Row:
+    columns: dict[str, Any] = {
+        column: _last(record, RULES[column].element, _READ[column])
+        if column in _READ
+        else _text(record, RULES[column].element)
+        for column in _BY_ITSELF
+    }
+    if not columns["machine_name"]:
+        raise UnreadableRecord("no MachineName")
+    if columns["local_job_id"] is None and record.find(RULES["local_job_id"].element, NAMESPACES) is not None:
+        raise UnreadableRecord("an empty LocalJobId")
+    longest = int(RULES["host"].most)
+    if len(host := columns["host"] or "") > longest:
+        columns["host"] = host[: longest - 1] + "$"
+    if record.find("urf:Processors", NAMESPACES) is None:
+        # The server takes a lone NodeCount for the processors.
+        columns["node_count"], columns["processors"] = None, columns["node_count"]
+    row = Row(
+        **columns,
+        **_identity(record),
+        **_virtual_organisation(record),
+        cpu_duration=_cpu(_each(record, "urf:CpuDuration", duration_s)),
+        memory=tuple(_memory(element) for element in record.findall("urf:Memory", NAMESPACES)),
+        exit_code=_exit_code(record),
+        runtime_environments=tuple(element.text for element in record if element.tag in _ENVIRONMENTS),
+        transfers=tuple(_transfers(record)),
+    )
+    odd = row.local_job_id
+    if odd is None or (len(odd) <= RULES["local_job_id"].most and not odd.startswith("/")):
+        return row
+    # A long LocalJobId, or one like a path, is dropped, and the record gets another identity (sgas-ur-car 1.4).
+    return row._replace(local_job_id=None, record_id=row.global_job_id or f"{row.machine_name}:{row.create_time}")
+
+
+def _identity(record: ET.Element) -> dict[str, Any]:
+    identity = next(reversed(record.findall("urf:RecordIdentity", NAMESPACES)), None)
+    create_time = None if identity is None else identity.get(_qualified("urf:createTime"))
+    if identity is None or create_time is None:
+        raise UnreadableRecord("no urf:createTime")
+    return {"record_id": identity.get(_qualified("urf:recordId")), "create_time": sgas_instant(create_time)}
+
+
+def _virtual_organisation(record: ET.Element) -> dict[str, Any]:
+    found = record.findall("urf:UserIdentity/vo:VO", NAMESPACES)
+    # Of what is there twice the server keeps the last.
+    names = [vo for vo in found if _text(vo, "vo:Name")]
+    if not names:
+        return {}  # without a name the server drops everything about the VO
+    vo = names[-1]
+    return {
+        "vo_name": _text(vo, "vo:Name"),
+        "vo_type": vo.get(_qualified("vo:type")),
+        "vo_issuer": _text(vo, "vo:Issuer"),
+        "vo_attributes": tuple(
+            # Several groups of one attribute run together, and are too long for the column together.
+            (
+                "".join(element.text or "" for element in attribute.findall("vo:Group", NAMESPACES)) or None,
+                _text(attribute, "vo:Role"),
+            )
+            for attribute in vo.findall("vo:Attribute", NAMESPACES)
+        ),
+    }
+
+
+def _cpu(values: list[int | None]) -> int | None:
+    if len(values) > 1 and None in values:
+        raise UnreadableRecord("one CpuDuration of several cannot be read")
+    return sum(value for value in values if value is not None) if values and None not in values else None
+
+
+def _memory(element: ET.Element) -> Memory:
+    unit, metric = element.get(_qualified("urf:storageUnit"), ""), element.get(_qualified("urf:metric"), "total")
+    try:
+        value = int(element.text or "")
+    except ValueError as error:
+        raise UnreadableRecord(f"Memory {element.text!r}") from error
+    if unit in _BIT_UNITS:
+        raise DatabaseRefuses("invalid input syntax for type bigint")
+    if metric not in _METRICS:
+        raise DatabaseRefuses("'SgasMemory' object has no attribute 'metric'")
+    kind = element.get(_qualified("urf:type"), "")
+    return Memory(value * _UNITS.get(unit, 1), metric, kind if kind in _MEMORY_TYPES else "")
+
+
+def _transfers(record: ET.Element) -> Iterator[FileTransfer]:
+    kinds = {_qualified("tr:FileDownload"): "download", _qualified("tr:FileUpload"): "upload"}
+    for element in record.findall("tr:FileTransfers/*", NAMESPACES):
+        if element.tag in kinds:
+            if not len(element):
+                raise DatabaseRefuses("lower bound of FOR loop cannot be null")
+            url = _text(element, "tr:URL")
+            if not url:
+                raise DatabaseRefuses('null value in column "job_transfer_url" violates not-null constraint')
+            yield FileTransfer(
+                kinds[element.tag],
+                url,
+                _last(element, "tr:Size", _integer),
+                _last(element, "tr:StartTime", sgas_instant),
+                _last(element, "tr:EndTime", sgas_instant),
+                _last(element, "tr:BypassCache", _boolean),
+                _last(element, "tr:RetrievedFromCache", _boolean),
+            )
+
+
+def _charge(content: str) -> int:
+    try:
+        return int(float(content))
+    except (ValueError, OverflowError) as error:
+        raise UnreadableRecord(f"Charge {content!r}") from error
+
+
+def _exit_code(record: ET.Element) -> int | None:
+    if len(record.findall("sgas:ExitCode", NAMESPACES)) > 1:
+        raise UnreadableRecord("more than one ExitCode")
+    try:
+        code = _last(record, "sgas:ExitCode", int)
+    except ValueError as error:
+        raise UnreadableRecord("ExitCode") from error
+    return None if code is None else code & 0xFF
+
+
+def _integer(content: str) -> int | None:
+    try:
+        return int(content)
+    except ValueError:
+        return None
+
+
+def _boolean(content: str) -> bool | None:
+    return _BOOLEANS.get(content.lower())
+
+
+def _text(parent: ET.Element, path: str) -> str | None:
+    """The text of the last such element, which may be empty."""
+    return next((element.text for element in reversed(parent.findall(path, NAMESPACES))), None)
+
+
+def _last(parent: ET.Element, path: str, read: Callable[[str], Value]) -> Value | None:
+    """What `read` makes of the last such element; it looks at the others, too."""
+    values = _each(parent, path, read)
+    return values[-1] if values else None
+
+
+def _each(parent: ET.Element, path: str, read: Callable[[str], Value]) -> list[Value]:
+    """What `read` makes of such elements, of which none may be empty."""
+    found = []
+    for element in parent.findall(path, NAMESPACES):
+        if not element.text:
+            raise UnreadableRecord(f"an empty {element.tag}")
+        found.append(read(element.text))
+    return found
+
+
+def _qualified(name: str) -> str:
+    """A name with its namespace as ElementTree writes it: attributes without one do not count."""
+    prefix, _, local = name.partition(":")
+    return f"{{{NAMESPACES[prefix]}}}{local}"
+
+
+_ENVIRONMENTS = {_qualified("sgas:RuntimeEnvironment"), _qualified("arc:RuntimeEnvironment")}
+_COMPOSED = {"record_id", "create_time", "vo_name", "vo_type", "vo_issuer", "cpu_duration", "memory"}
+_BY_ITSELF = {column: RULES[column].form for column in Row._fields if column in RULES.keys() - _COMPOSED}
+"""Columns that are the last of one element of the record."""
+_READ_AS: dict[Form, Callable[[str], Any]] = {
+    Form.INTEGER: _integer,
+    Form.DURATION: duration_s,
+    Form.TIME: sgas_instant,
+}
+_READ = {column: _READ_AS[form] for column, form in _BY_ITSELF.items() if form in _READ_AS} | {"charge": _charge}
+
+
+# An SGAS server (LUTS behind nginx): what it answers and what its database would hold (sgas-ur-car section 1).
+#
+# One transaction a POST: either every record of a document is stored or none. A record that is there already is passed
+# over, so the first one wins, and the answer looks the same but for the number of the row, which is the old one.
+
 
 PATH = "/sgas/ur"
 LARGEST_BODY = 2 * 1024 * 1024
@@ -206,7 +546,7 @@ class SGAS(Receiver):
         rows: list[Row] | None = None
         status, said, verdict = 200, "", "stored"
         try:
-            rows = sgas_records.read(body)
+            rows = read(body)
             self._check_machines(peer, rows)
             with self._lock:
                 said = json.dumps(self._commit(rows))

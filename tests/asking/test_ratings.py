@@ -17,7 +17,7 @@ from arcacct.config.paths import places
 from arcacct.database.access import open_accounting, read_accounting
 from arcacct.publishing import run, target_run
 from arcacct.sandbox import Sandbox
-from arcacct.sandbox.summariser import PortalTotals
+from arcacct.sandbox.apel import PortalTotals
 from arcacct.targets import plugins
 
 DEFAULT = "HEPSPEC:11.11"

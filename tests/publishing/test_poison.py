@@ -19,7 +19,7 @@ from lxml import etree
 from publishing_site import CARS, JUNE, SGAS, SUMMARIES, Job, Site, at_apel, at_sgas, jobs, truth
 
 from arcacct.sandbox import Sandbox
-from arcacct.sandbox.ssm import accept
+from arcacct.sandbox.smime import accept
 from arcacct.targets import plugins
 
 NOW = int(time.time())

@@ -4,7 +4,7 @@ import pytest
 
 from arcacct.sandbox import Sandbox, authority
 from arcacct.sandbox.apel import APEL
-from arcacct.sandbox.journal import Journal
+from arcacct.sandbox.http_server import Journal
 from arcacct.sandbox.sgas import SGAS
 
 TYPE_CHECKING = False

@@ -9,7 +9,7 @@ from argo_ams_library import AmsMessage, AmsServiceException, ArgoMessagingServi
 from sandbox_clients import Connection, publication, sign, sync_message
 
 from arcacct.sandbox.ams import AMS
-from arcacct.sandbox.wire import HTTPRequest
+from arcacct.sandbox.http_server import HTTPRequest
 
 TOPIC = "/v1/projects/accounting/topics/gLite-APEL"
 SUBSCRIPTION = "/v1/projects/accounting/subscriptions/reader"

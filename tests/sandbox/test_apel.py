@@ -135,8 +135,7 @@ def test_message_and_body_lie_side_by_side(apel, ce, journal):
 
 def test_a_journal_continues_an_older_one(journal):
     """Numbers go on where an earlier rehearsal in the same directory stopped."""
-    from arcacct.sandbox.journal import Journal
-    from arcacct.sandbox.wire import Arrival
+    from arcacct.sandbox.http_server import Arrival, Journal
 
     journal.keep("sgas", f"{journal.number('sgas')}.xml", b"<a/>")
     journal.note(Arrival("sgas", 1, "sgas/0001.xml", "stored"), 200)

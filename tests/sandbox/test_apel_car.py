@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from arcacct.sandbox import apel
-from arcacct.sandbox.ssm import MessageRejected
+from arcacct.sandbox.smime import MessageRejected
 
 CAR = "http://eu-emi.eu/namespaces/2012/11/computerecord"
 PARTS = {

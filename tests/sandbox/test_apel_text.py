@@ -6,8 +6,8 @@ import pytest
 from sandbox_clients import job_message, summary_message, sync_message
 
 from arcacct.sandbox import apel
-from arcacct.sandbox.apel_text import JOBS, NORMALISED_SUMMARIES, SUMMARIES, SYNCS
-from arcacct.sandbox.ssm import Crashed, MessageRejected
+from arcacct.sandbox.apel import JOBS, NORMALISED_SUMMARIES, SUMMARIES, SYNCS
+from arcacct.sandbox.smime import Crashed, MessageRejected
 
 NOW = int(time.time())
 V02, V03, V04 = (f"APEL-summary-job-message: v0.{n}" for n in (2, 3, 4))

@@ -13,10 +13,7 @@ import pytest
 from sandbox_clients import Connection, auditor_client
 
 from arcacct.sandbox.auditor import Auditor, AuditorAccess
-from arcacct.sandbox.faults import Faults
-from arcacct.sandbox.journal import Journal
-from arcacct.sandbox.server import Server
-from arcacct.sandbox.wire import HTTPRequest, Peer
+from arcacct.sandbox.http_server import Faults, HTTPRequest, Journal, Peer, Server
 
 NOW = int(time.time())
 CE = Peer("/O=Sandbox/CN=ce.example.org", "CN=ce.example.org,O=Sandbox", "ce.example.org", NOW - 60, NOW + 86_400)

@@ -20,7 +20,7 @@ from sandbox_clients import (
 
 from arcacct import sandbox as package
 from arcacct.errors import ConfigError, TargetBusy
-from arcacct.sandbox import Sandbox, wire
+from arcacct.sandbox import Sandbox, http_server
 
 PUBLISH = "/v1/projects/accounting/topics/gLite-APEL:publish"
 
@@ -195,7 +195,7 @@ def test_the_configuration_it_prints_is_understood(sandbox, tmp_path):
     assert all(os.path.exists(apel[f"x509_{name}"]) for name in ("host_cert", "host_key", "cert_dir"))
 
 
-class Echo(wire.Receiver):
+class Echo(http_server.Receiver):
     """A receiver as somebody may add one."""
 
     endpoint, title, documents = "echo", "a receiver that repeats", "echoes"
@@ -214,7 +214,7 @@ class Echo(wire.Receiver):
 
     def answer(self, request):
         file = self.journal.keep("echoes", self.journal.number("echoes"), request.body)
-        return wire.HTTPAnswer(200, request.body, arrivals=(wire.Arrival("echoes", 1, file, "repeated"),))
+        return http_server.HTTPAnswer(200, request.body, arrivals=(http_server.Arrival("echoes", 1, file, "repeated"),))
 
     def block(self, box):
         return ["[arcacct/echo:sandbox]", *box.credentials]

@@ -6,8 +6,8 @@ import time
 import pytest
 from sandbox_clients import usage_record, usage_records
 
-from arcacct.sandbox import sgas as server
-from arcacct.sandbox.wire import HTTPRequest, Peer
+from arcacct.sandbox import sgas as sandbox_sgas
+from arcacct.sandbox.http_server import HTTPRequest, Peer
 
 NOW = int(time.time())
 CE = Peer("/O=Sandbox/CN=ce.example.org", "CN=ce.example.org,O=Sandbox", "ce.example.org", NOW - 60, NOW + 86_400)
@@ -18,7 +18,7 @@ def post(sgas, document: str | bytes, *, right: str | None = "jobinsert:all", pe
     if right is not None and peer is not None:
         sgas.rights[peer.subject] = right
     body = document.encode() if isinstance(document, str) else document
-    return sgas.answer(HTTPRequest("POST", server.PATH, {}, {}, body, peer))
+    return sgas.answer(HTTPRequest("POST", sandbox_sgas.PATH, {}, {}, body, peer))
 
 
 def row(sgas, body: str, **options):
@@ -211,8 +211,8 @@ FAILED = {
 def test_failures_before_the_database(sgas, document):
     """500 with 95 bytes of HTML that say nothing."""
     answer = post(sgas, document)
-    assert (answer.status, answer.body.decode()) == (500, server.PROCESSING_FAILED)
-    assert len(server.PROCESSING_FAILED) == 95
+    assert (answer.status, answer.body.decode()) == (500, sandbox_sgas.PROCESSING_FAILED)
+    assert len(sandbox_sgas.PROCESSING_FAILED) == 95
     assert sgas.records == {}
 
 
@@ -358,7 +358,7 @@ def test_paths_and_methods(sgas, method, path, status):
     """Only POST of the exact path inserts."""
     answer = sgas.answer(HTTPRequest(method, path, {}, {"host": "h:1"}, b"", CE))
     assert answer.status == status
-    if status == 405 and path == server.PATH:
+    if status == 405 and path == sandbox_sgas.PATH:
         assert answer.headers == (("Allow", "HEAD, POST"),)
     if status == 200:
         assert b"<href>https://h:1/sgas/ur</href>" in answer.body

@@ -8,8 +8,8 @@ import time
 import pytest
 from sandbox_clients import usage_record, usage_records
 
+from arcacct.sandbox.http_server import HTTPRequest, Peer
 from arcacct.sandbox.sgas import PATH
-from arcacct.sandbox.wire import HTTPRequest, Peer
 
 DAY_S = 86_400
 MONDAY_S = 1_767_571_200

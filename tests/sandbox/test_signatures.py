@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization.pkcs7 import PKCS7Options as O
 from sandbox_clients import TEXT, openssl_sign, sign
 
 from arcacct.errors import InputError
-from arcacct.sandbox import authority, signatures
+from arcacct.sandbox import authority, smime
 
 BODIES = {
     "one line": b"hello\n",
@@ -31,8 +31,8 @@ BODIES = {
 )
 def test_good_signatures_are_good(ca, ce, signs, body):
     """Whatever a text looks like, its signature verifies and the text arrives, whoever signed it."""
-    signed = signatures.verify(signs(ce, body))
-    signatures.check_chain(signed.certificates[0], ca.ca_dir)
+    signed = smime.verify(signs(ce, body))
+    smime.check_chain(signed.certificates[0], ca.ca_dir)
     text = signed.content.partition(b"\r\n\r\n")[2]
     assert text.replace(b"\r\n", b"\n") == body.replace(b"\r\n", b"\n")
 
@@ -40,7 +40,7 @@ def test_good_signatures_are_good(ca, ce, signs, body):
 def test_line_ends_changed_on_the_way_do_no_harm(ce):
     """A message whose CRLF became LF verifies: lines are made canonical again."""
     message = sign(ce, b"one\ntwo\n")
-    assert signatures.verify(message.replace(b"\r\n", b"\n")).content == signatures.verify(message).content
+    assert smime.verify(message.replace(b"\r\n", b"\n")).content == smime.verify(message).content
 
 
 @pytest.mark.parametrize("algorithm", [hashes.SHA224, hashes.SHA256, hashes.SHA384, hashes.SHA512])
@@ -49,13 +49,13 @@ def test_the_digests_and_keys_that_apel_takes(ca, tmp_path, rsa_key, algorithm):
     """RSA and elliptic curves with any SHA-2 are good."""
     host = ca.issue("ce.example.org", directory=str(tmp_path), rsa_key=rsa_key)
     message = _builder(host, algorithm()).sign(serialization.Encoding.SMIME, list(TEXT))
-    assert signatures.verify(message).certificates == (host.certificate,)
+    assert smime.verify(message).certificates == (host.certificate,)
 
 
 @pytest.mark.parametrize("option", [Option.NoCapabilities, Option.NoAttributes])
 def test_signatures_with_fewer_attributes_are_good(ce, option):
     """Neither the capabilities nor any signed attribute is needed."""
-    assert signatures.verify(sign(ce, b"hello\n", [*TEXT, option])).content.endswith(b"hello\r\n")
+    assert smime.verify(sign(ce, b"hello\n", [*TEXT, option])).content.endswith(b"hello\r\n")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_signatures_with_fewer_attributes_are_good(ce, option):
 )
 def test_openssls_variants_are_good(ce, options):
     """What the openssl program signs, and `openssl cms` reads, verifies here too."""
-    assert signatures.verify(openssl_sign(ce, b"hello\n", *options)).content.endswith(b"hello\r\n")
+    assert smime.verify(openssl_sign(ce, b"hello\n", *options)).content.endswith(b"hello\r\n")
 
 
 BROKEN = {
@@ -81,7 +81,7 @@ BROKEN = {
 def test_broken_messages_are_refused_with_the_reason(ce, breaks, words):
     """A message that was changed, cut or never signed is refused, and the words say why."""
     with pytest.raises(InputError, match=words):
-        signatures.verify(breaks(sign(ce, b"hello\n")))
+        smime.verify(breaks(sign(ce, b"hello\n")))
 
 
 def test_a_signature_by_another_key_is_refused(ca, ce, tmp_path):
@@ -90,23 +90,23 @@ def test_a_signature_by_another_key_is_refused(ca, ce, tmp_path):
     with open(other.key_path, "rb") as file:
         key = serialization.load_pem_private_key(file.read(), None)
     message = sign(ce, b"hello\n")
-    signed = signatures.verify(message)
+    signed = smime.verify(message)
     forged = _forge(signed, key, message)
     with pytest.raises(InputError, match="does not fit"):
-        signatures.verify(forged)
+        smime.verify(forged)
 
 
 def test_a_signature_without_certificate_is_refused(ce):
     """SSM takes the certificate from the message; one without is rejected."""
     with pytest.raises(InputError, match="no certificate"):
-        signatures.verify(sign(ce, b"hello\n", [*TEXT, Option.NoCerts]))
+        smime.verify(sign(ce, b"hello\n", [*TEXT, Option.NoCerts]))
 
 
 def test_rsa_pss_is_refused(ce):
     """OpenSSL's PKCS#7 code does not know RSA-PSS."""
     builder = _builder(ce, hashes.SHA256(), rsa_padding=padding.PSS(padding.MGF1(hashes.SHA256()), 32))
     with pytest.raises(InputError, match="neither RSA"):
-        signatures.verify(builder.sign(serialization.Encoding.SMIME, list(TEXT)))
+        smime.verify(builder.sign(serialization.Encoding.SMIME, list(TEXT)))
 
 
 def test_real_messages_of_a_computing_element_verify(test_data):
@@ -114,7 +114,7 @@ def test_real_messages_of_a_computing_element_verify(test_data):
     captured = sorted(test_data.glob("arex/wire/*/*.smime"))
     assert len(captured) == 32
     for path in captured:
-        text = signatures.verify(path.read_bytes()).content.partition(b"\r\n\r\n")[2]
+        text = smime.verify(path.read_bytes()).content.partition(b"\r\n\r\n")[2]
         payload = path.with_suffix(".payload").read_bytes()
         assert text.replace(b"\r\n", b"\n").strip() == payload.replace(b"\r\n", b"\n").strip(), path.name
 
@@ -122,14 +122,14 @@ def test_real_messages_of_a_computing_element_verify(test_data):
 def test_chains(ca, ce, tmp_path):
     """Expired, future and foreign certificates are not trusted; a good one is."""
     now = int(time.time())
-    signatures.check_chain(ce.certificate, ca.ca_dir)
+    smime.check_chain(ce.certificate, ca.ca_dir)
     with pytest.raises(InputError, match="expired"):
-        signatures.check_chain(ce.certificate, ca.ca_dir, now + 31 * authority.DAY_S)
+        smime.check_chain(ce.certificate, ca.ca_dir, now + 31 * authority.DAY_S)
     with pytest.raises(InputError, match="not yet valid"):
-        signatures.check_chain(ce.certificate, ca.ca_dir, now - authority.DAY_S)
+        smime.check_chain(ce.certificate, ca.ca_dir, now - authority.DAY_S)
     stranger = authority.create(str(tmp_path)).issue("ce.example.org", rsa_key=False)
     with pytest.raises(InputError, match="not trusted"):
-        signatures.check_chain(stranger.certificate, ca.ca_dir)
+        smime.check_chain(stranger.certificate, ca.ca_dir)
 
 
 def _builder(credential, algorithm, **options):

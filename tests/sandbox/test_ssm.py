@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization.pkcs7 import PKCS7Options as O
 from sandbox_clients import TEXT, encrypt, openssl_sign, sign, sync_message
 
 from arcacct.sandbox import authority
-from arcacct.sandbox.ssm import Crashed, MessageRejected, accept
+from arcacct.sandbox.smime import Crashed, MessageRejected, accept
 
 ACCEPTED = {
     "trailing newline lost": (b"hello\n", "hello"),

@@ -10,9 +10,9 @@ import re
 from calendar import timegm
 from typing import Any
 
-from arcacct.sandbox import apel, apel_text
-from arcacct.sandbox.ssm import Crashed, MessageRejected
-from arcacct.sandbox.summariser import folded
+from arcacct.sandbox import apel
+from arcacct.sandbox.apel import folded
+from arcacct.sandbox.smime import Crashed, MessageRejected
 from arcacct.targets.apel.messages import BENCHMARK_TYPES
 
 KINDS = {
@@ -25,10 +25,10 @@ KINDS = {
     "APEL-sync-message: v0.1": "sync",
 }
 _TABLES = {
-    "job": apel_text.JOBS,
-    "summary": apel_text.SUMMARIES,
-    "normalised": apel_text.NORMALISED_SUMMARIES,
-    "sync": apel_text.SYNCS,
+    "job": apel.JOBS,
+    "summary": apel.SUMMARIES,
+    "normalised": apel.NORMALISED_SUMMARIES,
+    "sync": apel.SYNCS,
 }
 _NUMBER = re.compile(r"[0-9]+|[0-9]+\.[0-9]{1,3}")
 _DICTIONARY = re.compile(rf"\{{({'|'.join(BENCHMARK_TYPES)}): ([0-9]+(?:\.[0-9]{{1,3}})?)\}}", re.IGNORECASE)

@@ -11,8 +11,8 @@ from typing import Any
 
 from lxml import etree
 
-from arcacct.sandbox import apel_car
-from arcacct.sandbox.ssm import MessageRejected
+from arcacct.sandbox import apel
+from arcacct.sandbox.smime import MessageRejected
 
 _FORMS = {
     "WallDuration": r"PT\d+S",
@@ -31,16 +31,16 @@ def parse(text: str) -> list[dict[str, Any]]:
     _require(text.isascii(), "SSM does not pass this on")
     _require(not re.search("application/(x-)?pkcs7-mime", text), "SSM takes it for an encrypted message")
     try:
-        loaded = apel_car.read("\n".join(text.splitlines()).strip(), math.inf)
+        loaded = apel.read_car("\n".join(text.splitlines()).strip(), math.inf)
     except MessageRejected as error:
         raise Rejected(str(error)) from error
-    records = etree.fromstring(text.encode()).iterchildren(f"{{{apel_car.CAR}}}UsageRecord")
+    records = etree.fromstring(text.encode()).iterchildren(f"{{{apel.CAR}}}UsageRecord")
     return [_row(one.values, record) for one, record in zip(loaded, records, strict=True)]
 
 
 def _row(values: dict[str, Any], record: etree._Element) -> dict[str, Any]:
     for name, form in _FORMS.items():
-        for element in record.iter(f"{{{apel_car.CAR}}}{name}"):
+        for element in record.iter(f"{{{apel.CAR}}}{name}"):
             _require(bool(re.fullmatch(form, element.text or "")), f"{name}: {element.text}")
     totals = record.xpath("*[local-name()='CpuDuration'][@*[local-name()='usageType']='all']")
     _require(len(totals) == 1, "one CpuDuration of usageType all is needed")

@@ -20,7 +20,7 @@ from publishing_site import Job, Site, at_apel, at_sgas, truth, write
 from arcacct.database.access import open_accounting
 from arcacct.errors import ArcacctError
 from arcacct.records.integrity import check
-from arcacct.sandbox.ssm import Crashed
+from arcacct.sandbox.smime import Crashed
 from arcacct.targets import kinds
 
 TYPE_CHECKING = False

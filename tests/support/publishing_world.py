@@ -32,8 +32,8 @@ from arcacct.records import usage
 from arcacct.sandbox import apel
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.auditor import Auditor, AuditorAccess
+from arcacct.sandbox.http_server import HTTPRequest, Peer
 from arcacct.sandbox.sgas import SGAS
-from arcacct.sandbox.wire import HTTPRequest, Peer
 from arcacct.targets import plugins
 from arcacct.targets.auditor.target import AuditorSender
 from arcacct.targets.sgas.target import classify_sgas

@@ -10,8 +10,8 @@ from typing import Any
 
 from lxml import etree
 
-from arcacct.sandbox import sgas, sgas_records
-from arcacct.sandbox.sgas_records import DatabaseRefuses, Row, UnreadableRecord
+from arcacct.sandbox import sgas
+from arcacct.sandbox.sgas import DatabaseRefuses, Row, UnreadableRecord
 from arcacct.targets.sgas.usage_record import NAMESPACES
 
 _RENAMED = {
@@ -38,7 +38,7 @@ class Refused(Exception):
 def parse(document: bytes) -> list[dict[str, Any]]:
     """The rows of a document, by the names of the tests; raises Refused where SGAS would."""
     try:
-        rows = sgas_records.read(document)
+        rows = sgas.read(document)
         for row in rows:
             sgas.check(row)
     except (UnreadableRecord, DatabaseRefuses) as error:

@@ -14,11 +14,9 @@ from sandbox_clients import job_message, summary_message, sync_message, usage_re
 
 from arcacct.records.model import AAR, Transfer, UsageCell
 from arcacct.sandbox import apel
-from arcacct.sandbox.journal import Journal
-from arcacct.sandbox.sgas import PATH, SGAS
-from arcacct.sandbox.sgas_records import Row
-from arcacct.sandbox.ssm import MessageRejected
-from arcacct.sandbox.wire import HTTPRequest, Peer
+from arcacct.sandbox.http_server import HTTPRequest, Journal, Peer
+from arcacct.sandbox.sgas import PATH, SGAS, Row
+from arcacct.sandbox.smime import MessageRejected
 from arcacct.targets.apel import messages
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 
 from arcacct.benchmark import Benchmark
 from arcacct.records.model import AAR, VO, VOs
-from arcacct.sandbox import auditor_records
+from arcacct.sandbox import auditor
 from arcacct.targets.auditor.acceptance import accept
 from arcacct.targets.auditor.record import DOCUMENT, RecordOptions, record, record_id
 
@@ -22,16 +22,16 @@ NOW = 1_800_000_000
 OPTIONS = RecordOptions("EXAMPLE-SITE", host="lrms.example.org", default_benchmark=Benchmark("HEPscore23", 10_000))
 
 
-def stored(job: AAR, options: RecordOptions = OPTIONS) -> auditor_records.StoredRecord:
+def stored(job: AAR, options: RecordOptions = OPTIONS) -> auditor.StoredRecord:
     """What the server makes of a job's record."""
-    return auditor_records.read(json.loads(record(job, options)))
+    return auditor.read(json.loads(record(job, options)))
 
 
 def amounts(job: AAR, options: RecordOptions = OPTIONS) -> dict[str, int]:
     return {one.name: one.amount for one in stored(job, options).components}
 
 
-def at_apel(found: auditor_records.StoredRecord) -> dict[str, Any]:
+def at_apel(found: auditor.StoredRecord) -> dict[str, Any]:
     """The fields of a summary as the plugin's template has them; KeyError where its run would end."""
     cores = next(one for one in found.components if one.name == "Cores")
     (score,) = [one.value for one in cores.scores if one.name == "hepscore23"]
@@ -142,7 +142,7 @@ def test_names_of_the_site(job: AAR) -> None:
     found = stored(job, OPTIONS._replace(names=names))
     assert set(found.meta) == {"site", "headnode", "voms", "user_id", "group_id", "collector_type"}
     assert [one.name for one in found.components] == ["Cores", "CPU", "NNodes"]
-    assert found.components[0].scores == (auditor_records.Score("hs23", 12.3),)
+    assert found.components[0].scores == (auditor.Score("hs23", 12.3),)
 
 
 def test_the_id_never_changes(job: AAR) -> None:
@@ -217,7 +217,7 @@ def test_any_text_survives(hostile: AAR) -> None:
         return
     text = record(verdict.aar, OPTIONS)
     assert DOCUMENT.cut(DOCUMENT.join([text, text])) == [text, text]
-    found = auditor_records.read(json.loads(text))
+    found = auditor.read(json.loads(text))
     for values in found.meta.values():
         assert all(value.isascii() and value.isprintable() and "%%" not in value for value in values)
     assert found.record_id == record_id(verdict.aar, OPTIONS)

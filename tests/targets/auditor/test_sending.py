@@ -15,8 +15,7 @@ from arcacct.publishing.ledger import KEPT, OTHER, Message, SentRecord
 from arcacct.publishing.plugin import Answer, Outcome
 from arcacct.records import reader
 from arcacct.sandbox.auditor import AuditorAccess
-from arcacct.sandbox.faults import Faults
-from arcacct.sandbox.server import Server
+from arcacct.sandbox.http_server import Faults, Server
 from arcacct.targets import plugin_of
 
 COUNT = 4

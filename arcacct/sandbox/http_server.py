@@ -1,20 +1,23 @@
 """
-A loopback HTTPS server: threads, keep-alive, client certificates, faults on order, a clean end.
-
-Certificates of another authority, or none where one is demanded by TLS, end in a TLS alert. Whether a certificate
-is expired is *not* decided by TLS here: the receivers do it, since the real ones answer that in HTTP.
+A loopback HTTPS server for receivers: threads, client certificates, injected faults, and a journal of all it
+received.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import socket
 import ssl
 import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from http.client import responses
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Self
 from urllib.parse import parse_qsl, urlsplit
 
 from cryptography import x509
@@ -22,10 +25,256 @@ from cryptography.x509.oid import NameOID
 
 from arcacct.config.credentials import slash_dn
 from arcacct.errors import ConfigError, TargetBusy
+from arcacct.files.safe_open import open_directory, private
 from arcacct.sandbox.authority import Credential, validity
-from arcacct.sandbox.faults import Faults, InjectedFault
-from arcacct.sandbox.journal import Journal
-from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Peer, Receiver
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.sandbox import Sandbox
+
+
+# What stands behind a port, what the servers hand to it, and what it gives back.
+
+
+class Peer(NamedTuple):
+    """The client's certificate, as far as the receivers look at it."""
+
+    dn: str
+    """In certificate order, ``/O=Sandbox/CN=ce.example.org``: APEL's spelling."""
+    subject: str
+    """In the order of RFC 2253, ``CN=ce.example.org,O=Sandbox``: what nginx hands to SGAS."""
+    common_name: str
+    not_before: int
+    not_after: int
+
+
+class HTTPRequest(NamedTuple):
+    """One HTTP request, read to its end."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+    peer: Peer | None
+    """None: the client showed no certificate."""
+
+
+class Arrival(NamedTuple):
+    """A document that a request brought: one line of the journal."""
+
+    target: str
+    """The receiver's `documents`."""
+    records: int | None
+    """None: nobody could count them."""
+    file: str | None
+    """Below ``received/``; None: the document was not kept, because a fault came first."""
+    verdict: str
+    """What became of it, in words."""
+
+
+class HTTPAnswer(NamedTuple):
+    """Status, body and headers of an answer, and what the request delivered."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "text/html"
+    headers: tuple[tuple[str, str], ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
+
+
+class Receiver(ABC):
+    """
+    What stands behind a port. A new one is a module with a class of this kind, and a line in `sandbox.RECEIVERS`.
+
+    Requests come from many threads at once.
+    """
+
+    endpoint: ClassVar[str]
+    """Its name among ports, faults and the options of ``arcacct sandbox``."""
+    title: ClassVar[str]
+    """What the command line calls it."""
+    documents: ClassVar[str | None] = None
+    """The folder of ``received/`` in which it keeps what it gets; None: requests here bring no documents."""
+    wants_certificate: ClassVar[bool] = True
+    """Whether clients are asked for their certificates."""
+    demands_certificate: ClassVar[bool] = False
+    """Whether TLS itself turns away who shows none, or one whose time is over."""
+
+    @classmethod
+    @abstractmethod
+    def beside(cls, box: Sandbox) -> Self:
+        """One for this sandbox, whose authority, journal and earlier receivers are there."""
+
+    @abstractmethod
+    def answer(self, request: HTTPRequest) -> HTTPAnswer:
+        """What it says to a request."""
+
+    @abstractmethod
+    def address(self, port: int) -> str:
+        """Where it is, for people."""
+
+    def delivers(self, _request: HTTPRequest) -> bool:
+        """Whether a request brings documents: then it is a line of the journal, also if a fault comes first."""
+        return False
+
+    def text(self, request: HTTPRequest) -> str:
+        """What can be read in a request, for faults that follow a record."""
+        return request.body.decode("utf-8", "replace")
+
+    def block(self, _box: Sandbox) -> list[str]:
+        """The lines of arcacct.conf with which it is published to; none if it is no target of its own."""
+        return []
+
+    def totals(self) -> list[str]:
+        """A line for each thing that its portal would show; all begin with the portal's name."""
+        return []
+
+
+# The folder ``received/``: every document a receiver got, numbered, and a line of JSON for each request.
+#
+# A journal that finds an older one continues its numbers: nothing received is ever overwritten. What was received has
+# the names of users: only whom the sandbox runs as may read it.
+
+
+class Journal:
+    """``<directory>/index.jsonl`` and a folder for each target, e.g. ``sgas/NNNN.xml``, ``apel/NNNN.smime``."""
+
+    def __init__(self, directory: str, targets: Iterable[str]) -> None:
+        self.directory = directory
+        self._lock = threading.Lock()
+        self._last: dict[str, int] = {}
+        for target in targets:
+            open_directory(os.path.join(directory, target), make=0o700).close()
+            numbers = (name.partition(".")[0] for name in os.listdir(os.path.join(directory, target)))
+            self._last[target] = max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+    def number(self, target: str) -> str:
+        """The next number of this target, four digits or more."""
+        with self._lock:
+            self._last[target] += 1
+            return f"{self._last[target]:04d}"
+
+    def keep(self, target: str, name: str, content: bytes) -> str:
+        """Write a received document; its name below the journal's directory."""
+        with (
+            open_directory(os.path.join(self.directory, target)) as folder,
+            open(folder.create(name), "wb") as file,
+        ):
+            file.write(content)
+        return f"{target}/{name}"
+
+    def note(self, delivery: Arrival, answer: int | None) -> None:
+        """Add the line of one delivery; `answer` is the HTTP status the sender saw, None if it saw none."""
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "target": delivery.target,
+            "records": delivery.records,
+            "answer": answer,
+            "file": delivery.file,
+            "verdict": delivery.verdict,
+        }
+        index = os.path.join(self.directory, "index.jsonl")
+        with self._lock, open(index, "a", encoding="utf-8", opener=private) as file:
+            file.write(json.dumps(line) + "\n")
+
+
+# Receivers that misbehave on order: refuse, answer late, forget to answer, lose the connection.
+#
+# Faults wait in a queue for each endpoint; the first that fits a request is used up by it. `containing` makes a fault
+# follow a record (its id in the readable text of a request) instead of the next request.
+
+
+class InjectedFault(NamedTuple):
+    """What happens to requests, and to which; `times` of them will still meet it (None: every one that fits)."""
+
+    answer: HTTPAnswer | None = None
+    """Sent instead of the real answer; None: the real one, or none at all if `drop`."""
+    drop: bool = False
+    """Close the connection without an answer."""
+    after_work: bool = False
+    """Do the work first, as behind a balancer that loses patience: the receiver has what the sender cannot know of."""
+    delay_s: float = 0.0
+    containing: str = ""
+    path: str = ""
+    times: int | None = 1
+    chance: Callable[[], bool] | None = None
+    """Asked of each request that fits: whether it happens to this one; None: it does."""
+
+    def fits(self, path: str, text: Callable[[], str]) -> bool:
+        """True if a request to this path with this readable text meets the fault."""
+        fits = self.path in path and (not self.containing or self.containing in text())
+        return fits and (self.chance is None or self.chance())
+
+
+class Faults:
+    """
+    The queues of all endpoints; used from the servers' threads and from the test at once.
+
+    Whoever orders a fault says by fields of `InjectedFault` which requests meet it, and when.
+    """
+
+    def __init__(self, endpoints: Iterable[str]) -> None:
+        self._lock = threading.Lock()
+        self._queues: dict[str, list[InjectedFault]] = {endpoint: [] for endpoint in endpoints}
+
+    def add(self, endpoint: str, fault: InjectedFault) -> None:
+        """Queue a fault for an endpoint, e.g. ``sgas``, ``ams`` or ``authn``."""
+        with self._lock:
+            self._queues[endpoint].append(fault)
+
+    def answer(
+        self,
+        endpoint: str,
+        status: int,
+        body: str = "",
+        *,
+        content_type: str = "text/html",
+        headers: Mapping[str, str] | None = None,
+        **which: Any,
+    ) -> None:
+        """Answer with this status and body, without doing the work or (`after_work`) after it."""
+        answer = HTTPAnswer(status, body.encode(), content_type, tuple((headers or {}).items()))
+        self.add(endpoint, InjectedFault(answer, **which))
+
+    def drop(self, endpoint: str, **which: Any) -> None:
+        """Close the connection without an answer, before the work or (`after_work`) after it."""
+        self.add(endpoint, InjectedFault(drop=True, **which))
+
+    def slow(self, endpoint: str, seconds: float, **which: Any) -> None:
+        """Answer as usual, `seconds` later: waiting before the work or (`after_work`) after it."""
+        self.add(endpoint, InjectedFault(delay_s=seconds, **which))
+
+    def pending(self, endpoint: str) -> int:
+        """How many faults of this endpoint no request has used up yet."""
+        with self._lock:
+            return len(self._queues[endpoint])
+
+    def clear(self) -> None:
+        """Behave again, everywhere."""
+        with self._lock:
+            for queue in self._queues.values():
+                queue.clear()
+
+    def take(self, endpoint: str, path: str, text: Callable[[], str]) -> InjectedFault | None:
+        """The first fault that fits this request, counted as met; None: behave."""
+        with self._lock:
+            queue = self._queues[endpoint]
+            for position, fault in enumerate(queue):
+                if fault.fits(path, text):
+                    if fault.times is not None:
+                        left = fault._replace(times=fault.times - 1)
+                        queue[position : position + 1] = [left] if fault.times > 1 else []
+                    return fault
+        return None
+
+
+# A loopback HTTPS server: threads, keep-alive, client certificates, faults on order, a clean end.
+#
+# Certificates of another authority, or none where one is demanded by TLS, end in a TLS alert. Whether a certificate is
+# expired is *not* decided by TLS here: the receivers do it, since the real ones answer that in HTTP.
+
 
 HANDSHAKE_S = 10.0
 LARGEST_REQUEST = 16 * 1024 * 1024

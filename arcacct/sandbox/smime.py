@@ -1,0 +1,324 @@
+"""The Secure STOMP Messenger's steps between the messaging service and APEL: S/MIME decrypted and verified."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import glob
+import hashlib
+import os
+import quopri
+import re
+import time
+from collections.abc import Container
+from email.parser import BytesHeaderParser
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.padding import PKCS7
+
+from arcacct.config.credentials import slash_dn
+from arcacct.errors import InputError
+from arcacct.sandbox import authority
+from arcacct.sandbox.authority import Credential, issuer_and_serial, validity
+
+# Encrypted messages, taken apart as OpenSSL's ``smime -decrypt`` does it, without OpenSSL's program.
+#
+# As much of CMS (RFC 5652 section 6) as SSM writes: an AES key in CBC mode, encrypted to the receiver's RSA key.
+
+
+_ENVELOPED_DATA = "1.2.840.113549.1.7.3"
+_AES_CBC = {f"2.16.840.1.101.3.4.1.{arc}": bits for arc, bits in ((2, 128), (22, 192), (42, 256))}
+_BLOCK_BITS = 128
+
+
+def decrypt(message: bytes, credential: Credential) -> bytes:
+    """
+    What an encrypted message (application/pkcs7-mime) to this certificate holds; its own header is not part of it.
+
+    InputError says what is wrong: no such message, another recipient, another cipher.
+    """
+    try:
+        encoded = base64.b64decode(re.split(rb"\r?\n\r?\n", message, maxsplit=1)[1])
+        # Recipients and content of EnvelopedData (RFC 5652 section 6.1).
+        parts = authority.content_info(encoded, _ENVELOPED_DATA, "enveloped data")
+        recipients = next(part for part in parts if part.tag == authority.SET)
+        _kind, algorithm, content = authority.items(
+            next(part for part in parts if part.tag == authority.SEQUENCE).content
+        )
+        cipher, iv = authority.items(algorithm.content)
+        name = authority.oid(cipher.content)
+        # KeyTransRecipientInfo: version, who, algorithm, and the key for him.
+        keys = (tuple(authority.items(one.content)) for one in authority.items(recipients.content))
+        by_recipient = {identity.content: key.content for _version, identity, _algorithm, key in keys}
+        encrypted_key = by_recipient[issuer_and_serial(credential.certificate)]
+    except (ValueError, IndexError, StopIteration) as error:
+        raise InputError(f"the envelope cannot be read: {error}") from error
+    except KeyError:
+        raise InputError(f"not encrypted to {credential.dn}") from None
+    if name not in _AES_CBC:
+        raise InputError(f"the cipher {name} is not AES in CBC mode")
+    with open(credential.key_path, "rb") as file:
+        key = serialization.load_pem_private_key(file.read(), None)
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise InputError(f"{credential.key_path}: only RSA keys open envelopes")
+    try:
+        return _opened(content.content, key.decrypt(encrypted_key, padding.PKCS1v15()), _AES_CBC[name], iv.content)
+    except ValueError as error:
+        raise InputError(f"the key does not fit: {error}") from error
+
+
+def _opened(content: bytes, key: bytes, bits: int, iv: bytes) -> bytes:
+    if len(key) * 8 != bits:
+        raise ValueError(f"{len(key) * 8} bits")
+    decryptor = Cipher(algorithms.AES(key), modes.CBC(iv)).decryptor()
+    unpadder = PKCS7(_BLOCK_BITS).unpadder()
+    padded = decryptor.update(content) + decryptor.finalize()
+    return unpadder.update(padded) + unpadder.finalize()
+
+
+# S/MIME signatures as OpenSSL's ``smime -verify`` checks them, without OpenSSL's program.
+#
+# `cryptography` writes signed messages but does not read them, and a rehearsal must run where nothing but Python is: so
+# the few structures of a detached CMS signature (RFC 5652) are taken apart here.
+
+
+_SIGNED_DATA = "1.2.840.113549.1.7.2"
+_MESSAGE_DIGEST = "1.2.840.113549.1.9.4"
+_RSA_PSS = "1.2.840.113549.1.1.10"
+_HASHES: dict[str, hashes.HashAlgorithm] = {
+    "1.3.14.3.2.26": hashes.SHA1(),  # noqa: S303  OpenSSL still takes it
+    "2.16.840.1.101.3.4.2.1": hashes.SHA256(),
+    "2.16.840.1.101.3.4.2.2": hashes.SHA384(),
+    "2.16.840.1.101.3.4.2.3": hashes.SHA512(),
+    "2.16.840.1.101.3.4.2.4": hashes.SHA224(),
+}
+
+
+class Signed(NamedTuple):
+    """A message whose signature is good."""
+
+    content: bytes
+    """The signed part with its own header, lines ending in CRLF."""
+    certificates: tuple[x509.Certificate, ...]
+    """As they stand in the message, the signer's among them."""
+
+
+class _SignerInfo(NamedTuple):
+    """One SignerInfo, taken apart."""
+
+    issuer_and_serial: bytes
+    hash_oid: str
+    attributes: bytes | None
+    """The DER SET that was signed; None: the content itself was."""
+    algorithm: str
+    signature: bytes
+
+
+def verify(message: bytes) -> Signed:
+    """
+    Check the signature of a clear-signed message (multipart/signed with a PKCS#7 part).
+
+    Only the signature: whether its certificate can be trusted is `check_chain`'s question. InputError says what
+    is wrong: no such message, no certificate in it, another digest, a signature that does not fit.
+    """
+    content, encoded = _split(message)
+    try:
+        certificates, signers = _take_apart(base64.b64decode(encoded))
+    except (ValueError, StopIteration, binascii.Error) as error:
+        raise InputError(f"the signature cannot be read: {error}") from error
+    if not certificates:
+        raise InputError("the signature brings no certificate")
+    if not signers:
+        raise InputError("the signature has no signer")
+    for signer in signers:
+        _check(signer, certificates, content)
+    return Signed(content, certificates)
+
+
+def check_chain(certificate: x509.Certificate, ca_dir: str, now: int | None = None) -> None:
+    """
+    Follow a certificate's issuers through a hashed CA directory up to a self-signed one; InputError if that fails.
+
+    As ``openssl verify -CApath``: intermediate authorities must lie in the directory too.
+    """
+    at = int(time.time()) if now is None else now
+    authorities = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(ca_dir), "*.[0-9]"))):
+        with open(path, "rb") as file:
+            authorities.append(x509.load_pem_x509_certificate(file.read()))
+    for _ in range(10):
+        begin, end = validity(certificate)
+        if not begin <= at <= end:
+            raise InputError(f"{certificate.subject.rfc4514_string()} is {'expired' if at > end else 'not yet valid'}")
+        issuer = next((ca for ca in authorities if _issued(ca, certificate)), None)
+        if issuer is None:
+            raise InputError(f"Unverified signer: the issuer of {certificate.subject.rfc4514_string()} is not trusted")
+        if issuer == certificate:
+            return
+        certificate = issuer
+    raise InputError("the chain of issuers has no end")
+
+
+def _split(message: bytes) -> tuple[bytes, bytes]:
+    """The signed part in canonical form, and the base64 of the signature part."""
+    header = BytesHeaderParser().parsebytes(re.split(rb"\r?\n\r?\n", message, maxsplit=1)[0] + b"\n\n")
+    boundary = header.get_boundary()
+    if header.get_content_type() != "multipart/signed" or boundary is None:
+        raise InputError("not a clear-signed message (multipart/signed)")
+    delimiter = re.compile(rb"(?:^|\r?\n)--" + re.escape(boundary.encode()) + rb"(?:--)?[ \t]*(?:\r?\n|$)")
+    parts = delimiter.split(message)
+    if len(parts) < 3:
+        raise InputError("the message does not have two parts")
+    signature_header, _, encoded = parts[2].replace(b"\r\n", b"\n").partition(b"\n\n")
+    if b"pkcs7-signature" not in signature_header:
+        raise InputError("the second part is no PKCS#7 signature")
+    if re.search(rb"\r(?!\n)", parts[1]):
+        raise InputError("signature failure: a bare carriage return does not survive the way")
+    return re.sub(rb"\r?\n", b"\r\n", parts[1]), encoded
+
+
+def _take_apart(encoded: bytes) -> tuple[tuple[x509.Certificate, ...], list[_SignerInfo]]:
+    """Certificates and signers of SignedData (RFC 5652 section 5.1)."""
+    _version, _digests, _content, *rest = authority.content_info(encoded, _SIGNED_DATA, "signed data")
+    certificates = next((part.content for part in rest if part.tag == authority.CONTEXT_0), b"")
+    signers = rest[-1]
+    if signers.tag != authority.SET:
+        raise ValueError("no signers")
+    return (
+        tuple(x509.load_der_x509_certificate(one.whole) for one in authority.items(certificates)),
+        [_signer(one.content) for one in authority.items(signers.content)],
+    )
+
+
+def _signer(content: bytes) -> _SignerInfo:
+    _version, identity, digest, *rest = authority.items(content)
+    attributes = rest.pop(0) if rest[0].tag == authority.CONTEXT_0 else None
+    algorithm, signature = rest[0], rest[1]
+    return _SignerInfo(
+        identity.content,
+        authority.oid(authority.item(digest.content, authority.OID).content),
+        # What was signed is the SET itself, not the context tag it travels under (RFC 5652 section 5.4).
+        None if attributes is None else authority.encode(authority.SET, attributes.content),
+        authority.oid(authority.item(algorithm.content, authority.OID).content),
+        signature.content,
+    )
+
+
+def _check(signer: _SignerInfo, certificates: tuple[x509.Certificate, ...], content: bytes) -> None:
+    certificate = next((one for one in certificates if issuer_and_serial(one) == signer.issuer_and_serial), None)
+    if certificate is None:
+        raise InputError("the signer's certificate is not in the message")
+    if signer.hash_oid not in _HASHES:
+        raise InputError(f"signature failure: the digest {signer.hash_oid} is neither SHA-1 nor one of SHA-2")
+    algorithm = _HASHES[signer.hash_oid]
+    if signer.attributes is not None and _digest(signer.attributes) != hashlib.new(algorithm.name, content).digest():
+        raise InputError("signature failure: the content is not what was signed (digest)")
+    signed = content if signer.attributes is None else signer.attributes
+    key = certificate.public_key()
+    try:
+        if isinstance(key, rsa.RSAPublicKey) and signer.algorithm != _RSA_PSS:
+            key.verify(signer.signature, signed, padding.PKCS1v15(), algorithm)
+        elif isinstance(key, ec.EllipticCurvePublicKey):
+            key.verify(signer.signature, signed, ec.ECDSA(algorithm))
+        else:
+            raise InputError("signature failure: neither RSA (PKCS #1 v1.5) nor ECDSA")
+    except (InvalidSignature, UnsupportedAlgorithm) as error:
+        raise InputError("signature failure: the signature does not fit") from error
+
+
+def _digest(attributes: bytes) -> bytes:
+    """The message digest among the signed attributes."""
+    for attribute in authority.items(authority.item(attributes, authority.SET).content):
+        oid, values = authority.items(attribute.content)
+        if authority.oid(oid.content) == _MESSAGE_DIGEST:
+            return authority.item(values.content, authority.OCTET_STRING).content
+    raise InputError("signature failure: no message digest among the signed attributes")
+
+
+def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+# The Secure STOMP Messenger's steps between the messaging service and APEL (apel 2.2).
+#
+# A message ends in one of three ways: its text goes on to the loader, it is rejected, or the daemon dies over it, which
+# leaves it unacknowledged, so that it comes back and nothing behind it gets through.
+
+
+class MessageRejected(Exception):
+    """The message goes to the reject queue; the sender never hears of it."""
+
+
+class Crashed(Exception):
+    """The receiver dies, and dies again each time it is started."""
+
+
+class VerifiedMessage(NamedTuple):
+    """A message's text, and the DN of whoever signed it."""
+
+    text: str
+    signer: str
+
+
+def accept(
+    message: bytes, ca_dir: str, allowed_dns: Container[str] | None, credential: Credential | None = None
+) -> VerifiedMessage:
+    """
+    Unwrap a signed message; `allowed_dns` are slash DNs compared letter by letter (None: whoever the CAs vouch for).
+
+    One that is encrypted is decrypted with `credential` before. Raises MessageRejected or Crashed.
+    """
+    try:
+        signed = verify(_decrypted(message, credential))
+        # Of several certificates the first is taken for the signer's, rightly or not.
+        first = signed.certificates[0]
+        check_chain(first, ca_dir)
+    except InputError as error:
+        raise MessageRejected(str(error)) from error
+    signer = slash_dn(first.subject)
+    if allowed_dns is not None and signer not in allowed_dns:
+        raise MessageRejected(f"Signer not in valid DNs list: {signer}")
+    return VerifiedMessage(_body(signed.content.decode("ascii")), signer)
+
+
+def _decrypted(message: bytes, credential: Credential | None) -> bytes:
+    _check_ascii(message)
+    if b"application/pkcs7-mime" not in message and b"application/x-pkcs7-mime" not in message:
+        return message
+    if credential is None:
+        raise MessageRejected("taken for an encrypted message, which cannot be decrypted: the receiver has no key")
+    try:
+        opened = decrypt(message, credential)
+    except InputError as error:
+        raise MessageRejected(f"taken for an encrypted message, which cannot be decrypted: {error}") from error
+    _check_ascii(opened)
+    return opened
+
+
+def _check_ascii(message: bytes) -> None:
+    try:
+        message.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise Crashed(f"a byte that is not ASCII, {message[error.start]:#04x}") from error
+
+
+def _body(content: str) -> str:
+    """What stands behind the first blank line, its lines ending in LF, trimmed at both ends."""
+    header, blank, body = content.strip().replace("\r\n", "\n").partition("\n\n")
+    if not blank:
+        raise MessageRejected("No blank line between message header and body")
+    if "quoted-printable" in header:
+        body = quopri.decodestring(body.encode("ascii")).decode("utf-8")
+    elif "base64" in header:
+        raise Crashed("a base64 body, which its Python can no longer decode")
+    # str.splitlines breaks at more than CR and LF: form feeds and their like become line ends too.
+    return "\n".join(body.splitlines()).strip()
