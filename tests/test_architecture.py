@@ -15,7 +15,7 @@ import pytest
 from imports_of import closure, imports_of, sources
 
 from arcacct.arex import hook
-from arcacct.cli import COMMANDS, arcacct
+from arcacct.cli.main import COMMANDS, arcacct
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.targets import FOLDERS, kinds
 
@@ -185,7 +185,7 @@ def test_the_table_of_targets_names_every_folder() -> None:
 
 def test_there_is_one_way_out() -> None:
     """
-    Only `cli.speech` writes to a terminal, and the hook to A-REX's log: what passes there is fit for both.
+    Only `cli.console` writes to a terminal, and the hook to A-REX's log: what passes there is fit for both.
 
     The lean way of `arcacct node sample` writes JSON, and never to a terminal.
     """
@@ -197,7 +197,7 @@ def test_there_is_one_way_out() -> None:
     }
 
     assert {line.partition(":")[0] for line in writers} == {
-        "arcacct.cli.speech",
+        "arcacct.cli.console",
         "arcacct.arex.hook",
         "arcacct.sources.sonar.sampler",
     }
@@ -260,7 +260,7 @@ def test_help_imports_no_command() -> None:
     loaded = run_python(
         "import sys, io\n"
         "old, sys.stdout, out = set(sys.modules), io.StringIO(), sys.stdout\n"
-        "from arcacct.cli import main\n"
+        "from arcacct.cli.main import main\n"
         "try: main(['--help'])\n"
         "except SystemExit as end: assert not end.code\n"
         "assert 'publish' in sys.stdout.getvalue()\n"
@@ -268,16 +268,16 @@ def test_help_imports_no_command() -> None:
         "print(*sorted(set(sys.modules) - old), sep='\\n')"
     )
 
-    ours = {"arcacct", "arcacct.cli", "arcacct.cli.speech", "arcacct.errors", "arcacct.wording"}
+    ours = {"arcacct", "arcacct.cli", "arcacct.cli.console", "arcacct.cli.main", "arcacct.errors", "arcacct.wording"}
     assert {name for name in loaded if name.startswith("arcacct")} == ours
     assert not {"cryptography", "psutil", "requests", "rich", "sqlite_utils", "urllib3"} & set(loaded)
 
 
 def test_what_a_command_may_need_is_not_imported_before() -> None:
     """What every command imports leaves out what few of them use: `shutil` alone is a hundredth of a second."""
-    loaded = run_python("import sys; import arcacct.cli; print(*sorted(sys.modules), sep='\\n')")
+    loaded = run_python("import sys; import arcacct.cli.main; print(*sorted(sys.modules), sep='\\n')")
 
-    assert not {"rich", "shutil", "lzma", "arcacct.manual"} & set(loaded)
+    assert not {"rich", "shutil", "lzma", "arcacct.cli.help"} & set(loaded)
 
 
 def test_a_command_runs_with_its_garbage_collected() -> None:
@@ -286,7 +286,7 @@ def test_a_command_runs_with_its_garbage_collected() -> None:
         "import gc, io, sys\n"
         "gc.disable()\n"
         "sys.stdout, out = io.StringIO(), sys.stdout\n"
-        "from arcacct.cli import main\n"
+        "from arcacct.cli.main import main\n"
         "try: main(['publish', '--help'])\n"
         "except SystemExit as end: assert not end.code\n"
         "sys.stdout = out\n"
@@ -302,22 +302,23 @@ def test_the_table_of_commands_says_what_the_command_says(name) -> None:
     assert ALL_COMMANDS[f"arcacct {name}"].get_short_help_str(limit=200) == COMMANDS[name]
 
 
-def test_every_command_module_is_in_the_table() -> None:
-    """No command is left out of `arcacct --help`: a module of arcacct.cli with a command of its name is listed."""
-    modules = {name.rpartition(".")[2] for name in sources() if name.startswith("arcacct.cli.")}
-    with_command = {name for name in modules if _defines_command(sources()[f"arcacct.cli.{name}"], name)}
+def test_every_command_is_in_the_table() -> None:
+    """No command is left out of `arcacct --help`: all that modules of arcacct.cli define are found from there."""
+    defined = {
+        name for module, path in sources().items() if module.startswith("arcacct.cli.") for name in _commands(path)
+    }
 
-    # A command that is a keyword of Python has an underscore after its name.
-    assert {name.rstrip("_") for name in with_command} == set(COMMANDS)
+    assert set(COMMANDS) <= defined
+    assert defined - {name.rpartition(" ")[2] for name in ALL_COMMANDS} == {"arcacct"} - {*ALL_COMMANDS}
 
 
-def _defines_command(path: pathlib.Path, name: str) -> bool:
-    functions = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)]
-    return any(
-        node.name == name and ast.unparse(decorator).startswith(("click.command", "click.group"))
-        for node in functions
-        for decorator in node.decorator_list
-    )
+def _commands(path: pathlib.Path) -> Iterator[str]:
+    """Names of commands and groups that a module defines beside any group of its own."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+            if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) in ("click.command", "click.group"):
+                named = decorator.args[0] if decorator.args else None
+                yield str(named.value) if isinstance(named, ast.Constant) else node.name.rstrip("_").replace("_", "-")
 
 
 @pytest.mark.parametrize("name", ALL_COMMANDS)

@@ -20,7 +20,7 @@ sys.path.append(str(pathlib.Path(__file__).parent / "bench"))
 import generate
 from datasette.utils import parse_metadata
 
-from arcacct import demo
+from arcacct.cli import demo
 from arcacct.config.paths import Places
 from arcacct.database import access
 

@@ -17,7 +17,7 @@ import measured
 import pytest
 
 from arcacct.arex.sweep import sweep
-from arcacct.cli import COMMANDS, arcacct
+from arcacct.cli.main import COMMANDS, arcacct
 from arcacct.config import options
 from arcacct.config.parser import Conf, load
 from arcacct.config.paths import resource

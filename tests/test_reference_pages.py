@@ -21,8 +21,8 @@ import spoken
 import sql_contract
 from generated import Part
 
-from arcacct.cli.outcomes import GRAVEST_FIRST
-from arcacct.cli.working import STOPPED
+from arcacct.cli.progress import STOPPED
+from arcacct.cli.targets import GRAVEST_FIRST
 from arcacct.config.options import options_of
 from arcacct.config.paths import places
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory

@@ -1,21 +1,342 @@
-"""`arcacct demo`: the whole, on one machine, in a few seconds."""
+"""`arcacct demo` and `arcacct sandbox`: recording and publishing rehearsed on one machine."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
+import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import NamedTuple
 
 import click
 
-from arcacct.cli.speech import examples, print_line
-from arcacct.demo import rehearse
-from arcacct.errors import ArcacctError
-from arcacct.publishing.target_run import TargetResult
+from arcacct.arex.control_files import owner_of, read_job
+from arcacct.arex.hook import record_event
+from arcacct.arex.sweep import sweep
+from arcacct.arex.sweep_context import SweepReport
+from arcacct.cli.console import block, examples, print_line
+from arcacct.cli.options import in_order
+from arcacct.config.parser import load
+from arcacct.config.paths import STATUS_FOLDERS, resource
+from arcacct.config.settings import Settings, settings
+from arcacct.database import access
+from arcacct.errors import ArcacctError, ConfigError, UsageError
+from arcacct.files.safe_open import open_directory, private
+from arcacct.publishing.run import publish, republish
+from arcacct.publishing.target_run import Period, RunOptions, TargetResult
+from arcacct.records import reader
+from arcacct.records.model import AAR
+from arcacct.sandbox import CE, RECEIVERS, Sandbox
+from arcacct.sandbox.apel import int_of
+from arcacct.targets import kinds, plugins
 from arcacct.wording import count_of
+
+# A rehearsal of the whole on one machine: a small real control directory is recorded, published and published again.
+#
+# The receivers are the sandbox's, so what arrived can be counted and compared with what was recorded. The job files are
+# shipped in ``demo_data``, and their times are moved to yesterday.
+
+
+DAY_S = 86_400
+RECORDED_ON = date(2026, 11, 20)
+"""The day on which the jobs of ``demo_data`` ran."""
+_EPOCH = date(1970, 1, 1)
+RECORDS_SITE, SUMMARIES_SITE = "DEMO-RECORDS", "DEMO-SUMMARIES"
+"""Job records and summaries of one site would be added up by APEL, so the two targets are two sites."""
+_INSTANT = re.compile(rb"(?<![0-9])(\d{4})(-?)(\d\d)\2(\d\d)(?=T?\d\d(:?)\d\d\5\d\dZ)")
+"""The date of a time, in both of A-REX's spellings."""
+
+
+class Rehearsal(NamedTuple):
+    """What happened."""
+
+    directory: str
+    day: date
+    """The day on which the jobs ended, UTC."""
+    hooked: list[tuple[str, str]]
+    """Job id and state of each event that came by the hook."""
+    swept: SweepReport
+    records: list[AAR]
+    """What the database has at the end."""
+    published: list[TargetResult]
+    republished: list[TargetResult]
+    ignored_repeats: int
+    """Records that SGAS got again and passed over."""
+    documents: int
+    """Files in ``received``, without those that only repeat a signed body."""
+    missing: list[str]
+    """What was not recorded, not sent or not accepted; empty when all is well."""
+
+
+def rehearse(directory: str) -> Rehearsal:
+    """
+    Lay out, record, publish and publish again, all in a new ``directory``.
+
+    Raises UsageError when there is something in that directory, ConfigError when it cannot be written, and whatever
+    recording and publishing raise.
+    """
+    day = _EPOCH + timedelta(days=time.time() // DAY_S - 1)
+    midnight = (day - _EPOCH).days * DAY_S
+    with _new_directory(directory) as home, Sandbox(home) as box:
+        here = _configured(home, box)
+        site = DemoSite(os.path.join(home, "control"), (day - RECORDED_ON).days)
+        with closing(access.open_accounting(here.places)) as con:
+            hooked = []
+            # Every call of the hook that is shipped: the control directory as it was, then the event.
+            for job_id in sorted(os.listdir(resource("demo_data", "hooks"))):
+                for call in sorted(os.listdir(resource("demo_data", "hooks", job_id))):
+                    state = call.partition("-")[2]
+                    site.remove(job_id)
+                    site.lay_out(f"hooks/{job_id}/{call}")
+                    record_event(here.places, read_job(site.control, job_id, state, site.owner), con)
+                    hooked.append((job_id, state))
+            site.lay_out("control")
+            swept = sweep(here.places, con, owner=site.owner)
+        # The month began before this database did: a site says so once, or imports what A-REX has recorded.
+        options = RunOptions(now=True, since=midnight, accept_lower=((day.year, day.month),))
+        published = publish(here, plugins(here), options)
+        republished = republish(here, plugins(here), Period(midnight, midnight + DAY_S))
+        with closing(access.read_accounting(here.places)) as con:
+            records = [aar for page in reader.ended_between(con, midnight, midnight + DAY_S) for aar in page]
+        return Rehearsal(
+            directory,
+            day,
+            hooked,
+            swept,
+            records,
+            published,
+            republished,
+            ignored_repeats=box.sgas.ignored_repeats,
+            documents=sum(
+                name.endswith(".smime") or os.path.basename(folder) == "sgas"
+                for folder, _, names in os.walk(box.received)
+                for name in names
+            ),
+            missing=list(_missing(swept, records, [*published, *republished], box)),
+        )
+
+
+class DemoSite:
+    """The shipped control directory: laid out with its times moved by whole days, its owners kept beside it."""
+
+    def __init__(self, control: str, days: int) -> None:
+        self.control = control
+        self._days = days
+        self._owners: dict[int, str] = {}
+        with open(resource("demo_data", "files.tsv"), encoding="utf-8") as file:
+            rows = [line.rstrip("\n").split("\t") for line in file][1:]
+        self._shipped = {path: (int(Decimal(seconds) * 10**9), owner) for path, seconds, owner in rows}
+        """Time in nanoseconds and owner of each shipped file."""
+        for folder in STATUS_FOLDERS:
+            open_directory(os.path.join(control, folder), make=0o700).close()
+
+    def owner(self, stat: os.stat_result) -> str:
+        """``user:group`` of a file on the computing element where the jobs ran: this machine has no such users."""
+        return self._owners.get(stat.st_ino) or owner_of(stat)
+
+    def lay_out(self, folder: str) -> None:
+        """Put the files of a folder of ``demo_data`` into the control directory, over what is there."""
+        for shipped, (mtime_ns, owner) in self._shipped.items():
+            if not shipped.startswith(f"{folder}/"):
+                continue
+            with open(resource("demo_data", *shipped.split("/")), "rb") as source:
+                content = source.read()
+            path = os.path.join(self.control, shipped.removeprefix(f"{folder}/"))
+            with open(path, "wb", opener=private) as file:
+                file.write(_INSTANT.sub(self._moved, content))
+            moved_ns = mtime_ns + self._days * DAY_S * 10**9
+            os.utime(path, ns=(moved_ns, moved_ns))
+            self._owners[os.stat(path).st_ino] = owner
+
+    def remove(self, job_id: str) -> None:
+        """Remove the files of a job."""
+        for folder in ("", *STATUS_FOLDERS):
+            with os.scandir(os.path.join(self.control, folder)) as entries:
+                for entry in [entry for entry in entries if entry.name.startswith(f"job.{job_id}.")]:
+                    os.unlink(entry.path)
+
+    def _moved(self, found: re.Match[bytes]) -> bytes:
+        day = date(int(found[1]), int(found[3]), int(found[4])) + timedelta(days=self._days)
+        return day.isoformat().replace("-", found[2].decode()).encode()
+
+
+def job_ids() -> list[str]:
+    """The jobs that are shipped."""
+    return sorted(name[4:-7] for name in os.listdir(resource("demo_data", "control", "finished")))
+
+
+@contextmanager
+def _new_directory(directory: str) -> Iterator[str]:
+    """The absolute path of a directory that is made, or empty; failures to write below it become ConfigError."""
+    home = os.path.abspath(directory)
+    if not home.isprintable():
+        raise UsageError(f"{home!r}: such a name cannot stand in a configuration file; choose another directory")
+    if os.path.isfile(home):
+        raise UsageError(f"{directory}: that is a file; name a new directory")
+    try:
+        with open_directory(home, make=0o700) as made:
+            if os.listdir(made.fd):
+                raise UsageError(f"{directory}: directory is not empty; remove it, or name a new directory")
+        yield home
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename or directory}: {error.strerror}; choose a directory that can be written"
+        ) from error
+
+
+def _configured(home: str, box: Sandbox) -> Settings:
+    """Write arc.conf and arcacct.conf, and read them as every command does."""
+    arc_conf = os.path.join(home, "arc.conf")
+    _write_text(
+        arc_conf,
+        f"""\
+# What A-REX would be configured with. Any command of arcacct uses this file and arcacct.conf beside it with
+#   arcacct --config {arc_conf} COMMAND
+
+[common]
+hostname = {CE}
+x509_host_cert = {box.client.cert_path}
+x509_host_key = {box.client.key_path}
+x509_cert_dir = {box.ca_dir}
+
+[lrms]
+lrms = fork
+benchmark = HEPSPEC:11.11
+
+[arex]
+controldir = {os.path.join(home, "control")}
+""",
+    )
+    ports = " ".join(f"--{endpoint}-port {server.port}" for endpoint, server in box.servers.items())
+    _write_text(
+        os.path.join(home, "arcacct.conf"),
+        f"""\
+# Where accounting goes. The receivers of the demo ended with it; to start them again, for more publishing:
+#   arcacct sandbox --dir {home} {ports}
+
+[arcacct]
+database = {os.path.join(home, "accounting.db")}
+
+[arex/jura/sgas:demo]
+targeturl = {box.sgas_url}
+
+# Each target of APEL is a site of its own here: job records and summaries of one site would be added up.
+[arex/jura/apel:records]
+targeturl = {box.ams_url}
+authn_port = {box.authn_port}
+gocdb_name = {RECORDS_SITE}
+apel_messages = urs
+
+[arex/jura/apel:summaries]
+targeturl = {box.ams_url}
+authn_port = {box.authn_port}
+gocdb_name = {SUMMARIES_SITE}
+apel_messages = summaries
+""",
+    )
+    return settings(load(arc_conf, {}), kinds())
+
+
+def _write_text(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8", errors="surrogateescape", opener=private) as file:
+        file.write(text)
+
+
+def _missing(
+    swept: SweepReport, records: Sequence[AAR], outcomes: Sequence[TargetResult], box: Sandbox
+) -> Iterator[str]:
+    """One line for each thing that did not get from the control directory into the receivers' tables."""
+    yield from swept.complaints
+    shipped = set(job_ids())
+    yield from _lacking("the database", shipped, {aar.job_id for aar in records})
+    for outcome in outcomes:
+        if outcome.error is not None:
+            yield f"{outcome.target}: {outcome.error}"
+        if outcome.summary.quarantined:
+            yield f"{outcome.target}: {count_of(outcome.summary.quarantined, 'record')} set aside"
+    yield from _lacking("SGAS", shipped, {row.global_job_id for row in box.sgas.records.values()})
+    if box.sgas.ignored_repeats != len(shipped):
+        yield f"SGAS: {count_of(len(shipped), 'repeated record')} expected, {box.sgas.ignored_repeats} arrived"
+    for rejection in (*box.apel.rejected, *([box.apel.stopped] if box.apel.stopped else [])):
+        yield f"APEL rejected {rejection.file}: {rejection.reason}"
+    usage = {
+        "jobs": len(records),
+        "wall seconds": sum(aar.wall_s for aar in records),
+        "CPU seconds": sum(aar.cpu_s for aar in records),
+    }
+    totals, counts = box.apel.totals(), box.apel.sync_records.values()
+    for site in (RECORDS_SITE, SUMMARIES_SITE):
+        months = [month for (name, _, _), month in totals.items() if name == site]
+        shown = (
+            sum(month.jobs for month in months),
+            sum(month.wall_s for month in months),
+            sum(month.cpu_s for month in months),
+        )
+        for (what, wanted), found in zip(usage.items(), shown, strict=True):
+            if found != wanted:
+                yield f"APEL, portal of {site}: {found} {what}, not {wanted}"
+        synced = sum(int_of(row, "NumberOfJobs") for row in counts if row["Site"] == site)
+        if synced != len(records):
+            yield f"APEL, sync of {site}: {count_of(synced, 'job')}, not {len(records)}"
+
+
+def _lacking(where: str, wanted: set[str], found: set[str | None]) -> Iterator[str]:
+    yield from (f"{where} lacks job {job_id}" for job_id in sorted(wanted.difference(found)))
+
+
+# ``arcacct sandbox``: receivers on this machine, by hand.
+
+
+@click.command(epilog=examples("arcacct sandbox --dir /tmp/receivers"))
+@click.option("--dir", "directory", required=True, metavar="DIR", help="Keep certificates and received documents here.")
+@in_order(
+    *(
+        click.option(
+            f"--{receiver.endpoint}-port",
+            type=click.IntRange(0, 65535),
+            default=0,
+            metavar="PORT",
+            help=f"Port of {receiver.title}{'; a free one if not given' if receiver is RECEIVERS[0] else ''}.",
+        )
+        for receiver in RECEIVERS
+    )
+)
+def sandbox(directory: str, **ports: int) -> None:
+    """
+    Run receivers on this machine to rehearse publishing.
+
+    SGAS, and APEL behind the ARGO Messaging Service, on the loopback address, until Ctrl-C or SIGTERM. Prints the
+    blocks of a test's own arcacct.conf to publish to them ($ARCACCT_CONFIG names it), with a ledger of its own: that of
+    the site is neither read nor written. What they receive lies in DIR/received. At the end, and at each SIGUSR1,
+    prints what the portals would show of it.
+    """
+    wanted = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
+    # Blocked before any thread starts, so that every thread leaves them to the wait below.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+    try:
+        with Sandbox(directory, **ports) as running:
+            block(f"[arcacct]\nrehearsal = {running.directory}/ledger\n\n{running.configuration()}")
+            print_line(running.addresses, err=True)
+            print_line(f"Received documents: {running.received}. Stop with Ctrl-C.", err=True)
+            goes_on = True
+            while goes_on:
+                goes_on = signal.sigwait(wanted) == signal.SIGUSR1
+                for line in running.totals():
+                    print_line(line, err=True)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# `arcacct demo`: the whole, on one machine, in a few seconds.
+
 
 KINDS = {"ur": "usage records", "car": "job records", "summaries": "summaries"}
 """What the records of a message are called; the sync message is told of apart."""

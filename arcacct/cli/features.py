@@ -9,10 +9,8 @@ from typing import NamedTuple
 
 import click
 
-from arcacct.cli.arguments import Decorator, in_order, together
-from arcacct.cli.context import conf_of, places_of, settings_of
-from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import examples, print_error, print_line
+from arcacct.cli.console import examples, print_error, print_line
+from arcacct.cli.options import INSTANT, Decorator, conf_of, in_order, places_of, settings_of, together
 from arcacct.database.access import accounting, read_accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.records.reader import by_job_id

@@ -1,4 +1,4 @@
-"""`arcacct fleet`: questions to many CEs, of the files that they have exported."""
+"""`arcacct export` and `arcacct fleet`: the dataset of many CEs, written, queried and loaded."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 import click
 
-from arcacct.cli.arguments import in_order, together
-from arcacct.cli.fleet_load import load
-from arcacct.cli.query import limit_options, statement_of, watchdog
-from arcacct.cli.speech import data, examples, print_error, print_line
+from arcacct.cli.console import data, examples, print_error, print_line
+from arcacct.cli.job import limit_options, statement_of, watchdog
+from arcacct.cli.options import in_order, settings_of, together
+from arcacct.cli.progress import at_work, progress
 from arcacct.cli.stats import Periods, answer_lines, complain_of, in_period, named, order_of
 from arcacct.cli.stats import stats as of_one_ce
 from arcacct.cli.tables import format_option, show
-from arcacct.cli.working import at_work
+from arcacct.database import access
 from arcacct.database.query import QueryLimits
 from arcacct.errors import InputError, UsageError
-from arcacct.export.dataset import Partition
+from arcacct.export.dataset import NAMES, TABLES, Partition, key_name
 from arcacct.fleet import dataset as fleet_dataset
 from arcacct.fleet.dataset import dataset
 from arcacct.fleet.engine import ENGINES, answered
@@ -26,6 +26,112 @@ from arcacct.fleet.usage import FLEET_NEEDS, FleetSelection, concerned, usage
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import Conversion
 from arcacct.wording import count_of
+
+# `arcacct export`: the jobs of this CE as part of a dataset of many, which every engine reads.
+
+
+@click.command(
+    epilog=examples(
+        "arcacct export /srv/accounting",
+        "arcacct export --names hashed s3://accounting/wlcg",
+        "arcacct export --site NO-NORGRID --ce ce1.example.org /srv/accounting",
+    )
+)
+@click.argument("directory", metavar="DIR")
+@click.option("--site", metavar="NAME", help="Site, instead of the gocdb_name of the targets.")
+@click.option("--ce", metavar="HOST", help="Name of this CE, instead of [common] hostname.")
+@click.option(
+    "--names",
+    type=click.Choice(NAMES),
+    default="plain",
+    show_default=True,
+    help="Names of users: as they are, hashed with the key of this site, or left out.",
+)
+@click.pass_context
+def export(ctx: click.Context, directory: str, site: str | None, ce: str | None, names: str) -> int:
+    """
+    Write the finished jobs of this CE into a dataset of many CEs, as Parquet.
+
+    DIR is a directory, or a URL such as s3://bucket/path. Only months that changed are written, and who reads
+    meanwhile finds each month as it was or as it is, never half of it. What cannot be exported is named, the rest goes
+    on, and the exit code is 65.
+    """
+    # pyarrow takes a moment, and few hosts have it.
+    from arcacct.export.storage import open_store  # noqa: PLC0415
+
+    settings = settings_of(ctx)
+    if site is None:
+        sites = sorted({one for target in settings.targets if (one := getattr(target, "gocdb_name", None))})
+        if len(sites) != 1:
+            known = f"the targets have several ({', '.join(sites)})" if sites else "no target has a gocdb_name"
+            raise UsageError(f"which site is this? {known}: name it with --site")
+        site = sites[0]
+    ce = ce or settings.hostname
+    key_name(site, "--site")
+    key_name(ce, "--ce")
+    store = open_store(directory)
+    from arcacct.export.writer import ExportOptions  # noqa: PLC0415
+    from arcacct.export.writer import export as exported  # noqa: PLC0415
+
+    with access.translating(settings.places.database), progress("exporting") as tell:
+        done = exported(settings.places, store, ExportOptions(site, ce, names), tell)
+    if done.written:
+        print_line(
+            f"{count_of(len(done.written), 'month')} of {ce} written, {count_of(done.jobs, 'job')},"
+            f" {done.bytes / 1e6:.1f} MB; {done.unchanged} unchanged"
+        )
+    else:
+        print_line(f"nothing to write: {count_of(done.unchanged, 'month')} of {ce} unchanged")
+    print_error(*done.problems)
+    return InputError.exit_code if done.problems else 0
+
+
+# `arcacct fleet load`: the dataset in PostgreSQL.
+
+
+@click.command(
+    epilog=examples(
+        "arcacct fleet load /srv/accounting",
+        "PGSERVICE=accounting arcacct fleet load /srv/site-a /srv/site-b --table jobs",
+    )
+)
+@click.argument("directories", nargs=-1, required=True, metavar="DIR...")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    type=click.Choice(TABLES),
+    help="Load jobs and this table alone; rows of others go from the months that are loaded. May be repeated.",
+)
+def load(directories: tuple[str, ...], tables: tuple[str, ...]) -> int:
+    """
+    Bring PostgreSQL to what the CEs have exported.
+
+    The server is found as by psql: PGSERVICE, PGHOST, PGDATABASE, ~/.pgpass. The first load makes the schema arcacct
+    with the tables of the dataset. A month of a CE is one transaction; what is there already costs nothing, a later
+    export replaces an earlier one and never the other way round, and jobs that are gone from the export are deleted.
+    """
+    try:
+        from arcacct.fleet import postgresql  # noqa: PLC0415  the packages of two extras
+    except ImportError as error:
+        # psycopg is also no good without the library of PostgreSQL's client, and says so by an ImportError.
+        extra = "parquet" if (error.name or "").partition(".")[0] in {"duckdb", "pyarrow"} else "postgresql"
+        raise UsageError(
+            f"this needs a package that is not installed ({error}): pip install 'arcacct[{extra}]'"
+        ) from error
+    wanted = [table for table in TABLES if not tables or table in {"jobs", *tables}]
+    with progress("loading") as advanced:
+        loaded = postgresql.load(dataset(directories), wanted, advanced)
+    print_line(
+        f"{count_of(loaded.taken, 'partition')} taken with {count_of(loaded.jobs, 'job')}; {loaded.unchanged} there"
+        f" already, {loaded.older} there from a later export; {count_of(len(loaded.problems), 'problem')}"
+    )
+    print_error(*loaded.problems)
+    return InputError.exit_code if loaded.problems else 0
+
+
+# `arcacct fleet`: questions to many CEs, of the files that they have exported.
+
 
 _OF_TABLES = ("show_active", "details", "measured", "sort", "top", "conversion", "form")
 _LIKE_STATS = {*Selection._fields, *Periods._fields, *_OF_TABLES}

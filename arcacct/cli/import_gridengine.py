@@ -8,13 +8,11 @@ from typing import NamedTuple
 
 import click
 
-from arcacct.cli.arguments import together
-from arcacct.cli.context import settings_of
-from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
-from arcacct.cli.instants import QacctInstant
-from arcacct.cli.speech import examples, print_error, print_line
+from arcacct.cli.console import examples, print_error, print_line
+from arcacct.cli.options import QacctInstant, settings_of, together
+from arcacct.cli.progress import print_counts, print_retried, progress, until_signal, wait_option
+from arcacct.cli.stats import Qacct, question_of, question_options, tasks_of
 from arcacct.cli.tables import FORMATS, show
-from arcacct.cli.working import print_counts, print_retried, progress, until_signal, wait_option
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.records.imports import BatchPolicy, BatchSite

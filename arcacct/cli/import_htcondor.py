@@ -9,11 +9,9 @@ from typing import NamedTuple
 import click
 
 from arcacct.benchmark import canonical_type
-from arcacct.cli.arguments import together
-from arcacct.cli.context import settings_of
-from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import examples, print_error, print_line
-from arcacct.cli.working import print_counts, print_retried, print_unmeasured, print_unusable, wait_option
+from arcacct.cli.console import examples, print_error, print_line
+from arcacct.cli.options import INSTANT, settings_of, together
+from arcacct.cli.progress import print_counts, print_retried, print_unmeasured, print_unusable, wait_option
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.records.imports import BatchPolicy, BatchSite

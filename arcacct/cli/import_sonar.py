@@ -6,9 +6,9 @@ from collections import Counter
 
 import click
 
-from arcacct.cli.context import settings_of
-from arcacct.cli.speech import examples, print_error, print_line
-from arcacct.cli.working import print_retried, progress, until_signal
+from arcacct.cli.console import examples, print_error, print_line
+from arcacct.cli.options import settings_of
+from arcacct.cli.progress import print_retried, progress, until_signal
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.sources.sonar.importer import UNJOINED, Importer, SonarReport, has_arex_records

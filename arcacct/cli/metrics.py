@@ -17,9 +17,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from arcacct import __version__
-from arcacct.cli.context import settings_of
-from arcacct.cli.speech import block, data, examples, print_error
-from arcacct.cli.thresholds import threshold_options
+from arcacct.cli.console import block, data, examples, print_error
+from arcacct.cli.options import settings_of
+from arcacct.cli.status import threshold_options
 from arcacct.database.upkeep import CHECK
 from arcacct.errors import ConfigError, InputError, StoreError
 from arcacct.files.safe_open import open_parent

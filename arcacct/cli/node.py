@@ -8,8 +8,8 @@ from functools import partial
 
 import click
 
-from arcacct.cli.speech import data, examples
-from arcacct.cli.working import until_signal
+from arcacct.cli.console import data, examples
+from arcacct.cli.progress import until_signal
 from arcacct.errors import TargetBusy
 from arcacct.sources.sonar.sampler import Host, line
 from arcacct.sources.sonar.sampler import sample as probe_sample

@@ -1,4 +1,4 @@
-"""`arcacct quarantine`: records that are not sent, and why; and what is decided about values that cannot be true."""
+"""`arcacct quarantine`: records that are not sent, why, and what operators decide about them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from contextlib import closing
 
 import click
 
-from arcacct.cli.context import name_of_user, settings_of
-from arcacct.cli.instants import MONTH
-from arcacct.cli.naming import complete_target, target_option
-from arcacct.cli.speech import ask, block, data, examples, print_line
+from arcacct.cli.console import ask, block, data, examples, print_line
+from arcacct.cli.options import MONTH, name_of_user, settings_of
+from arcacct.cli.targets import complete_target, target_option
 from arcacct.config.options import select_targets
 from arcacct.config.settings import Settings
 from arcacct.database import access

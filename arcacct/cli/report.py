@@ -8,12 +8,10 @@ from contextlib import closing
 
 import click
 
-from arcacct.cli.arguments import together
-from arcacct.cli.context import settings_of
-from arcacct.cli.instants import MONTH
-from arcacct.cli.speech import examples, print_error, print_line
+from arcacct.cli.console import examples, print_error, print_line
+from arcacct.cli.options import MONTH, settings_of, together
+from arcacct.cli.progress import at_work
 from arcacct.cli.tables import lines, show
-from arcacct.cli.working import at_work
 from arcacct.database import access
 from arcacct.errors import InputError, StoreError
 from arcacct.files.safe_open import open_parent

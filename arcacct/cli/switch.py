@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 import click
 
 from arcacct.arex.import_database import arex_databases
-from arcacct.cli.context import settings_of
-from arcacct.cli.instants import MONTH
-from arcacct.cli.naming import complete_target
-from arcacct.cli.speech import confirm, examples, print_line
+from arcacct.cli.console import confirm, examples, print_line
+from arcacct.cli.options import MONTH, settings_of
 from arcacct.cli.tables import format_option, show
+from arcacct.cli.targets import complete_target
 from arcacct.errors import UsageError
 from arcacct.publishing.ledger_rows import Month, month_name
 from arcacct.targets import plugins

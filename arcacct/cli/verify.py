@@ -10,11 +10,10 @@ from functools import partial
 
 import click
 
-from arcacct.cli.context import settings_of
-from arcacct.cli.instants import INSTANT, MONTH, zone_of
-from arcacct.cli.speech import block, data, examples, print_line
+from arcacct.cli.console import block, data, examples, print_line
+from arcacct.cli.options import INSTANT, MONTH, settings_of, zone_of
+from arcacct.cli.progress import at_work
 from arcacct.cli.tables import FORMATS, show
-from arcacct.cli.working import at_work
 from arcacct.database import access
 from arcacct.errors import UsageError
 from arcacct.publishing.ledger_rows import month_bounds

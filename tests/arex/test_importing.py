@@ -434,7 +434,7 @@ def test_nothing_of_arex_is_lost_while_we_import(here, con, path, mode) -> None:
 
 def last_import(here: Places, path: pathlib.Path) -> None:
     """The import that a timer starts after A-REX has stopped."""
-    code = "import sys; from arcacct.cli import main; main(sys.argv[1:])"
+    code = "import sys; from arcacct.cli.main import main; main(sys.argv[1:])"
     options = ["import", "arex", str(path), "--timezone", "UTC", "--controldir", here.controldir]
     subprocess.run([sys.executable, "-c", code, *options], check=True, capture_output=True)
 

@@ -24,7 +24,7 @@ from in_process import said
 from other_users import acting_as, public_dir
 from scripted_receiver import ScriptedReceiver, server_context
 
-from arcacct.cli import doctor as cli_doctor
+from arcacct.cli import config
 from arcacct.config.paths import resource
 from arcacct.database import access
 from arcacct.database.schema import note
@@ -858,7 +858,7 @@ def run(monkeypatch, capfd) -> Callable[..., subprocess.CompletedProcess[str]]:
         monkeypatch.delenv(name, raising=False)
 
     def run(site: Clinic, *arguments: str) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(cli_doctor, "Site", functools.partial(Site, **site.around))
+        monkeypatch.setattr(config, "Site", functools.partial(Site, **site.around))
         return said(capfd, "--config", site.conf, "doctor", *arguments)
 
     return run

@@ -10,9 +10,9 @@ from threading import Event
 
 import pytest
 
-from arcacct.cli import working
-from arcacct.cli.speech import print_line
-from arcacct.cli.working import at_work, until_signal
+from arcacct.cli import progress
+from arcacct.cli.console import print_line
+from arcacct.cli.progress import at_work, until_signal
 
 
 class Terminal(io.StringIO):
@@ -26,7 +26,7 @@ def on_a_terminal(monkeypatch) -> Terminal:
     """Standard error, and nobody is patient. Called by the test: pytest puts its own there before each."""
     there = Terminal()
     monkeypatch.setattr(sys, "stderr", there)
-    monkeypatch.setattr(working, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(progress, "_PATIENCE_S", 0.0)
     return there
 
 
@@ -65,7 +65,7 @@ def test_what_is_said_meanwhile_has_a_line_of_its_own(monkeypatch) -> None:
 
 def test_nothing_of_it_goes_into_a_file(capsys, monkeypatch) -> None:
     """A log has what was said and nothing else."""
-    monkeypatch.setattr(working, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(progress, "_PATIENCE_S", 0.0)
     with at_work("publishing", lambda: pytest.fail("asked how far it is")):
         print_line("sgas:a: new target", err=True)
     assert capsys.readouterr().err == "sgas:a: new target\n"

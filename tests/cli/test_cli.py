@@ -6,6 +6,7 @@ import os
 import re
 import sqlite3
 import subprocess
+import sys
 from contextlib import closing
 
 import arex_corpus as corpus
@@ -15,7 +16,7 @@ from installed_program import ARCACCT, run_arcacct
 
 import arcacct as package
 from arcacct import errors
-from arcacct.cli import COMMANDS, arcacct
+from arcacct.cli.main import COMMANDS, arcacct
 from arcacct.config.paths import STATUS_FOLDERS
 
 ARC_CONF = """\
@@ -61,7 +62,7 @@ def test_version() -> None:
 @pytest.mark.parametrize("words", names(arcacct), ids=" ".join)
 def test_help_everywhere(words, capsys, monkeypatch) -> None:
     """-h and --help of every command print how it is called, on stdout, no wider than a terminal, and end with 0."""
-    from arcacct.cli import main
+    from arcacct.cli.main import main
 
     monkeypatch.setenv("COLUMNS", "80")
     said = []
@@ -282,3 +283,10 @@ def test_bash_is_told_how_to_complete() -> None:
 
     assert done.returncode == 0
     assert "complete -o nosort -F _arcacct_completion arcacct" in done.stdout
+
+
+def test_python_runs_the_package() -> None:
+    """`python -m arcacct` is the same program."""
+    done = subprocess.run([sys.executable, "-m", "arcacct", "--version"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"arcacct, version {package.__version__}\n", "")

@@ -15,7 +15,7 @@ import man_pages
 import pytest
 from installed import ARCACCT, arcacct
 
-from arcacct.cli import COMMANDS
+from arcacct.cli.main import COMMANDS
 
 FOLDER = man_pages.ROOT / "etc" / "completions"
 SHELLS = ("bash", "zsh", "fish")

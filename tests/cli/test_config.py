@@ -9,7 +9,7 @@ import pytest
 from conf_files import APEL, DIRECTORY, SGAS
 from control_directory import set_up
 
-from arcacct.cli import main
+from arcacct.cli.main import main
 from arcacct.config.check import check
 from arcacct.config.parser import Conf
 from arcacct.sandbox import authority

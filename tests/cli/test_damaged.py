@@ -13,7 +13,7 @@ import pytest
 import stored_jobs
 from control_directory import set_up
 
-from arcacct.cli import COMMANDS, main
+from arcacct.cli.main import COMMANDS, main
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.schema import incarnation

@@ -16,8 +16,8 @@ import stored_jobs
 from control_directory import set_up
 from installed import ARCACCT
 
-from arcacct.cli import main
-from arcacct.cli.working import stop_on_signal
+from arcacct.cli.main import main
+from arcacct.cli.progress import stop_on_signal
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.schema import incarnation

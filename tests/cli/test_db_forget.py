@@ -15,7 +15,8 @@ import pytest
 import rehearsal
 from rehearsal import Site
 
-from arcacct.cli import db_forget, main
+from arcacct.cli import pseudonyms
+from arcacct.cli.main import main
 from arcacct.database import access
 from arcacct.database.location import PSEUDONYMS
 from arcacct.records import usage
@@ -34,7 +35,7 @@ def site(tmp_path, monkeypatch):
         made = rehearsal.site(tmp_path, box)
         configure(made)
         clock = {name: getattr(time, name) for name in ("gmtime", "strftime", "monotonic")}
-        monkeypatch.setattr(db_forget, "time", SimpleNamespace(time=lambda: LATER, **clock))
+        monkeypatch.setattr(pseudonyms, "time", SimpleNamespace(time=lambda: LATER, **clock))
         yield made
 
 

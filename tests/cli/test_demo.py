@@ -18,7 +18,7 @@ import pytest
 from arex_corpus import AREX
 from installed_program import run_arcacct
 
-from arcacct.cli import main
+from arcacct.cli.main import main
 from arcacct.config.paths import resource
 from arcacct.sandbox import Sandbox
 
@@ -292,7 +292,7 @@ def test_what_a_receiver_lacks_is_named(tmp_path, monkeypatch, capsys, misbehave
             super().__init__(directory)
             misbehave(self)
 
-    monkeypatch.setattr("arcacct.demo.Sandbox", Misbehaving)
+    monkeypatch.setattr("arcacct.cli.demo.Sandbox", Misbehaving)
     with pytest.raises(SystemExit) as end:
         main(["demo", str(tmp_path / "new")])
 

@@ -10,10 +10,10 @@ import pytest
 import terminal
 from installed import ARCACCT, arcacct
 
-from arcacct.cli import main
+from arcacct.cli.help import load
+from arcacct.cli.main import main
+from arcacct.cli.manual_text import rendered
 from arcacct.config import paths
-from arcacct.manual.pages import load
-from arcacct.manual.rendering import rendered
 
 MANUAL = load()
 

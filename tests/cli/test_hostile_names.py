@@ -148,7 +148,7 @@ def test_a_terminal_of_another_alphabet_is_no_error(site) -> None:
     """Where stdout has no sign for a letter it is shown by its number."""
     site.record(Job("three", user_dn="/CN=数据"))
     # Not by the installed program: no variable of Python's has a say there, and no machine has such a locale for sure.
-    program = [sys.executable, "-c", "from arcacct.cli import main; main()"]
+    program = [sys.executable, "-c", "from arcacct.cli.main import main; main()"]
     command = [*program, "--config", str(site.path / "arc.conf"), "stats", "-o", "users"]
     environment = {"PATH": "/usr/bin:/bin", "PYTHONIOENCODING": "iso8859-1"}
     done = subprocess.run(command, capture_output=True, check=False, env=environment)

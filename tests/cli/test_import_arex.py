@@ -16,7 +16,7 @@ from control_directory import set_up
 from installed import ARCACCT
 from memory import peak_kib
 
-from arcacct.cli import main
+from arcacct.cli.main import main
 
 
 @pytest.fixture

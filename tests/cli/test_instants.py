@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from installed import arcacct
 
-from arcacct.cli import COMMANDS
-from arcacct.cli import arcacct as root
-from arcacct.cli.instants import Instant, MonthName, Period, period_of, qacct_seconds, seconds_of
+from arcacct.cli.main import COMMANDS
+from arcacct.cli.main import arcacct as root
+from arcacct.cli.options import Instant, MonthName, Period, period_of, qacct_seconds, seconds_of
 
 NOW = int(datetime(2026, 11, 23, 15, 4, 5, tzinfo=UTC).timestamp())
 """A Monday."""

@@ -13,7 +13,7 @@ import pytest
 import rehearsal
 from rehearsal import NOVEMBER, Site
 
-from arcacct.cli import main
+from arcacct.cli.main import main
 from arcacct.sandbox import Sandbox
 
 JOB = "rUkNDmRiaoAoOSAtDmABFKDmABFKDmABFKDm86LKDmABFKDmIa4vyn"
@@ -243,7 +243,7 @@ def test_all_are_dropped_only_when_asked_or_told(site, run, monkeypatch) -> None
 def test_a_group_can_read_after_publishing(site, run) -> None:
     """With read_group the files that readers without write access need stay when a publish has ended."""
     site.configure("[arcacct]\nread_group=daemon\n" + rehearsal.SGAS_AND_CARS)
-    program = [sys.executable, "-c", "import sys; from arcacct.cli import main; main(sys.argv[1:])"]
+    program = [sys.executable, "-c", "import sys; from arcacct.cli.main import main; main(sys.argv[1:])"]
     subprocess.run([*program, "--config", site.arc_conf, "publish", "--since", "2026-11-01"], check=True)
 
     ours = site.path / "control" / "accounting" / "arcacct"

@@ -9,7 +9,7 @@ import jura_site
 import pytest
 from jura_site import SUMMARIES
 
-from arcacct.cli import main
+from arcacct.cli.main import main
 from arcacct.sandbox import Sandbox
 
 SGAS = "[arex/jura/sgas:s]\ntargeturl={sgas}\n"

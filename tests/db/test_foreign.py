@@ -104,7 +104,7 @@ def limited(work: pathlib.Path, *arguments: object) -> subprocess.CompletedProce
 SEVERAL = """
 import io, json, shlex, sys
 from contextlib import redirect_stderr, redirect_stdout
-from arcacct.cli import main
+from arcacct.cli.main import main
 answers = []
 for question in sys.argv[3:]:
     words = io.StringIO()

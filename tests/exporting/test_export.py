@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from exported_site import JULY_S, JUNE_S, MAY_S, Site, ids, manifests, names_of, read
 from pyarrow.fs import FileSystem
 
-from arcacct.cli import main
+from arcacct.cli.main import main
 from arcacct.database.access import open_publishing, read_accounting, writing
 from arcacct.database.schema import incarnation, new_incarnation
 from arcacct.errors import StoreBusy, StoreError, UsageError
@@ -366,7 +366,7 @@ def test_a_disk_that_is_full_is_named(site) -> None:
     site.add(stored_jobs.job(9, end_s=JUNE_S + 1))
     code = """
         import resource, sys
-        from arcacct.cli import main
+        from arcacct.cli.main import main
         resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
         main(sys.argv[1:])
     """

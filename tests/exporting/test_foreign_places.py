@@ -31,7 +31,7 @@ from arcacct.export.writer import Exported
 
 MONTH = Partition("SITE", 2026, 6, "ce.example.org")
 NOTE = position_path(MONTH.site, MONTH.ce)
-_COMMAND = "import sys; from arcacct.cli import main; main(sys.argv[1:])"
+_COMMAND = "import sys; from arcacct.cli.main import main; main(sys.argv[1:])"
 _MOST_KIB = 500_000
 """An export of a few jobs has 150,000 at most, the attacks made gigabytes of it."""
 _PATIENCE_S = 600

@@ -12,7 +12,7 @@ import arex_corpus as corpus
 import pytest
 import stored_jobs
 
-from arcacct.cli import main
+from arcacct.cli.main import main
 from arcacct.database.access import initialise, open_accounting
 from arcacct.records.model import Job
 

@@ -8,8 +8,8 @@ import io
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from arcacct.cli import arcacct as group
-from arcacct.cli import main
+from arcacct.cli.main import arcacct as group
+from arcacct.cli.main import main
 from arcacct.database import access
 
 INTERNAL = 70

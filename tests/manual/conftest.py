@@ -5,13 +5,13 @@ from __future__ import annotations
 import manual_pages
 import pytest
 
+from arcacct.cli import help as cli_help
 from arcacct.config import paths
-from arcacct.manual import pages
 
 
 @pytest.fixture
-def manual(tmp_path, monkeypatch) -> pages.Manual:
+def manual(tmp_path, monkeypatch) -> cli_help.Manual:
     """The sample pages, read as those of an installed program are."""
     manual_pages.write(tmp_path)
     monkeypatch.setattr(paths, "_HERE", str(tmp_path))
-    return pages.load()
+    return cli_help.load()

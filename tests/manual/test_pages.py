@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from arcacct.cli import help as cli_help
+from arcacct.cli.help import Manual, Page
 from arcacct.config import paths
 from arcacct.errors import StoreError
-from arcacct.manual import pages
-from arcacct.manual.pages import Manual, Page
 
 
 def names(found: list[tuple[Page, list[str]]]) -> list[str]:
@@ -58,20 +58,20 @@ def test_a_beginning_of_a_name(manual) -> None:
 
 def test_words_are_found_with_their_headings(manual) -> None:
     """All of them, in any case, at the beginning of a word, also in code; a part with all of them first."""
-    found = manual.having(pages.word("SPOOL"))
+    found = manual.having(cli_help.word("SPOOL"))
     assert found == [(manual.named("install-arc7"), ["Install beside ARC 7"]), (manual.named("words"), ["Order"])]
-    assert names(manual.having(pages.word("pool"))) == []
-    assert names(manual.having(pages.word("--dry-run"))) == ["howto/install"]
-    assert manual.having(pages.word("dry"), pages.word("after")) == [(manual.named("install"), [])]
+    assert names(manual.having(cli_help.word("pool"))) == []
+    assert names(manual.having(cli_help.word("--dry-run"))) == ["howto/install"]
+    assert manual.having(cli_help.word("dry"), cli_help.word("after")) == [(manual.named("install"), [])]
     # A comment is no text.
-    assert names(manual.having(pages.word("generated"))) == []
+    assert names(manual.having(cli_help.word("generated"))) == []
 
 
 def test_commands_are_found_where_they_are_typed(manual) -> None:
     """Whole commands, with what is below them."""
-    assert names(manual.having(pages.command("arcacct db"))) == ["howto/install"]
-    assert names(manual.having(pages.command("arcacct db init"))) == ["howto/install"]
-    assert names(manual.having(pages.command("arcacct d"))) == []
+    assert names(manual.having(cli_help.command("arcacct db"))) == ["howto/install"]
+    assert names(manual.having(cli_help.command("arcacct db init"))) == ["howto/install"]
+    assert names(manual.having(cli_help.command("arcacct d"))) == []
 
 
 def test_code_is_no_heading() -> None:
@@ -84,7 +84,7 @@ def test_code_is_no_heading() -> None:
 @pytest.mark.parametrize(("wanted", "row"), [("69", "`69`"), ("EX_UNAVAILABLE", "`69`"), ("tempfail", "75")])
 def test_an_exit_code_is_a_row_of_its_table(manual, wanted, row) -> None:
     """By its number or by the name that sysexits.h gives it."""
-    found = pages.exit_code(manual, wanted)
+    found = cli_help.exit_code(manual, wanted)
 
     assert [line for line in found.splitlines() if line.startswith(f"| {row} |")]
     assert "| code | meaning |" in found
@@ -93,13 +93,13 @@ def test_an_exit_code_is_a_row_of_its_table(manual, wanted, row) -> None:
 
 def test_an_exit_code_of_several_commands_is_told_of_each(manual) -> None:
     """In the words of their own tables; a number in the middle of a sentence is none."""
-    found = pages.exit_code(manual, "0")
+    found = cli_help.exit_code(manual, "0")
 
     assert found.index("## Exit codes") < found.index("all is well") < found.index("## Of status") < found.index("fine")
     assert "all agree" in found
-    assert "all agree" not in pages.exit_code(manual, "2")
-    assert "critical" in pages.exit_code(manual, "2")
-    assert "all agree" not in pages.exit_code(manual, "75")
+    assert "all agree" not in cli_help.exit_code(manual, "2")
+    assert "critical" in cli_help.exit_code(manual, "2")
+    assert "all agree" not in cli_help.exit_code(manual, "75")
 
 
 def test_a_part_has_a_heading(manual) -> None:
@@ -116,7 +116,7 @@ def test_a_part_has_a_heading(manual) -> None:
 
 @pytest.mark.parametrize("wanted", ["7", "3", "all", "refuses"])
 def test_what_is_no_exit_code_has_no_row(manual, wanted) -> None:
-    assert pages.exit_code(manual, wanted) == ""
+    assert cli_help.exit_code(manual, wanted) == ""
 
 
 def test_without_pages_it_is_said_what_is_missing(tmp_path, monkeypatch) -> None:
@@ -124,7 +124,7 @@ def test_without_pages_it_is_said_what_is_missing(tmp_path, monkeypatch) -> None
     monkeypatch.setattr(paths, "_HERE", str(tmp_path / "arcacct"))
     for _ in range(2):
         with pytest.raises(StoreError, match="the pages of the manual are not there; install arcacct again"):
-            pages.load()
+            cli_help.load()
         (tmp_path / "docs").mkdir(exist_ok=True)
         (tmp_path / "docs" / "theirs.md").write_text("# Theirs\n")
 
@@ -132,10 +132,10 @@ def test_without_pages_it_is_said_what_is_missing(tmp_path, monkeypatch) -> None
 def test_a_damaged_letter_costs_a_letter(manual, tmp_path) -> None:
     (tmp_path / "docs" / "howto" / "torn.md").write_bytes(b"# Torn\n\nThe \xff rest.\n")
 
-    assert (page := pages.load().named("torn")) is not None
+    assert (page := cli_help.load().named("torn")) is not None
     assert "rest." in page.text
 
 
 def test_near_names() -> None:
-    assert pages.near("PUBLSH", ["publish", "republish", "publish", "db"]) == ["publish", "republish"]
-    assert pages.near("xyz", ["publish"]) == []
+    assert cli_help.near("PUBLSH", ["publish", "republish", "publish", "db"]) == ["publish", "republish"]
+    assert cli_help.near("xyz", ["publish"]) == []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from arcacct.manual.pages import Page
-from arcacct.manual.rendering import Piece, rendered
+from arcacct.cli.help import Page
+from arcacct.cli.manual_text import Piece, rendered
 
 
 def shown(manual, name: str, width: int = 80) -> str:

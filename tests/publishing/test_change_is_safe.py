@@ -111,7 +111,9 @@ def run(program: pathlib.Path, code: str, *arguments: str) -> str:
 
 
 def arcacct(program: pathlib.Path, site: Site, *arguments: str) -> str:
-    code = f"import sys, arcacct.cli as cli; assert cli.__file__.startswith({str(program)!r}); cli.main(sys.argv[1:])"
+    code = (
+        f"import sys, arcacct.cli.main as cli; assert cli.__file__.startswith({str(program)!r}); cli.main(sys.argv[1:])"
+    )
     return run(program, code, "--config", str(site.path / "arc.conf"), *arguments)
 
 

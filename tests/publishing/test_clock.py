@@ -11,7 +11,7 @@ from installed import arcacct
 from publishing_site import DAY_S, JUNE, at_apel, at_sgas, jobs, truth
 from publishing_world import FINE, Fault, World
 
-from arcacct.cli.outcomes import exit_code
+from arcacct.cli.targets import exit_code
 from arcacct.queries.health import OK
 
 TARGETS = (

@@ -12,7 +12,7 @@ import pytest
 from publishing_rig import BATCH, repair, some
 from publishing_site import DAY_S, JUNE, SUMMARIES, Job, Site
 
-from arcacct.cli.outcomes import exit_code
+from arcacct.cli.targets import exit_code
 from arcacct.database.access import open_publishing
 from arcacct.errors import InputError, TargetBusy, TargetRefuses
 from arcacct.publishing import held

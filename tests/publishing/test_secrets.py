@@ -10,7 +10,7 @@ import pytest
 from publishing_site import CARS, Job, Site
 from scripted_receiver import ScriptedReceiver, say, server_context
 
-from arcacct.cli import main
+from arcacct.cli.main import main
 from arcacct.targets.directory.target import DirectorySender
 
 TOKEN = "c0ffee-of-the-host-" + "0123456789abcdef" * 40

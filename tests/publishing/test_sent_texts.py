@@ -14,7 +14,7 @@ import pytest
 from publishing_rig import BATCH, Rig
 from publishing_site import AUDITOR, CARS, DIRECTORY, JUNE, SGAS, SUMMARIES, Job, Site, jobs
 
-from arcacct.cli import main
+from arcacct.cli.main import main
 from arcacct.database import access
 from arcacct.queries.job_history import AS_IT_IS, AS_IT_IS_THERE, KEPT, MADE_AGAIN, SUM_AS_IT_IS, SentTexts
 from arcacct.targets import plugins

@@ -17,8 +17,8 @@ from installed import ARCACCT
 from publishing_site import CARS, DIRECTORY, Site, at_apel, at_sgas, jobs, truth
 from scripted_receiver import server_context
 
-from arcacct.cli import main
-from arcacct.cli.outcomes import exit_code
+from arcacct.cli.main import main
+from arcacct.cli.targets import exit_code
 from arcacct.errors import StoreBusy, TargetBusy
 from arcacct.publishing.run import publish, publishing_lock, republish
 from arcacct.publishing.target_run import Period, RunOptions
@@ -82,7 +82,7 @@ def publisher_of(site: Site) -> subprocess.Popen[str]:
     # Whatever this test inherits: a shell starts what it puts into the background deaf to SIGINT.
     program = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-        " from arcacct.cli import main; main(sys.argv[1:])"
+        " from arcacct.cli.main import main; main(sys.argv[1:])"
     )
     return subprocess.Popen([sys.executable, "-c", program, *command], stderr=subprocess.PIPE, text=True)
 
@@ -251,7 +251,7 @@ def test_nobody_takes_a_database_away_from_the_lanes(site_of, slow, empty_box) -
 
 FEW_THREADS = """
 import resource, sys, threading
-from arcacct.cli import main
+from arcacct.cli.main import main
 
 resource.setrlimit(resource.RLIMIT_AS, (3 << 29, 3 << 29))
 threading.stack_size(int(sys.argv[1]) << 30)

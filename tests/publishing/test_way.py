@@ -17,7 +17,7 @@ from arcacct.errors import CredentialError, InputError
 COSTLY = {"cryptography", "email", "html", "http", "psutil", "requests", "sqlite_utils", "ssl", "urllib3", "zoneinfo"}
 PROGRAM = (
     "import sys\n"
-    "from arcacct.cli import main\n"
+    "from arcacct.cli.main import main\n"
     "try: main(sys.argv[1:])\n"
     "except SystemExit as end: assert not end.code, end.code\n"
     "print(*{name.partition('.')[0] for name in sys.modules}, sep='\\n')"

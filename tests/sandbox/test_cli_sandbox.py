@@ -13,7 +13,7 @@ from sandbox_clients import Connection, usage_record, usage_records
 
 from arcacct.sandbox.authority import Credential
 
-COMMAND = [sys.executable, "-c", "from arcacct.cli import main; main()", "sandbox"]
+COMMAND = [sys.executable, "-c", "from arcacct.cli.main import main; main()", "sandbox"]
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])

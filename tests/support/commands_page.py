@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import click
 from generated import code, plain, table
 
-from arcacct.cli import arcacct
+from arcacct.cli.main import arcacct
 
 
 def contexts(ctx: click.Context | None = None) -> Iterator[click.Context]:

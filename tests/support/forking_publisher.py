@@ -12,7 +12,7 @@ import os
 import sys
 
 import arcacct.cli.publish
-from arcacct.cli import main
+from arcacct.cli.main import main
 
 
 def _run(arguments: list[str]) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from arcacct import wording
-from arcacct.cli import main
+from arcacct.cli.main import main
 
 
 def said(capture: pytest.CaptureFixture[str], *arguments: object) -> subprocess.CompletedProcess[str]:

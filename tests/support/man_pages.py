@@ -22,7 +22,7 @@ from typing import NamedTuple
 import click
 
 from arcacct import __version__
-from arcacct.cli import arcacct
+from arcacct.cli.main import arcacct
 from arcacct.config.paths import resource
 from arcacct.errors import ArcacctError
 

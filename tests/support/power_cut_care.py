@@ -20,7 +20,7 @@ from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.sweep import sweep
-from arcacct.cli import main
+from arcacct.cli.main import main
 from arcacct.config.paths import Places, places
 from arcacct.database import moving, upkeep
 from arcacct.database.access import initialise, open_accounting, open_publishing

@@ -11,7 +11,7 @@ from power_cut_hosts import Loss
 from power_cut_positions import ROUNDS, Exporting, in_child, record, run
 from power_cuts import Cut
 
-from arcacct.cli import main
+from arcacct.cli.main import main
 from arcacct.config.paths import places
 from arcacct.export.dataset import TABLES
 

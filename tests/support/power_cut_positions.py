@@ -19,7 +19,7 @@ from power_cuts import Cut
 
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
-from arcacct.cli import main
+from arcacct.cli.main import main
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting
 from arcacct.errors import ArcacctError, InputError

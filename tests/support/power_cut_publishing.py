@@ -221,7 +221,7 @@ def _record(site: pathlib.Path, jobs: list[Job]) -> None:
 
 
 def _rounds(site: pathlib.Path) -> None:
-    from arcacct.cli import main
+    from arcacct.cli.main import main
 
     jobs = some(JOBS)
     size = JOBS // ROUNDS

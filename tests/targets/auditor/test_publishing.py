@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from publishing_site import DAY_S, JUNE, jobs
 from sandbox_clients import auditor_client
 
-from arcacct.cli import arcacct
+from arcacct.cli.main import arcacct
 from arcacct.database.access import open_publishing
 from arcacct.errors import TargetRefuses
 from arcacct.publishing import held

@@ -1,9 +1,4 @@
-"""
-What a command prints: the only place that writes to stdout and stderr, so that all of it goes the one way out.
-
-Who called a job, a VO or a file what it is called is none of ours: `wording.sanitise_line` shows in letters what would
-steer the terminal, and hides the secrets of the run.
-"""
+"""The output of commands: the only place that writes to stdout and stderr."""
 
 from __future__ import annotations
 

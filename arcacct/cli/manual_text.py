@@ -1,12 +1,4 @@
-"""
-Markdown as text for a terminal.
-
-rich (rich.markdown) reads it, breaks lines and lays out lists and tables. What is ours: links that lead to other topics
-say what to type; tables that do not fit are shown row by row; code is never broken, so that it can be copied. All signs
-are ASCII: a terminal of any alphabet shows them.
-
-It is imported by `arcacct help` alone.
-"""
+"""Markdown as text for a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from arcacct.manual.pages import Manual, Page, fence_after, plain_heading
+from arcacct.cli.help import Manual, Page, fence_after, plain_heading
 
 _ENDLESS = 100_000
 """A width in which any table fits."""

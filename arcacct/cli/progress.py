@@ -1,4 +1,4 @@
-"""What commands that take long, go on or import have in common: how they end, and say how far they are."""
+"""What long-running commands share: how they stop, and how they show their progress."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import FrameType
 
 import click
 
-from arcacct.cli.speech import print_error, print_line, redraw
+from arcacct.cli.console import print_error, print_line, redraw
 from arcacct.records.import_quarantine import RetryResult
 from arcacct.records.imports import BatchTaken
 from arcacct.wording import count_of

@@ -1,4 +1,4 @@
-"""`arcacct db`: the database itself."""
+"""`arcacct db`: create, check, keep and move the databases."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from functools import partial
 
 import click
 
-from arcacct.cli.context import places_of, settings_of
-from arcacct.cli.db_forget import forget
-from arcacct.cli.instants import INSTANT, in_turn
-from arcacct.cli.ratings import RATING
-from arcacct.cli.speech import ask, examples, print_error, print_line
+from arcacct.cli.console import ask, examples, print_error, print_line
+from arcacct.cli.options import INSTANT, in_turn, places_of, settings_of
+from arcacct.cli.progress import STOPPED, at_work, progress, stop_on_signal
+from arcacct.cli.pseudonyms import forget
+from arcacct.cli.queries import RATING
 from arcacct.cli.tables import format_option
 from arcacct.cli.tables import show as show_table
-from arcacct.cli.working import STOPPED, at_work, progress, stop_on_signal
 from arcacct.config.paths import Places
 from arcacct.database.access import (
     accounting,

@@ -11,9 +11,9 @@ from functools import partial
 
 import click
 
-from arcacct.cli.context import settings_of
-from arcacct.cli.speech import ask, examples, print_error, print_line
-from arcacct.cli.working import STOPPED, progress, stop_on_signal
+from arcacct.cli.console import ask, examples, print_error, print_line
+from arcacct.cli.options import settings_of
+from arcacct.cli.progress import STOPPED, progress, stop_on_signal
 from arcacct.config.settings import Settings
 from arcacct.database.access import accounting, open_publishing, read_accounting, read_publishing
 from arcacct.database.connection import Connection
@@ -23,6 +23,7 @@ from arcacct.wording import count_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.records.pseudonymise import Scope
+
 
 _SWEEP_S = 20.0
 """How long a sweep goes on with it; the next one does the rest."""

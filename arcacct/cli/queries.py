@@ -1,4 +1,4 @@
-"""What the commands that ask share: which database, progress on a terminal, names for completion."""
+"""What the commands that query share: which database, progress, completion, benchmarks as options."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from arcacct.cli.context import places_of
-from arcacct.cli.naming import with_options
-from arcacct.cli.working import at_work
+from arcacct.benchmark import Benchmark
+from arcacct.cli.options import places_of
+from arcacct.cli.progress import at_work
+from arcacct.cli.targets import with_options
 from arcacct.database import access
 from arcacct.database.connection import Connection
+from arcacct.errors import InputError
 from arcacct.queries import questions
+from arcacct.queries.usage import Conversion
 from arcacct.records.row_mapping import schema_version
 from arcacct.wording import strip_control
+
+# What the commands that ask share: which database, progress on a terminal, names for completion.
+
 
 _HARMLESS = re.compile(r"[\w/.,:=@%+ -]+")
 """
@@ -78,3 +85,38 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list
             return []
 
     return complete
+
+
+# Benchmarks on the command line.
+
+
+class Rating(click.ParamType[str]):
+    """A benchmark as ``TYPE:VALUE``, in the spelling that is recorded."""
+
+    name = "benchmark"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The benchmark; fails with what would be right."""
+        text = str(value).strip()
+        try:
+            Benchmark.parse(text)
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+        return text
+
+
+class AsRating(click.ParamType[Conversion]):
+    """``TYPE:VALUE`` for every job, or ``TYPE=FACTOR`` for those of a type."""
+
+    name = "benchmark"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Conversion:
+        """The conversion; fails with what would be right."""
+        try:
+            return Conversion.parse(str(value).strip())
+        except InputError as error:
+            self.fail(f"{error}, or TYPE=FACTOR, as HEPSPEC=1.1", param, ctx)
+
+
+RATING = Rating()
+AS_RATING = AsRating()

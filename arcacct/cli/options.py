@@ -1,23 +1,82 @@
-"""
-Times and periods on the command line, the same for every command; UTC unless an offset from it is written.
-
-A day, a week, a month or a year stands for its first second, so that `--from 2026-10 --to 2026-11` is October.
-"""
+"""What commands share: the configuration that global options name, groups of options, times and periods."""
 
 from __future__ import annotations
 
+import os
 import re
 import time
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import reduce, wraps
 from typing import Any
 
 import click
 
-from arcacct.errors import UsageError
+from arcacct.cli.console import print_error
+from arcacct.config.parser import Conf, load
+from arcacct.config.paths import Places, places
+from arcacct.config.settings import Settings, remember_secrets, settings
+from arcacct.errors import ConfigError, UsageError
+from arcacct.targets import kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
+
+
+# What every command begins with: the configuration that the global options ask for.
+
+
+def conf_of(ctx: click.Context) -> Conf:
+    """arc.conf and arcacct.conf of this host, or those that --config names. Raises ConfigError."""
+    conf = load(ctx.obj["config"], os.environ)
+    remember_secrets(conf)
+    return conf
+
+
+def places_of(ctx: click.Context, controldir: str | None = None) -> Places:
+    """
+    Where this host keeps its accounting; ``controldir`` and --database of the command line win.
+
+    Raises ConfigError, also when neither a configuration nor the command line says where that is: the hook goes by
+    ARC's defaults then, a person has more likely forgotten something.
+    """
+    conf = conf_of(ctx)
+    if not conf.files and not controldir and not ctx.obj["database"]:
+        raise ConfigError(
+            f"{conf.arc_conf}: there is no such file, nor {conf.our_conf}; name a configuration with --config, "
+            "or the control directory"
+        )
+    return places(conf, controldir, ctx.obj["database"])
+
+
+def settings_of(ctx: click.Context, *, to_publish: bool = False, warns: bool = True) -> Settings:
+    """
+    Every setting. Raises ConfigError with every complaint.
+
+    ``to_publish``: for a command that sends. Only there it is an error that jura-ng sends to the same targets.
+    ``warns``: whether to say what is worth a warning, which is nothing for a command that asks for little of it.
+    """
+    found = settings(conf_of(ctx), kinds(), database=ctx.obj["database"], to_publish=to_publish)
+    for problem in found.warnings if warns else ():
+        print_error(f"warning: {problem}")
+    return found
+
+
+def name_of_user() -> str:
+    """The user who gives the command, also behind sudo."""
+    import getpass  # noqa: PLC0415  of few commands
+
+    try:
+        return os.environ.get("SUDO_USER") or getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}"
+
+
+# Times and periods on the command line, the same for every command; UTC unless an offset from it is written.
+#
+# A day, a week, a month or a year stands for its first second, so that `--from 2026-10 --to 2026-11` is October.
+
 
 _EPOCH = re.compile("[0-9]{9,11}")
 """Until after the year 5000; with 12 digits it is a time of qacct and of jura's tools."""
@@ -221,3 +280,34 @@ def zone_of(name: str | None) -> ZoneInfo | None:
 INSTANT = Instant()
 MONTH = MonthName()
 NAMED_MONTH = MonthName(by_name=True)
+
+
+# Options that belong together reach a command as one value: their names and types are written down once.
+
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""Of the function of a command, as `click.option` returns it."""
+
+
+def together(make: Callable[..., object], name: str, options: Iterable[str] | None = None) -> Decorator:
+    """
+    What ``make`` makes of these options is one parameter of the command, called ``name``.
+
+    Without ``options``: those with the names of its fields; ``make`` is a NamedTuple then.
+    """
+    names = tuple(make.__annotations__ if options is None else options)
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def called(*args: object, **given: object) -> Any:
+            made = make(**{option: given.pop(option) for option in names})
+            return command(*args, **given, **{name: made})
+
+        return called
+
+    return decorated
+
+
+def in_order(*decorators: Decorator) -> Decorator:
+    """All of them as one, the first outermost: options stand in this order in a command's help."""
+    return lambda command: reduce(lambda made, decorator: decorator(made), reversed(decorators), command)

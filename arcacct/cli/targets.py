@@ -1,17 +1,58 @@
-"""What came of each target, for people: results on stdout, notes and errors on stderr, and the exit code."""
+"""Names of targets on the command line and their completion, and the result of each target for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arcacct.cli.speech import WARNING, print_line, report_error
-from arcacct.errors import InputError, TargetBusy
+import click
+
+from arcacct.cli.console import WARNING, print_line, report_error
+from arcacct.cli.options import conf_of
+from arcacct.config.settings import examine
+from arcacct.errors import ArcacctError, InputError, TargetBusy
 from arcacct.publishing.selection import NOT_SELECTED
+from arcacct.targets import kinds
 from arcacct.wording import count_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from arcacct.publishing.target_run import TargetResult
+
+
+# Targets by name on the command line, and what a shell completes there.
+
+
+def complete_target(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Shell completion with the names of the configured targets."""
+    from click.shell_completion import CompletionItem  # noqa: PLC0415  only a shell asks
+
+    try:
+        found, _problems = examine(conf_of(with_options(ctx)), kinds())
+    except ArcacctError:
+        return []
+    names = () if found is None else tuple(target.name for target in found.targets)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def with_options(ctx: click.Context) -> click.Context:
+    """While a shell completes, no command runs that would put the global options where `conf_of` looks for them."""
+    if ctx.obj is None:
+        ctx.obj = {"config": None, "database": None, "debug": False} | ctx.find_root().params
+    return ctx
+
+
+target_option = click.option(
+    "--target",
+    metavar="NAME",
+    shell_complete=complete_target,
+    help="Only this target: sgas:x, apel:x, directory:x, or x if unique.",
+)
+
+
+# What came of each target, for people: results on stdout, notes and errors on stderr, and the exit code.
+
 
 GRAVEST_FIRST = (78, 77, 69, 74, 70, 75, 65)
 

@@ -1,0 +1,166 @@
+"""The command line: the table of commands, and the one place where an error becomes a line and an exit code."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import sys
+from functools import partial
+from importlib import import_module
+from keyword import iskeyword
+from typing import Any
+
+import click
+
+from arcacct import __version__
+from arcacct.cli.console import block, print_line, report_error
+from arcacct.errors import ArcacctError, StoreError, UsageError
+
+COMMANDS = {
+    "record": "Record one state change of a job, as the hook does.",
+    "sweep": "Record what hooks have spooled or missed.",
+    "switch": "Take over from jura-ng without counting a job twice.",
+    "publish": "Send new records to every configured target.",
+    "republish": "Send the records of a period again.",
+    "quarantine": "List, retry, drop or decide about records that are not sent.",
+    "job": "Tell all about one job: record, events, transfers, or why it was not sent.",
+    "stats": "Sum jobs, as arcctl prints them or by month, VO, user, ...",
+    "report": "Report a month: usage, pledge, failures, users, energy and publishing.",
+    "export": "Write the finished jobs of this CE into a dataset of many CEs, as Parquet.",
+    "query": "Run one SQL query that only reads.",
+    "fleet": "Ask many CEs at once, by the files that `arcacct export` writes.",
+    "status": "Tell whether all is well, on one screen and by exit code.",
+    "metrics": "Print the health metrics for Prometheus, or write them for its textfile collector.",
+    "verify": "Compare a month's counts and hours in all places that have them.",
+    "import": "Take over jobs that other programs have recorded.",
+    "node": "Print what this host is and does, as Sonar would.",
+    "features": "Write, show and check machine and job features.",
+    "db": "Create, check and keep the database.",
+    "config": "Check and show the configuration.",
+    "doctor": "Check everything that recording and publishing need, from the ground up; change and send nothing.",
+    "sandbox": "Run receivers on this machine to rehearse publishing.",
+    "demo": "Record and publish a small real control directory, here and now.",
+    "help": "Show a page of the manual, or find one.",
+}
+"""Name and help of each command, in the order of a job's life."""
+MODULES = {
+    "sweep": "record",
+    "republish": "publish",
+    "query": "job",
+    "import": "imports",
+    "db": "database",
+    "doctor": "config",
+    "export": "fleet",
+    "sandbox": "demo",
+}
+"""The module of a command below `arcacct.cli`, where it is not called as the command."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports only the one that runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  click's signature
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"arcacct.cli.{MODULES.get(cmd_name, cmd_name)}")
+        # No function can be called `import`.
+        command: click.Command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
+        if not gc.isenabled():
+            # As etc/arcacct starts us: what is loaded by now never becomes garbage.
+            gc.freeze()
+            gc.enable()
+        # In full, for shells that show it beside what they complete.
+        command.short_help = command.get_short_help_str(200)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        # From the table, so that `arcacct --help` imports no command.
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExamples:\n  arcacct status\n  arcacct publish --dry-run\n  arcacct stats --by month,vo",
+)
+@click.version_option(__version__, prog_name="arcacct")
+@click.option("--config", metavar="FILE", help="Read this arc.conf instead of the one of the host.")
+@click.option("--database", metavar="FILE", help="Use this accounting database instead of the configured one.")
+@click.option("--debug", is_flag=True, help="Show where an error came from.")
+@click.pass_context
+def arcacct(ctx: click.Context, config: str | None, database: str | None, debug: bool) -> None:
+    """Accounting of an ARC computing element: record every job, publish it once, answer every question."""
+    ctx.obj = {"config": config, "database": database, "debug": debug}
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run a command; the one place where an error becomes a line on stderr and an exit code."""
+    debug = "--debug" in (sys.argv if args is None else args)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # Who starts us may have closed it: to print is no error, and no file of ours becomes one. It gets the
+            # lowest number that is free: just that of the stream.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  open as long as we run
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal of another alphabet shows in letters what it has no sign for.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        sys.exit(_run(args))
+    except Exception as error:  # noqa: BLE001  whatever it is, a user meets a line and no traceback
+        known = as_ours(error)
+        if debug:
+            import traceback  # noqa: PLC0415  only then
+
+            block("".join(traceback.format_exception(error)), partial(print_line, err=True))
+        report_error(known)
+        if isinstance(error, OSError) and error.filename is None:
+            # What stdout could not take must not be tried again when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(known.exit_code)
+
+
+def as_ours(error: Exception) -> ArcacctError:
+    """An error of the tree, whatever was raised: no user meets a traceback."""
+    if isinstance(error, ArcacctError):
+        return error
+    name = type(error).__name__
+    if isinstance(error, OSError):
+        return StoreError(f"{error.filename or 'system'}: {error.strerror or error}")
+    if isinstance(error, UnicodeEncodeError):
+        # Python keeps bytes of the command line that are no text as halves of characters.
+        for given in sys.argv:
+            if any("\ud800" <= letter <= "\udfff" for letter in given):
+                return UsageError(f"{given!a}: not UTF-8, as all is that a database can keep or find; use another name")
+    from arcacct.database.access import blamed  # noqa: PLC0415  only then
+
+    # What comes out of a damaged database may make anything fail.
+    if (known := blamed(error)) is not None:
+        return known
+    return ArcacctError(f"internal error: {name}: {error}; please report what `arcacct --debug ...` says")
+
+
+def _run(args: list[str] | None) -> int:
+    try:
+        result: Any = arcacct.main(args, prog_name="arcacct", standalone_mode=False)
+    except click.Abort:
+        print_line("arcacct: stopped", err=True)
+        return 130
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return UsageError.exit_code
+    except click.ClickException as error:
+        words = " ".join(error.format_message().split()).rstrip(".")
+        ctx = error.ctx if isinstance(error, click.UsageError) else None
+        raise UsageError(f"{words}; see `{ctx.command_path if ctx else 'arcacct'} --help`") from error
+    except SystemExit:
+        if "_ARCACCT_COMPLETE" in os.environ:
+            raise
+        # Else click itself exits only when the reader of our output went away (`arcacct ... | head`): no error of ours.
+        return 0
+    return result if isinstance(result, int) else 0

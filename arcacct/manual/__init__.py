@@ -1,1 +1,0 @@
-"""The manual without a browser: the pages of docs/, found by name or by words, and shown as text."""
