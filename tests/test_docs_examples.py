@@ -35,12 +35,12 @@ WALKED = {
 """Pages that are walked through, with what is typed before."""
 NEEDS = {
     "howto/auditor": "an AUDITOR server; tests/targets/auditor/test_publishing.py",
-    "howto/before-it-goes-live": "receivers and an A-REX that run; tests/asking/test_doctor.py",
+    "howto/before-it-goes-live": "receivers and an A-REX that run; tests/queries/test_doctor.py",
     "howto/completion": "the places of the host; tests/test_man_pages.py",
-    "howto/features": "worker nodes; tests/features",
+    "howto/features": "worker nodes; tests/sources/features",
     "howto/from-the-apel-client": "systemd, and jobs of the new month; tests/cli/test_import_gridengine.py",
     "howto/gridengine": "Grid Engine; tests/cli/test_import_gridengine.py",
-    "howto/htcondor": "HTCondor; tests/htcondor",
+    "howto/htcondor": "HTCondor; tests/sources/htcondor",
     "howto/implausible": "jobs with values that cannot be true; tests/cli/test_decide.py",
     "howto/install": "an empty host; tests/acceptance/test_new_operator.py walks through it",
     "howto/install-arc7": "A-REX 7; tests/acceptance/test_live7.py",
@@ -48,8 +48,8 @@ NEEDS = {
     "howto/install-packages": "root, and a package manager; tests/packages",
     "howto/install-pip": "pipx, and what pip fetches",
     "howto/many-ces-engines": "PostgreSQL, Spark, ClickHouse; tests/fleet",
-    "howto/monitor": "systemd; tests/asking/test_status.py",
-    "howto/other-programs": "what pip fetches; tests/db",
+    "howto/monitor": "systemd; tests/queries/test_status.py",
+    "howto/other-programs": "what pip fetches; tests/database",
     "howto/portal": "what pip fetches; tests/test_datasette.py",
     "howto/privacy": "names_kept_months, and old jobs; tests/cli/test_db_forget.py",
     "howto/rejected-records": "rejected records; the tutorial has one",
@@ -60,7 +60,7 @@ NEEDS = {
     "howto/telemetry": "Sonar; tests/cli/test_import_sonar.py",
     "howto/uninstall": "systemd; its order is looked at below",
     "howto/upgrade": "two versions; the way back is gone below, tests/arex/hook/test_upgrade.py",
-    "howto/verify": "exports of the portal; tests/asking/test_verify.py",
+    "howto/verify": "exports of the portal; tests/queries/test_verify.py",
 }
 """Pages whose commands are not run here: what they need beyond any machine, and where else they are tried."""
 

@@ -158,14 +158,14 @@ def test_every_exit_code_is_in_the_reference_and_no_other() -> None:
 
 REACHED = {
     0: "tests/cli/test_demo.py::test_demo_succeeds",
-    64: "tests/asking/test_lrms.py::test_usage",
-    65: "tests/asking/test_query.py::test_a_statement_that_takes_too_much_is_ended",
+    64: "tests/queries/test_lrms.py::test_usage",
+    65: "tests/queries/test_query.py::test_a_statement_that_takes_too_much_is_ended",
     69: "tests/publishing/test_floor.py::test_the_command_accepts",
-    70: "tests/asking/test_never_green.py::test_an_error_of_our_own",
-    74: "tests/asking/test_never_green.py::test_backups_and_checks",
+    70: "tests/queries/test_never_green.py::test_an_error_of_our_own",
+    74: "tests/queries/test_never_green.py::test_backups_and_checks",
     75: "tests/publishing/test_side_by_side.py::test_a_byte_now_and_then_costs_the_others_nothing",
-    77: "tests/asking/test_doctor.py::test_errors_decide_the_exit_code",
-    78: "tests/asking/test_never_green.py::test_a_configuration_that_is_away",
+    77: "tests/queries/test_doctor.py::test_errors_decide_the_exit_code",
+    78: "tests/queries/test_never_green.py::test_a_configuration_that_is_away",
     130: "tests/publishing/test_side_by_side.py::test_an_interrupt_does_not_wait_for_a_receiver",
 }
 """A test of each code, in which a command exits with it."""

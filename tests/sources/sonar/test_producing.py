@@ -21,7 +21,7 @@ from arcacct.sources.sonar.sampler import Host, json_text, line, name_jobs, proc
 from arcacct.sources.sonar.samples import Sample, SampledKey
 from arcacct.sources.sonar.sysinfo import cpu_layout, numa_distances, sysinfo
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 SMI = """#!/bin/sh
 case "$1" in
 *index,uuid,pci*)

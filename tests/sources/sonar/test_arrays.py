@@ -13,7 +13,7 @@ from arcacct.sources.features.collect import take_features
 from arcacct.sources.gridengine.importer import Import
 from arcacct.sources.sonar.jobs import Site
 
-REAL = pathlib.Path(__file__).parents[1] / "data" / "gridengine" / "accounting.sge819-real"
+REAL = pathlib.Path(__file__).parents[2] / "data" / "gridengine" / "accounting.sge819-real"
 START = 1795168168
 """Of the array 6 with the tasks 1, 4 and 7, as Grid Engine really wrote it."""
 

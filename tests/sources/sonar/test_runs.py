@@ -21,7 +21,7 @@ from arcacct.sources.sonar.jobs import Site
 from arcacct.sources.sonar.samples import Sample
 
 pytestmark = pytest.mark.usefixtures("utc")
-CASES = pathlib.Path(__file__).parents[1] / "data" / "cases"
+CASES = pathlib.Path(__file__).parents[2] / "data" / "cases"
 
 
 @pytest.fixture

@@ -1,0 +1,95 @@
+"""The way of an event, and of a record to its receiver: which modules of the package they pass."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+import pytest
+from hook_host import Host, host
+from job_files import JOB, NOON_NS, Files, lay
+from publishing_site import Site, jobs
+
+import arcacct
+from arcacct.sandbox import Sandbox
+
+__all__ = ["host"]
+
+PACKAGE = os.path.dirname(arcacct.__file__) + "/"
+_HOOK = """
+import json, sys
+
+passed = set()
+
+def note(frame, event, argument):
+    if event == "call" and not frame.f_code.co_name.startswith("<"):
+        passed.add(frame.f_code.co_filename)
+
+from arcacct.arex import hook
+
+control, job, conf = sys.argv[1:]
+assert hook.run([control, job, "ACCEPTED", conf]) == ""
+sys.setprofile(note)
+said = hook.run([control, job, "FINISHED", conf])
+sys.setprofile(None)
+assert said == "", said
+print(json.dumps(sorted(passed)), flush=True)
+"""
+
+
+def modules(files: set[str]) -> set[str]:
+    """Names below the package, without the receivers of the rehearsal."""
+    names = {file.removeprefix(PACKAGE).removesuffix(".py") for file in files if file.startswith(PACKAGE)}
+    return {name for name in names if not name.startswith("sandbox/")}
+
+
+def test_an_event_passes_ten_modules(host: Host) -> None:
+    """From A-REX's call of the hook to the rows: what CONTRIBUTING.md lists, and no other module."""
+    lay(host.control, Files("FINISHED", NOON_NS))
+    command = [sys.executable, "-c", _HOOK, str(host.control), JOB, str(host.conf)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    passed = modules(set(json.loads(done.stdout)))
+    assert passed <= {
+        "arex/control_files", "arex/hook", "arex/job_facts", "config/parser", "config/paths", "database/connection",
+        "errors", "records/packing", "records/recorder", "records/states",
+    }, passed  # fmt: skip
+    assert "records/recorder" in passed
+
+
+@pytest.fixture
+def box(tmp_path: pathlib.Path) -> Any:
+    """Receivers on this machine."""
+    with Sandbox(str(tmp_path / "box")) as running:
+        yield running
+
+
+def test_a_record_passes_few_modules(tmp_path: pathlib.Path, box: Sandbox) -> None:
+    """From the pages of new records to SGAS's answer in the ledger, of a site that published before."""
+    site = Site(tmp_path, box)
+    site.record(*jobs(3))
+    assert site.publish().tally.accepted == 3
+    site.record(*jobs(3, first=3))
+    passed: set[str] = set()
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and not frame.f_code.co_name.startswith("<"):
+            passed.add(frame.f_code.co_filename)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        done = site.publish()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+    assert done.error is None
+    print(len(modules(passed)), *sorted(modules(passed)))
