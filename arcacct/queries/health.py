@@ -357,8 +357,8 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
             yield Check("imports", WARNING, text)
     if found.on_hold:
         text = (
-            f"{count_of(found.on_hold, 'job')} ended and of unknown usage: {unfinished.REMEDIES}; `arcacct verify` of the"
-            " month names them"
+            f"{count_of(found.on_hold, 'job')} ended and of unknown usage: {unfinished.REMEDIES}; `arcacct verify` of"
+            " the month names them"
         )
         yield Check("vanished", WARNING, text)
     yield from _implausible_checks(found, limits)
