@@ -30,6 +30,9 @@ _FORGOTTEN = "FORGOTTEN"
 """Of a former program: from when to when neither database knows what was published."""
 RESTORED, _COMPARED = "ARCACCT_RESTORED", "compared"
 """Noted in a ledger that was put back, until the next run."""
+_UNSURE = "UNSURE_MONTHS"
+"""Of accounting.db: the rows of UnsureMonths, JSON, for the day on which the ledger is lost."""
+_UNSURE_COLUMNS = "Target, Year, Month, Jobs, Since, Answered, IsEarlier"
 _ANY_ROW = 2**63 - 1
 
 
@@ -186,6 +189,8 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
             in_doubt_after = noted(publishing, _DOUBT_FENCE)
             fences = what.fences or 0
             note(publishing, _DOUBT_FENCE, fences if in_doubt_after is None else min(fences, int(in_doubt_after)))
+            if not rehearsing:
+                _recall_unsure(accounting, publishing)
         _note_unsure(accounting, publishing, what, found)
         runs = max(what.runs, what.runs_of if what.ledger_of == what.ledger else 0) + 1
         note(publishing, "RUNS", runs)
@@ -200,6 +205,8 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
             schema.new_incarnation(accounting, seq=what.horizon)
         if not rehearsing:
             note(accounting, "LEDGER_LIFE", schema.incarnation(accounting))
+            unsure = publishing.execute(f"SELECT {_UNSURE_COLUMNS} FROM UnsureMonths ORDER BY 1, 2, 3").fetchall()
+            note(accounting, _UNSURE, json.dumps(unsure))
             accounting.execute("DELETE FROM DBConfig WHERE KeyName = ?", (_FORGOTTEN,))
 
     # Never fewer than the ledger knows: a copy that is known for one must not be taken for an older one again.
@@ -251,6 +258,15 @@ def compare_ledgers(con: Connection) -> None:
     months = "Target, Year, Month, Kind, Seq, Incarnation, Sent"
     con.execute(f"INSERT OR REPLACE INTO Months ({months}) SELECT {months} FROM Replaced.Months {of_touched}")
     note(con, RESTORED, _COMPARED)
+
+
+def _recall_unsure(accounting: Connection, publishing: Connection) -> None:
+    """Put back what a ledger that was lost knew of months that are unsure, as accounting.db remembers it."""
+    publishing.executemany(
+        f"INSERT INTO UnsureMonths ({_UNSURE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET Answered = coalesce(Answered, excluded.Answered)",
+        json.loads(noted(accounting, _UNSURE) or "[]"),
+    )
 
 
 def _note_unsure(

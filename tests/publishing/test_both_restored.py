@@ -213,6 +213,14 @@ def test_a_version_that_both_forgot_stays_at_sgas(memory, empty_box, lost) -> No
     assert answer_of(site, LAST).startswith("unknown until compared with the receiver")
     assert answer_of(site, OLD) == "yes"
 
+    # The ledger is lost, too: what was unsure stays so.
+    assert site.publish().error is None
+    for suffix in ("", "-wal", "-shm"):
+        pathlib.Path(site.settings.places.publishing_database + suffix).unlink(missing_ok=True)
+    assert site.publish().error is None
+    assert answer_of(site, LAST).startswith("unknown until compared with the receiver")
+    assert answer_of(site, OLD) == "yes"
+
 
 def answer_of(site: Site, month: tuple[int, int]) -> str:
     """What `verify` says of the only target: why it is unknown, or another answer."""
