@@ -274,15 +274,15 @@ def test_a_prune_that_is_killed_goes_on(site, point) -> None:
     before = {table: [row for row in rows if row[0] != name(4)] for table, rows in job_files.rows(site.con).items()}
     code = (
         "import os, sys; from arcacct.config.paths import places\n"
-        "from arcacct.database import access as opening\nfrom arcacct.jobs import prune\n"
-        "here = places(None, sys.argv[1]); con = opening.open_accounting(here)\n"
+        "from arcacct.database import access\nfrom arcacct.records import retention\n"
+        "here = places(None, sys.argv[1]); con = access.open_accounting(here)\n"
         "def die(*_): os.kill(os.getpid(), 9)\n"
-        "real = prune._delete\n"
+        "real = retention._delete\n"
         "def delete(one, ids): real(one, ids); die() if one is con else None\n"
-        "if sys.argv[4] == 'deleting': prune._delete = delete\n"
-        "else: opening.writing = die; prune.cells.update_monthly = lambda *_: 0\n"
-        "prune.prune(here, con, opening.open_publishing(here),\n"
-        "            prune.PruneOptions(int(sys.argv[2]), sys.argv[3], ()))"
+        "if sys.argv[4] == 'deleting': retention._delete = delete\n"
+        "else: access.writing = die; retention.usage.update_monthly = lambda *_: 0\n"
+        "retention.prune(here, con, access.open_publishing(here),\n"
+        "                retention.PruneOptions(int(sys.argv[2]), sys.argv[3], ()))"
     )
     records_usage.update_monthly(site.con, site.here)
     arguments = [site.here.controldir, str(END_S + 50), site.archive, point]
