@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 # What a receiver said, and what that means for us.
 #
 # Functions from an HTTP answer to one value, `Answer`; nothing that a receiver says makes them fail. Each receiver has
-# a table of its own beside its formats (`answers.py` in its folder). Anything that no row of it knows is judged by its
-# status alone, and never as the fault of a record: quarantine needs a receiver's word.
+# a table of its own beside its formats (`target.py` in its folder, of AMS `ams.py`). Anything that no row of it knows is
+# judged by its status alone, and never as the fault of a record: quarantine needs a receiver's word.
 
 
 TEXT_LIMIT = 500
@@ -193,7 +193,7 @@ def json_of(body: bytes, most_bytes: int = _MOST_JSON) -> Any:
 #
 # A kind of target is a folder below `arcacct.targets`. Its `options.py` has ``KIND``: what its block of the
 # configuration may have, and the class of its values (`config.options.TargetKind`, `Target`); it imports nothing that
-# is dear. Its `plug.py` has ``PLUG``, the class of its `TargetPlugin`, made of a target and all settings. Both are
+# is dear. Its `target.py` has ``PLUGIN``, the class of its `TargetPlugin`, made of a target and all settings. Both are
 # found by `arcacct.targets`, which has a line for each folder. Nothing else names a kind of target.
 #
 # Nothing here speaks to anybody: formats are functions from values to text, and a `Sender` is what sends them. Every

@@ -147,7 +147,7 @@ def to_remember(
     kinds: Mapping[Month, str] | None = None,
 ) -> list[Mapping[str, object]]:
     """
-    What `lives.saved_names` should be from now on: the names of today last, with the filter of the last whole run.
+    What `saved_names` should be from now on: the names of today last, with the filter of the last whole run.
 
     ``whole``: a run has come to its end, so that the receiver has what is selected today, and nothing else. ``alone``:
     an operator says that it has nothing under other names. ``fence`` is that of this run: other names were used before.

@@ -506,6 +506,8 @@ class _AtTarget:
         self._is_unsure = is_answered and (target.has_records or unsure is None or unsure.jobs is None)
         # Its months are never held, so nobody answers for them.
         self._may_keep_forgotten = unsure is not None and self._plugin.returns_row_ids
+        self._pruned_unknown = 0
+        """Jobs in an archive of which a ledger that was lost may have known that they were sent."""
 
     def compare(self, report: MonthReport) -> None:
         """Its jobs or its sums, and the counts of the sync message."""
@@ -521,9 +523,8 @@ class _AtTarget:
             said = sum(one.jobs for one in self._live_sums(COUNTS))
             missed = not source.jobs and bool(self._wanted.jobs)
             counted = "and the database has some" if missed else f"{source.jobs or 'none'} were given"
-            wrong = (
-                [] if said == source.jobs and not missed else [(None, f"announces {count_of(said, 'job')}, {counted}")]
-            )
+            is_right = self._pruned_unknown or (said == source.jobs and not missed)
+            wrong = [] if is_right else [(None, f"announces {count_of(said, 'job')}, {counted}")]
             count = Source(
                 f"{name} sync", said, proof=plugin.confirmation_level, not_selected=left_out, unknown=source.unknown
             )
@@ -535,6 +536,11 @@ class _AtTarget:
             return (
                 "unknown until compared with the receiver: both databases were put back, and it keeps the first version"
                 " of a job, also one that neither knows; compare the wall time of the month with its administrator"
+            )
+        if self._pruned_unknown:
+            return (
+                f"{_UNTIL_PORTAL}: publishing.db was lost, and whether {count_of(self._pruned_unknown, 'job')} in an"
+                " archive of `arcacct db prune` were sent is not known"
             )
         if not self._is_unsure or self._plugin.keeps_first:
             return ""
@@ -630,11 +636,13 @@ class _AtTarget:
         # What it was given is known by its wall time; the CPU time only where that is the database's.
         lacking_s = 0 if is_all or not is_same else sum(job.cpu_s for job in has.missing())
         cpu_s = self._wanted.cpu_s - lacking_s if is_same else None
+        self._pruned_unknown = self._unknown_of_pruned(has, is_same=is_same)
 
         def differences() -> Iterator[Finding]:
             for job in () if is_all else has.missing():
                 yield job.job_id, self._aside(job) or self._why_not(job)
-            if is_same and has.jobs + sum(1 for _job in has.missing()) != self._wanted.jobs:
+            known = has.jobs + self._pruned_unknown
+            if is_same and known + sum(1 for _job in has.missing()) != self._wanted.jobs:
                 # Pruned jobs have no names here.
                 yield None, f"{count_of(has.jobs, 'job')}, in the database and its archives {self._wanted.jobs}"
             for job_id in self._lost(has):
@@ -652,6 +660,13 @@ class _AtTarget:
                     yield job_id, "sent, and vofilter does not select it any more"
 
         return Source(self._plugin.target.name, has.jobs, has.wall_s, cpu_s), differences()
+
+    def _unknown_of_pruned(self, has: ReceiverSide, *, is_same: bool) -> int:
+        """How many jobs in an archive a ledger that was lost may have known to be sent; 0: this one knows all."""
+        if not is_same or not self._jobs.pruned or not incarnation.is_successor(self._ledger):
+            return 0
+        lacking = self._wanted.jobs - has.jobs - sum(1 for _job in has.missing())
+        return lacking if 0 < lacking <= self._jobs.pruned else 0
 
     def _moved(self, has: ReceiverSide) -> Iterator[str]:
         """

@@ -22,7 +22,7 @@ FOLDERS = {
     "arcacct/directory": "directory",
     "arcacct/auditor": "auditor",
 }
-"""The folder of each kind of block. Its ``options.py`` has a KIND, its ``target.py`` a PLUG (`publishing.plugin`)."""
+"""The folder of each kind of block. Its ``options.py`` has a KIND, its ``target.py`` a PLUGIN (`publishing.plugin`)."""
 
 
 def kinds() -> dict[str, TargetKind]:

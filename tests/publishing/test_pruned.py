@@ -125,3 +125,8 @@ def test_the_count_of_a_pruned_month_outlives_a_lost_ledger(pruned, empty_box) -
         assert announced() == [7]
     if pruned.settings.targets[0].apel_messages == "urs":
         assert any("no count is announced: 4 jobs of it are in an archive" in note for note in outcome.summary.notes)
+    code, told = verdict(pruned)
+    assert " NO " not in told, told
+    if pruned.settings.targets[0].apel_messages == "urs":
+        assert code == 1
+        assert "publishing.db was lost, and whether 4 jobs in an archive of `arcacct db prune` were sent" in told
