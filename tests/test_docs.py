@@ -20,10 +20,10 @@ from arcacct.arex.sweep import sweep
 from arcacct.cli.main import COMMANDS, arcacct
 from arcacct.config import options
 from arcacct.config.parser import Conf, load
-from arcacct.config.paths import resource
 from arcacct.config.settings import examine
 from arcacct.database import access
 from arcacct.database.schema import PUBLISHING, in_memory
+from arcacct.files.directories import resource
 from arcacct.targets import kinds
 
 ROOT = manual.ROOT

@@ -14,7 +14,7 @@ import pytest
 
 from arcacct.arex.control_files import STATES
 from arcacct.config.options import options_of
-from arcacct.config.paths import resource
+from arcacct.files.directories import resource
 from arcacct.targets import kinds
 
 PAGES = {page.path: page for page in man.pages()}

@@ -353,7 +353,7 @@ def test_the_program_beside_the_launcher_runs(prefix, tmp_path, start) -> None:
 
 def test_checkout_works_without_being_built(tmp_path) -> None:
     """An editable installation takes schema and etc from the top level of the project."""
-    code = "from arcacct.config.paths import resource; print(resource('schema', 'accounting'), resource('etc'))"
+    code = "from arcacct.files.directories import resource; print(resource('schema', 'accounting'), resource('etc'))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

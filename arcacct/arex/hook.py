@@ -270,7 +270,7 @@ def _break(path: str) -> None:
     """Let the next hooks spool at once: a burst of events costs A-REX one deadline, not one each."""
     from time import time  # noqa: PLC0415  only here
 
-    from arcacct.config.paths import private_directory  # noqa: PLC0415
+    from arcacct.files.directories import private_directory  # noqa: PLC0415
 
     try:
         private_directory(path.rpartition("/")[0])

@@ -14,12 +14,13 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
-from arcacct.config.paths import AREX_DATABASES, Places, private_directory
+from arcacct.config.paths import AREX_DATABASES, Places
 from arcacct.database.connection import Connection, DatabaseError, translated, uri
 from arcacct.database.durable import ROLLBACK_JOURNAL, WAL, Header, header_of
 from arcacct.database.query import LONGEST_S, Foreign, open_foreign, require_tables
 from arcacct.database.schema import note, noted
 from arcacct.errors import InputError, StoreBusy, StoreError
+from arcacct.files.directories import private_directory
 from arcacct.files.safe_open import private
 from arcacct.records.model import Job
 from arcacct.records.reader import unescaped

@@ -13,8 +13,8 @@ import os
 import time
 
 from arcacct.arex.control_files import STATES, JobFiles, is_job_id, whole_lines
-from arcacct.config.paths import private_directory
 from arcacct.errors import InputError
+from arcacct.files.directories import private_directory
 from arcacct.records.states import StatusFile
 
 VERSION = "1"

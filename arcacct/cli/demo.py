@@ -25,10 +25,11 @@ from arcacct.arex.sweep_context import SweepReport
 from arcacct.cli.console import block, examples, print_line
 from arcacct.cli.options import in_order
 from arcacct.config.parser import load
-from arcacct.config.paths import STATUS_FOLDERS, resource
+from arcacct.config.paths import STATUS_FOLDERS
 from arcacct.config.settings import Settings, settings
 from arcacct.database import access
 from arcacct.errors import ArcacctError, ConfigError, UsageError
+from arcacct.files.directories import resource
 from arcacct.files.safe_open import open_directory, private
 from arcacct.publishing.run import publish, republish
 from arcacct.publishing.target_run import Period, RunOptions, TargetResult

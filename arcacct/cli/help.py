@@ -13,8 +13,8 @@ import click
 
 from arcacct import __version__
 from arcacct.cli.console import Coloured, examples, print_lines
-from arcacct.config.paths import resource
 from arcacct.errors import StoreError, UsageError
+from arcacct.files.directories import resource
 from arcacct.wording import count_of, sanitise_line
 
 TYPE_CHECKING = False

@@ -1,9 +1,9 @@
 """
-Where this host keeps its accounting, where the package keeps schema/ and etc/, private directories, and the settings
-of the recorder. On the hook's path: standard library only, and little of it.
+Where this host keeps its accounting, and the few settings that the recorder needs.
+
+On the hook's path: nothing but string methods and the parser; ``os`` only where a path needs it.
 """
 
-import os
 import time
 
 from arcacct.config.parser import Conf, absolute
@@ -15,60 +15,6 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     _Read = TypeVar("_Read")
-
-
-# Where the files stand that are not Python: ``schema/`` and ``etc/``.
-#
-# They are folders of the project's top level; the wheel carries them inside the package. The hook imports this module,
-# so it imports nothing but ``os``.
-
-
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
-
-def resource(folder: str, *names: str) -> str:
-    """The path of a file below ``schema`` or ``etc``, in an installed package or in a checkout."""
-    inside = os.path.join(_HERE, folder)
-    return os.path.join(inside if os.path.isdir(inside) else os.path.join(os.path.dirname(_HERE), folder), *names)
-
-
-# Directories of our own, which nobody else may read.
-
-
-def private_directory(path: str) -> None:
-    """
-    Make a directory and its parents, each for its owner only, whatever the umask; their names are on disk afterwards.
-
-    (`os.makedirs` gives its mode to the last alone.) Raises OSError.
-    """
-    if not path or os.path.isdir(path):
-        return
-    private_directory(os.path.dirname(path))
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        # Another process was first.
-        return
-    # Not by its path: where others may write it may lead elsewhere by now.
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.fchmod(fd, 0o700)
-    finally:
-        os.close(fd)
-    try:
-        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except PermissionError:
-        # A user who may not read the parent cannot sync it either.
-        return
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-# Where this host keeps its accounting, and the few settings the recorder needs.
-#
-# On the hook's path: nothing but string methods and the parser; ``os`` only where a path needs it.
 
 
 HOOK = "arcacct"

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
-from arcacct.config.paths import AREX_DATABASES, STATUS_FOLDERS, Places, private_directory, usual_database
+from arcacct.config.paths import AREX_DATABASES, STATUS_FOLDERS, Places, usual_database
 from arcacct.database.at_rest import refuse_hidden
 from arcacct.database.connection import translated, uri, version
 from arcacct.database.durable import refuse_foreign
 from arcacct.database.schema import incarnation, incarnation_history, sync
 from arcacct.errors import ConfigError, SchemaError, StoreError
+from arcacct.files.directories import private_directory
 from arcacct.files.safe_open import private
 
 _DIGITS = 19

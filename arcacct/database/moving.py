@@ -10,7 +10,7 @@ from _sqlite3 import DatabaseError, connect
 from contextlib import ExitStack, closing, suppress
 from typing import NamedTuple
 
-from arcacct.config.paths import AREX_WRITES, Places, arex_writes, private_directory
+from arcacct.config.paths import AREX_WRITES, Places, arex_writes
 from arcacct.database import access, location, upkeep
 from arcacct.database.access import refuse_unasked, require
 from arcacct.database.connection import open_for_reading
@@ -39,6 +39,7 @@ from arcacct.database.upkeep import (
     wait_until_unused,
 )
 from arcacct.errors import ConfigError, StoreBusy, StoreError, UsageError
+from arcacct.files.directories import private_directory
 from arcacct.files.safe_open import TEMPORARY, Directory
 
 # Moving both databases to another directory: the same life in another place.

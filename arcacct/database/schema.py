@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from typing import NamedTuple
 
-from arcacct.config.paths import private_directory, resource
 from arcacct.database.checkpoint import make_durable
 from arcacct.database.connection import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, other_version, translated, uri, version
 from arcacct.database.durable import locked, maintenance, refuse_foreign
 from arcacct.errors import ConfigError, SchemaError, StoreError
+from arcacct.files.directories import private_directory, resource
 
 
 class DatabaseKind(NamedTuple):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import psutil
 
-from arcacct.config.paths import Places, private_directory
+from arcacct.config.paths import Places
 from arcacct.database import access, incarnation, location, schema
 from arcacct.database.access import require_own_schema
 from arcacct.database.connection import ACCOUNTING_SCHEMA, open_database, open_for_reading, uri
@@ -35,6 +35,7 @@ from arcacct.database.schema import (
     sync,
 )
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
+from arcacct.files.directories import private_directory
 from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import TEMPORARY, Directory, open_directory
 

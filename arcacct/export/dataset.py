@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal, NamedTuple, get_args
 
-from arcacct.config.paths import resource
 from arcacct.errors import InputError
+from arcacct.files.directories import resource
 from arcacct.files.json_reader import parsed
 
 # Where the files of a dataset stand, below its directory or URL.

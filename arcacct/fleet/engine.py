@@ -7,9 +7,9 @@ from contextlib import closing
 from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
-from arcacct.config.paths import resource
 from arcacct.errors import InputError, UsageError
 from arcacct.export.dataset import KEYS, columns
+from arcacct.files.directories import resource
 from arcacct.fleet.dataset import Dataset, Exported, damaged, judged
 
 ENGINES = {

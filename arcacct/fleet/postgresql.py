@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
-from arcacct.config.paths import resource
 from arcacct.errors import TargetError
 from arcacct.export.dataset import KEYS, Partition, columns
+from arcacct.files.directories import resource
 from arcacct.fleet.dataset import Dataset, Exported, damaged, judged
 from arcacct.fleet.duckdb_engine import Duck, every_value
 from arcacct.fleet.engine import EngineFailed

@@ -18,12 +18,13 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from arcacct.config.options import Target
-from arcacct.config.paths import Places, private_directory
+from arcacct.config.paths import Places
 from arcacct.config.settings import Settings
 from arcacct.database import access, incarnation, schema
 from arcacct.database.connection import Connection, open_lock
 from arcacct.database.location import spools
 from arcacct.errors import StoreBusy, TargetBusy
+from arcacct.files.directories import private_directory
 from arcacct.publishing import cursors as publishing_cursors
 from arcacct.publishing import ledger
 from arcacct.publishing.context import RunSummary

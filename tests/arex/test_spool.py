@@ -15,8 +15,8 @@ from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S
 
 from arcacct.arex.control_files import STATES, JobFiles, is_job_id
 from arcacct.arex.spool import from_bytes, from_name, to_bytes, write
-from arcacct.config.paths import private_directory
 from arcacct.errors import InputError
+from arcacct.files.directories import private_directory
 from arcacct.records.states import StatusFile
 
 FIELDS = ("controldir", "job_id", "state", "event_ns", "local", "diag", "statistics", "failed", "owner")

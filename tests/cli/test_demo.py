@@ -19,7 +19,7 @@ from arex_corpus import AREX
 from installed_program import run_arcacct
 
 from arcacct.cli.main import main
-from arcacct.config.paths import resource
+from arcacct.files.directories import resource
 from arcacct.sandbox import Sandbox
 
 JOBS = 12

@@ -20,8 +20,8 @@ from other_users import acting_as
 
 from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
-from arcacct.config import paths
 from arcacct.config.paths import places
+from arcacct.files.directories import private_directory
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_complaints_are_on_stderr_with_65(control: pathlib.Path) -> None:
     """One line for each thing that could not be used; the rest is recorded all the same."""
     lay(control, Files(local=None), "B")
     spooled = pathlib.Path(places(None, str(control)).spool)
-    paths.private_directory(str(spooled))
+    private_directory(str(spooled))
     (spooled / "1-2-SUBMIT-X").write_text("rubbish")
 
     done = arcacct("--config", control.parent / "arc.conf", "sweep")

@@ -8,8 +8,8 @@ import conf_files
 import pytest
 
 from arcacct.config.options import options_of
-from arcacct.config.paths import resource
 from arcacct.config.settings import examine
+from arcacct.files.directories import resource
 from arcacct.targets import kinds
 
 OPTIONS = options_of(kinds())

@@ -19,12 +19,13 @@ from arex_corpus import arex_database
 from control_directory import set_up
 from other_users import acting_as
 
-from arcacct.config.paths import places, resource
+from arcacct.config.paths import places
 from arcacct.database import integrity, schema
 from arcacct.database.access import initialise, leave_open, open_accounting, open_publishing
 from arcacct.database.connection import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, uri
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, ensure, in_memory, incarnation, upgrades
 from arcacct.errors import ConfigError, SchemaError, StoreError
+from arcacct.files.directories import resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

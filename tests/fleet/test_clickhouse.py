@@ -26,7 +26,7 @@ sys.path.append(str(pathlib.Path(__file__).parents[1] / "bench"))
 import generate  # noqa: E402
 from written_partitions import write_database  # noqa: E402
 
-from arcacct.config.paths import resource  # noqa: E402
+from arcacct.files.directories import resource  # noqa: E402
 
 ASK = """
 import json, sys

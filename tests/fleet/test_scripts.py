@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from arcacct.config.paths import resource
 from arcacct.export.dataset import TABLES, Manifest, Part, Partition, columns, part_name
+from arcacct.files.directories import resource
 
 SCRIPTS = {
     "postgresql": ("CREATE TABLE arcacct.{} (", r", PRIMARY KEY| \);", ("bigint", "double precision", "text")),

@@ -25,9 +25,9 @@ from other_users import acting_as, public_dir
 from scripted_receiver import ScriptedReceiver, server_context
 
 from arcacct.cli import config
-from arcacct.config.paths import resource
 from arcacct.database import access
 from arcacct.database.schema import note
+from arcacct.files.directories import resource
 from arcacct.queries import doctor, doctor_checks
 from arcacct.queries.doctor_checks import ERROR, OK, UNTOLD, WARNING, Process, Site, Verdict
 from arcacct.queries.doctor_host import Launcher, days_left, mount_of, room, settings_of

@@ -14,9 +14,10 @@ from control_directory import set_up
 
 from arcacct.arex.sweep import save_sweep
 from arcacct.config.parser import load
-from arcacct.config.paths import Places, places, resource
+from arcacct.config.paths import Places, places
 from arcacct.config.review import STATES
 from arcacct.database import access, upkeep
+from arcacct.files.directories import resource
 from arcacct.queries.doctor import examine
 from arcacct.queries.doctor_checks import OK, Process, Site, Verdict
 from arcacct.records import recorder

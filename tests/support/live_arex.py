@@ -22,7 +22,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from arcacct.config.paths import resource
+from arcacct.files.directories import resource
 
 ON_REQUEST = [
     pytest.mark.skipif(not os.environ.get("ARCACCT_LIVE"), reason="runs on request: ARCACCT_LIVE=1"),

@@ -23,8 +23,8 @@ import click
 
 from arcacct import __version__
 from arcacct.cli.main import arcacct
-from arcacct.config.paths import resource
 from arcacct.errors import ArcacctError
+from arcacct.files.directories import resource
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 MAN = ROOT / "man"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from generated import code, plain
 
-from arcacct.config.paths import resource
+from arcacct.files.directories import resource
 from arcacct.targets import kinds
 
 _ATTRIBUTE = re.compile(r"(multivalued|mandatory|default|inherits|allowedvalues)(?:: (.+))?")

@@ -26,9 +26,9 @@ from power_cuts import Cut, Trace
 from arcacct.arex import spool
 from arcacct.arex.control_files import job_file, read_job, status_files
 from arcacct.arex.hook import record_event
-from arcacct.config.paths import resource
 from arcacct.database.access import open_accounting
 from arcacct.errors import ArcacctError
+from arcacct.files.directories import resource
 from arcacct.records.integrity import check
 
 LAUNCHER = resource("etc", "arcacct-hook")

@@ -8,8 +8,9 @@ import weakref
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
-from arcacct.config.paths import JobRules, Places, resource
+from arcacct.config.paths import JobRules, Places
 from arcacct.database.access import open_accounting
+from arcacct.files.directories import resource
 from arcacct.records.import_quarantine import RetryResult
 from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.sources.slurm.importer import SlurmImport

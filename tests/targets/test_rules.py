@@ -36,7 +36,11 @@ APEL = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
 CE = Peer("/CN=ce.example.org", "CN=ce.example.org", "ce.example.org", 0, 2**40)
 TABLES = {
     "sgas": OF_SGAS,
-    **{name.lower(): table for name, table in vars(messages).items() if isinstance(table, dict) and name.isupper()},
+    **{
+        name.lower(): table
+        for name, table in vars(messages).items()
+        if isinstance(table, dict) and name.isupper() and all(isinstance(rule, Rule) for rule in table.values())
+    },
 }
 
 

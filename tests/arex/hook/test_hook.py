@@ -17,8 +17,8 @@ from hook_host import HOOK, PROJECT, Host
 from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, rows
 
 from arcacct.arex.control_files import job_file
-from arcacct.config.paths import resource
 from arcacct.database.upkeep import start_new_incarnation
+from arcacct.files.directories import resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

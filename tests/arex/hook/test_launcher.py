@@ -16,7 +16,7 @@ from hook_host import HOOK, Host
 from job_files import DIAG, JOB, NOON_NS, Files, events, lay, rows
 
 from arcacct.arex.spool import from_bytes
-from arcacct.config.paths import resource
+from arcacct.files.directories import resource
 
 LAUNCHER = resource("etc", "arcacct-hook")
 SHELLS = [name for name in ("dash", "bash", "busybox") if shutil.which(name)]

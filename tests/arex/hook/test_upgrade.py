@@ -16,7 +16,7 @@ from hook_host import HOOK, PROJECT, Host
 from job_files import LOCAL, Files, lay, rows
 
 from arcacct.arex import hook
-from arcacct.config.paths import resource
+from arcacct.files.directories import resource
 
 LAUNCHER = resource("etc", "arcacct-hook")
 

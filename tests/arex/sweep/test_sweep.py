@@ -19,9 +19,9 @@ from arcacct.arex.control_files import job_file, read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.sweep import sweep
 from arcacct.arex.sweep_context import Gap, SweepReport
-from arcacct.config import paths
 from arcacct.config.paths import Places, places
 from arcacct.errors import InputError, StoreBusy, StoreError
+from arcacct.files.directories import private_directory
 
 
 @pytest.fixture
@@ -444,7 +444,7 @@ def test_run_2_is_not_accounted_under_the_end_of_run_1(
     here: Places, con: sqlite3.Connection, control: pathlib.Path, in_run_2: str
 ) -> None:
     """An event without its files, of a job that was resumed meanwhile, only says that the earlier run ended."""
-    paths.private_directory(here.spool)
+    private_directory(here.spool)
     lines = f"version=1\ncontroldir={control}\njobid={JOB}\nstate=FINISHED\ntime={NOON_S}\n"
     pathlib.Path(here.spool, f"{NOON_S}-1-FINISHED-{JOB}").write_text(lines)
     lay(control, Files(in_run_2, NOON_NS + 3600 * 10**9))
@@ -458,7 +458,7 @@ def test_run_2_is_not_accounted_under_the_end_of_run_1(
 
 def test_a_file_that_is_being_written_is_left_alone(here: Places, con: sqlite3.Connection) -> None:
     """A .tmp- file of a hook at work is not touched; one without a name or a word in it goes after a day."""
-    paths.private_directory(here.spool)
+    private_directory(here.spool)
     young, old = pathlib.Path(here.spool, ".tmp-1"), pathlib.Path(here.spool, ".tmp-2")
     young.touch()
     old.touch()
@@ -490,7 +490,7 @@ def test_the_launchers_time_is_not_the_one_of_a_later_state(
     here: Places, con: sqlite3.Connection, control: pathlib.Path
 ) -> None:
     """An event of the launcher keeps its own time when the job has meanwhile come into the same state once more."""
-    paths.private_directory(here.spool)
+    private_directory(here.spool)
     lines = f"version=1\ncontroldir={control}\njobid={JOB}\nstate=FINISHING\ntime={NOON_S}\n"
     pathlib.Path(here.spool, f"{NOON_S}-1-FINISHING-{JOB}").write_text(lines)
     lay(control, Files("FINISHING", NOON_NS + 60 * 10**9))
@@ -641,7 +641,7 @@ def elsewhere(here: Places) -> pathlib.Path:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_what_is_set_aside_stays_in_the_spool(here: Places, con: sqlite3.Connection, elsewhere: pathlib.Path) -> None:
     """In a spool that belongs to another user a link has the name of the folder: nothing goes where it leads."""
-    paths.private_directory(here.spool)
+    private_directory(here.spool)
     damaged = pathlib.Path(here.spool, f"{NOON_NS}-1-FINISHED-{JOB}")
     damaged.write_text("what he would like to have there\n")
     pathlib.Path(here.spool, "unusable").symlink_to(elsewhere)

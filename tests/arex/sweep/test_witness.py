@@ -24,8 +24,9 @@ from arcacct.arex.hook import record_event
 from arcacct.arex.import_database import import_arex
 from arcacct.arex.sweep import sweep
 from arcacct.arex.sweep_context import Gap
-from arcacct.config.paths import Places, places, resource
+from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting
+from arcacct.files.directories import resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

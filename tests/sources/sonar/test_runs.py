@@ -351,11 +351,12 @@ def test_times_that_come_later_divide_anew(host):
 def test_telemetry_of_an_older_program_is_divided(tmp_path):
     """Two records had all samples of their number: after an upgrade each has its own, and no sample is lost."""
     here = places(tmp_path)
-    with closing(sqlite3.connect(here.database, isolation_level=None)) as con:
+    with (
+        closing(schema.in_memory(schema.ACCOUNTING, 21)) as made,
+        closing(sqlite3.connect(here.database, isolation_level=None)) as con,
+    ):
+        made.backup(con)
         con.execute("PRAGMA journal_mode = WAL")
-        for number, script in schema.scripts(schema.ACCOUNTING):
-            if number < 22:
-                schema._run(con, here.database, number, script)
         _fill_like_021(con)
     host = Host(tmp_path)
     assert host.rows("SELECT samples, run_start_time FROM v1_sampled_jobs") == [(13, None)]
