@@ -139,7 +139,7 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
     epilog=examples(
         "arcacct republish --from 2026-10-01 --to 2026-11-01 --plan",
         "arcacct republish --from 2026-10-01 --to 2026-11-01 --target apel:egi --yes",
-        "arcacct republish --from 2026-10-01 --to 2026-11-01 --target apel:egi --receiver-rows summaries.csv",
+        "arcacct republish --from 2026-10-01 --to 2026-11-01 --target apel:egi --receiver-rows rows.tsv",
     ),
 )
 @click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Start of the period (inclusive).")

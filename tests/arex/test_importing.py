@@ -463,15 +463,15 @@ def test_an_interrupted_import_goes_on(here, path, arex, con) -> None:
     finished(arex, *range(1, 81))
     code = (
         "import os, sys; from arcacct.config.paths import places\n"
-        "from arcacct.database import access as opening\nfrom arcacct.arex import importing\n"
-        "here = places(None, sys.argv[1]); con = opening.open_accounting(here)\n"
+        "from arcacct.database import access\nfrom arcacct.arex import import_database\n"
+        "here = places(None, sys.argv[1]); con = access.open_accounting(here)\n"
         "slices = 0\n"
         "def die(con):\n"
         "    global slices; slices += 1\n"
         "    if slices > int(sys.argv[3]): os.kill(os.getpid(), 9)\n"
-        "opening.write_back = die\n"
-        "importing._PAGE = importing._WRITE_BACK = 10\n"
-        "importing.import_arex(here, con, sys.argv[2])"
+        "access.write_back = die\n"
+        "import_database._PAGE = import_database._WRITE_BACK = 10\n"
+        "import_database.import_arex(here, con, sys.argv[2])"
     )
     for slices in (0, 1, 2):
         command = [sys.executable, "-c", code, here.controldir, str(path), str(slices)]
