@@ -19,7 +19,7 @@ DEMO = "arcacct demo > demo.log\nexport ARC_CONFIG=$PWD/arcacct-demo/arc.conf"
 """What the pages say that one has to type before, to try them on the jobs of the demo."""
 AREX = f"""{DEMO}
 python -c "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(open(sys.argv[2]).read())" \\
-    arcacct-demo/control/accounting/accounting.db {manual.ROOT}/schema/accounting/001_arex_v1.sql"""
+    arcacct-demo/control/accounting/accounting.db {manual.ROOT}/schema/accounting/10_arex.sql"""
 """The same, with the database that A-REX writes; it has no job yet."""
 WALKED = {
     "tutorial": "",

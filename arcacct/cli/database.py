@@ -88,7 +88,7 @@ def _initialise(here: Places, made: tuple[int, ...] = ()) -> None:
     for path, ran in initialised.items():
         steps = [*made, *ran] if path == here.database else ran
         if steps:
-            print_line(f"{path}: {'created' if steps[0] == 1 else f'taken forward to schema version {steps[-1]}'}")
+            print_line(f"{path}: {'created' if not steps[0] else f'taken forward to schema version {steps[-1]}'}")
         else:
             print_line(f"{path}: exists and is up to date")
     # Whoever may only read needs the files that an open database has.

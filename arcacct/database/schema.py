@@ -57,7 +57,7 @@ def _sql_files(*folder: str) -> list[str]:
 
 def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_create: bool = True) -> list[int]:
     """
-    Create a database, or take it forward after a backup beside it; returns the schemas that it went through.
+    Create a database, or take it forward after a backup beside it; returns the schemas that it went through: 0 is none.
 
     With ``may_create=False`` one that is missing stays so, and is a StoreError. Raises SchemaError for a file that is
     not ours or newer than this program, StoreError when SQLite or the file system refuses, ConfigError for a
@@ -79,7 +79,7 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
                     con.execute("PRAGMA journal_mode = WAL")
                     _create(con, path, kind)
                     open_to_group(path, read_group)
-                    return [kind.schema]
+                    return [0, kind.schema]
                 if found < kind.oldest:
                     raise SchemaError(
                         f"{path}: schema version {found} is of arcacct 0.1: take it forward with arcacct 0.2 first"

@@ -235,5 +235,32 @@ SELECT AAR.RecordID,
             WHEN Status.Name = 'aborted'
             THEN EndTime > 0 AND (UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime) <> (0, 0, 0) END;
 
+CREATE TRIGGER RecordCount_insert AFTER INSERT ON AAR
+BEGIN
+  UPDATE RecordCount SET Records = Records + 1;
+END;
+
+CREATE TRIGGER RecordCount_delete AFTER DELETE ON AAR
+BEGIN
+  UPDATE RecordCount SET Records = Records - 1;
+END;
+
+CREATE TRIGGER RecordNotes_AAR_delete AFTER DELETE ON AAR
+BEGIN
+  DELETE FROM RecordNotes WHERE RecordID = old.RecordID;
+END;
+
+CREATE TRIGGER AuthGroups_AAR_delete AFTER DELETE ON AAR
+BEGIN
+  DELETE FROM AuthGroups WHERE RecordID = old.RecordID;
+END;
+
+CREATE TRIGGER RecordHolds_AAR_delete AFTER DELETE ON AAR
+WHEN NOT EXISTS (SELECT 1 FROM FinishedLog WHERE RecordID = old.RecordID)
+BEGIN
+  DELETE FROM RecordHolds WHERE RecordID = old.RecordID;
+  DELETE FROM HoldDecisions WHERE RecordID = old.RecordID;
+END;
+
 INSERT INTO RecordCount VALUES (1, 0);
 INSERT INTO AttributeKinds VALUES ('info'), ('rte'), ('token');

@@ -76,3 +76,8 @@ CREATE TABLE ForgottenMonths (
 CREATE TABLE ForgottenRecords (
   RecordID INTEGER PRIMARY KEY
 );
+
+CREATE TRIGGER ForgottenRecords_AAR_delete AFTER DELETE ON AAR
+BEGIN
+  DELETE FROM ForgottenRecords WHERE RecordID = old.RecordID;
+END;

@@ -247,3 +247,11 @@ CREATE TABLE ProducerErrors (
   Detail    TEXT NOT NULL,
   PRIMARY KEY (ClusterID, Node, Time, Detail)
 ) WITHOUT ROWID;
+
+-- The times of a run are in its events, and a change of these alone is not logged.
+CREATE TRIGGER TelemetryToDivide_JobEvents_insert AFTER INSERT ON JobEvents
+WHEN new.EventKey IN ('LRMSSTART', 'LRMSEND')
+ AND EXISTS (SELECT 1 FROM JobTelemetry WHERE RecordID = new.RecordID)
+BEGIN
+  INSERT OR IGNORE INTO TelemetryToDivide VALUES (new.RecordID);
+END;

@@ -61,7 +61,7 @@ def test_a_database_is_created_once(tmp_path: pathlib.Path, kind: DatabaseKind) 
     """The first call makes it, the second does nothing."""
     path = str(tmp_path / "ours" / "x.db")
 
-    assert ensure(path, kind) == [kind.schema]
+    assert ensure(path, kind) == [0, kind.schema]
     assert ensure(path, kind) == []
     open_database(path, kind.schema).close()
 
@@ -185,7 +185,7 @@ def test_an_interrupted_creation_is_taken_up_again(tmp_path: pathlib.Path) -> No
         con.execute("PRAGMA journal_mode = WAL")
     assert os.path.getsize(bare) > 0
 
-    assert ensure(bare, ACCOUNTING) == [ACCOUNTING_SCHEMA]
+    assert ensure(bare, ACCOUNTING) == [0, ACCOUNTING_SCHEMA]
 
 
 def test_many_creators_make_one_database(tmp_path: pathlib.Path) -> None:
@@ -204,7 +204,7 @@ def test_many_creators_make_one_database(tmp_path: pathlib.Path) -> None:
     answers = [process.communicate() for process in running]
 
     assert [stderr for _stdout, stderr in answers] == [""] * 6
-    assert sorted(stdout.strip() for stdout, _stderr in answers) == ["0"] * 5 + ["1"]
+    assert sorted(stdout.strip() for stdout, _stderr in answers) == ["0"] * 5 + ["2"]
 
 
 def of_0_2(path: str, kind: DatabaseKind = ACCOUNTING) -> None:
