@@ -193,5 +193,5 @@ def test_the_hook_path_imports_little():
         "PYTHONPATH": str(pathlib.Path(parser.__file__).parent.parent.parent)
     })  # fmt: skip
     ours = {name for name in ran.stdout.split() if name.startswith("arcacct")}
-    assert ours == {"arcacct", "arcacct.conf", "arcacct.config.parser", "arcacct.config.paths", "arcacct.errors"}
+    assert ours == {"arcacct", "arcacct.config", "arcacct.config.parser", "arcacct.config.paths", "arcacct.errors"}
     assert not set(ran.stdout.split()) & {"re", "typing", "dataclasses", "pathlib", "collections", "logging", "json"}
