@@ -19,7 +19,7 @@ from arcacct.database import access
 from arcacct.database.query import QueryLimits
 from arcacct.errors import InputError, UsageError
 from arcacct.export.dataset import NAMES, TABLES, Partition, key_name
-from arcacct.fleet import dataset as fleet_dataset
+from arcacct.fleet import engine
 from arcacct.fleet.dataset import dataset
 from arcacct.fleet.engine import ENGINES, answered
 from arcacct.fleet.usage import FLEET_NEEDS, FleetSelection, concerned, usage
@@ -277,7 +277,7 @@ def verify(directories: tuple[str, ...], deep: bool) -> int:
     APEL would take for one: perhaps localid_prefix tells them apart.
     """
     with at_work("checking"):
-        checked = fleet_dataset.check(dataset(directories), deep=deep)
+        checked = engine.check(dataset(directories), deep=deep)
     for note in checked.notes:
         print_line(note)
     print_line(

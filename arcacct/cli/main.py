@@ -46,7 +46,6 @@ COMMANDS = {
 """Name and help of each command, in the order of a job's life."""
 MODULES = {
     "sweep": "record",
-    "republish": "publish",
     "query": "job",
     "import": "imports",
     "db": "database",

@@ -20,7 +20,7 @@ from arcacct import __version__
 from arcacct.cli.console import block, data, examples, print_error
 from arcacct.cli.options import settings_of
 from arcacct.cli.status import threshold_options
-from arcacct.database.upkeep import CHECK
+from arcacct.database.durable import CHECK
 from arcacct.errors import ConfigError, InputError, StoreError
 from arcacct.files.safe_open import open_parent
 from arcacct.queries import health

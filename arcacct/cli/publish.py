@@ -1,31 +1,19 @@
-"""`arcacct publish` and `arcacct republish`."""
+"""`arcacct publish`."""
 
 from __future__ import annotations
 
 import gc
-import sys
 import time
-from collections.abc import Sequence
-from contextlib import closing
-from typing import NamedTuple
 
 import click
 
-from arcacct.cli.console import confirm, examples, print_error, print_line
-from arcacct.cli.options import INSTANT, NAMED_MONTH, conf_of, name_of_user, settings_of, together
+from arcacct.cli.console import examples, print_error
+from arcacct.cli.options import INSTANT, NAMED_MONTH, name_of_user, settings_of
 from arcacct.cli.progress import at_work
-from arcacct.cli.tables import lines
-from arcacct.cli.targets import announce, complete_target, exit_code, show, target_option
-from arcacct.config.settings import Settings, settings
-from arcacct.database import access
-from arcacct.errors import UsageError
+from arcacct.cli.targets import announce, exit_code, show, target_option
 from arcacct.publishing import run, target_run
 from arcacct.publishing.context import RunSummary
-from arcacct.publishing.ledger_rows import iso
-from arcacct.publishing.plugin import TargetPlugin
-from arcacct.queries.usage import COLUMNS, rows
-from arcacct.records.benchmarks import Ratings, plan
-from arcacct.targets import kinds, plugins
+from arcacct.targets import plugins
 from arcacct.wording import count_of
 
 # `arcacct publish`.
@@ -106,167 +94,3 @@ def publish(
     print_error(*complaints)
     show(outcomes, planned=planned)
     return exit_code(outcomes, complaints)
-
-
-# `arcacct republish`.
-
-
-class _AdHoc(NamedTuple):
-    """Options of a target that only the command line knows, by their names in the configuration."""
-
-    topic: str | None
-    project: str | None
-    apel_messages: str | None
-    gocdb_name: str | None
-    localid_prefix: str | None
-    vofilter: str | None
-    urbatchsize: str | None
-
-
-def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: int | None) -> target_run.Period:
-    """``[from, to)``, or arcctl's ``(after, till]``: end times are whole seconds."""
-    first = from_s if from_s is not None else None if after_s is None else after_s + 1
-    before = to_s if to_s is not None else None if till_s is None else till_s + 1
-    if first is None or before is None:
-        raise UsageError("give a period: --from TIME --to TIME (or arcctl's -b TIME -e TIME)")
-    if first >= before:
-        raise UsageError(f"nothing ends between {iso(first)} and {iso(before)}: the period has to begin before it ends")
-    return target_run.Period(first, before)
-
-
-@click.command(
-    short_help="Send the records of a period again.",
-    epilog=examples(
-        "arcacct republish --from 2026-10-01 --to 2026-11-01 --plan",
-        "arcacct republish --from 2026-10-01 --to 2026-11-01 --target apel:egi --yes",
-        "arcacct republish --from 2026-10-01 --to 2026-11-01 --target apel:egi --receiver-rows rows.tsv",
-    ),
-)
-@click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Start of the period (inclusive).")
-@click.option("--to", "to_s", type=INSTANT, metavar="TIME", help="End of the period (exclusive).")
-@click.option(
-    "-b", "--end-from", "after_s", type=INSTANT, metavar="TIME", help="Start of the period as in arcctl (exclusive)."
-)
-@click.option(
-    "-e", "--end-till", "till_s", type=INSTANT, metavar="TIME", help="End of the period as in arcctl (inclusive)."
-)
-@click.option(
-    "-t",
-    "--target",
-    "--target-name",
-    metavar="NAME",
-    shell_complete=complete_target,
-    help="Only this target: sgas:x, apel:x, directory:x, or x.",
-)
-@click.option("-a", "--apel-url", metavar="URL", help="Send to AMS at this URL, which need not be configured.")
-@click.option("-s", "--sgas-url", metavar="URL", help="Send to SGAS at this URL, which need not be configured.")
-@click.option("--apel-topic", "topic", metavar="TOPIC", help="With --apel-url: the topic.")
-@click.option("--apel-project", "project", metavar="PROJECT", help="With --apel-url: the project.")
-@click.option("--apel-messages", metavar="KIND", help="With --apel-url: the kind of messages.")
-@click.option("--gocdb-name", metavar="SITE", help="With --apel-url: the site's name in GOCDB.")
-@click.option("--localid-prefix", metavar="TEXT", help="With a URL: put before LocalJobId.")
-@click.option("--vofilter", metavar="VO", help="With a URL: only jobs of this VO.")
-@click.option("--urbatchsize", metavar="N", help="With a URL: records in one message.")
-@click.option(
-    "--receiver-rows",
-    metavar="FILE",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False),
-    help="Export of APEL's tables: rows of this CE that it does not publish are sent with zeros. Repeatable.",
-)
-@click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show the plan and stop: send nothing.")
-@click.option("--write-to", metavar="DIR", help="Write exactly what would be sent into a directory; send nothing.")
-@click.option("--yes", is_flag=True, help="Go on without asking.")
-@click.pass_context
-@together(_period, "period", ("from_s", "to_s", "after_s", "till_s"))
-@together(_AdHoc, "ad_hoc")
-def republish(
-    ctx: click.Context,
-    *,
-    period: target_run.Period,
-    target: str | None,
-    apel_url: str | None,
-    sgas_url: str | None,
-    receiver_rows: tuple[str, ...],
-    plan_only: bool,
-    write_to: str | None,
-    yes: bool,
-    ad_hoc: _AdHoc,
-) -> int:
-    """
-    Send the records of a period again: jobs with FROM <= end time < TO, all times UTC.
-
-    First shows the plan. Summaries are always sent as whole months; SGAS ignores records that it has, APEL replaces
-    them; keys at APEL that no longer hold are sent with zeros. The regular publishing goes on where it is, and an
-    interrupted republish can be repeated.
-    """
-    found, targets = _targets(ctx, target, apel_url, sgas_url, ad_hoc)
-    if receiver_rows and len(targets) > 1:
-        raise UsageError("--receiver-rows is about one receiver: give --target NAME")
-    if not plan_only and write_to is None:
-        access.refuse_unasked(found.places)
-    print_line(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
-    with at_work("planning"):
-        options = target_run.RunOptions(dry_run=True, write_to=write_to, receiver_rows=receiver_rows, announce=announce)
-        planned = run.republish(found, targets, period, options)
-    show(planned, planned=True)
-    _tell_ratings(found, period)
-    if plan_only or write_to is not None:
-        return exit_code(planned)
-    if sys.stdin.isatty() and not yes:
-        confirm("send this?")
-    complaints: list[str] = []
-    options = target_run.RunOptions(receiver_rows=receiver_rows, complain=complaints.append)
-    if sys.stderr.isatty():
-        total = sum(sent.messages for outcome in planned for sent in outcome.summary.sent.values())
-        with click.progressbar(length=total, label="messages", file=sys.stderr) as bar:
-            told = options._replace(watch=lambda _target, _summary: bar.update(1))
-            outcomes = run.republish(found, targets, period, told)
-    else:
-        outcomes = run.republish(found, targets, period, options)
-    print_error(*complaints)
-    show(outcomes)
-    return exit_code(outcomes, complaints)
-
-
-def _tell_ratings(found: Settings, period: target_run.Period) -> None:
-    """What the configuration's benchmarks would change of the period, where they are not those that were recorded."""
-    if not found.queue_benchmarks and not found.node_benchmarks:
-        return
-    options = Ratings(
-        period.from_s,
-        period.before_s,
-        (found.places.rules.default_benchmark,),
-        found.queue_benchmarks,
-        found.node_benchmarks,
-    )
-    with closing(access.read_accounting(found.places)) as con:
-        changes = plan(con, options)
-    if changes:
-        print_error(
-            "the configuration has other benchmarks for jobs of this period than were recorded, and recorded ones are"
-            " sent; `arcacct db benchmark` would correct them so:"
-        )
-        for line in lines(COLUMNS, rows(changes), "table"):
-            print_line(line, err=True)
-
-
-def _targets(
-    ctx: click.Context, name: str | None, apel_url: str | None, sgas_url: str | None, ad_hoc: _AdHoc
-) -> tuple[Settings, Sequence[TargetPlugin]]:
-    """The targets that are meant: configured ones, or one that only the command line knows."""
-    given = {option: value for option, value in ad_hoc._asdict().items() if value is not None}
-    if sum(choice is not None for choice in (name, apel_url, sgas_url)) > 1:
-        raise UsageError("give one of --target, --apel-url and --sgas-url")
-    url = apel_url or sgas_url
-    if url is None:
-        if given:
-            raise UsageError(f"--{min(given).replace('_', '-')} goes with --apel-url or --sgas-url")
-        found = settings_of(ctx, to_publish=True)
-        return found, plugins(found, name)
-    kind = "arex/jura/apel" if apel_url else "arex/jura/sgas"
-    conf = conf_of(ctx)
-    lines = [f"[{kind}:command-line]", f"targeturl={url}", *(f"{option}={value}" for option, value in given.items())]
-    conf.add("\n".join(lines) + "\n", "command line")
-    found = settings(conf, kinds(), database=ctx.obj["database"])
-    return found, plugins(found, f"{kind}:command-line")

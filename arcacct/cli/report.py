@@ -19,7 +19,7 @@ from arcacct.fleet.dataset import last_month
 from arcacct.publishing.ledger_rows import Month, iso
 from arcacct.records.pseudonyms import site_names
 from arcacct.reports import tables
-from arcacct.reports.html import available
+from arcacct.reports.charts import available
 from arcacct.reports.month import ReportRequest, month_report
 from arcacct.reports.tables import TIDY, Report, tidy
 
@@ -129,7 +129,7 @@ def _tell(made: Report, asked: ReportRequest, html_file: str | None, csv_file: s
         text = "".join(f"{line}\r\n" for line in lines(TIDY, tidy(made), "spreadsheet"))
         _write(csv_file, text, asked)
     if html_file is not None:
-        from arcacct.reports.html import page  # noqa: PLC0415  few reports are pages
+        from arcacct.reports.page import page  # noqa: PLC0415  few reports are pages
 
         _write(html_file, page(made), asked)
         if not available():

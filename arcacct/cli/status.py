@@ -9,7 +9,7 @@ import click
 
 from arcacct.cli.console import Coloured, block, data, examples, print_line, report_error
 from arcacct.cli.options import in_order, settings_of, together
-from arcacct.database import upkeep
+from arcacct.database import durable
 from arcacct.errors import ConfigError, UsageError
 from arcacct.queries import health
 from arcacct.queries.health import DAY_S, HOUR_S, Health, Limit, Thresholds
@@ -46,8 +46,8 @@ def perfdata(found: Health, limits: Thresholds) -> Iterator[str]:
         yield _datum("spool age", 0 if oldest_s is None else found.now - oldest_s, SECONDS, limits.spool_s)
     for target in found.targets:
         yield from _of_target(found.now, target, limits)
-    if upkeep.BACKUP in found.maintenance_log:
-        yield _datum("backup age", found.now - found.maintenance_log[upkeep.BACKUP].at_s, SECONDS, limits.backup_s)
+    if durable.BACKUP in found.maintenance_log:
+        yield _datum("backup age", found.now - found.maintenance_log[durable.BACKUP].at_s, SECONDS, limits.backup_s)
     for path, end in found.certificates.items():
         if isinstance(end, int):
             yield _datum(f"certificate {path}", end - found.now, SECONDS, limits.certificate_s, falling=True)

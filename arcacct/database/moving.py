@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, suppress
 from typing import NamedTuple
 
 from arcacct.config.paths import AREX_WRITES, Places, arex_writes
-from arcacct.database import access, location, upkeep
+from arcacct.database import access, durable, location
 from arcacct.database.access import refuse_unasked, require
 from arcacct.database.connection import open_for_reading
 from arcacct.database.durable import alone, maintenance
@@ -280,7 +280,7 @@ def snapshots(here: Places, directory: str) -> list[BackupFile]:
                 done = _exchange(here, folder, workshop, group)
         finally:
             shutil.rmtree(workshop, ignore_errors=True)
-    upkeep.log_done(here, upkeep.SNAPSHOT, life=life, path=done[0].path)
+    durable.log_done(here, durable.SNAPSHOT, life=life, path=done[0].path)
     return done
 
 

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from arcacct.errors import InputError, StoreError, UsageError
+from arcacct.errors import InputError, StoreError
 from arcacct.export.dataset import (
     MANIFESTS,
     TABLES,
-    TEXT_BYTES,
     VERSION,
     Manifest,
     Part,
     Partition,
-    columns,
     is_part_name,
     parse,
     partition_of,
 )
-from arcacct.export.storage import Listing, LocalStore, Store, open_store
-from arcacct.wording import count_of
+from arcacct.export.storage import Listing, Store, open_store
 
 # Which files of exported datasets are to be read, and what is wrong with the others.
 #
@@ -90,7 +82,7 @@ class Dataset(NamedTuple):
     """One for each CE and month."""
     problems: tuple[str, ...]
     footers: Mapping[str, Footer] = MappingProxyType({})
-    """By file (`Exported.file`), of those whose footers were read: see `arcacct.fleet.dataset.judged`."""
+    """By file (`Exported.file`), of those whose footers were read: see `arcacct.fleet.engine.judged`."""
 
     def without(self, bad: Mapping[str, str]) -> Dataset:
         """The same where these manifests cannot be used: by path, with the reason of each."""
@@ -240,193 +232,3 @@ def _lives(kept: Sequence[Exported]) -> Iterator[str]:
 def first_line(error: BaseException) -> str:
     """What an error of a library says; further lines are about its own code."""
     return (str(error) or type(error).__name__).splitlines()[0]
-
-
-# Files of a dataset against the schema of the dataset, and against what their manifests say of them.
-
-
-_PIECE = 2**20
-_REQUESTS = 8
-"""To an object store at once."""
-_Result = TypeVar("_Result")
-
-
-class Checked(NamedTuple):
-    """What was looked at, and found."""
-
-    partitions: int
-    files: int
-    jobs: int
-    """That can be asked."""
-    problems: tuple[str, ...]
-    notes: tuple[str, ...]
-    """What may be right, and be looked at."""
-
-
-def check(found: Dataset, *, deep: bool) -> Checked:
-    """All files by their footers, with ``deep`` every byte too; and what the CEs lack. Raises UsageError."""
-    sound = judged(found, empty=True)
-    if deep:
-        sound = sound.without(damaged(sound))
-    return Checked(
-        len(found.partitions),
-        sum(len(one.manifest.tables) for one in found.partitions),
-        sum(one.jobs.rows for one in sound.partitions),
-        sound.problems,
-        (*_notes(found.partitions), *_twins(sound)),
-    )
-
-
-def judged(found: Dataset, *, empty: bool = False) -> Dataset:
-    """
-    The same without the partitions of which a file differs from the schema or its manifest, by the footers.
-
-    ``empty``: also files without rows, which nobody reads. Raises UsageError without pyarrow.
-    """
-    try:
-        from arcacct.fleet.footers import Footers  # noqa: PLC0415  the package of an extra
-    except ModuleNotFoundError as error:
-        raise UsageError("files are checked by the package pyarrow: pip install 'arcacct[parquet]'") from error
-    footers = Footers()
-
-    def of(one: Exported) -> tuple[dict[str, Footer], str | None]:
-        known: dict[str, Footer] = {}
-        for table, part in one.manifest.tables.items():
-            if part.rows or empty:
-                try:
-                    known[one.file(table)] = footers.of(one, table)
-                except Exception as error:  # noqa: BLE001  pyarrow raises many kinds for what is no sound file
-                    return {}, _complaint(one, table, error)
-        return known, None
-
-    by_file: dict[str, Footer] = {}
-    bad = {}
-    for one, (known, wrong) in zip(found.partitions, _each(of, found.partitions), strict=True):
-        by_file |= known
-        if wrong is not None:
-            bad[one.path] = wrong
-    return found.without(bad)._replace(footers=by_file)
-
-
-def _each(of: Callable[[Exported], _Result], partitions: Sequence[Exported]) -> Iterable[_Result]:
-    """Of each partition; of an object store some at once, since each file takes a few requests."""
-    if all(isinstance(one.store, LocalStore) for one in partitions):
-        return map(of, partitions)
-    with ThreadPoolExecutor(_REQUESTS) as pool:
-        return [*pool.map(of, partitions)]
-
-
-def damaged(found: Dataset, *, within_s: float | None = None) -> dict[str, str]:
-    """
-    By manifest the reason for each partition that has a damaged file: every byte and every value of all is read.
-
-    ``found``: with its footers read, by `judged`. ``within_s``: those that there is time for.
-    """
-    bad = {}
-    until_s = None if within_s is None else time.monotonic() + within_s
-    for one in found.partitions:
-        if until_s is not None and time.monotonic() > until_s:
-            break
-        for table, part in one.manifest.tables.items():
-            try:
-                _check_bytes(one, table)
-                if part.rows:
-                    _check_values(found, one, table)
-            except Exception as error:  # noqa: BLE001  engines raise many kinds for what is no sound file
-                bad[one.path] = _complaint(one, table, error)
-                break
-    return bad
-
-
-def _complaint(one: Exported, table: str, error: Exception) -> str:
-    said = str(error) if isinstance(error, Unsound) else f"cannot be read: {first_line(error)}"
-    return (
-        f"{one.path}: {one.file(table)} {said}; {one.partition} is left out: remove the manifest, and the next export"
-        " of that CE writes the month anew"
-    )
-
-
-def _check_bytes(one: Exported, table: str) -> None:
-    digest = hashlib.sha256()
-    with one.open(table) as file:
-        while piece := file.read(_PIECE):
-            digest.update(piece)
-    if digest.hexdigest() != one.manifest.tables[table].sha256:
-        raise Unsound("has other content than was exported (sha256)")
-
-
-def _check_values(found: Dataset, one: Exported, table: str) -> None:
-    """Read every value, as a question would. Raises Unsound for texts that are too long, and EngineFailed."""
-    from arcacct.fleet.duckdb_engine import every_value  # noqa: PLC0415  the package of an extra
-
-    footer = found.footers[one.file(table)]
-    kinds = {column.name: column.type for column in columns()[table] if column.name in footer.names}
-    texts = [name for name, kind in kinds.items() if kind == "string"]
-    numbers = [f"sum({name})" for name in kinds if name not in texts]
-    lengths = [f"{what}(strlen({name}))" for what in ("max", "sum") for name in texts]
-    with closing(every_value(found._replace(partitions=(one,)), [table])) as engine:
-        ((known, *told),) = engine.rows(f"SELECT count(record_id), {', '.join(lengths + numbers)} FROM {table}", {})
-    rows = one.manifest.tables[table].rows
-    if known != rows:
-        raise Unsound(f"has {count_of(known, 'row')} with a record_id, the manifest says {rows}")
-    longest = dict(zip(texts, told, strict=False))
-    together = sum(filter(None, told[len(texts) : 2 * len(texts)]))
-    for name, length in longest.items():
-        if length is not None and length > TEXT_BYTES:
-            raise Unsound(f"has a text of {length} bytes in {name}; at most {TEXT_BYTES} are read")
-    if together > footer.most_bytes:
-        raise Unsound(f"has {together} bytes of text; at most {footer.most_bytes} are read")
-
-
-def _twins(found: Dataset) -> Iterator[str]:
-    """The months of sites in which several CEs have jobs that APEL would take for one, and what keeps them apart."""
-    from arcacct.fleet.duckdb_engine import every_value  # noqa: PLC0415  the package of an extra
-    from arcacct.fleet.engine import EngineFailed  # noqa: PLC0415  it imports this module
-
-    by_month: dict[tuple[str, int, int], list[Exported]] = {}
-    for one in sorted(found.partitions, key=lambda one: one.partition):
-        if one.jobs.rows:
-            by_month.setdefault(one.partition[:3], []).append(one)
-    for (site, year, month), known in by_month.items():
-        if len(known) == 1:
-            continue
-        try:
-            with closing(every_value(found._replace(partitions=tuple(known)), ["jobs"])) as engine:
-                rows = [*engine.rows(_SAME_KEY, {})]
-        except EngineFailed as error:
-            yield f"{site}, {year}-{month:02d}: the CEs could not be compared: {error}"
-            continue
-        for ces, count, example in rows:
-            yield (
-                f"{site}, {year}-{month:02d}: {count_of(count, 'id')} of the batch system with the same end at {ces}"
-                f" ({example}{', ...' if count > 1 else ''}): where these CEs publish job records, APEL takes such jobs"
-                " for one, and each CE needs a localid_prefix= of its own; then `arcacct publish --accept-lower"
-                f" {year}-{month:02d}` at every one of them separates what was sent"
-            )
-
-
-_SAME_KEY = """
-    WITH Twins AS (
-        SELECT lower(rtrim(local_job_id)) AS id, end_time, string_agg(DISTINCT ce, ' and ' ORDER BY ce) AS ces
-          FROM jobs WHERE local_job_id <> '' GROUP BY 1, 2 HAVING count(DISTINCT ce) > 1)
-    SELECT ces, count(*), min(id) FROM Twins GROUP BY ces ORDER BY ces
-"""
-"""As APEL compares the keys of job records: the id without regard to case and blanks at its end, and the end."""
-
-
-def _notes(partitions: Iterable[Exported]) -> Iterator[str]:
-    by_ce: dict[tuple[str, str], list[Exported]] = {}
-    for one in sorted(partitions, key=lambda one: one.partition):
-        by_ce.setdefault((one.partition.site, one.partition.ce), []).append(one)
-    for (site, ce), known in by_ce.items():
-        for before, after in pairwise(known):
-            months = after.partition.year - before.partition.year, after.partition.month - before.partition.month
-            lacking = months[0] * 12 + months[1] - 1
-            if lacking:
-                yield (
-                    f"{site}, {ce}: nothing of {count_of(lacking, 'month')} between {before.month_name} and"
-                    f" {after.month_name}: no job ended then, or it was not exported"
-                )
-        names = {one.manifest.names for one in known}
-        if len(names) > 1:
-            yield f"{site}, {ce}: names are {' and '.join(sorted(names))}: a user counts under each"

@@ -20,8 +20,8 @@ from arcacct.database.query import QueryLimits, Result, beginning, too_long, too
 from arcacct.errors import ArcacctError, InputError, UsageError
 from arcacct.export.dataset import KEYS, TABLES, columns
 from arcacct.export.storage import LocalStore, Store
-from arcacct.fleet.dataset import Dataset, damaged, first_line, judged
-from arcacct.fleet.engine import VIEWS, EngineFailed, left_out, script, typed
+from arcacct.fleet.dataset import Dataset, first_line
+from arcacct.fleet.engine import VIEWS, EngineFailed, damaged, judged, left_out, script, typed
 
 # DuckDB over the files of a dataset: within this process, under a limit of memory, and it opens no other file.
 

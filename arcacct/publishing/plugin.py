@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # What a receiver said, and what that means for us.
 #
 # Functions from an HTTP answer to one value, `Answer`; nothing that a receiver says makes them fail. Each receiver has
-# a table of its own beside its formats (`target.py` in its folder; of AMS `ams.py`). What no row of it knows is
+# a table of its own beside its formats (`sender.py` in its folder; of AMS `ams.py`). What no row of it knows is
 # judged by its status alone, and never as the fault of a record: quarantine needs a receiver's word.
 
 

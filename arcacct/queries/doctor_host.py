@@ -17,7 +17,7 @@ import psutil
 
 from arcacct.config.paths import DEADLINE_S, Places
 from arcacct.config.review import Callout, callouts
-from arcacct.database import access, incarnation, upkeep
+from arcacct.database import access, durable, incarnation
 from arcacct.database.location import fence, spools
 from arcacct.errors import ArcacctError, TargetBusy
 from arcacct.files.safe_open import open_parent
@@ -241,7 +241,7 @@ def backups(site: Site) -> Iterator[Verdict]:
     if here is None or not os.path.exists(here.database):
         return
     folder = os.path.join(here.directory, "backups")
-    known = upkeep.last_done(here).get(upkeep.BACKUP)
+    known = durable.last_done(here).get(durable.BACKUP)
     try:
         times = [os.stat(one).st_mtime for one in os.scandir(folder) if one.name.startswith("accounting-")]
     except FileNotFoundError:

@@ -14,10 +14,10 @@ from cryptography import x509
 from arcacct.arex import spool_replay
 from arcacct.arex.spool_replay import Spooled
 from arcacct.config.settings import Settings
-from arcacct.database import access, incarnation, upkeep
+from arcacct.database import access, durable, incarnation
+from arcacct.database.durable import MaintenanceEntry
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.database.location import fence, spools
-from arcacct.database.upkeep import MaintenanceEntry
 from arcacct.errors import ArcacctError, StoreBusy
 from arcacct.publishing.ledger_rows import iso
 from arcacct.publishing.safeguard import held_text
@@ -174,7 +174,7 @@ def examine(settings: Settings) -> Health:
         _certificates(settings),
         publishing=_publishing(settings),
         launchers=tuple(_launcher(path, folders) for path in settings.launchers),
-        maintenance_log=upkeep.last_done(here),
+        maintenance_log=durable.last_done(here),
         free=_free(here.directory),
     )
     try:
@@ -448,18 +448,18 @@ def _events(now: int, spool: Spooled) -> str:
 def _care_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
     """Whether there is a backup, and what the last check of the databases said."""
     if found.recorded is not None:
-        last = found.maintenance_log.get(upkeep.BACKUP)
+        last = found.maintenance_log.get(durable.BACKUP)
         since = found.recorded.created_s if last is None else last.at_s
         text = "none is known" if last is None else f"last one {_ago(found.now, last.at_s)}"
         # Another program may make them: of what is not known the worst is not said.
         severity = min(_over(found.now - since, limits.backup_s), WARNING if last is None else CRITICAL)
         yield Check("backup", severity, text + (": run `arcacct db backup DIR` every night" if severity else ""))
-    last = found.maintenance_log.get(upkeep.CHECK)
+    last = found.maintenance_log.get(durable.CHECK)
     if last is not None:
         text = f"last one {_ago(found.now, last.at_s)}"
         todo = "" if last.is_well else " found damage: see `arcacct db check`, and `arcacct db restore FILE`"
         yield Check("check", OK if last.is_well else CRITICAL, text + todo)
-    last = found.maintenance_log.get(upkeep.SNAPSHOT)
+    last = found.maintenance_log.get(durable.SNAPSHOT)
     if found.recorded is not None and last is not None:
         text = f"last one {_ago(found.now, last.at_s)}"
         if last.incarnation != found.recorded.life:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from arcacct.config.paths import Places
-from arcacct.database import access, upkeep
+from arcacct.database import access, durable
 from arcacct.database import incarnation as database_incarnation
 from arcacct.database.connection import Connection, open_for_reading
 from arcacct.database.integrity import pages, references, schema, tables, use_of_pages
@@ -115,7 +115,7 @@ def check(
                     raise
                 except StoreError:
                     # So damaged that it cannot even be asked.
-                    upkeep.log_done(here, upkeep.CHECK, is_well=False)
+                    durable.log_done(here, durable.CHECK, is_well=False)
                     raise
                 done += 1
                 progress(done, parts)
@@ -124,7 +124,7 @@ def check(
                 question.database, question.text, _few(problems), len(question.parts), earlier, memory.begun_s
             )
         memory.forget()
-        upkeep.log_done(here, upkeep.CHECK, is_well=is_well)
+        durable.log_done(here, durable.CHECK, is_well=is_well)
 
 
 def _questions(path: str, con: Connection, kind: DatabaseKind) -> Iterator[_Question]:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from typing import NamedTuple
 
 from arcacct.config.paths import Places
-from arcacct.database import access, upkeep
+from arcacct.database import access, durable
 from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_database
 from arcacct.database.durable import maintenance, transaction
 from arcacct.database.schema import ACCOUNTING, ensure, incarnation
@@ -136,7 +136,7 @@ def prune(
 
         pruned = _summed(pages())._replace(is_whole=not stopped)
     if pruned.is_whole:
-        upkeep.log_done(here, upkeep.PRUNE)
+        durable.log_done(here, durable.PRUNE)
     return pruned
 
 

@@ -23,7 +23,7 @@ from full_disk import on_small_disk
 from other_users import acting_as, public_dir
 
 from arcacct.config.paths import Places, places
-from arcacct.database import upkeep
+from arcacct.database import durable, upkeep
 from arcacct.database.access import leave_open, open_accounting, open_publishing
 from arcacct.database.moving import snapshots
 from arcacct.errors import ArcacctError, InputError, SchemaError, StoreBusy, StoreError
@@ -365,14 +365,14 @@ def test_it_is_remembered_of_which_life_it_is(here, folder) -> None:
     upkeep.backups(here, f"{folder}-backups")
     snapshots(here, folder)
 
-    found = upkeep.last_done(here)
+    found = durable.last_done(here)
     with closing(sqlite3.connect(here.database)) as con:
         (life,) = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_INCARNATION'").fetchone()
-    assert found[upkeep.SNAPSHOT][1:] == (True, life, f"{folder}/accounting.db")
-    assert abs(found[upkeep.SNAPSHOT].at_s - time.time()) < 600
-    assert found[upkeep.BACKUP][1:] == (True, "", "")
+    assert found[durable.SNAPSHOT][1:] == (True, life, f"{folder}/accounting.db")
+    assert abs(found[durable.SNAPSHOT].at_s - time.time()) < 600
+    assert found[durable.BACKUP][1:] == (True, "", "")
     shutil.rmtree(folder)
-    assert set(upkeep.last_done(here)) == {upkeep.BACKUP}
+    assert set(durable.last_done(here)) == {durable.BACKUP}
 
 
 def test_a_directory_that_cannot_be(here, tmp_path) -> None:

@@ -20,8 +20,7 @@ import twelve_questions
 from in_process import said
 
 from arcacct.fleet import dataset, engine, usage
-from arcacct.fleet.dataset import judged
-from arcacct.fleet.engine import Engine
+from arcacct.fleet.engine import Engine, judged
 from arcacct.queries.questions import Selection
 
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")

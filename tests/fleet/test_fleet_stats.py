@@ -13,8 +13,7 @@ from in_process import said
 
 from arcacct.export.dataset import Partition
 from arcacct.fleet import dataset, engine, usage
-from arcacct.fleet.dataset import judged
-from arcacct.fleet.engine import Engine
+from arcacct.fleet.engine import Engine, judged
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import NEEDS
 from arcacct.queries.usage import usage as of_one_ce

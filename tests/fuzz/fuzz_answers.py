@@ -34,8 +34,8 @@ from arcacct.publishing.plugin import Answer, Outcome, error_of
 from arcacct.publishing.transport import TimeoutPolicy, Transport
 from arcacct.sandbox.authority import Authority
 from arcacct.targets.apel.ams import AMSClient, classify_ams, classify_authn
-from arcacct.targets.auditor.target import RECORD_EXISTS, UNEXPECTED_ERROR, classify, classify_read
-from arcacct.targets.sgas.target import classify_sgas, insert
+from arcacct.targets.auditor.sender import RECORD_EXISTS, UNEXPECTED_ERROR, classify, classify_read
+from arcacct.targets.sgas.sender import classify_sgas, insert
 from arcacct.tls import tls_context
 
 TYPE_CHECKING = False

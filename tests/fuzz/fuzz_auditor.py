@@ -22,7 +22,7 @@ from arcacct.publishing.ledger import KEPT, OTHER, Message, SentRecord
 from arcacct.publishing.plugin import Outcome
 from arcacct.publishing.transport import TimeoutPolicy, Transport
 from arcacct.targets.auditor.record import DOCUMENT
-from arcacct.targets.auditor.target import AuditorSender
+from arcacct.targets.auditor.sender import AuditorSender
 
 _GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "auditor.json"
 _TEXT = DOCUMENT.cut(_GOLDEN.read_text(encoding="utf-8"))[0]

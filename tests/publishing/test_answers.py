@@ -9,7 +9,7 @@ import pytest
 from arcacct.errors import CredentialError, TargetBusy, TargetError, TargetRefuses
 from arcacct.publishing.plugin import Answer, Outcome, error_of, error_text
 from arcacct.targets.apel.ams import classify_ams, classify_ams_status, classify_authn, token_of
-from arcacct.targets.sgas.target import classify_sgas
+from arcacct.targets.sgas.sender import classify_sgas
 
 OK, LATER, LARGE = Outcome.ACCEPTED, Outcome.TRY_LATER, Outcome.TOO_LARGE
 TOKEN, RECORDS, US = Outcome.TOKEN_REFUSED, Outcome.RECORDS_REFUSED, Outcome.NOT_AUTHORISED_OR_MISCONFIGURED

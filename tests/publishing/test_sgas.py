@@ -8,7 +8,7 @@ import pytest
 from scripted_receiver import Say, say
 
 from arcacct.publishing.plugin import Outcome
-from arcacct.targets.sgas.target import insert
+from arcacct.targets.sgas.sender import insert
 
 DOCUMENT = '<?xml version="1.0" encoding="UTF-8"?>\n<UsageRecords>J\u00f6rg \u20ac</UsageRecords>'.encode()
 BOTH = say(200, {"ur-1": "101", "ur-2": "102"}, Content_Type="text/html")

@@ -22,7 +22,7 @@ from arcacct.config.parser import load
 from arcacct.config.settings import settings
 from arcacct.database import access
 from arcacct.database.access import open_publishing, read_accounting
-from arcacct.database.upkeep import MaintenanceEntry
+from arcacct.database.durable import MaintenanceEntry
 from arcacct.publishing import ledger
 from arcacct.publishing.safeguard import HeldMonth
 from arcacct.queries import health

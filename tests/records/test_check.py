@@ -14,7 +14,7 @@ import stored_jobs
 from control_directory import set_up
 
 from arcacct.config.paths import Places, places
-from arcacct.database import integrity, upkeep
+from arcacct.database import durable, integrity
 from arcacct.database.access import initialise, open_accounting
 from arcacct.errors import StoreError
 from arcacct.records import usage
@@ -306,7 +306,7 @@ def test_a_file_beside_the_database_that_is_damaged_stops_nothing(here, content)
         with open(os.path.join(here.directory, name), "w", encoding="utf-8") as file:
             file.write(content)
 
-    assert upkeep.last_done(here) == {}
+    assert durable.last_done(here) == {}
     assert {one.earlier for one in check(here)} == {0}
 
 

@@ -13,9 +13,9 @@ import stored_jobs
 from in_process import said
 
 from arcacct.publishing import run, target_run
-from arcacct.reports import html as reports_html
-from arcacct.reports.html import page
+from arcacct.reports import charts
 from arcacct.reports.month import ReportRequest, month_report
+from arcacct.reports.page import page
 from arcacct.reports.tables import tidy
 from arcacct.sandbox import Sandbox
 from arcacct.targets import plugins
@@ -191,7 +191,7 @@ def test_without_the_library_the_page_has_the_tables(capsys, site, monkeypatch) 
     """It says what is missing and how to get it, on the page and on stderr."""
     made = site()
     made.add(stored_jobs.job(1))
-    monkeypatch.setattr(reports_html, "find_spec", lambda _name: None)
+    monkeypatch.setattr(charts, "find_spec", lambda _name: None)
 
     text = written(capsys, made)
 
@@ -214,7 +214,7 @@ def test_the_csv_is_safe_in_a_spreadsheet(capsys, site) -> None:
 def test_pygal_is_what_the_extra_brings() -> None:
     """The tests see charts: the library is there."""
     assert importlib.util.find_spec("pygal") is not None
-    assert reports_html.available()
+    assert charts.available()
 
 
 @pytest.mark.parametrize("option", ["--html", "--csv"])

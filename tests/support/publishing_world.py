@@ -35,8 +35,8 @@ from arcacct.sandbox.auditor import Auditor, AuditorAccess
 from arcacct.sandbox.http_server import HTTPRequest, Peer
 from arcacct.sandbox.sgas import SGAS
 from arcacct.targets import plugins
-from arcacct.targets.auditor.target import AuditorSender
-from arcacct.targets.sgas.target import classify_sgas
+from arcacct.targets.auditor.sender import AuditorSender
+from arcacct.targets.sgas.sender import classify_sgas
 
 FAR = 10**9
 EVERYTHING = Period(JUNE - 40 * DAY_S, JUNE + 90 * DAY_S)

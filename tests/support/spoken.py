@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import manual
 
 from arcacct.arex.hook import LAUNCHED
-from arcacct.database import upkeep
+from arcacct.database import durable
 from arcacct.database.location import PSEUDONYMS, REPORTS
 from arcacct.queries.doctor import CHECKS
 from arcacct.sources.features.reader import VARIABLES
@@ -150,4 +150,4 @@ def beside_databases() -> set[str]:
     """Names of files that are made in the directory of the databases."""
     text = "".join(path.read_text(encoding="utf-8") for path in (manual.ROOT / "arcacct").rglob("*.py"))
     named = re.findall(r"(?:here\.directory, |_beside\(database, )\"([\w.-]+)\"", text)
-    return {upkeep._FILE, PSEUDONYMS, REPORTS, "publishing.locks", *named}
+    return {durable._FILE, PSEUDONYMS, REPORTS, "publishing.locks", *named}

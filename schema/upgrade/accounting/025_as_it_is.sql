@@ -1,1 +1,1 @@
--- No structure changes. The program then gives each object the text that a new database has (arcacct/database/schema.py).
+-- No structure changes. The program then gives each object the text that a new database has (arcacct/db/schema.py).

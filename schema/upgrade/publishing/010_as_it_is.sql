@@ -38,4 +38,4 @@ CREATE INDEX Messages_sending_IDX ON Messages (Target) WHERE State = 'sending';
 CREATE INDEX Messages_Target_IDX ON Messages (Target, Kind, MessageID);
 CREATE INDEX Messages_republished_IDX ON Messages (Target) WHERE Origin = 'republish';
 
--- The program then gives each object the text that a new database has (arcacct/database/schema.py).
+-- The program then gives each object the text that a new database has (arcacct/db/schema.py).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arcacct.publishing.plugin import Outcome
-from arcacct.targets.auditor.target import classify, classify_read
+from arcacct.targets.auditor.sender import classify, classify_read
 
 JUDGED = {
     "stored": (200, b"", Outcome.ACCEPTED, True),
