@@ -42,7 +42,7 @@ WRITE = """        limits = [(record_ids[job.job_id], job.requested_wall_s) for 
         self._con.executemany("INSERT OR REPLACE INTO JobLimits VALUES (?, ?)", limits)
 """
 PATCHES = (
-    ("records/model.py", r"\Z", FIELD),
+    ("records/model.py", r'(?<=a count that is a guess\."""\n)', FIELD),
     ("records/model.py", r"\n    @property\n    def cpu_s", FIELD),
     ("records/reader.py", r"\n    def record\(self", READ),
     (
