@@ -19,8 +19,8 @@ from arcacct.errors import UsageError
 from arcacct.publishing.ledger_rows import month_bounds
 from arcacct.queries.lrms import DAY_S, Group, lrms_month
 from arcacct.queries.portal import PortalRow
-from arcacct.queries.verify import MonthReport
 from arcacct.queries.verify import verify as compare
+from arcacct.queries.verify_report import MonthReport
 from arcacct.records.batch_jobs import Figures
 from arcacct.sources.gridengine import importer
 from arcacct.sources.htcondor import importer as htcondor_importer

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.publishing.ledger_rows import Month, month_bounds
-from arcacct.queries.verify import Deviation, Source
+from arcacct.queries.verify_report import Deviation, Source
 from arcacct.records import reader
 from arcacct.records.batch_jobs import CLOCKS_S, Figures
 from arcacct.sources.htcondor.importer import same_host

@@ -4,7 +4,6 @@ A month in every place that has it, side by side: control directory, databases, 
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections import Counter
@@ -12,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
 
 from arcacct.arex import own_database
 from arcacct.arex.control_files import is_job_id, read_job, read_status_file, scan_status_files
@@ -37,7 +35,6 @@ from arcacct.publishing.summaries import unsettled
 from arcacct.queries import portal
 from arcacct.queries.job_history import seq_of
 from arcacct.queries.portal import (
-    Compared,
     JobSums,
     MonthJob,
     MonthJobs,
@@ -48,6 +45,7 @@ from arcacct.queries.portal import (
     folded_vo,
     read_portal,
 )
+from arcacct.queries.verify_report import UNTIL_PORTAL, Finding, MonthReport, Source
 from arcacct.records import reader
 from arcacct.records.hold_decisions import ImplausibleFilter, ImplausibleRecord, held_records
 from arcacct.records.holds import HELD
@@ -65,120 +63,9 @@ _LOCKED_S = 2.0
 _PATIENCE_S = 20.0
 """How long to wait for a moment in which A-REX does not write."""
 _LOOKED_UP_JOBS = 500
-_IN_MEMORY_BYTES = 1_000_000
-"""Of what is told of single jobs; more goes to disk."""
 _TODO = "`arcacct import arex` takes it over"
-_UNTIL_PORTAL = "unknown until compared with the portal"
 _LATE = "`arcacct sweep` takes what came after the end was recorded"
 _NOT_FROM_FILES = "`arcacct job info` shows where the database has it from"
-
-
-class Source(NamedTuple):
-    """What one place has of the month; ``None`` is not known there."""
-
-    name: str
-    jobs: int | None = None
-    wall_s: int | None = None
-    cpu_s: int | None = None
-    agrees: bool = True
-    proof: str = ""
-    """How far a receiver's figures are known: ``stored`` (it named each record), ``handed to AMS``, ``written``."""
-    unknown: str = ""
-    """Why nobody here can say whether it agrees, and what settles that; only where it does not differ."""
-    not_selected: int = 0
-    """Jobs of the database that ``vofilter`` keeps from this target: no difference, and never left unsaid."""
-
-    @property
-    def answer(self) -> str:
-        """``yes``, ``NO`` or ``unknown``, with what is not selected."""
-        if not self.agrees or self.unknown:
-            return "NO" if not self.agrees else "unknown"
-        return f"yes, {self.not_selected} not selected by vofilter" if self.not_selected else "yes"
-
-
-class Deviation(NamedTuple):
-    """What one place has otherwise than the database, and why."""
-
-    source: str
-    job_id: str | None
-    """``None``: not known by job."""
-    text: str
-
-
-Finding = tuple[str | None, str]
-"""What is otherwise at a place: job id (``None``: not known by job) and text."""
-
-
-class Differences:
-    """Deviations in the order in which they were found: those of every job of a month, if need be, on disk."""
-
-    def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115  as long as it is asked
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[Deviation]:
-        self._file.seek(0)
-        return (Deviation(*json.loads(line)) for line in self._file)
-
-    def append(self, one: Deviation) -> None:
-        """One more."""
-        self._file.write(json.dumps(one).encode("ascii") + b"\n")
-        self._count += 1
-
-    def close(self) -> None:
-        """Give back the room on disk."""
-        self._file.close()
-
-
-class MonthReport:
-    """The whole comparison; to be closed."""
-
-    def __init__(self) -> None:
-        self.sources: list[Source] = []
-        self.portals: list[tuple[str, Compared]] = []
-        """Each export by its name in ``sources``."""
-        self.differences = Differences()
-
-    @property
-    def agrees(self) -> bool:
-        """Whether every place is known to have what the database has."""
-        return all(source.agrees and not source.unknown for source in self.sources)
-
-    @property
-    def differs(self) -> bool:
-        """Whether some place is known to have something else."""
-        return not all(source.agrees for source in self.sources)
-
-    def settle(self) -> None:
-        """The portal has what the database has: what only it could tell is known."""
-        self.sources = [
-            source._replace(unknown="") if source.unknown.startswith(_UNTIL_PORTAL) else source
-            for source in self.sources
-        ]
-
-    def add_deviations(self, place: str, found: Iterable[Finding]) -> bool:
-        """Note what is otherwise at a place; whether there was anything."""
-        before = len(self.differences)
-        for one in found:
-            self.differences.append(Deviation(place, *one))
-        return len(self.differences) > before
-
-    def add(self, source: Source, found: Iterable[Finding] = (), *notes: str) -> None:
-        """
-        One more place, which agrees if nothing was ``found``.
-
-        ``notes`` are no differences, but worth to be known.
-        """
-        differs = self.add_deviations(source.name, found)
-        self.sources.append(source._replace(agrees=source.agrees and not differs))
-        self.add_deviations(source.name, ((None, text) for text in notes))
-
-    def close(self) -> None:
-        """Give back the room on disk."""
-        self.differences.close()
 
 
 def verify(
@@ -539,13 +426,13 @@ class _AtTarget:
             )
         if self._pruned_unknown:
             return (
-                f"{_UNTIL_PORTAL}: publishing.db was lost, and whether {count_of(self._pruned_unknown, 'job')} in an"
+                f"{UNTIL_PORTAL}: publishing.db was lost, and whether {count_of(self._pruned_unknown, 'job')} in an"
                 " archive of `arcacct db prune` were sent is not known"
             )
         if not self._is_unsure or self._plugin.keeps_first:
             return ""
         return (
-            f"{_UNTIL_PORTAL}: both databases were put back, and keys that neither knows may"
+            f"{UNTIL_PORTAL}: both databases were put back, and keys that neither knows may"
             f" count there, too; `arcacct verify {month_name(self._target.month)} --portal FILE` compares"
         )
 

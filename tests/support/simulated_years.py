@@ -29,7 +29,8 @@ from arcacct.publishing import held
 from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of
 from arcacct.publishing.target_run import Period, TargetResult
 from arcacct.queries import health
-from arcacct.queries.verify import Source, verify
+from arcacct.queries.verify import verify
+from arcacct.queries.verify_report import Source
 from arcacct.records.retention import PruneOptions, prune
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.auditor import Auditor
