@@ -169,15 +169,3 @@ def test_a_held_job_that_nobody_wants_any_more_waits_no_more(tmp_path: pathlib.P
     add_held(ctx, router)
     assert (kept.records, [one.record.job_id for one in kept.held]) == ([], ["bad"])
     assert aside(ctx) == {"bad": "retry"}
-
-
-def test_what_an_older_program_deleted_is_taken_back(tmp_path: pathlib.Path) -> None:
-    """It noted no JobID: the ledger knows the job by its number."""
-    ctx, router, kept = run_of(tmp_path, APEL, Job("stays", MAY), Job("gone", MAY))
-    key = ctx.plugin.any_records().key(aar("gone"))
-    send(ctx.publishing, record("gone", record_id=2, key=key), target=ctx.block)
-    ctx.accounting.execute("DELETE FROM AAR WHERE JobID = 'gone'")
-    ctx.accounting.execute("DELETE FROM FormerVersions")
-    add_logged(ctx, router, begins(ctx, seq=1), 99)
-    router.flush()
-    assert [(one.job_id, one.digest, one.key) for one in kept.records] == [("gone", b"", key)]

@@ -138,7 +138,7 @@ class Line:
     def renewed(self, data: bytes) -> bytes:
         return data
 
-    def heed(self, _clock: Any) -> None:
+    def set_deadline(self, _deadline: Any) -> None:
         """Memory answers at once."""
 
     def close(self) -> None:
@@ -194,13 +194,13 @@ class AuditorLine:
         self._fault = fault
         self._asked = 0
 
-    def heed(self, _clock: Any) -> None:
+    def set_deadline(self, _deadline: Any) -> None:
         """Memory answers at once."""
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def exchange(self, request: Request, judge: Any) -> Answer:
+    def request(self, request: Request, judge: Any) -> Answer:
         how = self._fault.how if self._asked == self._fault.message else "ok"
         self._asked += 1
         if how == "kill-before":
