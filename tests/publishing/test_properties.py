@@ -28,7 +28,6 @@ FAMILIES = ("individual", "summaries", "urs", "summaries-v04", "individual-v04",
 EVENTS = st.one_of(
     ANY_CE,
     st.tuples(st.just("delete"), NUMBERS.map("j{}".format)),
-    st.tuples(st.just("older_program")),
 )
 MISTAKES = st.one_of(
     EVENTS,

@@ -52,7 +52,6 @@ EVENTS = st.one_of(
     st.none(),
     st.tuples(st.just("republish"), st.just(Period(JUNE, JUNE + 5)), FAULTS),
     st.tuples(st.just("delete"), NUMBERS.map("j{}".format)),
-    st.tuples(st.just("older_program")),
     st.tuples(st.just("backup")),
     st.tuples(st.just("restore"), st.integers(0, 2), st.just(False)),
     st.tuples(st.just("host"), st.sampled_from(["lrms.example.org", "batch.example.org"])),
@@ -110,21 +109,16 @@ class Witness:
 def play(world: World, history: list[tuple[object, ...]]) -> dict[str, int]:
     """What happens; then how often each word is given for a text, of which none is wrong."""
     world.begin()
-    arex_lookup = Witness(world)
+    witness = Witness(world)
     for ended, event, fault in history:
         world.record(*{job.job_id: job for job in ended}.values())
         if event is not None:
             what, *values = event
-            if what == "older_program":
-                arex_lookup.texts()
             getattr(world, what)(*values)
-            if what == "older_program":
-                access.open_publishing(world.here).close()
-                arex_lookup.watch()
         if fault is not None:
             world.publish(fault)
     said: dict[str, int] = {}
-    sent = arex_lookup.texts()
+    sent = witness.texts()
     with (
         closing(access.read_accounting(world.here)) as accounting,
         closing(access.read_publishing(world.here)) as publishing,
