@@ -392,7 +392,7 @@ class _AtTarget:
         is_answered = unsure is not None and unsure.answered_s is not None
         self._is_unsure = is_answered and (target.has_records or unsure is None or unsure.jobs is None)
         # Its months are never held, so nobody answers for them.
-        self._may_keep_forgotten = unsure is not None and self._plugin.returns_row_ids
+        self._may_keep_forgotten = unsure is not None and self._plugin.keeps_first
         self._pruned_unknown = 0
         """Jobs in an archive of which a ledger that was lost may have known that they were sent."""
 
