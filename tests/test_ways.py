@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -17,12 +16,11 @@ from hook_host import Host, host
 from job_files import JOB, NOON_NS, Files, lay
 from publishing_site import Site, jobs
 
-import arcacct
 from arcacct.sandbox import Sandbox
 
 __all__ = ["host"]
 
-PACKAGE = os.path.dirname(arcacct.__file__) + "/"
+FOLDER = "/arcacct/"
 _HOOK = """
 import json, sys
 
@@ -46,8 +44,13 @@ print(json.dumps(sorted(passed)), flush=True)
 
 def modules(files: set[str]) -> set[str]:
     """Names below the package, without the receivers of the rehearsal."""
-    names = {file.removeprefix(PACKAGE).removesuffix(".py") for file in files if file.startswith(PACKAGE)}
+    names = {name_of(file) for file in files if FOLDER in file}
     return {name for name in names if not name.startswith("sandbox/")}
+
+
+def name_of(file: str) -> str:
+    """The module of a file, whether it is that of the checkout or of the installed package."""
+    return file.rpartition(FOLDER)[2].removesuffix(".py")
 
 
 def test_an_event_passes_ten_modules(host: Host) -> None:
@@ -112,4 +115,5 @@ def calls(site: Site) -> Counter[str]:
         sys.setprofile(None)
         threading.setprofile(None)
     assert done.error is None
-    return Counter({name: counted[PACKAGE + name + ".py"] for name in modules(set(counted))})
+    known = modules(set(counted))
+    return Counter({name: count for file, count in counted.items() if (name := name_of(file)) in known})

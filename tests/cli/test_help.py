@@ -13,7 +13,7 @@ from installed import ARCACCT, arcacct
 from arcacct.cli.help import load
 from arcacct.cli.main import main
 from arcacct.cli.manual_text import rendered
-from arcacct.config import paths
+from arcacct.files import directories
 
 MANUAL = load()
 
@@ -24,7 +24,7 @@ def ask(tmp_path, monkeypatch, capsys):
 
     def ask(*topic: str, columns: str = "80", **more: str) -> tuple[object, str, str]:
         manual_pages.write(tmp_path, **more)
-        monkeypatch.setattr(paths, "_HERE", str(tmp_path))
+        monkeypatch.setattr(directories, "_PACKAGE", str(tmp_path))
         monkeypatch.setenv("COLUMNS", columns)
         with pytest.raises(SystemExit) as raised:
             main(["help", *topic])
@@ -128,7 +128,7 @@ def test_what_is_nowhere_is_a_wrong_argument(ask) -> None:
 
 
 def test_without_its_pages_it_says_what_is_missing(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(paths, "_HERE", str(tmp_path))
+    monkeypatch.setattr(directories, "_PACKAGE", str(tmp_path))
     with pytest.raises(SystemExit) as raised:
         main(["help"])
 

@@ -313,7 +313,7 @@ def test_a_server_that_goes_away_ends_the_load(postgresql, tmp_path) -> None:
 def test_a_missing_package_is_named(tmp_path, monkeypatch, capsys, package, extra) -> None:
     """With what installs it."""
     write_partition(tmp_path, JANUARY, jobs(JANUARY, 1))
-    for module in ("postgresql", "duck"):
+    for module in ("postgresql", "duckdb_engine"):
         monkeypatch.delitem(sys.modules, f"arcacct.fleet.{module}", raising=False)
         monkeypatch.delattr(arcacct.fleet, module, raising=False)
     monkeypatch.setitem(sys.modules, package, None)

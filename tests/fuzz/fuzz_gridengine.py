@@ -24,7 +24,7 @@ from gridengine_files import BEGIN, COLON, JSON_90, JSON_91, World, ran
 
 from arcacct.files import follow
 from arcacct.records import import_quarantine
-from arcacct.sources.gridengine import accounting_file, importer
+from arcacct.sources.gridengine import accounting_file
 from arcacct.sources.gridengine.accounting_file import LATEST_US, record
 from arcacct.sources.gridengine.record import Record
 
@@ -295,7 +295,7 @@ def _faults(con: sqlite3.Connection) -> Iterator[None]:
         f"CREATE TEMP TRIGGER fault BEFORE INSERT ON main.AAR WHEN NEW.LocalJobID = '{_GOOD + 40}'"
         " BEGIN SELECT RAISE(ABORT, 'a fault of ours'); END"
     )
-    with patch.object(importer, "record", _faulty_record), patch.object(accounting_file, "record", _faulty_record):
+    with patch.object(accounting_file, "record", _faulty_record):
         yield
     con.execute("DROP TRIGGER fault")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import tempfile
 import time
 from contextlib import closing
 
@@ -32,8 +33,7 @@ def ended(month: tuple[int, int], count: int, first: int = 0, **values) -> list[
 
 def backups(site: Site) -> list[str]:
     """Copies of both databases, as `db backup` makes them."""
-    folder = site.path / "copies"
-    folder.mkdir(exist_ok=True)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="copies", dir=site.path))
     return [copy.path for copy in upkeep.backups(site.settings.places, str(folder))]
 
 

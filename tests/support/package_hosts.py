@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 ROOT = pathlib.Path(__file__).parents[2]
 BUILD = ROOT / "packaging" / "build.py"
 FORMER = ROOT / "tests" / "packages" / "data" / "former.tar.xz"
-"""The source of an older version, with schema 16 and 6."""
-FORMER_SCHEMA = 16
+"""The source of arcacct 0.2.0, with schema 21 and 7."""
+FORMER_SCHEMA = 21
 LAUNCHER = "/usr/libexec/arcacct-hook"
 CONTROL = "/var/spool/arc/jobstatus"
 DATABASE = f"{CONTROL}/accounting/arcacct/accounting.db"

@@ -301,9 +301,10 @@ class World:
         """An operator deletes records that should never have been."""
         con = access.open_accounting(self.here)
         for job_id in job_ids:
-            self.jobs.pop(job_id, None)
-            self.deleted.add(job_id)
-            con.execute("DELETE FROM AAR WHERE JobID = ?", (job_id,))
+            # A copy of before that was put back does not have it, and there is nothing to delete.
+            if con.execute("DELETE FROM AAR WHERE JobID = ?", (job_id,)).rowcount:
+                self.jobs.pop(job_id, None)
+                self.deleted.add(job_id)
         con.close()
 
     def family(self, name: str) -> None:

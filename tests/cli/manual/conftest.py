@@ -6,12 +6,12 @@ import manual_pages
 import pytest
 
 from arcacct.cli import help as cli_help
-from arcacct.config import paths
+from arcacct.files import directories
 
 
 @pytest.fixture
 def manual(tmp_path, monkeypatch) -> cli_help.Manual:
     """The sample pages, read as those of an installed program are."""
     manual_pages.write(tmp_path)
-    monkeypatch.setattr(paths, "_HERE", str(tmp_path))
+    monkeypatch.setattr(directories, "_PACKAGE", str(tmp_path))
     return cli_help.load()

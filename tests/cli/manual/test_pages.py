@@ -6,8 +6,8 @@ import pytest
 
 from arcacct.cli import help as cli_help
 from arcacct.cli.help import Manual, Page
-from arcacct.config import paths
 from arcacct.errors import StoreError
+from arcacct.files import directories
 
 
 def names(found: list[tuple[Page, list[str]]]) -> list[str]:
@@ -121,7 +121,7 @@ def test_what_is_no_exit_code_has_no_row(manual, wanted) -> None:
 
 def test_without_pages_it_is_said_what_is_missing(tmp_path, monkeypatch) -> None:
     """A damaged installation; a folder of that name of somebody else's is no manual."""
-    monkeypatch.setattr(paths, "_HERE", str(tmp_path / "arcacct"))
+    monkeypatch.setattr(directories, "_PACKAGE", str(tmp_path / "arcacct"))
     for _ in range(2):
         with pytest.raises(StoreError, match="the pages of the manual are not there; install arcacct again"):
             cli_help.load()
