@@ -129,7 +129,8 @@ def test_the_way_back_to_the_version_before(packages, make_host, tmp_path) -> No
     assert ce.recorded() == sorted(first + since)
 
     said = ce.dpkg("-i", packages.former_deb).stdout
-    copies = re.findall(r"arcacct db restore (\S+)", said)
+    # 0.2.0 names accounting.db first, and says that it is restored last.
+    copies = sorted(re.findall(r"arcacct db restore (\S+)", said), reverse=True)
     assert [path.partition(".db.")[0].rpartition("/")[2] for path in copies] == ["publishing", "accounting"], said
     for copy in copies:
         ce.run("arcacct", "db", "restore", "--yes", copy)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).parents[2]
-BUILD = ROOT / "packaging" / "build.py"
 FORMER = ROOT / "tests" / "packages" / "data" / "former.tar.xz"
 """The source of arcacct 0.2.0, with schema 21 and 7."""
 FORMER_SCHEMA = 21
@@ -78,9 +77,9 @@ class Packages(NamedTuple):
 
 
 def build(out: pathlib.Path, source: pathlib.Path, epoch: int, *options: str) -> list[pathlib.Path]:
-    """Build packages of a source tree; their paths."""
+    """Build packages of a source tree, by its own means; their paths."""
     done = subprocess.run(
-        [sys.executable, BUILD, "--source", source, "--out", out, *options],
+        [sys.executable, source / "packaging" / "build.py", "--source", source, "--out", out, *options],
         env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)},
         capture_output=True,
         text=True,
