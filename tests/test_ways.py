@@ -16,6 +16,7 @@ from hook_host import Host, host
 from job_files import JOB, NOON_NS, Files, lay
 from publishing_site import Site, jobs
 
+import arcacct
 from arcacct.sandbox import Sandbox
 
 __all__ = ["host"]
@@ -45,7 +46,8 @@ print(json.dumps(sorted(passed)), flush=True)
 def modules(files: set[str]) -> set[str]:
     """Names below the package, without the receivers of the rehearsal."""
     names = {name_of(file) for file in files if FOLDER in file}
-    return {name for name in names if not name.startswith("sandbox/")}
+    here = pathlib.Path(arcacct.__file__).parent
+    return {name for name in names if not name.startswith("sandbox/") and (here / f"{name}.py").exists()}
 
 
 def name_of(file: str) -> str:
