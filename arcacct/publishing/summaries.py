@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -219,9 +219,13 @@ def _ever_sent(ctx: RunContext, month: Month) -> list[Live]:
     ]
 
 
-def zero_sums(ctx: RunContext, months: Collection[Month], delivery: MessageSink) -> None:
-    """Send zeros for sums of months, published as records of jobs, that the receiver has by its own tables."""
-    found = [one for one in ctx.at_receiver.sums if one[0] != COUNTS and (one[1].year, one[1].month) in months]
+def zero_sums(ctx: RunContext, delivery: MessageSink) -> None:
+    """Send zeros for sums that the receiver has, by its own tables, of months that are published as records of jobs."""
+    found = [
+        (kind, one)
+        for kind, one in ctx.at_receiver.sums
+        if kind != COUNTS and ctx.plugin.has_records(ctx.message_format_of((one.year, one.month)))
+    ]
     for kind, taken in zeros(ctx, found, []):
         delivery.deliver(DeliveryBatch(ctx.plugin.envelope(kind), batched(taken, *ctx.limits)))
 

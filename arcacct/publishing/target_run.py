@@ -559,10 +559,8 @@ class TargetRun:
         for kind in sorted(kind for kind in by_kind if not self._plugin.has_records(kind)):
             family = self._plugin.summaries(kind)
             summaries.send_summaries(ctx, family, by_kind[kind], delivery, horizon=horizon, seq=None)
-        if self._options.receiver_rows:
-            in_records = {month for month in concerned if self._plugin.has_records(ctx.message_format_of(month))}
-            summaries.zero_sums(ctx, in_records, delivery)
-            zero_records(ctx, delivery)
+        summaries.zero_sums(ctx, delivery)
+        zero_records(ctx, delivery)
         router = RecordRouter(ctx, delivery, republish=True) if self._has_records(ctx) else None
         if router is not None:
             add_period(ctx, router, *period)
@@ -580,8 +578,7 @@ class TargetRun:
 
     def _rows(self, ctx: RunContext, period: Period) -> ReceiverRows:
         """What counts at the receiver of a period under SubmitHosts of this CE, as files of its tables say."""
-        urls = [*reader.endpoint_urls(ctx.accounting), None]
-        found = self._plugin.receiver_rows(self._options.receiver_rows, urls)
+        found = self._plugin.receiver_rows(self._options.receiver_rows, reader.endpoint_urls(ctx.accounting))
         for host, rows in sorted(found.others.items()):
             ctx.summary.note(f"{count_of(rows, 'row')} of SubmitHost {host or 'none'} left alone: it is not of this CE")
         concerned = months_between(*period)

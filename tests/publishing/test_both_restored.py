@@ -268,6 +268,8 @@ def test_rows_of_another_ce_stay(memory, empty_box) -> None:
     other, stale = {**row, "SubmitHost": "gsiftp://other/jobs"}, {**row, "VO": "former"}
     table = empty_box.apel._tables["Summaries" if "Summaries" in empty_box.apel._tables else "summaries"]
     table[("other", *key)], table[("stale", *key)] = other, stale
+    # This CE has no local jobs: what stands under the name of its batch system is another one's.
+    table[("local", *key)] = {**row, "SubmitHost": "ce.example.org"}
     rows = export(empty_box.apel, site.path)
     sent = len(empty_box.apel.received)
 
@@ -278,6 +280,7 @@ def test_rows_of_another_ce_stay(memory, empty_box) -> None:
     assert any("1 row of SubmitHost gsiftp://other/jobs" in note for note in outcome.summary.notes)
     assert "VO: former" in text
     assert "gsiftp://other" not in text
+    assert "SubmitHost: ce.example.org" not in text
 
 
 def test_names_of_before_are_taken_back_with_the_receivers_rows(memory, empty_box) -> None:
