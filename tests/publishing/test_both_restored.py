@@ -309,6 +309,9 @@ def test_names_of_before_are_taken_back_with_the_receivers_rows(memory, empty_bo
     [
         ("VO,Jobs\natlas,3\n", "the first line must name the columns of VSummaries"),
         ("Site,SubmitHost,LocalJobId,EndTime,WallDuration\nS,h,1,yesterday,5\n", "line 2"),
+        ("Site,SubmitHost,LocalJobId,EndTime,WallDuration\nS,h,1,99999999999999999999,5\n", "line 2"),
+        (f"Site,SubmitHost,LocalJobId,EndTime,WallDuration\nS,h,{'1' * 200_000},1,5\n", "line 2"),
+        ("Site,SubmitHost,LocalJobId,EndTime,WallDuration\nS,h\n", "line 2"),
         ("\x00", "the first line"),
     ],
 )

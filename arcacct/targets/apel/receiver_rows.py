@@ -73,20 +73,23 @@ def _parsed(path: str) -> Iterator[tuple[Row, Parsed]]:
         raise InputError(f"{path}: longer than {_MOST_BYTES} characters; export one month at a time")
     lines = text.splitlines()
     reader = csv.DictReader(lines, delimiter="\t" if lines and "\t" in lines[0] else ",")
-    parse = next((parse for needed, parse in _VIEWS if {*(reader.fieldnames or ())} >= {*needed}), None)
-    if parse is None:
-        raise InputError(
-            f"{path}: the first line must name the columns of VSummaries ({', '.join(_SUMMARY_COLUMNS)}), of"
-            f" VNormalisedSummaries (with NormalisedWallDuration), or of VJobRecords ({', '.join(_JOB_COLUMNS)})"
-        )
-    for raw in reader:
-        row = {name: None if value is None or value in _NO_VALUES else value for name, value in raw.items() if name}
-        try:
+    try:
+        parse = next((parse for needed, parse in _VIEWS if {*(reader.fieldnames or ())} >= {*needed}), None)
+        if parse is None:
+            raise InputError(
+                f"{path}: the first line must name the columns of VSummaries ({', '.join(_SUMMARY_COLUMNS)}), of"
+                f" VNormalisedSummaries (with NormalisedWallDuration), or of VJobRecords ({', '.join(_JOB_COLUMNS)})"
+            )
+        for raw in reader:
+            row = {name: None if value is None or value in _NO_VALUES else value for name, value in raw.items() if name}
             found = parse(row)
-        except (TypeError, ValueError, KeyError) as error:
-            raise InputError(f"{path}, line {reader.line_num}: {error}") from error
-        if found is not None:
-            yield row, found
+            if found is not None:
+                yield row, found
+    except csv.Error as error:
+        # It is counted once it is read.
+        raise InputError(f"{path}, line {reader.line_num + 1}: {error}") from error
+    except (KeyError, OSError, OverflowError, TypeError, ValueError) as error:
+        raise InputError(f"{path}, line {reader.line_num}: {error}") from error
 
 
 def _job(row: Row) -> Parsed | None:
