@@ -97,7 +97,7 @@ def test_sql_stands_where_it_is_looked_for() -> None:
 
 _OF_JOBS = (
     *("AAR", "AuthTokenAttributes", "JobEvents", "RunTimeEnvironments", "DataTransfers", "JobExtraInfo"),
-    *("RecordSources", "FieldSources", "StatusFiles", "AuthGroups", "RecordNotes"),
+    *("RecordSources", "FieldSources", "StatusFiles", "AuthGroups", "TruncationNotes"),
 )
 _WRITES = re.compile(r"\b(?:INTO|REPLACE\s+INTO|UPDATE(?:\s+OR\s+\w+)?|DELETE\s+FROM)\s+(\w+)")
 

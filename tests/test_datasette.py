@@ -284,7 +284,7 @@ def check_forbidden(files: list[str], paths: list[str], statuses: Collection[int
 def test_what_is_not_a_view_or_a_query_is_forbidden(published, metadata) -> None:
     """Each table, each view of our own use and SQLite's tables, of both databases: 403 in every form."""
     paths = forms(published, metadata, {})
-    assert {"/accounting/Users.json", "/publishing/MessageBytes/1.json", "/accounting/UsageCells.csv"} <= {*paths}
+    assert {"/accounting/Users.json", "/publishing/MessageBytes/1.json", "/accounting/CurrentUsage.csv"} <= {*paths}
     check_forbidden(published, paths)
     # Datasette knows none of these, or forbids them, according to its version.
     other = [f"/accounting/{name}.json" for name in ("users", "USERS", "~75sers", "[Users]", "main.Users")]

@@ -173,7 +173,7 @@ def _position(con: Connection, origin: str) -> _Position:
 
 
 def _pending(con: Connection, file_id: int) -> list[int]:
-    rows = con.execute("SELECT RecordID FROM ImportPending WHERE FileID = ? ORDER BY RecordID", (file_id,))
+    rows = con.execute("SELECT RecordID FROM UnfinishedImports WHERE FileID = ? ORDER BY RecordID", (file_id,))
     return [record_id for (record_id,) in rows]
 
 
@@ -476,10 +476,10 @@ def _remember(
         (position.file_id, origin, *position[1:], int(time.time())),
     )
     con.executemany(
-        "DELETE FROM ImportPending WHERE FileID = ? AND RecordID = ?",
+        "DELETE FROM UnfinishedImports WHERE FileID = ? AND RecordID = ?",
         [(position.file_id, record_id) for record_id in done],
     )
     con.executemany(
-        "INSERT OR IGNORE INTO ImportPending (FileID, RecordID) VALUES (?, ?)",
+        "INSERT OR IGNORE INTO UnfinishedImports (FileID, RecordID) VALUES (?, ?)",
         [(position.file_id, record_id) for record_id in unfinished],
     )

@@ -72,9 +72,9 @@ __all__ = [
 # Every connection is in WAL mode without automatic checkpoints (INVARIANTS 7): see `transaction`.
 
 
-ACCOUNTING_SCHEMA = 25
+ACCOUNTING_SCHEMA = 26
 """The number of the last script in schema/upgrade/accounting; a test keeps it true."""
-PUBLISHING_SCHEMA = 10
+PUBLISHING_SCHEMA = 11
 """The number of the last script in schema/upgrade/publishing."""
 _BACK = "`arcacct db restore FILE` puts a backup in its place"
 _READING = ("query_only = 1",)

@@ -31,7 +31,7 @@ _FORGOTTEN = "FORGOTTEN"
 RESTORED, _COMPARED = "ARCACCT_RESTORED", "compared"
 """Noted in a ledger that was put back, until the next run."""
 _UNSURE = "UNSURE_MONTHS"
-"""Of accounting.db: the rows of UnsureMonths, JSON, for the day on which the ledger is lost."""
+"""Of accounting.db: the rows of UncertainMonths, JSON, for the day on which the ledger is lost."""
 _UNSURE_COLUMNS = "Target, Year, Month, Jobs, Since, Answered, IsEarlier"
 _ANY_ROW = 2**63 - 1
 
@@ -88,7 +88,7 @@ class IncarnationState(NamedTuple):
     restored: bool
     """publishing.db came from a backup, and nothing was published since."""
     compared: bool
-    """It was compared with the ledger that it replaced: `UnsureMonths` has what that knew besides."""
+    """It was compared with the ledger that it replaced: `UncertainMonths` has what that knew besides."""
     previous_incarnation: str | None
     """The incarnation of accounting.db at the last run that it knows of."""
     last_run: int | None
@@ -184,7 +184,9 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
         raise ConfigError(f"{here.publishing_database}: {MEANING[DatabaseMismatch.FOREIGN]}")
     with transaction(publishing):
         if DatabaseMismatch.LEDGER_OLD in found or DatabaseMismatch.LEDGER_LOST in found:
-            publishing.execute("UPDATE Targets SET DoubtSeq = min(coalesce(DoubtSeq, LastSeq), LastSeq)")
+            publishing.execute(
+                "UPDATE Targets SET UncertainAfterSeq = min(coalesce(UncertainAfterSeq, LastSeq), LastSeq)"
+            )
             note(publishing, _LEDGER_LOST, 1)
             in_doubt_after = noted(publishing, _DOUBT_FENCE)
             fences = what.fences or 0
@@ -205,7 +207,7 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
             schema.new_incarnation(accounting, seq=what.horizon)
         if not rehearsing:
             note(accounting, "LEDGER_LIFE", schema.incarnation(accounting))
-            unsure = publishing.execute(f"SELECT {_UNSURE_COLUMNS} FROM UnsureMonths ORDER BY 1, 2, 3").fetchall()
+            unsure = publishing.execute(f"SELECT {_UNSURE_COLUMNS} FROM UncertainMonths ORDER BY 1, 2, 3").fetchall()
             note(accounting, _UNSURE, json.dumps(unsure))
             accounting.execute("DELETE FROM DBConfig WHERE KeyName = ?", (_FORGOTTEN,))
 
@@ -225,6 +227,9 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
     return passed
 
 
+_COMPARED_TABLES = ("PublishedTotals", "SentSummaries", "MonthFormats")
+
+
 def compare_ledgers(con: Connection) -> None:
     """
     Note in a ledger that is about to replace another one, attached as ``Replaced``, what that one knows besides.
@@ -239,31 +244,38 @@ def compare_ledgers(con: Connection) -> None:
     newer = int(theirs.get("RUNS", 0)) >= int(mine.get("RUNS", 0))
     if not newer or mine.get("ARCACCT_INCARNATION") != theirs.get("ARCACCT_INCARNATION"):
         return
+    # The other ledger is as the program before this one left it, if that wrote it last.
+    is_older = int(theirs["ARCACCT_SCHEMA"]) < 11
+    totals, sums, months = ("Given", "SumKeys", "Months") if is_older else _COMPARED_TABLES
     given = " UNION ALL ".join(
         f"SELECT Target, Year, Month, {sign}Jobs AS Jobs, {sign}coalesce(Wall, 0) AS Wall, {had} * Jobs AS Had"
-        f" FROM {name}.{table}"
-        for name, sign, had in (("main", "-", 0), ("Replaced", "", 1))
-        for table in ("Given", "SumKeys WHERE Kind <> 'sync' AND NOT IsAdopted")
+        f" FROM {table}"
+        for sign, had, tables in (("-", 0, _COMPARED_TABLES), ("", 1, (f"Replaced.{totals}", f"Replaced.{sums}")))
+        for table in (tables[0], f"{tables[1]} WHERE Kind <> 'sync' AND NOT IsAdopted")
     )
     con.execute(
-        "INSERT OR REPLACE INTO UnsureMonths (Target, Year, Month, Jobs, Since) SELECT Target, Year, Month, sum(Had), ?"
+        "INSERT OR REPLACE INTO UncertainMonths (Target, Year, Month, Jobs, Since) SELECT Target, Year, Month,"
+        " sum(Had), ?"
         f" FROM ({given}) GROUP BY Target, Year, Month HAVING sum(Jobs) <> 0 OR sum(Wall) <> 0",
         (int(time.time()),),
     )
-    of_touched = "WHERE (Target, Year, Month) IN (SELECT Target, Year, Month FROM UnsureMonths WHERE Answered IS NULL)"
-    sums = "Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost, IsAdopted"
-    con.execute(
-        f"INSERT OR REPLACE INTO SumKeys ({sums}, MessageID) SELECT {sums}, 0 FROM Replaced.SumKeys {of_touched}"
+    of_touched = (
+        "WHERE (Target, Year, Month) IN (SELECT Target, Year, Month FROM UncertainMonths WHERE Answered IS NULL)"
     )
-    months = "Target, Year, Month, Kind, Seq, Incarnation, Sent"
-    con.execute(f"INSERT OR REPLACE INTO Months ({months}) SELECT {months} FROM Replaced.Months {of_touched}")
+    columns = "Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost, IsAdopted"
+    con.execute(
+        f"INSERT OR REPLACE INTO SentSummaries ({columns}, MessageID) SELECT {columns}, 0 FROM Replaced.{sums}"
+        f" {of_touched}"
+    )
+    columns = "Target, Year, Month, Kind, Seq, Incarnation, Sent"
+    con.execute(f"INSERT OR REPLACE INTO MonthFormats ({columns}) SELECT {columns} FROM Replaced.{months} {of_touched}")
     note(con, RESTORED, _COMPARED)
 
 
 def _recall_unsure(accounting: Connection, publishing: Connection) -> None:
     """Put back what a ledger that was lost knew of months that are unsure, as accounting.db remembers it."""
     publishing.executemany(
-        f"INSERT INTO UnsureMonths ({_UNSURE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        f"INSERT INTO UncertainMonths ({_UNSURE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET Answered = coalesce(Answered, excluded.Answered)",
         json.loads(noted(accounting, _UNSURE) or "[]"),
     )
@@ -285,14 +297,15 @@ def _note_unsure(
         begun, ended = map(int, span.split())
         _insert_unsure(publishing, begun, ended, now)
         publishing.execute(
-            "UPDATE UnsureMonths SET Answered = (SELECT max(Accepted) FROM AcceptedMonths WHERE AcceptedMonths.Target ="
-            " UnsureMonths.Target AND AcceptedMonths.Year = UnsureMonths.Year"
-            " AND AcceptedMonths.Month = UnsureMonths.Month) WHERE Since = ?",
+            "UPDATE UncertainMonths SET Answered = (SELECT max(Accepted) FROM AcceptedDecreases WHERE"
+            " AcceptedDecreases.Target ="
+            " UncertainMonths.Target AND AcceptedDecreases.Year = UncertainMonths.Year"
+            " AND AcceptedDecreases.Month = UncertainMonths.Month) WHERE Since = ?",
             (now,),
         )
     if not _both_are_old(what, found):
         if what.restored:
-            publishing.execute("DELETE FROM UnsureMonths WHERE Answered IS NULL AND Jobs IS NOT NULL")
+            publishing.execute("DELETE FROM UncertainMonths WHERE Answered IS NULL AND Jobs IS NOT NULL")
         return
     if what.compared:
         return
@@ -310,10 +323,10 @@ def _insert_unsure(con: Connection, since: int, until: int, now: int) -> None:
     """The months from one moment to another, of each target; those that were answered before are asked anew."""
     first, last = (one.tm_year * 12 + one.tm_mon - 1 for one in map(time.gmtime, (since, until)))
     months = [(number // 12, number % 12 + 1, now) for number in range(first, last + 1)]
-    con.executemany("DELETE FROM UnsureMonths WHERE Year = ? AND Month = ?", [one[:2] for one in months])
+    con.executemany("DELETE FROM UncertainMonths WHERE Year = ? AND Month = ?", [one[:2] for one in months])
     targets = con.execute("SELECT Target FROM Targets").fetchall() or [("",)]
     con.executemany(
-        "INSERT INTO UnsureMonths (Target, Year, Month, Since) VALUES (?, ?, ?, ?)",
+        "INSERT INTO UncertainMonths (Target, Year, Month, Since) VALUES (?, ?, ?, ?)",
         [(target, *one) for (target,) in targets for one in months],
     )
 
@@ -362,7 +375,7 @@ def is_successor(con: Connection) -> bool:
 
 def uncertain_after_seq(con: Connection, target: str) -> int | None:
     """After which Seq the ledger does not know what the target was sent; ``None``: it knows all."""
-    row = con.execute("SELECT DoubtSeq FROM Targets WHERE Target = ?", (target,)).fetchone()
+    row = con.execute("SELECT UncertainAfterSeq FROM Targets WHERE Target = ?", (target,)).fetchone()
     return None if row is None or row[0] is None else int(row[0])
 
 
@@ -412,8 +425,9 @@ def note_last_row(con: Connection, here: Places, target: str, row: int) -> None:
 def clear_uncertain(con: Connection, target: str) -> None:
     """All that was in doubt of a target has been sent again or taken back."""
     with transaction(con):
-        con.execute("UPDATE Targets SET DoubtSeq = NULL WHERE Target = ?", (target,))
+        con.execute("UPDATE Targets SET UncertainAfterSeq = NULL WHERE Target = ?", (target,))
         con.execute(
-            "DELETE FROM DBConfig WHERE KeyName = ? AND NOT EXISTS (SELECT 1 FROM Targets WHERE DoubtSeq IS NOT NULL)",
+            "DELETE FROM DBConfig WHERE KeyName = ? AND NOT EXISTS (SELECT 1 FROM Targets WHERE UncertainAfterSeq"
+            " IS NOT NULL)",
             (_DOUBT_FENCE,),
         )

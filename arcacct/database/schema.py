@@ -201,10 +201,31 @@ def _create(con: Connection, path: str, kind: DatabaseKind) -> None:
 def _take_forward(con: Connection, path: str, kind: DatabaseKind, found: int) -> list[int]:
     """Run the scripts behind a schema, each with its number; the last also takes over the texts of a new database."""
     later = [(number, script) for number, script in upgrades(kind) if number > found]
+    dropped, created = _views_of_others(con, kind, found)
     for number, script in later:
         name = f"{path} ({os.path.basename(script)})"
-        _run(con, name, [_read(script)], number, to_newest=kind if number == kind.schema else None)
+        texts = [*dropped, _read(script), *created]
+        _run(con, name, texts, number, to_newest=kind if number == kind.schema else None)
     return [number for number, _script in later]
+
+
+def _views_of_others(con: Connection, kind: DatabaseKind, version: int) -> tuple[list[str], list[str]]:
+    """
+    Statements that drop the views that others added, and their triggers, and those that create them again.
+
+    A script runs between both: SQLite refuses to rename a table or a column while any view does not work.
+    """
+    with closing(in_memory(kind, version)) as fresh:
+        ours = {name for _, name, _ in fresh.execute(_OBJECTS)}
+    views = [(name, sql) for type_, name, sql in con.execute(_OBJECTS) if type_ == "view" and name not in ours]
+    triggers = con.execute(
+        "SELECT tbl_name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN"
+        " (SELECT name FROM sqlite_master WHERE type = 'view')"
+    )
+    dropped = ["DROP VIEW {};".format('"' + name.replace('"', '""') + '"') for name, _ in views]
+    # Their texts may end in a comment.
+    created = [f"{sql}\n;" for name, sql in (*views, *triggers) if name in dict(views)]
+    return dropped, created
 
 
 def _read(path: str) -> str:

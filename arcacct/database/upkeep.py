@@ -275,7 +275,7 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
                     known = frozenset((before.incarnation,))
                 new_incarnation(con, sorted(known))
                 # They are read as they are, and the file came from somewhere; without them the tables are read.
-                con.execute("DELETE FROM PackedJob")
+                con.execute("DELETE FROM PackedJobs")
             else:
                 # What was sent since the backup is not in it: the next run must know, whatever else is restored.
                 note(con, incarnation.RESTORED, 1)

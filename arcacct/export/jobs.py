@@ -60,7 +60,7 @@ def look(con: Connection) -> Now:
         seen: dict[int, dict[str, int]] = {month: {JOBS: jobs} for month, jobs in _counts(con)}
         # From the few to their records. What a target has had is forgotten without a word to the log.
         for month, jobs in con.execute(
-            f"SELECT {_MONTH}, count(*) FROM ForgottenRecords CROSS JOIN AAR USING (RecordID)"
+            f"SELECT {_MONTH}, count(*) FROM PseudonymisedRecords CROSS JOIN AAR USING (RecordID)"
             f" WHERE {_OF_MONTHS} GROUP BY 1"
         ):
             seen[month][FORGOTTEN] = jobs
@@ -93,8 +93,8 @@ def look(con: Connection) -> Now:
 def withdrawn(con: Connection) -> Withdrawn:
     """What was taken out until now."""
     (pruned_before,) = con.execute("SELECT ifnull(max(EndedBefore), 0) FROM Archives").fetchone()
-    (forgotten,) = con.execute("SELECT count(*) FROM ForgottenRecords").fetchone()
-    closed = frozenset(month for (month,) in con.execute("SELECT Month FROM ForgottenMonths"))
+    (forgotten,) = con.execute("SELECT count(*) FROM PseudonymisedRecords").fetchone()
+    closed = frozenset(month for (month,) in con.execute("SELECT Month FROM PseudonymisedMonths"))
     return Withdrawn(pruned_before, forgotten, closed)
 
 
@@ -126,7 +126,7 @@ def _counts(con: Connection) -> Iterator[tuple[int, int]]:
 def changed(con: Connection, seq: int, events_row: int) -> set[int]:
     """The months with a record that was logged, left or got an event after these places."""
     logged = f"SELECT DISTINCT {_MONTH} FROM FinishedLog CROSS JOIN AAR USING (RecordID) WHERE Seq > ? AND {_OF_MONTHS}"
-    left = f"SELECT DISTINCT {_MONTH} FROM FormerVersions WHERE Seq > ? AND {_OF_MONTHS}"
+    left = f"SELECT DISTINCT {_MONTH} FROM PreviousVersions WHERE Seq > ? AND {_OF_MONTHS}"
     told = (
         f"SELECT DISTINCT {_MONTH} FROM JobEvents CROSS JOIN AAR USING (RecordID)"
         f" WHERE JobEvents.rowid > ? AND {_OF_MONTHS}"
@@ -140,7 +140,7 @@ def changed(con: Connection, seq: int, events_row: int) -> set[int]:
 
 def left_since(con: Connection, seq: int, partition: Partition) -> bool:
     """Whether a record was elsewhere in a month, or is gone from it, since a place in the log."""
-    query = "SELECT 1 FROM FormerVersions WHERE Seq > ? AND EndTime >= ? AND EndTime < ? LIMIT 1"
+    query = "SELECT 1 FROM PreviousVersions WHERE Seq > ? AND EndTime >= ? AND EndTime < ? LIMIT 1"
     return con.execute(query, (seq, *partition.bounds)).fetchone() is not None
 
 

@@ -28,17 +28,17 @@ _NEWEST = 1000
 """So many places in the log `arcacct status` looks at."""
 _SLICE = 100_000
 _TEXTS = {
-    "Targets": ("Target", "Incarnation", "Selection", "Walked", "LastError"),
+    "Targets": ("Target", "Incarnation", "LastGoodSelection", "FullScanSelection", "LastError"),
     "Messages": ("Target", "Kind", "Digest", "Destination", "Answer", "ReceiverID"),
     "Jobs": ("JobID",),
-    "KeyForms": ("Form",),
+    "KeyTemplates": ("Template",),
     "SentRecords": ("KeyRest", "Notes"),
-    "SumKeys": ("Target", "Kind", "Key", "Site", "SubmitHost"),
+    "SentSummaries": ("Target", "Kind", "Key", "Site", "SubmitHost"),
     "HeldRecords": ("Target", "JobID", "Reason"),
-    "Months": ("Target", "Kind", "Incarnation"),
+    "MonthFormats": ("Target", "Kind", "Incarnation"),
 }
 """The texts of the ledger, by table."""
-_JSON = {"SumKeys": ("Key",), "Targets": ("Selection", "Walked")}
+_JSON = {"SentSummaries": ("Key",), "Targets": ("LastGoodSelection", "FullScanSelection")}
 
 
 class _Logged(NamedTuple):
@@ -141,14 +141,16 @@ def _never_sent(job_ids: Sequence[str]) -> str:
 def given(con: Connection) -> list[str]:
     """Where the count of what a receiver was given is not that of the records of its messages."""
     rows = con.execute(
-        "WITH Change (GivenID, Jobs, Wall) AS ("
-        " SELECT GivenID, 1, ifnull(Record.Wall, 0) FROM SentRows AS Record JOIN Messages USING (MessageID)"
-        " WHERE State = 'accepted' AND GivenID IS NOT NULL"
+        "WITH Change (PublishedTotalID, Jobs, Wall) AS ("
+        " SELECT PublishedTotalID, 1, ifnull(Record.Wall, 0) FROM SentRows AS Record JOIN Messages USING (MessageID)"
+        " WHERE State = 'accepted' AND PublishedTotalID IS NOT NULL"
         " UNION ALL SELECT ReplacedID, -1, -ifnull(ReplacedWall, 0) FROM SentRows AS Record"
         " JOIN Messages USING (MessageID) WHERE State = 'accepted' AND ReplacedID IS NOT NULL)"
-        " SELECT Given.Target, Year, Month, Given.Jobs, Given.Wall, total(Change.Jobs), total(Change.Wall) FROM Given"
-        " JOIN Targets ON Targets.Target = Given.Target LEFT JOIN Change USING (GivenID) GROUP BY GivenID"
-        " HAVING Given.Jobs <> total(Change.Jobs) OR Given.Wall <> total(Change.Wall)"
+        " SELECT PublishedTotals.Target, Year, Month, PublishedTotals.Jobs, PublishedTotals.Wall,"
+        " total(Change.Jobs), total(Change.Wall) FROM PublishedTotals"
+        " JOIN Targets ON Targets.Target = PublishedTotals.Target LEFT JOIN Change USING (PublishedTotalID) GROUP"
+        " BY PublishedTotalID"
+        " HAVING PublishedTotals.Jobs <> total(Change.Jobs) OR PublishedTotals.Wall <> total(Change.Wall)"
     )
     return [
         f"{target}: {year:04d}-{month:02d}: {count_of(jobs, 'job')} and {wall_s} s noted as given, its messages have"

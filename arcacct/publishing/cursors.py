@@ -68,15 +68,15 @@ class Cursor(NamedTuple):
 _BY_TARGET = (
     "Targets",
     "Messages",
-    "SumKeys",
+    "SentSummaries",
     "HeldRecords",
-    "OpenMonths",
-    "Given",
-    "Months",
+    "UnfinishedMonths",
+    "PublishedTotals",
+    "MonthFormats",
     "HeldMonths",
-    "AcceptedMonths",
-    "RefusedSums",
-    "UnsureMonths",
+    "AcceptedDecreases",
+    "RefusedSummaries",
+    "UncertainMonths",
 )
 """The tables that know a target by its name."""
 
@@ -124,11 +124,12 @@ def set_cursor(con: Connection, position: Cursor, *, in_doubt: bool = False) -> 
             " VALUES (?1, ?2, ?3, ?3, ?4) ON CONFLICT (Target) DO UPDATE SET Incarnation = excluded.Incarnation,"
             " LastSeq = excluded.LastSeq, LastSeqAgain = excluded.LastSeqAgain, StartEndTime = excluded.StartEndTime,"
             # A place in the log of another life says nothing about this one: any change may be unknown to the ledger.
-            " DoubtSeq = CASE WHEN Incarnation = excluded.Incarnation THEN DoubtSeq ELSE min(DoubtSeq, 0) END",
+            " UncertainAfterSeq = CASE WHEN Incarnation = excluded.Incarnation THEN UncertainAfterSeq ELSE"
+            " min(UncertainAfterSeq, 0) END",
             position[:4],
         )
         if in_doubt:
-            con.execute("UPDATE Targets SET DoubtSeq = 0 WHERE Target = ?", (position.target,))
+            con.execute("UPDATE Targets SET UncertainAfterSeq = 0 WHERE Target = ?", (position.target,))
 
 
 def begin_run(con: Connection, target: str) -> int:

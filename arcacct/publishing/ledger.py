@@ -42,7 +42,7 @@ class SentRecord(NamedTuple):
     wall_s: int = 0
     """As sent."""
     replaced_id: int | None = None
-    """Where in `Given` the receiver counts what it had under this key; ``None``: it had nothing."""
+    """Where in `PublishedTotals` the receiver counts what it had under this key; ``None``: it had nothing."""
     replaced_wall_s: int = 0
 
 
@@ -88,7 +88,7 @@ class Message(NamedTuple):
     """Exactly what is sent."""
     records: tuple[SentRecord, ...]
     sums: tuple[SentSum, ...] = ()
-    """Only for `record_intent`: `SumKeys` remembers them, not the message."""
+    """Only for `record_intent`: `SentSummaries` remembers them, not the message."""
 
 
 class SentVersion(NamedTuple):
@@ -99,7 +99,7 @@ class SentVersion(NamedTuple):
     end_time: int
     record_id: int
     total_id: int | None = None
-    """Where in `Given` it is counted."""
+    """Where in `PublishedTotals` it is counted."""
     wall_s: int = 0
     message_id: int = 0
     notes: str | None = None
@@ -185,7 +185,7 @@ def record_intent(
         if seq is not None:
             advance(con, target, seq)
         con.executemany(
-            "INSERT INTO Months (Target, Year, Month, Kind, Seq, Incarnation, Sent) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            "INSERT INTO MonthFormats (Target, Year, Month, Kind, Seq, Incarnation, Sent) VALUES (?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (Target, Year, Month) DO UPDATE SET Seq = excluded.Seq, Incarnation = excluded.Incarnation,"
             " Sent = excluded.Sent",
             [(target, *proof, now) for proof in proofs],
@@ -212,12 +212,13 @@ def _inserted(
             # Already now, as the sums: what may have arrived decides in which family the month stays.
             months = {month_of(one.end_time) for one in message.records if one.submit_host is not None}
             con.executemany(
-                "INSERT OR IGNORE INTO Months (Target, Year, Month, Kind) VALUES (?, ?, ?, ?)",
+                "INSERT OR IGNORE INTO MonthFormats (Target, Year, Month, Kind) VALUES (?, ?, ?, ?)",
                 [(target, *month, message.message_format) for month in months],
             )
         # Already now: the message may arrive without an answer, and a key too many is only sent zeros once more.
         con.executemany(
-            "INSERT OR REPLACE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost, MessageID)"
+            "INSERT OR REPLACE INTO SentSummaries (Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost,"
+            " MessageID)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(target, message.message_format, *one[:7], message_id) for one in message.sums],
         )
@@ -226,7 +227,7 @@ def _inserted(
 
 
 class _TotalIDs:
-    """Where the receiver counts records: rows of Given, each looked up once."""
+    """Where the receiver counts records: rows of PublishedTotals, each looked up once."""
 
     def __init__(self, con: Connection, target: str) -> None:
         """To be used in the caller's transaction."""
@@ -248,15 +249,16 @@ class _TotalIDs:
 
 
 def published_total_id(con: Connection, target: str, place: tuple[str, str, int, int]) -> int:
-    """The row of `Given` for a site, submit host, year and month; inside the caller's transaction."""
+    """The row of `PublishedTotals` for a site, submit host, year and month; inside the caller's transaction."""
     found = con.execute(
-        "SELECT GivenID FROM Given WHERE Target = ? AND Site = ? AND SubmitHost = ? AND Year = ? AND Month = ?",
+        "SELECT PublishedTotalID FROM PublishedTotals WHERE Target = ? AND Site = ? AND SubmitHost = ? AND Year = ?"
+        " AND Month = ?",
         (target, *place),
     ).fetchone()
     if found is not None:
         return int(found[0])
     made = con.execute(
-        "INSERT INTO Given (Target, Site, SubmitHost, Year, Month) VALUES (?, ?, ?, ?, ?)", (target, *place)
+        "INSERT INTO PublishedTotals (Target, Site, SubmitHost, Year, Month) VALUES (?, ?, ?, ?, ?)", (target, *place)
     )
     return made.lastrowid or 0
 
@@ -422,7 +424,8 @@ def _kept(
             continue
         # What the receiver has is the earlier version: the ledger says so, whatever was sent.
         con.execute(
-            update.format("(Digest, GivenID, Wall) = (?, ?, ?)"), (old.digest, old.total_id, old.wall_s, number)
+            update.format("(Digest, PublishedTotalID, Wall) = (?, ?, ?)"),
+            (old.digest, old.total_id, old.wall_s, number),
         )
         if old.digest != one.digest:
             kept.append(one)
@@ -431,15 +434,17 @@ def _kept(
 
 def _count(con: Connection, message: Message) -> None:
     """What the receiver has more now, and what less, by where it counts it."""
-    changes = [("GivenID", "Wall", "+")]
+    changes = [("PublishedTotalID", "Wall", "+")]
     # A refusal may have changed what a record replaces (`_count_without`), but not whether it does.
     if any(one.replaced_id is not None for one in message.records):
         changes.append(("ReplacedID", "ReplacedWall", "-"))
     for place, wall, sign in changes:
         con.execute(
-            f"UPDATE Given SET Jobs = Given.Jobs {sign} Change.Jobs, Wall = Given.Wall {sign} Change.Wall FROM"
+            f"UPDATE PublishedTotals SET Jobs = PublishedTotals.Jobs {sign} Change.Jobs, Wall ="
+            f" PublishedTotals.Wall {sign} Change.Wall FROM"
             f" (SELECT {place} AS Place, count(*) AS Jobs, sum({wall}) AS Wall FROM SentRecords WHERE Number >= ?"
-            f" AND Number < ? AND {place} IS NOT NULL GROUP BY {place}) AS Change WHERE Given.GivenID = Change.Place",
+            f" AND Number < ? AND {place} IS NOT NULL GROUP BY {place}) AS Change WHERE"
+            " PublishedTotals.PublishedTotalID = Change.Place",
             ledger_rows.numbers(message.message_id),
         )
 
@@ -451,8 +456,8 @@ def _count_without(con: Connection, target: str, message_id: int) -> None:
     It replaced what that record would have replaced.
     """
     for job_id, key, given, wall_s, before, before_s in con.execute(
-        "SELECT JobID, Key, GivenID, coalesce(Wall, 0), ReplacedID, coalesce(ReplacedWall, 0) FROM SentRows"
-        " WHERE Number >= ? AND Number < ? AND GivenID IS NOT NULL",
+        "SELECT JobID, Key, PublishedTotalID, coalesce(Wall, 0), ReplacedID, coalesce(ReplacedWall, 0) FROM SentRows"
+        " WHERE Number >= ? AND Number < ? AND PublishedTotalID IS NOT NULL",
         ledger_rows.numbers(message_id),
     ).fetchall():
         newer = ledger_rows.of_jobs(
@@ -470,7 +475,7 @@ def _count_without(con: Connection, target: str, message_id: int) -> None:
             (before, before_s, ledger_rows.numbers(newer_id)[0] + position),
         )
         if state == "accepted":
-            change = "UPDATE Given SET Jobs = Jobs + ?, Wall = Wall + ? WHERE GivenID = ?"
+            change = "UPDATE PublishedTotals SET Jobs = Jobs + ?, Wall = Wall + ? WHERE PublishedTotalID = ?"
             con.execute(change, (1, wall_s, given))
             con.execute(change, (-1, -before_s, before))
 
@@ -532,23 +537,26 @@ def refused(
             hold(con, target, one, now)
         for month in months:
             con.execute(
-                "INSERT INTO RefusedSums (Target, Kind, Year, Month, Reason, Refusals, RefusedRun, Since)"
+                "INSERT INTO RefusedSummaries (Target, Kind, Year, Month, Reason, Refusals, RefusedRun, Since)"
                 " VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (Target, Kind, Year, Month) DO UPDATE SET"
                 " Reason = excluded.Reason, Refusals = Refusals + (RefusedRun <> excluded.RefusedRun),"
                 " RefusedRun = excluded.RefusedRun",
                 (target, message.message_format, *month, sanitise_line(words), run, now),
             )
             (count,) = con.execute(
-                "SELECT Refusals FROM RefusedSums WHERE Target = ? AND Kind = ? AND Year = ? AND Month = ?",
+                "SELECT Refusals FROM RefusedSummaries WHERE Target = ? AND Kind = ? AND Year = ? AND Month = ?",
                 (target, message.message_format, *month),
             ).fetchone()
             refusals = max(refusals, count)
             if message.message_format == COUNTS:
                 # Counts of every month are sent in every run.
                 continue
-            con.execute("INSERT OR IGNORE INTO OpenMonths (Target, Year, Month) VALUES (?, ?, ?)", (target, *month))
             con.execute(
-                "UPDATE SumKeys SET Jobs = max(Jobs, 1) WHERE Target = ? AND Year = ? AND Month = ? AND Kind <> 'sync'",
+                "INSERT OR IGNORE INTO UnfinishedMonths (Target, Year, Month) VALUES (?, ?, ?)", (target, *month)
+            )
+            con.execute(
+                "UPDATE SentSummaries SET Jobs = max(Jobs, 1) WHERE Target = ? AND Year = ? AND Month = ? AND Kind"
+                " <> 'sync'",
                 (target, *month),
             )
         if message.seq is not None:

@@ -116,14 +116,15 @@ def numbers(message_id: int) -> tuple[int, int]:
 
 def of_messages(columns: str, where: str) -> str:
     """
-    A SELECT of ``columns`` of Messages, Record (view SentRows) and Given, for what ``where`` asks of them.
+    A SELECT of ``columns`` of Messages, Record (view SentRows) and PublishedTotals, for what ``where`` asks of them.
 
     Its parameters are those of ``columns`` and ``where``, by number.
     """
     return (
         # CROSS: from the messages to their records.
         f"SELECT {columns} FROM Messages CROSS JOIN SentRows AS Record ON Record.Number >= Messages.MessageID << 20"
-        " AND Record.Number < (Messages.MessageID + 1) << 20 LEFT JOIN Given ON Given.GivenID = Record.GivenID"
+        " AND Record.Number < (Messages.MessageID + 1) << 20 LEFT JOIN PublishedTotals ON"
+        " PublishedTotals.PublishedTotalID = Record.PublishedTotalID"
         f" WHERE {where}"
     )
 
@@ -253,7 +254,7 @@ def versions_before(
     rows_of: dict[int, list[str | None]] = {}
     for job_id, key, number, position, packed, *values in of_jobs(
         con,
-        "JobID, Key, Record.MessageID, Record.Position, ReceiverRows, Record.Digest, GivenID, Wall",
+        "JobID, Key, Record.MessageID, Record.Position, ReceiverRows, Record.Digest, PublishedTotalID, Wall",
         job_ids,
         "Target = ? AND State = 'accepted' AND Record.MessageID < ?",
         target,
@@ -319,8 +320,8 @@ def add(
     """
     Write down the records of a message, in the caller's transaction.
 
-    ``given_ids``: for each the row of Given where the receiver counts it; ``None``: nowhere. ``jobs`` by JobID: see
-    `job_numbers`. ``form_of``: where the same transaction writes several messages.
+    ``given_ids``: for each the row of PublishedTotals where the receiver counts it; ``None``: nowhere. ``jobs`` by
+    JobID: see `job_numbers`. ``form_of``: where the same transaction writes several messages.
     """
     form_of = form_of or KeyTemplates(con)
     rows = []
@@ -387,13 +388,13 @@ class KeyTemplates:
         return form_id, rest
 
     def _known(self, form: str) -> int:
-        found = self._con.execute("SELECT FormID FROM KeyForms WHERE Form = ?", (form,)).fetchone()
+        found = self._con.execute("SELECT TemplateID FROM KeyTemplates WHERE Template = ?", (form,)).fetchone()
         if found is not None:
             return int(found[0])
-        (last,) = self._con.execute("SELECT max(FormID) FROM KeyForms").fetchone()
+        (last,) = self._con.execute("SELECT max(TemplateID) FROM KeyTemplates").fetchone()
         if last >= _FORMS:
             return _WHOLE[0]
-        self._con.execute("INSERT INTO KeyForms VALUES (?, ?)", (last + 1, form))
+        self._con.execute("INSERT INTO KeyTemplates VALUES (?, ?)", (last + 1, form))
         return int(last) + 1
 
 

@@ -55,14 +55,16 @@ def totals(amounts: Iterable[tuple[CountingKey, Amount]]) -> dict[CountingKey, A
 def published_jobs(con: Connection, target: str) -> dict[CountingKey, Amount]:
     """Job records that were published to the receiver and not retracted."""
     rows = con.execute(
-        "SELECT Site, SubmitHost, Year, Month, Jobs, Wall FROM Given WHERE Target = ? AND Jobs > 0", (target,)
+        "SELECT Site, SubmitHost, Year, Month, Jobs, Wall FROM PublishedTotals WHERE Target = ? AND Jobs > 0", (target,)
     )
     return {CountingKey._make(place): Amount(jobs, wall_s) for *place, jobs, wall_s in rows}
 
 
 def published_total_ids(con: Connection, target: str, month: Month) -> set[int]:
-    """The rows of ``Given`` where a target's receiver counts the jobs of a month."""
-    rows = con.execute("SELECT GivenID FROM Given WHERE Target = ? AND Year = ? AND Month = ?", (target, *month))
+    """The rows of ``PublishedTotals`` where a target's receiver counts the jobs of a month."""
+    rows = con.execute(
+        "SELECT PublishedTotalID FROM PublishedTotals WHERE Target = ? AND Year = ? AND Month = ?", (target, *month)
+    )
     return {total_id for (total_id,) in rows}
 
 
@@ -70,7 +72,7 @@ def published_sums(con: Connection, target: str) -> dict[CountingKey, Amount]:
     """The amounts of the published sums; sync messages are no sums of usage."""
     rows = con.execute(
         "SELECT coalesce(Site, ''), coalesce(SubmitHost, ''), Year, Month, sum(Jobs),"
-        " CASE WHEN count(Wall) = count(*) THEN sum(Wall) END FROM SumKeys"
+        " CASE WHEN count(Wall) = count(*) THEN sum(Wall) END FROM SentSummaries"
         " WHERE Target = ? AND Kind <> 'sync' AND Jobs > 0 AND NOT IsAdopted GROUP BY Site, SubmitHost, Year, Month",
         (target,),
     )
@@ -115,14 +117,15 @@ class AcceptedDecreases(NamedTuple):
 
 def published(con: Connection, target: str) -> dict[Month, MonthFormat]:
     """Every month of which the target was sent something."""
-    rows = con.execute("SELECT Year, Month, Kind, Seq, Incarnation, Sent FROM Months WHERE Target = ?", (target,))
+    rows = con.execute("SELECT Year, Month, Kind, Seq, Incarnation, Sent FROM MonthFormats WHERE Target = ?", (target,))
     return {(year, month): MonthFormat._make(values) for year, month, *values in rows}
 
 
 def held(con: Connection, target: str | None = None) -> dict[str, list[HeldMonth]]:
     """The months that are held, by target; of one target, or of all."""
     rows = con.execute(
-        "SELECT Target, Year, Month, Cause, GivenJobs, FoundJobs, Since FROM HeldMonths WHERE ?1 IS NULL OR Target = ?1"
+        "SELECT Target, Year, Month, Cause, PublishedJobs, FoundJobs, Since FROM HeldMonths WHERE ?1 IS NULL OR"
+        " Target = ?1"
         " ORDER BY Target, Year, Month",
         (target,),
     )
@@ -153,7 +156,7 @@ def set_held(con: Connection, target: str, months: Iterable[HeldMonth], looked_a
             "DELETE FROM HeldMonths WHERE Target = ? AND Year = ? AND Month = ?", [(target, *month) for month in gone]
         )
         con.executemany(
-            "INSERT OR REPLACE INTO HeldMonths (Target, Year, Month, Cause, GivenJobs, FoundJobs, Since)"
+            "INSERT OR REPLACE INTO HeldMonths (Target, Year, Month, Cause, PublishedJobs, FoundJobs, Since)"
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
             [(target, *one[:5], before.get((one.year, one.month), now)) for one in holding],
         )
@@ -164,7 +167,7 @@ def accept(con: Connection, target: str, months: Iterable[Month], incarnation: s
     now = int(time.time())
     with transaction(con):
         con.executemany(
-            "INSERT INTO AcceptedMonths (Target, Year, Month, Incarnation, Accepted, Who, IsOpen)"
+            "INSERT INTO AcceptedDecreases (Target, Year, Month, Incarnation, Accepted, Who, IsOpen)"
             " VALUES (?, ?, ?, ?, ?, ?, 1)",
             [(target, *month, incarnation, now, sanitise_line(who)) for month in months],
         )
@@ -173,7 +176,7 @@ def accept(con: Connection, target: str, months: Iterable[Month], incarnation: s
 def accepted(con: Connection, target: str, incarnation: str) -> AcceptedDecreases:
     """What was accepted of a target, in this life of the accounting database."""
     rows = con.execute(
-        "SELECT Year, Month, IsOpen FROM AcceptedMonths WHERE Target = ? AND Incarnation = ?", (target, incarnation)
+        "SELECT Year, Month, IsOpen FROM AcceptedDecreases WHERE Target = ? AND Incarnation = ?", (target, incarnation)
     ).fetchall()
     return AcceptedDecreases(
         frozenset((year, month) for year, month, is_open in rows if is_open),
@@ -185,10 +188,10 @@ def close_accepted(con: Connection, target: str, *, but: Iterable[Month] = ()) -
     """What was accepted (``but`` for these) was used, or nothing needed it: the next fall has to be accepted anew."""
     with transaction(con):
         open_months = con.execute(
-            "SELECT DISTINCT Year, Month FROM AcceptedMonths WHERE Target = ? AND IsOpen", (target,)
+            "SELECT DISTINCT Year, Month FROM AcceptedDecreases WHERE Target = ? AND IsOpen", (target,)
         ).fetchall()
         con.executemany(
-            "UPDATE AcceptedMonths SET IsOpen = 0 WHERE Target = ? AND Year = ? AND Month = ? AND IsOpen",
+            "UPDATE AcceptedDecreases SET IsOpen = 0 WHERE Target = ? AND Year = ? AND Month = ? AND IsOpen",
             [(target, *month) for month in set(open_months) - set(but)],
         )
 
@@ -205,7 +208,7 @@ class UncertainMonth(NamedTuple):
 def uncertain_months(con: Connection, target: str) -> dict[Month, UncertainMonth]:
     """The months of which the ledger may not know what the target's receiver has."""
     rows = con.execute(
-        "SELECT Year, Month, Jobs, Answered FROM UnsureMonths WHERE Target IN ('', ?) ORDER BY Target", (target,)
+        "SELECT Year, Month, Jobs, Answered FROM UncertainMonths WHERE Target IN ('', ?) ORDER BY Target", (target,)
     )
     return {(year, month): UncertainMonth._make(values) for year, month, *values in rows}
 
@@ -218,7 +221,7 @@ def uncertain_before(con: Connection, target: str) -> Month | None:
     ``None``: that never happened.
     """
     row = con.execute(
-        "SELECT Year, Month FROM UnsureMonths WHERE Target IN ('', ?) AND Jobs IS NULL AND NOT IsEarlier"
+        "SELECT Year, Month FROM UncertainMonths WHERE Target IN ('', ?) AND Jobs IS NULL AND NOT IsEarlier"
         " ORDER BY Year, Month LIMIT 1",
         (target,),
     ).fetchone()
@@ -231,7 +234,7 @@ def resolve_uncertain(con: Connection, target: str, months: Iterable[Month]) -> 
     nobody_knows = UncertainMonth(None, None)
     with transaction(con):
         con.executemany(
-            "INSERT INTO UnsureMonths (Target, Year, Month, Jobs, Since, Answered, IsEarlier)"
+            "INSERT INTO UncertainMonths (Target, Year, Month, Jobs, Since, Answered, IsEarlier)"
             " VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6) ON CONFLICT (Target, Year, Month)"
             " DO UPDATE SET Answered = excluded.Answered",
             [
@@ -245,13 +248,13 @@ def resolve_uncertain(con: Connection, target: str, months: Iterable[Month]) -> 
 
 def selections(con: Connection, target: str) -> tuple[dict[str, object] | None, dict[str, object] | None]:
     """By what the target selected when nothing was held last, and when the log was last gone through as a whole."""
-    row = con.execute("SELECT Selection, Walked FROM Targets WHERE Target = ?", (target,)).fetchone()
+    row = con.execute("SELECT LastGoodSelection, FullScanSelection FROM Targets WHERE Target = ?", (target,)).fetchone()
     proven, walked = row or (None, None)
     return None if proven is None else json.loads(proven), None if walked is None else json.loads(walked)
 
 
 def set_selection(con: Connection, target: str, column: str, selection: Mapping[str, object]) -> None:
-    """Note by what the target selects now, in ``Selection`` or ``Walked``."""
+    """Note by what the target selects now, in ``LastGoodSelection`` or ``FullScanSelection``."""
     with transaction(con):
         con.execute(
             f"UPDATE Targets SET {column} = ? WHERE Target = ?", (json.dumps(selection, sort_keys=True), target)

@@ -106,7 +106,8 @@ def versions(
     found: dict[str, dict[str, SentVersion]] = {}
     for job_id, origin, *values in ledger_rows.of_jobs(
         con,
-        "JobID, Origin, Key, Record.Digest, EndTime, RecordID, GivenID, coalesce(Wall, 0), Record.MessageID, Notes",
+        "JobID, Origin, Key, Record.Digest, EndTime, RecordID, PublishedTotalID, coalesce(Wall, 0),"
+        " Record.MessageID, Notes",
         job_ids,
         "Target = ? AND State IN ('accepted', 'sending')",
         target,
@@ -134,9 +135,10 @@ def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_messa
     """
     # A subquery, or SQLite may read all messages for a few zeros.
     rows = con.execute(
-        "SELECT DISTINCT JobID, replace(replace(replace(Form, char(1), JobID), char(2), EndTime), char(3), KeyRest),"
+        "SELECT DISTINCT JobID, replace(replace(replace(Template, char(1), JobID), char(2), EndTime), char(3),"
+        " KeyRest),"
         " EndTime FROM SentRecords AS Record CROSS JOIN Jobs ON Jobs.Job = Record.Job"
-        " CROSS JOIN KeyForms USING (FormID) WHERE length(Record.Digest) = 0 AND EndTime >= ?1 AND EndTime < ?2"
+        " CROSS JOIN KeyTemplates USING (TemplateID) WHERE length(Record.Digest) = 0 AND EndTime >= ?1 AND EndTime < ?2"
         " AND (SELECT Target FROM Messages WHERE MessageID = Number >> 20 AND Number >> 20 <= ?4"
         " AND State IN ('accepted', 'sending')) = ?3 ORDER BY 3, 2, 1",
         (*ended, target, last_message),
@@ -199,8 +201,9 @@ def jobs_sent_after(
 def sums_sent_after(con: Connection, target: str, year: int, month: int, after_s: int) -> list[tuple[str, SentSum]]:
     """As `live_sums`, those whose last message was taken after a moment; the same figures may have been sent before."""
     rows = con.execute(
-        f"SELECT SumKeys.Kind, {_SUM} FROM SumKeys JOIN Messages USING (MessageID)"
-        " WHERE SumKeys.Target = ? AND Year = ? AND Month = ? AND Jobs > 0 AND Answered > ? AND State = 'accepted'",
+        f"SELECT SentSummaries.Kind, {_SUM} FROM SentSummaries JOIN Messages USING (MessageID)"
+        " WHERE SentSummaries.Target = ? AND Year = ? AND Month = ? AND Jobs > 0 AND Answered > ? AND State ="
+        " 'accepted'",
         (target, year, month, after_s),
     )
     return [(kind, SentSum._make(values)) for kind, *values in rows]
@@ -211,7 +214,7 @@ def pending_keys(con: Connection, target: str) -> set[str]:
     unanswered = "Messages.Target = ?1 AND State = 'sending'"
     rows = con.execute(
         f"{ledger_rows.of_messages('Key', unanswered)} UNION ALL SELECT Key FROM Messages"
-        " JOIN SumKeys USING (MessageID)"
+        " JOIN SentSummaries USING (MessageID)"
         " WHERE Messages.Target = ?1 AND State = 'sending'",
         (target,),
     )
@@ -220,15 +223,16 @@ def pending_keys(con: Connection, target: str) -> set[str]:
 
 def open_months(con: Connection, target: str) -> set[tuple[int, int]]:
     """The months of which a sum was refused, so that nobody knows what the receiver has: the next run sends them."""
-    return set(con.execute("SELECT Year, Month FROM OpenMonths WHERE Target = ?", (target,)))
+    return set(con.execute("SELECT Year, Month FROM UnfinishedMonths WHERE Target = ?", (target,)))
 
 
 def close_months(con: Connection, target: str, months: Iterable[tuple[int, int]], run: int) -> None:
     """The receiver has these months whole again, but for those of which it refused a sum in this very run."""
     with transaction(con):
         con.executemany(
-            "DELETE FROM OpenMonths WHERE Target = ?1 AND Year = ?2 AND Month = ?3 AND NOT EXISTS (SELECT 1"
-            " FROM RefusedSums WHERE Target = ?1 AND Kind <> 'sync' AND Year = ?2 AND Month = ?3 AND RefusedRun = ?4)",
+            "DELETE FROM UnfinishedMonths WHERE Target = ?1 AND Year = ?2 AND Month = ?3 AND NOT EXISTS (SELECT 1"
+            " FROM RefusedSummaries WHERE Target = ?1 AND Kind <> 'sync' AND Year = ?2 AND Month = ?3 AND"
+            " RefusedRun = ?4)",
             [(target, year, month, run) for year, month in months],
         )
 
@@ -247,7 +251,7 @@ class RefusedSum(NamedTuple):
 def refused_sums(con: Connection, target: str) -> list[RefusedSum]:
     """The months of which the receiver refused a sum in the last run."""
     rows = con.execute(
-        "SELECT Kind, Year, Month, Reason, Refusals FROM RefusedSums WHERE Target = ? ORDER BY Kind, Year, Month",
+        "SELECT Kind, Year, Month, Reason, Refusals FROM RefusedSummaries WHERE Target = ? ORDER BY Kind, Year, Month",
         (target,),
     )
     return [RefusedSum._make(row) for row in rows]
@@ -256,13 +260,13 @@ def refused_sums(con: Connection, target: str) -> list[RefusedSum]:
 def forget_refused_sums(con: Connection, target: str, run: int) -> None:
     """A whole run sent every sum again: what it was not refused is at the receiver."""
     with transaction(con):
-        con.execute("DELETE FROM RefusedSums WHERE Target = ? AND RefusedRun <> ?", (target, run))
+        con.execute("DELETE FROM RefusedSummaries WHERE Target = ? AND RefusedRun <> ?", (target, run))
 
 
 def all_sums(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
     """``(kind, sum)`` of each sum of a month that the receiver was ever sent, as it was sent last: also zeros."""
     rows = con.execute(
-        f"SELECT Kind, {_SUM} FROM SumKeys WHERE Target = ? AND Year = ? AND Month = ?", (target, year, month)
+        f"SELECT Kind, {_SUM} FROM SentSummaries WHERE Target = ? AND Year = ? AND Month = ?", (target, year, month)
     )
     return [(kind, SentSum._make(values)) for kind, *values in rows]
 
@@ -281,7 +285,7 @@ def adopt(con: Connection, target: str, kind: str, sums: Iterable[SentSum]) -> i
     with transaction(con):
         before = con.total_changes
         con.executemany(
-            "INSERT OR IGNORE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, Wall, IsAdopted, MessageID)"
+            "INSERT OR IGNORE INTO SentSummaries (Target, Kind, Key, Year, Month, Jobs, Wall, IsAdopted, MessageID)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, 1, 0)",
             [(target, kind, *one[:5]) for one in sums],
         )
@@ -290,7 +294,7 @@ def adopt(con: Connection, target: str, kind: str, sums: Iterable[SentSum]) -> i
 
 def sums_of_kind(con: Connection, target: str, kind: str) -> list[SentSum]:
     """Every sum of a kind that the receiver was ever sent, as it was sent last: also zeros."""
-    rows = con.execute(f"SELECT {_SUM} FROM SumKeys WHERE Target = ? AND Kind = ?", (target, kind))
+    rows = con.execute(f"SELECT {_SUM} FROM SentSummaries WHERE Target = ? AND Kind = ?", (target, kind))
     return [SentSum._make(row) for row in rows]
 
 
@@ -341,7 +345,7 @@ def message(con: Connection, message_id: int) -> SentMessage:
     except zlib.error:
         data = None
     by_position = records_of(con, message_id)
-    sums = f"SELECT {_SUM} FROM SumKeys WHERE MessageID = ? ORDER BY Year, Month, Key"
+    sums = f"SELECT {_SUM} FROM SentSummaries WHERE MessageID = ? ORDER BY Year, Month, Key"
     # That reads all sums of all targets.
     found = () if by_position else tuple(map(SentSum._make, con.execute(sums, (message_id,))))
     return SentMessage._make((*values, data, by_position, found))
@@ -375,6 +379,6 @@ def not_sent_again(
 
 
 def of_vos(vos: Collection[str]) -> str:
-    """What a statement about AAR or Cells asks in addition to have jobs of these VOs only; none: of any."""
+    """What a statement about AAR or MonthlyUsage asks in addition to have jobs of these VOs only; none: of any."""
     marks = ",".join("?" * len(vos))
     return f" AND VOID IN (SELECT ID FROM WLCGVOs WHERE Name IN ({marks}))" if vos else ""

@@ -460,9 +460,9 @@ class TargetRun:
         block, chosen = self._target.block, of_records(self._plugin)
         walked = safeguard.selections(ctx.publishing, block)[1]
         if walked is None and start.last_seq == 0:
-            safeguard.set_selection(ctx.publishing, block, "Walked", chosen)
+            safeguard.set_selection(ctx.publishing, block, "FullScanSelection", chosen)
         elif walked not in (None, chosen):
-            safeguard.set_selection(ctx.publishing, block, "Walked", {})
+            safeguard.set_selection(ctx.publishing, block, "FullScanSelection", {})
 
     def _has_records(self, ctx: RunContext) -> bool:
         """Whether the target is sent records of jobs, or ever was."""
@@ -541,9 +541,9 @@ class TargetRun:
             self._remember_names(ctx, kinds=self._kinds(ctx))
         proven, before = safeguard.selections(ctx.publishing, block)
         if self._walked or before is None:
-            safeguard.set_selection(ctx.publishing, block, "Walked", of_records(self._plugin))
+            safeguard.set_selection(ctx.publishing, block, "FullScanSelection", of_records(self._plugin))
         if proven != self._selection and not ctx.guard.held:
-            safeguard.set_selection(ctx.publishing, block, "Selection", self._selection)
+            safeguard.set_selection(ctx.publishing, block, "LastGoodSelection", self._selection)
 
     def _send_again(self, ctx: RunContext, delivery: MessageSink, period: Period, horizon: int) -> None:
         concerned = months_between(*period)

@@ -296,7 +296,7 @@ def recorded(con: Connection) -> RecordingState:
     ).fetchone()
     cut, cut_files = con.execute(
         "SELECT count(DISTINCT RecordID), count(DISTINCT CASE WHEN Field IN ('local', 'diag', 'statistics')"
-        " THEN RecordID END) FROM RecordNotes WHERE Noted >= ?",
+        " THEN RecordID END) FROM TruncationNotes WHERE Noted >= ?",
         (int(time.time()) - RECENT_S,),
     ).fetchone()
     swept = settings.get("ARCACCT_LAST_SWEEP")
@@ -368,7 +368,7 @@ def never_sent(publishing: Connection, accounting: Connection, target: str, star
     now = time.gmtime(start)
     month, first = now.tm_year * 100 + now.tm_mon, calendar.timegm((now.tm_year, now.tm_mon, 1, 0, 0, 0))
     (whole,) = accounting.execute(
-        f"SELECT coalesce(sum(Jobs), 0) FROM Cells WHERE Month < ?{of_vos(vos)}", (month, *vos)
+        f"SELECT coalesce(sum(Jobs), 0) FROM MonthlyUsage WHERE Month < ?{of_vos(vos)}", (month, *vos)
     ).fetchone()
     sums = safeguard.published_sums(publishing, target)
     sent = sum(

@@ -462,7 +462,9 @@ def status_file_seen(con: Connection, record_id: int) -> StatusFileSeen | None:
 
 def notes_of(con: Connection, record_id: int) -> list[tuple[str, str]]:
     """``(field, note)`` of all that was left out of a record."""
-    return con.execute("SELECT Field, Note FROM RecordNotes WHERE RecordID = ? ORDER BY Field", (record_id,)).fetchall()
+    return con.execute(
+        "SELECT Field, Note FROM TruncationNotes WHERE RecordID = ? ORDER BY Field", (record_id,)
+    ).fetchall()
 
 
 def seq_of(con: Connection, record_id: int) -> int | None:
@@ -487,8 +489,9 @@ def messages_of(con: Connection, target: str, job_id: str) -> list[SentInMessage
 def message_of_sum(con: Connection, target: str, key: str) -> SentInMessage | None:
     """The last message to a target with a sum of this key."""
     row = con.execute(
-        f"SELECT Messages.MessageID, 0, {_CARRIED}, Jobs = 0, NULL, NULL FROM Messages JOIN SumKeys USING (MessageID)"
-        " WHERE SumKeys.Target = ? AND Key = ?",
+        f"SELECT Messages.MessageID, 0, {_CARRIED}, Jobs = 0, NULL, NULL FROM Messages JOIN SentSummaries USING"
+        " (MessageID)"
+        " WHERE SentSummaries.Target = ? AND Key = ?",
         (target, key),
     ).fetchone()
     return None if row is None else SentInMessage._make(row)

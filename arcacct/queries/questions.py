@@ -443,7 +443,7 @@ class _KeptSums(NamedTuple):
     """The table, and which of its rows, in SQL."""
     number: str
     contribution: str
-    """The column of Contributions that has the number of the row."""
+    """The column of JobUsageShares that has the number of the row."""
     period: str
     is_daily: bool = False
     """A period is a day (since 1970), not a month (202611)."""
@@ -452,13 +452,18 @@ class _KeptSums(NamedTuple):
 
 
 def _finer(kind: BreakdownKind, *, is_daily: bool = False) -> _KeptSums:
-    rows = f"(SELECT * FROM FinerCells WHERE Kind = {kind.number})"
+    rows = f"(SELECT * FROM UsageBreakdown WHERE Kind = {kind.number})"
     return _KeptSums(kind.extra_columns, rows, "FinerID", kind.contribution, "Period", is_daily)
 
 
 _KEPT = (
     _KeptSums(
-        frozenset({"UserID", "VOID", "FQAN", "EndpointID"}), "Cells", "CellID", "CellID", "Month", has_details=False
+        frozenset({"UserID", "VOID", "FQAN", "EndpointID"}),
+        "MonthlyUsage",
+        "CellID",
+        "CellID",
+        "Month",
+        has_details=False,
     ),
     _finer(OF_MONTHS),
     _finer(OF_HOSTS),
@@ -535,16 +540,16 @@ def _kept(
         elif both:
             conditions.append(f"{name.number} IN (SELECT ID FROM {name.table} WHERE {name.column} IN ({_marks(both)}))")
         values += both
-    changed = "SELECT RecordID FROM FinishedLog WHERE Seq > (SELECT Seq FROM CellsPosition)"
+    changed = "SELECT RecordID FROM FinishedLog WHERE Seq > (SELECT Seq FROM UsageCursor)"
     if kept.contribution != "CellID":
-        changed += " UNION SELECT RecordID FROM Contributions WHERE MonthID IS NULL"
+        changed += " UNION SELECT RecordID FROM JobUsageShares WHERE MonthID IS NULL"
     gone = (
-        f"({changed}) AS Changed CROSS JOIN Contributions ON Contributions.RecordID = Changed.RecordID"
-        f" CROSS JOIN {kept.rows} AS Kept ON Kept.{kept.number} = Contributions.{kept.contribution}"
+        f"({changed}) AS Changed CROSS JOIN JobUsageShares ON JobUsageShares.RecordID = Changed.RecordID"
+        f" CROSS JOIN {kept.rows} AS Kept ON Kept.{kept.number} = JobUsageShares.{kept.contribution}"
     )
     volumes = ("Kept.StageIn", "Kept.StageOut") if kept.has_details else ("0", "0")
     amounts = ("Kept.Wall", "Kept.Cpu", *volumes, "Kept.NoWall", "Kept.NoCpu", "Kept.WallNoCpu")
-    taken = [amount.replace("Kept.", "-Contributions.") for amount in amounts]
+    taken = [amount.replace("Kept.", "-JobUsageShares.") for amount in amounts]
     where = " AND ".join(conditions)
     found = _rows_of_kept(con, kept, keys, f"{kept.rows} AS Kept", ("Kept.Jobs", *amounts), where, values)
     found += _rows_of_kept(con, kept, keys, gone, ("-1", *taken), where, values)

@@ -559,8 +559,8 @@ class _AtTarget:
         """
         The jobs that the receiver had in this month, and has in another one now, under the same key.
 
-        Somebody there made room, and the job was sent anew. Where it counts stands in `Given`, and not in its end: the
-        receiver may have kept the version of before.
+        Somebody there made room, and the job was sent anew. `PublishedTotals` says where it counts, its end does not:
+        the receiver may have kept the earlier version.
         """
         here = safeguard.published_total_ids(self._ledger, self._block, self._target.month)
         for some in batches((job_id for job_id, job, _is_wanted in has.otherwise() if job is None), _LOOKED_UP_JOBS):

@@ -100,7 +100,7 @@ class Reject(NamedTuple):
 
 
 class RejectedEntry(NamedTuple):
-    """A row of RejectedRecords without the record itself."""
+    """A row of ImportQuarantine without the record itself."""
 
     rejected_id: int
     source: str
@@ -185,7 +185,7 @@ class Quarantine:
             # Of a record that could not be held there is nothing but the place.
             what = one.content or f"{one.file}\0{one.position}".encode("utf-8", "surrogateescape")
             digest = blake2b(what, digest_size=16).digest()
-            query = "SELECT 1 FROM RejectedRecords WHERE Source = ? AND Scope = ? AND Digest = ?"
+            query = "SELECT 1 FROM ImportQuarantine WHERE Source = ? AND Scope = ? AND Digest = ?"
             if self._con.execute(query, (self._source, self._scope, digest)).fetchone() is not None:
                 continue
             news.append(one)
@@ -213,12 +213,12 @@ class Quarantine:
     def _has_room(self, file: str, size: int) -> bool:
         if self._all is None:
             count, total = self._con.execute(
-                "SELECT count(*), ifnull(sum(length(Content)), 0) FROM RejectedRecords WHERE Records > 0"
+                "SELECT count(*), ifnull(sum(length(Content)), 0) FROM ImportQuarantine WHERE Records > 0"
             ).fetchone()
             self._all = [MOST - count, MOST_BYTES - total]
         if file not in self._room:
             used = self._con.execute(
-                "SELECT count(*) FROM RejectedRecords WHERE Source = ? AND Scope = ? AND File = ? AND Content NOTNULL",
+                "SELECT count(*) FROM ImportQuarantine WHERE Source = ? AND Scope = ? AND File = ? AND Content NOTNULL",
                 (self._source, self._scope, file),
             ).fetchone()[0]
             self._room[file] = MOST_OF_A_FILE - used
@@ -233,7 +233,7 @@ class Quarantine:
         """One more of a file that has no room left."""
         digest = blake2b(b"further records of " + file.encode("utf-8", "surrogateescape"), digest_size=16).digest()
         done = self._con.execute(
-            "UPDATE RejectedRecords SET Records = Records + 1 WHERE Source = ? AND Scope = ? AND Digest = ?",
+            "UPDATE ImportQuarantine SET Records = Records + 1 WHERE Source = ? AND Scope = ? AND Digest = ?",
             (self._source, self._scope, digest),
         )
         if not done.rowcount:
@@ -245,7 +245,7 @@ class Quarantine:
     def _insert(self, file: str, position: str, digest: bytes, fault: Fault, size: int, content: bytes | None) -> None:
         what = (self._source, self._scope, _storable(file), position, digest, _storable(fault.reason), fault.is_ours)
         self._con.execute(
-            "INSERT INTO RejectedRecords (Source, Scope, File, Position, Digest, Reason, IsOurs, Records, Rejected,"
+            "INSERT INTO ImportQuarantine (Source, Scope, File, Position, Digest, Reason, IsOurs, Records, Rejected,"
             " Bytes, Content) VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)",
             (*what, int(time.time()), size, content),
         )
@@ -253,7 +253,7 @@ class Quarantine:
     def waiting(self) -> Iterator[tuple[RejectedEntry, bytes]]:
         """What can be tried again, with its content, the oldest first; rows that come meanwhile are not looked at."""
         for one in listed(self._con, self._source, self._scope):
-            query = "SELECT Content FROM RejectedRecords WHERE RejectedID = ? AND Records > 0"
+            query = "SELECT Content FROM ImportQuarantine WHERE RejectedID = ? AND Records > 0"
             # Somebody may have dropped it meanwhile, or tried it again.
             if one.is_whole and (row := self._con.execute(query, (one.rejected_id,)).fetchone()) is not None:
                 yield one, bytes(row[0])
@@ -261,7 +261,7 @@ class Quarantine:
     def at(self, file: str) -> dict[str, list[int]]:
         """The rows of a file by their position."""
         rows = self._con.execute(
-            "SELECT Position, RejectedID FROM RejectedRecords WHERE Source = ? AND Scope = ? AND File = ?",
+            "SELECT Position, RejectedID FROM ImportQuarantine WHERE Source = ? AND Scope = ? AND File = ?",
             (self._source, self._scope, _storable(file)),
         )
         found: dict[str, list[int]] = {}
@@ -278,7 +278,7 @@ def _storable(text: str) -> str:
 def listed(con: Connection, source: str | None = None, scope: str | None = None) -> list[RejectedEntry]:
     """Every row, of one source if asked for, the oldest first."""
     rows = con.execute(
-        f"SELECT {_COLUMNS} FROM RejectedRecords WHERE (?1 IS NULL OR Source = ?1) AND (?2 IS NULL OR Scope = ?2)"
+        f"SELECT {_COLUMNS} FROM ImportQuarantine WHERE (?1 IS NULL OR Source = ?1) AND (?2 IS NULL OR Scope = ?2)"
         " AND Records > 0"
         " ORDER BY RejectedID",
         (source, scope),
@@ -289,7 +289,7 @@ def listed(con: Connection, source: str | None = None, scope: str | None = None)
 def rejections(con: Connection) -> Rejections:
     """How many there are, those that were only counted among them."""
     rows = con.execute(
-        "SELECT Source, sum(Records), min(Rejected), sum(IsOurs) FROM RejectedRecords WHERE Records > 0"
+        "SELECT Source, sum(Records), min(Rejected), sum(IsOurs) FROM ImportQuarantine WHERE Records > 0"
         " GROUP BY Source ORDER BY Source"
     ).fetchall()
     oldest = min((rejected for _source, _records, rejected, _ours in rows), default=None)
@@ -305,7 +305,7 @@ def needing_file(con: Connection, source: str, scope: str = "") -> int:
 def content_of(con: Connection, rejected_id: int) -> bytes:
     """What is kept of a record; raises InputError when there is no such row."""
     row = con.execute(
-        "SELECT Content FROM RejectedRecords WHERE RejectedID = ? AND Records > 0", (rejected_id,)
+        "SELECT Content FROM ImportQuarantine WHERE RejectedID = ? AND Records > 0", (rejected_id,)
     ).fetchone()
     if row is None:
         raise InputError(f"{rejected_id}: no such rejected record; see `arcacct import rejected`")
@@ -320,12 +320,12 @@ def drop(con: Connection, rejected_ids: Sequence[int]) -> int:
     are met again they are no news.
     """
     found = con.executemany(
-        "UPDATE RejectedRecords SET Records = 0, Content = NULL WHERE RejectedID = ? AND Records > 0",
+        "UPDATE ImportQuarantine SET Records = 0, Content = NULL WHERE RejectedID = ? AND Records > 0",
         [(one,) for one in rejected_ids],
     )
     con.execute(
-        "DELETE FROM RejectedRecords WHERE Records = 0 AND RejectedID NOT IN"
-        " (SELECT RejectedID FROM RejectedRecords WHERE Records = 0 ORDER BY RejectedID DESC LIMIT ?)",
+        "DELETE FROM ImportQuarantine WHERE Records = 0 AND RejectedID NOT IN"
+        " (SELECT RejectedID FROM ImportQuarantine WHERE Records = 0 ORDER BY RejectedID DESC LIMIT ?)",
         (MOST,),
     )
     return found.rowcount
@@ -333,7 +333,7 @@ def drop(con: Connection, rejected_ids: Sequence[int]) -> int:
 
 def forget(con: Connection, rejected_ids: Sequence[int]) -> int:
     """Delete some, inside the caller's transaction, since they can be used now; how many there were."""
-    found = con.executemany("DELETE FROM RejectedRecords WHERE RejectedID = ?", [(one,) for one in rejected_ids])
+    found = con.executemany("DELETE FROM ImportQuarantine WHERE RejectedID = ?", [(one,) for one in rejected_ids])
     return found.rowcount
 
 

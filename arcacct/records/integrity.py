@@ -140,7 +140,7 @@ def _questions(path: str, con: Connection, kind: DatabaseKind) -> Iterator[_Ques
         slices = list(pairwise(bounds))
         orphans = {
             f"{table} from {low}": partial(_orphans, con, table, low, high)
-            for table in (*CHILDREN, "RecordNotes", "AuthGroups")
+            for table in (*CHILDREN, "TruncationNotes", "AuthGroups")
             for low, high in slices
         }
         yield _Question(path, "rows without a record", orphans)

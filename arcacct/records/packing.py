@@ -1,4 +1,4 @@
-"""A finished job with its children in one piece (table PackedJob), as the reader would give it. On the hook's path."""
+"""A finished job with its children in one piece (table PackedJobs), as the reader would give it. On the hook's path."""
 
 import marshal
 import sys
@@ -30,7 +30,7 @@ _SECONDS: dict[str, int] = {}
 _MOST_DAYS = 1000
 
 _INSERT = (
-    "INSERT OR REPLACE INTO PackedJob (RecordID, Seq, Version, Digest, Data)"
+    "INSERT OR REPLACE INTO PackedJobs (RecordID, Seq, Version, Digest, Data)"
     f" SELECT RecordID, Seq, {VERSION}, ?2, ?3 FROM FinishedLog WHERE RecordID = ?1"
     " AND NOT EXISTS (SELECT 1 FROM RecordHolds WHERE RecordHolds.RecordID = ?1)"
 )

@@ -74,10 +74,11 @@ def plan(con: Connection, publishing: Connection, scope: Scope) -> Plan:
         (one, _count(con, f"SELECT count(*) FROM {one} WHERE RecordID IN ({records})", asked)) for one in _CHILDREN
     ]
     named = (
-        f"SELECT count(*) FROM Cells JOIN Users ON Users.ID = UserID WHERE Month IN ({_listed(free)}) AND {_IS_ASKED}"
+        "SELECT count(*) FROM MonthlyUsage JOIN Users ON Users.ID = UserID"
+        f" WHERE Month IN ({_listed(free)}) AND {_IS_ASKED}"
     )
-    rows.append(("Cells", _count(con, named, asked)))
-    rows.append(("SumKeys", len(_sum_keys(publishing, scope, free))))
+    rows.append(("MonthlyUsage", _count(con, named, asked)))
+    rows.append(("SentSummaries", len(_sum_keys(publishing, scope, free))))
     rows.append(("Messages", len(list(_messages_to_forget(publishing, scope)))))
     return Plan(jobs, tuple((table, count) for table, count in rows if count), tuple(sorted((+left).items())))
 
@@ -97,8 +98,8 @@ def is_known(here: Places, con: Connection, publishing: Connection, user_dn: str
         # A part of somebody's DN is in texts, too, and is nobody's.
         return not users.isdisjoint(stored)
     forms = _spellings(user_dn)
-    texts = [(con, "RejectedRecords", column) for column in ("Content", "Reason")]
-    texts += [(publishing, *one) for one in (("SumKeys", "Key"), *_QUOTES)]
+    texts = [(con, "ImportQuarantine", column) for column in ("Content", "Reason")]
+    texts += [(publishing, *one) for one in (("SentSummaries", "Key"), *_QUOTES)]
     return any(_has_text(*one, forms) for one in texts) or any(_messages_to_forget(publishing, Scope(0, user_dn)))
 
 
@@ -135,7 +136,7 @@ def pseudonymise(
             if _reasons(con, publishing, month, scope):
                 continue
             with access.writing(con, here):
-                con.execute("INSERT OR IGNORE INTO ForgottenMonths VALUES (?)", (month,))
+                con.execute("INSERT OR IGNORE INTO PseudonymisedMonths VALUES (?)", (month,))
         while some := _next(con, month, scope):
             if stopping():
                 return done
@@ -152,7 +153,7 @@ def pseudonymise(
             _forget_others(con, names, scope)
             _drop_unused_names(con)
         # Those of an earlier call, too, that was stopped.
-        closed = [month for (month,) in con.execute("SELECT Month FROM ForgottenMonths")]
+        closed = [month for (month,) in con.execute("SELECT Month FROM PseudonymisedMonths")]
         _forget_sent(publishing, names, scope, [one for one in closed if _bounds(one)[1] <= scope.ended_before])
         for (path,) in con.execute("SELECT Path FROM Archives").fetchall():
             if os.path.exists(path):
@@ -161,7 +162,7 @@ def pseudonymise(
 
 
 _TO_DO = (
-    "EndTime > 0 AND NOT EXISTS (SELECT 1 FROM ForgottenRecords WHERE ForgottenRecords.RecordID = AAR.RecordID)"
+    "EndTime > 0 AND NOT EXISTS (SELECT 1 FROM PseudonymisedRecords WHERE PseudonymisedRecords.RecordID = AAR.RecordID)"
     " AND (:user IS NULL OR UserID = (SELECT ID FROM Users WHERE Name = :user))"
 )
 _IS_ASKED = f"Users.Name <> '' AND Users.Name NOT GLOB '{GLOB}' AND (:user IS NULL OR Users.Name = :user)"
@@ -191,7 +192,7 @@ def _months(con: Connection, scope: Scope) -> list[int]:
     """The months with names of a scope, of jobs that are there or were pruned."""
     rows = con.execute(
         "SELECT DISTINCT CAST(strftime('%Y%m', EndTime, 'unixepoch') AS INTEGER) FROM AAR"
-        f" WHERE EndTime < :before AND {_TO_DO} UNION SELECT DISTINCT Month FROM Cells"
+        f" WHERE EndTime < :before AND {_TO_DO} UNION SELECT DISTINCT Month FROM MonthlyUsage"
         f" JOIN Users ON Users.ID = UserID WHERE Jobs > 0 AND {_IS_ASKED}"
         " AND Month < CAST(strftime('%Y%m', :before, 'unixepoch') AS INTEGER) ORDER BY 1",
         {**_asked(scope), "before": scope.ended_before},
@@ -228,8 +229,8 @@ def _forget_records(con: Connection, names: Names, records: Sequence[tuple[int, 
     con.execute(f"DELETE FROM FinishedLog WHERE RecordID IN ({ids})")
     for record_id, user in records:
         _forget_one(con, names, record_id, user)
-    con.execute(f"DELETE FROM PackedJob WHERE RecordID IN ({ids})")
-    con.execute(f"INSERT OR IGNORE INTO ForgottenRecords SELECT RecordID FROM AAR WHERE RecordID IN ({ids})")
+    con.execute(f"DELETE FROM PackedJobs WHERE RecordID IN ({ids})")
+    con.execute(f"INSERT OR IGNORE INTO PseudonymisedRecords SELECT RecordID FROM AAR WHERE RecordID IN ({ids})")
     # What the triggers have logged is no change for any receiver.
     con.execute(f"DELETE FROM FinishedLog WHERE RecordID IN ({ids})")
     con.executemany("INSERT INTO FinishedLog (Seq, RecordID) VALUES (?, ?)", places)
@@ -272,7 +273,7 @@ def _forget_one(con: Connection, names: Names, record_id: int, stored_user: str)
         )
         _forget_accounts(con, names, "JobUsage", _SAMPLED, sampled, (*own, *life))
         # What waits for late samples has account and commands, too: with the job over there are none to come.
-        for table in ("JobCommandUsage", "JobPoints"):
+        for table in ("JobCommandUsage", "JobSamples"):
             con.execute(f"DELETE FROM {table} WHERE {sampled}", (*own, *life))
 
 
@@ -343,7 +344,7 @@ def _set(con: Connection, table: str, column: str, row: int, old: object, new: o
 
 def _rename_sums(con: Connection, names: Names, month: int, scope: Scope) -> None:
     """What is left in the sums of a month: of pruned jobs, whose records are gone."""
-    for table, period in (("Cells", "Month"), ("FinerCells", "Kind = 1 AND Period")):
+    for table, period in (("MonthlyUsage", "Month"), ("UsageBreakdown", "Kind = 1 AND Period")):
         number, keys = _KEYS_OF_SUMS[table]
         rows = con.execute(
             f"SELECT {number}, Users.Name, FQAN FROM {table} JOIN Users ON Users.ID = UserID"
@@ -370,11 +371,11 @@ def _rename_sums(con: Connection, names: Names, month: int, scope: Scope) -> Non
 
 
 _KEYS_OF_SUMS = {
-    "Cells": (
+    "MonthlyUsage": (
         "CellID",
         ("Month", "VOID", "EndpointID", "NodeCount", "CPUCount", "Benchmark", "AuthGroups"),
     ),
-    "FinerCells": (
+    "UsageBreakdown": (
         "FinerID",
         ("Kind", "Period", "VOID", "EndpointID", "QueueID", "StatusID", "Project", "Host", "CPUCount", "Benchmark"),
     ),
@@ -385,18 +386,18 @@ _KEYS_OF_SUMS = {
 def _merge(con: Connection, table: str, number: str, cell: int, there: int) -> None:
     """A sum into one that has the same key by now, and nothing left of the first."""
     amounts = ["Jobs", "Wall", "Cpu", "NoWall", "NoCpu", "WallNoCpu"]
-    amounts += ("StageIn", "StageOut") if table == "FinerCells" else ()
+    amounts += ("StageIn", "StageOut") if table == "UsageBreakdown" else ()
     added = ", ".join(f"{one} = {one} + (SELECT {one} FROM {table} WHERE {number} = :old)" for one in amounts)
     both = {"old": cell, "new": there}
     con.execute(f"UPDATE {table} SET {added} WHERE {number} = :new", both)
-    if table == "Cells":
+    if table == "MonthlyUsage":
         con.execute(
-            "UPDATE Cells SET Earliest = min(Earliest, (SELECT Earliest FROM Cells WHERE CellID = :old)),"
-            " Latest = max(Latest, (SELECT Latest FROM Cells WHERE CellID = :old)) WHERE CellID = :new",
+            "UPDATE MonthlyUsage SET Earliest = min(Earliest, (SELECT Earliest FROM MonthlyUsage WHERE CellID = :old)),"
+            " Latest = max(Latest, (SELECT Latest FROM MonthlyUsage WHERE CellID = :old)) WHERE CellID = :new",
             both,
         )
-    column = "CellID" if table == "Cells" else "MonthID"
-    con.execute(f"UPDATE Contributions SET {column} = :new WHERE {column} = :old", both)
+    column = "CellID" if table == "MonthlyUsage" else "MonthID"
+    con.execute(f"UPDATE JobUsageShares SET {column} = :new WHERE {column} = :old", both)
     con.execute(f"DELETE FROM {table} WHERE {number} = :old", both)
 
 
@@ -413,16 +414,16 @@ def _forget_others(con: Connection, names: Names, scope: Scope) -> None:
         ):
             _forget_accounts(con, names, table, columns, where, (limit,))
         con.execute("DELETE FROM JobCommandUsage WHERE Hour < ?", (before,))
-        con.execute("DELETE FROM RejectedRecords WHERE Rejected < ?", (before,))
+        con.execute("DELETE FROM ImportQuarantine WHERE Rejected < ?", (before,))
         return
     for form in _spellings(scope.user_dn):
         con.execute(
-            "DELETE FROM RejectedRecords WHERE instr(Content, CAST(? AS BLOB)) OR instr(Reason, ?)", (form, form)
+            "DELETE FROM ImportQuarantine WHERE instr(Content, CAST(? AS BLOB)) OR instr(Reason, ?)", (form, form)
         )
 
 
 def _drop_unused_names(con: Connection) -> None:
-    used = " UNION ".join(f"SELECT UserID FROM {table}" for table in ("AAR", "Cells", "FinerCells"))
+    used = " UNION ".join(f"SELECT UserID FROM {table}" for table in ("AAR", "MonthlyUsage", "UsageBreakdown"))
     con.execute(f"DELETE FROM Users WHERE ID NOT IN ({used})")
 
 
@@ -442,7 +443,9 @@ def _forget_sent(publishing: Connection, names: Names, scope: Scope, months: Seq
     """What the ledger has kept: bytes of messages, keys of sums, and words of receivers that quote a name."""
     with transaction(publishing):
         for target, old, new in _sum_keys(publishing, scope, months, names):
-            publishing.execute("UPDATE OR REPLACE SumKeys SET Key = ? WHERE Target = ? AND Key = ?", (new, target, old))
+            publishing.execute(
+                "UPDATE OR REPLACE SentSummaries SET Key = ? WHERE Target = ? AND Key = ?", (new, target, old)
+            )
         gone = _messages_to_forget(publishing, scope)
         publishing.executemany("DELETE FROM MessageBytes WHERE MessageID = ?", [(one,) for one in gone])
         if scope.user_dn is None:
@@ -459,7 +462,7 @@ def _forget_sent(publishing: Connection, names: Names, scope: Scope, months: Seq
 
 
 _QUOTES = (
-    ("Messages", "Answer"), ("HeldRecords", "Reason"), ("Targets", "LastError"), ("RefusedSums", "Reason"),
+    ("Messages", "Answer"), ("HeldRecords", "Reason"), ("Targets", "LastError"), ("RefusedSummaries", "Reason"),
     ("SentRecords", "Notes"),
 )  # fmt: skip
 
@@ -474,7 +477,7 @@ def _sum_keys(
         # An older program cut long names without a digest.
         wanted = {scope.user_dn.casefold().rstrip()[:_LONGEST_USER], scope.user_key.casefold()}
     for target, key in publishing.execute(
-        f"SELECT Target, Key FROM SumKeys WHERE Kind <> 'sync' AND Year * 100 + Month IN ({_listed(months)})"
+        f"SELECT Target, Key FROM SentSummaries WHERE Kind <> 'sync' AND Year * 100 + Month IN ({_listed(months)})"
     ):
         values = json.loads(key)
         user = values[_PLACE_OF_USER] if values[0] in _SUMS else None

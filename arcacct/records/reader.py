@@ -171,7 +171,7 @@ def _packed_between(con: Connection, seq: int, last: int) -> tuple[list[Logged],
         "SELECT FinishedLog.Seq, AAR.RecordID, Data, EndpointID, QueueID, UserID, VOID, StatusID, Digest, Names"
         # CROSS: from the log. A record that was replaced by another one is in the log, too.
         " FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
-        " LEFT JOIN PackedJob ON PackedJob.RecordID = FinishedLog.RecordID AND PackedJob.Seq = FinishedLog.Seq"
+        " LEFT JOIN PackedJobs ON PackedJobs.RecordID = FinishedLog.RecordID AND PackedJobs.Seq = FinishedLog.Seq"
         f" AND Version = {packing.VERSION} LEFT JOIN AuthGroups ON AuthGroups.RecordID = FinishedLog.RecordID"
         " WHERE FinishedLog.Seq > ? AND FinishedLog.Seq <= ? ORDER BY FinishedLog.Seq",
         (seq, last),

@@ -63,7 +63,7 @@ CHILDREN = {
 _SET_AUTH_GROUPS = "INSERT OR REPLACE INTO AuthGroups (RecordID, Names) VALUES (?, ?)"
 _NO_AUTH_GROUPS = "DELETE FROM AuthGroups WHERE RecordID = ? AND ? = ''"
 _NOTE = (
-    "INSERT INTO RecordNotes (RecordID, Field, Note, Noted) VALUES (?, ?, ?, ?)"
+    "INSERT INTO TruncationNotes (RecordID, Field, Note, Noted) VALUES (?, ?, ?, ?)"
     " ON CONFLICT (RecordID, Field) DO UPDATE SET Note = excluded.Note, Noted = excluded.Noted"
     " WHERE Note IS NOT excluded.Note"
 )
@@ -221,7 +221,7 @@ def remember_status_file(con: Connection, job_id: str, status: "StatusFile") -> 
 def _known(con: Connection, job_id: str) -> RecordedJob | None:
     row = con.execute(
         "SELECT AAR.RecordID, EndTime, Status.Name, State, EventNs,"
-        " EXISTS (SELECT 1 FROM RecordNotes WHERE RecordNotes.RecordID = AAR.RecordID),"
+        " EXISTS (SELECT 1 FROM TruncationNotes WHERE TruncationNotes.RecordID = AAR.RecordID),"
         " EXISTS (SELECT 1 FROM RecordHolds WHERE RecordHolds.RecordID = AAR.RecordID), LocalJobID, Names,"
         " Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, SubmitTime FROM AAR"
         " JOIN Status ON Status.ID = +StatusID"
@@ -546,9 +546,9 @@ def _finish(
             keep(con, [(known.record_id, pack)])
     if known.has_notes:
         # What was left out of an earlier end is none of this one's.
-        fields = con.execute("SELECT Field FROM RecordNotes WHERE RecordID = ?", (known.record_id,)).fetchall()
+        fields = con.execute("SELECT Field FROM TruncationNotes WHERE RecordID = ?", (known.record_id,)).fetchall()
         gone = [(known.record_id, field) for (field,) in fields if field not in facts.notes]
-        con.executemany("DELETE FROM RecordNotes WHERE (RecordID, Field) = (?, ?)", gone)
+        con.executemany("DELETE FROM TruncationNotes WHERE (RecordID, Field) = (?, ?)", gone)
     if facts.notes:
         _add_notes(con, known.record_id, facts)
 

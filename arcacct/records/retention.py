@@ -26,16 +26,16 @@ from arcacct.records.writer import JobWriter, known_jobs, remove
 MOVED = (
     "RecordSources",
     "FieldSources",
-    "RecordNotes",
+    "TruncationNotes",
     "AuthGroups",
-    "ForgottenRecords",
+    "PseudonymisedRecords",
     "RecordHolds",
     "HoldDecisions",
 )
 """Tables of a record, beside A-REX's own, that go with it into the archive."""
 TELEMETRY = "JobTelemetry"
 """Goes with it, too; its cluster is known by name there."""
-KEPT = ("Contributions", "GridEngineRecords", "SlurmRuns", "HTCondorJobs", "FormerVersions")
+KEPT = ("JobUsageShares", "GridEngineRecords", "SlurmRuns", "HTCondorJobs", "PreviousVersions")
 """Tables that go on to know of a record: its usage counts, and its lines are not to be taken in once more."""
 
 _PAGE = 500

@@ -20,16 +20,16 @@ from arcacct.records.reader import LAST_SECOND, auth_groups_of, unescaped, unesc
 # The sums that `stats` is answered from: finer than the monthly cells that summaries are made of, and advanced with
 # them.
 #
-# A job counts in one row of each kind, and Contributions remembers which, so that corrections are exact and pruned jobs
-# stay counted.
+# A job counts in one row of each kind, and JobUsageShares remembers which, so that corrections are exact and pruned
+# jobs stay counted.
 
 
 class BreakdownKind(NamedTuple):
-    """One of the ways in which FinerCells sums jobs; jobs of each are told apart by cores and benchmark, too."""
+    """One of the ways in which UsageBreakdown sums jobs; jobs of each are told apart by cores and benchmark, too."""
 
     number: int
     contribution: str
-    """The column of Contributions that has the row."""
+    """The column of JobUsageShares that has the row."""
     period: str
     """Of a row of Slice, in SQL: its month (202611) or its day (since 1970)."""
     extra_columns: frozenset[str]
@@ -81,18 +81,20 @@ def _key(kind: BreakdownKind) -> dict[str, str]:
 
 
 def _row_of(kind: BreakdownKind) -> str:
-    same = " AND ".join(f"FinerCells.{column} = {value}" for column, value in _key(kind).items())
-    return f"(SELECT FinerID FROM FinerCells WHERE {same})"
+    same = " AND ".join(f"UsageBreakdown.{column} = {value}" for column, value in _key(kind).items())
+    return f"(SELECT FinerID FROM UsageBreakdown WHERE {same})"
 
 
 def _count(kind: BreakdownKind, sign: str) -> str:
-    """Add (``+``) what the records of a slice contribute by Contributions, or take it out (``-``)."""
-    changed = ", ".join(f"{column} = FinerCells.{column} {sign} Part.{column}" for column in ("Jobs", *_FINER_AMOUNTS))
-    summed = ", ".join(f"sum(Contributions.{column}) AS {column}" for column in _FINER_AMOUNTS)
+    """Add (``+``) what the records of a slice contribute by JobUsageShares, or take it out (``-``)."""
+    changed = ", ".join(
+        f"{column} = UsageBreakdown.{column} {sign} Part.{column}" for column in ("Jobs", *_FINER_AMOUNTS)
+    )
+    summed = ", ".join(f"sum(JobUsageShares.{column}) AS {column}" for column in _FINER_AMOUNTS)
     return (
-        f"UPDATE FinerCells SET {changed} FROM (SELECT {kind.contribution} AS FinerID, count(*) AS Jobs, {summed}"
-        " FROM Slice CROSS JOIN Contributions USING (RecordID) GROUP BY 1) AS Part"
-        " WHERE FinerCells.FinerID = Part.FinerID"
+        f"UPDATE UsageBreakdown SET {changed} FROM (SELECT {kind.contribution} AS FinerID, count(*) AS Jobs, {summed}"
+        " FROM Slice CROSS JOIN JobUsageShares USING (RecordID) GROUP BY 1) AS Part"
+        " WHERE UsageBreakdown.FinerID = Part.FinerID"
     )
 
 
@@ -108,13 +110,13 @@ PUT_IN = (
      WHERE QueueID IS NULL
     """,
     *(
-        f"INSERT OR IGNORE INTO FinerCells ({', '.join(key)}) SELECT DISTINCT {', '.join(key.values())} FROM Slice"
+        f"INSERT OR IGNORE INTO UsageBreakdown ({', '.join(key)}) SELECT DISTINCT {', '.join(key.values())} FROM Slice"
         for key in map(_key, _KINDS)
     ),
     f"""
-    UPDATE Contributions SET ({", ".join(kind.contribution for kind in _KINDS)}, StageIn, StageOut) =
+    UPDATE JobUsageShares SET ({", ".join(kind.contribution for kind in _KINDS)}, StageIn, StageOut) =
       (SELECT {", ".join(map(_row_of, _KINDS))}, Slice.StageIn, Slice.StageOut
-         FROM Slice WHERE Slice.RecordID = Contributions.RecordID)
+         FROM Slice WHERE Slice.RecordID = JobUsageShares.RecordID)
      WHERE RecordID IN (SELECT RecordID FROM Slice)
     """,
     *(_count(kind, "+") for kind in _KINDS),
@@ -132,20 +134,20 @@ _ROWS_OF_RECORD = (
     f" FROM (SELECT RecordID, {_told((*(kind.contribution for kind in _KINDS), 'StageIn', 'StageOut'))} AS Kept,"
     f" (SELECT {_told((*map(_row_of, _KINDS), 'Slice.StageIn', 'Slice.StageOut'))}"
     f" FROM (SELECT * FROM RecordUsage JOIN ({_NOW}\n) USING (RecordID)) AS Slice"
-    " WHERE Slice.RecordID = Contributions.RecordID) AS Live FROM Contributions"
-    " WHERE MonthID IS NOT NULL AND EXISTS (SELECT 1 FROM AAR WHERE AAR.RecordID = Contributions.RecordID)"
-    " AND NOT EXISTS (SELECT 1 FROM FinishedLog WHERE FinishedLog.RecordID = Contributions.RecordID"
-    " AND Seq > (SELECT Seq FROM CellsPosition))) WHERE Kept IS NOT Live"
+    " WHERE Slice.RecordID = JobUsageShares.RecordID) AS Live FROM JobUsageShares"
+    " WHERE MonthID IS NOT NULL AND EXISTS (SELECT 1 FROM AAR WHERE AAR.RecordID = JobUsageShares.RecordID)"
+    " AND NOT EXISTS (SELECT 1 FROM FinishedLog WHERE FinishedLog.RecordID = JobUsageShares.RecordID"
+    " AND Seq > (SELECT Seq FROM UsageCursor))) WHERE Kept IS NOT Live"
 )
 
 
 def _wrong_sums(kind: BreakdownKind) -> str:
     summed = ", ".join(f"sum({column}) AS {column}" for column in _FINER_AMOUNTS)
     return (
-        "SELECT 'finer cell ' || FinerID || ': sums are not those of its jobs' FROM FinerCells"
-        f" LEFT JOIN (SELECT {kind.contribution} AS FinerID, count(*) AS Jobs, {summed} FROM Contributions GROUP BY 1)"
+        "SELECT 'finer cell ' || FinerID || ': sums are not those of its jobs' FROM UsageBreakdown"
+        f" LEFT JOIN (SELECT {kind.contribution} AS FinerID, count(*) AS Jobs, {summed} FROM JobUsageShares GROUP BY 1)"
         f" AS Part USING (FinerID) WHERE Kind = {kind.number} AND"
-        f" (FinerCells.Jobs, {', '.join(f'FinerCells.{column}' for column in _FINER_AMOUNTS)})"
+        f" (UsageBreakdown.Jobs, {', '.join(f'UsageBreakdown.{column}' for column in _FINER_AMOUNTS)})"
         f" IS NOT (ifnull(Part.Jobs, 0), {', '.join(f'ifnull(Part.{column}, 0)' for column in _FINER_AMOUNTS)})"
     )
 
@@ -166,19 +168,19 @@ _FIRST_SLICE, _LARGEST_SLICE = 500, 20_000
 _AT_ONCE = 1_000
 
 _KEY = "Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups"
-_SAME_KEY = " AND ".join(f"Cells.{column} = Slice.{column}" for column in _KEY.split(", "))
+_SAME_KEY = " AND ".join(f"MonthlyUsage.{column} = Slice.{column}" for column in _KEY.split(", "))
 _OF_RECORD = ("Wall", "Cpu", "NoWall", "NoCpu")
 """What a record contributes, by the columns of RecordUsage; NoWall, NoCpu: 1 where nobody measured that."""
 _USED = f"EndTime, {', '.join(_OF_RECORD)}"
 _AMOUNTS = (*_OF_RECORD, "WallNoCpu")
-"""What is summed, by the columns of Contributions and Cells; WallNoCpu: clock time of jobs without CPU time."""
+"""What is summed, by the columns of JobUsageShares and MonthlyUsage; WallNoCpu: clock time of jobs without CPU time."""
 
 _COUNT = f"""
-    UPDATE Cells SET Jobs = Cells.Jobs {{0}} Part.Jobs,
-                     {", ".join(f"{one} = Cells.{one} {{0}} Part.{one}" for one in _AMOUNTS)}, ChangedSeq = :last
-      FROM (SELECT CellID, count(*) AS Jobs, {", ".join(f"sum(Contributions.{one}) AS {one}" for one in _AMOUNTS)}
-              FROM Slice CROSS JOIN Contributions USING (RecordID) GROUP BY CellID) AS Part
-     WHERE Cells.CellID = Part.CellID
+    UPDATE MonthlyUsage SET Jobs = MonthlyUsage.Jobs {{0}} Part.Jobs,
+                     {", ".join(f"{one} = MonthlyUsage.{one} {{0}} Part.{one}" for one in _AMOUNTS)}, ChangedSeq = :last
+      FROM (SELECT CellID, count(*) AS Jobs, {", ".join(f"sum(JobUsageShares.{one}) AS {one}" for one in _AMOUNTS)}
+              FROM Slice CROSS JOIN JobUsageShares USING (RecordID) GROUP BY CellID) AS Part
+     WHERE MonthlyUsage.CellID = Part.CellID
 """
 _ADVANCE = (
     "DELETE FROM Slice",
@@ -191,33 +193,33 @@ _ADVANCE = (
     # What the records contributed before ...
     _COUNT.format("-"),
     *TAKE_OUT,
-    "DELETE FROM Contributions WHERE RecordID IN (SELECT RecordID FROM Slice)",
+    "DELETE FROM JobUsageShares WHERE RecordID IN (SELECT RecordID FROM Slice)",
     # ... and what they contribute now; a deleted record has no month and contributes nothing.
     f"""
-    INSERT OR IGNORE INTO Cells ({_KEY}, ChangedSeq)
+    INSERT OR IGNORE INTO MonthlyUsage ({_KEY}, ChangedSeq)
     SELECT DISTINCT {_KEY}, :last FROM Slice WHERE Month IS NOT NULL
     """,
     f"""
-    INSERT INTO Contributions (RecordID, CellID, EndTime, {", ".join(_AMOUNTS)})
+    INSERT INTO JobUsageShares (RecordID, CellID, EndTime, {", ".join(_AMOUNTS)})
     SELECT RecordID, CellID, EndTime, {", ".join(f"Slice.{one}" for one in _OF_RECORD)}, Slice.NoCpu * Slice.Wall
-      FROM Slice JOIN Cells ON {_SAME_KEY}
+      FROM Slice JOIN MonthlyUsage ON {_SAME_KEY}
     """,
     _COUNT.format("+"),
     """
-    UPDATE Cells
-       SET Earliest = (SELECT min(EndTime) FROM Contributions WHERE Contributions.CellID = Cells.CellID),
-           Latest = (SELECT max(EndTime) FROM Contributions WHERE Contributions.CellID = Cells.CellID)
+    UPDATE MonthlyUsage
+       SET Earliest = (SELECT min(EndTime) FROM JobUsageShares WHERE JobUsageShares.CellID = MonthlyUsage.CellID),
+           Latest = (SELECT max(EndTime) FROM JobUsageShares WHERE JobUsageShares.CellID = MonthlyUsage.CellID)
      WHERE ChangedSeq = :last
     """,
-    "UPDATE CellsPosition SET Seq = :last",
+    "UPDATE UsageCursor SET Seq = :last",
 )
 _REFINE = (
     "DELETE FROM Slice",
     f"""
     INSERT INTO Slice (RecordID, {_KEY}, {_USED})
-    SELECT RecordID, {_KEY}, EndTime, {", ".join(f"Contributions.{one}" for one in _OF_RECORD)}
-      FROM (SELECT * FROM Contributions WHERE MonthID IS NULL ORDER BY RecordID LIMIT :size) AS Contributions
-     CROSS JOIN Cells USING (CellID)
+    SELECT RecordID, {_KEY}, EndTime, {", ".join(f"JobUsageShares.{one}" for one in _OF_RECORD)}
+      FROM (SELECT * FROM JobUsageShares WHERE MonthID IS NULL ORDER BY RecordID LIMIT :size) AS JobUsageShares
+     CROSS JOIN MonthlyUsage USING (CellID)
     """,
     *PUT_IN,
 )
@@ -252,7 +254,7 @@ def update_breakdown(con: Connection, here: Places, *, everything: bool = False)
     Not ``everything`` at once, but so much that nothing waits for long: a command that has just recorded ten thousand
     jobs is to be done. What waits costs who asks, who then reads its records.
     """
-    waiting = con.execute("SELECT count(*) FROM Contributions WHERE MonthID IS NULL").fetchone()[0]
+    waiting = con.execute("SELECT count(*) FROM JobUsageShares WHERE MonthID IS NULL").fetchone()[0]
     return (
         _in_slices(con, here, _refine, most=waiting if everything else max(_AT_ONCE, waiting // 10)) if waiting else 0
     )
@@ -306,7 +308,7 @@ def recount(con: Connection, record_ids: Iterable[int]) -> None:
     con.executemany("INSERT INTO Slice (RecordID) VALUES (?)", [(record_id,) for record_id in record_ids])
     for statement in _ADVANCE[2:-1]:
         con.execute(statement, {"last": _NOWHERE})
-    con.execute("UPDATE Cells SET ChangedSeq = 0 WHERE ChangedSeq = ?", (_NOWHERE,))
+    con.execute("UPDATE MonthlyUsage SET ChangedSeq = 0 WHERE ChangedSeq = ?", (_NOWHERE,))
 
 
 _NOWHERE = -1
@@ -315,20 +317,20 @@ _NOWHERE = -1
 
 def position(con: Connection) -> int:
     """The Seq up to which the cells are."""
-    return int(con.execute("SELECT Seq FROM CellsPosition").fetchone()[0])
+    return int(con.execute("SELECT Seq FROM UsageCursor").fetchone()[0])
 
 
 def months_changed_after(con: Connection, seq: int) -> set[Month]:
     """The months in which anything changed after ``seq``, also those that a job left."""
     rows = con.execute(
         """
-        SELECT Month FROM Cells WHERE ChangedSeq > :seq
+        SELECT Month FROM MonthlyUsage WHERE ChangedSeq > :seq
         UNION
         SELECT Month FROM FinishedLog CROSS JOIN RecordUsage USING (RecordID)
-         WHERE Seq > :seq AND Seq > (SELECT Seq FROM CellsPosition)
+         WHERE Seq > :seq AND Seq > (SELECT Seq FROM UsageCursor)
         UNION
-        SELECT Month FROM FinishedLog CROSS JOIN Contributions USING (RecordID) CROSS JOIN Cells USING (CellID)
-         WHERE Seq > :seq AND Seq > (SELECT Seq FROM CellsPosition)
+        SELECT Month FROM FinishedLog CROSS JOIN JobUsageShares USING (RecordID) CROSS JOIN MonthlyUsage USING (CellID)
+         WHERE Seq > :seq AND Seq > (SELECT Seq FROM UsageCursor)
         """,
         {"seq": seq},
     )
@@ -355,8 +357,8 @@ def usage_cells(con: Connection, months: Iterable[Month] | None = None) -> list[
 
 def _present(con: Connection) -> str:
     """The table, or the view, of the cells as they are now: the view takes its time to find that nothing changed."""
-    tail = con.execute("SELECT 1 FROM FinishedLog WHERE Seq > (SELECT Seq FROM CellsPosition) LIMIT 1").fetchone()
-    return "UsageCells" if tail else "Cells"
+    tail = con.execute("SELECT 1 FROM FinishedLog WHERE Seq > (SELECT Seq FROM UsageCursor) LIMIT 1").fetchone()
+    return "CurrentUsage" if tail else "MonthlyUsage"
 
 
 class RatedJobs(NamedTuple):
@@ -408,14 +410,17 @@ class Counted(NamedTuple):
 
 def jobs_by_month(con: Connection) -> dict[Month, int]:
     """How many jobs each month has, pruned ones too, as of the last time that the cells were brought up to date."""
-    rows = con.execute("SELECT Month / 100, Month % 100, sum(Jobs) FROM Cells GROUP BY Month HAVING sum(Jobs) > 0")
+    rows = con.execute(
+        "SELECT Month / 100, Month % 100, sum(Jobs) FROM MonthlyUsage GROUP BY Month HAVING sum(Jobs) > 0"
+    )
     return {(year, month): jobs for year, month, jobs in rows}
 
 
 def counted_until(con: Connection, month: Month, ended_until: int) -> list[Counted]:
     """The jobs of a month that ended up to then, pruned ones too; the cells have to be up to date."""
     rows = con.execute(
-        "SELECT WLCGVOs.Name, URL, count(*), sum(Contributions.Wall) FROM Cells CROSS JOIN Contributions USING (CellID)"
+        "SELECT WLCGVOs.Name, URL, count(*), sum(JobUsageShares.Wall) FROM MonthlyUsage CROSS JOIN JobUsageShares"
+        " USING (CellID)"
         " LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID LEFT JOIN Endpoints ON Endpoints.ID = EndpointID"
         " WHERE Month = ? AND EndTime <= ? GROUP BY VOID, EndpointID",
         (month[0] * 100 + month[1], ended_until),
@@ -427,11 +432,11 @@ def pruned(con: Connection, month: Month) -> list[Pruned]:
     """What the cells count of jobs of a month that `arcacct db prune` moved into an archive, by VO."""
     rows = con.execute(
         # What was deleted since the cells were brought up to date counts no more.
-        "SELECT WLCGVOs.Name, count(*), sum(Gone.Wall), sum(Gone.Cpu) FROM Cells"
-        " CROSS JOIN Contributions AS Gone USING (CellID) LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID WHERE Month = ?"
+        "SELECT WLCGVOs.Name, count(*), sum(Gone.Wall), sum(Gone.Cpu) FROM MonthlyUsage"
+        " CROSS JOIN JobUsageShares AS Gone USING (CellID) LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID WHERE Month = ?"
         " AND NOT EXISTS (SELECT 1 FROM AAR WHERE AAR.RecordID = Gone.RecordID)"
         " AND NOT EXISTS (SELECT 1 FROM FinishedLog WHERE FinishedLog.RecordID = Gone.RecordID"
-        " AND Seq > (SELECT Seq FROM CellsPosition)) GROUP BY VOID",
+        " AND Seq > (SELECT Seq FROM UsageCursor)) GROUP BY VOID",
         (month[0] * 100 + month[1],),
     )
     return [Pruned(unescaped_name(vo), *sums) for vo, *sums in rows]
@@ -442,7 +447,7 @@ def cells_of_changed(con: Connection, month: Month, seq: int, ended_until: int) 
     changed = (
         f"(SELECT {_KEY}, count(*) AS Jobs, {', '.join(f'sum({one}) AS {one}' for one in _OF_RECORD)},"
         " min(EndTime) AS Earliest, max(EndTime) AS Latest"
-        f" FROM (SELECT DISTINCT RecordID FROM FormerVersions WHERE Seq > {int(seq)})"
+        f" FROM (SELECT DISTINCT RecordID FROM PreviousVersions WHERE Seq > {int(seq)})"
         " CROSS JOIN RecordUsage USING (RecordID)"
         f" WHERE Month = {month[0] * 100 + month[1]} AND EndTime <= {int(ended_until)} GROUP BY {_KEY})"
     )
@@ -451,7 +456,7 @@ def cells_of_changed(con: Connection, month: Month, seq: int, ended_until: int) 
 
 def emptied_cells(con: Connection, months: Iterable[Month]) -> list[UsageCell]:
     """The cells of some months that every job has left, as they were called: what may have been published of them."""
-    emptied = _cells(con.execute(_NAMED.format(cells="Cells", chosen=f"Jobs = 0 AND {_in(months)}")))
+    emptied = _cells(con.execute(_NAMED.format(cells="MonthlyUsage", chosen=f"Jobs = 0 AND {_in(months)}")))
     return [one._replace(wall_s=0, cpu_s=0, earliest_end_time=0, latest_end_time=0) for one in emptied]
 
 
@@ -467,19 +472,21 @@ def differences(con: Connection) -> list[str]:
                || ', is ' || coalesce(Live, 'nothing')
           FROM (
             SELECT AAR.RecordID,
-                   (SELECT Cells.CellID || ' ' || EndTime || {_amounts_of("Contributions")}
-                      FROM Contributions JOIN Cells USING (CellID) WHERE Contributions.RecordID = AAR.RecordID) AS Kept,
-                   (SELECT Cells.CellID || ' ' || EndTime || {_amounts_of("Slice")}
-                      FROM RecordUsage AS Slice JOIN Cells ON {_SAME_KEY} WHERE Slice.RecordID = AAR.RecordID) AS Live
+                   (SELECT MonthlyUsage.CellID || ' ' || EndTime || {_amounts_of("JobUsageShares")}
+                      FROM JobUsageShares JOIN MonthlyUsage USING (CellID)
+                     WHERE JobUsageShares.RecordID = AAR.RecordID) AS Kept,
+                   (SELECT MonthlyUsage.CellID || ' ' || EndTime || {_amounts_of("Slice")}
+                      FROM RecordUsage AS Slice JOIN MonthlyUsage ON {_SAME_KEY}
+                     WHERE Slice.RecordID = AAR.RecordID) AS Live
               FROM AAR WHERE NOT EXISTS
-                (SELECT 1 FROM FinishedLog WHERE RecordID = AAR.RecordID AND Seq > (SELECT Seq FROM CellsPosition)))
+                (SELECT 1 FROM FinishedLog WHERE RecordID = AAR.RecordID AND Seq > (SELECT Seq FROM UsageCursor)))
          WHERE Kept IS NOT Live
         UNION ALL
         SELECT 'cell ' || CellID || ': sums are not those of its jobs'
-          FROM Cells LEFT JOIN (
+          FROM MonthlyUsage LEFT JOIN (
             SELECT CellID, count(*) AS N, {", ".join(f"sum({one}) AS Sum{one}" for one in _AMOUNTS)},
                    min(EndTime) AS First, max(EndTime) AS Last
-              FROM Contributions GROUP BY CellID) USING (CellID)
+              FROM JobUsageShares GROUP BY CellID) USING (CellID)
          WHERE (Jobs, {", ".join(_AMOUNTS)}, Earliest, Latest)
             IS NOT (coalesce(N, 0), {", ".join(f"coalesce(Sum{one}, 0)" for one in _AMOUNTS)}, First, Last)
         UNION ALL
@@ -492,7 +499,7 @@ def differences(con: Connection) -> list[str]:
     return [text for (text,) in rows]
 
 
-# Which finished jobs are packed (table PackedJob): those that some target still has to have.
+# Which finished jobs are packed (table PackedJobs): those that some target still has to have.
 #
 # Packs are made with the final status. Here those are let go that every target is past, and those made that are
 # missing, in slices of one short transaction each. Without a pack a record is read from the tables: nothing here is
@@ -519,7 +526,8 @@ def delete_delivered(con: Connection, here: Places, seq: int) -> None:
                 (first, until, _SLICE),
             ).fetchone()
             con.execute(
-                "DELETE FROM PackedJob WHERE RecordID IN (SELECT RecordID FROM FinishedLog WHERE Seq > ? AND Seq <= ?)",
+                "DELETE FROM PackedJobs WHERE RecordID IN (SELECT RecordID FROM FinishedLog WHERE Seq > ? AND Seq"
+                " <= ?)",
                 (first, last),
             )
             note(con, _BEGIN, last)
@@ -531,9 +539,9 @@ def pack_logged(con: Connection, here: Places, seq: int, horizon: int) -> int:
     while True:
         with writing(con, here):
             lacking = con.execute(
-                "SELECT FinishedLog.Seq FROM FinishedLog LEFT JOIN PackedJob"
-                " ON PackedJob.RecordID = FinishedLog.RecordID AND PackedJob.Seq = FinishedLog.Seq AND Version = ?"
-                " WHERE FinishedLog.Seq > ? AND FinishedLog.Seq <= ? AND PackedJob.RecordID IS NULL"
+                "SELECT FinishedLog.Seq FROM FinishedLog LEFT JOIN PackedJobs"
+                " ON PackedJobs.RecordID = FinishedLog.RecordID AND PackedJobs.Seq = FinishedLog.Seq AND Version = ?"
+                " WHERE FinishedLog.Seq > ? AND FinishedLog.Seq <= ? AND PackedJobs.RecordID IS NULL"
                 " ORDER BY FinishedLog.Seq LIMIT ?",
                 (packing.VERSION, place, horizon, _PAGE),
             ).fetchall()
@@ -573,7 +581,7 @@ def left_since(con: Connection, month: Month, seq: int) -> list[Counted]:
         # by RecordID it would walk through every change that ever was.
         """
         SELECT WLCGVOs.Name, Endpoints.URL, count(*), sum(Wall) FROM (
-          SELECT VOID, EndpointID, EndTime, Wall, min(rowid) FROM FormerVersions WHERE Seq > ? GROUP BY +RecordID)
+          SELECT VOID, EndpointID, EndTime, Wall, min(rowid) FROM PreviousVersions WHERE Seq > ? GROUP BY +RecordID)
           LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID
           LEFT JOIN Endpoints ON Endpoints.ID = EndpointID
          WHERE strftime('%Y-%m', EndTime, 'unixepoch') = ?
@@ -587,7 +595,7 @@ def left_since(con: Connection, month: Month, seq: int) -> list[Counted]:
 def former_keys(con: Connection, seq: int) -> list[FormerKey]:
     """What records were before each change after a place in FinishedLog, oldest first."""
     rows = con.execute(
-        "SELECT JobID, LocalJobID, EndTime FROM FormerVersions WHERE Seq > ? AND EndTime BETWEEN 1 AND ?"
+        "SELECT JobID, LocalJobID, EndTime FROM PreviousVersions WHERE Seq > ? AND EndTime BETWEEN 1 AND ?"
         " ORDER BY Seq, rowid",
         (seq, LAST_SECOND),
     )
@@ -601,7 +609,7 @@ def former_places(con: Connection, seq: int) -> set[tuple[str | None, int, int]]
     rows = con.execute(
         "SELECT DISTINCT URL, CAST(strftime('%Y', EndTime, 'unixepoch') AS INTEGER),"
         " CAST(strftime('%m', EndTime, 'unixepoch') AS INTEGER)"
-        " FROM FormerVersions LEFT JOIN Endpoints ON Endpoints.ID = EndpointID"
+        " FROM PreviousVersions LEFT JOIN Endpoints ON Endpoints.ID = EndpointID"
         " WHERE Seq > ? AND EndTime BETWEEN 1 AND ?",
         (seq, LAST_SECOND),
     )
@@ -611,8 +619,8 @@ def former_places(con: Connection, seq: int) -> set[tuple[str | None, int, int]]
 def deleted_jobs(con: Connection, seq: int, horizon: int) -> list[str]:
     """JobIDs of records that were deleted with ``seq < Seq <= horizon`` (pruned ones leave no trace here)."""
     rows = con.execute(
-        "SELECT DISTINCT FormerVersions.JobID FROM FinishedLog"
-        " CROSS JOIN FormerVersions ON FormerVersions.RecordID = FinishedLog.RecordID"
+        "SELECT DISTINCT PreviousVersions.JobID FROM FinishedLog"
+        " CROSS JOIN PreviousVersions ON PreviousVersions.RecordID = FinishedLog.RecordID"
         " LEFT JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
         " WHERE FinishedLog.Seq > ? AND FinishedLog.Seq <= ? AND AAR.RecordID IS NULL",
         (seq, horizon),

@@ -40,9 +40,9 @@ OF_HOLDS = ("RecordHolds", "HoldDecisions")
 """Those that a trigger deletes behind the record: what it counted as depends on them."""
 OF_RECORD = (
     *_CHILDREN,
-    *("JobEvents", "RecordSources", "FieldSources", "RecordNotes", "AuthGroups", "StatusFiles", "JobTelemetry"),
-    *("TelemetryToDivide", "PackedJob"),
-    "ForgottenRecords",
+    *("JobEvents", "RecordSources", "FieldSources", "TruncationNotes", "AuthGroups", "StatusFiles", "JobTelemetry"),
+    *("TelemetryToDivide", "PackedJobs"),
+    "PseudonymisedRecords",
     *OF_HOLDS,
 )
 """The tables with rows of a record that mean nothing without it."""

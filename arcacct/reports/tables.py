@@ -239,8 +239,8 @@ def last_seq(con: Connection) -> int:
 def changes(con: Connection, seq: int, start_s: int, before_s: int) -> Changes:
     """What was logged after a place; reads all that was logged after it."""
     every, corrected = con.execute(
-        "SELECT count(*), count(CASE WHEN EXISTS (SELECT 1 FROM FormerVersions"
-        " WHERE FormerVersions.RecordID = AAR.RecordID AND FormerVersions.Seq > ?1) THEN 1 END)"
+        "SELECT count(*), count(CASE WHEN EXISTS (SELECT 1 FROM PreviousVersions"
+        " WHERE PreviousVersions.RecordID = AAR.RecordID AND PreviousVersions.Seq > ?1) THEN 1 END)"
         " FROM FinishedLog CROSS JOIN AAR USING (RecordID)"
         " WHERE FinishedLog.Seq > ?1 AND +EndTime >= ?2 AND +EndTime < ?3",
         (seq, start_s, before_s),

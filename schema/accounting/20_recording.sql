@@ -45,7 +45,7 @@ CREATE INDEX FieldSources_Unknown_IDX ON FieldSources (RecordID) WHERE Source = 
 -- again.
 CREATE TRIGGER FieldSources_unknown_insert AFTER INSERT ON FieldSources
 WHEN new.Source = 'unknown'
- AND EXISTS (SELECT 1 FROM FinishedLog WHERE RecordID = new.RecordID AND Seq <= (SELECT Seq FROM CellsPosition))
+ AND EXISTS (SELECT 1 FROM FinishedLog WHERE RecordID = new.RecordID AND Seq <= (SELECT Seq FROM UsageCursor))
 BEGIN
   DELETE FROM FinishedLog WHERE RecordID = new.RecordID;
   INSERT INTO FinishedLog (RecordID) VALUES (new.RecordID);
@@ -53,7 +53,7 @@ END;
 
 CREATE TRIGGER FieldSources_unknown_update AFTER UPDATE ON FieldSources
 WHEN (old.Source = 'unknown') <> (new.Source = 'unknown')
- AND EXISTS (SELECT 1 FROM FinishedLog WHERE RecordID = new.RecordID AND Seq <= (SELECT Seq FROM CellsPosition))
+ AND EXISTS (SELECT 1 FROM FinishedLog WHERE RecordID = new.RecordID AND Seq <= (SELECT Seq FROM UsageCursor))
 BEGIN
   DELETE FROM FinishedLog WHERE RecordID = new.RecordID;
   INSERT INTO FinishedLog (RecordID) VALUES (new.RecordID);
@@ -61,7 +61,7 @@ END;
 
 CREATE TRIGGER FieldSources_unknown_delete AFTER DELETE ON FieldSources
 WHEN old.Source = 'unknown'
- AND EXISTS (SELECT 1 FROM FinishedLog WHERE RecordID = old.RecordID AND Seq <= (SELECT Seq FROM CellsPosition))
+ AND EXISTS (SELECT 1 FROM FinishedLog WHERE RecordID = old.RecordID AND Seq <= (SELECT Seq FROM UsageCursor))
 BEGIN
   DELETE FROM FinishedLog WHERE RecordID = old.RecordID;
   INSERT INTO FinishedLog (RecordID) VALUES (old.RecordID);
@@ -71,14 +71,14 @@ END;
 -- record: a note is not published, so it does not log the record anew.
 --   Field: a column of v1_jobs, what a job has several of (transfers, ...), or a file (local, diag, ...)
 --   Noted: s since 1970
-CREATE TABLE RecordNotes (
+CREATE TABLE TruncationNotes (
   RecordID INTEGER NOT NULL,
   Field    TEXT NOT NULL,
   Note     TEXT NOT NULL,
   Noted    INTEGER NOT NULL,
   PRIMARY KEY (RecordID, Field)
 ) WITHOUT ROWID;
-CREATE INDEX RecordNotes_Noted_IDX ON RecordNotes (Noted);
+CREATE INDEX TruncationNotes_Noted_IDX ON TruncationNotes (Noted);
 
 -- The authgroups of arc.conf that A-REX found a job's user in, of jobs whose VO no credential tells: a target may
 -- have a VO for them (vomsless_vo = AUTHGROUP NAME). No child of the record: they do not change once it has ended.
@@ -136,7 +136,7 @@ CREATE TABLE RecordHolds (
 CREATE TRIGGER RecordHolds_insert BEFORE INSERT ON RecordHolds
 WHEN new.State <> 'published' AND EXISTS (SELECT 1 FROM FinishedLog WHERE RecordID = new.RecordID)
 BEGIN
-  INSERT INTO FormerVersions (Seq, RecordID, JobID, LocalJobID, VOID, EndpointID, EndTime, Wall, Cpu)
+  INSERT INTO PreviousVersions (Seq, RecordID, JobID, LocalJobID, VOID, EndpointID, EndTime, Wall, Cpu)
   SELECT seq + 1, AAR.RecordID, JobID, LocalJobID, Used.VOID, Used.EndpointID, Used.EndTime, Wall, Cpu
     FROM sqlite_sequence JOIN RecordUsage AS Used ON Used.RecordID = new.RecordID
     JOIN AAR ON AAR.RecordID = Used.RecordID
@@ -152,7 +152,7 @@ WHEN (old.IsHeld, old.NodeCount, old.CPUCount, old.UsedWalltime, old.UsedCPUUser
  AND (old.IsHeld, new.IsHeld) <> (1, 1)
  AND EXISTS (SELECT 1 FROM FinishedLog WHERE RecordID = old.RecordID)
 BEGIN
-  INSERT INTO FormerVersions (Seq, RecordID, JobID, LocalJobID, VOID, EndpointID, EndTime, Wall, Cpu)
+  INSERT INTO PreviousVersions (Seq, RecordID, JobID, LocalJobID, VOID, EndpointID, EndTime, Wall, Cpu)
   SELECT seq + 1, AAR.RecordID, JobID, LocalJobID, Used.VOID, Used.EndpointID, Used.EndTime, Wall, Cpu
     FROM sqlite_sequence JOIN RecordUsage AS Used ON Used.RecordID = old.RecordID
     JOIN AAR ON AAR.RecordID = Used.RecordID
@@ -165,7 +165,7 @@ CREATE TRIGGER RecordHolds_delete BEFORE DELETE ON RecordHolds
 WHEN old.State <> 'published' AND EXISTS (SELECT 1 FROM AAR WHERE RecordID = old.RecordID)
  AND EXISTS (SELECT 1 FROM FinishedLog WHERE RecordID = old.RecordID)
 BEGIN
-  INSERT INTO FormerVersions (Seq, RecordID, JobID, LocalJobID, VOID, EndpointID, EndTime, Wall, Cpu)
+  INSERT INTO PreviousVersions (Seq, RecordID, JobID, LocalJobID, VOID, EndpointID, EndTime, Wall, Cpu)
   SELECT seq + 1, AAR.RecordID, JobID, LocalJobID, Used.VOID, Used.EndpointID, Used.EndTime, Wall, Cpu
     FROM sqlite_sequence JOIN RecordUsage AS Used ON Used.RecordID = old.RecordID
     JOIN AAR ON AAR.RecordID = Used.RecordID
@@ -245,9 +245,9 @@ BEGIN
   UPDATE RecordCount SET Records = Records - 1;
 END;
 
-CREATE TRIGGER RecordNotes_AAR_delete AFTER DELETE ON AAR
+CREATE TRIGGER TruncationNotes_AAR_delete AFTER DELETE ON AAR
 BEGIN
-  DELETE FROM RecordNotes WHERE RecordID = old.RecordID;
+  DELETE FROM TruncationNotes WHERE RecordID = old.RecordID;
 END;
 
 CREATE TRIGGER AuthGroups_AAR_delete AFTER DELETE ON AAR

@@ -14,8 +14,8 @@ CREATE TABLE FinishedLog (
 -- What a finished record was before it changed or was deleted: the proof by which published figures may fall, and the
 -- keys under which a receiver may still have it.
 --   Seq: of FinishedLog, where the change was logged: what was read up to before it was this
---   Wall: as in Contributions
-CREATE TABLE FormerVersions (
+--   Wall: as in JobUsageShares
+CREATE TABLE PreviousVersions (
   Seq        INTEGER NOT NULL,
   RecordID   INTEGER NOT NULL,
   JobID      TEXT NOT NULL,
@@ -26,8 +26,8 @@ CREATE TABLE FormerVersions (
   Wall       INTEGER NOT NULL,
   Cpu        INTEGER NOT NULL
 );
-CREATE INDEX FormerVersions_Seq_IDX ON FormerVersions (Seq);
-CREATE INDEX FormerVersions_RecordID_IDX ON FormerVersions (RecordID);
+CREATE INDEX PreviousVersions_Seq_IDX ON PreviousVersions (Seq);
+CREATE INDEX PreviousVersions_RecordID_IDX ON PreviousVersions (RecordID);
 
 -- One row that a publisher changes with synchronous=FULL before it reads: all that was committed earlier is on disk
 -- then, so no power cut can take back a record that was published, nor give its Seq to another.
@@ -45,7 +45,7 @@ CREATE TABLE Fence (
 --   Seq: of FinishedLog: a record that has moved there since is none of this pack's
 --   Version: of the layout of Data
 --   Digest: of Data: what tells versions of a record apart, and that these bytes are what was written
-CREATE TABLE PackedJob (
+CREATE TABLE PackedJobs (
   RecordID INTEGER PRIMARY KEY,
   Seq      INTEGER NOT NULL,
   Version  INTEGER NOT NULL,
@@ -72,7 +72,7 @@ WHEN (old.StatusID, old.EndTime, old.ExitCode, old.LocalJobID, old.SubmitTime, o
       new.UsedCPUUserTime, new.UsedCPUKernelTime, new.UsedScratch, new.StageInVolume, new.StageOutVolume, new.JobID)
  AND EXISTS (SELECT 1 FROM Status WHERE ID IN (old.StatusID, new.StatusID) AND Name IN ('completed', 'failed', 'aborted'))
 BEGIN
-  INSERT INTO FormerVersions (Seq, RecordID, JobID, LocalJobID, VOID, EndpointID, EndTime, Wall, Cpu)
+  INSERT INTO PreviousVersions (Seq, RecordID, JobID, LocalJobID, VOID, EndpointID, EndTime, Wall, Cpu)
   SELECT seq + 1, old.RecordID, old.JobID, old.LocalJobID, old.VOID, old.EndpointID, old.EndTime,
          CASE WHEN coalesce(Hold.UsedWalltime, old.UsedWalltime) BETWEEN 0 AND 9007199254740992
               THEN coalesce(Hold.UsedWalltime, old.UsedWalltime) ELSE 0 END,
@@ -95,7 +95,7 @@ END;
 CREATE TRIGGER FinishedLog_AAR_delete AFTER DELETE ON AAR
 WHEN EXISTS (SELECT 1 FROM FinishedLog WHERE RecordID = old.RecordID)
 BEGIN
-  INSERT INTO FormerVersions (Seq, RecordID, JobID, LocalJobID, VOID, EndpointID, EndTime, Wall, Cpu)
+  INSERT INTO PreviousVersions (Seq, RecordID, JobID, LocalJobID, VOID, EndpointID, EndTime, Wall, Cpu)
   SELECT seq + 1, old.RecordID, old.JobID, old.LocalJobID, old.VOID, old.EndpointID, old.EndTime,
          CASE WHEN coalesce(Hold.UsedWalltime, old.UsedWalltime) BETWEEN 0 AND 9007199254740992
               THEN coalesce(Hold.UsedWalltime, old.UsedWalltime) ELSE 0 END,
@@ -138,20 +138,20 @@ BEGIN
 END;
 
 -- No value changes under its pack: what does not move the log, and is published, are the times of three events.
-CREATE TRIGGER PackedJob_JobEvents_insert AFTER INSERT ON JobEvents
+CREATE TRIGGER PackedJobs_JobEvents_insert AFTER INSERT ON JobEvents
 WHEN new.EventKey IN ('SUBMIT', 'LRMSSTART', 'LRMSEND')
 BEGIN
-  DELETE FROM PackedJob WHERE RecordID = new.RecordID;
+  DELETE FROM PackedJobs WHERE RecordID = new.RecordID;
 END;
 
-CREATE TRIGGER PackedJob_JobEvents_update AFTER UPDATE ON JobEvents
+CREATE TRIGGER PackedJobs_JobEvents_update AFTER UPDATE ON JobEvents
 BEGIN
-  DELETE FROM PackedJob WHERE RecordID IN (old.RecordID, new.RecordID);
+  DELETE FROM PackedJobs WHERE RecordID IN (old.RecordID, new.RecordID);
 END;
 
-CREATE TRIGGER PackedJob_JobEvents_delete AFTER DELETE ON JobEvents
+CREATE TRIGGER PackedJobs_JobEvents_delete AFTER DELETE ON JobEvents
 BEGIN
-  DELETE FROM PackedJob WHERE RecordID = old.RecordID;
+  DELETE FROM PackedJobs WHERE RecordID = old.RecordID;
 END;
 
 CREATE TRIGGER FinishedLog_RunTimeEnvironments_insert AFTER INSERT ON RunTimeEnvironments

@@ -5,7 +5,7 @@
 --   Benchmark: as in JobExtraInfo; '' when there is none
 --   AuthGroups: as in AuthGroups; '' when there are none
 --   ChangedSeq: of FinishedLog, when it changed last
-CREATE TABLE Cells (
+CREATE TABLE MonthlyUsage (
   CellID     INTEGER PRIMARY KEY,
   Month      INTEGER NOT NULL,
   UserID     INTEGER NOT NULL,
@@ -27,20 +27,20 @@ CREATE TABLE Cells (
   WallNoCpu  INTEGER NOT NULL DEFAULT 0,
   UNIQUE (Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups)
 );
-CREATE INDEX Cells_ChangedSeq_IDX ON Cells (ChangedSeq, Month);
+CREATE INDEX MonthlyUsage_ChangedSeq_IDX ON MonthlyUsage (ChangedSeq, Month);
 
 -- How far the cells are: every record with a Seq up to here is in them as it was then.
-CREATE TABLE CellsPosition (
+CREATE TABLE UsageCursor (
   ID  INTEGER PRIMARY KEY CHECK (ID = 1),
   Seq INTEGER NOT NULL
 );
 
 -- What each job last contributed, so that a correction is exact. A pruned job's contribution stays.
---   MonthID: The rows of FinerCells that a job counts in, and what it adds there beside Wall and Cpu; NULL: it is in
---     none yet. The commands that write put it in.
---   NoWall: What a job adds to the sums of jobs without a value; WallNoCpu is its clock time, if its CPU time is not
---     known.
-CREATE TABLE Contributions (
+--   MonthID, DayID, HostID: the rows of UsageBreakdown that count the job; NULL: none yet, the next command that
+--     writes adds it
+--   NoWall, NoCpu: 1 where that value is unknown
+--   WallNoCpu: the wall clock time of a job whose CPU time is unknown
+CREATE TABLE JobUsageShares (
   RecordID  INTEGER PRIMARY KEY,
   CellID    INTEGER NOT NULL,
   EndTime   INTEGER NOT NULL,
@@ -55,16 +55,16 @@ CREATE TABLE Contributions (
   NoCpu     INTEGER NOT NULL DEFAULT 0,
   WallNoCpu INTEGER NOT NULL DEFAULT 0
 );
-CREATE INDEX Contributions_Cell_IDX ON Contributions (CellID, EndTime);
-CREATE INDEX Contributions_Waiting_IDX ON Contributions (RecordID) WHERE MonthID IS NULL;
+CREATE INDEX JobUsageShares_Cell_IDX ON JobUsageShares (CellID, EndTime);
+CREATE INDEX JobUsageShares_Waiting_IDX ON JobUsageShares (RecordID) WHERE MonthID IS NULL;
 
--- Sums for `stats`, finer than Cells, which summaries are made of. Each job is in one row of each kind: 1: of a
+-- Sums for `stats`, finer than MonthlyUsage, which summaries are made of. Each job is in one row of each kind: 1: of a
 -- month, all but its host; 2: of a day, all but its user and host (with them there would be nearly a row for each
 -- job); 3: of a month, host, status, cores and benchmark. What a kind does not tell apart is 0 or ''.
 --   Period: 202611, or days since 1970
 --   Project: as in JobExtraInfo; '' when there is none
 --   Host: the node that the batch system named first
-CREATE TABLE FinerCells (
+CREATE TABLE UsageBreakdown (
   FinerID    INTEGER PRIMARY KEY,
   Kind       INTEGER NOT NULL,
   Period     INTEGER NOT NULL,
@@ -89,20 +89,20 @@ CREATE TABLE FinerCells (
   UNIQUE (Kind, Period, UserID, VOID, FQAN, EndpointID, QueueID, StatusID, Project, Host, CPUCount, Benchmark)
 );
 
--- The cells as they are at this moment: what changed after CellsPosition is taken from the records themselves, so
+-- The cells as they are at this moment: what changed after UsageCursor is taken from the records themselves, so
 -- that a reader who may not write sees the present, too. Cells that nothing changed in are not summed again.
 --   Something left these; into the others something came.
-CREATE VIEW UsageCells AS
-WITH Tail AS (SELECT RecordID FROM FinishedLog WHERE Seq > (SELECT Seq FROM CellsPosition)),
-     Touched AS (SELECT CellID FROM Tail CROSS JOIN Contributions USING (RecordID)),
+CREATE VIEW CurrentUsage AS
+WITH Tail AS (SELECT RecordID FROM FinishedLog WHERE Seq > (SELECT Seq FROM UsageCursor)),
+     Touched AS (SELECT CellID FROM Tail CROSS JOIN JobUsageShares USING (RecordID)),
      Changed AS (
        SELECT CellID FROM Touched
        UNION
        SELECT CellID FROM Tail CROSS JOIN RecordUsage USING (RecordID)
-         JOIN Cells USING (Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups))
+         JOIN MonthlyUsage USING (Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups))
 SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups, Jobs, Wall, Cpu, NoWall,
        NoCpu, Earliest, Latest
-  FROM Cells WHERE Jobs > 0 AND CellID NOT IN Changed
+  FROM MonthlyUsage WHERE Jobs > 0 AND CellID NOT IN Changed
 UNION ALL
 SELECT * FROM (
   SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups,
@@ -111,18 +111,18 @@ SELECT * FROM (
     FROM (
       SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups, Jobs, Wall, Cpu, NoWall,
              NoCpu, Earliest, Latest
-        FROM Cells WHERE Jobs > 0 AND CellID IN Changed AND CellID NOT IN Touched
+        FROM MonthlyUsage WHERE Jobs > 0 AND CellID IN Changed AND CellID NOT IN Touched
       UNION ALL
       SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups,
-             Cells.Jobs - Gone.Jobs, Cells.Wall - Gone.Wall, Cells.Cpu - Gone.Cpu, Cells.NoWall - Gone.NoWall,
-             Cells.NoCpu - Gone.NoCpu,
-             (SELECT min(EndTime) FROM Contributions WHERE CellID = Cells.CellID AND RecordID NOT IN Tail),
-             (SELECT max(EndTime) FROM Contributions WHERE CellID = Cells.CellID AND RecordID NOT IN Tail)
+             MonthlyUsage.Jobs - Gone.Jobs, MonthlyUsage.Wall - Gone.Wall, MonthlyUsage.Cpu - Gone.Cpu,
+             MonthlyUsage.NoWall - Gone.NoWall, MonthlyUsage.NoCpu - Gone.NoCpu,
+             (SELECT min(EndTime) FROM JobUsageShares WHERE CellID = MonthlyUsage.CellID AND RecordID NOT IN Tail),
+             (SELECT max(EndTime) FROM JobUsageShares WHERE CellID = MonthlyUsage.CellID AND RecordID NOT IN Tail)
         FROM (SELECT CellID, count(*) AS Jobs, sum(Wall) AS Wall, sum(Cpu) AS Cpu, sum(NoWall) AS NoWall,
                      sum(NoCpu) AS NoCpu
-                FROM Tail CROSS JOIN Contributions USING (RecordID) GROUP BY CellID) AS Gone
-        CROSS JOIN Cells USING (CellID)
-       WHERE Cells.Jobs > Gone.Jobs
+                FROM Tail CROSS JOIN JobUsageShares USING (RecordID) GROUP BY CellID) AS Gone
+        CROSS JOIN MonthlyUsage USING (CellID)
+       WHERE MonthlyUsage.Jobs > Gone.Jobs
       UNION ALL
       SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups, 1, Wall, Cpu, NoWall, NoCpu,
              EndTime, EndTime
@@ -131,4 +131,4 @@ SELECT * FROM (
    GROUP BY Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups
 );
 
-INSERT INTO CellsPosition VALUES (1, 0);
+INSERT INTO UsageCursor VALUES (1, 0);

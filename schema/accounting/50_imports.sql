@@ -21,7 +21,7 @@ CREATE TABLE ImportedFiles (
 
 -- Records of such a file that were not at their end when they were looked at.
 --   RecordID: in that file
-CREATE TABLE ImportPending (
+CREATE TABLE UnfinishedImports (
   FileID   INTEGER NOT NULL,
   RecordID INTEGER NOT NULL,
   PRIMARY KEY (FileID, RecordID)
@@ -37,7 +37,7 @@ CREATE TABLE ImportPending (
 --   Records: 1, or how many further ones of the file were only counted (Content is NULL then)
 --   Rejected: s since 1970: met first
 --   Bytes: of the whole record; of one that is too long Content has the beginning
-CREATE TABLE RejectedRecords (
+CREATE TABLE ImportQuarantine (
   RejectedID INTEGER PRIMARY KEY,
   Source     TEXT NOT NULL,
   Scope      TEXT NOT NULL,
@@ -67,17 +67,17 @@ CREATE TABLE Archives (
 -- The months with such records (of their end, in UTC): their sums have other keys than those that receivers have, so
 -- they are not sent any more.
 --   Month: 202611
-CREATE TABLE ForgottenMonths (
+CREATE TABLE PseudonymisedMonths (
   Month INTEGER PRIMARY KEY
 );
 
 -- Records in which the names of users were replaced by pseudonyms. They are at their receivers as they were, and stay
 -- there: such a record is never sent again, and no import gives it its names back.
-CREATE TABLE ForgottenRecords (
+CREATE TABLE PseudonymisedRecords (
   RecordID INTEGER PRIMARY KEY
 );
 
-CREATE TRIGGER ForgottenRecords_AAR_delete AFTER DELETE ON AAR
+CREATE TRIGGER PseudonymisedRecords_AAR_delete AFTER DELETE ON AAR
 BEGIN
-  DELETE FROM ForgottenRecords WHERE RecordID = old.RecordID;
+  DELETE FROM PseudonymisedRecords WHERE RecordID = old.RecordID;
 END;

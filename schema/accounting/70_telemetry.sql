@@ -60,7 +60,7 @@ CREATE TABLE NodeNames (
   UNIQUE (ClusterID, Name)
 );
 
-CREATE TABLE NodeCards (
+CREATE TABLE NodeGPUs (
   NodesID           INTEGER NOT NULL REFERENCES Nodes (ID),
   CardIndex         INTEGER NOT NULL,
   UUID              TEXT NOT NULL,
@@ -78,7 +78,7 @@ CREATE TABLE NodeCards (
   MaxMemoryClockMHz INTEGER NOT NULL,
   PRIMARY KEY (NodesID, CardIndex, UUID)
 ) WITHOUT ROWID;
-CREATE INDEX NodeCards_UUID_IDX ON NodeCards (UUID);
+CREATE INDEX NodeGPUs_UUID_IDX ON NodeGPUs (UUID);
 
 CREATE TABLE NodeSoftware (
   NodesID INTEGER NOT NULL REFERENCES Nodes (ID),
@@ -89,7 +89,7 @@ CREATE TABLE NodeSoftware (
 ) WITHOUT ROWID;
 
 -- What an hour needs to take in a sample that comes late or twice. Removed two weeks after the last change.
-CREATE TABLE NodePoints (
+CREATE TABLE NodeSamples (
   NodeID  INTEGER NOT NULL,
   Hour    INTEGER NOT NULL,
   Written INTEGER NOT NULL,
@@ -131,8 +131,8 @@ CREATE TABLE SampledJobs (
   UNIQUE (ClusterID, JobID, Epoch, Task, NodeID)
 );
 
--- As NodePoints.
-CREATE TABLE JobPoints (
+-- As NodeSamples.
+CREATE TABLE JobSamples (
   SampledJobID INTEGER NOT NULL,
   NodeID       INTEGER NOT NULL,
   Hour         INTEGER NOT NULL,
@@ -200,7 +200,7 @@ CREATE TABLE JobUsage (
 ) WITHOUT ROWID;
 
 --   EnergyJ: NULL: the card did not report its power
-CREATE TABLE JobCardUsage (
+CREATE TABLE JobGPUUsage (
   SampledJobID      INTEGER NOT NULL REFERENCES SampledJobs (ID),
   NodeID            INTEGER NOT NULL REFERENCES NodeNames (ID),
   Hour              INTEGER NOT NULL,
@@ -240,7 +240,7 @@ CREATE TABLE TelemetryToDivide (
 );
 
 -- What producers could not do: whoever misses telemetry looks here first.
-CREATE TABLE ProducerErrors (
+CREATE TABLE TelemetryErrors (
   ClusterID INTEGER NOT NULL REFERENCES Clusters (ID),
   Node      TEXT NOT NULL,
   Time      INTEGER NOT NULL,

@@ -239,7 +239,7 @@ SELECT
   CAST(nullif(AuthGroups, '') AS TEXT) AS auth_groups,
   CAST(NoWall AS INTEGER) AS jobs_without_wall,
   CAST(NoCpu AS INTEGER) AS jobs_without_cpu
-FROM UsageCells
+FROM CurrentUsage
 JOIN Users ON Users.ID = UserID
 JOIN WLCGVOs ON WLCGVOs.ID = VOID
 JOIN Endpoints ON Endpoints.ID = EndpointID;
@@ -301,9 +301,9 @@ FROM JobEvents JOIN AAR ON AAR.RecordID = JobEvents.RecordID;
 
 --   job_id: id of the job at the computing element; AAR
 --   field: what was cut: a column of v1_jobs, what a job has several of, or a control file (local, diag, statistics);
---     RecordNotes
---   note: how it was cut; RecordNotes
---   noted_time: s since 1970: when that was recorded; RecordNotes
+--     TruncationNotes
+--   note: how it was cut; TruncationNotes
+--   noted_time: s since 1970: when that was recorded; TruncationNotes
 --   noted_time_iso: noted_time as text, UTC
 CREATE VIEW v1_record_notes AS
 SELECT
@@ -312,5 +312,5 @@ SELECT
   Note AS note,
   Noted AS noted_time,
   CAST(strftime('%Y-%m-%dT%H:%M:%SZ', Noted, 'unixepoch') AS TEXT) AS noted_time_iso
-FROM RecordNotes
+FROM TruncationNotes
 JOIN AAR USING (RecordID);

@@ -113,16 +113,16 @@ SELECT
   Address AS address,
   Manufacturer AS manufacturer,
   Model AS model,
-  NodeCards.Architecture AS architecture,
+  NodeGPUs.Architecture AS architecture,
   Driver AS driver,
   Firmware AS firmware,
-  NodeCards.Memory AS memory_kib,
+  NodeGPUs.Memory AS memory_kib,
   PowerLimitW AS power_limit_w,
   MaxPowerLimitW AS max_power_limit_w,
   MinPowerLimitW AS min_power_limit_w,
   MaxCEClockMHz AS max_ce_clock_mhz,
   MaxMemoryClockMHz AS max_memory_clock_mhz
-FROM NodeCards JOIN Nodes ON Nodes.ID = NodesID JOIN NodeNames ON NodeNames.ID = NodeID
+FROM NodeGPUs JOIN Nodes ON Nodes.ID = NodesID JOIN NodeNames ON NodeNames.ID = NodeID
 JOIN Clusters ON Clusters.ID = ClusterID;
 
 -- The packages of each row of v1_nodes.
@@ -289,7 +289,7 @@ FROM JobTelemetry JOIN AAR ON AAR.RecordID = JobTelemetry.RecordID JOIN Clusters
 --   job_id: number of the batch system, or of the process group
 --   epoch: as in v1_sampled_jobs
 --   uuid: the card
---   model: what it is; NodeCards
+--   model: what it is; NodeGPUs
 --   samples: samples in which the job had processes on it
 --   occupied_s: s that the job had processes on it
 --   busy_s: s of a fully used card
@@ -306,24 +306,24 @@ SELECT
   NodeNames.Name AS node,
   SampledJobs.JobID AS job_id,
   CAST(nullif(Epoch, 0) AS INTEGER) AS epoch,
-  JobCardUsage.UUID AS uuid,
-  (SELECT Model FROM NodeCards WHERE NodeCards.UUID = JobCardUsage.UUID
+  JobGPUUsage.UUID AS uuid,
+  (SELECT Model FROM NodeGPUs WHERE NodeGPUs.UUID = JobGPUUsage.UUID
     ORDER BY NodesID DESC LIMIT 1) AS model,
   CAST(sum(Samples) AS INTEGER) AS samples,
   CAST(sum(OccupiedS) AS REAL) AS occupied_s,
   CAST(sum(BusyS) AS REAL) AS busy_s,
   CAST(sum(EnergyJ) AS REAL) AS energy_j,
-  CAST(max(JobCardUsage.PeakMemory) AS INTEGER) AS peak_memory_kib,
+  CAST(max(JobGPUUsage.PeakMemory) AS INTEGER) AS peak_memory_kib,
   CAST(nullif(Task, 0) AS INTEGER) AS array_task_id,
   CAST(max(CardIndex) AS INTEGER) AS card_index,
   CAST(sum(MemoryUtilPercent * Samples) / sum(CASE WHEN MemoryUtilPercent IS NOT NULL THEN Samples END) AS REAL) AS memory_util_percent,
   CAST(nullif(RunStart, 0) AS INTEGER) AS run_start_time,
   CAST(strftime('%Y-%m-%dT%H:%M:%SZ', nullif(RunStart, 0), 'unixepoch') AS TEXT) AS run_start_time_iso
-FROM JobCardUsage
+FROM JobGPUUsage
 JOIN SampledJobs ON SampledJobs.ID = SampledJobID
-JOIN NodeNames ON NodeNames.ID = JobCardUsage.NodeID
+JOIN NodeNames ON NodeNames.ID = JobGPUUsage.NodeID
 JOIN Clusters ON Clusters.ID = SampledJobs.ClusterID
-GROUP BY SampledJobID, JobCardUsage.NodeID, JobCardUsage.UUID, RunStart;
+GROUP BY SampledJobID, JobGPUUsage.NodeID, JobGPUUsage.UUID, RunStart;
 
 -- What sampled jobs ran, where telemetry was imported with --details.
 --   cluster: cluster; Clusters
@@ -372,4 +372,4 @@ SELECT
   Time AS time,
   CAST(strftime('%Y-%m-%dT%H:%M:%SZ', Time, 'unixepoch') AS TEXT) AS time_iso,
   Detail AS detail
-FROM ProducerErrors JOIN Clusters ON Clusters.ID = ClusterID;
+FROM TelemetryErrors JOIN Clusters ON Clusters.ID = ClusterID;

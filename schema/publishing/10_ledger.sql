@@ -20,28 +20,24 @@ CREATE TABLE AccountingTargets (
 --   LastSeq: every record up to here is handled: sent, held or not this target's business
 --   StartEndTime: records that ended earlier are not this target's business
 --   LastRun: times of the last run and of the last one without error
---   Selection: What each receiver was given, month by month, and the proof without which it is given less.
---   Selection: JSON: by what names and filters it selects, when nothing was held last
---   Walked: the same, when the log was last gone through from its beginning
---   DoubtSeq: an older ledger was put back: what was sent after this Seq is unknown
---   Runs: What is set aside and tried again by itself, and when; a receiver's refusal is believed when it repeats in
---     a later run.
---   Runs: how many there were
---   LastSeqAgain: A cursor is noted twice: where the two differ, one of them was damaged, and the log is read from
---     its beginning.
+--   LastGoodSelection: JSON: the names and filters of the last run that held no month
+--   FullScanSelection: JSON: the names and filters of the last run that read the log from its beginning
+--   UncertainAfterSeq: an older ledger was put back: what was sent after this Seq is unknown
+--   Runs: the number of runs; a receiver's refusal is final when it repeats in a later run
+--   LastSeqAgain: LastSeq again: where the two differ, one is damaged, and the log is read from its beginning
 CREATE TABLE Targets (
-  Target       TEXT PRIMARY KEY,
-  Incarnation  TEXT NOT NULL,
-  LastSeq      INTEGER NOT NULL,
-  StartEndTime INTEGER NOT NULL,
-  LastRun      INTEGER,
-  LastSuccess  INTEGER,
-  LastError    TEXT,
-  Selection    TEXT,
-  Walked       TEXT,
-  DoubtSeq     INTEGER,
-  Runs         INTEGER NOT NULL DEFAULT 0,
-  LastSeqAgain INTEGER
+  Target            TEXT PRIMARY KEY,
+  Incarnation       TEXT NOT NULL,
+  LastSeq           INTEGER NOT NULL,
+  StartEndTime      INTEGER NOT NULL,
+  LastRun           INTEGER,
+  LastSuccess       INTEGER,
+  LastError         TEXT,
+  LastGoodSelection TEXT,
+  FullScanSelection TEXT,
+  UncertainAfterSeq INTEGER,
+  Runs              INTEGER NOT NULL DEFAULT 0,
+  LastSeqAgain      INTEGER
 );
 
 -- A message is written here, bytes and all, before it is sent, and its answer after.
@@ -116,30 +112,30 @@ CREATE TABLE NewJobHashes (
 
 -- What the keys of many records have in common: char(1) stands for the JobID, char(2) for EndTime, char(3) for
 -- KeyRest.
-CREATE TABLE KeyForms (
-  FormID INTEGER PRIMARY KEY,
-  Form   TEXT NOT NULL UNIQUE
+CREATE TABLE KeyTemplates (
+  TemplateID INTEGER PRIMARY KEY,
+  Template   TEXT NOT NULL UNIQUE
 );
 
 -- The records that a message carries.
 --   Number: MessageID * 2^20 + position in the message: one that is refused is split between records
 --   Digest: of the record's values as they were sent; empty: sent with zeros
 --   Notes: what was repaired before it was sent
---   GivenID: where the receiver counts it; NULL: nowhere
+--   PublishedTotalID: where the receiver counts it; NULL: nowhere
 --   Wall: seconds, as sent
 --   ReplacedID: where the receiver counted what had this key; NULL: nothing
 CREATE TABLE SentRecords (
-  Number       INTEGER PRIMARY KEY,
-  Job          INTEGER NOT NULL,
-  EndTime      INTEGER NOT NULL,
-  Digest       BLOB NOT NULL,
-  FormID       INTEGER NOT NULL,
-  KeyRest      TEXT NOT NULL,
-  Notes        TEXT,
-  GivenID      INTEGER,
-  Wall         INTEGER,
-  ReplacedID   INTEGER,
-  ReplacedWall INTEGER
+  Number           INTEGER PRIMARY KEY,
+  Job              INTEGER NOT NULL,
+  EndTime          INTEGER NOT NULL,
+  Digest           BLOB NOT NULL,
+  TemplateID       INTEGER NOT NULL,
+  KeyRest          TEXT NOT NULL,
+  Notes            TEXT,
+  PublishedTotalID INTEGER,
+  Wall             INTEGER,
+  ReplacedID       INTEGER,
+  ReplacedWall     INTEGER
 );
 CREATE INDEX SentRecords_Job_IDX ON SentRecords (Job);
 
@@ -149,8 +145,10 @@ CREATE INDEX SentRecords_zeros_IDX ON SentRecords (EndTime) WHERE length(Digest)
 
 CREATE VIEW SentRows AS
 SELECT Number, Number >> 20 AS MessageID, Number & 1048575 AS Position, SentRecords.Job AS Job, JobID, RecordID, EndTime,
-       Digest, replace(replace(replace(Form, char(1), JobID), char(2), EndTime), char(3), KeyRest) AS Key, Notes, GivenID,
-       Wall, ReplacedID, ReplacedWall
-  FROM SentRecords JOIN Jobs ON Jobs.Job = SentRecords.Job JOIN KeyForms ON KeyForms.FormID = SentRecords.FormID;
+       Digest, replace(replace(replace(Template, char(1), JobID), char(2), EndTime), char(3), KeyRest) AS Key, Notes,
+       PublishedTotalID, Wall, ReplacedID, ReplacedWall
+  FROM SentRecords
+  JOIN Jobs ON Jobs.Job = SentRecords.Job
+  JOIN KeyTemplates ON KeyTemplates.TemplateID = SentRecords.TemplateID;
 
-INSERT INTO KeyForms VALUES (1, char(3));
+INSERT INTO KeyTemplates VALUES (1, char(3));

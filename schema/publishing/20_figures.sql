@@ -1,20 +1,18 @@
 -- What receivers count, by month and place; what is held, accepted or not known.
 
--- Cursors of this program begin with an empty Given; those that are here already are counted by the next run.
---
--- Job records that a receiver has, by where it counts them. Sums are counted in SumKeys.
+-- Job records that a receiver has, by where it counts them. Sums are counted in SentSummaries.
 --   Site: name of the site; '' at SGAS
 --   SubmitHost: as it is sent; at SGAS the MachineName
 --   Year: of EndTime, UTC
-CREATE TABLE Given (
-  GivenID    INTEGER PRIMARY KEY,
-  Target     TEXT NOT NULL,
-  Site       TEXT NOT NULL,
-  SubmitHost TEXT NOT NULL,
-  Year       INTEGER NOT NULL,
-  Month      INTEGER NOT NULL,
-  Jobs       INTEGER NOT NULL DEFAULT 0,
-  Wall       INTEGER NOT NULL DEFAULT 0,
+CREATE TABLE PublishedTotals (
+  PublishedTotalID INTEGER PRIMARY KEY,
+  Target           TEXT NOT NULL,
+  Site             TEXT NOT NULL,
+  SubmitHost       TEXT NOT NULL,
+  Year             INTEGER NOT NULL,
+  Month            INTEGER NOT NULL,
+  Jobs             INTEGER NOT NULL DEFAULT 0,
+  Wall             INTEGER NOT NULL DEFAULT 0,
   UNIQUE (Target, Site, SubmitHost, Year, Month)
 );
 
@@ -27,7 +25,7 @@ CREATE TABLE Given (
 --   SubmitHost: as it was sent
 --   Wall: seconds, as last sent; NULL: sent by an older program
 --   IsAdopted: 1: another program's, there to be taken back
-CREATE TABLE SumKeys (
+CREATE TABLE SentSummaries (
   Target     TEXT NOT NULL,
   Kind       TEXT NOT NULL,
   Key        TEXT NOT NULL,
@@ -41,12 +39,12 @@ CREATE TABLE SumKeys (
   IsAdopted  INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (Target, Key)
 ) WITHOUT ROWID;
-CREATE INDEX SumKeys_Month_IDX ON SumKeys (Target, Year, Month);
+CREATE INDEX SentSummaries_Month_IDX ON SentSummaries (Target, Year, Month);
 
 -- Sums that the receiver refused in the last run; each run sends them again.
 --   Reason: the receiver's words
 --   Refusals: in so many runs, one after the other
-CREATE TABLE RefusedSums (
+CREATE TABLE RefusedSummaries (
   Target     TEXT NOT NULL,
   Kind       TEXT NOT NULL,
   Year       INTEGER NOT NULL,
@@ -63,7 +61,7 @@ CREATE TABLE RefusedSums (
 --   Kind: summaries, car, ...
 --   Seq: NULL: published by an older program
 --   Sent: UTC seconds
-CREATE TABLE Months (
+CREATE TABLE MonthFormats (
   Target      TEXT NOT NULL,
   Year        INTEGER NOT NULL,
   Month       INTEGER NOT NULL,
@@ -76,15 +74,15 @@ CREATE TABLE Months (
 
 -- Months that are not sent, since the receiver's figures would fall and nothing explains it.
 --   Cause: in words: what fell, and what may have caused it
---   GivenJobs: what the receiver has, and what it would have
+--   PublishedJobs: what the receiver has, and what it would have
 CREATE TABLE HeldMonths (
-  Target    TEXT NOT NULL,
-  Year      INTEGER NOT NULL,
-  Month     INTEGER NOT NULL,
-  Cause     TEXT NOT NULL,
-  GivenJobs INTEGER NOT NULL,
-  FoundJobs INTEGER NOT NULL,
-  Since     INTEGER NOT NULL,
+  Target        TEXT NOT NULL,
+  Year          INTEGER NOT NULL,
+  Month         INTEGER NOT NULL,
+  Cause         TEXT NOT NULL,
+  PublishedJobs INTEGER NOT NULL,
+  FoundJobs     INTEGER NOT NULL,
+  Since         INTEGER NOT NULL,
   PRIMARY KEY (Target, Year, Month)
 ) WITHOUT ROWID;
 
@@ -93,7 +91,7 @@ CREATE TABLE HeldMonths (
 --   Accepted: UTC seconds
 --   Who: name of the user
 --   IsOpen: 1: not used yet; a later fall has to be accepted anew
-CREATE TABLE AcceptedMonths (
+CREATE TABLE AcceptedDecreases (
   AcceptedID  INTEGER PRIMARY KEY,
   Target      TEXT NOT NULL,
   Year        INTEGER NOT NULL,
@@ -103,11 +101,11 @@ CREATE TABLE AcceptedMonths (
   Who         TEXT NOT NULL,
   IsOpen      INTEGER NOT NULL
 );
-CREATE INDEX AcceptedMonths_IDX ON AcceptedMonths (Target, Year, Month);
+CREATE INDEX AcceptedDecreases_IDX ON AcceptedDecreases (Target, Year, Month);
 
 -- Months that are not whole at the receiver: they change from sums to records of their own, or back, or a sum was
 -- refused. Whatever interrupts that, the next run does it again.
-CREATE TABLE OpenMonths (
+CREATE TABLE UnfinishedMonths (
   Target TEXT NOT NULL,
   Year   INTEGER NOT NULL,
   Month  INTEGER NOT NULL,
@@ -121,7 +119,7 @@ CREATE TABLE OpenMonths (
 --   Since: UTC seconds
 --   Answered: UTC seconds: accepted, or the jobs were back; NULL: still held
 --   IsEarlier: 1: of before these months, and asked about since something touched it
-CREATE TABLE UnsureMonths (
+CREATE TABLE UncertainMonths (
   Target    TEXT NOT NULL,
   Year      INTEGER NOT NULL,
   Month     INTEGER NOT NULL,

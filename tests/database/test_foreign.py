@@ -259,7 +259,7 @@ def test_very_many_rows_of_one_record_are_not_read_at_once(tmp_path, here, path)
 
 
 @pytest.mark.parametrize("command", ["stats --by user", "job info STORED1", "query 'SELECT * FROM v1_jobs'"])
-@pytest.mark.parametrize("name", ["v1_jobs", "v1_usage_by_month", "UsageCells", "DBConfig"])
+@pytest.mark.parametrize("name", ["v1_jobs", "v1_usage_by_month", "CurrentUsage", "DBConfig"])
 def test_what_only_looks_like_ours_is_refused(tmp_path, here, path, command, name) -> None:
     """A copy of our database in which a view runs for ever; the one of the site is asked as ever."""
     (copy, *_rest) = upkeep.backups(here, str(tmp_path / "safe"))

@@ -242,6 +242,28 @@ def test_a_database_taken_forward_is_a_new_one_object_by_object(
         assert con.execute("SELECT count(*) FROM sqlite_sequence").fetchone() >= before["sqlite_sequence"]
 
 
+@BOTH
+def test_views_that_others_added_stay_and_do_not_stop_the_upgrade(tmp_path: pathlib.Path, kind: DatabaseKind) -> None:
+    """One that reads a view of ours, and one that has been broken for long."""
+    path = str(tmp_path / "x.db")
+    ours = "v1_jobs" if kind is ACCOUNTING else "v1_publications"
+    theirs = {
+        "theirs": f"CREATE VIEW theirs AS SELECT count(*) AS n FROM {ours}",
+        "broken": "CREATE VIEW broken AS SELECT x FROM long_gone",
+    }
+    with closing(sqlite3.connect(path)) as con:
+        con.executescript((RELEASED / "0.2.0" / f"{kind.folder}.sql").read_text())
+        con.executescript(";".join(theirs.values()))
+        (expected,) = con.execute("SELECT n FROM theirs").fetchone()
+
+    ensure(path, kind)
+
+    with closing(sqlite3.connect(path)) as con:
+        assert {name: sql for (_, name), sql in objects(con).items() if name in theirs} == theirs
+        assert con.execute("SELECT n FROM theirs").fetchone() == (expected,)
+        assert expected
+
+
 def test_an_object_that_is_not_as_arcacct_makes_it_stops_the_upgrade(tmp_path: pathlib.Path) -> None:
     """A column that somebody added to a table: nothing changes, and the complaint names the table."""
     path = str(tmp_path / "x.db")

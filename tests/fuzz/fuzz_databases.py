@@ -328,7 +328,7 @@ def _is_sound(content: bytes) -> bool:
 def _aside(database: pathlib.Path) -> set[str]:
     """The records that an import has set aside, as ``record N``."""
     with closing(sqlite3.connect(database)) as con:
-        return {place for (place,) in con.execute("SELECT Position FROM RejectedRecords")}
+        return {place for (place,) in con.execute("SELECT Position FROM ImportQuarantine")}
 
 
 def _jobs_of(records: set[str], theirs: bytes) -> set[bytes]:

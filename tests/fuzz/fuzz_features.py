@@ -461,7 +461,7 @@ def _others_of(database: pathlib.Path) -> list[tuple[Any, ...]]:
 
 
 def _rejected(database: pathlib.Path) -> list[str]:
-    return [job_id for (job_id,) in _rows(database, "SELECT Position FROM RejectedRecords WHERE Source = 'features'")]
+    return [job_id for (job_id,) in _rows(database, "SELECT Position FROM ImportQuarantine WHERE Source = 'features'")]
 
 
 def _check_shown(out: str, place: str, wanted: dict[str, str]) -> None:

@@ -174,7 +174,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
         report = world.take(path)
         _check(con, lines)
         found = dump(con, *_UNCOMPARED)
-        assert report.bad_lines >= len(found["RejectedRecords"]) >= bool(report.bad_lines)
+        assert report.bad_lines >= len(found["ImportQuarantine"]) >= bool(report.bad_lines)
         assert (report.unreadable, report.failed_jobs) == (0, 0), world.said
         _check_rejected(con, lines)
         _check_bounds(con, found["GridEngineRecords"])
@@ -186,7 +186,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
         _copy(world, work / "copy", lines)
         world.work().again()
         _check(con, lines)
-        told = {row[4] for row in found["RejectedRecords"]}
+        told = {row[4] for row in found["ImportQuarantine"]}
     with _small():
         _in_pieces(files, path, work / "pieces", told)
         if set(_FAULTS) <= set(lines):
@@ -215,13 +215,13 @@ def _check(con: sqlite3.Connection, lines: list[bytes]) -> None:
 
 def _check_rejected(con: sqlite3.Connection, lines: list[bytes]) -> None:
     """What is no record is kept as it came, within bounds."""
-    kept = {bytes(content).rstrip(b"\n") for (content,) in con.execute("SELECT Content FROM RejectedRecords")}
+    kept = {bytes(content).rstrip(b"\n") for (content,) in con.execute("SELECT Content FROM ImportQuarantine")}
     for line in lines:
         if line in _UNUSABLE or len(line) >= _LONGEST_LINE:
             assert (line + b"\n")[:_LONGEST_KEPT].rstrip(b"\n") in kept, line[:300]
     numbers = f"BETWEEN {_GOOD + 50} AND {_GOOD + 89}"
     assert not con.execute(f"SELECT JobNumber FROM GridEngineRecords WHERE JobNumber {numbers}").fetchall()
-    for size, content in con.execute("SELECT Bytes, Content FROM RejectedRecords"):
+    for size, content in con.execute("SELECT Bytes, Content FROM ImportQuarantine"):
         assert len(content) == min(size, _LONGEST_KEPT), size
 
 
@@ -256,7 +256,7 @@ def _in_pieces(files: dict[str, bytes], path: pathlib.Path, folder: pathlib.Path
         path.write_bytes(content)
         world.take(path)
         _check(con, content.split(b"\n"))
-        kept = {row[4] for row in dump(con)["RejectedRecords"]}
+        kept = {row[4] for row in dump(con)["ImportQuarantine"]}
         assert kept == told or (spoilt is not None and told < kept)
         # Cut by somebody, and put back.
         path.write_bytes(content[: first // 2])
@@ -275,7 +275,7 @@ def _with_faults(content: bytes, path: pathlib.Path, folder: pathlib.Path, told:
         with _faults(con):
             world.take(path)
             _check(con, content.split(b"\n"))
-            kept = {bytes(content).rstrip(b"\n") for (content,) in con.execute("SELECT Content FROM RejectedRecords")}
+            kept = {bytes(content).rstrip(b"\n") for (content,) in con.execute("SELECT Content FROM ImportQuarantine")}
             assert set(_FAULTS) <= kept
             assert world.value(hit) == 0
             before = dump(con, *_UNCOMPARED)
@@ -284,7 +284,7 @@ def _with_faults(content: bytes, path: pathlib.Path, folder: pathlib.Path, told:
             assert after == before, differing(before, after)
         world.work().retry()
         assert world.value(hit) == 2
-        assert {row[4] for row in dump(con)["RejectedRecords"]} == told
+        assert {row[4] for row in dump(con)["ImportQuarantine"]} == told
         _check(con, content.split(b"\n"))
 
 

@@ -121,7 +121,7 @@ def _unchanged(con: sqlite3.Connection, before: dict[str, list[Any]]) -> None:
 def _check_good(con: sqlite3.Connection, count: int) -> None:
     """What is there has its own figures, what is not is kept."""
     query = "SELECT wall_s, core_count, submit_time, end_time - submit_time FROM v1_jobs WHERE local_job_id = ?"
-    kept = b"\n".join(bytes(content) for (content,) in con.execute("SELECT Content FROM RejectedRecords"))
+    kept = b"\n".join(bytes(content) for (content,) in con.execute("SELECT Content FROM ImportQuarantine"))
     for number in range(count):
         found = con.execute(query, (str(_GOOD + number),)).fetchall()
         if found:

@@ -47,7 +47,7 @@ _FINDS = {
     "processes": _SAMPLED,
     "errors": "SELECT 1 FROM v1_producer_errors WHERE detail = ?",
     "partitions": "SELECT 1 FROM ClusterPartitions WHERE Name = ?",
-    "cards": "SELECT 1 FROM NodeCards WHERE UUID = ?",
+    "cards": "SELECT 1 FROM NodeGPUs WHERE UUID = ?",
 }
 """Where the good element of a list is found by its number, with what it used."""
 _NO_PROCESSES = (None, 7, "x", [], {"pid": -1}, {"pid": "7"}, {"pid": [7]}, {"pid": 9, "ppid": {}}, {"pid": 2**53 + 1})
@@ -58,7 +58,7 @@ _TOLD = (
     "cluster, node, valid_from, cpu_model FROM v1_nodes",
     "* FROM v1_producer_errors",
     "* FROM v1_jobs",
-    "Content FROM RejectedRecords",
+    "Content FROM ImportQuarantine",
 )
 
 
@@ -219,10 +219,10 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
         if any(one["meta"]["mixed"] == "processes" for one in _mixed_of(lines)):
             assert report.dropped["processes"], "left out without a word"
         found = _dump(con)
-        _check_rejected(found["RejectedRecords"], report, plain)
+        _check_rejected(found["ImportQuarantine"], report, plain)
         _check_parts(con, lines)
         _check_harmless(found)
-        assert not found["RejectedRecords"] or report.rejected
+        assert not found["ImportQuarantine"] or report.rejected
         told = _told(con)
 
         _import(con, here, path)
@@ -262,7 +262,7 @@ def _dump(con: sqlite3.Connection) -> dict[str, list[Any]]:
     kept = ", ".join(name for name in columns if name != "FieldTimes")
     found["SlurmJobs"] = sorted(con.execute(f"SELECT {kept} FROM SlurmJobs"), key=repr)
     # What is not kept whole is told anew of a file that is read again.
-    found["RejectedRecords"] = sorted(((*row[1:9], *row[10:]) for row in found["RejectedRecords"]), key=repr)
+    found["ImportQuarantine"] = sorted(((*row[1:9], *row[10:]) for row in found["ImportQuarantine"]), key=repr)
     return found
 
 
@@ -315,7 +315,7 @@ def _check_parts(con: sqlite3.Connection, lines: list[bytes]) -> None:
     """Each damaged job of a good envelope is known, or kept with what is needed to tell it again."""
     kept = [
         json.loads(content)["data"]["attributes"]
-        for (content,) in con.execute("SELECT Content FROM RejectedRecords WHERE Position LIKE '%, job %'")
+        for (content,) in con.execute("SELECT Content FROM ImportQuarantine WHERE Position LIKE '%, job %'")
     ]
     known = {
         "slurm_jobs": {row[0] for row in con.execute("SELECT job_id FROM v1_slurm_jobs WHERE cluster = 'good'")},
@@ -380,7 +380,7 @@ def _with_faults(work: pathlib.Path, path: pathlib.Path, lines: list[bytes], tol
         with _faults(con):
             report = _import(con, here, path)
             _check_good(con, lines)
-            kept = {content for (content,) in con.execute("SELECT Content FROM RejectedRecords")}
+            kept = {content for (content,) in con.execute("SELECT Content FROM ImportQuarantine")}
             assert set(_FAULTS[:3]) <= kept, kept
             assert report.rejected >= len(_FAULTS)
             assert con.execute(sums).fetchall() == [(2, 30)]
@@ -400,7 +400,7 @@ def _faults(con: sqlite3.Connection) -> Iterator[None]:
     con.create_function("is_faulty", 1, lambda points: b'"fault"' in zlib.decompress(points))
     conditions = {
         "SlurmJobs": "NEW.JobID = 1 AND NEW.ClusterID = (SELECT ID FROM Clusters WHERE Name = 'fault')",
-        "JobPoints": "is_faulty(NEW.Points)",
+        "JobSamples": "is_faulty(NEW.Points)",
         "AAR": "NEW.JobID LIKE 'sonar:fault:2:%'",
     }
     for table, condition in conditions.items():

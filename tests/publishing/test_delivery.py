@@ -168,7 +168,7 @@ def test_nothing_to_send_moves_the_cursor(make: Callable[..., OfOne]) -> None:
     assert (one.ctx.summary.quarantined, one.ctx.summary.notes) == (1, ["bad: not sent: why"])
     one.delivery.deliver(one.consignment(seq=6)._replace(proofs=[MonthSnapshot(2026, 5, "summaries", 6, "life")]))
     assert one.last_seq == 6
-    assert one.con.execute("SELECT Seq FROM Months").fetchall() == [(6,)]
+    assert one.con.execute("SELECT Seq FROM MonthFormats").fetchall() == [(6,)]
     one.deliver()
     assert one.last_seq == 6
 

@@ -194,7 +194,7 @@ def test_the_count_of_what_replaced_a_record_that_never_arrived(memory, empty_bo
 
     assert len(at_apel(empty_box.apel.job_records)) == 4
     assert synced(site) == {6: 4}
-    assert site.ledger("SELECT sum(Jobs), sum(Wall) FROM Given") == [(4, 300 + change.get("wall_s", 100))]
+    assert site.ledger("SELECT sum(Jobs), sum(Wall) FROM PublishedTotals") == [(4, 300 + change.get("wall_s", 100))]
 
 
 @pytest.mark.parametrize("messages", [SUMMARIES, CARS], ids=["summaries", "cars"])

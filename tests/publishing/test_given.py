@@ -41,7 +41,7 @@ def test_jobs_that_were_given(con: Connection) -> None:
     begin(con, record("under-way"))
     assert safeguard.published_jobs(con, ONE) == {HERE: Amount(2, 65), THERE: Amount(1, 60)}
 
-    ((there,),) = con.execute("SELECT GivenID FROM Given WHERE SubmitHost = 'ce2'")
+    ((there,),) = con.execute("SELECT PublishedTotalID FROM PublishedTotals WHERE SubmitHost = 'ce2'")
     zeros = record("three", digest=b"", submit_host=None, replaced_id=there, replaced_wall_s=60)
     send(con, zeros)
     assert safeguard.published_jobs(con, ONE) == {HERE: Amount(2, 65)}
@@ -55,7 +55,7 @@ def test_sums_that_were_given(con: Connection) -> None:
     send(con, sums=(one_sum("other"),), message_format="summaries", target=OTHER)
     assert safeguard.published_sums(con, ONE) == {HERE: Amount(6, 200)}
 
-    con.execute("UPDATE SumKeys SET IsAdopted = 1 WHERE Key = 'b'")
+    con.execute("UPDATE SentSummaries SET IsAdopted = 1 WHERE Key = 'b'")
     assert safeguard.published_sums(con, ONE) == {HERE: Amount(3, 180)}
     send(con, sums=(one_sum("c", wall_s=None),), message_format="summaries")
     assert safeguard.published_sums(con, ONE) == {HERE: Amount(6, None)}

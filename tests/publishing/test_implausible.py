@@ -98,8 +98,8 @@ def test_a_lie_that_was_never_published_explains_no_fall(memory, empty_box) -> N
         site.sql(
             f"DELETE FROM FinishedLog WHERE RecordID = {gone}",
             f"DELETE FROM AAR WHERE RecordID = {gone}",
-            f"DELETE FROM Contributions WHERE RecordID = {gone}",
-            "UPDATE Cells SET (Jobs, Wall) = (Jobs - 1, Wall - 100)",
+            f"DELETE FROM JobUsageShares WHERE RecordID = {gone}",
+            "UPDATE MonthlyUsage SET (Jobs, Wall) = (Jobs - 1, Wall - 100)",
         )
     site.record(LIES[1]._replace(wall_s=100))
 

@@ -217,7 +217,7 @@ def test_a_change_of_family_that_is_interrupted(memory, empty_box, before, after
     empty_box.faults.clear()
     assert site.publish().error is None
     assert totals(site) == ((1400, 1260) if by == "publish" else (800, 720))
-    assert site.ledger("SELECT * FROM OpenMonths") == []
+    assert site.ledger("SELECT * FROM UnfinishedMonths") == []
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,8 @@ def test_a_month_stays_in_the_family_it_began_in(memory, empty_box, before, afte
     site.republish()
 
     kinds = site.ledger(
-        "SELECT DISTINCT Kind, Year, Month FROM Months UNION SELECT Kind, Year, Month FROM SumKeys WHERE Kind <> 'sync'"
+        "SELECT DISTINCT Kind, Year, Month FROM MonthFormats UNION SELECT Kind, Year, Month FROM SentSummaries"
+        " WHERE Kind <> 'sync'"
     )
     name = {"urs": "car"}
     assert set(kinds) == {(name.get(before, before), 2024, 6), (name.get(after, after), 2024, 7)}

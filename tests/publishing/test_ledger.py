@@ -518,7 +518,7 @@ def last_seq(con: Connection, target: str = ONE) -> int:
 
 def given_now(con: Connection) -> dict[str, tuple[int, int]]:
     """Jobs and wall time of each submit host."""
-    rows = con.execute("SELECT SubmitHost, Jobs, Wall FROM Given WHERE Target = ? ORDER BY 1", (ONE,))
+    rows = con.execute("SELECT SubmitHost, Jobs, Wall FROM PublishedTotals WHERE Target = ? ORDER BY 1", (ONE,))
     return {host: (count, wall_s) for host, count, wall_s in rows}
 
 
@@ -550,7 +550,10 @@ def test_a_target_that_begins_anew(con: Connection) -> None:
     assert found[:4] == (ONE, "another", 2, 9)
     assert found.last_success is not None
     assert cursors.cursor(con, OTHER) == (OTHER, "life", 4, 1, None)
-    assert con.execute("SELECT Target, DoubtSeq FROM Targets ORDER BY 1").fetchall() == [(ONE, 0), (OTHER, None)]
+    assert con.execute("SELECT Target, UncertainAfterSeq FROM Targets ORDER BY 1").fetchall() == [
+        (ONE, 0),
+        (OTHER, None),
+    ]
     assert con.execute("SELECT Seq FROM Messages WHERE Target = ? ORDER BY 1", (ONE,)).fetchall() == [(None,), (4,)]
     assert con.execute("SELECT Seq FROM Messages WHERE Target = ? ORDER BY 1", (OTHER,)).fetchall() == [(4,), (5,)]
     assert con.execute("SELECT Seq FROM HeldRecords ORDER BY Target").fetchall() == [(0,), (3,)]
@@ -573,7 +576,7 @@ def test_a_target_under_another_name_is_all_of_the_old_one(con: Connection) -> N
         set_aside(con, "held", target=target)
         cursors.finish_run(con, target, error=None, last_end_time=MAY + len(target))
     cursors.rename_target(con, ONE, "new")
-    for table in ("Targets", "Messages", "SumKeys", "HeldRecords", "Given"):
+    for table in ("Targets", "Messages", "SentSummaries", "HeldRecords", "PublishedTotals"):
         assert set(con.execute(f"SELECT Target FROM {table}")) == {("new",), (OTHER,)}
     assert [cursors.jura_end_time(con, name) for name in (ONE, "new", OTHER)] == [
         None,
@@ -608,7 +611,7 @@ def test_a_message_is_kept_as_it_was_written_down(con: Connection) -> None:
     assert [one.message_id for one in ledger.pending_messages(con, ONE)] == [first.message_id, second.message_id]
     assert ledger.count_pending(con, ONE) == 2
 
-    ((host,),) = con.execute("SELECT Site FROM Given")
+    ((host,),) = con.execute("SELECT Site FROM PublishedTotals")
     assert host == "SITE"
     found = ledger.stored(con, first.message_id)
     # Its place in the log is noted nowhere.
@@ -635,19 +638,19 @@ def test_an_attempt_is_noted_with_its_message(con: Connection) -> None:
 def test_months_of_records_have_one_kind_where_that_counts(con: Connection) -> None:
     """From the first message on; where records and sums do not count twice nothing is noted."""
     begin(con, record("any"))
-    assert con.execute("SELECT * FROM Months").fetchall() == []
+    assert con.execute("SELECT * FROM MonthFormats").fetchall() == []
     two = message(
         record("a"), record("b", end_time=MAY + 40 * DAY_S), record("zeros", submit_host=None), message_format="car"
     )
     ledger.record_intent(con, ONE, [two], one_kind=True)
     ledger.record_intent(con, ONE, [two._replace(message_format="individual")], one_kind=True)
-    assert con.execute("SELECT Target, Year, Month, Kind FROM Months").fetchall() == [
+    assert con.execute("SELECT Target, Year, Month, Kind FROM MonthFormats").fetchall() == [
         (ONE, 2026, 5, "car"),
         (ONE, 2026, 6, "car"),
     ]
     begun = begin(con, record("c", end_time=MAY + 80 * DAY_S))
     ledger.split(con, ONE, begun, [message(record("c", end_time=MAY + 80 * DAY_S))])
-    assert con.execute("SELECT count(*) FROM Months").fetchall() == [(2,)]
+    assert con.execute("SELECT count(*) FROM MonthFormats").fetchall() == [(2,)]
 
 
 def test_what_is_intended_is_noted_at_once(con: Connection) -> None:
@@ -658,7 +661,7 @@ def test_what_is_intended_is_noted_at_once(con: Connection) -> None:
             con, ONE, [], [aside], seq=seq, proofs=[MonthSnapshot(2026, 5, "summaries", seq, f"life{seq}")]
         )
     assert last_seq(con) == 9
-    assert con.execute("SELECT Kind, Seq, Incarnation FROM Months").fetchall() == [("summaries", 9, "life9")]
+    assert con.execute("SELECT Kind, Seq, Incarnation FROM MonthFormats").fetchall() == [("summaries", 9, "life9")]
     held_now = "SELECT Seq, State, Reason, NextTry, Refusals, RefusedRun, Attempts FROM HeldRecords"
     assert con.execute(held_now).fetchall() == [(3, "held", "why", 5, 1, 2, 1)]
     con.execute("UPDATE HeldRecords SET State = 'dropped'")

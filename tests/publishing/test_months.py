@@ -66,9 +66,9 @@ def test_what_a_target_selected_is_noted_by_column(con: Connection) -> None:
     """When nothing was held last, and when the log was gone through; of another target nothing."""
     assert safeguard.selections(con, ONE) == (None, None)
     assert safeguard.selections(con, "nobody") == (None, None)
-    safeguard.set_selection(con, ONE, "Walked", {"vofilter": ["atlas"]})
+    safeguard.set_selection(con, ONE, "FullScanSelection", {"vofilter": ["atlas"]})
     assert safeguard.selections(con, ONE) == (None, {"vofilter": ["atlas"]})
-    safeguard.set_selection(con, ONE, "Selection", {"vofilter": []})
+    safeguard.set_selection(con, ONE, "LastGoodSelection", {"vofilter": []})
     assert safeguard.selections(con, ONE) == ({"vofilter": []}, {"vofilter": ["atlas"]})
     assert safeguard.selections(con, OTHER) == (None, None)
 
@@ -77,7 +77,7 @@ def test_what_was_published_is_of_one_target(con: Connection) -> None:
     """Its months, with the kind of messages each is in and how far its sums are proven."""
     ledger.record_intent(con, ONE, [], proofs=[MonthSnapshot(*MAY, "summaries", 7, "life")])
     ledger.record_intent(con, OTHER, [], proofs=[MonthSnapshot(*JUNE, "summaries", 9, "life")])
-    (sent,) = con.execute("SELECT Sent FROM Months WHERE Target = ?", (ONE,)).fetchone()
+    (sent,) = con.execute("SELECT Sent FROM MonthFormats WHERE Target = ?", (ONE,)).fetchone()
 
     assert safeguard.published(con, ONE) == {MAY: MonthFormat("summaries", 7, "life", sent)}
     assert list(safeguard.published(con, OTHER)) == [JUNE]

@@ -25,7 +25,7 @@ BOTH = SGAS + CARS
 
 def packs(site: Site) -> list[int]:
     """The records that are packed."""
-    return [record_id for (record_id,) in site.database("SELECT RecordID FROM PackedJob ORDER BY RecordID")]
+    return [record_id for (record_id,) in site.database("SELECT RecordID FROM PackedJobs ORDER BY RecordID")]
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_letting_go_goes_on_where_it_was_interrupted(site, monkeypatch) -> None:
     here = site.settings.places
     with closing(access.open_accounting(here)) as con:
         con.execute(
-            "CREATE TEMP TRIGGER Cut BEFORE DELETE ON main.PackedJob WHEN old.RecordID = 5"
+            "CREATE TEMP TRIGGER Cut BEFORE DELETE ON main.PackedJobs WHEN old.RecordID = 5"
             " BEGIN SELECT RAISE(ROLLBACK, 'cut'); END"
         )
         with pytest.raises(StoreError, match="cut"):
@@ -134,7 +134,7 @@ def test_letting_go_goes_on_where_it_was_interrupted(site, monkeypatch) -> None:
 def test_what_is_missing_can_be_packed(site) -> None:
     """Records of an older program, or changed since: packed as they are now, and let go as all others are."""
     site.record(*jobs(6))
-    site.sql("DELETE FROM PackedJob WHERE RecordID > 2", "UPDATE AAR SET UsedWalltime = 4711 WHERE RecordID = 1")
+    site.sql("DELETE FROM PackedJobs WHERE RecordID > 2", "UPDATE AAR SET UsedWalltime = 4711 WHERE RecordID = 1")
     here = site.settings.places
     with closing(access.open_accounting(here)) as con:
         usage.delete_delivered(con, here, 7)

@@ -150,7 +150,9 @@ def test_a_filter_that_stays_narrow_is_accepted_after_a_lost_ledger(places) -> N
     world.lose_ledger()
 
     def doubted() -> set[str]:
-        return {target for (target,) in world.site.ledger("SELECT Target FROM Targets WHERE DoubtSeq IS NOT NULL")}
+        return {
+            target for (target,) in world.site.ledger("SELECT Target FROM Targets WHERE UncertainAfterSeq IS NOT NULL")
+        }
 
     for _ in range(2):
         for one in world.publish(Fault()):

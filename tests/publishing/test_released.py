@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import sqlite3
 
 import pytest
 from publishing_site import CARS, JUNE, SGAS, SUMMARIES, Job, Site, at_apel, jobs
 
+from arcacct.database import upkeep
 from arcacct.errors import FiguresHeld
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "released"
@@ -57,8 +59,10 @@ def test_counts_are_of_all_that_was_ever_given(site) -> None:
 
     months = {(row["Site"], row["Month"]): row["NumberOfJobs"] for row in site.box.apel.sync_records.values()}
     assert months == {("SITE", 6): 6, ("SITE", 7): 1, ("SUMS", 6): 6, ("SUMS", 7): 1}
-    assert site.ledger("SELECT sum(Jobs), sum(Wall) FROM Given WHERE Target = 'arex/jura/apel:a'") == [(7, 800)]
-    assert site.ledger("SELECT Target, Year, Month, Kind FROM Months ORDER BY 1, 3") == [
+    assert site.ledger("SELECT sum(Jobs), sum(Wall) FROM PublishedTotals WHERE Target = 'arex/jura/apel:a'") == [
+        (7, 800)
+    ]
+    assert site.ledger("SELECT Target, Year, Month, Kind FROM MonthFormats ORDER BY 1, 3") == [
         ("arex/jura/apel:a", 2024, 6, "car"),
         ("arex/jura/apel:a", 2024, 7, "car"),
         ("arex/jura/apel:sums", 2024, 6, "summaries"),
@@ -75,7 +79,9 @@ def test_later_changes_are_what_they_always_were(site) -> None:
     rows = at_apel(site.box.apel.job_records)
     assert rows["4job00001"].wall_s == 300
     assert rows["4july"].wall_s == 50
-    assert site.ledger("SELECT sum(Jobs), sum(Wall) FROM Given WHERE Target = 'arex/jura/apel:a'") == [(7, 950)]
+    assert site.ledger("SELECT sum(Jobs), sum(Wall) FROM PublishedTotals WHERE Target = 'arex/jura/apel:a'") == [
+        (7, 950)
+    ]
 
 
 def test_another_filter_with_the_upgrade_takes_nothing_back(site) -> None:
@@ -101,3 +107,19 @@ def test_an_older_accounting_database_with_the_upgrade_takes_nothing_back(site) 
     site.record(*jobs(1))
 
     assert isinstance(site.publish("apel:sums").error, FiguresHeld)
+
+
+def test_a_restored_copy_is_compared_with_a_ledger_of_the_program_before(site, tmp_path) -> None:
+    """Both have the names of 0.2: what was sent since the copy is known all the same."""
+    here = site.settings.places
+    copy = str(tmp_path / "publishing.copy.db")
+    with contextlib.closing(sqlite3.connect(here.publishing_database)) as con:
+        con.execute("VACUUM INTO ?", (copy,))
+    with contextlib.closing(sqlite3.connect(copy)) as con:
+        con.execute("PRAGMA journal_mode = WAL")
+        con.execute("UPDATE Given SET Jobs = Jobs - 1 WHERE Month = 6 AND Target LIKE '%sgas%'")
+        con.commit()
+
+    upkeep.restore(here, copy)
+
+    assert site.ledger("SELECT Target, Year, Month, Jobs FROM UncertainMonths") == [("arex/jura/sgas:s", 2024, 6, 6)]

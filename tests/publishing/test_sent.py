@@ -49,7 +49,7 @@ def test_what_is_known_of_a_version(con: Connection) -> None:
     """All that a correction of it needs: where it is counted, and with how much."""
     begun = send(con, record("one", record_id=7, notes="repaired"))
     ((version,),) = sent.versions(con, ONE, ["one"], keeps_first=False).values()
-    ((place,),) = con.execute("SELECT GivenID FROM Given")
+    ((place,),) = con.execute("SELECT PublishedTotalID FROM PublishedTotals")
     assert version == ("key-one", b"digest", MAY, 7, place, 60, begun.message_id, "repaired")
 
 

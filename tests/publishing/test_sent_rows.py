@@ -176,7 +176,7 @@ def test_keys_that_have_nothing_in_common_fill_no_table_of_forms(con) -> None:
     (intended,) = ledger.record_intent(con, TARGET, [message(*records)])
 
     assert ledger.stored(con, intended.message_id).records == tuple(records)
-    assert con.execute("SELECT count(*) FROM KeyForms").fetchone()[0] < 1100
+    assert con.execute("SELECT count(*) FROM KeyTemplates").fetchone()[0] < 1100
 
 
 def test_another_life_of_the_accounting_database(con) -> None:

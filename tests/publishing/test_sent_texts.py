@@ -316,7 +316,7 @@ def test_a_sum_whose_message_cannot_be_made_again(site, why) -> None:
     assert got(made, shown)
     ledger(made, "UPDATE Messages SET Digest = 'x'")
     assert why(made, "job00000")["apel:a"] == [shown._replace(how=SUM_AS_IT_IS)]
-    ledger(made, "UPDATE SumKeys SET Wall = Wall + 1")
+    ledger(made, "UPDATE SentSummaries SET Wall = Wall + 1")
     (shown,) = why(made, "job00000")["apel:a"]
     assert shown.how.startswith("not known any more: the sum changed since")
 

@@ -134,7 +134,7 @@ def play(world: World, history: list[tuple[object, ...]]) -> dict[str, int]:
                     if shown.how in (KEPT, MADE_AGAIN):
                         pieces = [plugin.envelope(one.kind).cut(text)[one.position] for text in sent[one.message_id]]
                         assert shown.text in pieces
-            sums = "SELECT MessageID, Key FROM SumKeys WHERE Target = ? AND Kind <> 'sync'"
+            sums = "SELECT MessageID, Key FROM SentSummaries WHERE Target = ? AND Kind <> 'sync'"
             for message_id, key in publishing.execute(sums, (block,)).fetchall():
                 shown = texts.of_sum(message_id, key)
                 if shown.how in (KEPT, MADE_AGAIN):

@@ -279,7 +279,7 @@ def test_records_that_lack_something(site) -> None:
     see = ': see `arcacct query "SELECT * FROM v1_record_notes"`'
     assert cut() == []
 
-    note = "INSERT INTO RecordNotes SELECT min(RecordID) + ?, ?, 'x', ? FROM AAR"
+    note = "INSERT INTO TruncationNotes SELECT min(RecordID) + ?, ?, 'x', ? FROM AAR"
     site.update(note, 0, "diag", int(time.time()) - 2 * DAY_S)
     assert cut() == []
     for field in ("transfers", "node_names"):

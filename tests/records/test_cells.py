@@ -23,7 +23,7 @@ OCTOBER_LAST = calendar.timegm((2026, 10, 31, 23, 59, 59))
 MONTH_EDGES = [OCTOBER_LAST, OCTOBER_LAST + 1, calendar.timegm((2028, 2, 29, 12, 0, 0)), OCTOBER_LAST - 40 * 86400]
 COLUMNS = "JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, ExitCode, SubmitTime, EndTime, NodeCount"
 KEY = "Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark"
-TWICE = f"SELECT {KEY} FROM UsageCells GROUP BY {KEY} HAVING count(*) > 1"
+TWICE = f"SELECT {KEY} FROM CurrentUsage GROUP BY {KEY} HAVING count(*) > 1"
 
 job = st.integers(0, 5)
 change = st.one_of(

@@ -92,8 +92,8 @@ def test_an_empty_database_is_sound(tmp_path) -> None:
         pytest.param("ALTER TABLE AAR ADD COLUMN More TEXT", "table AAR is not as it should be", id="column"),
         pytest.param("UPDATE sqlite_sequence SET seq = 1 WHERE name = 'FinishedLog'", "next one would be 2", id="Seq"),
         pytest.param("UPDATE Fence SET Horizon = 99", "published up to Seq 99", id="fence"),
-        pytest.param("UPDATE Cells SET Jobs = Jobs + 1", "sums are not those of its jobs", id="cell"),
-        pytest.param("DELETE FROM Contributions", "counted as nothing", id="contribution"),
+        pytest.param("UPDATE MonthlyUsage SET Jobs = Jobs + 1", "sums are not those of its jobs", id="cell"),
+        pytest.param("DELETE FROM JobUsageShares", "counted as nothing", id="contribution"),
         pytest.param("UPDATE RecordCount SET Records = 99", "records: counted as 99, are ", id="count"),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_page_that_two_tables_use_is_found(here) -> None:
 
     found = problems(here)
 
-    assert f"page {page} is used 2 times, by JobExtraInfo,PackedJob" in found
+    assert f"page {page} is used 2 times, by JobExtraInfo,PackedJobs" in found
     assert any(one.startswith("1 of ") and one.endswith(" pages neither used nor free") for one in found)
 
 

@@ -164,7 +164,7 @@ def test_sums_of_an_older_database_are_made_in_slices(here, con) -> None:
     for table in ("FinishedLog", "JobExtraInfo", "AAR"):
         con.execute(f"DELETE FROM {table} WHERE RecordID = 1")
     con.execute("COMMIT")
-    waiting = "SELECT count(*) FROM Contributions WHERE MonthID IS NULL"
+    waiting = "SELECT count(*) FROM JobUsageShares WHERE MonthID IS NULL"
 
     assert con.execute(waiting).fetchone() == (5,)
     assert sum(row[1] for row in usage(con, Selection(), ("queue",), details=False).rows) == 4
@@ -178,7 +178,7 @@ def test_sums_of_an_older_database_are_made_in_slices(here, con) -> None:
 def test_putting_in_can_be_interrupted(here, con, monkeypatch) -> None:
     """A slice that fails leaves what was there, and the next call goes on with it."""
     records_usage.update_monthly(con, here)
-    con.execute("CREATE TRIGGER Stop BEFORE UPDATE ON FinerCells BEGIN SELECT RAISE(ABORT, 'power cut'); END")
+    con.execute("CREATE TRIGGER Stop BEFORE UPDATE ON UsageBreakdown BEGIN SELECT RAISE(ABORT, 'power cut'); END")
     with pytest.raises(Exception, match="power cut"):
         records_usage.update_breakdown(con, here)
     con.execute("DROP TRIGGER Stop")
@@ -191,9 +191,9 @@ def test_putting_in_can_be_interrupted(here, con, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ("UPDATE FinerCells SET Jobs = Jobs + 1 WHERE FinerID = 1", "finer cell 1: sums are not those of its jobs"),
-        ("UPDATE Contributions SET HostID = DayID WHERE RecordID = 2", "record 2: is in the finer cells"),
-        ("UPDATE Contributions SET StageIn = 8 WHERE RecordID = 2", "record 2: is in the finer cells"),
+        ("UPDATE UsageBreakdown SET Jobs = Jobs + 1 WHERE FinerID = 1", "finer cell 1: sums are not those of its jobs"),
+        ("UPDATE JobUsageShares SET HostID = DayID WHERE RecordID = 2", "record 2: is in the finer cells"),
+        ("UPDATE JobUsageShares SET StageIn = 8 WHERE RecordID = 2", "record 2: is in the finer cells"),
     ],
 )
 def test_what_is_wrong_is_found(here, con, damage, said) -> None:

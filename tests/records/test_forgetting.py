@@ -143,7 +143,7 @@ def test_telemetry_of_a_users_jobs(tmp_path) -> None:
         assert con.execute("SELECT command FROM v1_job_commands ORDER BY 1").fetchall() == [("bobs",), ("carols",)]
         users = [name for (name,) in con.execute("SELECT user_name FROM v1_sampled_jobs ORDER BY first_time")]
         assert (users[0], users[1].startswith("pseudonym-"), users[2]) == ("gecarol", True, "gebob")
-        assert con.execute("SELECT count(*) FROM JobPoints").fetchall() == [(2,)]
+        assert con.execute("SELECT count(*) FROM JobSamples").fetchall() == [(2,)]
 
 
 def found(con: sqlite3.Connection, text: str) -> list[str]:

@@ -83,8 +83,8 @@ def test_a_lie_is_held_whoever_records_it(con, way, values, reason) -> None:
     (stored,) = con.execute("SELECT UsedWalltime, UsedCPUUserTime, CPUCount FROM AAR").fetchall()
     assert stored == (lie.wall_s, lie.cpu_s, lie.cores)
     assert (
-        con.execute("SELECT * FROM PackedJob").fetchall()
-        == con.execute("SELECT * FROM FormerVersions").fetchall()
+        con.execute("SELECT * FROM PackedJobs").fetchall()
+        == con.execute("SELECT * FROM PreviousVersions").fetchall()
         == []
     )
 

@@ -312,30 +312,30 @@ HUGE = [b"(\xff\xff\xff\x7f", b"[" * 3000]
 def test_rubbish_is_not_read(con, data) -> None:
     """Bytes that are no pack are passed over, and their neighbours are read from theirs."""
     write(con, stored_jobs.job(1), stored_jobs.job(2))
-    con.execute("UPDATE PackedJob SET Data = ? WHERE RecordID = 1", (data,))
+    con.execute("UPDATE PackedJobs SET Data = ? WHERE RecordID = 1", (data,))
     assert assert_same(con) == ["STORED000002"]
 
     if data in RUBBISH:
-        con.execute("UPDATE PackedJob SET Digest = ? WHERE RecordID = 1", (packing.digest(data),))
+        con.execute("UPDATE PackedJobs SET Digest = ? WHERE RecordID = 1", (packing.digest(data),))
         assert assert_same(con) == ["STORED000002"]
 
 
 def test_damage_is_not_read(con) -> None:
     """A pack that the disk changed, wherever, is passed over."""
     write(con, stored_jobs.job(1))
-    ((good,),) = con.execute("SELECT Data FROM PackedJob").fetchall()
+    ((good,),) = con.execute("SELECT Data FROM PackedJobs").fetchall()
     chance = random.Random(1)
     for place in range(len(good)):
         bad = bytearray(good)
         bad[place] ^= 1 + chance.randrange(255)
-        con.execute("UPDATE PackedJob SET Data = ?", (bytes(bad),))
+        con.execute("UPDATE PackedJobs SET Data = ?", (bytes(bad),))
         assert packed(con) == []
 
 
 def test_another_program_s_packs_are_not_read(con) -> None:
     """A layout with another number is not ours to read."""
     write(con, stored_jobs.job(1), stored_jobs.job(2))
-    con.execute("UPDATE PackedJob SET Version = Version + 1 WHERE RecordID = 1")
+    con.execute("UPDATE PackedJobs SET Version = Version + 1 WHERE RecordID = 1")
 
     assert assert_same(con) == ["STORED000002"]
 
@@ -352,11 +352,11 @@ def test_what_is_taken_back_leaves_no_pack(con) -> None:
     con.execute("BEGIN")
     JobWriter(con, "gridengine", "cell").write([stored_jobs.job(1)])
     con.execute("ROLLBACK")
-    assert con.execute("SELECT count(*) FROM PackedJob").fetchone() == (0,)
+    assert con.execute("SELECT count(*) FROM PackedJobs").fetchone() == (0,)
 
     write(con, stored_jobs.job(1), stored_jobs.job(2))
     remove(con, [1])
-    assert con.execute("SELECT RecordID FROM PackedJob").fetchall() == [(2,)]
+    assert con.execute("SELECT RecordID FROM PackedJobs").fetchall() == [(2,)]
 
 
 @given(st.text(st.sampled_from("%%%0a4FgGé\n"), max_size=12))
@@ -391,7 +391,7 @@ def test_other_forms_of_time_are_left_to_sqlite(when) -> None:
 def test_a_reader_between_pages_sees_what_is_there(con) -> None:
     """A page is of one state: records that have a pack and records that have none, in the order of the log."""
     write(con, *(stored_jobs.job(number) for number in range(1, 8)))
-    con.execute("DELETE FROM PackedJob WHERE RecordID % 2")
+    con.execute("DELETE FROM PackedJobs WHERE RecordID % 2")
     con.execute("UPDATE AAR SET UsedWalltime = 0, UsedCPUUserTime = 0, UsedCPUKernelTime = 0 WHERE RecordID IN (3, 4)")
     con.execute("UPDATE AAR SET StatusID = (SELECT ID FROM Status WHERE Name = 'aborted') WHERE RecordID IN (3, 4)")
 

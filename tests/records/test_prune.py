@@ -130,7 +130,7 @@ def test_the_archive_knows_where_records_came_from(site) -> None:
     """Sources, notes and authgroups go with the record; a record of our own hook has no source there either."""
     site.con.execute("DELETE FROM RecordSources WHERE RecordID = 1")
     site.con.execute("INSERT INTO FieldSources VALUES (2, 'memory_kib', 'sonar')")
-    site.con.execute("INSERT INTO RecordNotes VALUES (3, 'transfers', '5 of 9 kept', 1795176000)")
+    site.con.execute("INSERT INTO TruncationNotes VALUES (3, 'transfers', '5 of 9 kept', 1795176000)")
     site.con.execute("INSERT INTO AuthGroups VALUES (3, 'tokens')")
 
     site.prune()
@@ -144,7 +144,7 @@ def test_the_archive_knows_where_records_came_from(site) -> None:
         assert noted == [(name(3), "transfers", "5 of 9 kept", 1795176000)]
         groups = con.execute("SELECT JobID, Names FROM AuthGroups JOIN AAR USING (RecordID)").fetchall()
         assert groups == [(name(3), "tokens")]
-    for table in ("FieldSources", "RecordNotes", "AuthGroups"):
+    for table in ("FieldSources", "TruncationNotes", "AuthGroups"):
         assert site.con.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
 
@@ -181,7 +181,7 @@ def test_every_table_of_a_record_has_its_place() -> None:
     placed = {"AAR", "FinishedLog", *OF_RECORD, *KEPT}
     assert {*CHILDREN, *MOVED, TELEMETRY} < {*OF_RECORD}
     # Their RecordID is one of A-REX's own file.
-    assert tables - {"ImportedFiles", "ImportPending"} == placed
+    assert tables - {"ImportedFiles", "UnfinishedImports"} == placed
 
 
 @pytest.mark.parametrize(

@@ -36,14 +36,14 @@ from arcacct.sources.sonar.jobs import Site as SonarSite
 from arcacct.targets import kinds, plugins
 
 GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
-GROWING += ("FinishedLog", "StatusFiles", "RecordSources", "Contributions", "Messages")
+GROWING += ("FinishedLog", "StatusFiles", "RecordSources", "JobUsageShares", "Messages")
 GROWING += ("SentRecords", "Jobs", "JobHashes", "Record")
-GROWING += ("FormerVersions", "RecordNotes", "PackedJob")
+GROWING += ("PreviousVersions", "TruncationNotes", "PackedJobs")
 SHORT, LONG, NEW = 600, 3_000, 20
 MESSAGES_PER_JOBS = 10
 TARGET = "arex/jura/sgas:x"
 SCAN = re.compile(
-    rf"(SCAN|BLOOM FILTER ON) ({'|'.join(GROWING)})\b(?! USING (COVERING )?INDEX Contributions_Waiting_IDX)"
+    rf"(SCAN|BLOOM FILTER ON) ({'|'.join(GROWING)})\b(?! USING (COVERING )?INDEX JobUsageShares_Waiting_IDX)"
 )
 """The index of what no command has put into the finer cells yet has nothing else."""
 NEWEST = re.compile(r"ORDER BY (RecordID|rowid|end_time) DESC LIMIT")
@@ -114,7 +114,7 @@ def sites(request, tmp_path_factory) -> list[Site]:
 
 
 _CHANGED = """
-    INSERT INTO FormerVersions SELECT RecordID, RecordID, JobID, LocalJobID, VOID, EndpointID, EndTime, 1, 1
+    INSERT INTO PreviousVersions SELECT RecordID, RecordID, JobID, LocalJobID, VOID, EndpointID, EndTime, 1, 1
       FROM AAR WHERE RecordID > ? AND RecordID % 3 = 0
 """
 """Every third job of a history was something else once."""
@@ -126,7 +126,7 @@ def _change_some(site: Site) -> None:
     con.execute(_CHANGED, (site.jobs,))
     con.execute("INSERT INTO FinishedLog (RecordID) VALUES (1000000)")
     con.execute(
-        "INSERT INTO FormerVersions SELECT seq, 1000000, 'deleted', NULL, 1, 1, ?, 1, 1 FROM sqlite_sequence"
+        "INSERT INTO PreviousVersions SELECT seq, 1000000, 'deleted', NULL, 1, 1, ?, 1, 1 FROM sqlite_sequence"
         " WHERE name = 'FinishedLog'",
         (FIRST_END,),
     )
@@ -225,7 +225,7 @@ def test_packs_are_read_made_and_let_go_by_the_log(ours) -> None:
         assert all(isinstance(one.aar, PackedAAR) for one in page.records)
         con.execute("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_PACKS_AFTER'", (site.jobs,))
         records_usage.delete_delivered(con, site.here, horizon)
-        assert con.execute("SELECT max(RecordID) FROM PackedJob").fetchone() == (None,)
+        assert con.execute("SELECT max(RecordID) FROM PackedJobs").fetchone() == (None,)
 
     assert_flat(ours, work)
 
@@ -310,7 +310,7 @@ def test_advancing_the_cells_costs_what_is_new(ours) -> None:
     """The monthly cells are advanced without looking at jobs that are in them."""
 
     def advance(con: Connection, site: Site) -> None:
-        con.execute("UPDATE CellsPosition SET Seq = ?", (site.jobs,))
+        con.execute("UPDATE UsageCursor SET Seq = ?", (site.jobs,))
         records_usage.update_monthly(con, site.here)
         records_usage.months_changed_after(con, site.jobs)
         incarnation.raise_fence(con, site.here)
@@ -568,7 +568,7 @@ def test_the_floor_is_asked_of_counts(ledgers) -> None:
         safeguard.accepted(con, TARGET, "life")
         safeguard.close_accepted(con, TARGET)
         safeguard.selections(con, TARGET)
-        safeguard.set_selection(con, TARGET, "Selection", {})
+        safeguard.set_selection(con, TARGET, "LastGoodSelection", {})
         incarnation.uncertain_after_seq(con, TARGET)
         sent.open_months(con, TARGET)
         sent.sums_of_kind(con, TARGET, "sync")

@@ -766,7 +766,7 @@ def test_notes_of_a_running_job(con: sqlite3.Connection) -> None:
 
     con.execute("DELETE FROM AAR")
 
-    assert con.execute("SELECT count(*) FROM RecordNotes").fetchone() == (0,)
+    assert con.execute("SELECT count(*) FROM TruncationNotes").fetchone() == (0,)
 
 
 @settings(deadline=None)

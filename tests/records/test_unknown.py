@@ -13,7 +13,7 @@ from slurm_files import CASES, SlurmHost, arc_job, row, table
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.job_facts import job_facts
 from arcacct.config.paths import JobRules
-from arcacct.database.schema import ACCOUNTING, in_memory, upgrades
+from arcacct.database.schema import ACCOUNTING, ensure, in_memory, upgrades
 from arcacct.records import usage
 from arcacct.records.enrichment import enrich
 from arcacct.records.model import Job
@@ -105,13 +105,13 @@ def test_what_is_told_is_known(con: sqlite3.Connection, diag: bytes | None, fail
 def test_what_is_told_late_is_known_then(con: sqlite3.Connection, diag: bytes, expected) -> None:
     """The same end, read once more; also where A-REX's columns stay as they are."""
     finished(con, None)
-    con.execute("UPDATE CellsPosition SET Seq = (SELECT max(Seq) FROM FinishedLog)")
+    con.execute("UPDATE UsageCursor SET Seq = (SELECT max(Seq) FROM FinishedLog)")
     finished(con, diag)
 
     assert shown(con) == expected
     assert con.execute("SELECT count(*) FROM FieldSources").fetchone() == (0,)
     # The sums count it again.
-    assert con.execute("SELECT Seq > (SELECT Seq FROM CellsPosition) FROM FinishedLog").fetchone() == (1,)
+    assert con.execute("SELECT Seq > (SELECT Seq FROM UsageCursor) FROM FinishedLog").fetchone() == (1,)
     assert counted(con) == (1, 0, 0)
 
 
@@ -188,8 +188,9 @@ def test_a_job_in_progress_has_no_unknown_values(con: sqlite3.Connection) -> Non
 BEFORE = next(number for number, path in upgrades(ACCOUNTING) if "unknown_values" in path) - 1
 
 
-def test_records_from_before_are_told_apart_by_what_they_have() -> None:
+def test_records_from_before_are_told_apart_by_what_they_have(tmp_path) -> None:
     """An upgrade finds those without any measurement; no record is logged as changed, and the sums agree."""
+    path = str(tmp_path / "x.db")
     with closing(in_memory(ACCOUNTING, BEFORE)) as old:
         _add(old, "completed", 0, 0)
         _add(old, "completed", 100, 50)
@@ -200,16 +201,16 @@ def test_records_from_before_are_told_apart_by_what_they_have() -> None:
         _add(old, "completed", 60, 0, source="gridengine")
         log = old.execute("SELECT Seq, RecordID FROM FinishedLog ORDER BY Seq").fetchall()
         _sum_up(old)
-        for number, path in upgrades(ACCOUNTING):
-            if number > BEFORE:
-                with open(path, encoding="utf-8") as script:
-                    old.executescript(script.read())
+        old.execute("VACUUM INTO ?", (path,))
 
+    ensure(path, ACCOUNTING)
+
+    with closing(sqlite3.connect(path)) as old:
         assert old.execute("SELECT Seq, RecordID FROM FinishedLog ORDER BY Seq").fetchall() == log
         found = old.execute("SELECT wall_s, cpu_s FROM v1_jobs ORDER BY job_id").fetchall()
         assert found == [(None, None), (100, 50), (0, 0), (0, 0), (None, None), (60, None), (60, 0)]
         assert counted(old) == (7, 2, 3)
-        assert old.execute("SELECT Jobs, NoWall, NoCpu, WallNoCpu, ChangedSeq FROM Cells").fetchall() == [
+        assert old.execute("SELECT Jobs, NoWall, NoCpu, WallNoCpu, ChangedSeq FROM MonthlyUsage").fetchall() == [
             (7, 2, 3, 60, 7)
         ]
         assert usage.differences(old) == []
@@ -253,7 +254,8 @@ def _sum_up(con: sqlite3.Connection) -> None:
     """The monthly sums of a former program, all of one cell."""
     key = "Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups"
     con.execute(
-        f"INSERT INTO Cells ({key}, Jobs, Wall, Cpu, Earliest, Latest, ChangedSeq) SELECT {key}, count(*), sum(Wall),"
+        f"INSERT INTO Cells ({key}, Jobs, Wall, Cpu, Earliest, Latest, ChangedSeq) SELECT {key}, count(*),"
+        " sum(Wall),"
         f" sum(Cpu), min(EndTime), max(EndTime), 7 FROM RecordUsage GROUP BY {key}"
     )
     con.execute(

@@ -26,7 +26,7 @@ def assert_same(con: sqlite3.Connection) -> list[str]:
     """A page read from packs is what it is without them, kinds of values and digests too; returns who was packed."""
     quick = page(con)
     con.execute("SAVEPOINT Packs")
-    con.execute("DELETE FROM PackedJob")
+    con.execute("DELETE FROM PackedJobs")
     slow = page(con)
     con.execute("ROLLBACK TO Packs")
     con.execute("RELEASE Packs")

@@ -518,7 +518,7 @@ class World:
         assert [one.error for one in outcomes] == [None] * len(outcomes)
         assert self.site.ledger("SELECT * FROM HeldMonths") == []
         assert self.site.ledger("SELECT * FROM Messages WHERE State = 'sending'") == []
-        assert self.site.ledger("SELECT * FROM OpenMonths") == []
+        assert self.site.ledger("SELECT * FROM UnfinishedMonths") == []
         if self.receiver_failed:
             # The operator sends the months again to APEL, once; no other receiver failed.
             outcomes = [one for one in self.republish(EVERYTHING) if one.target.startswith("apel:")]

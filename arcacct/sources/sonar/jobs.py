@@ -237,11 +237,11 @@ def telemetry_of(con: Connection, part: Part, record_id: int | None) -> tuple[Te
         values,
     ).fetchone()
     cards = con.execute(
-        "SELECT UUID, sum(OccupiedS), sum(BusyS), max(PeakMemory), sum(EnergyJ) FROM JobCardUsage"
+        "SELECT UUID, sum(OccupiedS), sum(BusyS), max(PeakMemory), sum(EnergyJ) FROM JobGPUUsage"
         f" WHERE {own} GROUP BY UUID ORDER BY UUID",
         values,
     ).fetchall()
-    newest = "SELECT Model FROM NodeCards WHERE UUID = ? ORDER BY NodesID DESC LIMIT 1"
+    newest = "SELECT Model FROM NodeGPUs WHERE UUID = ? ORDER BY NodesID DESC LIMIT 1"
     card_models = [model for card in cards for (model,) in con.execute(newest, card[:1])]
     gpus, allocated_s, energy_j = _allocated(slurm)
     start = (slurm[0].number("start_time") if slurm else None) or use[5] or 0

@@ -25,7 +25,7 @@ _NODE = (
     " Memory, Distances, TopoSVG, TopoText"
 )
 _OF_NODE = {
-    "NodeCards": "CardIndex, UUID, Address, Manufacturer, Model, Architecture, Driver, Firmware, Memory, PowerLimitW,"
+    "NodeGPUs": "CardIndex, UUID, Address, Manufacturer, Model, Architecture, Driver, Firmware, Memory, PowerLimitW,"
     " MaxPowerLimitW, MinPowerLimitW, MaxCEClockMHz, MaxMemoryClockMHz",
     "NodeSoftware": "Key, Name, Version",
 }
@@ -91,7 +91,7 @@ def observe_sysinfo(con: Connection, names: Names, told: Sysinfo) -> None:
         # Two truths for one second: always the same one holds.
         if content < row[3]:
             return
-        for table, column in (("NodeCards", "NodesID"), ("NodeSoftware", "NodesID"), ("Nodes", "ID")):
+        for table, column in (("NodeGPUs", "NodesID"), ("NodeSoftware", "NodesID"), ("Nodes", "ID")):
             con.execute(f"DELETE FROM {table} WHERE {column} = ?", row[:1])
     elif row is not None and row[2] > told.time:
         _cut_hardware(con, row[0], told.time)
@@ -104,7 +104,7 @@ def observe_sysinfo(con: Connection, names: Names, told: Sysinfo) -> None:
     ).lastrowid
     # A card or package that is listed twice is one.
     con.executemany(
-        f"INSERT OR IGNORE INTO NodeCards VALUES ({', '.join('?' * 15)})", [(row_id, *c) for c in told.cards]
+        f"INSERT OR IGNORE INTO NodeGPUs VALUES ({', '.join('?' * 15)})", [(row_id, *c) for c in told.cards]
     )
     con.executemany("INSERT OR IGNORE INTO NodeSoftware VALUES (?, ?, ?, ?)", [(row_id, *s) for s in told.software])
 
@@ -167,7 +167,7 @@ def _observe(con: Connection, table: str, key: tuple[int, str], at: int, content
 def remember_complaint(con: Connection, names: Names, told: ProducerError) -> None:
     """Keep what a producer could not do."""
     con.execute(
-        "INSERT OR IGNORE INTO ProducerErrors (ClusterID, Node, Time, Detail) VALUES (?, ?, ?, ?)",
+        "INSERT OR IGNORE INTO TelemetryErrors (ClusterID, Node, Time, Detail) VALUES (?, ?, ?, ?)",
         (names.cluster(told.cluster), told.node, told.time, told.detail),
     )
 

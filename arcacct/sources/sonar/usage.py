@@ -409,7 +409,7 @@ def add_node_points(
             [(node_id, hour, *one) for one in node_use(readings, earlier)],
         )
 
-    return _Series(con, "NodePoints", "NodeUsage", ("NodeID",), (node_id,), measure).add(hour, points, now)
+    return _Series(con, "NodeSamples", "NodeUsage", ("NodeID",), (node_id,), measure).add(hour, points, now)
 
 
 def add_job_points(
@@ -432,7 +432,7 @@ def add_job_points(
     return _of_job(con, names.job(cluster, node, key), None, group=bool(key.epoch)).add(hour, points, now)
 
 
-_USES = ("JobUsage", "JobCardUsage", "JobCommandUsage")
+_USES = ("JobUsage", "JobGPUUsage", "JobCommandUsage")
 _OWN = "SampledJobID = ? AND NodeID = ?"
 
 
@@ -469,7 +469,7 @@ def _of_job(con: Connection, own: tuple[int, int], spans: Spans | None, *, group
             (*key, user, *use[:4], *use.use, *use[5:11], *use[12:15]),
         )
         con.executemany(
-            "INSERT INTO JobCardUsage (SampledJobID, NodeID, Hour, RunStart, UUID, Samples, OccupiedS, BusyS, EnergyJ,"
+            "INSERT INTO JobGPUUsage (SampledJobID, NodeID, Hour, RunStart, UUID, Samples, OccupiedS, BusyS, EnergyJ,"
             " PeakMemory, CardIndex, MemoryUtilPercent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(*key, uuid, *card) for uuid, card in sorted(use.cards.items())],
         )
@@ -479,7 +479,7 @@ def _of_job(con: Connection, own: tuple[int, int], spans: Spans | None, *, group
             [(*key, command, *one) for command, one in sorted(use.commands.items())],
         )
 
-    return _Series(con, "JobPoints", "JobUsage", ("SampledJobID", "NodeID"), own, measure)
+    return _Series(con, "JobSamples", "JobUsage", ("SampledJobID", "NodeID"), own, measure)
 
 
 class _Piece(NamedTuple):
@@ -567,7 +567,7 @@ def _snapshot(value: list[Json]) -> JobSnapshot:
 
 def forget_points(con: Connection, now: int) -> None:
     """Close the hours that changed last two weeks ago; one is kept while the hour after it is still open."""
-    for table, own in (("NodePoints", ("NodeID",)), ("JobPoints", ("SampledJobID", "NodeID"))):
+    for table, own in (("NodeSamples", ("NodeID",)), ("JobSamples", ("SampledJobID", "NodeID"))):
         same = " AND ".join(f"Later.{column} = {table}.{column}" for column in own)
         con.execute(
             f"DELETE FROM {table} WHERE Written < ?1 AND NOT coalesce((SELECT Written >= ?1 FROM {table} AS Later"

@@ -61,7 +61,7 @@ def test_a_bad_line_is_kept_and_nothing_else_is_lost(world, tmp_path, line) -> N
     assert (report.bad_lines, report.unreadable, numbers(world)) == (2, 0, [1, 2, 3])
     [one] = listed(world.con, "gridengine")
     assert (one.file, one.position, one.is_ours) == (str(path), "line 2", False)
-    assert world.value("SELECT Content FROM RejectedRecords") == line[: one.bytes]
+    assert world.value("SELECT Content FROM ImportQuarantine") == line[: one.bytes]
 
 
 def test_what_the_database_refuses_is_left_out_alone(world, tmp_path) -> None:
@@ -147,7 +147,7 @@ def test_an_endless_line_is_passed_over(world, tmp_path, size) -> None:
     assert (one.bytes, one.is_whole, one.position) == (size + 1, False, "line 2")
     # It was never looked at as a record: that would have needed it as a whole.
     assert ("no record of Grid Engine's" in one.reason) == (size > 2 * LONGEST_LINE)
-    assert len(world.value("SELECT Content FROM RejectedRecords")) == LONGEST_BYTES
+    assert len(world.value("SELECT Content FROM ImportQuarantine")) == LONGEST_BYTES
     with path.open("ab") as file:
         file.write(ran(3, 1, 10, 20))
     assert (world.take(path).lines, numbers(world)) == (1, [1, 2, 3])
@@ -165,7 +165,7 @@ def test_what_is_not_kept_whole_is_read_again(world, tmp_path) -> None:
         " BEGIN SELECT RAISE(ABORT, ''); END"
     )
     world.take(path)
-    rejected = "SELECT sum(Records) FROM RejectedRecords"
+    rejected = "SELECT sum(Records) FROM ImportQuarantine"
     for _ in range(2):
         work = world.work()
         assert work.retry().needs_file == 31

@@ -334,11 +334,11 @@ def test_what_cannot_be_used_is_kept_and_tried_again(host) -> None:
 
     assert (report.rejected, report.taken.added) == (1, 2)
     assert host.said == ["output: line 24: RemoteWallClockTime is -1.0; left out"]
-    ((content,),) = host.rows("SELECT Content FROM RejectedRecords WHERE Source = 'htcondor'")
+    ((content,),) = host.rows("SELECT Content FROM ImportQuarantine WHERE Source = 'htcondor'")
     assert content.startswith(b"GlobalJobId = ")
     assert host.retry() == (1, 0, 0)
     with writing(host.con, host.here) as con:
-        con.execute("UPDATE RejectedRecords SET Content = ?", (content.replace(b"-1.0", b"60.0"),))
+        con.execute("UPDATE ImportQuarantine SET Content = ?", (content.replace(b"-1.0", b"60.0"),))
     assert host.retry() == (1, 1, 0)
     assert host.value("SELECT count(*) FROM v1_jobs") == 3
 

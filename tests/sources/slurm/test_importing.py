@@ -350,13 +350,13 @@ def test_what_cannot_be_used_is_kept_and_tried_again(host) -> None:
     report = host.take(table(*lines, row(9)))
     assert (report.rejected, report.taken.added) == (3, 1)
     assert host.said[0].startswith("output: line 2: nothing says which cluster it ran on")
-    assert host.value("SELECT count(*) FROM RejectedRecords WHERE Source = 'slurm'") == 3
+    assert host.value("SELECT count(*) FROM ImportQuarantine WHERE Source = 'slurm'") == 3
     assert host.take(table(*lines, row(9))).rejected == 3
-    assert host.value("SELECT count(*) FROM RejectedRecords") == 3
+    assert host.value("SELECT count(*) FROM ImportQuarantine") == 3
     assert host.retry() == (3, 0, 0)
     assert host.retry(cluster=CLUSTER) == (3, 3, 0)
     assert host.value("SELECT count(*) FROM v1_jobs") == 4
-    assert host.value("SELECT count(*) FROM RejectedRecords") == 0
+    assert host.value("SELECT count(*) FROM ImportQuarantine") == 0
 
 
 def test_an_error_of_the_database_costs_the_job_that_it_is_about(host) -> None:

@@ -438,10 +438,10 @@ def test_process_groups_that_reuse_a_number_are_two_jobs(host):
 def test_closed_hours_take_nothing_more(host):
     """Two weeks after its last change an hour is closed: late samples are counted and left out, sums stay."""
     host.take(stream(sample(0, [{"cmd": "x", "pid": 4, "cpu_time": 5}])))
-    host.con.execute("UPDATE JobPoints SET Written = 0")
-    host.con.execute("UPDATE NodePoints SET Written = 0")
+    host.con.execute("UPDATE JobSamples SET Written = 0")
+    host.con.execute("UPDATE NodeSamples SET Written = 0")
     host.take(b"")
-    assert host.rows("SELECT count(*) FROM JobPoints") == [(0,)]
+    assert host.rows("SELECT count(*) FROM JobSamples") == [(0,)]
     assert host.take(stream(sample(60, [{"cmd": "x", "pid": 4, "cpu_time": 50}]))).late == 2
     assert usage_of(host, 7) == [(5, 0)]
 
@@ -449,9 +449,9 @@ def test_closed_hours_take_nothing_more(host):
 def test_the_hour_before_an_open_one_stays(host):
     """What the next hour's first interval begins with is kept as long as that hour is open."""
     host.take(stream(*(sample(at, [{"cmd": "x", "pid": 4, "cpu_time": at // 100}]) for at in (0, 3600, 7200))))
-    host.con.execute("UPDATE JobPoints SET Written = 0 WHERE Hour < (SELECT max(Hour) FROM JobPoints)")
+    host.con.execute("UPDATE JobSamples SET Written = 0 WHERE Hour < (SELECT max(Hour) FROM JobSamples)")
     host.take(b"")
-    assert host.rows("SELECT count(*) FROM JobPoints") == [(2,)]
+    assert host.rows("SELECT count(*) FROM JobSamples") == [(2,)]
     host.take(stream(sample(7260, [{"cmd": "x", "pid": 4, "cpu_time": 80}])))
     assert usage_of(host, 7) == [(80, 0)]
 

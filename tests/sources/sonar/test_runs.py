@@ -270,10 +270,10 @@ def test_a_job_of_arc_has_the_samples_of_all_its_runs(host):
 
 def close(host):
     """Two weeks go by without a sample."""
-    for table in ("JobPoints", "NodePoints"):
+    for table in ("JobSamples", "NodeSamples"):
         host.con.execute(f"UPDATE {table} SET Written = 0")
     host.take(b"")
-    assert host.rows("SELECT count(*) FROM JobPoints") == [(0,)]
+    assert host.rows("SELECT count(*) FROM JobSamples") == [(0,)]
 
 
 def test_a_closed_hour_goes_to_the_run_that_it_is_of(host):
