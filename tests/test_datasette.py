@@ -22,7 +22,7 @@ from datasette.utils import parse_metadata
 
 from arcacct.cli import demo
 from arcacct.config.paths import Places
-from arcacct.database import access
+from arcacct.database import access, schema
 
 ROOT = pathlib.Path(__file__).parent.parent
 METADATA = ROOT / "etc/datasette.yaml"
@@ -40,8 +40,10 @@ all jobs takes some thousands.
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory) -> Places:
-    """Generated jobs, and a ledger with nothing in it."""
+    """Generated jobs, the views of every source, and a ledger with nothing in it."""
     made = generate.fill(tmp_path_factory.mktemp("portal"), JOBS)
+    with closing(access.open_accounting(made)) as con:
+        schema.create_views(con, *schema.SOURCES)
     access.open_publishing(made).close()
     return made
 
@@ -209,6 +211,8 @@ def later(published, tmp_path_factory) -> list[str]:
     """The same databases after a later schema: a table, a view, a virtual table with its shadow tables."""
     directory = tmp_path_factory.mktemp("later")
     files = [shutil.copy(path, directory) for path in published]
+    with closing(sqlite3.connect(files[0])) as con, con:
+        schema.create_views(con, *schema.SOURCES)
     for path in files:
         with closing(sqlite3.connect(path)) as con, con:
             con.execute("CREATE TABLE LaterTable (ID INTEGER PRIMARY KEY, Name TEXT)")

@@ -29,7 +29,16 @@ from arcacct.database.connection import (
     version,
 )
 from arcacct.database.durable import locked, refuse_foreign, refuse_maintenance
-from arcacct.database.schema import ACCOUNTING, PUBLISHING, DatabaseKind, ensure, in_memory, open_to_group
+from arcacct.database.schema import (
+    ACCOUNTING,
+    PUBLISHING,
+    DatabaseKind,
+    create_views,
+    ensure,
+    in_memory,
+    open_to_group,
+    sources_of,
+)
 from arcacct.errors import SchemaError, StoreError
 
 # Whether a file that is said to be one of our databases has our schema, word for word.
@@ -59,6 +68,8 @@ def require_own_schema(con: Connection, path: str, kind: DatabaseKind, *, exactl
     if number > kind.schema:
         raise other_version(path, number, kind.schema)
     with closing(in_memory(kind, number)) as fresh:
+        if kind is ACCOUNTING and number == kind.schema:
+            create_views(fresh, *sources_of(con))
         wanted = _described(fresh)
     for name in wanted:
         _compare(path, name, found, wanted)

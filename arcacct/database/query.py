@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from arcacct.database.schema import source_of
 from arcacct.errors import InputError, StoreBusy, UsageError
 from arcacct.wording import count_of
 
@@ -314,6 +315,9 @@ def _explaining(sql: str, limits: QueryLimits, refusals: Sequence[str]) -> Itera
             raise StoreBusy(f"the database is locked: {text}; try again later") from None
         if refusals:
             raise UsageError(f"{beginning(sql)}: queries can only read; {refusals[-1]} is refused") from None
+        _, _, missing = text.partition("no such table: ")
+        if source := source_of(missing.removeprefix("main.")):
+            text += f"; the first `arcacct import {source}` creates it"
         raise UsageError(f"{beginning(sql)}: {text}") from None
 
 

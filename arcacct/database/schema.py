@@ -9,6 +9,7 @@ import time
 from _sqlite3 import Connection, DatabaseError, connect
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
+from functools import cache
 from typing import NamedTuple
 
 from arcacct.database.checkpoint import make_durable
@@ -40,9 +41,55 @@ SNAPSHOT = "ARCACCT_SNAPSHOT"
 """In a copy for readers: when it was taken, UTC seconds; two of the same second belong together."""
 
 
+SOURCES = {
+    "gridengine": ("GridEngineRecords", "GridEngineFiles"),
+    "slurm": ("SlurmRuns",),
+    "htcondor": ("HTCondorJobs",),
+    "sonar": ("SlurmJobs", "NodeNames", "SampledJobs", "ClusterNodes", "ClusterPartitions", "TelemetryErrors"),
+}
+"""Sources that have views of their own, with the tables that their first import puts rows in."""
+
+
 def scripts(kind: DatabaseKind) -> list[str]:
     """The files that make a new database, in order."""
     return _sql_files("schema", kind.folder)
+
+
+@cache
+def views_of(source: str) -> dict[str, str]:
+    """
+    The views of a source (gridengine, slurm, htcondor, sonar) by name, as text.
+
+    A database has them from its first import of that source on: whoever opens a database parses all that is in it, the
+    hook with each event, and most sites have none of these sources.
+    """
+    with closing(connect(":memory:")) as scratch:
+        scratch.executescript(_read(os.path.join(resource("schema", ACCOUNTING.folder, "sources"), f"{source}.sql")))
+        return dict(scratch.execute("SELECT name, sql FROM sqlite_master"))
+
+
+def sources_of(con: Connection) -> list[str]:
+    """The sources whose views a database has, all or some."""
+    found = _views(con)
+    return [source for source in SOURCES if not found.isdisjoint(views_of(source))]
+
+
+def _views(con: Connection) -> set[str]:
+    return {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'view'")}
+
+
+def create_views(con: Connection, *sources: str) -> None:
+    """Create what is missing of the views of these sources; inside the caller's transaction."""
+    found = _views(con)
+    for source in sources:
+        for name, sql in views_of(source).items():
+            if name not in found:
+                con.execute(sql)
+
+
+def source_of(view: str) -> str | None:
+    """The source whose first import creates a view; ``None`` for others."""
+    return next((source for source in SOURCES if view in views_of(source)), None)
 
 
 def upgrades(kind: DatabaseKind) -> list[tuple[int, str]]:
@@ -270,6 +317,12 @@ def _adopt_texts(con: Connection, path: str, kind: DatabaseKind) -> None:
     with closing(in_memory(kind)) as fresh:
         wanted = {(type_, name): sql for type_, name, sql in fresh.execute(_OBJECTS)}
         ours = {(type_, name): sql for type_, name, sql in con.execute(_OBJECTS)}
+        for source, tables in SOURCES.items() if kind is ACCOUNTING else ():
+            if any(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in tables):
+                wanted |= {("view", name): sql for name, sql in views_of(source).items()}
+            else:
+                for name in views_of(source):
+                    con.execute(f"DROP VIEW IF EXISTS {name}")
         for (type_, name), sql in wanted.items():
             if type_ in ("view", "trigger") and ours.get((type_, name)) != sql:
                 con.execute(f"DROP {type_} IF EXISTS {name}")

@@ -13,6 +13,7 @@ from arcacct.config.paths import Places
 from arcacct.config.values import MapRule, QueueBenchmark
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
+from arcacct.database.schema import SOURCES, create_views, sources_of
 from arcacct.errors import InputError
 from arcacct.records import batch_jobs, usage
 from arcacct.records.enrichment import OF_AREX, Conflict, enrich
@@ -68,6 +69,9 @@ class ImportRun:
         self._slice = _FIRST
         self._to_read: set[str] = set()
         """Files of which a retry needs what is not kept whole: they are read from their beginning."""
+        if source in SOURCES and source not in sources_of(con):
+            with writing(con, here):
+                create_views(con, source)
 
     def finish(self) -> None:
         """What is left to do after the files."""

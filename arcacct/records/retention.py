@@ -13,7 +13,7 @@ from arcacct.config.paths import Places
 from arcacct.database import access, durable
 from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_database
 from arcacct.database.durable import maintenance, transaction
-from arcacct.database.schema import ACCOUNTING, ensure, incarnation
+from arcacct.database.schema import ACCOUNTING, create_views, ensure, incarnation, sources_of
 from arcacct.database.upkeep import ARCHIVE_MARK
 from arcacct.errors import InputError, SchemaError, StoreBusy
 from arcacct.records import row_mapping, usage
@@ -115,6 +115,7 @@ def prune(
     anywhere, the next call goes on.
     """
     with closing(_open_archive(here, options.archive)) as archive:
+        create_views(archive, *sources_of(con))
         # What is not in the cells when it goes would be in no sum any more.
         usage.update_monthly(con, here)
         moving = _Archiver(here, con, archive, options)

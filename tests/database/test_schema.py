@@ -237,6 +237,7 @@ def test_a_database_taken_forward_is_a_new_one_object_by_object(
 
     with closing(sqlite3.connect(path)) as con, closing(in_memory(kind)) as fresh:
         assert objects(con) == objects(fresh)
+        assert not any(name in sql for sql in objects(con).values() for name in ("v1_slurm_runs", "v1_nodes"))
         assert not [name for name, sql in objects(con).items() if "--" in sql]
         assert con.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert con.execute("SELECT count(*) FROM sqlite_sequence").fetchone() >= before["sqlite_sequence"]
@@ -262,6 +263,24 @@ def test_views_that_others_added_stay_and_do_not_stop_the_upgrade(tmp_path: path
         assert {name: sql for (_, name), sql in objects(con).items() if name in theirs} == theirs
         assert con.execute("SELECT n FROM theirs").fetchone() == (expected,)
         assert expected
+
+
+def test_an_upgrade_keeps_the_views_of_sources_that_were_imported(tmp_path: pathlib.Path) -> None:
+    """Those of others go: the first import creates them."""
+    path = str(tmp_path / "x.db")
+    with closing(sqlite3.connect(path)) as con:
+        con.executescript((RELEASED / "0.2.0" / "accounting.sql").read_text())
+        con.execute("INSERT INTO Clusters VALUES (1, 'c')")
+        con.execute("INSERT INTO NodeNames VALUES (1, 1, 'n')")
+        con.commit()
+        assert con.execute("SELECT count(*) FROM v1_slurm_runs").fetchone() == (0,)
+
+    ensure(path, ACCOUNTING)
+
+    with closing(sqlite3.connect(path)) as con, closing(in_memory(ACCOUNTING)) as fresh:
+        views = {("view", name): sql for name, sql in schema.views_of("sonar").items()}
+        assert objects(con) == objects(fresh) | views
+        assert con.execute("SELECT count(*) FROM v1_nodes").fetchone() == (0,)
 
 
 def test_an_object_that_is_not_as_arcacct_makes_it_stops_the_upgrade(tmp_path: pathlib.Path) -> None:
@@ -337,11 +356,14 @@ def test_the_views_of_a_released_database_show_what_they_did(tmp_path: pathlib.P
     assert len(before["v1_jobs"]) > 1
     with closing(open_database(path, ACCOUNTING_SCHEMA)) as con:
         assert integrity.schema(con, ACCOUNTING) == []
-        after = {view: _rows(con, view) for view in before}
+        # Nothing was imported: the views of sources showed nothing, and are not there.
+        kept = [view for (view,) in con.execute(_VIEWS).fetchall()]
+        assert not any(rows for view, rows in before.items() if view not in kept)
+        after = {view: _rows(con, view) for view in kept}
         assert set(sql_contract.affinities(con, "v1_jobs").values()) == {"INT", "REAL", "TEXT"}
-    for view, rows in before.items():
+    for view, rows in after.items():
         # What a later version added to a view is behind what it had.
-        assert [row[: len(rows[0])] for row in after[view]] == rows, view
+        assert [row[: len(before[view][0])] for row in rows] == before[view], view
 
 
 _VIEWS = "SELECT name FROM sqlite_master WHERE type = 'view' AND name GLOB 'v1_*'"

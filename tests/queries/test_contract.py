@@ -32,7 +32,7 @@ def test_no_column_disappears_or_changes_its_meaning(ours) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_column_is_documented(kind) -> None:
     """Each column that a view has stands in the schema with a comment, and no other does."""
-    with closing(in_memory(KINDS[kind])) as con:
+    with closing(sql_contract.with_all_views(KINDS[kind])) as con:
         documented = sql_contract.documented(KINDS[kind])
         views = [
             name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'view' AND name LIKE 'v1%'")

@@ -22,7 +22,7 @@ import sql_contract
 
 from arcacct.config.paths import Places
 from arcacct.database import access
-from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
+from arcacct.database.schema import ACCOUNTING, PUBLISHING
 from arcacct.publishing import cursors
 from arcacct.records import usage
 
@@ -81,14 +81,14 @@ def asked(here: Places, database: str, statement: str) -> list[list[object]]:
 @pytest.mark.parametrize("name", sql_contract.DUCKDB_FILES)
 def test_the_files_for_duckdb_are_those_of_the_views(name) -> None:
     """``python tests/support/sql_contract.py duckdb`` makes them."""
-    made = sql_contract.duckdb_views(sql_contract.DUCKDB_FILES[name])
+    made = sql_contract.duckdb_views(*sql_contract.DUCKDB_FILES[name])
 
     assert (ROOT / "etc" / name).read_text(encoding="utf-8") == made
 
 
 def test_every_column_has_a_type() -> None:
     """No column of a view is of no affinity: programs that go by that would take numbers and texts for bytes."""
-    with closing(in_memory(ACCOUNTING)) as con:
+    with closing(sql_contract.with_all_views(ACCOUNTING)) as con:
         untyped = [
             f"{view}.{column}"
             for view in sql_contract.documented(ACCOUNTING)
@@ -110,7 +110,8 @@ def test_duckdb(here, tmp_path) -> None:
         pytest.skip("no duckdb-extension-sqlite-scanner here; ARCACCT_DUCKDB names a Python that has it")
     manual = tmp_path / "manual.py"
     ledger = f"con.execute(\"ATTACH '{here.publishing_database}' AS publishing (TYPE sqlite, READ_ONLY)\")\n"
-    ledger += f"con.execute(open('{ROOT}/etc/duckdb-ledger.sql').read())\n"
+    for name in sql_contract.DUCKDB_FILES:
+        ledger += f"con.execute(open('{ROOT}/etc/{name}').read())\n"
     manual.write_text(script(here, "python", "import duckdb") + ledger)
     views = {view: kind.folder for kind in (ACCOUNTING, PUBLISHING) for view in sql_contract.documented(kind)}
     questions = [(f"typed {view}", f"SELECT * FROM {view}") for view in views]
@@ -138,7 +139,7 @@ def test_duckdb(here, tmp_path) -> None:
         "v1_quarantine",
     }
     for kind in (ACCOUNTING, PUBLISHING):
-        with closing(in_memory(kind)) as con:
+        with closing(sql_contract.with_all_views(kind)) as con:
             for view in sql_contract.documented(kind):
                 types, rows = answers[f"typed {view}"]
                 affinities = sql_contract.affinities(con, view).values()

@@ -21,7 +21,7 @@ from stored_jobs import END_S
 from arcacct.arex.import_database import import_arex
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting, open_publishing
-from arcacct.database.schema import incarnation
+from arcacct.database.schema import create_views, incarnation
 from arcacct.errors import InputError, SchemaError, StoreBusy
 from arcacct.publishing import cursors, ledger
 from arcacct.publishing.cursors import Cursor
@@ -151,6 +151,7 @@ def test_the_archive_knows_where_records_came_from(site) -> None:
 def test_telemetry_of_a_job_goes_with_it(site) -> None:
     """What GPUs a job used is in the archive afterwards, under the cluster's name, whatever number that has there."""
     question = "SELECT job_id, cluster, gpu_model, gpu_busy_s FROM v1_job_telemetry"
+    create_views(site.con, "sonar")
     site.con.execute("INSERT INTO Clusters (ID, Name) VALUES (7, 'other'), (8, 'hpc.example.org')")
     site.con.execute(
         "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUModel, GPUBusyS)"

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import arex_corpus as corpus
 
-from arcacct.database.schema import ACCOUNTING, PUBLISHING, DatabaseKind, in_memory, scripts
+from arcacct.database import schema
+from arcacct.database.schema import ACCOUNTING, PUBLISHING, DatabaseKind, in_memory
 
 _VIEW = re.compile(r"((?:--.*\n)*)CREATE VIEW (v1_\w+) AS\n")
 _COLUMN = re.compile(r"^--   (\w+): (.*(?:\n--     .*)*)$", re.MULTILINE)
@@ -26,9 +27,19 @@ class Column(NamedTuple):
     meaning: str
 
 
-def documented(kind: DatabaseKind) -> dict[str, list[Column]]:
-    """The columns of each view, from the comment above it in `schema/`."""
-    texts = "\n".join(pathlib.Path(path).read_text(encoding="utf-8") for path in scripts(kind))
+def with_all_views(kind: DatabaseKind) -> sqlite3.Connection:
+    """An empty database in memory with the views of every source."""
+    con = in_memory(kind)
+    if kind is ACCOUNTING:
+        schema.create_views(con, *schema.SOURCES)
+    return con
+
+
+def documented(kind: DatabaseKind, source: str | None = None) -> dict[str, list[Column]]:
+    """The columns of each view, or of each view of a source, from the comment above it in `schema/`."""
+    folder = pathlib.Path(schema.resource("schema", kind.folder))
+    paths = sorted(folder.rglob("*.sql")) if source is None else [folder / "sources" / f"{source}.sql"]
+    texts = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     return {
         view: [Column(view, name, " ".join(re.split(r"\n--\s+", text))) for name, text in _COLUMN.findall(comment)]
         for comment, view in _VIEW.findall(texts)
@@ -50,7 +61,12 @@ _DUCKDB = """\
 NUMBERS = {"INT": "BIGINT", "NUM": "DOUBLE", "REAL": "DOUBLE"}
 """What DuckDB calls the affinities of numbers."""
 ETC = pathlib.Path(__file__).parent.parent.parent / "etc"
-DUCKDB_FILES = {"duckdb.sql": ACCOUNTING, "duckdb-ledger.sql": PUBLISHING}
+DUCKDB_FILES = {
+    "duckdb.sql": (ACCOUNTING, None),
+    **{f"duckdb-{source}.sql": (ACCOUNTING, source) for source in schema.SOURCES},
+    "duckdb-ledger.sql": (PUBLISHING, None),
+}
+"""What of the views each has: those of every database of its kind, or those of a source."""
 UNTYPED = {"is_neutralised": "INT"}
 """Columns of which SQLite does not tell the affinity."""
 
@@ -63,11 +79,14 @@ def affinities(con: sqlite3.Connection, view: str) -> dict[str, str]:
     return found | {name: type_ for name, type_ in UNTYPED.items() if name in found}
 
 
-def duckdb_views(kind: DatabaseKind) -> str:
+def duckdb_views(kind: DatabaseKind, source: str | None) -> str:
     """The text of etc/duckdb*.sql: each view as SQLite has it, with the numbers as numbers."""
-    parts = [_DUCKDB.format(name=kind.folder, view=next(iter(documented(kind))))]
     with closing(in_memory(kind)) as con:
-        for view in documented(kind):
+        shown = schema.views_of(source) if source else {name for name in documented(kind) if actual(con, name)}
+    views = [view for view in documented(kind, source) if view in shown]
+    parts = [_DUCKDB.format(name=kind.folder, view=views[0])]
+    with closing(with_all_views(kind)) as con:
+        for view in views:
             casts = [
                 f'CAST("{name}" AS {NUMBERS[type_]}) AS "{name}"'
                 for name, type_ in affinities(con, view).items()
@@ -111,8 +130,8 @@ def real_values(con: sqlite3.Connection, view: str) -> dict[str, str]:
 def main() -> None:
     """Print the contract as the views are now; with `duckdb` make the files of etc/ instead."""
     if sys.argv[1:] == ["duckdb"]:
-        for name, kind in DUCKDB_FILES.items():
-            (ETC / name).write_text(duckdb_views(kind), encoding="utf-8")
+        for name, (kind, source) in DUCKDB_FILES.items():
+            (ETC / name).write_text(duckdb_views(kind, source), encoding="utf-8")
         return
     with tempfile.TemporaryDirectory() as folder:
         control = corpus.rebuild(pathlib.Path(folder, "control"))
