@@ -1,5 +1,28 @@
 -- The views that third parties read (docs/reference/sql.md).
 
+-- Parts of the views below, once for all of them: whoever opens a database parses each text in it, A-REX's hook too.
+-- A-REX writes escapes with small letters, programs before this one wrote capital ones.
+CREATE VIEW UserNames AS
+SELECT ID, replace(replace(replace(replace(replace(replace(replace(replace(Name, '%27', ''''), '%23', '#'),
+         '%0D', "char"(13)), '%0d', "char"(13)), '%0A', "char"(10)), '%0a', "char"(10)), '%08', "char"(8)), '%25', '%')
+         AS Name
+  FROM Users;
+
+CREATE VIEW JobInfo AS
+SELECT RecordID, InfoKey, JobExtraInfo.rowid AS Row, InfoValue,
+       replace(replace(replace(replace(replace(replace(replace(replace(InfoValue, '%27', ''''), '%23', '#'),
+         '%0D', "char"(13)), '%0d', "char"(13)), '%0A', "char"(10)), '%0a', "char"(10)), '%08', "char"(8)), '%25', '%')
+         AS Value
+  FROM JobExtraInfo;
+
+CREATE VIEW EventTimes AS
+SELECT RecordID, EventKey, JobEvents.rowid AS Row, CAST(strftime('%s', EventTime) AS INTEGER) AS Time,
+       strftime('%Y-%m-%dT%H:%M:%SZ', EventTime) AS ISO
+  FROM JobEvents;
+
+CREATE VIEW UnknownFields AS
+SELECT RecordID, Field FROM FieldSources WHERE Source = 'unknown';
+
 -- One row for each job, from its acceptance on. The values of a job that is not finished yet are those of the start.
 --   job_id: id that A-REX gave the job; AAR, as stored
 --   local_job_id: id that the batch system gave the job; AAR, as stored
@@ -58,27 +81,20 @@ CREATE VIEW v1_jobs AS
 SELECT
   AAR.JobID AS job_id,
   CAST(nullif(AAR.LocalJobID, '') AS TEXT) AS local_job_id,
-  CAST((SELECT replace(replace(replace(replace(replace(replace(InfoValue, '%27', ''''), '%23', '#'), '%0D', "char"(13)),
-                                  '%0A', "char"(10)), '%08', "char"(8)), '%25', '%')
-     FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'jobname'
-    ORDER BY JobExtraInfo.rowid LIMIT 1) AS TEXT) AS job_name,
+  CAST((SELECT Value FROM JobInfo WHERE RecordID = AAR.RecordID AND InfoKey = 'jobname'
+         ORDER BY Row LIMIT 1) AS TEXT) AS job_name,
   CAST(nullif(replace(replace(replace(Endpoints.URL, '%27', ''''), '%23', '#'), '%25', '%'),
          '') AS TEXT) AS endpoint_url,
   CAST(nullif(Endpoints.Interface, '') AS TEXT) AS endpoint_type,
-  (SELECT InfoValue FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'lrms'
-    ORDER BY JobExtraInfo.rowid LIMIT 1) AS lrms,
+  (SELECT InfoValue FROM JobInfo WHERE RecordID = AAR.RecordID AND InfoKey = 'lrms' ORDER BY Row LIMIT 1) AS lrms,
   CAST(nullif(replace(replace(replace(Queues.Name, '%27', ''''), '%23', '#'), '%25', '%'),
          '') AS TEXT) AS queue,
-  (SELECT InfoValue FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID
-      AND InfoKey IN ('nodenames', 'nodename')
-    ORDER BY JobExtraInfo.rowid LIMIT 1) AS node_names,
-  (SELECT InfoValue FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'clienthost'
-    ORDER BY JobExtraInfo.rowid LIMIT 1) AS client_host,
-  CAST(nullif(replace(replace(replace(replace(replace(replace(Users.Name, '%27', ''''), '%23', '#'), '%0D', "char"(13)),
-                                 '%0A', "char"(10)), '%08', "char"(8)), '%25', '%'),
-         '') AS TEXT) AS user_dn,
-  (SELECT InfoValue FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'localuser'
-    ORDER BY JobExtraInfo.rowid LIMIT 1) AS local_user,
+  (SELECT InfoValue FROM JobInfo WHERE RecordID = AAR.RecordID AND InfoKey IN ('nodenames', 'nodename')
+    ORDER BY Row LIMIT 1) AS node_names,
+  (SELECT InfoValue FROM JobInfo WHERE RecordID = AAR.RecordID AND InfoKey = 'clienthost'
+    ORDER BY Row LIMIT 1) AS client_host,
+  CAST(nullif((SELECT Name FROM UserNames WHERE ID = AAR.UserID), '') AS TEXT) AS user_dn,
+  (SELECT InfoValue FROM JobInfo WHERE RecordID = AAR.RecordID AND InfoKey = 'localuser' ORDER BY Row LIMIT 1) AS local_user,
   CAST(nullif(replace(replace(replace(WLCGVOs.Name, '%27', ''''), '%23', '#'), '%25', '%'),
          '') AS TEXT) AS vo,
   CAST(AAR.FQAN AS TEXT) AS fqan,
@@ -90,47 +106,39 @@ SELECT
       substr(AAR.FQAN, instr(AAR.FQAN, '/Role=') + 6,
              instr(substr(AAR.FQAN, instr(AAR.FQAN, '/Role=') + 6) || '/', '/') - 1), ''), 'NULL')
   END AS TEXT) AS vo_role,
-  CAST((SELECT replace(replace(replace(InfoValue, '%27', ''''), '%23', '#'), '%25', '%')
-     FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'projectname'
-    ORDER BY JobExtraInfo.rowid LIMIT 1) AS TEXT) AS project,
+  CAST((SELECT Value FROM JobInfo WHERE RecordID = AAR.RecordID AND InfoKey = 'projectname'
+         ORDER BY Row LIMIT 1) AS TEXT) AS project,
   CAST(nullif(Status.Name, '') AS TEXT) AS status,
   CAST(CASE WHEN AAR.EndTime > 0 THEN AAR.ExitCode END AS INTEGER) AS exit_code,
   CAST(nullif(AAR.SubmitTime, 0) AS INTEGER) AS submit_time,
   CAST(strftime('%Y-%m-%dT%H:%M:%SZ', nullif(AAR.SubmitTime, 0), 'unixepoch') AS TEXT) AS submit_time_iso,
-  CAST((SELECT strftime('%s', EventTime) FROM JobEvents
-    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'SUBMIT'
-    ORDER BY JobEvents.rowid DESC LIMIT 1) AS INTEGER) AS lrms_submit_time,
-  CAST((SELECT strftime('%Y-%m-%dT%H:%M:%SZ', EventTime) FROM JobEvents
-    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'SUBMIT'
-    ORDER BY JobEvents.rowid DESC LIMIT 1) AS TEXT) AS lrms_submit_time_iso,
-  CAST((SELECT strftime('%s', EventTime) FROM JobEvents
-    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSSTART'
-    ORDER BY JobEvents.rowid DESC LIMIT 1) AS INTEGER) AS lrms_start_time,
-  CAST((SELECT strftime('%Y-%m-%dT%H:%M:%SZ', EventTime) FROM JobEvents
-    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSSTART'
-    ORDER BY JobEvents.rowid DESC LIMIT 1) AS TEXT) AS lrms_start_time_iso,
-  CAST((SELECT strftime('%s', EventTime) FROM JobEvents
-    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSEND'
-    ORDER BY JobEvents.rowid DESC LIMIT 1) AS INTEGER) AS lrms_end_time,
-  CAST((SELECT strftime('%Y-%m-%dT%H:%M:%SZ', EventTime) FROM JobEvents
-    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSEND'
-    ORDER BY JobEvents.rowid DESC LIMIT 1) AS TEXT) AS lrms_end_time_iso,
+  CAST((SELECT Time FROM EventTimes WHERE RecordID = AAR.RecordID AND EventKey = 'SUBMIT'
+         ORDER BY Row DESC LIMIT 1) AS INTEGER) AS lrms_submit_time,
+  CAST((SELECT ISO FROM EventTimes WHERE RecordID = AAR.RecordID AND EventKey = 'SUBMIT'
+         ORDER BY Row DESC LIMIT 1) AS TEXT) AS lrms_submit_time_iso,
+  CAST((SELECT Time FROM EventTimes WHERE RecordID = AAR.RecordID AND EventKey = 'LRMSSTART'
+         ORDER BY Row DESC LIMIT 1) AS INTEGER) AS lrms_start_time,
+  CAST((SELECT ISO FROM EventTimes WHERE RecordID = AAR.RecordID AND EventKey = 'LRMSSTART'
+         ORDER BY Row DESC LIMIT 1) AS TEXT) AS lrms_start_time_iso,
+  CAST((SELECT Time FROM EventTimes WHERE RecordID = AAR.RecordID AND EventKey = 'LRMSEND'
+         ORDER BY Row DESC LIMIT 1) AS INTEGER) AS lrms_end_time,
+  CAST((SELECT ISO FROM EventTimes WHERE RecordID = AAR.RecordID AND EventKey = 'LRMSEND'
+         ORDER BY Row DESC LIMIT 1) AS TEXT) AS lrms_end_time_iso,
   CAST(nullif(AAR.EndTime, 0) AS INTEGER) AS end_time,
   CAST(strftime('%Y-%m-%dT%H:%M:%SZ', nullif(AAR.EndTime, 0), 'unixepoch') AS TEXT) AS end_time_iso,
-  CAST(CASE WHEN EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
-    AND Field = 'node_count' AND Source = 'unknown') THEN NULL ELSE nullif(coalesce(Hold.NodeCount, AAR.NodeCount), -1) END AS INTEGER) AS node_count,
-  CAST(CASE WHEN EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
-    AND Field = 'core_count' AND Source = 'unknown') THEN NULL ELSE nullif(coalesce(Hold.CPUCount, AAR.CPUCount), -1) END AS INTEGER) AS core_count,
-  CAST(CASE WHEN EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
-    AND Field = 'wall_s' AND Source = 'unknown') THEN NULL ELSE nullif(coalesce(Hold.UsedWalltime, AAR.UsedWalltime), -1) END AS INTEGER) AS wall_s,
-  CAST(CASE WHEN EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
-    AND Field = 'cpu_user_s' AND Source = 'unknown') THEN NULL
-    ELSE nullif(coalesce(Hold.UsedCPUUserTime, AAR.UsedCPUUserTime), -1)
+  CAST(CASE WHEN EXISTS (SELECT 1 FROM UnknownFields WHERE RecordID = AAR.RecordID AND Field = 'node_count')
+    THEN NULL ELSE nullif(coalesce(Hold.NodeCount, AAR.NodeCount), -1) END AS INTEGER) AS node_count,
+  CAST(CASE WHEN EXISTS (SELECT 1 FROM UnknownFields WHERE RecordID = AAR.RecordID AND Field = 'core_count')
+    THEN NULL ELSE nullif(coalesce(Hold.CPUCount, AAR.CPUCount), -1) END AS INTEGER) AS core_count,
+  CAST(CASE WHEN EXISTS (SELECT 1 FROM UnknownFields WHERE RecordID = AAR.RecordID AND Field = 'wall_s')
+    THEN NULL ELSE nullif(coalesce(Hold.UsedWalltime, AAR.UsedWalltime), -1) END AS INTEGER) AS wall_s,
+  CAST(CASE WHEN EXISTS (SELECT 1 FROM UnknownFields WHERE RecordID = AAR.RecordID AND Field = 'cpu_user_s')
+    THEN NULL ELSE nullif(coalesce(Hold.UsedCPUUserTime, AAR.UsedCPUUserTime), -1)
          + nullif(coalesce(Hold.UsedCPUKernelTime, AAR.UsedCPUKernelTime), -1) END AS INTEGER) AS cpu_s,
-  CAST(CASE WHEN EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
-    AND Field = 'cpu_user_s' AND Source = 'unknown') THEN NULL ELSE nullif(coalesce(Hold.UsedCPUUserTime, AAR.UsedCPUUserTime), -1) END AS INTEGER) AS cpu_user_s,
-  CAST(CASE WHEN EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
-    AND Field = 'cpu_kernel_s' AND Source = 'unknown') THEN NULL ELSE nullif(coalesce(Hold.UsedCPUKernelTime, AAR.UsedCPUKernelTime), -1) END AS INTEGER) AS cpu_kernel_s,
+  CAST(CASE WHEN EXISTS (SELECT 1 FROM UnknownFields WHERE RecordID = AAR.RecordID AND Field = 'cpu_user_s')
+    THEN NULL ELSE nullif(coalesce(Hold.UsedCPUUserTime, AAR.UsedCPUUserTime), -1) END AS INTEGER) AS cpu_user_s,
+  CAST(CASE WHEN EXISTS (SELECT 1 FROM UnknownFields WHERE RecordID = AAR.RecordID AND Field = 'cpu_kernel_s')
+    THEN NULL ELSE nullif(coalesce(Hold.UsedCPUKernelTime, AAR.UsedCPUKernelTime), -1) END AS INTEGER) AS cpu_kernel_s,
   CAST(nullif(AAR.UsedMemory, 0) AS INTEGER) AS memory_kib,
   CAST(nullif(AAR.UsedVirtMem, 0) AS INTEGER) AS virtual_memory_kib,
   AAR.UsedScratch AS scratch_bytes,
@@ -143,12 +151,10 @@ SELECT
   CAST((SELECT group_concat(RTEName, ';') FROM (
      SELECT DISTINCT RTEName FROM RunTimeEnvironments WHERE RunTimeEnvironments.RecordID = AAR.RecordID
       ORDER BY RTEName)) AS TEXT) AS run_time_environments,
-  CAST((SELECT replace(replace(replace(InfoValue, '%27', ''''), '%23', '#'), '%25', '%')
-     FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'systemsoftware'
-    ORDER BY JobExtraInfo.rowid LIMIT 1) AS TEXT) AS system_software,
-  CAST((SELECT replace(replace(replace(InfoValue, '%27', ''''), '%23', '#'), '%25', '%')
-     FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'wninstance'
-    ORDER BY JobExtraInfo.rowid LIMIT 1) AS TEXT) AS wn_instance,
+  CAST((SELECT Value FROM JobInfo WHERE RecordID = AAR.RecordID AND InfoKey = 'systemsoftware'
+         ORDER BY Row LIMIT 1) AS TEXT) AS system_software,
+  CAST((SELECT Value FROM JobInfo WHERE RecordID = AAR.RecordID AND InfoKey = 'wninstance'
+         ORDER BY Row LIMIT 1) AS TEXT) AS wn_instance,
   CAST(CASE WHEN instr(AAR.Benchmark, ':') THEN
     substr(AAR.Benchmark, 1, instr(AAR.Benchmark, ':') - 1)
   END AS TEXT) AS benchmark_type,
@@ -178,7 +184,6 @@ FROM (
 LEFT JOIN RecordHolds AS Hold ON Hold.RecordID = AAR.RecordID
 LEFT JOIN Endpoints ON Endpoints.ID = AAR.EndpointID
 LEFT JOIN Queues ON Queues.ID = AAR.QueueID
-LEFT JOIN Users ON Users.ID = AAR.UserID
 LEFT JOIN WLCGVOs ON WLCGVOs.ID = AAR.VOID
 LEFT JOIN Status ON Status.ID = AAR.StatusID;
 
@@ -211,8 +216,7 @@ LEFT JOIN Status ON Status.ID = AAR.StatusID;
 CREATE VIEW v1_usage_by_month AS
 SELECT
   CAST(substr(Month, 1, 4) || '-' || substr(Month, 5) AS TEXT) AS month,
-  CAST(nullif(replace(replace(replace(replace(replace(replace(Users.Name, '%27', ''''), '%23', '#'), '%0D', "char"(13)),
-                                 '%0A', "char"(10)), '%08', "char"(8)), '%25', '%'), '') AS TEXT) AS user_dn,
+  CAST(nullif((SELECT Name FROM UserNames WHERE ID = CurrentUsage.UserID), '') AS TEXT) AS user_dn,
   CAST(nullif(replace(replace(replace(WLCGVOs.Name, '%27', ''''), '%23', '#'), '%25', '%'), '') AS TEXT) AS vo,
   CAST(nullif(replace(replace(replace(FQAN, '%27', ''''), '%23', '#'), '%25', '%'), '') AS TEXT) AS fqan,
   CAST(CASE WHEN substr(FQAN, 1, 1) = '/' THEN
@@ -240,7 +244,6 @@ SELECT
   CAST(NoWall AS INTEGER) AS jobs_without_wall,
   CAST(NoCpu AS INTEGER) AS jobs_without_cpu
 FROM CurrentUsage
-JOIN Users ON Users.ID = UserID
 JOIN WLCGVOs ON WLCGVOs.ID = VOID
 JOIN Endpoints ON Endpoints.ID = EndpointID;
 
@@ -256,8 +259,9 @@ JOIN Endpoints ON Endpoints.ID = EndpointID;
 CREATE VIEW v1_transfers AS
 SELECT
   AAR.JobID AS job_id,
-  CAST(replace(replace(replace(replace(replace(replace(DataTransfers.URL, '%27', ''''), '%23', '#'), '%0D', "char"(13)),
-                          '%0A', "char"(10)), '%08', "char"(8)), '%25', '%') AS TEXT) AS url,
+  CAST(replace(replace(replace(replace(replace(replace(replace(replace(DataTransfers.URL, '%27', ''''), '%23', '#'),
+      '%0D', "char"(13)), '%0d', "char"(13)), '%0A', "char"(10)), '%0a', "char"(10)), '%08', "char"(8)), '%25', '%')
+      AS TEXT) AS url,
   CAST(CASE DataTransfers.TransferType WHEN 20 THEN 'output' WHEN 11 THEN 'cached_input'
     ELSE 'input' END AS TEXT) AS kind,
   DataTransfers.FileSize AS size_bytes,
@@ -277,8 +281,10 @@ SELECT
   AAR.JobID AS job_id,
   Kind AS kind,
   CAST(coalesce(AttrKey, InfoKey) AS TEXT) AS name,
-  CAST(replace(replace(replace(replace(replace(replace(coalesce(AttrValue, RTEName, InfoValue), '%27', ''''), '%23', '#'),
-                          '%0D', "char"(13)), '%0A', "char"(10)), '%08', "char"(8)), '%25', '%') AS TEXT) AS value
+  CAST(replace(replace(replace(replace(replace(replace(replace(replace(
+      coalesce(AttrValue, RTEName, InfoValue), '%27', ''''), '%23', '#'),
+      '%0D', "char"(13)), '%0d', "char"(13)), '%0A', "char"(10)), '%0a', "char"(10)), '%08', "char"(8)), '%25', '%')
+      AS TEXT) AS value
 FROM AAR
 CROSS JOIN AttributeKinds
 LEFT JOIN AuthTokenAttributes AS Token ON Kind = 'token' AND Token.RecordID = AAR.RecordID
