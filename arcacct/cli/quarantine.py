@@ -63,16 +63,16 @@ def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -
     with closing(access.read_publishing(settings.places)) as con:
         found = held.quarantine_entries(con, target=_block(settings, target))
     with closing(access.read_accounting(settings.places)) as con:
-        doubtful = list(hold_decisions.held_records(con, ImplausibleFilter(states=() if decided else (HELD,))))
+        implausible = list(hold_decisions.held_records(con, ImplausibleFilter(states=() if decided else (HELD,))))
     if form == "json":
         rows_of_target = [one._asdict() for one in found]
-        block(json.dumps([*map(_as_json, doubtful), *rows_of_target], indent=2), data)
+        block(json.dumps([*map(_as_json, implausible), *rows_of_target], indent=2), data)
         return
-    if not found and not doubtful:
+    if not found and not implausible:
         print_line("nothing is set aside", err=True)
         return
     names = {one.block: one.name for one in settings.targets}
-    rows = [(_ALL, _state(one), one.job_id, _end(one), one.text) for one in doubtful]
+    rows = [(_ALL, _state(one), one.job_id, _end(one), one.text) for one in implausible]
     rows += [
         (names.get(one.target, one.target), one.state, one.job_id, iso(one.end_time), _reason(one)) for one in found
     ]
@@ -93,15 +93,15 @@ def show(ctx: click.Context, job_id: str) -> None:
     with closing(access.read_publishing(settings.places)) as con:
         found = held.quarantine_entries(con, job_id=job_id)
     with closing(access.read_accounting(settings.places)) as con:
-        doubtful = list(hold_decisions.held_records(con, ImplausibleFilter(job_ids=(job_id,))))
-        for record in doubtful:
+        implausible = list(hold_decisions.held_records(con, ImplausibleFilter(job_ids=(job_id,))))
+        for record in implausible:
             print_line(f"all targets: {_state(record)} since {iso(record.since_s)}")
             print_line(f"  ended {_end(record)}")
-            for doubt in record.doubts:
-                print_line(f"  {hold_decisions.doubt_text(doubt)}: {BOUNDS[doubt[0]][0]}")
+            for value in record.values:
+                print_line(f"  {hold_decisions.value_text(value)}: {BOUNDS[value[0]][0]}")
             for decision in hold_decisions.decisions(con, record.record_id):
                 print_line(f"  {iso(decision.decided_s)} {decision.decided_by} decided: {decision.state}")
-    if not found and not doubtful:
+    if not found and not implausible:
         raise InputError(f"{job_id}: not set aside; see `arcacct quarantine list` and `arcacct job why {job_id}`")
     for one in found:
         print_line(f"{one.target}: {one.state} since {iso(one.since_s)}, tried {count_of(one.attempts + 1, 'time')}")
@@ -246,7 +246,7 @@ def _end(one: ImplausibleRecord) -> str:
 def _as_json(one: ImplausibleRecord) -> dict[str, object]:
     values = [
         {"reason": reason, "value": field, "bound": bound, "reported": reported}
-        for reason, field, bound, reported in one.doubts
+        for reason, field, bound, reported in one.values
     ]
     return {
         "target": None,

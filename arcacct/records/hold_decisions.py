@@ -20,7 +20,7 @@ from arcacct.records.holds import AS_REPORTED, HELD, PUBLISHED, hold_unmeasured
 from arcacct.records.packing import event_seconds
 from arcacct.records.reader import unescaped
 from arcacct.records.recorder import escaped
-from arcacct.records.states import COMPLETED, CPU_FACTOR, CPU_SLACK_S, DERIVED, FAILED, UNKNOWN, Doubt
+from arcacct.records.states import COMPLETED, CPU_FACTOR, CPU_SLACK_S, DERIVED, FAILED, UNKNOWN, ImplausibleValue
 
 # Which records are held, and were, for values that cannot be true (`holds`): listed, counted, decided about.
 #
@@ -44,7 +44,7 @@ class ImplausibleRecord(NamedTuple):
     end_time: int
     state: str
     """HELD, one of DECISIONS, or PUBLISHED (`holds`)."""
-    doubts: tuple[Doubt, ...]
+    values: tuple[ImplausibleValue, ...]
     since_s: int
     decided_s: int | None
     decided_by: str | None
@@ -52,12 +52,12 @@ class ImplausibleRecord(NamedTuple):
     @property
     def reasons(self) -> tuple[str, ...]:
         """Each once."""
-        return tuple(dict.fromkeys(one[0] for one in self.doubts))
+        return tuple(dict.fromkeys(one[0] for one in self.values))
 
     @property
     def text(self) -> str:
         """``wall-beyond-life (wall_s 100000, at most 130)``, and so on."""
-        return "; ".join(map(doubt_text, self.doubts))
+        return "; ".join(map(value_text, self.values))
 
 
 class Decision(NamedTuple):
@@ -79,7 +79,7 @@ class ImplausibleFilter(NamedTuple):
     job_ids: tuple[str, ...] = ()
 
 
-def doubt_text(one: Doubt) -> str:
+def value_text(one: ImplausibleValue) -> str:
     """``wall-beyond-life (wall_s 100000, at most 130)``."""
     reason, field, bound, reported = one
     if field == "end_time" and bound is not None:
@@ -110,7 +110,7 @@ def held_records(con: Connection, asked: ImplausibleFilter = EVERYTHING) -> Iter
         values,
     )
     for record_id, job_id, end_time, state, lines, *when in rows:
-        yield ImplausibleRecord(record_id, unescaped(job_id), end_time, state, holds.parsed_doubts(lines), *when)
+        yield ImplausibleRecord(record_id, unescaped(job_id), end_time, state, holds.parsed_values(lines), *when)
 
 
 def held_record(con: Connection, record_id: int) -> ImplausibleRecord | None:
@@ -175,7 +175,7 @@ def why_not(one: ImplausibleRecord, state: str) -> str | None:
     """Why nothing of the kind can be decided about a record; ``None``: it can."""
     if state != AS_REPORTED:
         return None
-    for reason, field, bound, reported in one.doubts:
+    for reason, field, bound, reported in one.values:
         if reason == states.OUT_OF_RANGE and not _may_be_sent(field, bound, reported):
             return f"{field} {reported} does not fit into the columns of receivers: decide unknown, bound or excluded"
         if reason == states.END_IMPOSSIBLE:
@@ -223,11 +223,11 @@ def judge_former(con: Connection, here: Places, stopping: Callable[[], bool] = l
             f" {holds.FROM} WHERE AAR.RecordID > ? AND AAR.RecordID <= ? ORDER BY AAR.RecordID LIMIT {_PAGE}",
             (done, last),
         ).fetchall()
-        doubtful = [(row, doubts) for row in rows if (doubts := holds.judged(row[:-1]))]
+        implausible = [(row, found_values) for row in rows if (found_values := holds.judged(row[:-1]))]
         with writing(con, here):
-            for row, doubts in doubtful:
+            for row, found_values in implausible:
                 state = PUBLISHED if (row[-1] or 0) <= horizon else HELD
-                found += holds.mark_former(con, row[0], doubts, (row[5], row[6]), state)
+                found += holds.mark_former(con, row[0], found_values, (row[5], row[6]), state)
             if len(rows) < _PAGE:
                 con.execute("DELETE FROM DBConfig WHERE KeyName = ?", (_UNJUDGED,))
             else:

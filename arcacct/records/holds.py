@@ -6,14 +6,14 @@ path: standard library only, and little of it.
 import time
 
 from arcacct.database.connection import Connection
-from arcacct.records.states import AWAITED, FINAL, NOT_MEASURED, UNKNOWN, doubts, overrides
+from arcacct.records.states import AWAITED, FINAL, NOT_MEASURED, UNKNOWN, implausible_values, overrides
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from arcacct.records.states import Doubt
+    from arcacct.records.states import ImplausibleValue
 
 
 HELD = "held"
@@ -82,7 +82,7 @@ def known_cores(cores: "Any", source: str | None, *, has_nodes: bool) -> "Any":
     return 0 if cores == 1 and not has_nodes and source not in OF_AREX else cores
 
 
-def judged(row: "Sequence[Any]") -> "tuple[Doubt, ...]":
+def judged(row: "Sequence[Any]") -> "tuple[ImplausibleValue, ...]":
     """What cannot be true of a record, by its `VALUES`; of one that is not final nothing is judged."""
     _record_id, status, submit, end, wall_s, user_s, kernel_s, cores, nodes, source, benchmark, has_nodes, *rest = row
     if status not in FINAL:
@@ -90,7 +90,7 @@ def judged(row: "Sequence[Any]") -> "tuple[Doubt, ...]":
     cores = known_cores(cores, source, has_nodes=bool(has_nodes))
     # A-REX dates its events itself, but workers those of the batch system, some in local time: theirs only fill in.
     start, until, is_awaited = [one or 0 for one in rest]
-    found = doubts(submit, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start, until)
+    found = implausible_values(submit, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start, until)
     return (*found, AWAITED) if is_awaited else found
 
 
@@ -114,7 +114,7 @@ def hold_unmeasured(con: Connection, record_id: int) -> None:
 
 
 def hold(
-    con: Connection, record_id: int, found: "tuple[Doubt, ...]", cpu: "tuple[Any, Any]", state: str = HELD
+    con: Connection, record_id: int, found: "tuple[ImplausibleValue, ...]", cpu: "tuple[Any, Any]", state: str = HELD
 ) -> None:
     """
     Hold a record for what cannot be true of it; a decision about the very same values stays.
@@ -145,7 +145,7 @@ def unhold(con: Connection, record_id: int) -> None:
 
 
 def mark_former(
-    con: Connection, record_id: int, found: "tuple[Doubt, ...]", cpu: "tuple[Any, Any]", state: str
+    con: Connection, record_id: int, found: "tuple[ImplausibleValue, ...]", cpu: "tuple[Any, Any]", state: str
 ) -> bool:
     """Hold a record from before there were holds, or mark it PUBLISHED; False if it was judged or changed meanwhile."""
     row = con.execute(f"SELECT {VALUES} {FROM} WHERE AAR.RecordID = ?", (record_id,)).fetchone()
@@ -171,7 +171,7 @@ def decide(con: Connection, record_id: int, state: str, by: str) -> bool:
     if row is None or row[1] == state:
         return False
     lines, _state, user_s, kernel_s = row
-    found = parsed_doubts(lines)
+    found = parsed_values(lines)
     now = int(time.time())
     values = _overriding(found, (user_s, kernel_s), state)
     decided = (None, None) if state == HELD else (now, by)
@@ -184,7 +184,7 @@ def _is_held(state: str) -> int:
     return int(state in (HELD, EXCLUDED))
 
 
-def _overriding(found: "tuple[Doubt, ...]", cpu: "tuple[Any, Any]", state: str) -> "tuple[Any, ...]":
+def _overriding(found: "tuple[ImplausibleValue, ...]", cpu: "tuple[Any, Any]", state: str) -> "tuple[Any, ...]":
     """What counts in the place of what was reported, in the order of `OVERRIDES`."""
     if state in (AS_REPORTED, PUBLISHED):
         return (None,) * len(_COLUMNS)
@@ -192,11 +192,11 @@ def _overriding(found: "tuple[Doubt, ...]", cpu: "tuple[Any, Any]", state: str) 
     return tuple([values.get(field) for field in _COLUMNS])
 
 
-def _reasons(found: "tuple[Doubt, ...]") -> str:
+def _reasons(found: "tuple[ImplausibleValue, ...]") -> str:
     return " ".join(dict.fromkeys([reason for reason, *_rest in found]))
 
 
-def _lines(found: "tuple[Doubt, ...]") -> str:
+def _lines(found: "tuple[ImplausibleValue, ...]") -> str:
     return "\n".join(
         [
             f"{reason}\t{field}\t{'' if bound is None else bound}\t{_shown(reported)}"
@@ -214,7 +214,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
-def parsed_doubts(lines: str) -> "tuple[Doubt, ...]":
+def parsed_values(lines: str) -> "tuple[ImplausibleValue, ...]":
     """What RecordHolds.Doubts says; what was reported as text."""
     found = []
     for line in lines.split("\n"):

@@ -4,7 +4,16 @@ import time
 
 from arcacct.database.connection import Connection
 from arcacct.records.packing import keep, packed
-from arcacct.records.states import ABORTED, AWAITED, DERIVED, FQAN_KEYS, IN_PROGRESS, MEASURED, UNKNOWN, doubts
+from arcacct.records.states import (
+    ABORTED,
+    AWAITED,
+    DERIVED,
+    FQAN_KEYS,
+    IN_PROGRESS,
+    MEASURED,
+    UNKNOWN,
+    implausible_values,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -491,7 +500,7 @@ def _hold(
     _local_job_id, _exit_code, end, nodes, cores, _memory, _virtual, wall_s, user_s, kernel_s = used[:10]
     start = 0 if submit_time else dict(facts.events).get("LRMSSTART", 0)
     benchmark = facts.extra.get("benchmark")
-    found = doubts(submit_time, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start)
+    found = implausible_values(submit_time, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start)
     if facts.usage is not None and facts.usage.is_awaited:
         found = (*found, AWAITED)
     if found and note:

@@ -261,12 +261,12 @@ BOUNDS = {
 }
 """By reason: the bound, and where it is from."""
 
-Doubt = tuple[str, str, "int | None", object]
+ImplausibleValue = tuple[str, str, "int | None", object]
 """Reason, value (a field of v1_jobs), the bound that can be taken instead (``None``: there is none), as reported."""
-AWAITED: Doubt = (NOT_MEASURED, "wall_s", None, "unknown")
+AWAITED: ImplausibleValue = (NOT_MEASURED, "wall_s", None, "unknown")
 
 
-def doubts(
+def implausible_values(
     submit_time: "Any",
     end_time: "Any",
     wall_s: "Any",
@@ -277,7 +277,7 @@ def doubts(
     benchmark: str | None,
     start_time: int = 0,
     ran_until: int = 0,
-) -> tuple[Doubt, ...]:
+) -> tuple[ImplausibleValue, ...]:
     """
     Which values of a job that has ended cannot be true; empty for nearly all jobs.
 
@@ -303,13 +303,13 @@ def doubts(
         is_plausible = False
     if is_plausible and not (benchmark and _is_impossible(benchmark)):
         return ()
-    return tuple(_doubts((begin, until, end_time), (wall_s, cpu_user_s, cpu_kernel_s), cores, nodes, benchmark))
+    return tuple(_implausible((begin, until, end_time), (wall_s, cpu_user_s, cpu_kernel_s), cores, nodes, benchmark))
 
 
-def _doubts(
+def _implausible(
     times: "tuple[Any, Any, Any]", durations: "tuple[Any, Any, Any]", cores: "Any", nodes: "Any", benchmark: str | None
-) -> "list[Doubt]":
-    found: list[Doubt] = []
+) -> "list[ImplausibleValue]":
+    found: list[ImplausibleValue] = []
     wall_s, *cpu = durations
     life_s = _life(*times, found)
     span_s = _span(wall_s, life_s, found)
@@ -324,7 +324,7 @@ def _doubts(
     return found
 
 
-def _life(begin: "Any", until: "Any", end_time: "Any", found: "list[Doubt]") -> "Any":
+def _life(begin: "Any", until: "Any", end_time: "Any", found: "list[ImplausibleValue]") -> "Any":
     """How long the job existed; ``None`` where nothing tells it."""
     if not (_is_number(end_time) and EARLIEST_S <= end_time <= LATEST_S):
         found.append((END_IMPOSSIBLE, "end_time", None, end_time))
@@ -338,7 +338,7 @@ def _life(begin: "Any", until: "Any", end_time: "Any", found: "list[Doubt]") -> 
     return max(until - begin, 0)
 
 
-def _span(wall_s: "Any", life_s: "Any", found: "list[Doubt]") -> "Any":
+def _span(wall_s: "Any", life_s: "Any", found: "list[ImplausibleValue]") -> "Any":
     """How long the job can have run, as far as it can be known; else ``None``."""
     if not (_is_number(wall_s) and 0 <= wall_s <= LARGEST_S):
         found.append((OUT_OF_RANGE, "wall_s", life_s, wall_s))
@@ -349,14 +349,14 @@ def _span(wall_s: "Any", life_s: "Any", found: "list[Doubt]") -> "Any":
     return wall_s or life_s
 
 
-def _count(reason: str, field: str, count: "Any", most: int, unknown: int, found: "list[Doubt]") -> "Any":
+def _count(reason: str, field: str, count: "Any", most: int, unknown: int, found: "list[ImplausibleValue]") -> "Any":
     if _is_number(count) and 0 <= count <= most:
         return count or unknown
     found.append((reason, field, None, count))
     return unknown
 
 
-def _judge_cpu(cpu: "list[Any]", span_s: "Any", cores: "Any", nodes: "Any", found: "list[Doubt]") -> None:
+def _judge_cpu(cpu: "list[Any]", span_s: "Any", cores: "Any", nodes: "Any", found: "list[ImplausibleValue]") -> None:
     bound_s = None if span_s is None or not cores else int(span_s * cores)
     user_s, kernel_s = cpu
     if not (_is_number(user_s) and _is_number(kernel_s)):
@@ -385,7 +385,9 @@ def _is_impossible(benchmark: str) -> bool:
         return False
 
 
-def overrides(found: "tuple[Doubt, ...]", cpu: "tuple[Any, Any]", *, take_bound: bool) -> "dict[str, int | str]":
+def overrides(
+    found: "tuple[ImplausibleValue, ...]", cpu: "tuple[Any, Any]", *, take_bound: bool
+) -> "dict[str, int | str]":
     """
     What counts in the place of values that cannot be true, by field of v1_jobs: `UNKNOWN_NUMBER`, or their bound.
 

@@ -16,7 +16,7 @@ from arcacct.records.pseudonyms import pseudonymised
 from arcacct.records.reader import unescaped
 from arcacct.records.recorder import CHILDREN, dimension_ids, escaped, last_record_id, name_id, set_children
 from arcacct.records.row_mapping import NUMBERS, ArexRows, Numbers, Row, rows_of, stored
-from arcacct.records.states import ABORTED, FINAL, FQAN_KEYS, IN_PROGRESS, UNKNOWN, Doubt, doubts
+from arcacct.records.states import ABORTED, FINAL, FQAN_KEYS, IN_PROGRESS, UNKNOWN, ImplausibleValue, implausible_values
 
 _AAR_COLUMNS = f"JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, {NUMBERS}"
 _VALUES = _AAR_COLUMNS.removeprefix("JobID, ")
@@ -154,7 +154,7 @@ class JobWriter:
             [(record_id, self._source, self._origin) for record_id, _job in numbered],
         )
         for number, (record_id, job) in enumerate(numbered):
-            if found := self._doubts(job, has_cores=not (without_cores and without_cores[number])):
+            if found := self._implausible(job, has_cores=not (without_cores and without_cores[number])):
                 self._hold(record_id, found, job)
         records = [(record_id, job.job_id, *self._values(job)) for record_id, job in numbered]
         _insert_rows(self._con, f"AAR (RecordID, {_AAR_COLUMNS})", records)
@@ -291,7 +291,7 @@ class JobWriter:
             (known.record_id, self._source, self._origin),
         )
         values = self._values(rows)
-        found = self._doubts(rows, has_cores=has_cores)
+        found = self._implausible(rows, has_cores=has_cores)
         if found and known.status not in FINAL:
             # Before the status, so that it is logged once, and as held.
             self._hold(known.record_id, found, rows)
@@ -304,7 +304,7 @@ class JobWriter:
         elif known.status in FINAL:
             self._hold(known.record_id, found, rows)
 
-    def _doubts(self, job: ArexRows, *, has_cores: bool) -> tuple[Doubt, ...]:
+    def _implausible(self, job: ArexRows, *, has_cores: bool) -> tuple[ImplausibleValue, ...]:
         """What cannot be true of a job; of one that has not ended nothing is judged."""
         if job.status not in FINAL:
             return ()
@@ -315,7 +315,7 @@ class JobWriter:
             cores = known_cores(numbers.core_count, self._source, has_nodes=bool(extra.get("nodenames")))
         if not numbers.submit_time:
             start = next((_instant(when) for key, when in reversed(job.events) if key == LRMS_START), 0)
-        return doubts(
+        return implausible_values(
             numbers.submit_time,
             numbers.end_time,
             numbers.wall_s,
@@ -327,7 +327,7 @@ class JobWriter:
             start,
         )
 
-    def _hold(self, record_id: int, found: tuple[Doubt, ...], rows: ArexRows) -> None:
+    def _hold(self, record_id: int, found: tuple[ImplausibleValue, ...], rows: ArexRows) -> None:
         hold(self._con, record_id, found, (rows.numbers.cpu_user_s, rows.numbers.cpu_kernel_s))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arcacct.records.states import LARGEST_S, UNKNOWN_NUMBER, doubts, overrides
+from arcacct.records.states import LARGEST_S, UNKNOWN_NUMBER, implausible_values, overrides
 
 END = 1_795_176_000
 """2026-11-20 12:00:00 UTC."""
@@ -22,7 +22,8 @@ HONEST = {
 
 def reasons(**values: object) -> list[tuple[str, str]]:
     """Reason and field of all that cannot be true of a job that is honest but for these values."""
-    return [(reason, field) for reason, field, _bound, _reported in doubts(**{**HONEST, **values})]  # type: ignore[arg-type]
+    found = implausible_values(**{**HONEST, **values})  # type: ignore[arg-type]
+    return [(reason, field) for reason, field, _bound, _reported in found]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def reasons(**values: object) -> list[tuple[str, str]]:
         {"wall_s": 3600.5},
     ],
 )
-def test_honest_values_raise_no_doubt(values) -> None:
+def test_honest_values_are_plausible(values) -> None:
     assert reasons(**values) == []
 
 
@@ -106,7 +107,9 @@ def test_what_cannot_be_true_is_found_under_its_reason(values, found) -> None:
 
 def test_a_bound_is_named_where_there_is_one() -> None:
     """The life of the job, and cores times how long it can have run."""
-    found = doubts(**{**HONEST, "submit_time": END - 130, "wall_s": 100_000, "cpu_user_s": 10**12, "cores": 4})  # type: ignore[arg-type]
+    found = implausible_values(
+        **{**HONEST, "submit_time": END - 130, "wall_s": 100_000, "cpu_user_s": 10**12, "cores": 4}
+    )  # type: ignore[arg-type]
 
     assert found == (
         ("wall-beyond-life", "wall_s", 130, 100_000),
@@ -119,6 +122,6 @@ def test_a_bound_is_named_where_there_is_one() -> None:
 
 
 def test_the_kernel_keeps_its_share_of_a_bound() -> None:
-    found = doubts(**{**HONEST, "cpu_user_s": 90_000, "cpu_kernel_s": 10_000})  # type: ignore[arg-type]
+    found = implausible_values(**{**HONEST, "cpu_user_s": 90_000, "cpu_kernel_s": 10_000})  # type: ignore[arg-type]
 
     assert overrides(found, (90_000, 10_000), take_bound=True) == {"cpu_user_s": 3240, "cpu_kernel_s": 360}
