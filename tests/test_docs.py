@@ -266,7 +266,7 @@ def configuration(folder: pathlib.Path, arex: str, ours: str) -> Conf:
 @pytest.mark.parametrize("file", ["arc.conf.statecallout", "arc.conf.d/arcacct.conf"])
 def test_config_check_has_nothing_against_our_files(tmp_path: pathlib.Path, file: str) -> None:
     """The callouts harm no job, and the example of arcacct.conf has no mistake."""
-    from arcacct.config.check import check
+    from arcacct.config.check import check_text
 
     lines = "\n".join(callouts((ROOT / "etc" / file).read_text(encoding="ascii")))
     ours = (ROOT / "etc" / "arcacct.conf.example").read_text(encoding="ascii")
@@ -275,7 +275,7 @@ def test_config_check_has_nothing_against_our_files(tmp_path: pathlib.Path, file
     assert problems == []
     assert settings is not None
     assert [target.name for target in settings.targets] == ["sgas:example", "apel:egi"]
-    assert [problem for problem in check(conf, kinds()) if problem.option == "statecallout"] == []
+    assert [problem for problem in check_text(conf, kinds()) if problem.option == "statecallout"] == []
 
 
 def queries() -> list[tuple[str, str]]:

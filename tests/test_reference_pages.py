@@ -21,6 +21,7 @@ import spoken
 import sql_contract
 from generated import Part
 
+from arcacct.cli.config import VERDICTS
 from arcacct.cli.progress import STOPPED
 from arcacct.cli.targets import GRAVEST_FIRST
 from arcacct.config.options import options_of
@@ -28,7 +29,6 @@ from arcacct.config.paths import places
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
 from arcacct.errors import ArcacctError
 from arcacct.queries import portal
-from arcacct.queries.doctor_checks import VERDICTS
 from arcacct.targets import FOLDERS, kinds
 
 PARTS = (

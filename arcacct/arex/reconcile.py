@@ -32,6 +32,7 @@ from arcacct.arex.own_database import ArexDatabase, EventClock, job_of
 from arcacct.arex.sweep_context import PATIENCE_S, Gap, Progress, SweepRun, batches, is_of_one_job, reason
 from arcacct.database import access
 from arcacct.database.connection import Connection
+from arcacct.database.schema import created
 from arcacct.errors import InputError, StoreError
 from arcacct.records import recorder, row_mapping
 from arcacct.records.model import Job
@@ -352,6 +353,7 @@ def reconcile(run: SweepRun, unfinished: Unfinished, progress: Progress | None) 
     scanned_ns = time.time_ns()
     counter = _Counter(run, unfinished, progress)
     looked_at = 0
+    since_s = created(run.con)
     for batch in run.slices(_changed(run, counter)):
         looked_at += len(batch)
         for recorded in run.record_each(
@@ -363,7 +365,10 @@ def reconcile(run: SweepRun, unfinished: Unfinished, progress: Progress | None) 
             run.ends.update(
                 facts.usage.end_time // HOUR_S
                 for facts, kind in recorded
-                if facts.usage is not None and kind in (recorder.NEW_JOB, recorder.NEW_END)
+                # No callout could report a job that had ended before recording began.
+                if facts.usage is not None
+                and facts.usage.end_time >= since_s
+                and kind in (recorder.NEW_JOB, recorder.NEW_END)
             )
     return counter.jobs, looked_at
 

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 
 import click
 
 from arcacct.cli.console import Coloured, block, data, examples, print_line
 from arcacct.cli.options import conf_of
+from arcacct.cli.status import COLOURS
 from arcacct.cli.targets import GRAVEST_FIRST
-from arcacct.config.check import check, show
+from arcacct.config import parser
+from arcacct.config.check import check, not_restarted, show
 from arcacct.config.options import WARNING, Problem, errors
 from arcacct.config.parser import Conf
 from arcacct.config.paths import places
+from arcacct.config.settings import remember_secrets
 from arcacct.database.location import misplaced
 from arcacct.errors import ConfigError
-from arcacct.queries import doctor_checks
+from arcacct.queries import health
 from arcacct.queries.doctor import examine
-from arcacct.queries.doctor_checks import ERROR, OK, UNTOLD, VERDICTS, Site, Verdict, of_error, unknown_vos
+from arcacct.queries.doctor_checks import Site, of_error, unknown_vos
+from arcacct.queries.health import CRITICAL, OK, UNKNOWN, Check
 from arcacct.targets import kinds
 from arcacct.wording import count_of, sanitise_line
 
 # `arcacct doctor`: is everything right to go live?
 
 
-_COLOURS = {OK: "green", doctor_checks.WARNING: "yellow", ERROR: "red", UNTOLD: "magenta"}
+VERDICTS = ("ok", "warning", "error", "cannot be told")
+"""The words of this command for severities."""
 _WIDTH = max(map(len, VERDICTS))
 
 
@@ -39,7 +45,9 @@ _WIDTH = max(map(len, VERDICTS))
     metavar="SECONDS",
     help="End after SECONDS, whatever does not answer; default 30.",
 )
-@click.option("--json", "as_json", is_flag=True, help="A list of verdicts: what, verdict, detail, advice, exit_code.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="A list of verdicts: what, verdict, detail, advice, exit_code, manual."
+)
 @click.pass_context
 def doctor(ctx: click.Context, offline: bool, limit_s: float, as_json: bool) -> int:
     """
@@ -55,42 +63,47 @@ def doctor(ctx: click.Context, offline: bool, limit_s: float, as_json: bool) -> 
     try:
         site = Site(conf_of(ctx), ctx.obj["database"], limit_s=max(1.0, limit_s / 3))
     except ConfigError as error:
-        return _only(of_error("configuration", error), as_json=as_json)
+        # A configuration that cannot be read says nothing of anything else.
+        return _print([of_error("configuration", error)], as_json=as_json)
+    return _print(examine(site, limit_s=limit_s, offline=offline), as_json=as_json)
+
+
+def _print(verdicts: Iterable[Check], *, as_json: bool) -> int:
+    """Print each once it is known, and return the exit code."""
     found = []
-    for verdict in examine(site, limit_s=limit_s, offline=offline):
-        found.append(verdict._replace(detail=sanitise_line(verdict.detail), advice=sanitise_line(verdict.advice)))
+    for verdict in verdicts:
+        one = verdict._replace(detail=sanitise_line(verdict.detail), advice=sanitise_line(verdict.advice))
+        found.append(one)
         if not as_json:
             # One by one: a check that takes its time must not look like a doctor that hangs.
-            _say(found[-1])
+            word = click.style(
+                f"{VERDICTS[one.severity]:<{_WIDTH}}", fg=COLOURS[one.severity], bold=one.severity == CRITICAL
+            )
+            print_line(Coloured(word), "  ", one.subject, ": ", one.text)
     if as_json:
-        block(json.dumps([one._asdict() for one in found], indent=1), data)
+        rows = [
+            {
+                "what": one.subject,
+                "verdict": VERDICTS[one.severity],
+                "detail": one.detail,
+                "advice": one.advice,
+                "exit_code": one.exit_code,
+                "manual": one.manual,
+            }
+            for one in found
+        ]
+        block(json.dumps(rows, indent=1), data)
     else:
         _sum_up(found)
     codes = {one.exit_code for one in found}
     return next((code for code in GRAVEST_FIRST if code in codes), max(codes, default=0))
 
 
-def _only(one: Verdict, *, as_json: bool) -> int:
-    """A configuration that cannot be read says nothing of anything else."""
-    one = one._replace(detail=sanitise_line(one.detail), advice=sanitise_line(one.advice))
-    if as_json:
-        block(json.dumps([one._asdict()], indent=1), data)
-    else:
-        _say(one)
-        _sum_up([one])
-    return one.exit_code
-
-
-def _say(one: Verdict) -> None:
-    word = Coloured(click.style(f"{one.verdict:<{_WIDTH}}", fg=_COLOURS[one.verdict], bold=one.verdict == ERROR))
-    print_line(word, "  ", one.what, ": ", one.text)
-
-
-def _sum_up(found: list[Verdict]) -> None:
-    counts = {kind: sum(one.verdict == kind for one in found) for kind in VERDICTS}
-    parts = [f"{counts[OK]} ok", _plural(counts[doctor_checks.WARNING], "warning"), _plural(counts[ERROR], "error")]
-    if counts[UNTOLD]:
-        parts.append(f"{counts[UNTOLD]} cannot be told")
+def _sum_up(found: list[Check]) -> None:
+    counts = [sum(one.severity == severity for one in found) for severity in range(len(VERDICTS))]
+    parts = [f"{counts[OK]} ok", _plural(counts[health.WARNING], "warning"), _plural(counts[CRITICAL], "error")]
+    if counts[UNKNOWN]:
+        parts.append(f"{counts[UNKNOWN]} {VERDICTS[UNKNOWN]}")
     print_line(", ".join(parts))
 
 
@@ -112,12 +125,25 @@ def check_command(ctx: click.Context) -> int:
     """
     List everything that is wrong: file, line, block, option, what is wrong, what would be right.
 
-    Looks at arc.conf, arc.conf.d, arcacct.conf and the files they name (certificate, key, CA directory).
+    Looks at arc.conf and arc.conf.d as the next start of A-REX will read them, at arcacct.conf, and at the files they
+    name (certificate, key, CA directory, the programs of callouts).
     Exits with 78 if there is an error, with 0 if there are only warnings.
     """
-    conf = conf_of(ctx)
+    conf = running = conf_of(ctx)
+    if parser.is_run_time(running.arc_conf) and os.path.exists(parser.ARC_CONF):
+        # The file of the running A-REX is as it was at its start; the next start reads the others.
+        conf = parser.load(parser.ARC_CONF, os.environ)
+        remember_secrets(conf)
+        print_line(
+            f"{parser.ARC_CONF}: as the next start of A-REX reads it; it now runs with {running.arc_conf}", err=True
+        )
     given = ctx.obj["database"]
-    problems = [*check(conf, kinds()), *_astray(conf, given), *unknown_vos(conf, kinds(), given)]
+    problems = [
+        *check(conf, kinds()),
+        *(not_restarted(running) if conf is not running else ()),
+        *_astray(conf, given),
+        *unknown_vos(conf, kinds(), given),
+    ]
     for problem in problems:
         print_line(str(problem))
     wrong = len(errors(problems))

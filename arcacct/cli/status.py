@@ -51,10 +51,10 @@ def perfdata(found: Health, limits: Thresholds) -> Iterator[str]:
     for path, end in found.certificates.items():
         if isinstance(end, int):
             yield _datum(f"certificate {path}", end - found.now, SECONDS, limits.certificate_s, falling=True)
-    if found.free is not None:
+    for disk in found.disks[:1]:
         mib = limits.free_mib
         limit = Limit(mib.warning * 2**20, mib.critical * 2**20)
-        yield _datum("disk free", found.free.bytes, BYTES, limit, falling=True)
+        yield _datum("disk free", disk.free_bytes, BYTES, limit, falling=True)
 
 
 def _of_target(now: int, target: TargetState, limits: Thresholds) -> Iterator[str]:
@@ -130,7 +130,7 @@ threshold_options = in_order(
 
 
 _GRAVITY = {health.OK: 0, health.UNKNOWN: 1, health.WARNING: 2, health.CRITICAL: 3}
-_COLOURS = ("green", "yellow", "red", "magenta")
+COLOURS = ("green", "yellow", "red", "magenta")
 
 
 @click.command(
@@ -141,7 +141,9 @@ _COLOURS = ("green", "yellow", "red", "magenta")
         "arcacct status --nagios",
     )
 )
-@click.option("--json", "as_json", is_flag=True, help="A list of checks instead: subject, severity (0-3), text.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="A list of checks instead: subject, severity (0-3), text, manual."
+)
 @click.option("--nagios", is_flag=True, help="As a monitoring plug-in prints it, with performance data.")
 @click.pass_context
 @threshold_options
@@ -162,10 +164,16 @@ def status(ctx: click.Context, as_json: bool, nagios: bool, limits: health.Thres
         report_error(known, "UNKNOWN: ", err=False)
         return health.UNKNOWN
     found = health.examine(settings)
-    checks = [check._replace(text=sanitise_line(check.text)) for check in health.judge(found, limits)]
+    checks = [
+        check._replace(detail=sanitise_line(check.detail), advice=sanitise_line(check.advice))
+        for check in health.judge(found, limits)
+    ]
     verdict = health.worst(checks)
     if as_json:
-        block(json.dumps([check._asdict() for check in checks], indent=1), data)
+        rows = [
+            {"subject": one.subject, "severity": one.severity, "text": one.text, "manual": one.manual} for one in checks
+        ]
+        block(json.dumps(rows, indent=1), data)
         return verdict
     if nagios:
         _plug_in(checks, " ".join(perfdata(found, limits)))
@@ -202,4 +210,4 @@ def _no_bar(text: str) -> str:
 
 
 def _coloured(severity: int) -> Coloured:
-    return Coloured(click.style(health.WORDS[severity].upper(), fg=_COLOURS[severity], bold=True))
+    return Coloured(click.style(health.WORDS[severity].upper(), fg=COLOURS[severity], bold=True))

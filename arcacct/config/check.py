@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,7 +26,7 @@ from arcacct.config.options import (
 )
 from arcacct.config.parser import Block, Conf, Option
 from arcacct.config.paths import benchmark, places
-from arcacct.config.review import wrong_callouts
+from arcacct.config.review import Callout, all_callouts, wrong_callouts
 from arcacct.config.settings import examine
 from arcacct.errors import ConfigError
 from arcacct.secrecy import without_login
@@ -48,7 +49,30 @@ def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
             # At the line that sets the option, be it the target's or one that it inherits; else at the target.
             line: Option | Block = found.lines[-1] if found.lines else block
             problems.append(Problem(finding.severity, line.file, line.line, found.block, option, finding.text))
+    programs: dict[str, Callout] = {}
+    for one in all_callouts(conf):
+        programs.setdefault(one.program, one)
+    for program, one in programs.items():
+        if program and (text := launcher_problem(program)):
+            problems.append(Problem(ERROR, one.line.file, one.line.line, "arex", "statecallout", text))
     return in_order(problems, conf.files)
+
+
+def launcher_problem(program: str, what: str = "the launcher") -> str:
+    """Why A-REX cannot start the program of a callout, and after a semicolon what to do; empty: it can."""
+    fails = "A-REX fails each job whose callout cannot be started"
+    if not program.startswith("/"):
+        return f"{program}: {what} is named without its whole path; write the path from / on"
+    try:
+        mode = os.stat(program).st_mode
+    except OSError as error:
+        reason = (error.strerror or "").lower()
+        return (
+            f"{program}: {what} cannot be found ({reason}): {fails}; put etc/arcacct-hook there by mv, or fix the path"
+        )
+    if not stat.S_ISREG(mode) or not mode & 0o111:
+        return f"{program}: {what} is no program that can be started: {fails}; chmod 755 {program}"
+    return ""
 
 
 def check_text(conf: Conf, kinds: Kinds) -> list[Problem]:
@@ -57,7 +81,7 @@ def check_text(conf: Conf, kinds: Kinds) -> list[Problem]:
         text = f"there is no such file, nor {conf.our_conf}; name one by --config or write it"
         return [Problem(ERROR, conf.arc_conf, None, None, None, text)]
     _, problems = examine(conf, kinds)
-    return in_order([*problems, *_no_benchmark(conf), *_not_restarted(conf), *_callouts(conf)], conf.files)
+    return in_order([*problems, *_no_benchmark(conf), *not_restarted(conf), *_callouts(conf)], conf.files)
 
 
 def _no_benchmark(conf: Conf) -> Iterator[Problem]:
@@ -76,7 +100,7 @@ def _no_benchmark(conf: Conf) -> Iterator[Problem]:
     yield Problem(WARNING, conf.files[0], None, "lrms", "benchmark", text)
 
 
-def _not_restarted(conf: Conf) -> Iterator[Problem]:
+def not_restarted(conf: Conf) -> Iterator[Problem]:
     """A-REX goes on with the file that it made of the others when it started, and so do we."""
     if not parser.is_run_time(conf.arc_conf):
         return

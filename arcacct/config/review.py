@@ -219,7 +219,7 @@ _LINE = "write timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
 
 
 class Callout(NamedTuple):
-    """One ``statecallout`` line that is ours: ``STATE OPTIONS PROGRAM ARGUMENTS``."""
+    """One ``statecallout`` line: ``STATE OPTIONS PROGRAM ARGUMENTS``."""
 
     line: Option
     state: str
@@ -238,6 +238,11 @@ class Callout(NamedTuple):
 
 def callouts(conf: Conf) -> list[Callout]:
     """Our lines, in the order of the files."""
+    return [one for one in all_callouts(conf) if paths.HOOK in one.program]
+
+
+def all_callouts(conf: Conf) -> list[Callout]:
+    """Every ``statecallout`` line, in the order of the files."""
     block = conf.blocks.get("arex")
     found = []
     for line in block.options.get("statecallout", ()) if block is not None else ():
@@ -245,8 +250,7 @@ def callouts(conf: Conf) -> list[Callout]:
         # A path in the place of the options: A-REX takes it for them.
         options = "" if words[:1] and words[0].startswith("/") else " ".join(words[:1])
         program, *arguments = words[1 if options else 0 :] or [""]
-        if paths.HOOK in program:
-            found.append(Callout(line, state, options, program, tuple(arguments)))
+        found.append(Callout(line, state, options, program, tuple(arguments)))
     return found
 
 
@@ -264,7 +268,7 @@ def wrong_callouts(conf: Conf) -> Iterator[Wrong]:
     """Lines that harm, states without a line and states with two; nothing where there is no line of ours at all."""
     deadline = conf.get("arcacct", "deadline") or str(paths.DEADLINE_S)
     found = callouts(conf)
-    for one in found:
+    for one in all_callouts(conf):
         yield from _of_line(one, deadline)
     often = Counter(one.state for one in found)
     lacking = [state for state in STATES if state not in often]
@@ -289,6 +293,10 @@ def _of_line(one: Callout, deadline: str) -> Iterator[Wrong]:
     if not one.options:
         text = f"has no options between state and program, and A-REX does not start with it; {_LINE}"
         yield Wrong(one.line, True, text)
+        return
+    if not one.program:
+        yield Wrong(one.line, True, f"names no program, and A-REX does not start with it; write one as in {_FILE}")
+    if paths.HOOK not in one.program:
         return
     wrong = _wrong(one, deadline)
     if wrong:

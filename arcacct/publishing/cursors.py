@@ -8,9 +8,14 @@ from contextlib import closing
 from typing import NamedTuple
 
 from arcacct.config.settings import Settings
+from arcacct.database import schema
 from arcacct.database.connection import Connection, DatabaseError, connect
 from arcacct.database.durable import transaction
+from arcacct.errors import ArcacctError
 from arcacct.wording import sanitise_line
+
+_EXIT_CODE = "LAST_EXIT_CODE "
+"""Noted with the target's block behind it."""
 
 # How far jura-ng came with each target, read from its own publishing.db when arcacct takes over.
 
@@ -159,14 +164,20 @@ def advance(con: Connection, target: str, seq: int) -> None:
     )
 
 
-def finish_run(con: Connection, target: str, *, error: str | None, last_end_time: int | None) -> None:
+def last_exit_code(con: Connection, target: str) -> int:
+    """The exit code of the error that ended the last run; 0: none, or an older program did not note it."""
+    return int(schema.noted(con, f"{_EXIT_CODE}{target}") or 0)
+
+
+def finish_run(con: Connection, target: str, *, error: ArcacctError | None, last_end_time: int | None) -> None:
     """Close a target's run: its times, and jura's own row. Nothing refers to that row: jura's tools delete it."""
     now = int(time.time())
     with transaction(con):
+        schema.note(con, f"{_EXIT_CODE}{target}", 0 if error is None else error.exit_code)
         con.execute(
             "UPDATE Targets SET LastRun = ?1, LastError = ?2,"
             " LastSuccess = CASE WHEN ?2 IS NULL THEN ?1 ELSE LastSuccess END WHERE Target = ?3",
-            (now, None if error is None else sanitise_line(error), target),
+            (now, None if error is None else sanitise_line(str(error)), target),
         )
         if last_end_time is not None:
             con.execute(

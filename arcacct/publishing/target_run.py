@@ -633,7 +633,7 @@ class TargetRun:
         cursors.finish_run(
             ctx.publishing,
             block,
-            error=None if error is None else str(error),
+            error=error,
             last_end_time=min(waiting) - 1 if waiting else reader.latest_end(ctx.accounting),
         )
 

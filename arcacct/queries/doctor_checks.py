@@ -1,9 +1,8 @@
-"""A verdict of `arcacct doctor`, and the checks of configuration, credentials and A-REX."""
+"""The checks of `arcacct doctor` of configuration, credentials and A-REX, and the site that they are given."""
 
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import ssl
 import stat
@@ -11,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -31,6 +29,17 @@ from arcacct.config.settings import examine
 from arcacct.database import access
 from arcacct.database.location import misplaced
 from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreError
+from arcacct.queries.health import (
+    BEFORE_LIVE,
+    CRITICAL,
+    OK,
+    UNKNOWN,
+    WARNING,
+    Check,
+    advised,
+    certificate_check,
+    user_name,
+)
 from arcacct.records import reader
 from arcacct.secrecy import without_login
 from arcacct.targets import kinds
@@ -63,45 +72,16 @@ def unknown_vos(conf: Conf, kinds: Kinds, database: str | None = None) -> list[P
     return problems
 
 
-# One line of `arcacct doctor`, and what every check is given.
+# What every check of `arcacct doctor` is given.
 
 
-OK, WARNING, ERROR, UNTOLD = "ok", "warning", "error", "cannot be told"
-VERDICTS = (OK, WARNING, ERROR, UNTOLD)
-DAY_S, HOUR_S = 86_400, 3600
 CONF, KEYS, STORE = ConfigError.exit_code, CredentialError.exit_code, StoreError.exit_code
 """What errors of the configuration (and of what it names), of credentials, and of databases add to the exit code."""
 
 
-class Verdict(NamedTuple):
-    """What one check found."""
-
-    what: str
-    """The thing that was looked at, in a word or two."""
-    verdict: str
-    """One of `VERDICTS`."""
-    detail: str
-    """What is so."""
-    advice: str = ""
-    """What to do about it; empty where there is nothing to do."""
-    exit_code: int = 0
-    """What it adds to the exit code (DESIGN section 7); 0 of all but errors and what could not be looked at."""
-
-    @property
-    def text(self) -> str:
-        """Detail and advice, as a person reads them."""
-        return f"{self.detail}; {self.advice}" if self.advice else self.detail
-
-
-def advised(what: str, verdict: str, text: str, exit_code: int) -> Verdict:
-    """A verdict of a text of the house: what is wrong, and after a semicolon what to do."""
-    detail, _, advice = text.partition("; ")
-    return Verdict(what, verdict, detail, advice, exit_code)
-
-
-def of_error(what: str, error: ArcacctError) -> Verdict:
-    """The verdict that an error is."""
-    return advised(what, ERROR, " ".join(map(str, error.args)), error.exit_code)
+def of_error(subject: str, error: ArcacctError) -> Check:
+    """The check that an error is."""
+    return advised(subject, CRITICAL, " ".join(map(str, error.args)), error.exit_code)
 
 
 class Process(NamedTuple):
@@ -152,7 +132,7 @@ class Site:
         self.processes = processes
         self.mounts = mounts
         self.run_time_conf = run_time_conf
-        self.settings, _problems = examine(conf, kinds(), database=database)
+        self.settings, _problems = examine(conf, kinds(), database=database, to_publish=False)
         try:
             self.here = places(conf, None, database) if conf.files else None
         except ConfigError:
@@ -167,105 +147,56 @@ class Site:
         return here is not None and bool(is_set) and not os.path.isdir(here.controldir)
 
 
-Check = Callable[[Site], Iterable[Verdict]]
+Step = Callable[[Site], Iterable[Check]]
 """Looks at one thing. May raise what it likes: that is a verdict, too."""
-
-
-def user_name(uid: int) -> str:
-    """A user's name, or the number of one who has none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
-
-
-def is_hidden(path: str) -> bool:
-    """Whether this user may not even see if a file is there."""
-    try:
-        os.stat(path)
-    except PermissionError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def ago(seconds: int) -> str:
-    """A time that has passed, in words."""
-    for unit, size in (("days", DAY_S), ("hours", HOUR_S), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size} {unit}"
-    return count_of(max(seconds, 0), "second")
 
 
 # The configuration: can it be read, is it right, who may change it.
 
 
-def configuration(site: Site) -> Iterator[Verdict]:
+def configuration(site: Site) -> Iterator[Check]:
     """Every problem of the text, as `config check` has them; those of callouts and of jura-ng under their own names."""
     found = [*check_text(site.conf, kinds()), *unknown_vos(site.conf, kinds(), site.database)]
     wrong = options.errors(found)
     if site.conf.files and not wrong:
-        yield Verdict("configuration", OK, ", ".join(site.conf.files))
+        yield Check("configuration", OK, ", ".join(site.conf.files))
     for one in found:
         is_error = one.severity == options.ERROR
         # Without its own "warning:", which the verdict says.
         text = str(replace(one, severity=options.ERROR))
-        yield advised(_subject(one), ERROR if is_error else WARNING, text, CONF if is_error else 0)
-    if not any(_subject(one) == "jura-ng" for one in found):
-        yield _jura(site)
+        yield advised(_subject(one), CRITICAL if is_error else WARNING, text, CONF if is_error else 0)
 
 
 def _subject(problem: options.Problem) -> str:
     if problem.option == "statecallout":
         return "callouts"
-    return "jura-ng" if "jura-ng" in problem.text else "configuration"
+    return "jura" if "jura-ng" in problem.text else "configuration"
 
 
-def _jura(site: Site) -> Verdict:
-    """Whether A-REX starts jura-ng, where the configuration allows that."""
-    known = kinds()
-    blocks = [one for one in (*site.conf.replaced, *site.conf.blocks.values()) if one.file in site.conf.arc_files]
-    names = [one.name for one in blocks if one.kind in known and known[one.kind].is_arcs]
-    if not names:
-        return Verdict("jura-ng", OK, "A-REX's own jura-ng has no target")
-    advice = "see that arcacct does not publish the same; `arcacct switch --plan` says how to take over"
-    return Verdict("jura-ng", WARNING, f"A-REX's own jura-ng publishes to {', '.join(names)}, which is allowed", advice)
-
-
-def targets(site: Site) -> Iterator[Verdict]:
-    """Whether anything is published at all, in earnest, and with all that the targets need of this host."""
+def targets(site: Site) -> Iterator[Check]:
+    """Which targets there are, in earnest, and with all that they need of this host."""
     if site.here is not None and site.here.rehearsal is not None:
         detail = (
             f"rehearsal= is set: what was published is noted in {site.here.rehearsal}, and not in the site's ledger"
         )
-        yield Verdict(
-            "rehearsal", WARNING, detail, "remove it, with its targets, before this host publishes in earnest"
-        )
+        yield Check("rehearsal", WARNING, detail, "remove it, with its targets, before this host publishes in earnest")
     for one in found_targets(site.conf, kinds(), None, []):
         for option, text in one.wrong():
-            yield advised(one.name, ERROR, f"{option}: {text}", CONF)
+            yield advised(one.name, CRITICAL, f"{option}: {text}", CONF)
     if site.settings is None:
-        yield Verdict("targets", UNTOLD, "the configuration has errors", "mend it first")
-    elif not site.settings.publishes:
-        yield Verdict("targets", OK, "none: this host only records (publishes=no)")
+        yield Check("targets", UNKNOWN, "the configuration has errors", "fix them first")
     elif site.settings.targets:
-        yield Verdict("targets", OK, ", ".join(f"{one.name} ({one.url})" for one in site.settings.targets))
-    else:
-        where = site.conf.our_conf
-        yield Verdict(
-            "targets", WARNING, "there is none: jobs are recorded, and nothing is published", f"add one to {where}"
-        )
+        yield Check("targets", OK, ", ".join(f"{one.name} ({one.url})" for one in site.settings.targets))
 
 
-def permissions(site: Site) -> Iterator[Verdict]:
+def permissions(site: Site) -> Iterator[Check]:
     """Who may change the configuration and the databases, and whether A-REX's hook may write them."""
     for path in site.conf.files:
         yield _changeable("permissions", path, CONF)
         mode = os.stat(path).st_mode
         proxy = site.conf.option("common", "http_proxy")
         if proxy is not None and proxy.file == path and mode & 0o044 and without_login(proxy.value) != proxy.value:
-            yield Verdict(
+            yield Check(
                 "permissions", WARNING, f"{path} has a password in it, and others may read it", f"chmod 600 {path}"
             )
     yield from _doctor(site)
@@ -275,7 +206,7 @@ def permissions(site: Site) -> Iterator[Verdict]:
     yield _changeable("permissions", here.directory, STORE)
     mode = stat.S_IMODE(os.stat(here.directory).st_mode)
     if mode & 0o005:
-        yield Verdict(
+        yield Check(
             "permissions",
             WARNING,
             f"{here.directory} can be read by everybody, and has the names of users",
@@ -284,22 +215,22 @@ def permissions(site: Site) -> Iterator[Verdict]:
     yield from _owners(site)
 
 
-def _changeable(what: str, path: str, exit_code: int) -> Verdict:
+def _changeable(what: str, path: str, exit_code: int) -> Check:
     """Whether others than root and its owner may change a file or directory."""
     status = os.stat(path)
     if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid):
-        return Verdict(what, ERROR, f"{path} can be changed by others than its owner", f"chmod go-w {path}", exit_code)
-    return Verdict(what, OK, f"{path} belongs to {user_name(status.st_uid)}, who alone may change it")
+        return Check(what, CRITICAL, f"{path} can be changed by others than its owner", f"chmod go-w {path}", exit_code)
+    return Check(what, OK, f"{path} belongs to {user_name(status.st_uid)}, who alone may change it")
 
 
-def _doctor(site: Site) -> Iterator[Verdict]:
+def _doctor(site: Site) -> Iterator[Check]:
     """Whether what the doctor may read and write is what A-REX's hook may."""
     here = site.here
     if here is None or not os.path.isdir(here.controldir):
         return
     user = os.stat(here.controldir).st_uid
     if os.geteuid() not in (0, user):
-        yield Verdict(
+        yield Check(
             "permissions",
             WARNING,
             f"the doctor runs as {user_name(os.geteuid())}, and A-REX as {user_name(user)}: what it may read differs",
@@ -307,7 +238,7 @@ def _doctor(site: Site) -> Iterator[Verdict]:
         )
 
 
-def _owners(site: Site) -> Iterator[Verdict]:
+def _owners(site: Site) -> Iterator[Check]:
     """The hook runs as the user of A-REX, to whom the control directory belongs."""
     here = site.here
     if here is None or not os.path.isdir(here.controldir):
@@ -323,9 +254,9 @@ def _owners(site: Site) -> Iterator[Verdict]:
     )
     others = [path for path in ours if os.path.exists(path) and os.stat(path).st_uid != user]
     if user and others:
-        yield Verdict(
+        yield Check(
             "permissions",
-            ERROR,
+            CRITICAL,
             f"{', '.join(others)}: not owned by {user_name(user)}, who owns {here.controldir}, so as whom A-REX runs "
             "its hook",
             f"chown {user_name(user)} {' '.join(others)}, and run every command of arcacct as that user",
@@ -336,18 +267,16 @@ def _owners(site: Site) -> Iterator[Verdict]:
 # What the host proves itself by, and whom it trusts: certificate, key, CAs.
 
 
-SOON_S = 30 * DAY_S
-"""A certificate that ends sooner is ordered now: some CAs take weeks."""
 _CRL = re.compile(r"[0-9a-f]{8}\.r\d+")
 
 
-def credentials(site: Site) -> Iterator[Verdict]:
+def credentials(site: Site) -> Iterator[Check]:
     """Each file once, whichever targets name it."""
     named = [
         (one, way) for one in options.targets(site.conf, kinds(), None, []) if (way := one.credentials()) is not None
     ]
     if not named:
-        yield Verdict("certificate", UNTOLD, "no target needs one")
+        yield Check("certificate", UNKNOWN, "no target needs one")
         return
     # What one kind of target takes another may refuse: only APEL has its messages signed.
     pairs: dict[tuple[str, str], dict[tuple[str, Finding], None]] = {}
@@ -370,16 +299,16 @@ def credentials(site: Site) -> Iterator[Verdict]:
     yield from _system(shown)
 
 
-def _judged(what: str, findings: Iterable[Finding], well: str, exit_code: int) -> Iterator[Verdict]:
+def _judged(what: str, findings: Iterable[Finding], well: str, exit_code: int) -> Iterator[Check]:
     findings = list(findings)
     for one in findings:
         is_error = one.severity == options.ERROR
-        yield advised(what, ERROR if is_error else WARNING, one.text, exit_code if is_error else 0)
+        yield advised(what, CRITICAL if is_error else WARNING, one.text, exit_code if is_error else 0)
     if not findings:
-        yield Verdict(what, OK, well)
+        yield Check(what, OK, well)
 
 
-def _certificate(path: str, now: int, refused: Iterable[Finding]) -> Iterator[Verdict]:
+def _certificate(path: str, now: int, refused: Iterable[Finding]) -> Iterator[Check]:
     findings = [*config_credentials.certificate_findings(path, now), *dict.fromkeys(refused)]
     try:
         with open(path, "rb") as file:
@@ -387,18 +316,17 @@ def _certificate(path: str, now: int, refused: Iterable[Finding]) -> Iterator[Ve
     except (OSError, ValueError):
         yield from _judged("certificate", findings, "", KEYS)
         return
-    end = int(found.not_valid_after_utc.timestamp())
-    until = datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    left = count_of((end - now) // DAY_S, "day")
-    if not findings and end - now < SOON_S:
-        findings = [Finding(options.WARNING, f"{path} ends at {until}, in {left}; order the next one")]
-    yield from _judged("certificate", findings, f"{path} is good until {until}, {left}", KEYS)
+    if findings:
+        yield from _judged("certificate", findings, "", KEYS)
+    else:
+        end = int(found.not_valid_after_utc.timestamp())
+        yield certificate_check(path, end, now, BEFORE_LIVE)
     # Both spellings: what one receiver has registered in the other's is refused.
     text = f"{config_credentials.slash_dn(found.subject)} at APEL (GOCDB), {found.subject.rfc4514_string()} at SGAS"
-    yield Verdict("DN", OK, f"{text}: it has to be registered so, letter by letter")
+    yield Check("DN", OK, text, "register exactly this string")
 
 
-def _authorities(directory: str, now: int) -> Iterator[Verdict]:
+def _authorities(directory: str, now: int) -> Iterator[Check]:
     findings = config_credentials.ca_directory_findings(directory)
     names = [] if findings else sorted(os.listdir(directory))
     hashed = [name for name in names if config_credentials.HASHED.fullmatch(name)]
@@ -409,7 +337,7 @@ def _authorities(directory: str, now: int) -> Iterator[Verdict]:
     stale = [name for name in names if _CRL.fullmatch(name) and _is_stale(os.path.join(directory, name), now)]
     if stale:
         shown = ", ".join(stale[:3]) + (", ..." if len(stale) > 3 else "")
-        yield Verdict(
+        yield Check(
             "CRLs",
             WARNING,
             f"{count_of(len(stale), 'list')} of revoked certificates in {directory} out of date ({shown}): A-REX "
@@ -437,14 +365,14 @@ def _is_stale(path: str, now: int) -> bool:
     return update is not None and update.timestamp() < now
 
 
-def _system(shown: list[TransportOptions]) -> Iterator[Verdict]:
+def _system(shown: list[TransportOptions]) -> Iterator[Check]:
     """AMS has a certificate of a public web CA, which a grid's CA directory may lack."""
     if not any(way.ca_system for way in shown):
         return
     paths = ssl.get_default_verify_paths()
     names = os.listdir(paths.capath) if paths.capath else []
     if paths.cafile is None and not any(map(config_credentials.HASHED.fullmatch, names)):
-        yield Verdict(
+        yield Check(
             "CAs of the system",
             WARNING,
             "the operating system has no CA certificates, and ca_system=yes counts on them",
@@ -455,23 +383,23 @@ def _system(shown: list[TransportOptions]) -> Iterator[Verdict]:
 # A-REX: does it run, with this control directory, and does it call us?
 
 
-def control_directory(site: Site) -> Iterator[Verdict]:
+def control_directory(site: Site) -> Iterator[Check]:
     """Whether it is one that A-REX has set up, and the one that it works with."""
     here = site.here
     if here is None:
-        yield Verdict("control directory", UNTOLD, "the configuration cannot be used", "mend it first")
+        yield Check("control directory", UNKNOWN, "the configuration cannot be used", "fix it first")
         return
     if site.is_without_arex:
-        yield Verdict(
+        yield Check(
             "control directory", OK, f"none ({here.controldir} is not there), since database= is set: no A-REX here"
         )
         return
     lacking = [name for name in STATUS_FOLDERS if not os.path.isdir(os.path.join(here.controldir, name))]
     wrong = misplaced(here) or (f"it has no folder {', '.join(lacking)}" if len(lacking) == len(STATUS_FOLDERS) else "")
     if wrong:
-        yield Verdict(
+        yield Check(
             "control directory",
-            ERROR,
+            CRITICAL,
             f"{here.controldir} (from {here.controldir_from}): {wrong}",
             "start A-REX once, or name its control directory by controldir= in [arex]",
             CONF,
@@ -479,15 +407,15 @@ def control_directory(site: Site) -> Iterator[Verdict]:
         return
     running = _controldir_of(site)
     if running is not None and os.path.realpath(running) != os.path.realpath(here.controldir):
-        yield Verdict(
+        yield Check(
             "control directory",
-            ERROR,
+            CRITICAL,
             f"{here.controldir} (from {here.controldir_from}), and A-REX runs with {running} ({site.run_time_conf})",
             "name the arc.conf that A-REX runs with by --config, or restart A-REX",
             CONF,
         )
         return
-    yield Verdict("control directory", OK, f"{here.controldir} (from {here.controldir_from})")
+    yield Check("control directory", OK, f"{here.controldir} (from {here.controldir_from})")
 
 
 def _controldir_of(site: Site) -> str | None:
@@ -501,35 +429,35 @@ def _controldir_of(site: Site) -> str | None:
     return absolute(conf.get("arex", "controldir") or CONTROLDIR)
 
 
-def running(site: Site) -> Iterator[Verdict]:
+def running(site: Site) -> Iterator[Check]:
     """Whether A-REX runs, and has our database open."""
     if site.is_without_arex:
         return
     found = site.processes()
     if not found:
-        yield Verdict(
+        yield Check(
             "A-REX",
             WARNING,
             "does not run here (there is no process arched)",
             "start it, or run the doctor on its host",
         )
         return
-    yield Verdict("A-REX", OK, f"runs: process {', '.join(str(one.pid) for one in found)}")
+    yield Check("A-REX", OK, f"runs: process {', '.join(str(one.pid) for one in found)}")
     here = site.here
     if here is not None:
         ours = {os.path.realpath(f"{here.database}{end}") for end in ("", "-wal", "-shm")}
         for one in found:
             if ours & {os.path.realpath(path) for path in one.files}:
-                yield Verdict(
+                yield Check(
                     "A-REX",
-                    ERROR,
+                    CRITICAL,
                     f"process {one.pid} of A-REX has {here.database} open: two write it, and A-REX loses rows",
                     "give arcacct another file (database= in [arcacct]); `arcacct import arex` takes A-REX's over",
                     STORE,
                 )
 
 
-def states(site: Site) -> Iterator[Verdict]:
+def states(site: Site) -> Iterator[Check]:
     """Whether A-REX calls us at all, and in the state that only its version 7 has; the lines were looked at before."""
     if site.is_without_arex:
         return
@@ -537,7 +465,7 @@ def states(site: Site) -> Iterator[Verdict]:
     new = ", ".join(NEW_STATES)
     is_new = _has_file(site, "accounting_v2.db")
     if not found:
-        yield Verdict(
+        yield Check(
             "callouts",
             WARNING,
             "none: A-REX tells arcacct nothing, and a job whose files are cleaned between two sweeps is lost",
@@ -545,12 +473,12 @@ def states(site: Site) -> Iterator[Verdict]:
         )
     elif is_new and not {*NEW_STATES} <= {*found}:
         detail = f"none for {new}, which A-REX 7 has: only a sweep tells of this state"
-        yield Verdict("callouts", WARNING, detail, "add its line from etc/arc.conf.d/arcacct.conf and restart A-REX")
+        yield Check("callouts", WARNING, detail, "add its line from etc/arc.conf.d/arcacct.conf and restart A-REX")
     elif {*NEW_STATES} & {*found} and _has_file(site, "accounting.db") and not is_new:
         detail = f"one for {new}: this A-REX is 6, by the database that it has, and does not start with that"
-        yield Verdict("callouts", WARNING, detail, "remove the line, unless A-REX 7 is about to be started here")
+        yield Check("callouts", WARNING, detail, "remove the line, unless A-REX 7 is about to be started here")
     elif not any(wrong_callouts(site.conf)):
-        yield Verdict("callouts", OK, f"{', '.join(found)}: with options that harm no job")
+        yield Check("callouts", OK, f"{', '.join(found)}: with options that harm no job")
 
 
 def _has_file(site: Site, name: str) -> bool:

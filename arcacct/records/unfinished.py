@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection
-from arcacct.database.schema import note, noted
+from arcacct.database.schema import created, note, noted
 from arcacct.records.reader import unescaped
 from arcacct.records.states import SQL_ABORTED, SQL_IN_PROGRESS
 
@@ -151,7 +151,7 @@ class SweepShare(NamedTuple):
 
 
 def add_ends(con: Connection, ends: Mapping[int, int], now: int) -> None:
-    """Add ends, by hour, to those of the last day; inside the caller's transaction."""
+    """Add ends since recording began, by hour, to those of the last day; inside the caller's transaction."""
     counts = Counter(_counts(con))
     counts.update(ends)
     first = now // HOUR_S - _HOURS
@@ -159,14 +159,18 @@ def add_ends(con: Connection, ends: Mapping[int, int], now: int) -> None:
 
 
 def of_last_day(con: Connection, now: int) -> SweepShare:
-    """How many jobs ended, and how many of these ends sweeps found."""
+    """
+    How many jobs ended since recording began, and how many of these ends sweeps found.
+
+    No callout could report a job that had ended before the database was made: these do not count.
+    """
     first = now // HOUR_S - _HOURS
     # A vanished job has no end that anybody could have told, and jobs of other sources no callouts.
     (jobs,) = con.execute(
         "SELECT count(*) FROM AAR CROSS JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID"
         " WHERE EndTime BETWEEN ? AND ? AND State = 'FINISHED'"
         " AND NOT EXISTS (SELECT 1 FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID)",
-        (first * HOUR_S, now),
+        (max(first * HOUR_S, created(con)), now),
     ).fetchone()
     return SweepShare(
         jobs, min(jobs, sum(count for hour, count in _counts(con).items() if first <= hour <= now // HOUR_S))

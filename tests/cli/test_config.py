@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import shutil
 
 import conf_files
@@ -10,13 +11,16 @@ from conf_files import APEL, DIRECTORY, SGAS
 from control_directory import set_up
 
 from arcacct.cli.main import main
+from arcacct.config import parser
 from arcacct.config.check import check
 from arcacct.config.parser import Conf
+from arcacct.files.directories import resource
 from arcacct.sandbox import authority
 from arcacct.targets import kinds
 
+HOOK = resource("etc", "arcacct-hook")
 OTHERS = "".join(
-    f"statecallout = {state} timeout=10,onfailure=log,ontimeout=log /opt/arcacct-hook %C %I %S\n"
+    f"statecallout = {state} timeout=10,onfailure=log,ontimeout=log {HOOK} %C %I %S\n"
     for state in ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING")
 )
 LAST = OTHERS.splitlines(keepends=True)[0].replace("ACCEPTED", "FINISHED")
@@ -141,34 +145,26 @@ def test_what_a_run_with_nothing_to_send_does_not_notice(tmp_path, run, is_fille
 @pytest.mark.parametrize(
     ("line", "said"),
     [
+        pytest.param("timeout=10,onfailure=log,ontimeout=log HOOK %C %I %S", None, id="good"),
+        pytest.param("10,onfailure=pass,ontimeout=pass HOOK %C %I %S", None, id="bare-timeout"),
+        pytest.param("onfailure=log,ontimeout=log HOOK %C %I %S", "has no timeout", id="no-timeout"),
+        pytest.param("timeout=10,ontimeout=log HOOK %C %I %S", "would fail the user's job", id="onfailure"),
+        pytest.param("timeout=10,onfailure=log HOOK %C %I %S", "would fail the user's job", id="ontimeout"),
         pytest.param(
-            "timeout=10,onfailure=log,ontimeout=log /usr/local/libexec/arcacct-hook %C %I %S", None, id="good"
-        ),
-        pytest.param("10,onfailure=pass,ontimeout=pass /opt/arcacct-hook %C %I %S", None, id="bare-timeout"),
-        pytest.param("onfailure=log,ontimeout=log /opt/arcacct-hook %C %I %S", "has no timeout", id="no-timeout"),
-        pytest.param(
-            "timeout=10,ontimeout=log /opt/arcacct-hook %C %I %S", "would fail the user's job", id="onfailure"
-        ),
-        pytest.param(
-            "timeout=10,onfailure=log /opt/arcacct-hook %C %I %S", "would fail the user's job", id="ontimeout"
-        ),
-        pytest.param(
-            "timeout=5,onfailure=log,ontimeout=log /opt/arcacct-hook %C %I %S",
+            "timeout=5,onfailure=log,ontimeout=log HOOK %C %I %S",
             "before its own deadline",
             id="too-short",
         ),
-        pytest.param("timeout=10 /opt/somebody-elses-hook %C", None, id="not-ours"),
-        pytest.param(
-            "timeout=10,onfailure=log,ontimeout=log /opt/arcacct-hook spool-only %C %I %S", None, id="spool-only"
-        ),
+        pytest.param("timeout=10 /bin/true somebody-elses %C", None, id="not-ours"),
+        pytest.param("timeout=10,onfailure=log,ontimeout=log HOOK spool-only %C %I %S", None, id="spool-only"),
     ],
 )
 def test_a_callout_that_could_hurt_jobs_is_a_warning(tmp_path, run, line, said):
     """A-REX fails the job when its callout fails, unless the line says otherwise."""
     arex = f"[lrms]\nbenchmark = HEPscore23:11.5\n[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n"
-    arc = f"{arex}{OTHERS}statecallout = FINISHED {line}\n"
+    arc = f"{arex}{OTHERS}statecallout = FINISHED {line}\n".replace(" HOOK ", f" {HOOK} ")
     if "somebody-elses" in line:
-        arc = arc.replace("arcacct-hook", "their-hook")
+        arc = arc.replace(str(HOOK), "/bin/true")
     code, out, _ = run("--config", conf_files.write(tmp_path, None, arc), "config", "check")
     assert code == 0
     assert (said or "") in out
@@ -179,15 +175,76 @@ def test_a_callout_that_could_hurt_jobs_is_a_warning(tmp_path, run, line, said):
     ("line", "said"),
     [
         pytest.param("/opt/arcacct-hook %C %I %S", "A-REX does not start with it", id="no-options"),
-        pytest.param("timeout=10,onfailure=log,ontimeout=log /opt/arcacct-hook %I %S", "%C %I %S", id="no-directory"),
+        pytest.param("timeout=10,onfailure=log,ontimeout=log HOOK %I %S", "%C %I %S", id="no-directory"),
+        pytest.param("timeout=10,onfailure=log,ontimeout=log", "names no program", id="no-program"),
+        pytest.param("", "has no options between state and program", id="nothing"),
     ],
 )
 def test_a_callout_that_stops_a_rex_or_tells_nothing_is_an_error(tmp_path, run, line, said):
     """A line without options keeps A-REX from starting; one without its arguments records nothing."""
-    arc = f"[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n{OTHERS}statecallout = FINISHED {line}\n"
+    arc = f"[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n{OTHERS}statecallout = FINISHED {line}\n".replace(
+        " HOOK ", f" {HOOK} "
+    )
     code, out, _ = run("--config", conf_files.write(tmp_path, None, arc), "config", "check")
     assert code == 78
     assert said in out
+
+
+def missing(hook: pathlib.Path) -> str:
+    return str(hook.with_name("arcacct-hok"))
+
+
+def not_executable(hook: pathlib.Path) -> str:
+    hook.chmod(0o644)
+    return str(hook)
+
+
+def a_directory(hook: pathlib.Path) -> str:
+    return str(hook.parent)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (missing, "the launcher cannot be found (no such file or directory)"),
+        (not_executable, "the launcher is no program that can be started"),
+        (a_directory, "the launcher is no program that can be started"),
+    ],
+)
+def test_a_launcher_that_a_rex_cannot_start_is_an_error(tmp_path, run, broken, said):
+    """Found before A-REX is restarted and fails every job; also one whose name is mistyped, which is no more ours."""
+    (hook := tmp_path / "bin" / "arcacct-hook").parent.mkdir()
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+    arc = f"[lrms]\nbenchmark = HEPscore23:11.5\n[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n{OTHERS}{LAST}"
+    conf = conf_files.write(tmp_path, None, arc.replace(str(HOOK), str(hook)))
+    assert run("--config", conf, "config", "check")[:2] == (0, "")
+
+    conf = conf_files.write(tmp_path, None, arc.replace(str(HOOK), broken(hook)))
+    code, out, _ = run("--config", conf, "config", "check")
+
+    assert code == 78
+    (line,) = [one for one in out.splitlines() if "warning" not in one]
+    assert said in line
+    assert "arc.conf:5: [arex] statecallout: " in line
+
+
+def test_what_the_next_start_will_read_is_judged(tmp_path, run, monkeypatch):
+    """A-REX runs with a file that is made at its start: a line that was added since would keep it from starting."""
+    good = f"[lrms]\nbenchmark = HEPscore23:11.5\n[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n{OTHERS}{LAST}"
+    running = tmp_path / "run" / "arched-arex.cfg"
+    running.parent.mkdir()
+    running.write_text(good)
+    arc_conf = conf_files.write(tmp_path, None, f"{good}statecallout = FINISHED /opt/arcacct-hook %C %I %S\n")
+    monkeypatch.setattr(parser, "RUN_TIME_FILE", str(running))
+    monkeypatch.setattr(parser, "RUN_TIME_FOLDERS", (str(running.parent),))
+    monkeypatch.setattr(parser, "ARC_CONF", arc_conf)
+
+    code, out, err = run("config", "check")
+
+    assert code == 78
+    assert f"{arc_conf}:10: [arex] statecallout: has no options between state and program" in out
+    assert f"{arc_conf}: as the next start of A-REX reads it; it now runs with {running}" in err
 
 
 def test_states_without_a_callout_or_with_two_are_warnings(tmp_path, run):

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from arcacct.cli.metrics import HELP
+from arcacct.cli.metrics import METRICS
+
+LABELS = {name: labels for name, _text, labels in METRICS}
 
 ETC = pathlib.Path(__file__).parents[2] / "etc"
 RULES = ETC / "arcacct.rules.yaml"
@@ -47,10 +49,10 @@ def test_expressions_name_what_is_written(expression: str) -> None:
     names = re.findall(r"(arcacct_\w+)(?:\{([^}]*)\})?", expression)
     assert names
     for name, matchers in names:
-        assert name in HELP
+        assert name in LABELS
         used = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", matchers))
-        assert used <= {*HELP[name][1], *SET_BY_PROMETHEUS}, name
-    labels = {label for one, _ in names for label in HELP[one][1]} | SET_BY_PROMETHEUS
+        assert used <= {*LABELS[name], *SET_BY_PROMETHEUS}, name
+    labels = {label for one, _ in names for label in LABELS[one]} | SET_BY_PROMETHEUS
     for listed in re.findall(r"(?:by|on|ignoring|without) \(([^)]*)\)", expression):
         assert {label.strip() for label in listed.split(",")} <= labels
 
@@ -80,7 +82,7 @@ def test_the_dashboard_is_one() -> None:
         for target in panel["targets"]:
             (name, *_) = re.findall(r"arcacct_\w+", target["expr"])
             legend = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
-            assert legend <= {*HELP[name][1], *SET_BY_PROMETHEUS}
+            assert legend <= {*LABELS[name], *SET_BY_PROMETHEUS}
 
 
 def test_promtool_understands_every_expression(promtool, tmp_path) -> None:

@@ -487,7 +487,7 @@ def _kept(answer: Answer, token: str, number: int) -> None:
         ledger.attempted(con, message.message_id, answer.status, answer.text)
     else:
         ledger.refused(con, TARGET, message, answer.status, answer.text, [], [(2025, 1)])
-    cursors.finish_run(con, TARGET, error=str(error_of(answer)), last_end_time=None)
+    cursors.finish_run(con, TARGET, error=error_of(answer), last_end_time=None)
     con.execute("PRAGMA synchronous = OFF")
     row = con.execute("SELECT Answer, ReceiverID FROM Messages WHERE MessageID = ?", (message.message_id,)).fetchone()
     for text in (*row, *con.execute("SELECT LastError FROM Targets").fetchone()):

@@ -589,7 +589,7 @@ def test_how_a_run_ended(con: Connection) -> None:
     """A run that failed is no success, and forgets none; jura's row stays where nothing was to be said."""
     cursors.finish_run(con, ONE, error=None, last_end_time=5)
     con.execute("UPDATE Targets SET LastSuccess = 1, LastRun = 1 WHERE Target = ?", (ONE,))
-    cursors.finish_run(con, ONE, error="no", last_end_time=None)
+    cursors.finish_run(con, ONE, error=TargetRefuses("no"), last_end_time=None)
     ((ran, succeeded, error),) = con.execute(
         "SELECT LastRun, LastSuccess, LastError FROM Targets WHERE Target = ?", (ONE,)
     )

@@ -110,16 +110,16 @@ def test_the_check_and_a_run_agree(host, target, tmp_path, monkeypatch) -> None:
 
     problems = [one for one in check(conf, kinds()) if one.option in {"x509_host_cert", "x509_host_key"}]
     (plugin,) = plugins(settings(conf, kinds()))
-    verdicts = [one for one in credentials(Site(conf)) if one.what in {"certificate", "key"}]
+    verdicts = [one for one in credentials(Site(conf)) if one.subject in {"certificate", "key"}]
 
     if not said:
         assert problems == []
-        assert [(one.verdict, one.what) for one in verdicts if one.verdict != "ok"] == []
+        assert [(one.severity, one.subject) for one in verdicts if one.severity] == []
         plugin.sender()
         return
     with pytest.raises(CredentialError) as refused:
         plugin.sender()
     assert [(one.severity, one.text) for one in problems] == [(ERROR, str(refused.value))]
     assert [word for word in said if word not in str(refused.value)] == []
-    (wrong,) = [one for one in verdicts if one.verdict != "ok"]
+    (wrong,) = [one for one in verdicts if one.severity]
     assert (wrong.exit_code, f"{wrong.detail}; {wrong.advice}") == (77, str(refused.value))

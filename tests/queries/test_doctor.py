@@ -24,13 +24,15 @@ from in_process import said
 from other_users import acting_as, public_dir
 from scripted_receiver import ScriptedReceiver, server_context
 
+from arcacct.arex.sweep import save_sweep
 from arcacct.cli import config
 from arcacct.database import access
 from arcacct.database.schema import note
 from arcacct.files.directories import resource
-from arcacct.queries import doctor, doctor_checks
-from arcacct.queries.doctor_checks import ERROR, OK, UNTOLD, WARNING, Process, Site, Verdict
-from arcacct.queries.doctor_host import Launcher, days_left, mount_of, room, settings_of
+from arcacct.queries import doctor, doctor_checks, health
+from arcacct.queries.doctor_checks import Process, Site
+from arcacct.queries.doctor_host import Launcher, mount_of, settings_of
+from arcacct.queries.health import BEFORE_LIVE, CRITICAL, OK, UNKNOWN, WARNING, Check, Disk, disk_check
 from arcacct.sandbox import Sandbox, authority
 
 __all__ = ["public_dir"]
@@ -73,9 +75,9 @@ def live(tmp_path, box) -> Clinic:
     return made
 
 
-def about(found: list[Verdict], what: str) -> Verdict:
+def about(found: list[Check], what: str) -> Check:
     """The one verdict on a thing that is not ok."""
-    (one,) = [one for one in found if one.what == what and one.verdict != OK]
+    (one,) = [one for one in found if one.subject == what and one.severity != OK]
     return one
 
 
@@ -86,9 +88,9 @@ def test_a_site_in_order(live, box) -> None:
 
     found = live.verdicts(offline=False)
 
-    assert [one.text for one in found if one.verdict != OK] == []
+    assert [one.text for one in found if one.severity != OK] == []
     assert {one.exit_code for one in found} == {0}
-    names = list(dict.fromkeys(one.what for one in found))
+    names = list(dict.fromkeys(one.subject for one in found))
     assert names.index("configuration") < names.index("launcher") < names.index("database") < names.index("targets")
     assert names[-8:] == [
         *("apel:a name", "apel:a server", "apel:a server clock", "apel:a token", "apel:a token clock"),
@@ -110,8 +112,8 @@ def test_offline_asks_nobody(live, box) -> None:
 
     found = live.verdicts(offline=True)
 
-    assert [one.what for one in found if one.verdict != OK] == ["receivers"]
-    assert about(found, "receivers").verdict == UNTOLD
+    assert [one.subject for one in found if one.severity != OK] == ["receivers"]
+    assert about(found, "receivers").severity == UNKNOWN
     assert [server.connections for server in box.servers.values()] == asked
 
 
@@ -163,17 +165,17 @@ def arex_writes_the_file(site: Clinic) -> None:
 
 
 BROKEN_TEXTS = {
-    line_without_options: ("callouts", ERROR, "has no options between state and program", 78),
+    line_without_options: ("callouts", CRITICAL, "has no options between state and program", 78),
     line_that_fails_jobs: ("callouts", WARNING, "would fail the user's job", 0),
-    line_with_other_arguments: ("callouts", ERROR, "end it with %C %I %S", 78),
+    line_with_other_arguments: ("callouts", CRITICAL, "end it with %C %I %S", 78),
     no_callouts: ("callouts", WARNING, "none: A-REX tells arcacct nothing", 0),
     no_callout_for_the_end: ("callouts", WARNING, "there is none for FINISHED", 0),
     callout_twice: ("callouts", WARNING, "is the second for ACCEPTED", 0),
-    callout_for_no_state: ("callouts", ERROR, "RUNNING is no state", 78),
-    jura: ("jura-ng", ERROR, "would publish beside arcacct", 78),
-    misspelt: ("configuration", ERROR, "did you mean settle?", 78),
-    same_receiver_twice: ("configuration", ERROR, "goes to the same receiver as directory:one", 78),
-    arex_writes_the_file: ("configuration", ERROR, "that is the file A-REX writes", 78),
+    callout_for_no_state: ("callouts", CRITICAL, "RUNNING is no state", 78),
+    jura: ("jura", CRITICAL, "would publish beside arcacct", 78),
+    misspelt: ("configuration", CRITICAL, "did you mean settle?", 78),
+    same_receiver_twice: ("configuration", CRITICAL, "goes to the same receiver as directory:one", 78),
+    arex_writes_the_file: ("configuration", CRITICAL, "that is the file A-REX writes", 78),
 }
 
 
@@ -186,7 +188,7 @@ def test_what_is_wrong_with_the_text(mended, broken) -> None:
 
     one = about(mended.verdicts(), what)
 
-    assert (one.verdict, one.exit_code) == (verdict, exit_code)
+    assert (one.severity, one.exit_code) == (verdict, exit_code)
     assert words in one.text
     assert one.advice
 
@@ -198,7 +200,7 @@ def test_callouts_of_the_other_version(clinic) -> None:
 
     clinic.lines.append(f"statecallout=INLRMS {OPTIONS} {clinic.launcher} %C %I %S")
     clinic.configure()
-    assert [one.verdict for one in clinic.verdicts() if one.what == "callouts"] == [OK]
+    assert [one.severity for one in clinic.verdicts() if one.subject == "callouts"] == [OK]
 
     (clinic.control / "accounting" / "accounting_v2.db").rename(clinic.control / "accounting" / "accounting.db")
     assert "and does not start with that" in about(clinic.verdicts(), "callouts").detail
@@ -208,25 +210,25 @@ def test_a_site_without_a_target(mended) -> None:
     """Nothing is wrong with recording alone, but it is said."""
     found = mended.verdicts()
     assert "nothing is published" in about(found, "targets").detail
-    assert [about(found, what).verdict for what in ("targets", "certificate")] == [WARNING, UNTOLD]
+    assert [about(found, what).severity for what in ("targets", "certificate")] == [WARNING, UNKNOWN]
 
 
 def test_a_host_that_only_records(mended) -> None:
     """With publishes=no nothing is missing."""
     mended.ours += "publishes=no\n"
     mended.configure()
-    assert [one.verdict for one in mended.verdicts() if one.what == "targets"] == [OK]
+    assert [one.severity for one in mended.verdicts() if one.subject == "targets"] == [OK]
 
 
 def test_jura_that_may_publish_too(mended) -> None:
-    """With allow_jura it is a warning that names the targets."""
+    """With allow_jura the targets are named, as in `status`."""
     jura(mended)
     mended.ours = "allow_jura=yes\n"
     mended.configure()
 
-    one = about(mended.verdicts(), "jura-ng")
+    (one,) = [one for one in mended.verdicts() if one.subject == "jura"]
 
-    assert (one.verdict, "arex/jura/apel:b" in one.detail) == (WARNING, True)
+    assert (one.severity, "arex/jura/apel:b" in one.detail) == (OK, True)
 
 
 def missing(site: Clinic) -> None:
@@ -291,18 +293,18 @@ def with_a_limit_above_the_timeout(site: Clinic) -> None:
 
 
 BROKEN_LAUNCHERS = {
-    missing: (ERROR, "cannot be found (no such file or directory): A-REX fails each job"),
-    not_executable: (ERROR, "is no program that can be started"),
-    no_program: (ERROR, "cannot be started (Exec format error)"),
-    failing: (ERROR, "ends with 3, and A-REX takes that for a failure"),
-    slow: (ERROR, "did not end within its deadline of 1 s"),
-    hanging: (ERROR, "did not end within its deadline of 1 s"),
-    without_its_environment: (ERROR, "/nonexistent/bin/arcacct-record: what the launcher starts (record=)"),
-    with_a_broken_environment: (ERROR, "cannot record: no module named arcacct"),
-    open_to_all: (ERROR, "others than root can exchange the launcher"),
-    in_a_folder_open_to_all: (ERROR, "others than root can exchange the launcher"),
-    with_a_fallback_of_its_own: (ERROR, "write spool_fallback=/var/spool/elsewhere"),
-    with_a_spool_of_its_own: (ERROR, "spools in /var/spool/elsewhere (spool=), and no sweep looks there"),
+    missing: (CRITICAL, "cannot be found (no such file or directory): A-REX fails each job"),
+    not_executable: (CRITICAL, "is no program that can be started"),
+    no_program: (CRITICAL, "cannot be started (Exec format error)"),
+    failing: (CRITICAL, "ends with 3, and A-REX takes that for a failure"),
+    slow: (CRITICAL, "did not end within its deadline of 1 s"),
+    hanging: (CRITICAL, "did not end within its deadline of 1 s"),
+    without_its_environment: (CRITICAL, "/nonexistent/bin/arcacct-record: what the launcher starts (record=)"),
+    with_a_broken_environment: (CRITICAL, "cannot record: no module named arcacct"),
+    open_to_all: (CRITICAL, "others than root can exchange the launcher"),
+    in_a_folder_open_to_all: (CRITICAL, "others than root can exchange the launcher"),
+    with_a_fallback_of_its_own: (CRITICAL, "write spool_fallback=/var/spool/elsewhere"),
+    with_a_spool_of_its_own: (CRITICAL, "spools in /var/spool/elsewhere (spool=), and no sweep looks there"),
     with_a_limit_above_the_timeout: (WARNING, "choose deadline < limit < timeout"),
 }
 
@@ -317,7 +319,7 @@ def test_what_is_wrong_with_the_launcher(mended, broken) -> None:
 
     one = about(mended.verdicts(), "launcher")
 
-    assert (one.verdict, one.exit_code) == (verdict, 78 if verdict == ERROR else 0)
+    assert (one.severity, one.exit_code) == (verdict, 78 if verdict == CRITICAL else 0)
     assert words in one.text
     assert contents(mended.control) == before
 
@@ -359,10 +361,10 @@ def test_a_launcher_of_another_user(clinic) -> None:
     """Who owns it decides what A-REX's user runs; if it is that user, the doctor has to be run as he."""
     os.chown(clinic.launcher, 65534, 65534)
     one = about(clinic.verdicts(), "launcher")
-    assert (one.verdict, "belongs to nobody" in one.text) == (ERROR, True)
+    assert (one.severity, "belongs to nobody" in one.text) == (CRITICAL, True)
     os.chown(clinic.control, 65534, 65534)
     one = about(clinic.verdicts(), "launcher")
-    assert (one.verdict, one.advice) == (UNTOLD, "run `arcacct doctor` as nobody")
+    assert (one.severity, one.advice) == (UNKNOWN, "run `arcacct doctor` as nobody")
 
 
 def other_key(site: Clinic, box: Sandbox) -> None:
@@ -405,14 +407,14 @@ def stale_list(site: Clinic, box: Sandbox) -> None:
 
 
 BROKEN_CREDENTIALS: dict[str, tuple[Callable[[Clinic, Sandbox], None], str, str, str, int]] = {
-    "key of another": (other_key, "key", ERROR, "is not the key of", 77),
+    "key of another": (other_key, "key", CRITICAL, "is not the key of", 77),
     "key for all": (key_for_all, "key", WARNING, "chmod 600", 0),
-    "expired": (functools.partial(ends, -2), "certificate", ERROR, "expired at", 77),
-    "an hour left": (functools.partial(ends, 0.04), "certificate", ERROR, "within a day", 77),
+    "expired": (functools.partial(ends, -2), "certificate", CRITICAL, "expired at", 77),
+    "an hour left": (functools.partial(ends, 0.04), "certificate", CRITICAL, "within a day", 77),
     "ten days left": (functools.partial(ends, 10), "certificate", WARNING, "order a new host certificate", 0),
-    "three weeks left": (functools.partial(ends, 21), "certificate", WARNING, "in 21 days; order the next one", 0),
-    "no certificate": (no_certificate, "certificate", ERROR, "cannot be read", 77),
-    "no CAs": (no_authorities, "CA directory", ERROR, "has no CA certificate under a hashed name", 78),
+    "three weeks left": (functools.partial(ends, 21), "certificate", WARNING, "21 days left; order the next one", 0),
+    "no certificate": (no_certificate, "certificate", CRITICAL, "cannot be read", 77),
+    "no CAs": (no_authorities, "CA directory", CRITICAL, "has no CA certificate under a hashed name", 78),
     "stale CRL": (stale_list, "CRLs", WARNING, "run fetch-crl", 0),
 }
 
@@ -427,7 +429,7 @@ def test_what_is_wrong_with_credentials(tmp_path, box, name) -> None:
 
     one = about(site.verdicts(), what)
 
-    assert (one.verdict, one.exit_code) == (verdict, exit_code)
+    assert (one.severity, one.exit_code) == (verdict, exit_code)
     assert words in one.text
 
 
@@ -436,7 +438,7 @@ def test_a_key_that_cannot_be_used_keeps_from_asking(tmp_path, box) -> None:
     site = Clinic(tmp_path, box, SGAS)
     other_key(site, box)
     one = about(site.verdicts(offline=False), "sgas:s")
-    assert (one.verdict, one.exit_code, "is not the key of" in one.text) == (ERROR, 77, True)
+    assert (one.severity, one.exit_code, "is not the key of" in one.text) == (CRITICAL, 77, True)
 
 
 def test_a_system_without_authorities(tmp_path, box, monkeypatch) -> None:
@@ -445,7 +447,7 @@ def test_a_system_without_authorities(tmp_path, box, monkeypatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none"))
     site = Clinic(tmp_path, box, APEL.replace("ca_system=no\n", ""))
     one = about(site.verdicts(), "CAs of the system")
-    assert (one.verdict, "ca-certificates" in one.advice) == (WARNING, True)
+    assert (one.severity, "ca-certificates" in one.advice) == (WARNING, True)
 
 
 def test_a_directory_that_nobody_can_write_to(mended) -> None:
@@ -453,10 +455,10 @@ def test_a_directory_that_nobody_can_write_to(mended) -> None:
     mended.targets = f"[arcacct/directory:out]\npath={mended.path}/none\ngocdb_name=S\n"
     mended.configure()
     one = about(mended.verdicts(offline=False), "directory:out")
-    assert (one.verdict, one.exit_code, one.advice) == (ERROR, 78, "create it")
+    assert (one.severity, one.exit_code, one.advice) == (CRITICAL, 78, "create it")
     (mended.path / "none").mkdir()
-    found = [one for one in mended.verdicts(offline=False) if one.what == "directory:out"]
-    assert [(one.verdict, one.detail) for one in found] == [(OK, f"file://{mended.path}/none: nothing to connect to")]
+    found = [one for one in mended.verdicts(offline=False) if one.subject == "directory:out"]
+    assert [(one.severity, one.detail) for one in found] == [(OK, f"file://{mended.path}/none: nothing to connect to")]
     (mended.path / "none").rmdir()
 
 
@@ -465,12 +467,12 @@ def test_a_rehearsal_that_was_left(mended) -> None:
     mended.ours = f"rehearsal={mended.path}/ledger\n"
     mended.configure()
     one = about(mended.verdicts(), "rehearsal")
-    assert (one.verdict, f"{mended.path}/ledger" in one.detail) == (WARNING, True)
+    assert (one.severity, f"{mended.path}/ledger" in one.detail) == (WARNING, True)
 
 
 def test_the_dn_is_told_as_each_receiver_has_it(live) -> None:
     """In the order of the certificate for APEL, and as nginx hands it to SGAS."""
-    (one,) = [one for one in live.verdicts() if one.what == "DN"]
+    (one,) = [one for one in live.verdicts() if one.subject == "DN"]
     assert "/DC=org/DC=example/O=Sandbox/CN=ce.example.org" in one.text
     assert "CN=ce.example.org,O=Sandbox,DC=example,DC=org" in one.text
 
@@ -542,7 +544,7 @@ def test_what_is_wrong_with_the_way(tmp_path, box, broken) -> None:
 
     one = about(site.verdicts(offline=False, question_s=1.0 if broken is no_answer else 60.0), what)
 
-    assert (one.verdict, one.exit_code) == (ERROR, exit_code), one
+    assert (one.severity, one.exit_code) == (CRITICAL, exit_code), one
     assert words in one.text
     box.faults.clear()
 
@@ -561,11 +563,11 @@ def test_a_receiver_with_the_certificate_of_another(tmp_path, box) -> None:
 
 def test_a_clock_that_differs_from_the_receivers(live, box) -> None:
     """By the Date of its answer: a minute is a warning, five an error."""
-    for seconds, verdict in ((120, WARNING), (-600, ERROR)):
+    for seconds, verdict in ((120, WARNING), (-600, CRITICAL)):
         date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + seconds))
         box.faults.answer("sgas", 405, headers={"Date": date})
         one = about(live.verdicts(offline=False), "sgas:s server clock")
-        assert (one.verdict, "chronyd" in one.advice) == (verdict, True)
+        assert (one.severity, "chronyd" in one.advice) == (verdict, True)
         assert ("behind" if seconds > 0 else "ahead of") in one.detail
 
 
@@ -576,41 +578,41 @@ def test_nobody_holds_the_doctor_up(live, box) -> None:
     found = live.verdicts(offline=False, limit_s=2.0)
 
     one = about(found, "sgas:s")
-    assert (one.verdict, one.exit_code, "time limit" in one.detail) == (UNTOLD, 75, True)
-    assert found[0].what == "configuration"
-    assert {"apel:a", "auditor:r"} <= {one.what.split(" ")[0] for one in found}
+    assert (one.severity, one.exit_code, "time limit" in one.detail) == (UNKNOWN, 75, True)
+    assert found[0].subject == "configuration"
+    assert {"apel:a", "auditor:r"} <= {one.subject.split(" ")[0] for one in found}
     box.faults.clear()
 
 
 def test_a_check_that_fails_is_a_verdict(mended, monkeypatch) -> None:
     """Whatever it raises, the others go on."""
 
-    def broken(site: Site) -> Iterator[Verdict]:
-        yield Verdict("first", OK, "told before")
+    def broken(site: Site) -> Iterator[Check]:
+        yield Check("first", OK, "told before")
         raise ZeroDivisionError
 
     monkeypatch.setattr(doctor, "CHECKS", (("broken", broken), *doctor.CHECKS))
 
     found = mended.verdicts()
 
-    assert found[0].what == "first"
-    assert (found[1].what, found[1].verdict, found[1].exit_code) == ("broken", UNTOLD, 70)
-    assert {"configuration", "database"} <= {one.what for one in found}
+    assert found[0].subject == "first"
+    assert (found[1].subject, found[1].severity, found[1].exit_code) == ("broken", UNKNOWN, 70)
+    assert {"configuration", "database"} <= {one.subject for one in found}
 
 
 @pytest.mark.parametrize(
     ("kind", "verdict", "words"),
     [
-        ("nfs4", ERROR, "network file system"),
-        ("tmpfs", ERROR, "gone after the next boot"),
+        ("nfs4", CRITICAL, "network file system"),
+        ("tmpfs", CRITICAL, "gone after the next boot"),
         ("xfs", OK, "is on xfs at /"),
     ],
 )
 def test_the_place_of_the_database(mended, kind, verdict, words) -> None:
     """SQLite needs a disk of this host's own, and one that outlives a boot."""
     mended.mounted(kind)
-    (one,) = [one for one in mended.verdicts() if one.what == "place"]
-    assert (one.verdict, one.exit_code) == (verdict, 74 if verdict == ERROR else 0)
+    (one,) = [one for one in mended.verdicts() if one.subject == "place"]
+    assert (one.severity, one.exit_code) == (verdict, 74 if verdict == CRITICAL else 0)
     assert words in one.text
 
 
@@ -633,26 +635,26 @@ def test_the_file_system_that_is_meant(tmp_path) -> None:
         (10**11, None, 4000, OK, "enough for years"),
         (10**11, 10**6, 90, OK, "enough for 90 days"),
         (10**11, 10**6, 89, WARNING, "arcacct db prune"),
-        (10**11, 10**6, 6, ERROR, "make room now"),
-        (10**8, 10**6, None, ERROR, "make room now"),
+        (10**11, 10**6, 6, CRITICAL, "make room: with database"),
+        (10**8, 10**6, None, CRITICAL, "make room: with database"),
         (10**11, 5000, 4000, WARNING, "room for 5000 files (inodes) only"),
-        (10**11, 1, 4000, ERROR, "room for 1 file (inodes) only"),
+        (10**11, 1, 4000, CRITICAL, "room for 1 file (inodes) only"),
     ],
 )
 def test_the_room_that_is_left(free_bytes, free_files, days, verdict, words) -> None:
     """In bytes, in files and in days at the present pace."""
-    one = room("/db", free_bytes, free_files, days)
-    assert (one.verdict, one.exit_code) == (verdict, 74 if verdict == ERROR else 0)
+    one = disk_check(Disk("/db", free_bytes, free_files, days), BEFORE_LIVE)
+    assert one.severity == verdict
     assert words in one.text
 
 
 def test_how_long_the_disk_will_do(clinic) -> None:
     """By the jobs of the last week; without any nobody knows."""
-    now = int(time.time())
-    assert days_left(clinic.here, 10**9, now) is None
+    (one,) = health.look(clinic.here, None).disks
+    assert one.days is None
     clinic.live(jobs=7)
-    assert days_left(clinic.here, 1700 * 25, now) == 25
-    assert days_left(clinic.here, 1700 * 25, now + 8 * DAY_S) is None
+    (one,) = health.look(clinic.here, None).disks
+    assert one.days == one.free_bytes // 1700
 
 
 def test_no_database_yet(tmp_path) -> None:
@@ -660,7 +662,7 @@ def test_no_database_yet(tmp_path) -> None:
     site = Clinic(tmp_path)
     shutil.rmtree(site.control / "accounting")
     one = about(site.verdicts(), "database")
-    assert (one.verdict, one.exit_code, "`arcacct db init`" in one.advice) == (ERROR, 74, True)
+    assert (one.severity, one.exit_code, "`arcacct db init`" in one.advice) == (CRITICAL, 74, True)
 
 
 def test_no_control_directory(clinic) -> None:
@@ -680,16 +682,16 @@ def test_a_host_without_arex(clinic) -> None:
     clinic.processes = []
     clinic.configure()
     shutil.rmtree(clinic.control)
-    assert {one.what for one in clinic.verdicts() if one.verdict in (WARNING, ERROR)} == {"database", "targets"}
+    assert {one.subject for one in clinic.verdicts() if one.severity in (WARNING, CRITICAL)} == {"database", "targets"}
 
 
 def test_arex_that_does_not_run_or_writes_our_file(mended) -> None:
     """Seen by its processes and by what they have open."""
     mended.processes = []
-    assert about(mended.verdicts(), "A-REX").verdict == WARNING
+    assert about(mended.verdicts(), "A-REX").severity == WARNING
     mended.processes = [Process(77, ("/var/log/arc/arex.log", mended.here.database))]
     one = about(mended.verdicts(), "A-REX")
-    assert (one.verdict, one.exit_code, "process 77" in one.detail) == (ERROR, 74, True)
+    assert (one.severity, one.exit_code, "process 77" in one.detail) == (CRITICAL, 74, True)
 
 
 def test_a_process_of_arex_is_found(tmp_path) -> None:
@@ -718,7 +720,7 @@ def test_records_that_nobody_of_us_wrote(live) -> None:
     """A-REX, set to the same file, leaves records without what ours have."""
     with closing(access.open_accounting(live.here)) as con, access.writing(con, live.here):
         con.execute("DELETE FROM StatusFiles")
-    one = about(live.verdicts(), "database")
+    one = about(live.verdicts(), "writers")
     assert (one.exit_code, "3 of the newest records" in one.detail) == (74, True)
 
 
@@ -727,20 +729,23 @@ def test_what_waits_in_the_spools(clinic) -> None:
     spool = pathlib.Path(clinic.here.spool)
     (spool / "unusable").mkdir(parents=True)
     (spool / f"{time.time_ns()}-1-FINISHED-new").touch()
-    assert [one.verdict for one in clinic.verdicts() if one.what == "spool"] == [OK]
+    assert [one.severity for one in clinic.verdicts() if one.subject == "spool"] == [OK]
 
     (spool / f"{time.time_ns() - 10**9 * 7300}-1-FINISHED-old").touch()
     (spool / "unusable" / "torn").touch()
-    old, torn = [one for one in clinic.wrong() if one.what == "spool"]
-    assert (old.verdict, "2 events" in old.detail, "2 hours old" in old.detail) == (WARNING, True, True)
-    assert (torn.verdict, "1 file" in torn.detail) == (WARNING, True)
+    (one,) = [one for one in clinic.wrong() if one.subject == "spool"]
+    assert (one.severity, "2 events, the oldest" in one.detail, "1 file set aside" in one.detail) == (
+        WARNING,
+        True,
+        True,
+    )
 
     own = clinic.path / "own"
     own.mkdir()
     (own / f"{time.time_ns()}-1-FINISHED-lost").touch()
     clinic.install(spool=str(own))
-    lost = [one for one in clinic.wrong() if one.what == "spool"][-1]
-    assert (lost.verdict, lost.exit_code, "1 event in" in lost.detail) == (ERROR, 74, True)
+    assert "1 event, the oldest" in about(clinic.verdicts(), "launcher spool").detail
+    assert about(clinic.verdicts(), "launcher").exit_code == 78
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
@@ -748,7 +753,7 @@ def test_files_of_the_wrong_owner(clinic) -> None:
     """A-REX runs as another user than the one who made the databases, or somebody else made the spool."""
     os.makedirs(clinic.here.spool)
     os.chown(clinic.here.spool, 65534, 65534)
-    assert "no event is believed" in about(clinic.verdicts(), "spool").detail
+    assert "its events are rejected" in about(clinic.verdicts(), "spool").detail
 
     os.chown(clinic.control, 65534, 65534)
     one = about(clinic.verdicts(), "permissions")
@@ -764,7 +769,7 @@ def test_a_user_who_may_not_look(public_dir) -> None:
     with acting_as("nobody"):
         found = site.verdicts()
     one = about(found, "database")
-    assert (one.verdict, one.exit_code, "cannot be looked at by nobody" in one.detail) == (UNTOLD, 74, True)
+    assert (one.severity, one.exit_code, "cannot be looked at by nobody" in one.detail) == (CRITICAL, 74, True)
     assert [one.advice for one in found if "the doctor runs as nobody" in one.detail] == [
         "run `arcacct doctor` as root"
     ]
@@ -785,70 +790,58 @@ def test_files_that_others_can_change(clinic) -> None:
     assert "has a password in it" in about(clinic.verdicts(), "permissions").detail
     clinic.conf.chmod(0o666)
     os.chmod(clinic.here.directory, 0o777)
-    found = [one for one in clinic.wrong() if one.what == "permissions"]
+    found = [one for one in clinic.wrong() if one.subject == "permissions"]
     assert [one.exit_code for one in found] == [78, 0, 74, 0]
     assert all("chmod" in one.advice for one in found)
 
 
-@pytest.mark.parametrize(
-    ("hooks", "lines", "verdict", "words"),
-    [
-        (True, None, OK, "told of 3 of 3 jobs"),
-        (False, None, ERROR, "0 of 3 jobs"),
-        (False, slice(0, 2), UNTOLD, "some states have no callout"),
-    ],
-)
-def test_who_told_of_the_last_jobs(clinic, hooks, lines, verdict, words) -> None:
-    """Callouts that A-REX never calls are seen by the events that lack."""
-    clinic.live(hooks=hooks)
-    clinic.lines = clinic.lines[lines] if lines is not None else clinic.lines
-    clinic.configure()
-    (one,) = [one for one in clinic.verdicts() if one.what == "recording"]
-    assert (one.verdict, words in one.detail) == (verdict, True)
+def test_who_reported_the_last_ends(clinic) -> None:
+    """Callouts that A-REX never calls are seen by what sweeps found; what ended before recording began is no sign."""
+    clinic.live(ended_s=60)
+    assert [one.subject for one in clinic.verdicts() if "ended within a day" in one.detail] == []
 
-
-def test_some_jobs_that_no_callout_told_of(clinic) -> None:
-    """More than one in ten that only the sweep has found is a warning."""
-    clinic.live(jobs=2)
     with closing(access.open_accounting(clinic.here)) as con, access.writing(con, clinic.here):
-        con.execute("DELETE FROM JobEvents WHERE RecordID = 1 AND EventKey IN ('PREPARING', 'SUBMIT')")
-    one = about(clinic.verdicts(), "recording")
-    assert (one.verdict, "1 of 2 jobs" in one.detail) == (WARNING, True)
+        note(con, "ARCACCT_CREATED", int(time.time()) - 3600)
+    (one,) = [one for one in clinic.verdicts() if one.subject == "callouts" and "ended" in one.detail]
+    assert (one.severity, "the end of 3, the sweep found 0" in one.detail) == (OK, True)
+
+    with closing(access.open_accounting(clinic.here)) as con, access.writing(con, clinic.here):
+        save_sweep(con, {(int(time.time()) - 60) // 3600: 3})
+    one = about(clinic.verdicts(), "callouts")
+    assert (one.severity, one.exit_code) == (WARNING, 0)
 
 
 def test_events_of_the_future(clinic) -> None:
     """A clock that is behind the one that A-REX's events were dated by."""
     clinic.live(ended_s=-7200)
     one = about(clinic.verdicts(), "clock")
-    assert (one.verdict, one.exit_code) == (ERROR, 74)
+    assert (one.severity, one.exit_code) == (CRITICAL, 74)
 
 
 def test_a_sweep_that_never_ran(clinic) -> None:
     """The timer was not enabled."""
     one = about(clinic.verdicts(), "sweep")
-    assert (one.verdict, "arcacct-sweep.timer" in one.advice) == (WARNING, True)
+    assert (one.severity, "arcacct-sweep.timer" in one.advice) == (WARNING, True)
 
 
-@pytest.mark.parametrize(("hours", "verdict"), [(0.5, OK), (2, WARNING), (30, ERROR)])
+@pytest.mark.parametrize(("hours", "verdict"), [(0.5, OK), (2, WARNING), (30, CRITICAL)])
 def test_the_last_sweep(clinic, hours, verdict) -> None:
     """The timer runs it every quarter of an hour."""
     with closing(access.open_accounting(clinic.here)) as con, access.writing(con, clinic.here):
         note(con, "ARCACCT_LAST_SWEEP", int(time.time() - hours * 3600))
-    (one,) = [one for one in clinic.verdicts() if one.what == "sweep"]
-    assert (one.verdict, one.exit_code) == (verdict, 74 if verdict == ERROR else 0)
+    (one,) = [one for one in clinic.verdicts() if one.subject == "sweep"]
+    assert (one.severity, one.exit_code) == (verdict, 74 if verdict == CRITICAL else 0)
     assert bool(one.advice) == (verdict != OK)
 
 
 def test_an_old_backup(live) -> None:
-    """Of the nightly backups the last is some days old."""
-    folder = pathlib.Path(live.here.directory) / "backups"
-    for file in folder.iterdir():
-        os.utime(file, (time.time() - 5 * DAY_S,) * 2)
-    # What `db backup` notes itself, wherever it put them.
-    assert [one.verdict for one in live.verdicts() if one.what == "backup"] == [OK]
-    os.unlink(os.path.join(live.here.directory, "care.json"))
+    """Of the nightly backups the last is some days old, as `db backup` noted it."""
+    care = pathlib.Path(live.here.directory) / "care.json"
+    noted = json.loads(care.read_text())
+    noted["backup"][0] -= 5 * DAY_S
+    care.write_text(json.dumps(noted))
     one = about(live.verdicts(), "backup")
-    assert (one.verdict, "5 days old" in one.detail) == (WARNING, True)
+    assert (one.severity, "(5 d ago)" in one.detail) == (WARNING, True)
 
 
 @pytest.fixture
@@ -867,17 +860,20 @@ def run(monkeypatch, capfd) -> Callable[..., subprocess.CompletedProcess[str]]:
 def test_a_line_for_each_verdict_and_the_sum(live, run, box) -> None:
     """Text and JSON say the same; the token is in neither."""
     text = run(live)
-    found = [Verdict(**one) for one in json.loads(run(live, "--json").stdout)]
+    found = json.loads(run(live, "--json").stdout)
 
     assert (text.returncode, text.stderr) == (0, "")
     *lines, last = text.stdout.splitlines()
     assert last == f"{len(lines)} ok, 0 warnings, 0 errors"
     # Of what differs from one moment to the next the names.
-    moving = ("launcher", "clock", "sweep", "backup", "space")
-    said_so = [f"{one.verdict:<14}  {one.what}: {one.text}" for one in found]
+    moving = ("launcher", "clock", "sweep", "backup", "disk", "recorder")
+    said_so = [
+        f"{one['verdict']:<14}  {one['what']}: {'; '.join(filter(None, (one['detail'], one['advice'])))}"
+        for one in found
+    ]
     assert len(said_so) == len(lines)
     for line, again, one in zip(lines, said_so, found, strict=True):
-        assert line == again or (one.what.endswith(moving) and line.split(":")[0] == again.split(":")[0])
+        assert line == again or (one["what"].endswith(moving) and line.split(":")[0] == again.split(":")[0])
     assert box.token not in text.stdout
     assert box.authn.asked >= 2
 
@@ -911,7 +907,7 @@ def test_a_configuration_that_cannot_be_read(clinic, run) -> None:
     assert (done.returncode, as_json.returncode) == (78, 78)
     assert done.stdout.splitlines()[-1] == "0 ok, 0 warnings, 1 error"
     (one,) = json.loads(as_json.stdout)
-    assert (one["verdict"], "there is no such file" in one["detail"]) == (ERROR, True)
+    assert (one["verdict"], "there is no such file" in one["detail"]) == ("error", True)
 
 
 def test_the_password_of_a_proxy_is_never_told(live, run) -> None:

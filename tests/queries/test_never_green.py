@@ -180,6 +180,7 @@ def test_jura_still_publishes(site) -> None:
 def test_callouts_that_are_never_called(site) -> None:
     """Jobs end and only sweeps find them: a warning, until a callout tells of an end."""
     site.update("UPDATE AAR SET EndTime = ? WHERE EndTime > 0", int(time.time()) - 2 * DAY_S)
+    site.update("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_CREATED'", str(int(time.time()) - DAY_S))
     control = pathlib.Path(site.here.controldir)
     just_now_ns = (int(time.time()) - 600) * 10**9
     lay(control, Files(mtime_ns=just_now_ns), "JobOfTheSweep")

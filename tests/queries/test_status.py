@@ -22,6 +22,7 @@ from arcacct.arex.sweep import save_sweep
 from arcacct.config.parser import load
 from arcacct.config.settings import settings
 from arcacct.database.access import open_accounting, open_publishing, writing
+from arcacct.errors import TargetBusy, TargetRefuses
 from arcacct.publishing import ledger
 from arcacct.queries import health
 from arcacct.targets import kinds
@@ -40,7 +41,9 @@ def test_nothing_new_is_well(site) -> None:
 def test_a_target_that_is_down_for_two_days(site) -> None:
     """Records have waited for longer than a day: a warning with the target's name and its error."""
     site.update("UPDATE AAR SET EndTime = ? WHERE EndTime > 0", int(time.time()) - 2 * DAY_S)
-    site.published(seconds_ago=2 * DAY_S + 600, behind=5, error="https://sgas.example.org/sgas/ur: connection refused")
+    site.published(
+        seconds_ago=2 * DAY_S + 600, behind=5, error=TargetBusy("https://sgas.example.org/sgas/ur: connection refused")
+    )
 
     found = site.status()
 
@@ -48,6 +51,27 @@ def test_a_target_that_is_down_for_two_days(site) -> None:
     assert found["sgas:s"].severity == health.WARNING
     assert "5 records waiting" in found["sgas:s"].text
     assert "connection refused" in found["sgas:s"].text
+
+
+def test_a_refusal_is_a_warning_at_once(site) -> None:
+    """A receiver that is busy may answer in an hour; one that refuses us waits for an administrator."""
+    site.published(seconds_ago=600, error=TargetBusy("https://sgas.example.org/sgas/ur: connection refused"))
+    assert site.status() == {}
+
+    site.published(seconds_ago=600, error=TargetRefuses("https://sgas.example.org/sgas/ur: HTTP 403"))
+    found = site.status()
+    assert [(check.subject, check.severity) for check in found.values()] == [("sgas:s", health.WARNING)]
+    assert "last error: https://sgas.example.org/sgas/ur: HTTP 403" in found["sgas:s"].text
+
+
+def test_corrections_that_the_receiver_has_not_taken(site) -> None:
+    """It still has the older version until somebody makes room there: a warning with their number."""
+    with closing(open_publishing(site.here)) as con:
+        record = ledger.SentRecord("J", 1, 1, 1, b"")
+        ledger.record_intent(con, BLOCK, [], [ledger.HeldRecord(record, "correction", "an older version is there")])
+    found = site.status()
+    assert [(check.subject, check.severity) for check in found.values()] == [("sgas:s quarantine", health.WARNING)]
+    assert found["sgas:s quarantine"].text.startswith("1 correction; see")
 
 
 def test_a_poisoned_record(site) -> None:
@@ -59,7 +83,7 @@ def test_a_poisoned_record(site) -> None:
     found = site.status()
 
     assert list(found) == ["sgas:s quarantine"]
-    assert found["sgas:s quarantine"].text == "1 quarantined: see `arcacct quarantine list`"
+    assert found["sgas:s quarantine"].text == "1 quarantined; see `arcacct quarantine list`"
 
 
 @pytest.mark.parametrize(
@@ -276,7 +300,7 @@ def test_records_that_lack_something(site) -> None:
         done = arcacct("--config", site.conf, "status", "--json")
         return [(one["severity"], one["text"]) for one in json.loads(done.stdout) if one["subject"] == "cut"]
 
-    see = ': see `arcacct query "SELECT * FROM v1_record_notes"`'
+    see = '; see `arcacct query "SELECT * FROM v1_record_notes"`'
     assert cut() == []
 
     note = "INSERT INTO TruncationNotes SELECT min(RecordID) + ?, ?, 'x', ? FROM AAR"

@@ -19,7 +19,8 @@ from arcacct.config.review import STATES
 from arcacct.database import access, upkeep
 from arcacct.files.directories import resource
 from arcacct.queries.doctor import examine
-from arcacct.queries.doctor_checks import OK, Process, Site, Verdict
+from arcacct.queries.doctor_checks import Process, Site
+from arcacct.queries.health import OK, Check
 from arcacct.records import recorder
 from arcacct.records.states import StateChange, Usage
 from arcacct.sandbox import CE, Sandbox
@@ -109,12 +110,12 @@ class Clinic:
         for file in (self.conf, ours):
             file.chmod(0o644)
 
-    def live(self, jobs: int = 3, *, hooks: bool = True, ended_s: int = 600) -> None:
+    def live(self, jobs: int = 3, *, ended_s: int = 600) -> None:
         """Some jobs have ended lately, a sweep has run, a backup was made."""
         now = int(time.time())
         with closing(access.open_accounting(self.here)) as con, access.writing(con, self.here):
             for number in range(jobs):
-                for state in ("PREPARING", "SUBMIT", "FINISHING", "FINISHED") if hooks else ("FINISHED",):
+                for state in ("PREPARING", "SUBMIT", "FINISHING", "FINISHED"):
                     recorder.record(con, _change(f"job{number}", state, now - ended_s))
             save_sweep(con)
         upkeep.backups(self.here, os.path.join(self.here.directory, "backups"))
@@ -132,14 +133,14 @@ class Clinic:
         """As the doctor sees it."""
         return Site(load(str(self.conf), {}), limit_s=limit_s, **self.around)
 
-    def verdicts(self, *, offline: bool = True, limit_s: float = 180.0, question_s: float = 60.0) -> list[Verdict]:
+    def verdicts(self, *, offline: bool = True, limit_s: float = 180.0, question_s: float = 60.0) -> list[Check]:
         """Everything that is said."""
         return list(examine(self.site(question_s), limit_s=limit_s, offline=offline))
 
-    def wrong(self, **how: float) -> list[Verdict]:
+    def wrong(self, **how: float) -> list[Check]:
         """What is said and is not ok; without that nobody was asked where nobody was to be."""
-        found = [one for one in self.verdicts(**how) if one.verdict != OK]  # type: ignore[arg-type]
-        return [one for one in found if one.what != "receivers"]
+        found = [one for one in self.verdicts(**how) if one.severity != OK]  # type: ignore[arg-type]
+        return [one for one in found if one.subject != "receivers"]
 
 
 def _change(job_id: str, state: str, ended_s: int) -> StateChange:

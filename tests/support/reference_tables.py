@@ -8,7 +8,7 @@ import manual
 import sql_contract
 from generated import code, plain, table
 
-from arcacct.cli.metrics import HELP
+from arcacct.cli.metrics import METRICS
 from arcacct.database.incarnation import MEANING
 from arcacct.database.schema import ACCOUNTING, PUBLISHING
 from arcacct.export.dataset import columns
@@ -56,10 +56,7 @@ _RULE = re.compile(
 
 def metrics() -> str:
     """Every metric of `arcacct metrics` with its labels, in the order of its table."""
-    rows = [
-        (code(f"{name}{{{','.join(labels)}}}" if labels else name), plain(text))
-        for name, (text, labels) in HELP.items()
-    ]
+    rows = [(code(f"{name}{{{','.join(labels)}}}" if labels else name), plain(text)) for name, text, labels in METRICS]
     return table(("metric", "meaning"), rows)
 
 

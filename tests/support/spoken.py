@@ -52,7 +52,7 @@ def subjects() -> set[str]:
     """Of the checks of `arcacct status`, and of `arcacct metrics`."""
     return {
         "TARGET" if ast.unparse(one) in _NAMES else text.replace("*", "TARGET")
-        for one in _calls(("queries/health.py", "cli/metrics.py"), "Check")
+        for one in _calls(("queries/health.py", "cli/metrics.py"), "Check", "advised")
         for text in template(one) or {"TARGET"}
     }
 
@@ -60,7 +60,7 @@ def subjects() -> set[str]:
 def things() -> set[str]:
     """What `arcacct doctor` has verdicts of."""
     files = [f"queries/{name}.py" for name in ("doctor", "doctor_checks", "doctor_host")]
-    named = {text for one in _calls(files, "Verdict", "advised") for text in template(one)}
+    named = {text for one in _calls(files, "Check", "advised") for text in template(one)}
     return {text.strip("* ") for text in named if text.strip("* ")} | {name for name, _ in CHECKS}
 
 

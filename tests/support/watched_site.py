@@ -15,6 +15,7 @@ from arcacct.config.paths import Places
 from arcacct.database.access import open_accounting, open_publishing, writing
 from arcacct.database.incarnation import highest_seq
 from arcacct.database.schema import incarnation
+from arcacct.errors import ArcacctError
 from arcacct.publishing import cursors
 from arcacct.queries import health
 from arcacct.sandbox.authority import Authority
@@ -52,7 +53,7 @@ class WatchedSite(NamedTuple):
         """Write arcacct.conf."""
         (self.conf.parent / "arcacct.conf").write_text(ours)
 
-    def published(self, *, seconds_ago: int, behind: int = 0, error: str | None = None) -> None:
+    def published(self, *, seconds_ago: int, behind: int = 0, error: ArcacctError | None = None) -> None:
         """The target's last good run was then; ``behind`` records came since, and the last run may have failed."""
         with closing(open_accounting(self.here)) as con, closing(open_publishing(self.here)) as book:
             seq = highest_seq(con) - behind
@@ -66,7 +67,7 @@ class WatchedSite(NamedTuple):
     def status(self) -> dict[str, health.Check]:
         """What `status` says of each thing that is not well, as JSON has it."""
         done = arcacct("--config", self.conf, "status", "--json")
-        checks = [health.Check(**check) for check in json.loads(done.stdout)]
+        checks = [health.Check(one["subject"], one["severity"], one["text"]) for one in json.loads(done.stdout)]
         assert done.returncode == health.worst(checks)
         return {check.subject: check for check in checks if check.severity}
 
