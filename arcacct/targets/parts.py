@@ -7,17 +7,20 @@ one definition of each. What the test does not plainly find sound goes the long 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
-from arcacct.publishing.plugin import Acceptance
+from arcacct.publishing.plugin import Acceptance, RecordFormat, RenderedRecord
 from arcacct.records.model import AAR
 from arcacct.records.states import COMPLETED
 from arcacct.targets.common import EXACT, INT2, INT4
 from arcacct.targets.verdicts import SMALLEST_WIDTH, changed, sound_hosts
 
 Options = TypeVar("Options")
+Plain = tuple[str, str | None, tuple[str, str]] | None
+"""Key, authorisation group, and site and host of a record that goes as it is; ``None`` of any other one."""
 
 _MOST_CHARACTERS = 1_000_000
 _CHARACTERS_OF_ENTRY = 100
@@ -150,3 +153,42 @@ class FieldCache(Generic[Options]):
     def made(self, aar: AAR) -> list[Any]:
         """The same of a record as it was accepted, whatever was noted of it. Raises what the makers raise."""
         return [made[values_of(aar)] for made, values_of in self._made]
+
+
+class RecordOfParts(RecordFormat, Generic[Options]):
+    """A format whose records are written of parts, however a job was judged: at once by its parts, or by `accept`."""
+
+    def __init__(self, options: Options, makers: Mapping[Callable[[AAR, Options], Any], tuple[str, ...]]) -> None:
+        """``makers``: as `FieldCache`."""
+        self.options = options
+        self._parts = FieldCache(self.accept, makers, options)
+
+    @abstractmethod
+    def local_id(self, aar: AAR) -> str | None:
+        """The batch system's id as it is sent; ``None``: it is not."""
+
+    @abstractmethod
+    def plain(self, aar: AAR, parts: Sequence[Any], local_id: str | None) -> Plain:
+        """
+        What publishing needs of a job whose parts are sound.
+
+        ``None`` where the rules would say something of what is the job's own and this receiver's alone.
+        """
+
+    @abstractmethod
+    def written(self, aar: AAR, parts: Sequence[Any], local_id: str | None, now: int) -> str:
+        """The text of a record, of its parts and what is the job's own; ``now``: when it is made, UTC seconds."""
+
+    def text(self, aar: AAR, now: int) -> str:
+        return self.written(aar, self._parts.made(aar), self.local_id(aar), now)
+
+    def rendered(self, aar: AAR, now: int) -> RenderedRecord | None:
+        parts = self._parts.of(aar, now)
+        if parts is None:
+            return None
+        local_id = self.local_id(aar)
+        found = self.plain(aar, parts, local_id)
+        if found is None:
+            return None
+        key, group, place = found
+        return RenderedRecord(key, self.written(aar, parts, local_id, now), group, place)

@@ -23,6 +23,7 @@ import pytest
 import slurm_files
 from apel_message import message
 from control_directory import set_up
+from record_texts import individual_job
 
 from arcacct.config.paths import places
 from arcacct.config.values import local_jobs
@@ -31,7 +32,7 @@ from arcacct.database.connection import Connection
 from arcacct.records import reader
 from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.sources.gridengine.importer import Import
-from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions
 
 GE_FILE = gridengine_files.COLON
 GE_TABLE = GE_FILE.parent / "apel-sge-parser.csv"

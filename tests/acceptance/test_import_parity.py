@@ -12,15 +12,15 @@ from zoneinfo import ZoneInfo
 
 import arex_corpus as corpus
 import pytest
+from record_texts import car, individual_job, usage_record
 
 from arcacct.arex.import_database import ImportReport, import_arex
 from arcacct.database.access import open_accounting
 from arcacct.records import reader
 from arcacct.records.model import AAR
-from arcacct.targets.apel.car import car
-from arcacct.targets.apel.messages import APELOptions, individual_job
+from arcacct.targets.apel.messages import APELOptions
 from arcacct.targets.apel.summaries import summaries, summary_record
-from arcacct.targets.sgas.usage_record import UROptions, usage_record
+from arcacct.targets.sgas.usage_record import UROptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

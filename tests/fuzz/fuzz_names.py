@@ -24,16 +24,16 @@ from apel_message import message
 from fuzz.command import arcacct, steers
 from fuzz.damage import TEXTS, damaged
 from publishing_site import DIRECTORY, Job, Site
+from record_texts import car, individual_job, usage_record
 
 from arcacct.cli.tables import FORMATS, lines
 from arcacct.records.model import AAR, parsed_fqan
 from arcacct.targets.apel.acceptance import accept_for_apel_job, accept_for_car
-from arcacct.targets.apel.car import car
-from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions
 from arcacct.targets.apel.target import CAR as CAR_DOCUMENT
 from arcacct.targets.sgas.acceptance import accept_for_sgas
 from arcacct.targets.sgas.target import UsageRecords
-from arcacct.targets.sgas.usage_record import UROptions, usage_record
+from arcacct.targets.sgas.usage_record import UROptions
 from arcacct.wording import CUT, sanitise_line, strip_control
 
 DOCUMENT = UsageRecords.envelope

@@ -12,17 +12,17 @@ import sgas_rules
 from apel_message import message
 from hostile_text import JOBS
 from hypothesis import HealthCheck, given, settings
+from record_texts import car, individual_job, usage_record
 
 from arcacct.publishing.plugin import CellAcceptance
 from arcacct.records.model import AAR, Transfer, UsageCell
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job, accept_for_car
-from arcacct.targets.apel.car import car
-from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions
 from arcacct.targets.apel.summaries import summaries
 from arcacct.targets.apel.target import CAR as CAR_DOCUMENT
 from arcacct.targets.sgas.acceptance import accept_for_sgas
 from arcacct.targets.sgas.target import UsageRecords
-from arcacct.targets.sgas.usage_record import UROptions, usage_record
+from arcacct.targets.sgas.usage_record import UROptions
 
 DOCUMENT = UsageRecords.envelope
 

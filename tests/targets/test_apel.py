@@ -13,21 +13,13 @@ import pytest
 from apel_message import message
 from hostile_text import READABLE_JOBS, TEXT
 from hypothesis import HealthCheck, given, settings
+from record_texts import individual_job
 
 from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.records.model import AAR, VO, VOs
 from arcacct.targets.apel.acceptance import accept_for_apel_job
-from arcacct.targets.apel.messages import (
-    JOB_HEADERS,
-    APELOptions,
-    JobKey,
-    field,
-    folded,
-    individual_job,
-    job_key,
-    zeroed_job,
-)
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, JobKey, field, folded, job_key, zeroed_job
 from arcacct.targets.common import ascii_text
 
 NOW = 1_800_000_000

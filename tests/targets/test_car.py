@@ -11,11 +11,11 @@ import pytest
 from hostile_text import READABLE_JOBS
 from hypothesis import HealthCheck, given, settings
 from lxml import etree
+from record_texts import car
 
 from arcacct import __version__
 from arcacct.records.model import AAR, VO, VOs
 from arcacct.targets.apel.acceptance import accept_for_car
-from arcacct.targets.apel.car import car
 from arcacct.targets.apel.messages import APELOptions, field
 from arcacct.targets.apel.target import CAR as CAR_DOCUMENT
 

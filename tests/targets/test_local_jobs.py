@@ -11,15 +11,15 @@ import pytest
 import sgas_rules
 from apel_message import message
 from lxml import etree
+from record_texts import car, individual_job, usage_record
 
 from arcacct.config.values import LocalJobs, local_jobs
 from arcacct.records.model import AAR
-from arcacct.targets.apel.car import car
-from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, job_key
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, job_key
 from arcacct.targets.apel.target import CAR
 from arcacct.targets.common import LocalJobValues, local_job_values
 from arcacct.targets.sgas.target import UsageRecords
-from arcacct.targets.sgas.usage_record import UROptions, usage_record
+from arcacct.targets.sgas.usage_record import UROptions
 
 NOW = 1_800_000_000
 SUBMITTED, STARTED = 1_704_189_600, 1_704_190_800

@@ -10,12 +10,12 @@ from apel_message import message
 from hostile_text import READABLE_JOBS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from record_texts import car, individual_job
 
 from arcacct.records.model import AAR, VO, UsageCell, VOs
 from arcacct.sandbox import apel
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job, accept_for_car
-from arcacct.targets.apel.car import car
-from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions
 from arcacct.targets.apel.summaries import SUMMARY_HEADERS, summaries, summary_record
 from arcacct.targets.apel.target import CAR as CAR_DOCUMENT
 

@@ -11,6 +11,7 @@ import pytest
 from hostile_text import TEXT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from record_texts import car, individual_job, record, usage_record
 
 from arcacct.benchmark import Benchmark
 from arcacct.config.values import LocalJobs
@@ -18,14 +19,13 @@ from arcacct.publishing.batches import UNFORESEEN
 from arcacct.publishing.plugin import Acceptance, RecordFormat, RenderedRecord
 from arcacct.records import reader
 from arcacct.records.model import AAR, VO, Transfer, VOs
-from arcacct.targets.apel.car import car
-from arcacct.targets.apel.messages import APELOptions, individual_job, ssm_text
+from arcacct.targets.apel.messages import APELOptions, ssm_text
 from arcacct.targets.apel.target import APELRecords
-from arcacct.targets.auditor.record import RecordOptions, record
+from arcacct.targets.auditor.record import RecordOptions
 from arcacct.targets.auditor.target import AuditorRecords
 from arcacct.targets.parts import FieldCache
 from arcacct.targets.sgas.target import UsageRecords
-from arcacct.targets.sgas.usage_record import UROptions, usage_record
+from arcacct.targets.sgas.usage_record import UROptions
 
 NOW = 1_710_000_000
 VOMSLESS = st.sampled_from([VOs(), VOs((VO("dteam"), VO("ops", "CN=Issuer & Co", "staff")), own=True)])

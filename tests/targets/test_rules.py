@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from apel_message import message
+from record_texts import individual_job
+from record_texts import usage_record as rendered
 from sandbox_clients import job_message, summary_message, sync_message, usage_record, usage_records
 
 from arcacct.records.model import AAR, Transfer, UsageCell
@@ -19,14 +21,13 @@ from arcacct.sandbox.sgas import PATH, SGAS, Row
 from arcacct.sandbox.smime import MessageRejected
 from arcacct.targets.apel import messages
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job
-from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions
 from arcacct.targets.apel.summaries import SUMMARY_HEADERS, summaries, summary_record
 from arcacct.targets.common import EXACT, Breach, Care, Form, Rule
 from arcacct.targets.sgas.acceptance import accept_for_sgas
 from arcacct.targets.sgas.target import UsageRecords
 from arcacct.targets.sgas.usage_record import RULES as OF_SGAS
 from arcacct.targets.sgas.usage_record import UROptions
-from arcacct.targets.sgas.usage_record import usage_record as rendered
 from arcacct.targets.verdicts import SMALLEST_WIDTH
 
 NOW = 1_704_200_000

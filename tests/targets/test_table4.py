@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import pytest
 from lxml import etree
+from record_texts import car, usage_record
 
 from arcacct.records.model import AAR
-from arcacct.targets.apel.car import car
 from arcacct.targets.apel.messages import APELOptions
 from arcacct.targets.apel.target import CAR as CAR_DOCUMENT
 from arcacct.targets.sgas.target import UsageRecords
-from arcacct.targets.sgas.usage_record import UROptions, usage_record
+from arcacct.targets.sgas.usage_record import UROptions
 
 DOCUMENT = UsageRecords.envelope
 

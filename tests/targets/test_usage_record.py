@@ -13,12 +13,13 @@ import sgas_rules
 from hostile_text import READABLE_JOBS
 from hypothesis import HealthCheck, given, settings
 from lxml import etree
+from record_texts import usage_record
 
 from arcacct import __version__
 from arcacct.records.model import AAR, VO, VOs
 from arcacct.targets.sgas.acceptance import accept_for_sgas
 from arcacct.targets.sgas.target import UsageRecords
-from arcacct.targets.sgas.usage_record import UROptions, machine_name, record_id, usage_record
+from arcacct.targets.sgas.usage_record import UROptions, machine_name, record_id
 
 DOCUMENT = UsageRecords.envelope
 

@@ -13,7 +13,6 @@ from arcacct.targets.apel.messages import (
     LONG,
     QUEUE,
     APELOptions,
-    apel_local_job_id,
     benchmark_of,
     field,
     infrastructure,
@@ -51,12 +50,6 @@ class CARPlace(NamedTuple):
     places: str
 
 
-def car(aar: AAR, options: APELOptions, create_time: int) -> str:
-    """One UsageRecord for the inside of a document; the record must have passed `acceptance`."""
-    shared = [make(aar, options) for make in SHARED]
-    return car_record(aar, shared, apel_local_job_id(aar, options), iso_time(create_time))
-
-
 _CAR_VALUES = values(
     "job_id", "job_name", "exit_code", "submit_time", "end_time", "node_count", "core_count", "memory_kib",
     "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s", "lrms_submit_time", "lrms_start_time",
@@ -64,7 +57,11 @@ _CAR_VALUES = values(
 
 
 def car_record(aar: AAR, shared: Sequence[Any], local_id: str, created: str) -> str:
-    """A record, of its parts as `SHARED` makes them and what is the job's own; ``created``: the time, as text."""
+    """
+    One UsageRecord for the inside of a document, of its parts as `SHARED` makes them and what is the job's own.
+
+    The job must have passed `acceptance`. ``created``: the time, as text.
+    """
     (
         job_id, job_name, code, submit_time, end_time, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s,
         lrms_submit, lrms_start,

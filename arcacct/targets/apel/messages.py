@@ -263,12 +263,6 @@ class Membership(NamedTuple):
     role: str | None
 
 
-def individual_job(aar: AAR, options: APELOptions, version: str = "v0.3") -> str:
-    """One job record, its end included; the record must have passed `acceptance`."""
-    shared = [make(aar, options) for make in JOB_PARTS[version]]
-    return written(aar, shared, apel_local_job_id(aar, options))
-
-
 _WRITTEN = values(
     "submit_time", "end_time", "node_count", "core_count", "memory_kib", "virtual_memory_kib", "wall_s", "cpu_user_s",
     "cpu_kernel_s",
@@ -276,7 +270,7 @@ _WRITTEN = values(
 
 
 def written(aar: AAR, shared: Sequence[Any], local_id: str) -> str:
-    """A record, of its parts as `JOB_PARTS` makes them and what is the job's own."""
+    """One job record, its end included, of its parts as `JOB_PARTS` makes them; the job must have been accepted."""
     submitted, ended, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s = _WRITTEN(aar)
     (_, hosts, infrastructure, source), user, level, _ = shared
     started = submitted if source == "submit" else start_time(aar, "lrms")

@@ -19,7 +19,6 @@ from arcacct.publishing.plugin import (
     MonthlySummaries,
     ReceiverRows,
     RecordFormat,
-    RenderedRecord,
     Sender,
     SummaryFormat,
     SyncCounts,
@@ -32,7 +31,7 @@ from arcacct.targets.apel.messages import END, APELOptions, JobKey, apel_local_j
 from arcacct.targets.apel.options import SPECIFIED, APELContent, APELTarget
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
 from arcacct.targets.common import now_time
-from arcacct.targets.parts import SOUND, FieldCache
+from arcacct.targets.parts import SOUND, Plain, RecordOfParts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,40 +54,34 @@ JOB_KINDS = (CAR.message_format, *JOB_VERSIONS)
 """Kinds of messages with a record for each job, all in one table at APEL."""
 
 
-class APELRecords(RecordFormat):
+class APELRecords(RecordOfParts[APELOptions]):
     """Records of jobs of a kind: APEL knows a job by site, id and end, whatever the format."""
 
     def __init__(self, kind: str, options: APELOptions) -> None:
-        self.options = options
         self.version = JOB_VERSIONS.get(kind)
         """Of individual job messages; ``None``: compute accounting records in XML."""
         self._site = quoted(messages.job_key(SOUND, options).site)
-        shared = car.SHARED if self.version is None else messages.JOB_PARTS[self.version]
-        self._shared = FieldCache(self.accept, shared, options)
+        super().__init__(options, car.SHARED if self.version is None else messages.JOB_PARTS[self.version])
         self.envelope = CAR if self.version is None else Envelope(kind, messages.JOB_HEADERS[self.version], "", END)
 
     def accept(self, aar: AAR, now: int) -> Acceptance:
         measure = acceptance.accept_for_car if self.version is None else acceptance.accept_for_apel_job
         return measure(aar, self.options, now)
 
-    def text(self, aar: AAR, now: int) -> str:
-        local_id = apel_local_job_id(aar, self.options)
-        return self._written(aar, self._shared.made(aar), local_id, now)
+    def local_id(self, aar: AAR) -> str:
+        return apel_local_job_id(aar, self.options)
 
-    def _written(self, aar: AAR, shared: Sequence[Any], local_id: str, now: int) -> str:
-        if self.version is None:
-            return car.car_record(aar, shared, local_id, now_time(now))
-        return messages.written(aar, shared, local_id)
-
-    def rendered(self, aar: AAR, now: int) -> RenderedRecord | None:
-        options = self.options
-        shared = self._shared.of(aar, now)
-        local_id = apel_local_job_id(aar, options)
-        if shared is None or not acceptance.ids_sound(aar, local_id):
+    def plain(self, aar: AAR, parts: Sequence[Any], local_id: str | None) -> Plain:
+        assert local_id is not None
+        if not acceptance.ids_sound(aar, local_id):
             return None
-        text = self._written(aar, shared, local_id, now)
-        key = f"[{self._site}, {quoted(folded(local_id) or '')}, {aar.end_time}]"
-        return RenderedRecord(key, text, None, shared[0].place)
+        return f"[{self._site}, {quoted(folded(local_id) or '')}, {aar.end_time}]", None, parts[0].place
+
+    def written(self, aar: AAR, parts: Sequence[Any], local_id: str | None, now: int) -> str:
+        assert local_id is not None
+        if self.version is None:
+            return car.car_record(aar, parts, local_id, now_time(now))
+        return messages.written(aar, parts, local_id)
 
     def key(self, aar: AAR) -> str:
         site, local_job_id, end_time = messages.job_key(aar, self.options)

@@ -52,13 +52,8 @@ def record_id(aar: AAR, options: RecordOptions) -> str:
     return f"{options.localid_prefix}{job_record_id(aar, options.host)}"
 
 
-def record(aar: AAR, options: RecordOptions) -> str:
-    """A record that was accepted: one line of JSON, in the order of AUDITOR's own client."""
-    return written(aar, [make(aar, options) for make in SHARED], options)
-
-
 def written(aar: AAR, shared: Sequence[Any], options: RecordOptions) -> str:
-    """A record, of its parts as `SHARED` makes them and what is the job's own."""
+    """One line of JSON in the order of AUDITOR's own client, of its parts as `SHARED` makes them."""
     (id_head, _headnode, meta), components = shared
     # Whatever ran did so on one core of one node at least.
     amounts = {

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
-from arcacct.publishing.plugin import Acceptance, DuplicatePolicy, RecordFormat, RenderedRecord, Sender, TargetPlugin
+from arcacct.publishing.plugin import Acceptance, DuplicatePolicy, RecordFormat, Sender, TargetPlugin
 from arcacct.records.model import AAR
 from arcacct.targets.auditor import record
 from arcacct.targets.auditor.acceptance import accept
 from arcacct.targets.auditor.options import LONGEST_NAME, AuditorTarget
 from arcacct.targets.auditor.record import DOCUMENT, RecordOptions, headnode, record_id
 from arcacct.targets.common import quoted
-from arcacct.targets.parts import FieldCache
+from arcacct.targets.parts import Plain, RecordOfParts
 from arcacct.wording import count_of
 
 TYPE_CHECKING = False
@@ -25,34 +28,32 @@ if TYPE_CHECKING:
 # administrator has to delete the record from the database.
 
 
-class AuditorRecords(RecordFormat):
+class AuditorRecords(RecordOfParts[RecordOptions]):
     """A record for each job; a correction is sent as it is, and the server says whether it can have it."""
 
     envelope = DOCUMENT
     can_replace = True
 
     def __init__(self, options: RecordOptions) -> None:
-        self.options = options
-        self._shared = FieldCache(self.accept, record.SHARED, options)
+        super().__init__(options, record.SHARED)
 
     def accept(self, aar: AAR, now: int) -> Acceptance:
         return accept(aar, self.options, now)
 
-    def text(self, aar: AAR, now: int) -> str:  # noqa: ARG002  a record does not say when it was made
-        return record.record(aar, self.options)
+    def local_id(self, aar: AAR) -> None:  # noqa: ARG002  a record has none
+        return None
 
-    def rendered(self, aar: AAR, now: int) -> RenderedRecord | None:
-        shared = self._shared.of(aar, now)
-        if shared is None or aar.core_count < 1 or aar.node_count < 1:
-            return None
-        where: record.Where = shared[0]
+    def plain(self, aar: AAR, parts: Sequence[Any], local_id: str | None) -> Plain:  # noqa: ARG002  it has none
+        where: record.Where = parts[0]
         key = where.id_head + aar.job_id
-        if len(key) > LONGEST_NAME:
-            return None
-        return RenderedRecord(key, record.written(aar, shared, self.options), None, (self.options.site, where.headnode))
+        is_sound = aar.core_count >= 1 and aar.node_count >= 1 and len(key) <= LONGEST_NAME
+        return (key, None, (self.options.site, where.headnode)) if is_sound else None
+
+    def written(self, aar: AAR, parts: Sequence[Any], local_id: str | None, now: int) -> str:  # noqa: ARG002  it says neither
+        return record.written(aar, parts, self.options)
 
     def replacement(self, aar: AAR, now: int, digest: bytes) -> str:  # noqa: ARG002  it has no other name
-        return record.record(aar, self.options)
+        return self.text(aar, now)
 
     def key(self, aar: AAR) -> str:
         return record_id(aar, self.options)

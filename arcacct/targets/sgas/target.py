@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
 from arcacct.publishing.plugin import (
@@ -9,13 +12,12 @@ from arcacct.publishing.plugin import (
     DuplicatePolicy,
     Envelope,
     RecordFormat,
-    RenderedRecord,
     Sender,
     TargetPlugin,
 )
 from arcacct.records.model import AAR
 from arcacct.targets.common import now_time, quoted
-from arcacct.targets.parts import FieldCache
+from arcacct.targets.parts import Plain, RecordOfParts
 from arcacct.targets.sgas import acceptance, usage_record
 from arcacct.targets.sgas.options import SGASTarget
 from arcacct.targets.sgas.usage_record import UROptions, Where
@@ -34,32 +36,29 @@ if TYPE_CHECKING:
 _SUFFIX_DIGITS = 12
 
 
-class UsageRecords(RecordFormat):
+class UsageRecords(RecordOfParts[UROptions]):
     """OGF usage records; SGAS authorises by MachineName."""
 
     envelope = Envelope("ur", usage_record.HEAD, usage_record.TAIL, "</JobUsageRecord>\n")
 
     def __init__(self, options: UROptions, *, can_replace: bool) -> None:
         """``can_replace``: whether corrections are sent, under another GlobalJobId."""
-        self.options = options
+        super().__init__(options, usage_record.SHARED)
         self.can_replace = can_replace
-        self._shared = FieldCache(self.accept, usage_record.SHARED, options)
 
     def accept(self, aar: AAR, now: int) -> Acceptance:
         return acceptance.accept_for_sgas(aar, self.options, now)
 
-    def text(self, aar: AAR, now: int) -> str:
-        local_id = usage_record.local_job_id(aar, self.options)
-        return usage_record.written(aar, self._shared.made(aar), local_id, now_time(now), self.options)
+    def local_id(self, aar: AAR) -> str | None:
+        return usage_record.local_job_id(aar, self.options)
 
-    def rendered(self, aar: AAR, now: int) -> RenderedRecord | None:
-        shared = self._shared.of(aar, now)
-        local_id = usage_record.local_job_id(aar, self.options)
-        if shared is None or not acceptance.rest_sound(aar, local_id):
-            return None
-        where: Where = shared[0]
-        text = usage_record.written(aar, shared, local_id, now_time(now), self.options)
-        return RenderedRecord(where.id_head + aar.job_id, text, where.machine, where.place)
+    def plain(self, aar: AAR, parts: Sequence[Any], local_id: str | None) -> Plain:
+        where: Where = parts[0]
+        is_sound = acceptance.rest_sound(aar, local_id)
+        return (where.id_head + aar.job_id, where.machine, where.place) if is_sound else None
+
+    def written(self, aar: AAR, parts: Sequence[Any], local_id: str | None, now: int) -> str:
+        return usage_record.written(aar, parts, local_id, now_time(now), self.options)
 
     def key(self, aar: AAR) -> str:
         return usage_record.record_id(aar, self.options)
@@ -76,7 +75,8 @@ class UsageRecords(RecordFormat):
 
     def replacement(self, aar: AAR, now: int, digest: bytes) -> str:
         other_id = f"{aar.job_id}#{digest.hex()[:_SUFFIX_DIGITS]}"
-        return usage_record.usage_record(aar, self.options, now, other_id)
+        parts = self._parts.made(aar)
+        return usage_record.written(aar, parts, self.local_id(aar), now_time(now), self.options, other_id)
 
 
 class SGASPlugin(TargetPlugin):

@@ -200,16 +200,6 @@ def where(aar: AAR, options: UROptions) -> Where:
     )
 
 
-def usage_record(aar: AAR, options: UROptions, create_time: int, global_job_id: str | None = None) -> str:
-    """
-    One JobUsageRecord for the inside of a document; texts of any kind leave it well-formed.
-
-    Under another ``global_job_id`` SGAS takes it for another job with the same record id, and replaces its row.
-    """
-    shared = [make(aar, options) for make in SHARED]
-    return written(aar, shared, local_job_id(aar, options), iso_time(create_time), options, global_job_id)
-
-
 _WRITTEN = values(
     "job_id", "job_name", "exit_code", "submit_time", "end_time", "node_count", "core_count", "memory_kib",
     "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s", "scratch_bytes", "stage_in_bytes", "stage_out_bytes",
@@ -225,7 +215,12 @@ def written(
     options: UROptions,
     global_job_id: str | None = None,
 ) -> str:
-    """A record, of its parts as `SHARED` makes them and what is the job's own; ``created``: the time, as text."""
+    """
+    One JobUsageRecord for the inside of a document, of its parts as `SHARED` makes them and what is the job's own.
+
+    Texts of any kind leave it well-formed. ``created``: the time, as text. Under another ``global_job_id`` SGAS takes
+    it for another job with the same record id, and replaces its row.
+    """
     (
         job_id, job_name, exit_code, submit_time, end_time, nodes, cores, memory_kib, virtual_kib, wall_s, user_s,
         kernel_s, scratch_bytes, stage_in_bytes, stage_out_bytes, client_host, transfers, lrms_submit, lrms_start,

@@ -31,6 +31,7 @@ from gridengine_files import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from record_texts import car
 
 from arcacct.config.paths import places
 from arcacct.config.values import map_rule
@@ -39,7 +40,6 @@ from arcacct.errors import StoreError
 from arcacct.records.imports import BatchSite
 from arcacct.records.reader import ended_between
 from arcacct.sources.gridengine import importer
-from arcacct.targets.apel.car import car
 from arcacct.targets.apel.messages import APELOptions
 
 TYPE_CHECKING = False

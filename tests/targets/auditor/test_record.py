@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from hostile_text import READABLE_JOBS
 from hypothesis import HealthCheck, given, settings
+from record_texts import record
 
 from arcacct.benchmark import Benchmark
 from arcacct.records.model import AAR, VO, VOs
 from arcacct.sandbox import auditor
 from arcacct.targets.auditor.acceptance import accept
-from arcacct.targets.auditor.record import DOCUMENT, RecordOptions, record, record_id
+from arcacct.targets.auditor.record import DOCUMENT, RecordOptions, record_id
 
 NOW = 1_800_000_000
 OPTIONS = RecordOptions("EXAMPLE-SITE", host="lrms.example.org", default_benchmark=Benchmark("HEPscore23", 10_000))
