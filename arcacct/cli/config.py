@@ -139,10 +139,10 @@ def check_command(ctx: click.Context) -> int:
         )
     given = ctx.obj["database"]
     problems = [
-        *check(conf, kinds()),
+        *check(conf, kinds(conf)),
         *(not_restarted(running) if conf is not running else ()),
         *_astray(conf, given),
-        *unknown_vos(conf, kinds(), given),
+        *unknown_vos(conf, kinds(conf), given),
     ]
     for problem in problems:
         print_line(str(problem))
@@ -160,7 +160,8 @@ def show_command(ctx: click.Context) -> None:
 
     The output has the syntax of arcacct.conf; it names key files but never what is in them.
     """
-    block(show(conf_of(ctx), kinds(), ctx.obj["database"]))
+    conf = conf_of(ctx)
+    block(show(conf, kinds(conf), ctx.obj["database"]))
 
 
 def _astray(conf: Conf, database: str | None) -> Iterator[Problem]:

@@ -57,7 +57,8 @@ def settings_of(ctx: click.Context, *, to_publish: bool = False, warns: bool = T
     ``to_publish``: for a command that sends. Only there it is an error that jura-ng sends to the same targets.
     ``warns``: whether to say what is worth a warning, which is nothing for a command that asks for little of it.
     """
-    found = settings(conf_of(ctx), kinds(), database=ctx.obj["database"], to_publish=to_publish)
+    conf = conf_of(ctx)
+    found = settings(conf, kinds(conf), database=ctx.obj["database"], to_publish=to_publish)
     for problem in found.warnings if warns else ():
         print_error(f"warning: {problem}")
     return found

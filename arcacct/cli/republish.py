@@ -184,5 +184,5 @@ def _targets(
     conf = conf_of(ctx)
     lines = [f"[{kind}:command-line]", f"targeturl={url}", *(f"{option}={value}" for option, value in given.items())]
     conf.add("\n".join(lines) + "\n", "command line")
-    found = settings(conf, kinds(), database=ctx.obj["database"])
+    found = settings(conf, kinds(conf), database=ctx.obj["database"])
     return found, plugins(found, f"{kind}:command-line")

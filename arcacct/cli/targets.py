@@ -29,7 +29,8 @@ def complete_target(ctx: click.Context, _param: click.Parameter, incomplete: str
     from click.shell_completion import CompletionItem  # noqa: PLC0415  only a shell asks
 
     try:
-        found, _problems = examine(conf_of(with_options(ctx)), kinds())
+        conf = conf_of(with_options(ctx))
+        found, _problems = examine(conf, kinds(conf))
     except ArcacctError:
         return []
     names = () if found is None else tuple(target.name for target in found.targets)

@@ -132,7 +132,8 @@ class Site:
         self.processes = processes
         self.mounts = mounts
         self.run_time_conf = run_time_conf
-        self.settings, _problems = examine(conf, kinds(), database=database, to_publish=False)
+        self.kinds = kinds(conf)
+        self.settings, _problems = examine(conf, self.kinds, database=database, to_publish=False)
         try:
             self.here = places(conf, None, database) if conf.files else None
         except ConfigError:
@@ -156,7 +157,7 @@ Step = Callable[[Site], Iterable[Check]]
 
 def configuration(site: Site) -> Iterator[Check]:
     """Every problem of the text, as `config check` has them; those of callouts and of jura-ng under their own names."""
-    found = [*check_text(site.conf, kinds()), *unknown_vos(site.conf, kinds(), site.database)]
+    found = [*check_text(site.conf, site.kinds), *unknown_vos(site.conf, site.kinds, site.database)]
     wrong = options.errors(found)
     if site.conf.files and not wrong:
         yield Check("configuration", OK, ", ".join(site.conf.files))
@@ -180,7 +181,7 @@ def targets(site: Site) -> Iterator[Check]:
             f"rehearsal= is set: what was published is noted in {site.here.rehearsal}, and not in the site's ledger"
         )
         yield Check("rehearsal", WARNING, detail, "remove it, with its targets, before this host publishes in earnest")
-    for one in found_targets(site.conf, kinds(), None, []):
+    for one in found_targets(site.conf, site.kinds, None, []):
         for option, text in one.wrong():
             yield advised(one.name, CRITICAL, f"{option}: {text}", CONF)
     if site.settings is None:
@@ -273,7 +274,7 @@ _CRL = re.compile(r"[0-9a-f]{8}\.r\d+")
 def credentials(site: Site) -> Iterator[Check]:
     """Each file once, whichever targets name it."""
     named = [
-        (one, way) for one in options.targets(site.conf, kinds(), None, []) if (way := one.credentials()) is not None
+        (one, way) for one in options.targets(site.conf, site.kinds, None, []) if (way := one.credentials()) is not None
     ]
     if not named:
         yield Check("certificate", UNKNOWN, "no target needs one")

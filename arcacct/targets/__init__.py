@@ -2,17 +2,25 @@
 What each receiver wants, and how to speak to it: a folder for each kind of target, and the table of them.
 
 Nothing of a folder is imported before it is asked for.
+
+Other packages add kinds by an entry point of the group `GROUP`: its name is the kind of block, ``arcacct/NAME``, and
+its object a module with ``KIND`` and ``PLUGIN``. Installed packages are looked through only when the configuration has
+a block below ``arcacct/`` that is not in the table.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
+from typing import Any
 
 from arcacct.config.options import select_targets
+from arcacct.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.config.options import Target, TargetKind
+    from arcacct.config.parser import Conf
     from arcacct.config.settings import Settings
     from arcacct.publishing.plugin import TargetPlugin
 
@@ -23,18 +31,48 @@ FOLDERS = {
     "arcacct/auditor": "auditor",
 }
 """The folder of each kind of block. Its ``options.py`` has a KIND, its ``target.py`` a PLUGIN (`publishing.plugin`)."""
+GROUP = "arcacct.targets"
 
 
-def kinds() -> dict[str, TargetKind]:
-    """Every kind of target, by its block: what reads a configuration has to know."""
-    return {block: import_module(f"{__name__}.{folder}.options").KIND for block, folder in FOLDERS.items()}
+def kinds(conf: Conf | None = None) -> dict[str, TargetKind]:
+    """
+    Every kind of target, by its block: what reads a configuration has to know.
+
+    Those of other packages as far as a configuration has blocks of them. Raises ConfigError for a package that cannot
+    be used.
+    """
+    found = {block: import_module(f"{__name__}.{folder}.options").KIND for block, folder in FOLDERS.items()}
+    for block in () if conf is None else conf.blocks.values():
+        if block.kind.startswith("arcacct/") and block.kind not in found and (module := _installed(block.kind)):
+            found[block.kind] = module.KIND
+    return found
+
+
+@cache
+def _installed(block: str) -> Any:
+    """The module of another package for a kind of block; ``None``: no package has it. Raises ConfigError."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  slow, and most sites need none
+
+    found = entry_points(group=GROUP, name=block)
+    named = f"[{block}]: the entry point {GROUP} of {', '.join(sorted(one.value for one in found))}"
+    if len(found) > 1:
+        raise ConfigError(f"{named}: only one package may have it; uninstall the others")
+    for one in found:
+        try:
+            module = one.load()
+            if module.KIND.block == block and module.PLUGIN:
+                return module
+        except Exception as error:  # whatever another package raises
+            raise ConfigError(f"{named} cannot be loaded: {type(error).__name__}: {error}; reinstall it") from error
+        raise ConfigError(f"{named} is for [{module.KIND.block}]; report it to the authors of the package")
+    return None
 
 
 def plugin_of(target: Target, settings: Settings) -> TargetPlugin:
     """How publishing deals with a configured target."""
-    plugin: TargetPlugin = import_module(f"{__name__}.{FOLDERS[target.block.partition(':')[0]]}.target").PLUGIN(
-        target, settings
-    )
+    block = target.block.partition(":")[0]
+    module = import_module(f"{__name__}.{FOLDERS[block]}.target") if block in FOLDERS else _installed(block)
+    plugin: TargetPlugin = module.PLUGIN(target, settings)
     return plugin
 
 
