@@ -4,7 +4,7 @@ Usage by any dimension: from kept sums where they suffice, else from the jobs; w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import NamedTuple
@@ -66,6 +66,10 @@ class UsageTable(NamedTuple):
     total: tuple[str | int | float | None, ...] = ()
     """All of it in one row, also what `UsageOrder.top` leaves out."""
     lacking: Lacking = Lacking()
+
+    def named(self) -> Iterator[dict[str, str | int | float | None]]:
+        """Each row by the names of its columns."""
+        return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
 
 class UsageOrder(NamedTuple):

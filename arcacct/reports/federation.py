@@ -12,7 +12,7 @@ from arcacct.queries.questions import Selection
 from arcacct.queries.usage import UsageTable
 from arcacct.records.pseudonyms import Names
 from arcacct.reports.month import BY_DAY, by_day_with_vo, top_users, usage_by, use_of_pledge
-from arcacct.reports.tables import Column, Report, Row, Table, pledges
+from arcacct.reports.tables import Column, Report, Table, pledges
 from arcacct.wording import count_of
 
 
@@ -71,12 +71,13 @@ def _completeness(found: Dataset) -> Table:
         Column("written", "Exported"),
         Column("names", "Names of users"),
     )
-    rows = tuple(
-        Row(
+    rows = (
+        (
             f"{one.partition.ce} ({one.partition.site})",
-            (one.jobs.rows, iso(one.manifest.written_s), one.manifest.names),
+            {"jobs": one.jobs.rows, "written": iso(one.manifest.written_s), "names": one.manifest.names},
         )
         for one in sorted(found.partitions, key=lambda one: one.partition)
     )
-    notes = () if rows else ("No CE has exported this month.",)
-    return Table("export", "What was exported", "CE (site)", columns, rows, notes=notes, naming=0)
+    return Table("export", "What was exported", "CE (site)", columns).filled(
+        rows, empty="No CE has exported this month."
+    )

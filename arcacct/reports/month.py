@@ -28,7 +28,6 @@ from arcacct.reports.tables import (
     PreviousReport,
     Report,
     ReportHistory,
-    Row,
     Table,
     Value,
     Verdict,
@@ -125,9 +124,7 @@ def month_report(
     tables.append(_rated(rests_on))
     places, published, verdict = _publishing(settings, accounting, publishing, asked)
     tables.append(published)
-    usage_of = {
-        row.key: [_number(by_vo, row, one) for one in ("jobs", "core_hours", "cpu_hours")] for row in by_vo.rows
-    }
+    usage_of = {row.key: [by_vo.number(row, one) for one in ("jobs", "core_hours", "cpu_hours")] for row in by_vo.rows}
     said = PreviousReport(written_s, incarnation(accounting), seq, usage_of, places)
     logged = None
     if known.last is not None and known.last.incarnation == said.incarnation:
@@ -159,56 +156,38 @@ def _implausible(con: Connection, start_s: int, before_s: int) -> Iterator[str]:
         yield f"{count_of(decided.records, 'job')} with values that cannot be true: decided as {state}."
 
 
-def _number(table: Table, row: Row, column: str) -> float:
-    value = row.values[table.column(column)]
-    return value if isinstance(value, int | float) else 0
-
-
 def usage_by(ask: Ask, by: str, table: Table) -> Table:
-    """A table of usage, with what all jobs used; the largest VOs first."""
-    columns, rows, total = tuple(_USAGE.values()), [], None
-    for keys in ((by,), ()):
-        found = ask(keys)
-        for row in found.rows:
-            of = dict(zip(found.columns, row, strict=True))
-            of["cpu_hours"] = _hours(of["cpu_s"])
-            made = Row("All" if not keys else _name(row[0]), tuple(of[name] for name in _USAGE))
-            if keys:
-                rows.append(made)
-            else:
-                total = made
-    if by == "vo":
-        rows.sort(key=lambda row: (-_whole(row.values[2]), row.key))
-    notes = () if rows else ("No job ended in this month.",)
-    if found.lacking.jobs and found.lacking.benchmark == found.lacking.jobs:
+    """A table of usage, with what all jobs used; the VOs with the most core hours first."""
+    table = table._replace(columns=tuple(_USAGE.values()))
+    found, total = ask((by,)), ask(())
+    named = ((_name(of[by]), of | {"cpu_hours": _hours(of["cpu_s"])}) for of in found.named())
+    table = table.filled(named, *(("core_hours",) if by == "vo" else ()), empty="No job ended in this month.")
+    if total.lacking.jobs and total.lacking.benchmark == total.lacking.jobs:
         notes = (f"No job has a benchmark: there are no normalised figures, and {FALLBACK_SHOWN} is sent.",)
-    return table._replace(columns=columns, rows=tuple(rows), total=total if rows else None, notes=notes)
+        table = table._replace(notes=notes)
+    for of in total.named() if table.rows else ():
+        table = table._replace(total=table.row("All", of | {"cpu_hours": _hours(of["cpu_s"])}))
+    return table
 
 
 def _rated(found: Basis) -> Table:
     """By which benchmarks hours are normalised, and since when: a change within the month is seen."""
-    columns = (
-        _USAGE["jobs"],
-        _USAGE["core_hours"],
-        _USAGE["jobs_without_wall"],
-        _USAGE["jobs_without_cpu"],
-        Column("first_end", "First end"),
-        Column("last_end", "Last end"),
-    )
-    rows = [
-        Row(
+    names = ("jobs", "core_hours", "jobs_without_wall", "jobs_without_cpu")
+    columns = (*map(_USAGE.__getitem__, names), Column("first_end", "First end"), Column("last_end", "Last end"))
+    rows = (
+        (
             one.benchmark or f"none ({FALLBACK_SHOWN} is sent)",
-            (
-                one.jobs,
-                round(one.core_s / _HOUR_S, 3),
-                one.without_wall,
-                one.without_cpu,
-                iso(one.first_end_s),
-                iso(one.last_end_s),
-            ),
+            {
+                "jobs": one.jobs,
+                "core_hours": _hours(one.core_s),
+                "jobs_without_wall": one.without_wall,
+                "jobs_without_cpu": one.without_cpu,
+                "first_end": iso(one.first_end_s),
+                "last_end": iso(one.last_end_s),
+            },
         )
         for one in found.rated
-    ]
+    )
     notes = [f"{found}." if found.jobs else "No job ended in this month."]
     kinds = [one.benchmark for one in found.rated if one.benchmark is not None]
     if len(kinds) > 1:
@@ -219,7 +198,7 @@ def _rated(found: Basis) -> Table:
     notes += [
         f"{one} is outside of what a core has; see `arcacct config check`." for one in kinds if not _is_sound(one)
     ]
-    return Table("benchmark", "Measurements and benchmarks", "Benchmark", columns, tuple(rows), notes=tuple(notes))
+    return Table("benchmark", "Measurements and benchmarks", "Benchmark", columns).filled(rows, notes=notes)
 
 
 def _is_sound(benchmark: str) -> bool:
@@ -255,16 +234,15 @@ def by_day_with_vo(ask: Ask, start_s: int) -> ByDayAndVO:
     found = ask(("day", "vo"))
     columns = tuple(_USAGE[name] for name in ("jobs", "core_hours"))
     rows, parts = [], []
-    for row in found.rows:
-        of = dict(zip(found.columns, row, strict=True))
-        rows.append(Row(f"{of['day']} {_name(of['vo'])}", (of["jobs"], of["core_hours"])))
+    for of in found.named():
+        rows.append((f"{of['day']} {_name(of['vo'])}", of))
         day, vo = start_s // _DAY_S + int(str(of["day"])[-2:]) - 1, of["vo"]
         core_s = _whole(of["core_hours"]) * _HOUR_S
         parts.append(
             reports_tables.EnergyUse(day, None if vo is None else str(vo), None, None, core_s, 0.0, None, None)
         )
-    table = Table("day_vo", "Usage by day and VO", "Day and VO", columns, tuple(rows), is_detail=True)
-    return ByDayAndVO(table, tuple(parts))
+    table = Table("day_vo", "Usage by day and VO", "Day and VO", columns, is_detail=True)
+    return ByDayAndVO(table.filled(rows), tuple(parts))
 
 
 def use_of_pledge(by_vo: Table, promised: Iterable[Pledge] | None) -> Table:
@@ -281,10 +259,11 @@ def use_of_pledge(by_vo: Table, promised: Iterable[Pledge] | None) -> Table:
     used = {row.key: row for row in by_vo.rows}
     rows = []
     for one in promised:
-        hours = _number(by_vo, used[one.vo], KINDS[one.kind]) if one.vo in used else 0.0
-        rows.append(Row(one.vo, (one.kind, one.hours, hours, round(hours / one.hours, 4) if one.hours else None)))
-    notes = () if rows else ("The file of pledges has none for this month.",)
-    return table._replace(rows=tuple(rows), notes=notes)
+        hours = by_vo.number(used[one.vo], KINDS[one.kind]) if one.vo in used else 0.0
+        share = round(hours / one.hours, 4) if one.hours else None
+        figures = {"kind": one.kind, "pledged_hours": one.hours, "used_hours": hours, "used_share": share}
+        rows.append((one.vo, figures))
+    return table.filled(rows, empty="The file of pledges has none for this month.")
 
 
 def _failures(con: Connection, start_s: int, before_s: int, by_vo: Table) -> Table:
@@ -296,14 +275,13 @@ def _failures(con: Connection, start_s: int, before_s: int, by_vo: Table) -> Tab
         found += one.jobs if one.status == FAILED else 0
         sums[1] += one.core_s
     columns = (_USAGE["jobs"], Column("core_hours", "Core hours lost", "h"))
-    rows = [Row(key, (int(count), round(core_s / _HOUR_S, 3))) for key, (count, core_s) in jobs.items()]
-    rows.sort(key=lambda row: (-_whole(row.values[0]), row.key))
+    rows = [(key, {"jobs": int(count), "core_hours": _hours(core_s)}) for key, (count, core_s) in jobs.items()]
     note = "Exit codes and states are what the records have; texts of A-REX about single jobs are not kept in them."
     notes = [note] if rows else ["No job failed." if by_vo.rows else "No job ended in this month."]
     lacking = int(_all(by_vo, "failed_jobs")) - found
     if lacking > 0:
         notes = [note, f"Of {lacking} that `arcacct db prune` put away nobody knows the reason."]
-    return Table("failure", "Failures by reason", "Reason", columns, tuple(rows), notes=tuple(notes))
+    return Table("failure", "Failures by reason", "Reason", columns).filled(rows, "jobs", notes=notes)
 
 
 def _reason(one: reports_tables.Failed) -> str:
@@ -327,18 +305,15 @@ def top_users(ask: Ask, most: int, pseudonyms: Names | None) -> Table:
     found = ask(("user", "vo"))
     columns = (Column("vo", "VO"), *(_USAGE[name] for name in ("jobs", "core_hours", "cpu_hours", "cpu_efficiency")))
     ranked = []
-    for row in found.rows:
-        of = dict(zip(found.columns, row, strict=True))
-        of["cpu_hours"] = _hours(of["cpu_s"])
+    for of in found.named():
         dn = of["user"]
         shown = "(no name)" if dn is None else str(dn) if pseudonyms is None else pseudonyms.of(str(dn))
-        of["vo"] = _name(of["vo"])
-        ranked.append(Row(shown, tuple(of[column.name] for column in columns)))
-    ranked.sort(key=lambda row: (-_whole(row.values[2]), row.key, str(row.values[0])))
+        ranked.append((shown, of | {"vo": _name(of["vo"]), "cpu_hours": _hours(of["cpu_s"])}))
     notes = ["Names are replaced by pseudonyms of this site."] if pseudonyms is not None else []
     if len(ranked) > most:
         notes.append(f"The {most} that used most, of {len(ranked)}.")
-    return Table("user", "Top users", "User", columns, tuple(ranked[:most]), notes=tuple(notes), naming=1)
+    table = Table("user", "Top users", "User", columns, naming=1).filled(ranked, "core_hours", notes=notes)
+    return table._replace(rows=table.rows[:most])
 
 
 def _energy(
@@ -360,7 +335,7 @@ def _energy(
 
 
 def _all(table: Table, column: str) -> float:
-    return 0.0 if table.total is None else _number(table, table.total, column)
+    return 0.0 if table.total is None else table.number(table.total, column)
 
 
 def _gpus(con: Connection, start_s: int, before_s: int) -> Table:
@@ -371,21 +346,13 @@ def _gpus(con: Connection, start_s: int, before_s: int) -> Table:
         Column("gpu_energy_kwh", "Energy of GPUs", "kWh"),
     )
     found = usage(con, Selection(from_s=start_s, before_s=before_s), ("vo",), details=False, measured=True)
-    rows = []
-    for row in found.rows:
-        of = dict(zip(found.columns, row, strict=True))
-        values = tuple(of[column.name] for column in columns)
-        if any(values):
-            rows.append(Row(_name(of["vo"]), values))
-    rows.sort(key=lambda row: (-_whole(row.values[0]), row.key))
-    notes = () if rows else ("No GPU is known: telemetry and the batch system's own accounting tell of none.",)
-    return Table("gpu", "GPUs", "VO", columns, tuple(rows), notes=notes)
+    rows = [(_name(of["vo"]), of) for of in found.named() if any(of[column.name] for column in columns)]
+    note = "No GPU is known: telemetry and the batch system's own accounting tell of none."
+    return Table("gpu", "GPUs", "VO", columns).filled(rows, "gpu_hours", empty=note)
 
 
-def _scaled(amounts: Sequence[float | None], units: Sequence[int]) -> tuple[Value, ...]:
-    return tuple(
-        None if amount is None else round(amount / unit, 3) for amount, unit in zip(amounts, units, strict=True)
-    )
+def _kwh(joules: float | None) -> Value:
+    return None if joules is None else round(joules / J_PER_KWH, 3)
 
 
 def _drawn(parts: Sequence[reports_tables.EnergyUse], model: EnergyModel, cpu_models: dict[str, str]) -> Table:
@@ -406,15 +373,18 @@ def _drawn(parts: Sequence[reports_tables.EnergyUse], model: EnergyModel, cpu_mo
     rows = []
     for vo, one in found.items():
         energy_j = one.measured_j + one.estimated_j
-        carbon_kg = None if one.carbon_g is None else round(one.carbon_g / 1000, 3)
-        site_kwh = None if model.pue is None else round(energy_j * model.pue / J_PER_KWH, 3)
-        # Nobody measures or estimates 0.
-        kwh = _scaled((one.measured_j or None, one.estimated_j or None), (J_PER_KWH, J_PER_KWH))
-        rows.append(Row(_name(vo), (*kwh, site_kwh, carbon_kg)))
-    rows.sort(key=lambda row: (-_whole(row.values[0]) - _whole(row.values[1]), row.key))
-    total = Row("All", tuple(_sum(row.values[place] for row in rows) for place in range(len(columns))))
+        figures = {
+            # Nobody measures or estimates 0.
+            "measured_kwh": _kwh(one.measured_j or None),
+            "estimated_kwh": _kwh(one.estimated_j or None),
+            "site_kwh": None if model.pue is None else _kwh(energy_j * model.pue),
+            "carbon_kg": None if one.carbon_g is None else round(one.carbon_g / 1000, 3),
+        }
+        rows.append((_name(vo), figures))
+    total = table.row("All", {column.name: _sum(of[column.name] for _vo, of in rows) for column in columns})
     whole = sum((one.unknown_core_s for one in found.values()), 0.0), sum(one.uncharged_j for one in found.values())
-    return table._replace(rows=tuple(rows), total=total, notes=tuple(_method(model, *whole)))
+    table = table.filled(rows, "measured_kwh", "estimated_kwh", notes=_method(model, *whole))
+    return table._replace(total=total)
 
 
 def _sum(values: Iterable[Value]) -> Value:
@@ -478,15 +448,16 @@ def _publishing(
             if counts[one.source] <= _EXAMPLES and not asked.is_pseudonymous:
                 examples.append(f"{one.source}: {f'{one.job_id}: ' if one.job_id else ''}{one.text}")
         rows = [
-            Row(
+            (
                 one.name,
-                (
-                    one.jobs,
-                    *_scaled((one.wall_s, one.cpu_s), (_HOUR_S, _HOUR_S)),
-                    one.answer,
-                    counts.get(one.name, 0),
-                    one.proof or None,
-                ),
+                {
+                    "jobs": one.jobs,
+                    "wall_hours": _hours(one.wall_s),
+                    "cpu_hours": _hours(one.cpu_s),
+                    "agrees": one.answer,
+                    "differences": counts.get(one.name, 0),
+                    "proof": one.proof or None,
+                },
             )
             for one in report.sources
         ]
@@ -498,7 +469,7 @@ def _publishing(
     finally:
         report.close()
     given = {name: [float(one) for one in jobs] for name, jobs in places.items()}
-    return given, table._replace(rows=tuple(rows), notes=tuple(notes)), verdict
+    return given, table.filled(rows, notes=notes), verdict
 
 
 def _verdict(settings: Settings, *, agrees: bool, differs: bool) -> Verdict:
@@ -528,15 +499,17 @@ def _changes(con: Connection, now: PreviousReport, before: PreviousReport | None
     table = Table("change", "What changed since the last report", "VO or place", columns)
     if before is None:
         return table._replace(notes=("This is the first report of this month.",))
-    rows = []
+    rows: list[tuple[str, dict[str, Value]]] = []
     for name in sorted({*now.usage, *before.usage}):
         was, is_now = before.usage.get(name, [0, 0.0, 0.0]), now.usage.get(name, [0, 0.0, 0.0])
         if was != is_now:
-            rows.append(Row(name, (int(was[0]), int(is_now[0]), was[1], is_now[1])))
+            hours = {"core_hours_then": was[1], "core_hours_now": is_now[1]}
+            rows.append((name, {"jobs_then": int(was[0]), "jobs_now": int(is_now[0]), **hours}))
     for name in sorted({*now.places, *before.places}) if now.places else ():
         was, is_now = before.places.get(name, [0.0]), now.places.get(name, [0.0])
         if was != is_now:
-            rows.append(Row(f"given to {name}", (int(was[0]), int(is_now[0]), None, None)))
+            jobs = {"jobs_then": int(was[0]), "jobs_now": int(is_now[0])}
+            rows.append((f"given to {name}", {**jobs, "core_hours_then": None, "core_hours_now": None}))
     notes = [f"Compared with the report of {iso(before.written_s)}."]
     if before.incarnation == now.incarnation:
         logged = reports_tables.changes(con, before.seq, start_s, before_s)
@@ -547,7 +520,7 @@ def _changes(con: Connection, now: PreviousReport, before: PreviousReport | None
         notes.append("The database was restored since: which jobs are new is not known.")
     if not rows:
         notes.append("No figure has changed.")
-    return table._replace(rows=tuple(rows), notes=tuple(notes))
+    return table.filled(rows, notes=notes)
 
 
 def _jobs(count: int) -> str:

@@ -75,6 +75,34 @@ class Table(NamedTuple):
         """The place of a column."""
         return next(place for place, column in enumerate(self.columns) if column.name == name)
 
+    def row(self, key: str, figures: Mapping[str, Any]) -> Row:
+        """A row of figures by the names of their columns."""
+        return Row(key, tuple(figures[column.name] for column in self.columns))
+
+    def number(self, row: Row, column: str) -> float:
+        """A figure of a row; 0 where it is not known."""
+        value = row.values[self.column(column)]
+        return value if isinstance(value, int | float) else 0
+
+    def filled(
+        self, rows: Iterable[tuple[str, Mapping[str, Any]]], *most: str, notes: Iterable[str] = (), empty: str = ""
+    ) -> Table:
+        """
+        With these rows: those with the most of the columns ``most`` together first, else as they come.
+
+        ``empty`` is the only note where there is none.
+        """
+        made = [self.row(key, figures) for key, figures in rows]
+        if most:
+            made.sort(
+                key=lambda row: (
+                    -sum(self.number(row, name) for name in most),
+                    row.key,
+                    *map(str, row.values[: self.naming]),
+                )
+            )
+        return self._replace(rows=tuple(made), notes=tuple(notes) if made or not empty else (empty,))
+
 
 class Verdict(NamedTuple):
     """Whether the month is published, in a sentence."""

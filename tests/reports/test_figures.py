@@ -8,6 +8,7 @@ import os
 import pathlib
 import sqlite3
 from contextlib import closing
+from itertools import permutations
 
 import pytest
 import slurm_files
@@ -15,6 +16,7 @@ import stored_jobs
 from in_process import said
 
 from arcacct.records.pseudonyms import Names, site_names
+from arcacct.reports.tables import Column, Table
 
 NOVEMBER = ("--from", "2026-11-01", "--to", "2026-12-01")
 MAY = ("--month", "2026-05")
@@ -297,3 +299,18 @@ def test_late_jobs_are_told_once(capsys, site) -> None:
     text = said(capsys, "--config", made.conf, "report", *MAY).stdout
     assert "0 jobs were recorded late or told more of, 1 job was corrected" in text
     assert os.stat(f"{made.settings().places.directory}/reports.json").st_mode & 0o777 == 0o600
+
+
+def test_rows_are_sorted_by_the_names_of_columns() -> None:
+    """A column more, wherever it stands, leaves the order as it is; what is not known counts as nothing."""
+    columns = (Column("jobs", "Jobs"), Column("core_hours", "Core hours"), Column("vo", "VO"))
+    figures = [
+        ("b", {"jobs": 1, "core_hours": 5.0, "vo": "x"}),
+        ("a", {"jobs": 9, "core_hours": None, "vo": "x"}),
+        ("a", {"jobs": 2, "core_hours": 5.0, "vo": "x"}),
+    ]
+    for order in permutations(columns):
+        table = Table("t", "T", "User", order).filled(figures, "core_hours", notes=["a note"], empty="nothing")
+        assert [(row.key, table.number(row, "jobs")) for row in table.rows] == [("a", 2), ("b", 1), ("a", 9)]
+        assert table.notes == ("a note",)
+    assert Table("t", "T", "User", columns).filled([], "jobs", empty="nothing").notes == ("nothing",)
