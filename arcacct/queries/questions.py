@@ -533,13 +533,7 @@ def _kept(
         if period is not None:
             conditions.append(f"{kept.period} {comparison} ?")
             values.append(period)
-    for field, name in _NAMES.items():
-        both = [spelled for asked in selection._asdict()[field] for spelled in (asked, escaped(asked))]
-        if both and field == "fqans":
-            conditions.append(f"nullif(FQAN, '') IN ({_marks(both)})")
-        elif both:
-            conditions.append(f"{name.number} IN (SELECT ID FROM {name.table} WHERE {name.column} IN ({_marks(both)}))")
-        values += both
+    conditions += _named(selection, values, fqan="nullif(FQAN, '')")
     changed = "SELECT RecordID FROM FinishedLog WHERE Seq > (SELECT Seq FROM UsageCursor)"
     if kept.contribution != "CellID":
         changed += " UNION SELECT RecordID FROM JobUsageShares WHERE MonthID IS NULL"
@@ -635,20 +629,25 @@ def _where(con: Connection, selection: Selection, *, by_time: bool = True) -> tu
     if selection.submitted_after_s is not None:
         conditions.append(f"{plus}SubmitTime > ?")
         values.append(selection.submitted_after_s)
-    for field, name in _NAMES.items():
-        both = [spelled for asked in selection._asdict()[field] for spelled in (asked, escaped(asked))]
-        if both and field == "fqans" and version == 1:
-            conditions.append(f"{_FIRST_FQAN} IN ({_marks(both)})")
-        elif both:
-            named = f"SELECT ID FROM {name.table} WHERE {name.column} IN ({_marks(both)})"
-            conditions.append(f"{plus}{name.number} IN ({named})")
-        values += both
+    conditions += _named(selection, values, plus, fqan=_FIRST_FQAN if version == 1 else None)
     for attribute in dict.fromkeys(attribute for attribute, _ in selection.extra):
         asked = tuple(value for one, value in selection.extra if one == attribute)
         condition, more = _extra(attribute, asked, version)
         conditions.append(condition)
         values += more
     return " AND ".join(conditions) or "1", values
+
+
+def _named(selection: Selection, values: list[object], plus: str = "", *, fqan: str | None) -> Iterator[str]:
+    """A condition for each kind of names, whose ``values`` are added; ``fqan``: the FQAN where it has no number."""
+    for field, name in _NAMES.items():
+        both = [spelled for asked in selection._asdict()[field] for spelled in (asked, escaped(asked))]
+        values += both
+        if both and field == "fqans" and fqan is not None:
+            yield f"{fqan} IN ({_marks(both)})"
+        elif both:
+            named = f"SELECT ID FROM {name.table} WHERE {name.column} IN ({_marks(both)})"
+            yield f"{plus}{name.number} IN ({named})"
 
 
 def _extra(attribute: str, asked: tuple[str, ...], version: int) -> tuple[str, list[str]]:
