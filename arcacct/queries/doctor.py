@@ -37,9 +37,8 @@ def state(site: Site) -> Iterator[Check]:
         return
     found = health.look(site.here, site.settings)
     for one in health.judge(found, health.BEFORE_LIVE, (row for row in health.CHECKS if row.by_doctor)):
-        # The checks of the configuration have said these with file and line.
-        is_said = (one.subject == "jura" and one.severity) or (one.subject == "targets" and site.settings is None)
-        if not is_said:
+        # The checks of the configuration have said that with file and line.
+        if one.subject != "jura" or one.severity == OK:
             yield one._replace(exit_code=STORE) if one.severity == CRITICAL else one
 
 

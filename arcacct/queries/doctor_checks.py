@@ -38,6 +38,7 @@ from arcacct.queries.health import (
     Check,
     advised,
     certificate_check,
+    is_without_arex,
     user_name,
 )
 from arcacct.records import reader
@@ -142,10 +143,8 @@ class Site:
 
     @property
     def is_without_arex(self) -> bool:
-        """Whether the site has decided that there is no A-REX here: a database= , and no control directory."""
-        here = self.here
-        is_set = self.database or self.conf.get("arcacct", "database")
-        return here is not None and bool(is_set) and not os.path.isdir(here.controldir)
+        """Whether no A-REX is expected here."""
+        return self.here is not None and is_without_arex(self.here)
 
 
 Step = Callable[[Site], Iterable[Check]]

@@ -143,21 +143,6 @@ class Launcher(NamedTuple):
     """... that no sweep drains."""
 
 
-class Publishing(NamedTuple):
-    """Who publishes what this host records."""
-
-    ours: bool = True
-    """Whether arcacct is meant to."""
-    targets: int = 0
-    """How many arcacct has."""
-    of_jura: tuple[str, ...] = ()
-    """The blocks of those that A-REX's jura-ng publishes to ..."""
-    left: frozenset[str] = frozenset()
-    """... the names of the targets that arcacct leaves to it meanwhile ..."""
-    allowed: bool = False
-    """... and whether both may (allow_jura)."""
-
-
 class Disk(NamedTuple):
     """Room for this user on the disk of a folder."""
 
@@ -187,7 +172,8 @@ class Health(NamedTuple):
     """By file: when it ends, or why that is not known."""
     doubts: tuple[DatabaseMismatch, ...] = ()
     """What is wrong between accounting.db and publishing.db."""
-    publishing: Publishing = Publishing()
+    settings: Settings | None = None
+    """``None``: the configuration has errors, and only the places are known."""
     launchers: tuple[Launcher, ...] = ()
     maintenance_log: Mapping[str, MaintenanceEntry] = MappingProxyType({})
     """By kind when the databases were cared for last."""
@@ -227,11 +213,11 @@ def look(here: Places, settings: Settings | None) -> Health:
         spool_replay.look(folders),
         (),
         {} if settings is None else _certificates(settings),
-        publishing=Publishing() if settings is None else _publishing(settings),
+        settings=settings,
         launchers=tuple(_launcher(path, folders) for path in (() if settings is None else settings.launchers)),
         maintenance_log=durable.last_done(here),
         disks=tuple(_disks(here)),
-        is_without_arex=not os.path.isdir(here.controldir) and not here.database.startswith(f"{here.controldir}/"),
+        is_without_arex=is_without_arex(here),
     )
     try:
         try:
@@ -297,6 +283,11 @@ def user_name(uid: int) -> str:
         return f"user {uid}"
 
 
+def is_without_arex(here: Places) -> bool:
+    """Whether the site has decided that there is no A-REX: no control directory, and a database elsewhere."""
+    return not os.path.isdir(here.controldir) and not here.database.startswith(f"{here.controldir}/")
+
+
 def recent_months(now: int) -> list[tuple[int, int]]:
     """This month and the one before it, UTC."""
     year, month = time.gmtime(now)[:2]
@@ -339,17 +330,6 @@ def _days_left(here: Places, free_bytes: int, lately: int, jobs: int) -> int | N
         return None
     size_bytes = _size_bytes(here.database, here.publishing_database) if jobs >= _MANY_JOBS else 0
     return int(free_bytes * _GROWTH_DAYS // (lately * max(_BYTES_A_JOB, size_bytes // jobs if size_bytes else 0)))
-
-
-def _publishing(settings: Settings) -> Publishing:
-    left = () if settings.allow_jura else settings.jura_targets
-    return Publishing(
-        settings.publishes,
-        len(settings.targets),
-        tuple(dict.fromkeys(settings.jura_targets)),
-        frozenset(target.name for target in settings.targets if target.block in left),
-        settings.allow_jura,
-    )
 
 
 def _certificates(settings: Settings) -> dict[str, int | str]:
@@ -415,6 +395,10 @@ def _left(read: Callable[[Spooled], Values]) -> Callable[[Health], Values]:
         return None if left is None else read(left)
 
     return values
+
+
+def _of_settings(read: Callable[[Settings], float]) -> Callable[[Health], Values]:
+    return lambda found: None if found.settings is None else read(found.settings)
 
 
 def _of_basis(read: Callable[[Basis], Values]) -> Callable[[Health], Values]:
@@ -796,35 +780,40 @@ def _care(found: Health, limits: Thresholds) -> Iterator[Check]:
 @_check(
     "howto/switch-from-jura-ng.md",
     Metric(
-        "arcacct_targets", "Targets that arcacct publishes to, as configured", lambda found: found.publishing.targets
+        "arcacct_targets",
+        "Targets that arcacct publishes to, as configured",
+        _of_settings(lambda one: len(one.targets)),
     ),
     Metric(
         "arcacct_publishes",
         "0: the configuration says that this host only records (publishes=no)",
-        lambda found: found.publishing.ours,
+        _of_settings(lambda one: one.publishes),
     ),
     Metric(
         "arcacct_jura_targets",
         "Targets in arc.conf, to which A-REX's jura publishes",
-        lambda found: len(found.publishing.of_jura),
+        _of_settings(lambda one: len({*one.jura_targets})),
     ),
 )
 def _publishers(found: Health, _limits: Thresholds) -> Iterator[Check]:
     """Whether there is a target, and nobody else publishes to it."""
-    who = found.publishing
-    names = ", ".join(f"[{block}]" for block in who.of_jura)
+    who = found.settings
+    if who is None:
+        return
+    blocks = dict.fromkeys(who.jura_targets)
+    names = ", ".join(f"[{block}]" for block in blocks)
     only_records = "for a host that is only to record set publishes=no in [arcacct]"
-    if who.of_jura and not who.ours:
+    if blocks and not who.publishes:
         yield Check("jura", OK, f"A-REX's jura publishes to {names}; arcacct only records (publishes=no)")
-    elif who.of_jura and who.allowed:
+    elif blocks and who.allow_jura:
         yield Check("jura", OK, f"A-REX's jura publishes to the same targets, as allow_jura=yes allows: {names}")
-    elif who.of_jura:
+    elif blocks:
         text = (
             f"A-REX's jura publishes to the same targets: {names} in arc.conf; arcacct records, and does not publish"
             " until they are moved to arcacct.conf (`arcacct config check` tells the lines)"
         )
         yield Check("jura", WARNING, text, only_records)
-    elif not who.ours:
+    elif not who.publishes:
         yield Check("targets", OK, "none: this host only records (publishes=no)")
     elif not who.targets:
         text = "no target is configured, so nothing is published"
@@ -871,7 +860,9 @@ def _targets(found: Health, limits: Thresholds) -> Iterator[Check]:
 
 def _target_check(found: Health, state: TargetState, limits: Thresholds) -> Check:
     now = found.now
-    if state.name in found.publishing.left and state.last_run_s is None:
+    settings = found.settings
+    left = () if settings is None or settings.allow_jura else settings.jura_targets
+    if state.block in left and state.last_run_s is None:
         # The check of jura-ng is the warning.
         return Check(state.name, OK, "left to A-REX's jura, while its block is in arc.conf")
     parts = ["never published" if state.last_success_s is None else f"last success {_ago(now, state.last_success_s)}"]

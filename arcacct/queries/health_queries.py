@@ -170,6 +170,7 @@ class TargetState(NamedTuple):
     """What both databases tell of a configured target."""
 
     name: str
+    block: str
     due_s: int
     """When it is due next; in the past: with the next run. 0: it never published."""
     names_in_doubt: str
@@ -301,6 +302,7 @@ def target_state(publishing: Connection, accounting: Connection, plugin: TargetP
     refused_once, ahead = retry_summaries(publishing, target)
     return TargetState(
         name=plugin.target.name,
+        block=target,
         due_s=0 if last_success is None else last_success + plugin.target.urdelivery_frequency_s,
         names_in_doubt=names_in_doubt(accounting, publishing, plugin),
         last_run_s=last_run,

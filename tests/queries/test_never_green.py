@@ -201,6 +201,22 @@ def test_callouts_that_are_never_called(site) -> None:
     assert (site.metrics()["arcacct_ended_jobs", "callout"], site.metrics()["arcacct_ended_jobs", "sweep"]) == (1, 1)
 
 
+def test_jobs_that_ended_before_recording_began(site) -> None:
+    """No callout could report them: on the first day they say nothing about A-REX's callouts."""
+    now = int(time.time())
+    site.update("UPDATE AAR SET EndTime = ? WHERE EndTime > 0", now - 2 * DAY_S)
+    site.update("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_CREATED'", str(now - 300))
+    control = pathlib.Path(site.here.controldir)
+    lay(control, Files(mtime_ns=(now - 600) * 10**9), "JobFromBefore")
+    assert arcacct("--config", site.conf, "sweep").returncode == 0
+    site.published(seconds_ago=60)
+    assert site.status() == {}
+
+    lay(control, Files(mtime_ns=(now - 100) * 10**9), "JobOfTheHook")
+    assert arcacct("--config", site.conf, "record", control, "JobOfTheHook", "FINISHED").returncode == 0
+    assert (site.metrics()["arcacct_ended_jobs", "callout"], site.metrics()["arcacct_ended_jobs", "sweep"]) == (1, 0)
+
+
 def test_a_launcher_with_a_spool_of_its_own(site, tmp_path) -> None:
     """What it spools where no sweep looks is counted, with the age of the oldest; and one that is away is critical."""
     launcher, spool = tmp_path / "arcacct-hook", tmp_path / "elsewhere"
