@@ -57,7 +57,7 @@ def doctor(ctx: click.Context, offline: bool, limit_s: float, as_json: bool) -> 
     to and asked for nothing but an answer; from AMS a token is asked for and thrown away. The launcher is run in a way
     that records nothing. Run it as the user of A-REX.
 
-    Exits with 0 if there is no error, else with the code of the gravest: 78 configuration, 77 credentials, 69 refused
+    Exits with 0 if there is no error, else with the most severe code: 78 configuration, 77 credentials, 69 refused
     by a receiver, 74 databases, 70 a check of the doctor's own that failed, 75 no answer in time.
     """
     try:

@@ -101,7 +101,7 @@ def _no_benchmark(conf: Conf) -> Iterator[Problem]:
 
 
 def not_restarted(conf: Conf) -> Iterator[Problem]:
-    """A-REX goes on with the file that it made of the others when it started, and so do we."""
+    """A-REX runs with the file that it made of the others at its start, and arcacct reads that one."""
     if not parser.is_run_time(conf.arc_conf):
         return
     try:

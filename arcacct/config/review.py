@@ -255,7 +255,7 @@ def all_callouts(conf: Conf) -> list[Callout]:
 
 
 class Wrong(NamedTuple):
-    """What is wrong with the lines, told at one of them."""
+    """What is wrong with the lines, at one of them."""
 
     line: Option
     is_error: bool

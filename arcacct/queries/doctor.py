@@ -132,7 +132,7 @@ def _where(url: str) -> str:
 
 
 def _name(what: str, transport: TransportOptions, url: str, asked: set[str]) -> Check | None:
-    """Whether the host has an address; ``None`` if that was told already."""
+    """Whether the host has an address; ``None`` if that was said before."""
     from arcacct.publishing.transport import addresses  # noqa: PLC0415  HTTP is slow to import
 
     try:
@@ -166,7 +166,7 @@ def not_asked(reason: str, advice: str = "") -> Check:
     return Check("receivers", UNKNOWN, reason, advice)
 
 
-# `arcacct doctor`: everything that has to be right before a site goes live, looked at from the ground up.
+# `arcacct doctor`: everything that must be right before a site goes live, from the ground up.
 #
 # A check is a function of a `Site` that gives verdicts; one that fails is a verdict, and so is one that takes too long:
 # the others go on. Nothing is changed and nothing is sent. Each runs in a thread of its own, since a file system or a
@@ -186,7 +186,7 @@ CHECKS: tuple[tuple[str, Step], ...] = (
     ("targets", doctor_checks.targets),
     ("credentials", doctor_checks.credentials),
 )
-"""From the ground up; each with the name under which it is told that it could not be done."""
+"""From the ground up; each with the subject of the check that says that it could not be done."""
 
 
 def examine(site: Site, *, limit_s: float, offline: bool) -> Iterator[Check]:
@@ -196,7 +196,7 @@ def examine(site: Site, *, limit_s: float, offline: bool) -> Iterator[Check]:
     ``offline``: nothing is connected to, nor any name looked up.
     """
     ends = time.monotonic() + limit_s
-    # Receivers first: what they take is over by the time that they are told.
+    # Receivers first: they answer while the other checks run.
     asked = [] if offline else _asked(site)
     for name, check in CHECKS:
         yield from _gathered(name, _begun(partial(check, site)), ends)

@@ -267,7 +267,7 @@ def _run(site: Site, program: str, lines: list[Callout]) -> Check:
         detail = f"{program} ends with {ran.code}, and A-REX takes that for a failure: {ran.said or 'it says nothing'}"
         return Check("launcher", CRITICAL, detail, anew, CONF)
     if ran.said:
-        advice = "mend record= in the launcher, or the environment it names: until then all events wait for the sweep"
+        advice = "fix record= in the launcher, or the environment it names: until then all events wait for the sweep"
         return Check("launcher", CRITICAL, f"{program} cannot record: {ran.said}", advice, CONF)
     if ran.took_s > deadline_s / 2:
         detail = f"{program} took {ran.took_s:.1f} s with nothing to record; its deadline is {deadline_s:g} s"
@@ -280,7 +280,7 @@ def _ran(command: list[str], limit_s: float) -> _Ran:
     with tempfile.TemporaryDirectory(prefix="arcacct-doctor-") as folder:
         control, spool = os.path.join(folder, "control"), os.path.join(folder, "spool")
         os.mkdir(control)
-        begun = time.monotonic()
+        started_s = time.monotonic()
         with subprocess.Popen(
             [*command, control, "doctor", "DELETED"],
             stdin=subprocess.DEVNULL,
@@ -294,9 +294,9 @@ def _ran(command: list[str], limit_s: float) -> _Ran:
                 _out, said = process.communicate(timeout=limit_s)
             except subprocess.TimeoutExpired:
                 _kill(process)
-                return _Ran(None, "", time.monotonic() - begun)
+                return _Ran(None, "", time.monotonic() - started_s)
         words = " ".join(said.decode("utf-8", "replace").split())
-        return _Ran(process.returncode, words[:_LONGEST_COMPLAINT], time.monotonic() - begun)
+        return _Ran(process.returncode, words[:_LONGEST_COMPLAINT], time.monotonic() - started_s)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -180,7 +180,7 @@ class Health(NamedTuple):
     disks: tuple[Disk, ...] = ()
     """The databases' own first; empty: not known."""
     on_hold: int = 0
-    """Jobs that have ended and of which nothing tells what they used."""
+    """Jobs that ended with unknown usage."""
     implausible: Mapping[str, Counts] = MappingProxyType({})
     """By state (`records.holds`) the records with values that cannot be true."""
     basis: Basis | None = None
@@ -347,7 +347,7 @@ def _certificates(settings: Settings) -> dict[str, int | str]:
 
 
 def worst(checks: list[Check]) -> int:
-    """The exit code: the gravest of what is known; UNKNOWN only when nothing is worse than that."""
+    """The exit code: the most severe of what is known; UNKNOWN only when nothing is worse."""
     severities = {check.severity for check in checks}
     return next((severity for severity in (CRITICAL, WARNING, UNKNOWN) if severity in severities), OK)
 
@@ -506,7 +506,7 @@ def _doubts(found: Health, _limits: Thresholds) -> Iterator[Check]:
     ),
     Metric(
         "arcacct_cut_records",
-        "Records of the last day of which something was left out, since it was too much",
+        "Records of the last day that were cut short, since a file or value was too long",
         _recorded(lambda one: one.cut_records),
     ),
 )
@@ -573,7 +573,7 @@ def _imports(found: Health, _limits: Thresholds) -> Iterator[Check]:
     "explanation/recording.md#jobs-whose-files-are-gone",
     Metric(
         "arcacct_jobs_on_hold",
-        "Jobs that have ended and of which nothing tells what they used",
+        "Jobs that ended with unknown usage",
         lambda found: None if found.recorded is None else found.on_hold,
     ),
 )
@@ -653,12 +653,12 @@ def _launchers(found: Health, _limits: Thresholds) -> Iterator[Check]:
     "howto/install.md#4-add-the-callouts",
     Metric(
         "arcacct_ended_jobs{told_by}",
-        "Jobs of A-REX that ended within the last day, by who told of their end: callout or sweep",
+        "Jobs of A-REX that ended within the last day, by what reported their end: callout or sweep",
         _recorded(lambda one: {("callout",): one.ends.jobs - one.ends.swept, ("sweep",): one.ends.swept}),
     ),
 )
 def _callouts(found: Health, limits: Thresholds) -> Iterator[Check]:
-    """Whether A-REX calls us: of how many ends the callouts told, and how many only the sweep found."""
+    """Whether A-REX calls us: how many ends the callouts reported, and how many only the sweep found."""
     ends = None if found.recorded is None else found.recorded.ends
     if ends is not None and ends.jobs:
         text = (
@@ -879,7 +879,7 @@ def _target_check(found: Health, state: TargetState, limits: Thresholds) -> Chec
     if state.last_success_s is not None:
         overdue = _over(now - state.due_s, limits.unsent_s)
         if overdue and (state.last_run_s or 0) <= state.due_s:
-            # Nothing may wait, and still nobody is there who would send it.
+            # Nothing may wait, but nothing would be sent either.
             severity = max(severity, overdue)
             parts.append("no run since it was due: is arcacct-publish.timer active?")
     if state.unanswered:
@@ -964,7 +964,7 @@ def _quarantines(found: Health, limits: Thresholds) -> Iterator[Check]:
         # The receiver keeps an older version of a correction until a person acts there.
         severity = max(_over(held.get("quarantined", 0), limits.quarantined), WARNING * bool(held.get("correction")))
         if once is not None:
-            # Tried again for days: whoever refuses them, it is not by chance.
+            # Refused for days: that is not by chance.
             severity = max(severity, _over(found.now - once.since_s, limits.unsent_s))
             when = "with the next run" if once.next_s <= found.now else f"from {iso(once.next_s)}"
             first = _ago(found.now, once.since_s)
