@@ -6,53 +6,20 @@ nothing.
 from __future__ import annotations
 
 import email.utils
-import http.client
 import re
-import socket
 import ssl
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
-import arcacct
-from arcacct import secrecy
+from arcacct import http_client, secrecy
 from arcacct.config.options import TransportOptions
-from arcacct.publishing.connection import (
-    LARGEST_ANSWER,
-    Connection,
-    DeadlineExceeded,
-    Endpoint,
-    ExchangeLimits,
-    InvalidURL,
-    NoConnection,
-    Proxy,
-    ProxyFails,
-    Response,
-    ResponseTooLarge,
-    endpoint_of,
-    timed_sockets,
-)
+from arcacct.http_client import ExchangeFailed, HTTPClient, ProxyFails
 from arcacct.publishing.context import RunDeadline
 from arcacct.publishing.plugin import Answer, Outcome
 from arcacct.tls import tls_context
 
-# The way to a target: TLS as grids do it, time limits always, a few patient tries, one judge of each answer.
-#
-# Every exchange has a total of time and bytes (`sockets`), every run of a target a time of its own (`clock`).
-#
-# The TLS context is made once for a target, and one keep-alive connection to each of its places carries all messages
-# (`connection`).
-
-
 Judge = Callable[[int, Mapping[str, str], bytes], Answer]
-
-_HEADERS = {"User-Agent": f"arcacct/{arcacct.__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
-_PACKED = ("gzip", "x-gzip", "deflate")
-"""What an answer may be packed in, once, although we ask for it as it is: some balancers never listen."""
-_ZLIB_FORMS = (zlib.MAX_WBITS | 32, -zlib.MAX_WBITS)
-"""With the header of gzip or zlib, and without one, as old servers understood "deflate"."""
 
 
 class TimeoutPolicy(NamedTuple):
@@ -125,17 +92,11 @@ class Transport:
         self._timeouts = TimeoutPolicy() if timeouts is None else timeouts
         self._sleep = sleep
         self._deadline = RunDeadline()
-        self._budget = ExchangeLimits()
-        self._context = context
-        plain, secured = timed_sockets(self._budget)
-        self._sockets = plain
-        if context is not None:
-            context.sslsocket_class = secured
-            context.set_alpn_protocols(["http/1.1"])
-        self._proxy = proxy if context is not None else None
         if proxy is not None:
             secrecy.keep_login(proxy)
-        self._connections: dict[Endpoint, Connection] = {}
+        self._client = HTTPClient(
+            context, connect_s=self._timeouts.connect_s, read_s=self._timeouts.read_s, proxy=proxy
+        )
 
     def set_deadline(self, deadline: RunDeadline) -> None:
         """From now on nothing begins, or is waited for, once the time of this run is over."""
@@ -166,9 +127,8 @@ class Transport:
                 return answer if answer.kind == Outcome.ACCEPTED else answer._replace(outcome_known=known)
 
     def close(self) -> None:
-        """Let go of the connections."""
-        for connection in self._connections.values():
-            connection.close()
+        """Close the connections."""
+        self._client.close()
 
     def _wait_s(self, answer: Answer, waits: Iterator[float]) -> float | None:
         """Seconds until the next try, None if there is none."""
@@ -179,92 +139,43 @@ class Transport:
         return wait_s if wait_s <= min(self._timeouts.longest_wait_s, self._deadline.left_s()) else None
 
     def _once(self, request: Request, judge: Judge) -> Answer:
-        total_s, left_s = self._timeouts.total_s, self._deadline.left_s()
-        if left_s < total_s:
-            self._budget.begin(left_s, "no whole answer before the time of this run was over (run_timeout)")
-        else:
-            self._budget.begin(total_s, f"no whole answer within {total_s:g} s (exchange_timeout)")
+        limit_s, left_s = self._timeouts.total_s, self._deadline.left_s()
+        limit_text = f"no whole answer within {limit_s:g} s (exchange_timeout)"
+        if left_s < limit_s:
+            limit_s, limit_text = left_s, "no whole answer before the time of this run was over (run_timeout)"
         try:
-            status, headers, body = self._asked(request)
-        except _OF_THE_WIRE as exc:
+            status, headers, body = self._client.send(
+                request.method,
+                request.url,
+                request.headers,
+                request.body,
+                limit_s=limit_s,
+                limit_text=limit_text,
+            )
+        except ExchangeFailed as failure:
             where = re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", request.url)
-            # Asking for something changes nothing there.
-            asked = self._budget.request_started and request.method != "GET"
-            return _meaning(f"{where}: ", [*_causes(exc)], asked=asked)
+            # A GET changes nothing there.
+            return _meaning(f"{where}: ", failure, may_be_done=failure.request_started and request.method != "GET")
         return judge(status, headers, body)
 
-    def _asked(self, request: Request) -> Response:
-        # Nothing travels in clear that was not meant to.
-        place, path = endpoint_of(request.url, ("http" if self._context is None else "https",))
-        connection = self._connections.get(place)
-        if connection is None:
-            proxy = None if self._proxy is None else Proxy(self._proxy)
-            connection = self._connections[place] = Connection(
-                place,
-                self._sockets,
-                self._context,
-                connect_s=self._timeouts.connect_s,
-                read_s=self._timeouts.read_s,
-                proxy=proxy,
-            )
-        reply = connection.request(request.method, path, {**_HEADERS, **request.headers}, request.body)
-        encoding = next((value for name, value in reply.headers.items() if name.lower() == "content-encoding"), "")
-        return reply._replace(body=_unpacked(reply.body)) if encoding.strip().lower() in _PACKED else reply
 
-
-class _Unpackable(ValueError):
-    pass
-
-
-def _unpacked(body: bytes) -> bytes:
-    """
-    What was packed, as far as answers may go. Raises _Unpackable when it is damaged or has no end.
-
-    Nothing behind its end is looked at: to look for the next part, what is left is copied each time.
-    """
-    for form in _ZLIB_FORMS if body else ():
-        unpacking = zlib.decompressobj(form)
-        with suppress(zlib.error):
-            found = unpacking.decompress(body, LARGEST_ANSWER)
-            if unpacking.eof or len(found) == LARGEST_ANSWER:
-                return found
-    if body:
-        raise _Unpackable
-    return body
-
-
-# A chunk of more bytes than there are numbers for overflows, and no library foresees all that is no HTTP.
-_OF_THE_WIRE = (OSError, http.client.HTTPException, OverflowError, ValueError)
-
-
-def _causes(exc: BaseException) -> Iterator[BaseException]:
-    """An exception and those that it came of."""
-    cause: BaseException | None = exc
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__
-
-
-def _meaning(where: str, causes: list[BaseException], *, asked: bool) -> Answer:
-    """
-    What an exchange came to that failed, in words of our own: those of others may quote a proxy's password.
-
-    ``asked``: whether anything of the request may have reached the target.
-    """
-    for cause in causes:
-        if isinstance(cause, ssl.SSLError):
-            return _tls_meaning(where, cause, asked=asked)
-        if isinstance(cause, ProxyFails):
-            if cause.status is not None and 400 <= cause.status < 500 and cause.status not in {408, 429}:
-                return _stopped(f"{where}the proxy refuses to connect us (HTTP {cause.status}); check http_proxy")
-            why = f"HTTP {cause.status}" if cause.status is not None else _reason(causes)
-            return Answer(Outcome.TRY_LATER, text=f"{where}the proxy cannot connect us ({why})")
-    if asked:
-        text = f"{where}{_reason(causes)}; the work may have been done"
+def _meaning(where: str, failure: ExchangeFailed, *, may_be_done: bool) -> Answer:
+    """What an exchange without a response means; ``may_be_done``: the receiver may have done the work."""
+    tls = failure.cause(ssl.SSLError)
+    if tls is not None:
+        return _tls_meaning(where, tls, may_be_done=may_be_done)
+    proxy = failure.cause(ProxyFails)
+    if proxy is not None:
+        if proxy.status is not None and 400 <= proxy.status < 500 and proxy.status not in {408, 429}:
+            return _stopped(f"{where}the proxy refuses to connect us (HTTP {proxy.status}); check http_proxy")
+        why = f"HTTP {proxy.status}" if proxy.status is not None else failure
+        return Answer(Outcome.TRY_LATER, text=f"{where}the proxy cannot connect us ({why})")
+    if may_be_done:
+        text = f"{where}{failure}; the work may have been done"
         return Answer(Outcome.TRY_LATER, text=text, outcome_known=False)
-    if isinstance(causes[0], InvalidURL):
+    if failure.is_invalid_url:
         return _stopped(f"{where}this URL, or that of the proxy, cannot be used; check targeturl and http_proxy")
-    return Answer(Outcome.TRY_LATER, text=f"{where}{_reason(causes)}")
+    return Answer(Outcome.TRY_LATER, text=f"{where}{failure}")
 
 
 def _stopped(text: str, *, about_credentials: bool = False) -> Answer:
@@ -275,7 +186,7 @@ _OTHER_NAME = (62, 64)
 """OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 
 
-def _tls_meaning(where: str, cause: ssl.SSLError, *, asked: bool) -> Answer:
+def _tls_meaning(where: str, cause: ssl.SSLError, *, may_be_done: bool) -> Answer:
     """Alerts are the target's word on us; with TLS 1.3 they arrive with the first answer, after the handshake."""
     what = cause.reason or ""
     words = (cause.reason or "closed in the middle").replace("_", " ").lower()
@@ -295,32 +206,7 @@ def _tls_meaning(where: str, cause: ssl.SSLError, *, asked: bool) -> Answer:
         return _stopped(text, about_credentials=True)
     if re.search("VERSION|PROTOCOL|HTTP_REQUEST|HTTPS_PROXY|INSUFFICIENT_SECURITY|TOO_SMALL|CIPHER", what):
         return _stopped(f"{where}no common TLS ({words}); check the port in targeturl")
-    return Answer(Outcome.TRY_LATER, text=f"{where}TLS broke off ({words})", outcome_known=not asked)
-
-
-_REASONS: tuple[tuple[type[BaseException], str], ...] = (
-    (NoConnection, "no connection within the time limit"),
-    (TimeoutError, "no answer within the time limit"),
-    (http.client.IncompleteRead, "the answer was cut short"),
-    (socket.gaierror, "the host name cannot be resolved"),
-    (http.client.RemoteDisconnected, "the connection was closed without an answer"),
-    (_Unpackable, "the answer cannot be unpacked"),
-    (http.client.HTTPException, "the answer is no HTTP"),
-    (OverflowError, "the answer is no HTTP"),
-    (ValueError, "the answer is no HTTP"),
-)
-
-
-def _reason(causes: list[BaseException]) -> str:
-    """The first known reason in plain words; never a foreign exception's own text, which may quote URLs."""
-    ours = next((cause for cause in causes if isinstance(cause, DeadlineExceeded | ResponseTooLarge)), None)
-    if ours is not None:
-        return str(ours)
-    for kind, words in _REASONS:
-        if any(isinstance(cause, kind) for cause in causes):
-            return words
-    strerrors = [cause.strerror for cause in causes if isinstance(cause, OSError) and isinstance(cause.strerror, str)]
-    return strerrors[-1].lower() if strerrors else "the connection failed"
+    return Answer(Outcome.TRY_LATER, text=f"{where}TLS broke off ({words})", outcome_known=not may_be_done)
 
 
 # Questions to a receiver that change nothing there: is it there, is it who it says, does it know us?
@@ -381,11 +267,10 @@ def addresses(transport: TransportOptions, url: str) -> tuple[str, list[str]]:
     Raises OSError when it has none, ValueError for what is no URL.
     """
     try:
-        place, _path = endpoint_of(transport.proxy or url, ("http", "https"))
-    except InvalidURL:
+        return http_client.addresses(transport.proxy or url)
+    except ValueError:
+        # Without the reason, which may quote a password.
         raise ValueError("no URL that can be connected to") from None
-    found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
-    return place.host, list(dict.fromkeys(str(address[0]) for *_how, address in found))
 
 
 def _seconds(date: str) -> int | None:

@@ -11,7 +11,7 @@ import pytest
 from dripping_receiver import ANSWERS, HANDSHAKE, TUNNEL, DrippingReceiver, dripping
 from scripted_receiver import Say, say
 
-from arcacct.publishing.connection import LARGEST_ANSWER
+from arcacct.http_client import LARGEST_RESPONSE
 from arcacct.publishing.context import RunDeadline
 from arcacct.publishing.plugin import Outcome
 from arcacct.publishing.transport import Request
@@ -94,7 +94,7 @@ def test_a_flood_is_cut(session_of, host, started, where):
     session = session_of(backoff_s=(), read_s=LONG_S, exchange_s=LONG_S)
     answer = session.request(post(started(dripping(host, where, pause_s=0))), classify_ams)
     assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, False)
-    assert "more came than any answer has" in answer.text
+    assert "more bytes arrived than any response has" in answer.text
 
 
 def test_large_headers_do_not_cost_memory(session_of, host, started):
@@ -102,7 +102,7 @@ def test_large_headers_do_not_cost_memory(session_of, host, started):
     receiver = started(dripping(host, "headers", pause_s=0))
     receiver.drip = receiver.drip._replace(endless=b"X: " + b"x" * 60_000 + b"\r\n")
     answer = session_of(backoff_s=()).request(post(receiver), classify_ams)
-    assert "more came than any answer has" in answer.text
+    assert "more bytes arrived than any response has" in answer.text
 
 
 def test_a_body_may_take_as_long_as_its_answer(session_of, host, started):
@@ -182,7 +182,7 @@ def test_a_bomb_costs_bounded_memory(session_of, receiver, status, encoding, lay
     finally:
         tracemalloc.stop()
     assert answer.kind != Outcome.ACCEPTED
-    assert peak < 6 * LARGEST_ANSWER
+    assert peak < 6 * LARGEST_RESPONSE
 
 
 def test_an_answer_that_is_packed_all_the_same_is_understood(session, receiver):
