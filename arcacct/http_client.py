@@ -473,6 +473,11 @@ def _reason(causes: list[BaseException]) -> str:
     limit = next((cause for cause in causes if isinstance(cause, DeadlineExceeded | ResponseTooLarge)), None)
     if limit is not None:
         return str(limit)
+    tls = next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
+    if isinstance(tls, ssl.SSLCertVerificationError):
+        return f"the certificate cannot be verified ({tls.verify_message})"
+    if tls is not None:
+        return f"TLS failed ({(tls.reason or 'closed in the middle').replace('_', ' ').lower()})"
     for kind, text in _REASONS:
         if any(isinstance(cause, kind) for cause in causes):
             return text

@@ -95,6 +95,23 @@ def test_sql_stands_where_it_is_looked_for() -> None:
     assert found == {f"{folder}.{module}" for folder, modules in SPEAKERS.items() for module in modules}
 
 
+def test_one_module_opens_network_connections() -> None:
+    """Besides the sandbox, whose receivers listen, `http_client` alone has sockets and the libraries of HTTP."""
+    of_network = {"http", "httplib2", "httpx", "requests", "socket", "socketserver", "urllib3"}
+    found = {
+        (module.removeprefix("arcacct."), name)
+        for module, path in sources().items()
+        if not module.startswith("arcacct.sandbox.")
+        for name in imports_of(path)
+        if name.partition(".")[0] in of_network or name.startswith("urllib.request")
+    }
+
+    assert {module for module, _name in found} == {"config.values", "http_client"}
+    # This host's name.
+    values = sources()["arcacct.config.values"].read_text(encoding="utf-8")
+    assert re.findall(r"socket\.(\w+)", values) == ["getfqdn"]
+
+
 _OF_JOBS = (
     *("AAR", "AuthTokenAttributes", "JobEvents", "RunTimeEnvironments", "DataTransfers", "JobExtraInfo"),
     *("RecordSources", "FieldSources", "StatusFiles", "AuthGroups", "TruncationNotes"),

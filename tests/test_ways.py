@@ -71,7 +71,7 @@ def test_an_event_passes_ten_modules(host: Host) -> None:
 
 
 RECORD = {
-    "config/options", "publishing/batches", "publishing/connection", "publishing/delivery", "publishing/ledger",
+    "config/options", "http_client", "publishing/batches", "publishing/delivery", "publishing/ledger",
     "publishing/ledger_rows", "publishing/records", "publishing/safeguard", "publishing/sent", "records/model",
     "records/packing", "records/reader", "targets/common", "targets/parts", "targets/sgas/acceptance",
     "targets/sgas/target", "targets/sgas/usage_record",

@@ -315,6 +315,25 @@ def test_one_address_that_hangs_leaves_time_for_the_others(session_of, receiver,
             assert session.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 on this host")
+@pytest.mark.parametrize("way", ["direct", "through a proxy", "through a proxy with TLS"])
+def test_an_ipv6_address_is_a_place(authority, host, session_of, tmp_path, way):
+    """It stands in brackets in a URL and in what a proxy is asked for, without them in a certificate."""
+    there = authority.issue("::1", hosts=["::1"], directory=str(tmp_path), rsa_key=False)
+    server = ScriptedReceiver(server_context(there, authority), "::1")
+    server.script = [say(200, STORED)] * 2
+    used = None if way == "direct" else ConnectProxy(server_context(there) if "TLS" in way else None, "::1")
+    session = session_of(backoff_s=(), proxy=used and f"{'https' if 'TLS' in way else 'http'}://[::1]:{used.port}")
+    request = Request("POST", f"https://[::1]:{server.port}/x", {}, b"{}")
+    answers = [session.request(request, classify_ams) for _ in range(2)]
+    if used is not None:
+        used.stop()
+    server.stop()
+    assert [answer.kind for answer in answers] == [Outcome.ACCEPTED] * 2, answers
+    assert server.heard[0].headers["host"] == f"[::1]:{server.port}"
+    assert used is None or used.tunnels == [f"[::1]:{server.port}"]
+
+
 def test_an_answer_before_the_end_of_the_body_is_heard(once, receiver):
     """A server that refuses a large body without reading it is understood as such."""
     receiver.script = [Say(413, b"too large", before_body=True)]
@@ -434,6 +453,22 @@ def test_plain_http_is_not_spoken(once, receiver):
 
 
 # --- places of trust
+
+
+@pytest.mark.parametrize("place", ["ca_dir", "ca_file"])
+@pytest.mark.parametrize("way", ["direct", "proxy", "tls_proxy"])
+def test_a_request_adds_no_authority(authority, host, receiver, request, way, place):
+    """The one CA of the configuration is trusted, before a request and after it: `requests` would add certifi's 117."""
+    used = None if way == "direct" else request.getfixturevalue(way)
+    context = tls_context(*host, **{place: getattr(authority, place)})
+    receiver.script = [say(200, STORED)] * 2
+    url = used and f"{'http' if way == 'proxy' else 'https'}://localhost:{used.port}"
+    with closing(Transport(context, proxy=url)) as session:
+        for _ in range(2):
+            assert session.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
+    assert len(context.get_ca_certs()) == 1
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert not context.hostname_checks_common_name
 
 
 def test_a_ca_directory_without_hashes_is_read(authority, host, receiver, session_of, tmp_path):

