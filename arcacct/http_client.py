@@ -30,6 +30,7 @@ from urllib.parse import urlsplit
 import urllib3.exceptions
 from requests import PreparedRequest
 from requests.adapters import HTTPAdapter
+from requests.structures import CaseInsensitiveDict
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
@@ -234,9 +235,11 @@ class HTTPClient:
                 # Chunks and trailers are more than the body.
                 self._limits.expect(2 * LARGEST_RESPONSE)
                 content = _read(response.raw)
-                if response.headers.get("Content-Encoding", "").strip().lower() in _COMPRESSED:
+                # Of a header that comes twice the last one counts; `requests` joins them, two dates too.
+                found = CaseInsensitiveDict(response.raw.headers.iteritems())
+                if found.get("Content-Encoding", "").strip().lower() in _COMPRESSED:
                     content = _decompressed(content)
-                return Response(response.status_code, response.headers, content)
+                return Response(response.status_code, found, content)
         # A chunk size above what Python's files take overflows.
         except (OSError, urllib3.exceptions.HTTPError, http.client.HTTPException, OverflowError, ValueError) as error:
             raise ExchangeFailed(_causes(error, outer), request_started=self._limits.request_started) from None

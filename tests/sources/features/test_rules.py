@@ -14,6 +14,7 @@ import urllib.parse
 from typing import ClassVar
 
 import pytest
+from dripping_receiver import ANSWERS, DrippingReceiver
 
 from arcacct.errors import InputError, StoreError, UsageError
 from arcacct.sandbox import authority
@@ -416,13 +417,16 @@ class Site(http.server.BaseHTTPRequestHandler):
     requests: list[tuple[str, str]]
     delay_s = 0.0
     to: str | None = None
+    moved: ClassVar[dict[str, str]] = {}
+    logins: list[str | None]
 
     def do_GET(self):
         self.requests.append((self.command, self.path))
+        self.logins.append(self.headers.get("Authorization"))
         time.sleep(self.delay_s)
         path = (self.root / urllib.parse.unquote(self.path).lstrip("/")).resolve()
-        if self.to is not None:
-            self.answer(302, b"", Location=self.to)
+        if self.to is not None or self.path in self.moved:
+            self.answer(302, b"", Location=self.to or self.moved[self.path])
         elif self.root not in path.parents or not path.is_file():
             self.answer(404, b"" if self.empty_404 else b"<h1>Not found</h1>")
         elif self.headers.get("If-None-Match") == self.etag(path):
@@ -457,7 +461,7 @@ class Site(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def served(places, tmp_path):
     """The same features from a web server, whose handler a test may change."""
-    handler = type("Handler", (Site,), {"root": tmp_path.resolve(), "requests": []})
+    handler = type("Handler", (Site,), {"root": tmp_path.resolve(), "requests": [], "logins": []})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -529,7 +533,7 @@ def test_rule_30_tls_is_verified(places, tmp_path):
     """A server is believed if an authority of the grid's directory vouches for it, and else not."""
     ca = authority.create(str(tmp_path / "ca"))
     host = ca.issue("localhost")
-    handler = type("Handler", (Site,), {"root": tmp_path.resolve(), "requests": []})
+    handler = type("Handler", (Site,), {"root": tmp_path.resolve(), "requests": [], "logins": []})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(host.cert_path, host.key_path)
@@ -555,6 +559,38 @@ def test_rule_30_no_other_host_is_followed_to(served):
     found = read(urls["machine"], fetch=Web().get)
     assert found.values == {}
     assert "another host" in found.warnings[0]
+
+
+def test_redirects_on_the_same_host_are_followed(served):
+    """Up to a few: a server that leads in a circle is named."""
+    urls, handler = served
+    handler.moved = {"/old": "/machine/total_cpu", "/circle": "/circle"}
+    base = urls["machine"].removesuffix("/machine")
+    assert Web().get(f"{base}/old") == "16"
+    with pytest.raises(InputError, match="redirects"):
+        Web().get(f"{base}/circle")
+
+
+def test_the_environment_has_no_say(served, monkeypatch, tmp_path):
+    """No proxy of whoever runs the command, and no login from .netrc."""
+    urls, handler = served
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password secret\n")
+    for name, value in (("http_proxy", "http://127.0.0.1:9"), ("ALL_PROXY", "http://127.0.0.1:9"), ("NETRC", netrc)):
+        monkeypatch.setenv(name, str(value))
+    assert Web().get(f"{urls['machine']}/total_cpu") == "16"
+    assert handler.logins == [None]
+
+
+@pytest.mark.parametrize("where", ANSWERS)
+def test_rule_31_a_server_that_never_ends_is_given_up(where):
+    """The limit covers the whole answer, not each byte of it."""
+    server = DrippingReceiver(None, ANSWERS[where])
+    try:
+        with pytest.raises(InputError, match="no whole answer within"):
+            Web(timeout_s=0.3).get(f"http://127.0.0.1:{server.port}/hs06")
+    finally:
+        server.stop()
 
 
 def test_rule_31_a_silent_server_is_not_waited_for(served):
