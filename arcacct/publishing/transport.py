@@ -1,6 +1,6 @@
 """
-A session with a receiver: time limits always, a few tries, one judge of each answer, and questions that change
-nothing.
+A session with a receiver over `http_client`: time limits, a few tries, what each answer and each failure means, and
+checks that change nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def transport_to(
     options: TransportOptions, timeouts: TimeoutPolicy | None = None, *, in_clear: bool = False
 ) -> Transport:
     """
-    A session with a receiver as a target's block says; ``patience`` overrides its waits, ``in_clear``: without TLS.
+    A session with a receiver as a target's block configures it; ``timeouts`` override its own, ``in_clear``: no TLS.
 
     Raises CredentialError for a certificate or key that cannot be used, ConfigError for CAs that cannot.
     """
