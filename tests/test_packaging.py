@@ -122,7 +122,7 @@ def test_wheel_has_nothing_else(wheel) -> None:
     assert others == {
         f"{SCRIPTS}/arcacct",
         f"{SCRIPTS}/arcacct-record",
-        *(f"{DIST_INFO}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "licenses/LICENSE")),
+        *(f"{DIST_INFO}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")),
     }
 
 

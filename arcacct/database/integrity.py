@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
-
-from sqlite_utils import Database
+from typing import Any
 
 from arcacct.database.access import one_moment
 from arcacct.database.connection import Connection
+from arcacct.database.query import sqlite_utils_package
 from arcacct.database.schema import DatabaseKind, in_memory
 from arcacct.wording import count_of
 
@@ -72,14 +72,16 @@ def _quoted(name: str) -> str:
 def schema(con: Connection, kind: DatabaseKind) -> list[str]:
     """What a new database has and this one lacks, or has otherwise. What somebody added is no problem."""
     with closing(in_memory(kind)) as fresh:
-        wanted, found = _described(Database(fresh)), _described(Database(con))
+        wanted, found = _described(fresh), _described(con)
     missing = [f"{name} is missing" for name in wanted if name not in found]
     different = [f"{name} is not as it should be" for name in wanted if name in found and wanted[name] != found[name]]
     return missing + different
 
 
-def _described(database: Database) -> dict[str, object]:
+def _described(con: Connection) -> dict[str, object]:
     """Every table, index, view and trigger by kind and name, in a form that can be compared."""
+    # Without plugins: what others have installed for sqlite-utils does not run here.
+    database: Any = sqlite_utils_package().Database(con, execute_plugins=False)
     described: dict[str, object] = {}
     for table in database.tables:
         described[f"table {table.name}"] = [tuple(column) for column in table.columns]

@@ -196,7 +196,10 @@ def test_sqlite_utils(here) -> None:
         assert (done.returncode, done.stderr) == (0, ""), command
         return json.loads(done.stdout)
 
-    assert len(answered(["sh", "-c", script(here, "sh", "sqlite-utils query")])) == 10
+    assert len(answered(["sh", "-c", script(here, "sh", "FROM v1_jobs")])) == 10
+    functions = answered(["sh", "-c", script(here, "sh", "arcacct_unescape")])
+    assert sum(row["jobs"] for row in functions) > 60
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", row["last"]) for row in functions)
     # One process for all of a database.
     for name in ("accounting", "publishing"):
         statements = [statement for database, statement in RECIPES if database == name]
