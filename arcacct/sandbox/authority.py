@@ -1,4 +1,4 @@
-"""A certificate authority made on the spot, worth nothing outside this machine, and the DER that it needs."""
+"""A certificate authority made on the spot, worth nothing outside this machine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import hashlib
 import ipaddress
 import os
 import time
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
 
+from asn1crypto import core
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -18,92 +19,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from arcacct.config.credentials import slash_dn
 from arcacct.errors import ConfigError
 from arcacct.files.safe_open import open_directory, open_parent
-
-# As much of DER as certificates' names and S/MIME messages need: tag, length, value.
-#
-# `cryptography` signs messages and encrypts them, but verifies no signature, and opens no envelope before its version
-# 44; OpenSSL's program need not be there. Only definite lengths and one-byte tags: all that DER has here.
-
-
-INTEGER = 0x02
-OCTET_STRING = 0x04
-OID = 0x06
-UTF8_STRING = 0x0C
-SEQUENCE = 0x30
-SET = 0x31
-CONTEXT_0 = 0xA0
-
-
-class Item(NamedTuple):
-    """One element: its tag, what it holds, and all its bytes with tag and length."""
-
-    tag: int
-    content: bytes
-    whole: bytes
-
-
-def items(data: bytes) -> Iterator[Item]:
-    """
-    The elements that follow each other in `data`.
-
-    ValueError if the bytes end inside one, or a length is indefinite (BER, which DER forbids).
-    """
-    position = 0
-    while position < len(data):
-        if position + 1 >= len(data):
-            raise ValueError("an element without a length")
-        begin, size = position + 2, data[position + 1]
-        if size >= 0x80:
-            digits = size & 0x7F
-            begin, size = begin + digits, int.from_bytes(data[begin : begin + digits], "big")
-            if digits == 0 or begin > len(data):
-                raise ValueError("an indefinite or broken length")
-        end = begin + size
-        if end > len(data):
-            raise ValueError(f"an element at byte {position} needs {end - len(data)} bytes more than there are")
-        yield Item(data[position], data[begin:end], data[position:end])
-        position = end
-
-
-def item(data: bytes, tag: int) -> Item:
-    """The first element of `data`, which must have this tag; else ValueError."""
-    first = next(items(data), None)
-    if first is None or first.tag != tag:
-        raise ValueError(
-            f"expected an element with tag {tag:#04x}, found {'none' if first is None else hex(first.tag)}"
-        )
-    return first
-
-
-def content_info(encoded: bytes, kind: str, words: str) -> list[Item]:
-    """The parts of a message of CMS (RFC 5652 section 3); ValueError if it is not of this kind, in `words`."""
-    found, wrapped = items(item(encoded, SEQUENCE).content)
-    if oid(found.content) != kind:
-        raise ValueError(f"not {words}")
-    return list(items(item(wrapped.content, SEQUENCE).content))
-
-
-def encode(tag: int, content: bytes) -> bytes:
-    """An element of this tag."""
-    size = len(content)
-    if size < 0x80:
-        return bytes((tag, size)) + content
-    digits = size.to_bytes((size.bit_length() + 7) // 8, "big")
-    return bytes((tag, 0x80 | len(digits))) + digits + content
-
-
-def oid(content: bytes) -> str:
-    """The dotted form of an object identifier's content."""
-    arcs: list[int] = []
-    value = 0
-    for byte in content:
-        value = value << 7 | byte & 0x7F
-        if not byte & 0x80:
-            arcs.append(value)
-            value = 0
-    first = min(arcs[0] // 40, 2) if arcs else 0
-    return ".".join(map(str, (first, arcs[0] - 40 * first, *arcs[1:]))) if arcs else ""
-
 
 # A certificate authority made on the spot, worth nothing outside the machine that made it.
 #
@@ -220,7 +135,8 @@ def subject_hash(name: x509.Name) -> str:
     without the outer SEQUENCE; the digest's first four bytes, least significant first (x509_cmp.c).
     """
     canonical = b"".join(
-        encode(SET, b"".join(_canonical_attribute(attribute) for attribute in rdn)) for rdn in name.rdns
+        _Attributes([{"type": one.oid.dotted_string, "value": _canonical(str(one.value))} for one in rdn]).dump()
+        for rdn in name.rdns
     )
     digest = hashlib.sha1(canonical, usedforsecurity=False).digest()
     return f"{int.from_bytes(digest[:4], 'little'):08x}"
@@ -231,20 +147,17 @@ def validity(certificate: x509.Certificate) -> tuple[int, int]:
     return int(certificate.not_valid_before_utc.timestamp()), int(certificate.not_valid_after_utc.timestamp())
 
 
-def issuer_and_serial(certificate: x509.Certificate) -> bytes:
-    """How CMS names a certificate: its issuer and its serial number, in DER."""
-    serial = certificate.serial_number
-    number = serial.to_bytes(serial.bit_length() // 8 + 1, "big")
-    return certificate.issuer.public_bytes() + encode(INTEGER, number)
+class _Attribute(core.Sequence):  # type: ignore[misc]  # asn1crypto has no types
+    _fields: ClassVar = [("type", core.ObjectIdentifier), ("value", core.UTF8String)]
 
 
-def _canonical_attribute(attribute: x509.NameAttribute[str | bytes]) -> bytes:
-    text = " ".join(str(attribute.value).split())
+class _Attributes(core.SetOf):  # type: ignore[misc]
+    _child_spec = _Attribute
+
+
+def _canonical(text: str) -> str:
     # OpenSSL lowers ASCII only; other letters stay as they are.
-    lowered = bytes(byte + 32 if 65 <= byte <= 90 else byte for byte in text.encode())
-    (rdn,) = items(item(x509.Name([attribute]).public_bytes(), SEQUENCE).content)
-    kind, _value = items(item(rdn.content, SEQUENCE).content)
-    return encode(SEQUENCE, kind.whole + encode(UTF8_STRING, lowered))
+    return "".join(letter.lower() if letter.isascii() else letter for letter in " ".join(text.split()))
 
 
 def _subject(common_name: str) -> x509.Name:

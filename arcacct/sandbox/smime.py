@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import glob
 import hashlib
 import os
@@ -12,8 +11,9 @@ import re
 import time
 from collections.abc import Container
 from email.parser import BytesHeaderParser
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from asn1crypto import cms, core
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -23,16 +23,17 @@ from cryptography.hazmat.primitives.padding import PKCS7
 
 from arcacct.config.credentials import slash_dn
 from arcacct.errors import InputError
-from arcacct.sandbox import authority
-from arcacct.sandbox.authority import Credential, issuer_and_serial, validity
+from arcacct.sandbox.authority import Credential, validity
 
-# Encrypted messages, taken apart as OpenSSL's ``smime -decrypt`` does it, without OpenSSL's program.
+# Encrypted messages, decrypted as OpenSSL's ``smime -decrypt`` does it, without OpenSSL's program.
 #
 # As much of CMS (RFC 5652 section 6) as SSM writes: an AES key in CBC mode, encrypted to the receiver's RSA key.
+# (`cryptography` opens envelopes, too, but without AES-192, which SSM may use.)
 
 
-_ENVELOPED_DATA = "1.2.840.113549.1.7.3"
-_AES_CBC = {f"2.16.840.1.101.3.4.1.{arc}": bits for arc, bits in ((2, 128), (22, 192), (42, 256))}
+_MALFORMED = (LookupError, TypeError, ValueError, x509.InvalidVersion)
+"""What asn1crypto and cryptography raise for bytes that are no such message, when a part of it is read."""
+_AES_CBC = {"aes128_cbc": 128, "aes192_cbc": 192, "aes256_cbc": 256}
 _BLOCK_BITS = 128
 
 
@@ -44,22 +45,18 @@ def decrypt(message: bytes, credential: Credential) -> bytes:
     """
     try:
         encoded = base64.b64decode(re.split(rb"\r?\n\r?\n", message, maxsplit=1)[1])
-        # Recipients and content of EnvelopedData (RFC 5652 section 6.1).
-        parts = authority.content_info(encoded, _ENVELOPED_DATA, "enveloped data")
-        recipients = next(part for part in parts if part.tag == authority.SET)
-        _kind, algorithm, content = authority.items(
-            next(part for part in parts if part.tag == authority.SEQUENCE).content
-        )
-        cipher, iv = authority.items(algorithm.content)
-        name = authority.oid(cipher.content)
-        # KeyTransRecipientInfo: version, who, algorithm, and the key for him.
-        keys = (tuple(authority.items(one.content)) for one in authority.items(recipients.content))
-        by_recipient = {identity.content: key.content for _version, identity, _algorithm, key in keys}
-        encrypted_key = by_recipient[issuer_and_serial(credential.certificate)]
-    except (ValueError, IndexError, StopIteration) as error:
+        envelope = _content_of(encoded, "enveloped_data")
+        content = envelope["encrypted_content_info"]
+        name = content["content_encryption_algorithm"]["algorithm"].native
+        iv = content["content_encryption_algorithm"]["parameters"].native
+        encrypted = content["encrypted_content"].native
+        recipients = [one.chosen for one in envelope["recipient_infos"]]
+        keys = {_identity(one["rid"]): one["encrypted_key"].native for one in recipients}
+    except _MALFORMED as error:
         raise InputError(f"the envelope cannot be read: {error}") from error
-    except KeyError:
-        raise InputError(f"not encrypted to {credential.dn}") from None
+    encrypted_key = keys.get((credential.certificate.issuer.public_bytes(), credential.certificate.serial_number))
+    if encrypted_key is None:
+        raise InputError(f"not encrypted to {credential.dn}")
     if name not in _AES_CBC:
         raise InputError(f"the cipher {name} is not AES in CBC mode")
     with open(credential.key_path, "rb") as file:
@@ -67,8 +64,8 @@ def decrypt(message: bytes, credential: Credential) -> bytes:
     if not isinstance(key, rsa.RSAPrivateKey):
         raise InputError(f"{credential.key_path}: only RSA keys open envelopes")
     try:
-        return _opened(content.content, key.decrypt(encrypted_key, padding.PKCS1v15()), _AES_CBC[name], iv.content)
-    except ValueError as error:
+        return _opened(encrypted, key.decrypt(encrypted_key, padding.PKCS1v15()), _AES_CBC[name], iv)
+    except _MALFORMED as error:
         raise InputError(f"the key does not fit: {error}") from error
 
 
@@ -81,21 +78,33 @@ def _opened(content: bytes, key: bytes, bits: int, iv: bytes) -> bytes:
     return unpadder.update(padded) + unpadder.finalize()
 
 
+def _content_of(encoded: bytes, kind: str) -> Any:
+    """The content of a CMS message (RFC 5652 section 3) of a kind; ValueError if it is another one."""
+    info = cms.ContentInfo.load(encoded)
+    if info["content_type"].native != kind:
+        raise ValueError(f"not {kind.replace('_', ' ')}")
+    return info["content"]
+
+
+def _identity(of: Any) -> tuple[bytes, int]:
+    """Issuer, in DER, and serial number, by which CMS names a certificate; of nobody where it names a key."""
+    if of.name != "issuer_and_serial_number":
+        return b"", 0
+    return of.chosen["issuer"].dump(), of.chosen["serial_number"].native
+
+
 # S/MIME signatures as OpenSSL's ``smime -verify`` checks them, without OpenSSL's program.
 #
-# `cryptography` writes signed messages but does not read them, and a rehearsal must run where nothing but Python is: so
-# the few structures of a detached CMS signature (RFC 5652) are taken apart here.
+# `cryptography` writes signed messages but does not check them, and a rehearsal must run where nothing but Python is.
+# asn1crypto reads the detached CMS signature (RFC 5652), so the check shares nothing with what signed.
 
 
-_SIGNED_DATA = "1.2.840.113549.1.7.2"
-_MESSAGE_DIGEST = "1.2.840.113549.1.9.4"
-_RSA_PSS = "1.2.840.113549.1.1.10"
 _HASHES: dict[str, hashes.HashAlgorithm] = {
-    "1.3.14.3.2.26": hashes.SHA1(),  # noqa: S303  OpenSSL still takes it
-    "2.16.840.1.101.3.4.2.1": hashes.SHA256(),
-    "2.16.840.1.101.3.4.2.2": hashes.SHA384(),
-    "2.16.840.1.101.3.4.2.3": hashes.SHA512(),
-    "2.16.840.1.101.3.4.2.4": hashes.SHA224(),
+    "sha1": hashes.SHA1(),  # noqa: S303  OpenSSL still takes it
+    "sha224": hashes.SHA224(),
+    "sha256": hashes.SHA256(),
+    "sha384": hashes.SHA384(),
+    "sha512": hashes.SHA512(),
 }
 
 
@@ -108,17 +117,6 @@ class Signed(NamedTuple):
     """As they stand in the message, the signer's among them."""
 
 
-class _SignerInfo(NamedTuple):
-    """One SignerInfo, taken apart."""
-
-    issuer_and_serial: bytes
-    hash_oid: str
-    attributes: bytes | None
-    """The DER SET that was signed; None: the content itself was."""
-    algorithm: str
-    signature: bytes
-
-
 def verify(message: bytes) -> Signed:
     """
     Check the signature of a clear-signed message (multipart/signed with a PKCS#7 part).
@@ -128,15 +126,21 @@ def verify(message: bytes) -> Signed:
     """
     content, encoded = _split(message)
     try:
-        certificates, signers = _take_apart(base64.b64decode(encoded))
-    except (ValueError, StopIteration, binascii.Error) as error:
+        signed = _content_of(base64.b64decode(encoded), "signed_data")
+        signers = list(signed["signer_infos"])
+        found = [one.chosen.dump() for one in signed["certificates"] or () if one.name == "certificate"]
+        certificates = tuple(map(x509.load_der_x509_certificate, found))
+    except _MALFORMED as error:
         raise InputError(f"the signature cannot be read: {error}") from error
     if not certificates:
         raise InputError("the signature brings no certificate")
     if not signers:
         raise InputError("the signature has no signer")
     for signer in signers:
-        _check(signer, certificates, content)
+        try:
+            _check(signer, certificates, content)
+        except _MALFORMED as error:
+            raise InputError(f"the signature cannot be read: {error}") from error
     return Signed(content, certificates)
 
 
@@ -182,61 +186,43 @@ def _split(message: bytes) -> tuple[bytes, bytes]:
     return re.sub(rb"\r?\n", b"\r\n", parts[1]), encoded
 
 
-def _take_apart(encoded: bytes) -> tuple[tuple[x509.Certificate, ...], list[_SignerInfo]]:
-    """Certificates and signers of SignedData (RFC 5652 section 5.1)."""
-    _version, _digests, _content, *rest = authority.content_info(encoded, _SIGNED_DATA, "signed data")
-    certificates = next((part.content for part in rest if part.tag == authority.CONTEXT_0), b"")
-    signers = rest[-1]
-    if signers.tag != authority.SET:
-        raise ValueError("no signers")
-    return (
-        tuple(x509.load_der_x509_certificate(one.whole) for one in authority.items(certificates)),
-        [_signer(one.content) for one in authority.items(signers.content)],
+def _check(signer: Any, certificates: tuple[x509.Certificate, ...], content: bytes) -> None:
+    """Raise InputError unless a SignerInfo's signature is good."""
+    identity, digest = _identity(signer["sid"]), signer["digest_algorithm"]["algorithm"]
+    certificate = next(
+        (one for one in certificates if (one.issuer.public_bytes(), one.serial_number) == identity), None
     )
-
-
-def _signer(content: bytes) -> _SignerInfo:
-    _version, identity, digest, *rest = authority.items(content)
-    attributes = rest.pop(0) if rest[0].tag == authority.CONTEXT_0 else None
-    algorithm, signature = rest[0], rest[1]
-    return _SignerInfo(
-        identity.content,
-        authority.oid(authority.item(digest.content, authority.OID).content),
-        # What was signed is the SET itself, not the context tag it travels under (RFC 5652 section 5.4).
-        None if attributes is None else authority.encode(authority.SET, attributes.content),
-        authority.oid(authority.item(algorithm.content, authority.OID).content),
-        signature.content,
-    )
-
-
-def _check(signer: _SignerInfo, certificates: tuple[x509.Certificate, ...], content: bytes) -> None:
-    certificate = next((one for one in certificates if issuer_and_serial(one) == signer.issuer_and_serial), None)
     if certificate is None:
         raise InputError("the signer's certificate is not in the message")
-    if signer.hash_oid not in _HASHES:
-        raise InputError(f"signature failure: the digest {signer.hash_oid} is neither SHA-1 nor one of SHA-2")
-    algorithm = _HASHES[signer.hash_oid]
-    if signer.attributes is not None and _digest(signer.attributes) != hashlib.new(algorithm.name, content).digest():
-        raise InputError("signature failure: the content is not what was signed (digest)")
-    signed = content if signer.attributes is None else signer.attributes
-    key = certificate.public_key()
+    if digest.native not in _HASHES:
+        raise InputError(f"signature failure: the digest {digest.dotted} is neither SHA-1 nor one of SHA-2")
+    algorithm = _HASHES[digest.native]
+    signed = content
+    attributes = signer["signed_attrs"]
+    if not isinstance(attributes, core.Void):
+        if _digest(attributes) != hashlib.new(algorithm.name, content).digest():
+            raise InputError("signature failure: the content is not what was signed (digest)")
+        # What was signed is the SET itself, not the context tag it travels under (RFC 5652 section 5.4).
+        signed = attributes.untag().dump()
+    signature = signer["signature"].native
     try:
-        if isinstance(key, rsa.RSAPublicKey) and signer.algorithm != _RSA_PSS:
-            key.verify(signer.signature, signed, padding.PKCS1v15(), algorithm)
+        key = certificate.public_key()
+        if isinstance(key, rsa.RSAPublicKey) and signer["signature_algorithm"]["algorithm"].native != "rsassa_pss":
+            key.verify(signature, signed, padding.PKCS1v15(), algorithm)
         elif isinstance(key, ec.EllipticCurvePublicKey):
-            key.verify(signer.signature, signed, ec.ECDSA(algorithm))
+            key.verify(signature, signed, ec.ECDSA(algorithm))
         else:
             raise InputError("signature failure: neither RSA (PKCS #1 v1.5) nor ECDSA")
     except (InvalidSignature, UnsupportedAlgorithm) as error:
         raise InputError("signature failure: the signature does not fit") from error
 
 
-def _digest(attributes: bytes) -> bytes:
+def _digest(attributes: Any) -> bytes:
     """The message digest among the signed attributes."""
-    for attribute in authority.items(authority.item(attributes, authority.SET).content):
-        oid, values = authority.items(attribute.content)
-        if authority.oid(oid.content) == _MESSAGE_DIGEST:
-            return authority.item(values.content, authority.OCTET_STRING).content
+    for attribute in attributes:
+        if attribute["type"].native == "message_digest":
+            digest: bytes = attribute["values"][0].native
+            return digest
     raise InputError("signature failure: no message digest among the signed attributes")
 
 
