@@ -13,8 +13,6 @@ from rich import markdown
 from rich.box import Box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.containers import Renderables
-from rich.measure import Measurement
-from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -22,11 +20,6 @@ from rich.theme import Theme
 
 from arcacct.cli.help import Manual, Page, fence_after, plain_heading
 
-_ENDLESS = 100_000
-"""A width in which any table fits."""
-_KEY_AND_TEXT = 2
-_BETWEEN = 2
-"""Blanks between columns."""
 _RULES = {"h1": "=", "h2": "-"}
 _LINES = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 _STRONG = ("markdown.h1", "markdown.h2", "markdown.h3", "markdown.h4", "markdown.strong", "markdown.table.header")
@@ -169,6 +162,10 @@ def _inner(console: Console, parts: Renderables, options: ConsoleOptions, left: 
         yield from _lines(console, part, options.update(width=options.max_width - left))
 
 
+# rich renders paragraphs, lists and tables. Its own elements differ where a terminal page must: rich centres headings,
+# wraps code, which could not be copied then, and draws with characters that not every terminal has.
+
+
 class _Heading(markdown.Heading):
     """With a line below it; of lower levels without."""
 
@@ -214,51 +211,16 @@ class _Quote(markdown.BlockQuote):
             yield Segment("\n")
 
 
-def _widths(console: Console, options: ConsoleOptions, rows: list[list[Text]]) -> list[int]:
-    """Of the columns of a table in which no word is broken; none if there is no room for that."""
-    wide = options.update(width=_ENDLESS)
-    measured = [[Measurement.get(console, wide, cell) for cell in column] for column in zip(*rows, strict=True)]
-    least = [max(one.minimum for one in column) for column in measured]
-    wanted = [max(one.maximum for one in column) - low for column, low in zip(measured, least, strict=True)]
-    room = options.max_width - sum(least) - _BETWEEN * (len(least) - 1)
-    if room < 0:
-        return []
-    if room >= sum(wanted):
-        return [low + more for low, more in zip(least, wanted, strict=True)]
-    # Who needs little gets it; the others share what is left by what they need.
-    widths = list(least)
-    for count, at in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
-        more = min(wanted[at], room // (len(wanted) - count))
-        widths[at] += more
-        room -= more
-    return widths
-
-
 class _Table(markdown.TableElement):
-    """In columns where each word fits, else row by row."""
+    """Without a frame; what is too wide for its column is folded."""
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        names = [cell.content for cell in self.header.row.cells] if self.header and self.header.row else []
-        rows = [[cell.content for cell in row.cells] for row in self.body.rows] if self.body else []
-        widths = _widths(console, options, [names, *rows])
-        if widths:
-            table = Table(box=_LINES, pad_edge=False, show_edge=False, collapse_padding=True)
-            for name, one in zip(names, widths, strict=True):
-                table.add_column(Text(name.plain, "bold"), width=one)
-            for row in rows:
-                table.add_row(*row)
-            # Where several columns have several lines, rows are told from each other by an empty one.
-            broken = any(cell.cell_len > one for row in rows for cell, one in zip(row, widths, strict=True))
-            table.leading = int(broken and len(names) > _KEY_AND_TEXT)
-            yield table
-            return
-        for row in rows:
-            first, *others = row
-            yield Text.assemble(first, style="bold")
-            for name, cell in zip(names[1:], others, strict=False):
-                if cell.plain:
-                    yield Padding(Text.assemble(f"{name.plain}: " if name.plain else "", cell), (0, 0, 0, 4))
-            yield Text("")
+    def __rich_console__(self, _console: Console, _options: ConsoleOptions) -> RenderResult:
+        table = Table(box=_LINES, pad_edge=False, show_edge=False, collapse_padding=True)
+        for cell in self.header.row.cells if self.header and self.header.row else ():
+            table.add_column(Text(cell.content.plain, "bold"), overflow="fold")
+        for row in self.body.rows if self.body else ():
+            table.add_row(*(cell.content for cell in row.cells))
+        yield table
 
 
 class _Document(markdown.Markdown):
