@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
@@ -183,12 +184,14 @@ def _drawn(
 
 def _library() -> Any:
     """The plotting library, an extra that is slow to load."""
-    # What it puts among the finders of modules, for its plugins, is of a kind that Python has given up.
-    finders = sys.meta_path.copy()
+    # Its importlib_metadata puts a finder of its own among those of modules, of a kind that Python has given up, and
+    # takes from Python's what finds packages: entry points would be gone for the whole process.
+    finders, find_distributions = sys.meta_path.copy(), PathFinder.__dict__["find_distributions"]
     try:
         return import_module("pygal")
     finally:
         sys.meta_path[:] = finders
+        PathFinder.find_distributions = find_distributions  # type: ignore[method-assign]
 
 
 def _svg(rendered: bytes, name: str, title: str, described: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib.metadata
 import importlib.util
 import re
 from html.parser import HTMLParser
@@ -215,6 +216,17 @@ def test_pygal_is_what_the_extra_brings() -> None:
     """The tests see charts: the library is there."""
     assert importlib.util.find_spec("pygal") is not None
     assert charts.available()
+
+
+def test_charts_leave_the_packages_of_the_process_alone(capsys, site) -> None:
+    """Targets of other packages are found by their entry points, after a report too."""
+    made = site()
+    made.add(stored_jobs.job(1))
+
+    said(capsys, "--config", made.conf, "report", *MAY, "--html", made.path / "r.html")
+
+    assert "<svg" in (made.path / "r.html").read_text()
+    assert importlib.metadata.entry_points(group="pytest11")
 
 
 @pytest.mark.parametrize("option", ["--html", "--csv"])
