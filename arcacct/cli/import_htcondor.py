@@ -3,45 +3,18 @@
 from __future__ import annotations
 
 import re
-import time
-from typing import NamedTuple
 
 import click
 
 from arcacct.benchmark import canonical_type
-from arcacct.cli.console import examples, print_error, print_line
-from arcacct.cli.options import INSTANT, settings_of, together
-from arcacct.cli.progress import print_counts, print_retried, print_unmeasured, print_unusable, wait_option
-from arcacct.database.access import accounting
-from arcacct.errors import InputError, UsageError
-from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.cli.console import examples
+from arcacct.cli.import_batch import BatchOptions, batch_options, need_input, run_import
+from arcacct.cli.options import INSTANT
+from arcacct.errors import UsageError
 from arcacct.sources.htcondor.history import TIMEOUT_S, HistoryCommand, HistoryForm, Scores
-from arcacct.sources.htcondor.importer import HTCondorImport
-from arcacct.wording import count_of
+from arcacct.sources.htcondor.importer import SOURCE
 
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
-
-
-class HTCondorOptions(NamedTuple):
-    """What is to be done, and what a history does not say of itself."""
-
-    run: bool
-    condor_history: str
-    name: str | None
-    since: int | None
-    timeout: float
-    schedd: str | None
-    benchmark: str | None
-    wait: float
-    prefer_htcondor: bool
-    derive_again: bool
-    retry: bool
-    lenient: bool
-
-    @property
-    def form(self) -> HistoryForm:
-        """How a history is read."""
-        return HistoryForm(self.schedd, None if self.benchmark is None else _scores(self.benchmark))
 
 
 def _scores(text: str) -> Scores:
@@ -88,14 +61,20 @@ def _scores(text: str) -> Scores:
     help="The attribute in which jobs have the benchmark of a core of their machine, e.g."
     " HEPscore23=MachineAttrHEPscore230.",
 )
-@wait_option
-@click.option("--prefer-htcondor", is_flag=True, help="In jobs of A-REX, HTCondor's measured values win.")
-@click.option("--derive-again", is_flag=True, help="Rebuild jobs from imported ones, after a change of map lines.")
-@click.option("--retry", is_flag=True, help="Try again what was rejected, see `import rejected`; then FILE, if given.")
-@click.option("--lenient", is_flag=True, help="Exit with 0 also if jobs or files could not be used.")
-@click.pass_context
-@together(HTCondorOptions, "given")
-def htcondor(ctx: click.Context, files: tuple[str, ...], given: HTCondorOptions) -> int:
+@batch_options(SOURCE)
+def htcondor(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    given: BatchOptions,
+    *,
+    run: bool,
+    condor_history: str,
+    name: str | None,
+    since: int | None,
+    timeout: float,
+    schedd: str | None,
+    benchmark: str | None,
+) -> int:
     """
     Take over the jobs of HTCondor's history.
 
@@ -104,46 +83,11 @@ def htcondor(ctx: click.Context, files: tuple[str, ...], given: HTCondorOptions)
     is taken once. What cannot be used is said, left out and kept (`import rejected`); then the exit code is 65, but not
     again for what was rejected before.
     """
-    if not (files or given.run or given.derive_again or given.retry):
-        raise UsageError(
-            "no FILE: give a history file or what condor_history printed, or - for standard input; or --run"
-        )
-    if (given.since is not None or given.name is not None) and not given.run:
+    complaint = "no FILE: give a history file or what condor_history printed, or - for standard input; or --run"
+    need_input(files, given, complaint, run=run)
+    if (since is not None or name is not None) and not run:
         raise UsageError("--since and --name ask condor_history: they need --run")
-    form = given.form
-    settings = settings_of(ctx)
-    site = BatchSite("", settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
-    policy = BatchPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer_htcondor)
-    with accounting(settings.places) as con:
-        work = HTCondorImport(settings.places, con, policy, form, print_error)
-        if given.retry:
-            print_retried(work.retry())
-        if given.derive_again:
-            work.again()
-        work.files(files)
-        if given.run:
-            work.ask(HistoryCommand(given.condor_history, given.timeout, given.name), given.since)
-        work.finish()
-    report, taken = work.report, work.report.taken
-    print_counts(
-        (report.rejected, "job", " not usable; all others are imported"),
-        (report.failed_jobs, "job", " not made from what is kept of it: see the reasons above"),
-        (report.more_conflicts, "further value", " told differently by A-REX and HTCondor"),
-        (
-            report.elsewhere,
-            "job",
-            " left out: of the grid, scheduler or local universe, which take no slot of the pool",
-        ),
-        (taken.waiting, "job", " not recorded yet: each may be an unfinished ARC job (see --wait)"),
-        (taken.pruned, "job", " left out: moved into an archive by `arcacct db prune`"),
-    )
-    print_line(
-        f"{count_of(report.jobs, 'job')} read, {report.unfinished} unfinished, {report.never_started} never started:"
-        f" {taken.new} new, {taken.known} known; {count_of(taken.added, 'job')} added,"
-        f" {taken.changed} changed, {count_of(taken.enriched, 'job')} of others completed"
-    )
-    print_unmeasured(taken)
-    print_unusable(report.unusable)
-    # What was rejected before, and has not changed, is no news.
-    unusable = report.news + report.unreadable + report.failed_jobs
-    return InputError.exit_code if unusable and not given.lenient else 0
+    form = HistoryForm(schedd, None if benchmark is None else _scores(benchmark))
+    command = HistoryCommand(condor_history, timeout, name)
+    ask = (lambda work: work.ask(command, since, name or "")) if run else None
+    return run_import(ctx, SOURCE, given, form, files, ask)

@@ -15,6 +15,7 @@ from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
 from arcacct.database.access import accounting, read_accounting, refuse_unasked, writing
 from arcacct.errors import InputError, UsageError
+from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.import_quarantine import content_of, drop, listed
 from arcacct.targets.common import iso_time
 from arcacct.wording import count_of
@@ -22,7 +23,7 @@ from arcacct.wording import count_of
 # `arcacct import rejected`: records of imports that could not be used.
 
 
-_SOURCES = ("arex", "features", "gridengine", "htcondor", "slurm", "sonar")
+_SOURCES = sorted(("arex", "features", "sonar", *BATCH_SYSTEMS))
 _COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")
 
 
@@ -101,7 +102,7 @@ def rejected(
 _SHOWN = 20
 
 
-SOURCES = ("gridengine", "htcondor", "slurm", "sonar")
+SOURCES = sorted(("sonar", *BATCH_SYSTEMS))
 """The commands that have a module of their own, imported when they run."""
 
 

@@ -11,6 +11,7 @@ from functools import partial
 import click
 
 from arcacct.cli.console import block, data, examples, print_line
+from arcacct.cli.import_batch import source_of
 from arcacct.cli.options import INSTANT, MONTH, settings_of, zone_of
 from arcacct.cli.progress import at_work
 from arcacct.cli.tables import FORMATS, show
@@ -22,10 +23,12 @@ from arcacct.queries.portal import PortalRow
 from arcacct.queries.verify import verify as compare
 from arcacct.queries.verify_report import MonthReport
 from arcacct.records.batch_jobs import Figures
+from arcacct.records.batch_systems import BATCH_SYSTEMS, GRIDENGINE, HTCONDOR, SLURM
+from arcacct.records.runs import figures_of_command, figures_of_file
 from arcacct.sources.gridengine import importer
-from arcacct.sources.htcondor import importer as htcondor_importer
 from arcacct.sources.htcondor.history import HistoryCommand, HistoryForm
-from arcacct.sources.slurm import importer as slurm_importer
+from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE
+from arcacct.sources.slurm.importer import SOURCE as SLURM_SOURCE
 from arcacct.sources.slurm.sacct import OutputForm, SacctCommand
 
 _SHOWN = 20
@@ -57,8 +60,9 @@ _HOUR_S = 3600
     "--lrms",
     multiple=True,
     metavar="SOURCE",
-    help="The batch system's own accounting: slurm (asks sacct), slurm:FILE (what sacct printed), htcondor (asks"
-    " condor_history), htcondor:FILE (its history) or gridengine:FILE; by account and user, too. May be repeated.",
+    help="The batch system's own accounting: slurm (asks sacct), htcondor (asks condor_history), or a file as"
+    f" `arcacct import` takes it: {', '.join(f'{name}:FILE' for name in BATCH_SYSTEMS)}; by account and user, too."
+    " May be repeated.",
 )
 @click.option("--sacct", default="sacct", show_default=True, metavar="PROGRAM", help="With --lrms slurm: its path.")
 @click.option(
@@ -101,23 +105,21 @@ def verify(
     asked: list[tuple[str, str, partial[Iterator[Figures]]]] = []
     for text in lrms:
         kind, has_path, path = text.partition(":")
+        figures: partial[Iterator[Figures]] | None = None
         output = OutputForm(zone=zone_of(timezone), cluster="-")
-        if has_path and path:
-            found = {
-                "slurm": partial(slurm_importer.of_file, path, output),
-                "htcondor": partial(htcondor_importer.of_file, path, HistoryForm()),
-                "gridengine": partial(importer.of_file, path),
-            }
-        elif has_path:
-            found = {}
-        else:
-            found = {
-                "slurm": partial(slurm_importer.of_sacct, SacctCommand(sacct), output),
-                "htcondor": partial(htcondor_importer.of_history, HistoryCommand(condor_history), HistoryForm()),
-            }
-        if kind not in found:
-            raise UsageError(f"--lrms {text}: write slurm, slurm:FILE, htcondor, htcondor:FILE or gridengine:FILE")
-        asked.append((kind, f"{kind} {path or (sacct if kind == 'slurm' else condor_history)}", found[kind]))
+        if kind == GRIDENGINE.name and path:
+            figures = partial(importer.of_file, path)
+        elif kind in BATCH_SYSTEMS and kind != GRIDENGINE.name and path:
+            source = source_of(kind)
+            figures = partial(figures_of_file, source, path, output if kind == SLURM.name else source.form)
+        elif kind == SLURM.name and not has_path:
+            figures = partial(figures_of_command, SLURM_SOURCE, SacctCommand(sacct), output)
+        elif kind == HTCONDOR.name and not has_path:
+            figures = partial(figures_of_command, HTCONDOR_SOURCE, HistoryCommand(condor_history), HistoryForm())
+        if figures is None:
+            files = ", ".join(f"{name}:FILE" for name in BATCH_SYSTEMS)
+            raise UsageError(f"--lrms {text}: write {SLURM.name}, {HTCONDOR.name}, or one of {files}")
+        asked.append((kind, f"{kind} {path or (sacct if kind == SLURM.name else condor_history)}", figures))
     settings = settings_of(ctx)
     groups: dict[str, list[Group]] = {}
     with (

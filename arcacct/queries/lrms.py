@@ -10,18 +10,12 @@ from arcacct.database.connection import Connection
 from arcacct.publishing.ledger_rows import Month, month_bounds
 from arcacct.queries.verify_report import Deviation, Source
 from arcacct.records import reader
-from arcacct.records.batch_jobs import CLOCKS_S, Figures
-from arcacct.sources.htcondor.importer import same_host
+from arcacct.records.batch_jobs import CLOCKS_S, Figures, same_host
+from arcacct.records.batch_systems import BATCH_SYSTEMS, HTCONDOR
 
 DAY_S = 86_400
 _SLACK_S, _SLACK = 5, 0.05
 """A-REX cuts to seconds, and measures otherwise: less than this is no difference of its jobs."""
-_NAMES = {
-    "slurm": ("slurm",),
-    "gridengine": ("sge", "gridengine", "ge", "ogs", "uge"),
-    "htcondor": ("condor", "htcondor"),
-}
-"""What [lrms] of arc.conf, and our records, call each batch system; in small letters."""
 
 
 class Amounts(NamedTuple):
@@ -129,7 +123,7 @@ def _records(con: Connection, lrms: str, start: int, end: int) -> dict[str, list
     """The records of a batch system's jobs by its number."""
     found: dict[str, list[_Record]] = {}
     for aar in (aar for page in reader.ended_between(con, start, end) for aar in page):
-        if not aar.local_job_id or (aar.lrms is not None and aar.lrms.lower() not in _NAMES[lrms]):
+        if not aar.local_job_id or (aar.lrms is not None and aar.lrms.lower() not in BATCH_SYSTEMS[lrms].lrms_names):
             continue
         user = (aar.local_user or "").partition(":")[0]
         times = aar.submit_time, aar.end_time, aar.wall_s
@@ -142,7 +136,7 @@ def _records(con: Connection, lrms: str, start: int, end: int) -> dict[str, list
 
 def _number(lrms: str, local_job_id: str) -> tuple[str, str]:
     """A job's number in the batch system, and the host that A-REX may have written behind it."""
-    if lrms != "htcondor":
+    if lrms != HTCONDOR.name:
         return local_job_id, ""
     cluster, _, place = local_job_id.partition(".")
     return (local_job_id, "") if place.isdecimal() else (f"{cluster}.0", place)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from arcacct.config.values import MapRule, NodeBenchmark, QueueBenchmark
 from arcacct.database.connection import Connection
+from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.enrichment import AREX, CONFIGURED, DEFAULT
 from arcacct.records.model import Job
 from arcacct.records.packing import unescaped
@@ -19,9 +20,8 @@ from arcacct.records.states import SQL_IN_PROGRESS
 
 LOCAL = "local"
 """Interface of Grid Engine's jobs that came through no endpoint of A-REX; Slurm's of Sonar have always had none."""
-Kind = Literal["gesge", "htcondor", "sonar"]
+KINDS = tuple(one.kind for one in BATCH_SYSTEMS.values())
 """What identities of jobs begin with; Slurm's with ``sonar``, whichever program reported the job."""
-KINDS: tuple[Kind, ...] = get_args(Kind)
 BareIDs = tuple[tuple[str, int], ...]
 """
 Places (`place_of`) whose jobs need no more than the batch system's id, and up to which end, UTC seconds.
@@ -73,7 +73,7 @@ def model_benchmark(model: str, end_time: int, lines: Sequence[NodeBenchmark]) -
     )
 
 
-def job_id(kind: Kind, place: str, local_job_id: str | int, submit_time: int) -> str:
+def job_id(kind: str, place: str, local_job_id: str | int, submit_time: int) -> str:
     """
     The identity of a job: its batch system, cell or cluster and number, and when it was first submitted.
 
@@ -174,6 +174,15 @@ def arc_jobs_called(con: Connection, number: str, job: Job, lrms_names: Collecti
         (number, AREX, job.submit_time, CLOCKS_S, *lrms_names),
     )
     return [(int(record_id), str(name)) for record_id, name in rows]
+
+
+def same_host(place: str, schedd: str) -> bool:
+    """Whether what stands behind a number may be the host of a schedd or server (``name@host`` or ``host``)."""
+    host = place.lower()
+    if host in ("", "0", "condor"):
+        return True
+    other = schedd.rpartition("@")[2].lower()
+    return host == other or (host.partition(".")[0] == other.partition(".")[0] and not ("." in host and "." in other))
 
 
 def measured(job: Job) -> dict[str, int | str | None]:

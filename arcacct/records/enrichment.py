@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection
+from arcacct.records import batch_systems
+from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.holds import judge
 from arcacct.records.reader import unescaped
 from arcacct.records.recorder import escaped, event_time
@@ -21,9 +23,9 @@ from arcacct.records.states import DERIVED, UNKNOWN
 
 ARC = "arc"
 AREX = "arex"
-GRIDENGINE = "gridengine"
-HTCONDOR = "htcondor"
-SACCT = "sacct"
+GRIDENGINE = batch_systems.GRIDENGINE.source
+HTCONDOR = batch_systems.HTCONDOR.source
+SACCT = batch_systems.SLURM.source
 SLURM = "slurm"
 SAMPLES = "sonar"
 FEATURES = "features"
@@ -33,9 +35,7 @@ DEFAULT = "default"
 SOURCES = {
     ARC: "A-REX's control directory",
     AREX: "A-REX's own database",
-    GRIDENGINE: "Grid Engine's accounting files",
-    HTCONDOR: "HTCondor's history",
-    SACCT: "Slurm's own accounting (`sacct`)",
+    **{one.source: one.told for one in BATCH_SYSTEMS.values()},
     SLURM: "what Sonar has of Slurm's jobs",
     SAMPLES: "what Sonar has of processes and nodes",
     FEATURES: "machine/job features",
@@ -44,8 +44,8 @@ SOURCES = {
     DERIVED: "a wall time from the start and end of the run in the batch system (`missing_wall_time=lrms`)",
 }
 """Sources of records (column ``source`` of v1_jobs; RecordSources) and of single values (FieldSources)."""
-PROGRAMS = {GRIDENGINE: "Grid Engine", HTCONDOR: "HTCondor", SACCT: "Slurm", SLURM: "Slurm"}
-PROGRAMS |= {SAMPLES: "Sonar", FEATURES: "features"}
+PROGRAMS = {one.source: one.title for one in BATCH_SYSTEMS.values()}
+PROGRAMS |= {SLURM: "Slurm", SAMPLES: "Sonar", FEATURES: "features"}
 """What people call the sources that measure what A-REX may have measured, too."""
 OF_AREX = (ARC, AREX)
 """Sources whose records are those of A-REX's jobs."""
@@ -62,7 +62,7 @@ class Precedence(NamedTuple):
     reason: str
 
 
-_RECORDS = (ARC, AREX, GRIDENGINE, HTCONDOR, SACCT, SLURM)
+_RECORDS = (ARC, AREX, *(one.source for one in BATCH_SYSTEMS.values()), SLURM)
 
 PRECEDENCE = (
     Precedence(
@@ -75,8 +75,7 @@ PRECEDENCE = (
         ("exit_code", "node_count", "core_count", "virtual_memory_kib", "cpu_user_s", "cpu_kernel_s"),
         _RECORDS,
         "A-REX's measured values are what ARC would have published; what its backend drops or cannot see, the batch"
-        " system fills in (`import gridengine --prefer-gridengine`, `import htcondor --prefer-htcondor` and `import"
-        " slurm --prefer-slurm` turn the two of them round).",
+        " system fills in. `import NAME --prefer-NAME` turns the two of them round, as `import slurm --prefer-slurm`.",
     ),
     Precedence(
         ("wall_s",),

@@ -294,8 +294,6 @@ class BatchImport(ImportRun, Generic[N]):
     progress_of: tuple[str, str]
     """The table of how far A-REX's records were looked at, and its column of the cell or cluster."""
     report: BatchReport
-    made: Callable[[Connection, BatchPolicy, Sequence[N]], BatchTaken]
-    """Makes some jobs again, inside the transaction."""
 
     def __init__(
         self, here: Places, con: Connection, policy: BatchPolicy, source: str, say: Say, clock: Callable[[], float]
@@ -307,17 +305,20 @@ class BatchImport(ImportRun, Generic[N]):
         self._conflicts: set[Conflict] = set()
 
     @abstractmethod
-    def _cells(self) -> Sequence[str]:
-        """The cells, or clusters, that there are jobs of."""
-
-    def _number_of(self, local_job_id: str) -> int | None:
-        """The number that A-REX's LocalJobID names; ``None``: it is none of this batch system."""
-        is_number = local_job_id.isascii() and local_job_id.isdecimal() and len(local_job_id) < 18
-        return int(local_job_id) if is_number else None
+    def made(self, con: Connection, policy: BatchPolicy, jobs: Sequence[N], /) -> BatchTaken:
+        """Make some jobs again, inside the transaction."""
 
     @abstractmethod
-    def _numbered(self, cell: str, number: int) -> N:
-        """What a job is known by that has this number in a cell."""
+    def _cells(self) -> Collection[str]:
+        """The cells, or clusters, that there are jobs of."""
+
+    def _progress_key(self, cell: str) -> str:
+        """What the table of progress calls a cell."""
+        return cell
+
+    @abstractmethod
+    def _numbers(self, cell: str, local_job_id: str) -> N | None:
+        """What a job of a cell is known by that A-REX's LocalJobID names; ``None``: it is none of this batch system."""
 
     @abstractmethod
     def _pages(self, *, waiting: bool) -> Iterable[Sequence[N]]:
@@ -404,15 +405,16 @@ class BatchImport(ImportRun, Generic[N]):
             (OF_AREX[0], self._seen(cell), horizon, _PAGE),
         ).fetchall():
             yield [
-                self._numbered(cell, number)
+                number
                 for _seq, local_job_id, source in logged
-                if source in OF_AREX and (number := self._number_of(local_job_id or "")) is not None
+                if source in OF_AREX and (number := self._numbers(cell, local_job_id or "")) is not None
             ]
             self._see(cell, logged[-1][0])
 
     def _seen(self, cell: str) -> int:
         table, column = self.progress_of
-        row = self._con.execute(f"SELECT Seq FROM {table} WHERE {column} = ?", (cell,)).fetchone()
+        query = f"SELECT Seq FROM {table} WHERE {column} = ?"
+        row = self._con.execute(query, (self._progress_key(cell),)).fetchone()
         return 0 if row is None else int(row[0])
 
     def _see(self, cell: str, seq: int) -> None:
@@ -420,7 +422,9 @@ class BatchImport(ImportRun, Generic[N]):
             table, column = self.progress_of
             insert = f"INSERT INTO {table} ({column}, Seq) VALUES (?, ?)"
             with writing(self._con, self._here) as con:
-                con.execute(f"{insert} ON CONFLICT ({column}) DO UPDATE SET Seq = excluded.Seq", (cell, seq))
+                con.execute(
+                    f"{insert} ON CONFLICT ({column}) DO UPDATE SET Seq = excluded.Seq", (self._progress_key(cell), seq)
+                )
 
     def again(self) -> None:
         """Make every job again from what is kept of it: the configuration says something else now."""

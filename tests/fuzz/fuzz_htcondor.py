@@ -18,8 +18,9 @@ from htcondor_files import BEGIN, HISTORY, JSON, LONG, NOW, ad
 
 from arcacct.config.paths import Places
 from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.records.runs import RunsReport
 from arcacct.sources.htcondor.history import LARGEST, LATEST_S, HistoryForm
-from arcacct.sources.htcondor.importer import HistoryReport, HTCondorImport
+from arcacct.sources.htcondor.importer import HTCondorImport
 
 _GOOD = 900_000
 """Numbers of jobs that no damage makes: those of the real outputs are small."""
@@ -79,7 +80,7 @@ def _work(here: Places, con: sqlite3.Connection) -> HTCondorImport:
     return HTCondorImport(here, con, policy, HistoryForm(), lambda _text: None)
 
 
-def _import(here: Places, con: sqlite3.Connection, path: pathlib.Path) -> HistoryReport:
+def _import(here: Places, con: sqlite3.Connection, path: pathlib.Path) -> RunsReport:
     work = _work(here, con)
     work.files([str(path)])
     work.finish()

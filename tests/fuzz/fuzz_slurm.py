@@ -18,8 +18,9 @@ from slurm_files import BEGIN, COLUMNS, JSON, TABLE, row, table
 
 from arcacct.config.paths import Places
 from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.records.runs import RunsReport
 from arcacct.records.slurm_formats import LARGEST, LATEST_S
-from arcacct.sources.slurm.importer import RunsReport, SlurmImport
+from arcacct.sources.slurm.importer import SlurmImport
 from arcacct.sources.slurm.sacct import OutputForm
 
 _GOOD = 900_000

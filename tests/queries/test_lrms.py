@@ -19,8 +19,8 @@ from slurm_files import BEGIN, DATA, TABLE, SlurmHost, arc_job, row, table, told
 
 from arcacct.database.access import writing
 from arcacct.queries.lrms import lrms_month
-from arcacct.sources.htcondor.importer import of_job
-from arcacct.sources.slurm.importer import of_run
+from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR
+from arcacct.sources.slurm.importer import SOURCE as SLURM
 from arcacct.sources.slurm.record import SlurmRun
 
 
@@ -174,7 +174,8 @@ def test_a_job_of_arex_is_compared_with_all_its_runs(tmp_path) -> None:
         def differences() -> list[str]:
             runs = [one.what for one in told(content) if isinstance(one.what, SlurmRun)]
             return [
-                one.text for one in lrms_month("slurm", map(of_run, runs), host.con, "slurm", (2026, 11)).differences
+                one.text
+                for one in lrms_month("slurm", map(SLURM.figures, runs), host.con, "slurm", (2026, 11)).differences
             ]
 
         assert differences() == []
@@ -193,7 +194,7 @@ def test_a_job_that_ran_on_without_arex(tmp_path) -> None:
         arc_job(host, EndTime=BEGIN + 210, UsedWalltime=10, UsedMemory=1)
         report = host.take(content)
         runs = [one.what for one in told(content) if isinstance(one.what, SlurmRun)]
-        (difference,) = lrms_month("slurm", map(of_run, runs), host.con, "slurm", (2026, 11)).differences
+        (difference,) = lrms_month("slurm", map(SLURM.figures, runs), host.con, "slurm", (2026, 11)).differences
 
     assert (report.taken.added, report.taken.enriched) == (0, 1)
     assert difference.text.startswith("wall 4000 s, in the database 10 s")
@@ -246,7 +247,9 @@ def test_arexs_jobs_of_htcondor(tmp_path) -> None:
         condors_arc_job(host, UsedWalltime=62, CPUCount=2, UsedCPUUserTime=100)
         host.take(history(ad(1), ad(1, schedd="other.example.org")))
         told_of = [
-            of_job(one) for text in (ad(1), ad(1, schedd="other.example.org")) for one in jobs(history(text)).values()
+            HTCONDOR.figures(one)
+            for text in (ad(1), ad(1, schedd="other.example.org"))
+            for one in jobs(history(text)).values()
         ]
         report = lrms_month("htcondor", told_of, host.con, "htcondor", (2026, 11))
 
@@ -261,7 +264,9 @@ def test_a_job_that_was_removed_long_after_arexs_end(tmp_path) -> None:
         condors_arc_job(host, UsedWalltime=60, CPUCount=2, UsedCPUUserTime=100)
         late = ad(1, JobStatus=3, CompletionDate=0, EnteredCurrentStatus=CONDOR_BEGIN + 20_000)
         assert host.take(history(late)).taken.enriched == 1
-        report = lrms_month("htcondor", map(of_job, jobs(late.encode()).values()), host.con, "htcondor", (2026, 11))
+        report = lrms_month(
+            "htcondor", map(HTCONDOR.figures, jobs(late.encode()).values()), host.con, "htcondor", (2026, 11)
+        )
 
         assert (report.differences, report.source.jobs) == ([], 1)
 
@@ -271,4 +276,4 @@ def test_no_such_batch_system(conf, text) -> None:
     done = arcacct("--config", conf, "verify", "2026-11", "--lrms", text)
 
     assert done.returncode == 64
-    assert "write slurm, slurm:FILE, htcondor, htcondor:FILE or gridengine:FILE" in done.stderr
+    assert "write slurm, htcondor, or one of gridengine:FILE, htcondor:FILE, " in done.stderr

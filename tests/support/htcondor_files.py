@@ -13,8 +13,9 @@ from arcacct.config.paths import places
 from arcacct.database.access import open_accounting
 from arcacct.records.import_quarantine import Fault, RetryResult
 from arcacct.records.imports import BatchPolicy, BatchSite
-from arcacct.sources.htcondor.history import CondorJob, HistoryForm, ParsedJob, read
-from arcacct.sources.htcondor.importer import HistoryReport, HTCondorImport
+from arcacct.records.runs import ParsedRun, RunsReport
+from arcacct.sources.htcondor.history import CondorJob, HistoryForm, read
+from arcacct.sources.htcondor.importer import HTCondorImport
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "htcondor"
 HISTORY, LONG, JSON, JSONL = (DATA / name for name in ("history", "long.txt", "json.txt", "jsonl.txt"))
@@ -22,7 +23,7 @@ BEGIN = 1793577600
 NOW = BEGIN + 40 * 86_400
 
 
-def told(content: bytes | pathlib.Path, piece: int = 1 << 20, **form: Any) -> list[ParsedJob]:
+def told(content: bytes | pathlib.Path, piece: int = 1 << 20, **form: Any) -> list[ParsedRun]:
     """Everything that a history tells; read in pieces of some bytes."""
     data = content.read_bytes() if isinstance(content, pathlib.Path) else content
     return list(read([data[start : start + piece] for start in range(0, len(data), piece)], HistoryForm(**form)))
@@ -93,7 +94,7 @@ class CondorHost:
         policy = BatchPolicy(self.site, self.now, 86_400, self.prefer_arc)
         return HTCondorImport(self.here, self.con, policy, HistoryForm(**form), self.said.append, lambda: self.now)
 
-    def take(self, *outputs: bytes | pathlib.Path, **form: Any) -> HistoryReport:
+    def take(self, *outputs: bytes | pathlib.Path, **form: Any) -> RunsReport:
         """Import some histories."""
         work = self.work(**form)
         for output in outputs:

@@ -15,9 +15,10 @@ from arcacct.database.access import open_accounting, writing
 from arcacct.records.import_quarantine import Fault, RetryResult
 from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.records.recorder import name_id
-from arcacct.sources.slurm.importer import RunsReport, SlurmImport
-from arcacct.sources.slurm.record import NoUsage, SlurmRun
-from arcacct.sources.slurm.sacct import OutputForm, ParsedJob, read
+from arcacct.records.runs import UNFINISHED, NoUsage, ParsedRun, RunsReport
+from arcacct.sources.slurm.importer import SlurmImport
+from arcacct.sources.slurm.record import SlurmRun
+from arcacct.sources.slurm.sacct import OutputForm, read
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "slurm"
 CASES = pathlib.Path(__file__).parent.parent / "data" / "cases"
@@ -34,7 +35,7 @@ NOW = BEGIN + 86_400
 """A day after the jobs of the real outputs."""
 
 
-def told(content: bytes | pathlib.Path, piece: int = 1 << 20, **form: Any) -> list[ParsedJob]:
+def told(content: bytes | pathlib.Path, piece: int = 1 << 20, **form: Any) -> list[ParsedRun]:
     """Everything that an output tells; read in pieces of some bytes."""
     data = content.read_bytes() if isinstance(content, pathlib.Path) else content
     return list(read([data[start : start + piece] for start in range(0, len(data), piece)], OutputForm(**form)))
@@ -51,14 +52,14 @@ def run(content: bytes | pathlib.Path, job_id: int, **form: Any) -> SlurmRun:
     return found
 
 
-def faults(content: bytes | pathlib.Path, **form: Any) -> list[ParsedJob]:
+def faults(content: bytes | pathlib.Path, **form: Any) -> list[ParsedRun]:
     """What of an output cannot be used."""
     return [one for one in told(content, **form) if isinstance(one.what, Fault)]
 
 
 def unused(content: bytes | pathlib.Path, **form: Any) -> list[bool]:
     """Of each job that has no usage whether it is unfinished."""
-    return [one.what.is_unfinished for one in told(content, **form) if isinstance(one.what, NoUsage)]
+    return [one.what.why == UNFINISHED for one in told(content, **form) if isinstance(one.what, NoUsage)]
 
 
 def row(number: int | str = 1, **values: object) -> str:

@@ -14,8 +14,8 @@ from arcacct.database.connection import Connection
 from arcacct.errors import InputError
 from arcacct.files.follow import STDIN, FileOffset, FileTailer, Overlong, Reader
 from arcacct.records.batch_jobs import Figures, figures
+from arcacct.records.batch_systems import GRIDENGINE as SYSTEM
 from arcacct.records.enrichment import GRIDENGINE
-from arcacct.records.enrichment import GRIDENGINE as SOURCE
 from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, forget
 from arcacct.records.imports import (
     BatchImport,
@@ -187,9 +187,6 @@ def all_numbers(con: Connection, cell: str) -> Iterator[list[Number]]:
 # come, or in how many imports; what is made again and is the same writes nothing and logs nothing.
 
 
-_LRMS_NAMES = ("sge", "gridengine", "ge", "ogs", "uge")
-
-
 class _Plan(NamedTuple):
     """A job as it has to be written, and the records that it is made of."""
 
@@ -199,7 +196,7 @@ class _Plan(NamedTuple):
 
 class _Slice(BatchSlice):
     def __init__(self, con: Connection, policy: BatchPolicy) -> None:
-        super().__init__(con, policy, GRIDENGINE, _LRMS_NAMES)
+        super().__init__(con, policy, GRIDENGINE, SYSTEM.lrms_names)
         self.cell = policy.site.cell
         self.next_no = next_record_no(con)
         self.new: dict[int, tuple[Stored, LinePlace]] = {}
@@ -432,7 +429,6 @@ class Import(BatchImport[Number]):
 
     progress_of = ("GridEngineProgress", "Cell")
     report: GridEngineReport
-    made = staticmethod(make_again)
 
     def __init__(
         self,
@@ -443,7 +439,7 @@ class Import(BatchImport[Number]):
         progress: Progress = lambda _path, _done, _all: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(here, con, policy, SOURCE, say, clock)
+        super().__init__(here, con, policy, SYSTEM.name, say, clock)
         self._progress = progress
         self._positions = FilePositions(con, self._scope)
         self.report = GridEngineReport()
@@ -555,8 +551,13 @@ class Import(BatchImport[Number]):
     def _cells(self) -> list[str]:
         return [self._scope]
 
-    def _numbered(self, cell: str, number: int) -> Number:  # noqa: ARG002  there is but one
-        return number, 0
+    def made(self, con: Connection, policy: BatchPolicy, jobs: Sequence[Number], /) -> BatchTaken:
+        """Make some jobs again, inside the transaction."""
+        return make_again(con, policy, jobs)
+
+    def _numbers(self, cell: str, local_job_id: str) -> Number | None:  # noqa: ARG002  there is one cell
+        is_number = local_job_id.isascii() and local_job_id.isdecimal() and len(local_job_id) < 18
+        return (int(local_job_id), 0) if is_number else None
 
     def _pages(self, *, waiting: bool) -> Iterable[Sequence[Number]]:
         if waiting:

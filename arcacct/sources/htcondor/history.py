@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.files.subprocess import printed
-from arcacct.records.import_quarantine import Fault, fault_of, optional
+from arcacct.records.import_quarantine import Fault, fault_of
 from arcacct.records.model import parsed_fqan
+from arcacct.records.runs import NEVER_STARTED, UNFINISHED, Asked, Field, NoUsage, ParsedRun, better, values_of
 from arcacct.sources.htcondor import classad
 from arcacct.sources.htcondor.classad import Ad, Expression, Value
 
@@ -21,8 +23,6 @@ from arcacct.sources.htcondor.classad import Ad, Expression, Value
 # outputs that show the same job say the same, one perhaps less (`-attributes`): `joined` takes of both what is known,
 # whichever comes first.
 
-
-T = TypeVar("T")
 
 LARGEST = 2**53
 """What is more is no measurement."""
@@ -38,27 +38,6 @@ _OFF_S = 600
 
 _GLOBAL = re.compile(r"([^#\s]{1,255})#([0-9]{1,15})\.([0-9]{1,15})#([0-9]{1,12})")
 _QUEUE = re.compile(r"[\w.:-]{1,200}", re.ASCII)
-ATTRIBUTES = (
-    *(
-        "GlobalJobId",
-        "ClusterId",
-        "ProcId",
-        "QDate",
-        "Owner",
-        "AcctGroup",
-        "AcctGroupUser",
-        "AccountingGroup",
-        "ProjectName",
-    ),
-    *("JobBatchName", "JobUniverse", "JobStatus", "JobStartDate", "JobCurrentStartDate", "CompletionDate"),
-    *("EnteredCurrentStatus", "RemoteWallClockTime", "NumJobStarts", "RemoteUserCpu", "RemoteSysCpu"),
-    *("CumulativeRemoteUserCpu", "CumulativeRemoteSysCpu", "CpusProvisioned", "RequestCpus", "MachineAttrCpus0"),
-    *("GPUsProvisioned", "RequestGPUs", "MemoryProvisioned", "ResidentSetSize", "ResidentSetSize_RAW", "ImageSize"),
-    *("ImageSize_RAW", "ExitCode", "ExitBySignal", "ExitSignal", "LastRemoteHost", "RemoteHost", "AllRemoteHosts"),
-    *("MaxHosts", "NordugridQueue", "x509userproxysubject", "x509UserProxyVOName", "x509UserProxyFirstFQAN"),
-    *("AuthTokenSubject", "AuthTokenIssuer", "AuthTokenGroups", "AuthTokenScopes", "AuthTokenId"),
-)
-"""What is asked for; condor_history takes and prints names in any letters."""
 
 
 class Scores(NamedTuple):
@@ -137,17 +116,146 @@ class CondorJob(NamedTuple):
         return f"{self.cluster}.{self.proc}"
 
 
-class NoUse(NamedTuple):
-    """Why an ad is no job that can be accounted, and nothing is wrong with that."""
-
-    why: str
-    """One of UNFINISHED, NEVER_STARTED and ELSEWHERE_RUN."""
+ELSEWHERE_RUN = "not run in the pool"
 
 
-UNFINISHED, NEVER_STARTED, ELSEWHERE_RUN = "unfinished", "never started", "not run in the pool"
+# What is read of an ad: one table. Attributes that are not in it are not looked at.
 
 
-def job_of(ad: Ad, unusable: set[str], schedd: str | None = None, scores: Scores | None = None) -> CondorJob | NoUse:
+def _number(value: Value) -> int | float | None:
+    """``None``: not said, or an expression. Raises ValueError for what no job can have."""
+    if value is None or isinstance(value, Expression):
+        return None
+    if isinstance(value, (bool, str)):
+        raise ValueError(f"no number: {str(value)[:40]!r}")  # noqa: TRY004  a value of the ad, not of the program
+    if not -LARGEST <= value <= LARGEST:
+        raise ValueError("larger than any measurement")
+    return value
+
+
+def _share(value: Value) -> float | None:
+    """A number of at least 0, and its fraction if it has one."""
+    number = _number(value)
+    if number is not None and number < 0:
+        raise ValueError(f"{number} is less than 0")
+    return int(number) if number is not None and number == int(number) else number
+
+
+def _amount(value: Value) -> int | None:
+    """Rounded."""
+    number = _share(value)
+    return None if number is None else round(number)
+
+
+def _positive(value: Value) -> int | None:
+    """An amount; 0 was not measured."""
+    return _amount(value) or None
+
+
+def _whole(value: Value) -> int | None:
+    """A count."""
+    number = _number(value)
+    if number is not None and number != int(number):
+        raise ValueError(f"{number} is no whole number")
+    return None if number is None else int(number)
+
+
+def _cpus(value: Value) -> int | None:
+    """CPUs, rounded up: who has a part of one keeps others from it."""
+    number = _share(value)
+    return None if number is None else math.ceil(number)
+
+
+def _time(value: Value) -> int | None:
+    """UTC seconds."""
+    found = _amount(value)
+    if found is not None and found >= LATEST_S:
+        raise ValueError(f"{found} is no time of a job")
+    return found or None
+
+
+def _text(value: Value) -> str | None:
+    """A text as a database keeps it: without zeros and halves of characters, which become what Python calls them."""
+    if not isinstance(value, str):
+        return None
+    return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00") or None
+
+
+def _signalled(value: Value) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _queue(value: Value) -> str | None:
+    """A-REX writes it without quotes, so that it is the name of another attribute to HTCondor."""
+    text = value.text if isinstance(value, Expression) else value if isinstance(value, str) else ""
+    return text if _QUEUE.fullmatch(text) else None
+
+
+def _fqan(value: Value) -> str | None:
+    """The first attribute of VOMS, of groups, role and capability alone: anything else may name a person."""
+    text = _text(value) or ""
+    names = {part.partition("=")[0] for part in text.split("/") if "=" in part}
+    return text if parsed_fqan(text) and names <= {"Role", "Capability"} else None
+
+
+_STATE = (
+    Field("JobStatus", _whole, "status", is_needed=True),
+    Field("JobUniverse", _whole, "universe", is_needed=True),
+    Field("JobStartDate", _time, "start_time", is_needed=True, unit="s since 1970"),
+)
+"""What says whether it is a job that can be accounted."""
+FIELDS = (
+    Field("GlobalJobId", _text, "id", is_needed=True),
+    Field("ClusterId", _whole, "cluster", is_needed=True),
+    Field("ProcId", _whole, "proc", is_needed=True),
+    Field("CompletionDate", _time, "completed", is_needed=True, unit="s since 1970"),
+    Field("EnteredCurrentStatus", _time, "left", is_needed=True, unit="s since 1970"),
+    Field("RemoteWallClockTime", _amount, "wall_s", is_needed=True, unit="s"),
+    Field("QDate", _time, "submit_time", unit="s since 1970"),
+    Field("JobCurrentStartDate", _time, "last_start", unit="s since 1970"),
+    Field("NumJobStarts", _whole, "starts"),
+    Field("RemoteUserCpu", _amount, "last_user_s", unit="s"),
+    Field("RemoteSysCpu", _amount, "last_kernel_s", unit="s"),
+    Field("CumulativeRemoteUserCpu", _amount, "every_user_s", unit="s"),
+    Field("CumulativeRemoteSysCpu", _amount, "every_kernel_s", unit="s"),
+    Field("CpusProvisioned", _cpus, "cores"),
+    Field("MachineAttrCpus0", _cpus, "cores"),
+    Field("RequestCpus", _cpus, "cores"),
+    Field("MaxHosts", _whole, "nodes"),
+    Field("GPUsProvisioned", _share, "gpus"),
+    Field("RequestGPUs", _share, "gpus"),
+    Field("MemoryProvisioned", _whole, "memory_mib", unit="MiB"),
+    Field("ResidentSetSize_RAW", _positive, "memory_kib", unit="KiB"),
+    Field("ResidentSetSize", _positive, "memory_kib", unit="KiB"),
+    Field("ImageSize_RAW", _positive, "image_kib", unit="KiB"),
+    Field("ImageSize", _positive, "image_kib", unit="KiB"),
+    Field("ExitCode", _whole, "exit_status"),
+    Field("ExitBySignal", _signalled, "is_signalled"),
+    Field("ExitSignal", _whole, "exit_signal"),
+    Field("AllRemoteHosts", _text, "hosts"),
+    Field("LastRemoteHost", _text, "hosts"),
+    Field("RemoteHost", _text, "hosts"),
+    Field("Owner", _text, "user"),
+    Field("AcctGroup", _text, "account"),
+    Field("AccountingGroup", _text, "account"),
+    Field("AcctGroupUser", _text, "account_user"),
+    Field("ProjectName", _text, "project"),
+    Field("JobBatchName", _text, "name"),
+    Field("NordugridQueue", _queue, "queue"),
+    Field("x509userproxysubject", _text, "user_dn"),
+    Field("x509UserProxyVOName", _text, "vo"),
+    Field("x509UserProxyFirstFQAN", _fqan, "fqan"),
+    Field("AuthTokenSubject", _text, "token_subject"),
+    Field("AuthTokenIssuer", _text, "token_issuer"),
+    Field("AuthTokenGroups", _text, "token_groups"),
+    Field("AuthTokenScopes", _text, "token_scopes"),
+    Field("AuthTokenId", _text, "token_id"),
+)
+ATTRIBUTES = tuple(one.name for one in (*_STATE, *FIELDS))
+"""What is asked for; condor_history takes and prints names in any letters."""
+
+
+def job_of(ad: Ad, unusable: set[str], schedd: str | None = None, scores: Scores | None = None) -> CondorJob | NoUsage:
     """
     The job that an ad tells of; ``schedd`` is the schedd's name if it is not to be HTCondor's own.
 
@@ -155,74 +263,58 @@ def job_of(ad: Ad, unusable: set[str], schedd: str | None = None, scores: Scores
     when the ad says too little, or what cannot be, of which job it is, when it ended, how long it ran and on how many
     CPUs.
     """
-    state = _whole(ad, "JobStatus")
+
+    def said(name: str) -> Value:
+        return ad.get(name.lower())
+
+    run = values_of(_STATE, said, unusable)
+    state = run["status"]
     if state is None:
         raise ValueError("it has no JobStatus: is it an ad of a job?")
     if state not in (REMOVED, COMPLETED):
-        return NoUse(UNFINISHED)
-    if _whole(ad, "JobUniverse") in ELSEWHERE:
-        return NoUse(ELSEWHERE_RUN)
-    start = _time(ad, "JobStartDate")
-    if not start:
-        return NoUse(NEVER_STARTED)
-    name, cluster, proc, queued = _key(ad)
-    end = (_time(ad, "CompletionDate") if state == COMPLETED else None) or _time(ad, "EnteredCurrentStatus")
+        return NoUsage(UNFINISHED)
+    if run["universe"] in ELSEWHERE:
+        return NoUsage(ELSEWHERE_RUN)
+    if not run["start_time"]:
+        return NoUsage(NEVER_STARTED)
+    run |= values_of(FIELDS, said, unusable)
+    name, *number = _key(run)
+    end = (run["completed"] if state == COMPLETED else None) or run["left"]
     if not end:
         raise ValueError("it has neither CompletionDate nor EnteredCurrentStatus: nothing says when it ended")
-    use = _Optional(ad, unusable)
-    starts = use.whole("NumJobStarts")
-    last_start = use.time("JobCurrentStartDate") or None
-    wall_s = _wall(ad, start, end, certain_s=_only_run(state, starts, start, last_start, end))
-    user_s, kernel_s = _cpu(use, is_one_run=(starts or 0) < 2 and "NumJobStarts" not in unusable)
-    memory_kib = use.amount("ResidentSetSize_RAW") or use.amount("ResidentSetSize")
-    image_kib = use.amount("ImageSize_RAW") or use.amount("ImageSize")
-    exit_status, exit_signal = _exit(use)
+    starts, memory_kib, image_kib = run.get("starts"), run.get("memory_kib"), run.get("image_kib")
+    user_s, kernel_s = _cpu(run, is_one_run=(starts or 0) < 2 and "NumJobStarts" not in unusable)
+    exit_status, exit_signal = _exit(run)
+    plain = {field: value for field, value in run.items() if value is not None and field in CondorJob._fields}
     return CondorJob(
-        schedd or name,
-        cluster,
-        proc,
-        queued,
-        submit_time=use.time("QDate") or queued,
-        status=state,
-        start_time=start,
-        last_start=last_start,
-        end_time=end,
-        wall_s=wall_s,
-        starts=starts,
-        cores=_cores(use),
-        gpus=use.first(use.number, "GPUsProvisioned", "RequestGPUs"),
-        cpu_user_s=user_s,
-        cpu_kernel_s=kernel_s,
-        memory_kib=memory_kib or None,
-        # Of a job in a container it is that of what starts the container.
-        virtual_memory_kib=image_kib if image_kib and image_kib >= (memory_kib or 0) else None,
-        memory_mib=use.whole("MemoryProvisioned"),
-        exit_status=exit_status,
-        exit_signal=exit_signal,
-        hosts=_text(ad, "AllRemoteHosts") or _text(ad, "LastRemoteHost") or _text(ad, "RemoteHost"),
-        user=_text(ad, "Owner"),
-        account=_account(ad),
-        project=_text(ad, "ProjectName"),
-        name=_text(ad, "JobBatchName"),
-        queue=_queue(ad),
-        user_dn=_text(ad, "x509userproxysubject"),
-        vo=_text(ad, "x509UserProxyVOName"),
-        fqan=_fqan(ad),
-        benchmark=_benchmark(ad, scores),
-        token_subject=_text(ad, "AuthTokenSubject"),
-        token_issuer=_text(ad, "AuthTokenIssuer"),
-        token_groups=_text(ad, "AuthTokenGroups"),
-        token_scopes=_text(ad, "AuthTokenScopes"),
-        token_id=_text(ad, "AuthTokenId"),
+        **plain
+        | {
+            "schedd": schedd or name,
+            "cluster": number[0],
+            "proc": number[1],
+            "queued": number[2],
+            "submit_time": run.get("submit_time") or number[2],
+            "end_time": end,
+            "wall_s": _wall(run, end),
+            "cores": _cores(run),
+            "cpu_user_s": user_s,
+            "cpu_kernel_s": kernel_s,
+            # Of a job in a container it is that of what starts the container.
+            "virtual_memory_kib": image_kib if image_kib and image_kib >= (memory_kib or 0) else None,
+            "exit_status": exit_status,
+            "exit_signal": exit_signal,
+            "account": _account(run),
+            "benchmark": _benchmark(ad, scores),
+        }
     )
 
 
-def _key(ad: Ad) -> tuple[str, int, int, int]:
-    match = _GLOBAL.fullmatch(_text(ad, "GlobalJobId"))
+def _key(run: Mapping[str, Any]) -> tuple[str, int, int, int]:
+    match = _GLOBAL.fullmatch(run["id"] or "")
     if match is None:
         raise ValueError("it has no GlobalJobId, by which HTCondor knows its jobs")
     found = match[1], int(match[2]), int(match[3]), int(match[4])
-    if _whole(ad, "ClusterId") not in (None, found[1]) or _whole(ad, "ProcId") not in (None, found[2]):
+    if run["cluster"] not in (None, found[1]) or run["proc"] not in (None, found[2]):
         raise ValueError(f"its ClusterId and ProcId are not those of its GlobalJobId: {match[0][:80]!r}")
     return found
 
@@ -236,160 +328,65 @@ def _only_run(state: int, starts: int | None, start: int, last_start: int | None
     return end - start if state == COMPLETED and starts == 1 and last_start in (None, start) else None
 
 
-def _wall(ad: Ad, start: int, end: int, *, certain_s: int | None) -> int:
+def _wall(run: Mapping[str, Any], end: int) -> int:
+    start = run["start_time"]
     if end < start:
         raise ValueError(f"it ended {start - end} s before it started")
-    wall_s = _amount(ad, "RemoteWallClockTime")
+    wall_s = run["wall_s"]
     if wall_s is None:
-        wall_s = certain_s
+        wall_s = _only_run(run["status"], run.get("starts"), start, run.get("last_start"), end)
     if wall_s is None:
         raise ValueError("it has no RemoteWallClockTime: nothing says how long it ran")
     if wall_s > end - start + _OFF_S:
         raise ValueError(f"it ran {wall_s} s between a start and an end that are {end - start} s apart")
-    return wall_s
+    return int(wall_s)
 
 
-def _get(ad: Ad, name: str) -> Value:
-    return ad.get(name.lower())
-
-
-def _text(ad: Ad, name: str) -> str:
-    """A text as a database keeps it: without zeros and halves of characters, which become what Python calls them."""
-    value = _get(ad, name)
-    if not isinstance(value, str):
-        return ""
-    return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
-
-
-def _number(ad: Ad, name: str) -> int | float | None:
-    """``None``: not said, or an expression. Raises ValueError for what no job can have."""
-    value = _get(ad, name)
-    if value is None or isinstance(value, Expression):
-        return None
-    if isinstance(value, (bool, str)):
-        raise ValueError(  # noqa: TRY004  a value of the ad, not of the program
-            f"{name} is no number: {str(value)[:40]!r}"
-        )
-    if not -LARGEST <= value <= LARGEST:
-        raise ValueError(f"{name} is larger than any measurement")
-    return value
-
-
-def _amount(ad: Ad, name: str) -> int | None:
-    value = _number(ad, name)
-    if value is not None and value < 0:
-        raise ValueError(f"{name} is {value}")
-    return None if value is None else round(value)
-
-
-def _whole(ad: Ad, name: str) -> int | None:
-    value = _number(ad, name)
-    if value is not None and value != int(value):
-        raise ValueError(f"{name} is {value}")
-    return None if value is None else int(value)
-
-
-def _time(ad: Ad, name: str) -> int | None:
-    value = _amount(ad, name)
-    if value is not None and value >= LATEST_S:
-        raise ValueError(f"{name} is no time of a job: {value}")
-    return value
-
-
-class _Optional(NamedTuple):
-    """Values of an ad that accounting can do without: one that cannot be used is ``None``, and noted."""
-
-    ad: Ad
-    unusable: set[str]
-
-    def number(self, name: str) -> float | None:
-        """Not negative."""
-
-        def read() -> float | None:
-            value = _number(self.ad, name)
-            if value is not None and value < 0:
-                raise ValueError(f"{name} is {value}")
-            return int(value) if value is not None and value == int(value) else value
-
-        return optional(name, read, self.unusable)
-
-    def amount(self, name: str) -> int | None:
-        """Rounded."""
-        return optional(name, lambda: _amount(self.ad, name), self.unusable)
-
-    def whole(self, name: str) -> int | None:
-        """A count."""
-        return optional(name, lambda: _whole(self.ad, name), self.unusable)
-
-    def time(self, name: str) -> int | None:
-        """UTC seconds."""
-        return optional(name, lambda: _time(self.ad, name), self.unusable)
-
-    def first(self, read: Callable[[str], T | None], *names: str) -> T | None:
-        """The first of some values that is said and can be used."""
-        return next((value for name in names if (value := read(name)) is not None), None)
-
-
-def _cores(use: _Optional) -> int:
+def _cores(run: Mapping[str, Any]) -> int:
     """
     CPUs of the slot that it had, else those that it asked for; of a parallel job those of all its nodes.
 
     Raises ValueError where only expressions say it.
     """
-    cores = use.first(use.whole, "CpusProvisioned", "MachineAttrCpus0", "RequestCpus")
-    if cores is None or cores < 0:
+    if run.get("cores") is None:
         raise ValueError("nothing says how many CPUs it had: CpusProvisioned and RequestCpus are no numbers")
-    nodes = use.whole("MaxHosts") if _whole(use.ad, "JobUniverse") == _PARALLEL else 1
-    return max(1, cores) * max(1, nodes or 1)
+    nodes = run.get("nodes") if run["universe"] == _PARALLEL else 1
+    cores: int = max(1, run["cores"]) * max(1, nodes or 1)
+    return cores
 
 
-def _cpu(use: _Optional, *, is_one_run: bool) -> tuple[int | None, int | None]:
+def _cpu(run: Mapping[str, Any], *, is_one_run: bool) -> tuple[int | None, int | None]:
     """
     User and kernel time of all runs. RemoteUserCpu and RemoteSysCpu are of the last: of several they are no measure.
 
     Each run adds its own to the cumulative ones when it ends, so that these are never less.
     """
     times: list[int | None] = []
-    for part in ("User", "Sys"):
-        last, every = use.amount(f"Remote{part}Cpu"), use.amount(f"CumulativeRemote{part}Cpu")
+    for part in ("user_s", "kernel_s"):
+        last, every = run.get(f"last_{part}"), run.get(f"every_{part}")
         times.append(max(every, last or 0) if every is not None else last if is_one_run else None)
     return (None, None) if None in times else (times[0], times[1])
 
 
-def _exit(use: _Optional) -> tuple[int | None, int | None]:
+def _exit(run: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Exit status and signal; of a job that a signal ended of which nothing is known the status is 1, never 0."""
-    status, by_signal = use.whole("ExitCode"), _get(use.ad, "ExitBySignal")
-    if by_signal is True:
-        signal = use.whole("ExitSignal")
+    status, signal = run.get("exit_status"), run.get("exit_signal")
+    if run.get("is_signalled"):
         return (status, signal) if signal else (status or 1, None)
-    return status, 0 if by_signal is False else None
+    return status, 0 if run.get("is_signalled") is False else None
 
 
-def _account(ad: Ad) -> str:
+def _account(run: Mapping[str, Any]) -> str:
     """The accounting group, without the user behind it."""
-    group = _text(ad, "AcctGroup") or _text(ad, "AccountingGroup")
-    user = _text(ad, "AcctGroupUser") or _text(ad, "Owner")
+    group: str = run.get("account") or ""
+    user = run.get("account_user") or run.get("user")
     return group.removesuffix(f".{user}") if user else group
-
-
-def _queue(ad: Ad) -> str:
-    """A-REX writes it without quotes, so that it is the name of another attribute to HTCondor."""
-    value = _get(ad, "NordugridQueue")
-    text = value.text if isinstance(value, Expression) else value if isinstance(value, str) else ""
-    return text if _QUEUE.fullmatch(text) else ""
-
-
-def _fqan(ad: Ad) -> str:
-    """The first attribute of VOMS, of groups, role and capability alone: anything else may name a person."""
-    text = _text(ad, "x509UserProxyFirstFQAN")
-    names = {part.partition("=")[0] for part in text.split("/") if "=" in part}
-    return text if parsed_fqan(text) and names <= {"Role", "Capability"} else ""
 
 
 def _benchmark(ad: Ad, scores: Scores | None) -> str:
     if scores is None:
         return ""
-    value = _get(ad, scores.attribute)
+    value = ad.get(scores.attribute.lower())
     try:
         # A text, since some machines say it so.
         return str(Benchmark.parse(f"{scores.type}:{float(value):.3f}")) if isinstance(value, (str, int, float)) else ""
@@ -401,16 +398,7 @@ def joined(one: CondorJob, other: CondorJob) -> CondorJob:
     """Two outputs of the same job: of each value what is known, and of two that are known always the same one."""
     if one == other:
         return one
-    values: tuple[Any, ...] = tuple([_better(*pair) for pair in zip(one, other, strict=True)])
-    return CondorJob(*values)._replace(start_time=min(one.start_time, other.start_time))
-
-
-def _better(value: float | str | None, other: float | str | None) -> float | str | None:
-    if isinstance(value, str) and isinstance(other, str):
-        return max(value, other, key=lambda text: (len(text), text))
-    if isinstance(value, int | float) and isinstance(other, int | float):
-        return max(value, other)
-    return other if value is None else value
+    return CondorJob(*map(better, one, other))._replace(start_time=min(one.start_time, other.start_time))
 
 
 # What a history has, as jobs: each with all that is needed to read it again.
@@ -429,20 +417,7 @@ class HistoryForm(NamedTuple):
         return ATTRIBUTES if self.scores is None else (*ATTRIBUTES, self.scores.attribute)
 
 
-class ParsedJob(NamedTuple):
-    """One ad of a history."""
-
-    what: CondorJob | NoUse | Fault
-    position: str
-    content: bytes
-    """The same ad as a history of its own; as far as classads.KEPT."""
-    length: int
-    """How long all of that is, in bytes."""
-    unusable: frozenset[str] = frozenset()
-    """Attributes with a value that cannot be used, and that accounting can do without."""
-
-
-def read(chunks: Iterable[bytes], form: HistoryForm) -> Iterator[ParsedJob]:
+def read(chunks: Iterable[bytes], form: HistoryForm) -> Iterator[ParsedRun]:
     """
     Every ad of a history file or of what condor_history printed, in its order. Bounded memory.
 
@@ -450,18 +425,18 @@ def read(chunks: Iterable[bytes], form: HistoryForm) -> Iterator[ParsedJob]:
     """
     wanted = frozenset(name.lower() for name in form.attributes)
     for told in classad.read(chunks, wanted):
-        what: CondorJob | NoUse | Fault
+        what: CondorJob | NoUsage | Fault
         unusable: set[str] = set()
         if isinstance(told.what, Fault):
             what = told.what
         elif told.what is None:
-            what = NoUse(UNFINISHED)
+            what = NoUsage(UNFINISHED)
         else:
             try:
                 what = job_of(told.what, unusable, form.schedd, form.scores)
             except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
                 what = fault_of(error)
-        yield ParsedJob(what, told.position, told.content, told.length, frozenset(unusable))
+        yield ParsedRun(what, told.position, told.content, told.length, unusable=frozenset(unusable))
 
 
 # Asking condor_history itself.
@@ -480,6 +455,10 @@ class HistoryCommand(NamedTuple):
     timeout_s: float = TIMEOUT_S
     schedd: str | None = None
     """The schedd to ask; ``None``: the history of this host."""
+
+    def answers(self, start: int, end: int, form: HistoryForm) -> Iterator[Asked]:
+        """What it prints of the jobs that ended at or after ``start``."""
+        yield Asked(end, self.ask(start, form.attributes), form)
 
     def ask(self, since: int, attributes: Sequence[str]) -> Iterator[bytes]:
         """

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from arcacct.errors import InputError
 from arcacct.records.import_quarantine import optional
+from arcacct.records.runs import NEVER_STARTED, UNFINISHED, Field, Noise, NoUsage, better, values_of
 from arcacct.records.slurm_formats import (
     LARGEST,
     NOT_SAID,
@@ -37,7 +38,7 @@ from arcacct.records.slurm_formats import (
 # first. Only runs that are over are kept: of one that is not, nothing is known that will hold.
 
 
-UNFINISHED = frozenset(
+GOES_ON = frozenset(
     (
         *("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUE_FED", "REQUEUE_HOLD"),
         *("RESV_DEL_HOLD", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED"),
@@ -131,13 +132,6 @@ class SacctPart(NamedTuple):
     """What it says of its run besides; `run_of` puts the rest in."""
 
 
-class NoUsage(NamedTuple):
-    """Why a row of sacct is no run that can be accounted, and nothing is wrong with that."""
-
-    is_unfinished: bool
-    """It goes on, or its end is not written yet; else it never started."""
-
-
 def run_of(job: SacctPart, steps: SacctUse, cluster: str | None, unusable: set[str]) -> SlurmRun | NoUsage:
     """
     The run that a row of a job and those of its steps tell of; ``cluster`` is its name if it is not to be Slurm's.
@@ -147,15 +141,15 @@ def run_of(job: SacctPart, steps: SacctUse, cluster: str | None, unusable: set[s
     Raises ValueError when they contradict each other, or say too little.
     """
     state = job.run.state
-    if state in UNFINISHED or not state:
-        return NoUsage(is_unfinished=True)
+    if state in GOES_ON or not state:
+        return NoUsage(UNFINISHED)
     if job.start is None or job.run.node_list in NOWHERE:
-        return NoUsage(is_unfinished=False)
+        return NoUsage(NEVER_STARTED)
     if job.end is None:
-        return NoUsage(is_unfinished=True)
+        return NoUsage(UNFINISHED)
     if state == "CANCELLED" and job.end.late < job.start.early:
         # The start that it was to have.
-        return NoUsage(is_unfinished=False)
+        return NoUsage(NEVER_STARTED)
     name = cluster or job.run.cluster
     if not name:
         raise ValueError("nothing says which cluster it ran on; print the column Cluster, or give --cluster")
@@ -252,16 +246,7 @@ def joined(one: SlurmRun, other: SlurmRun) -> SlurmRun:
     """
     if one == other:
         return one
-    values: tuple[Any, ...] = tuple([_better(*pair) for pair in zip(one, other, strict=True)])
-    return SlurmRun(*values)._replace(start_time=min(one.start_time, other.start_time))
-
-
-def _better(value: int | str | None, other: int | str | None) -> int | str | None:
-    if isinstance(value, str) and isinstance(other, str):
-        return max(value, other, key=lambda text: (len(text), text))
-    if isinstance(value, int) and isinstance(other, int):
-        return max(value, other)
-    return other if value is None else value
+    return SlurmRun(*map(better, one, other))._replace(start_time=min(one.start_time, other.start_time))
 
 
 # The rows of `sacct --parsable2`, out of lines that users may have broken.
@@ -307,19 +292,72 @@ _KINDS = {
 }
 _SHAPES = {name: re.compile(shape, re.ASCII) for names, shape in _KINDS.items() for name in names.split(" ")}
 """What a value of a column looks like, where that is proven. Any other column may hold the delimiter."""
-NEEDED = ("JobIDRaw", "State", "Submit", "Start", "End")
-"""Columns without which nothing can be accounted."""
 _words = re.compile(r"\w+").findall
 _TEXTS = _words(
     "AdminComment Comment Container Extra FailedNode JobName StdErr StdIn StdOut SubmitLine SystemComment WorkDir"
 )
 """Columns whose texts may have line ends."""
-COLUMNS = _words(
-    "JobID JobIDRaw Cluster State Submit Start End Elapsed ElapsedRaw Suspended ExitCode AllocCPUS NCPUS NNodes JobName"
-    " AllocTRES TotalCPU UserCPU SystemCPU TRESUsageInTot MaxRSS MaxVMSize Partition User Group Account QOS WCKey"
-    " NodeList"
+
+
+T = TypeVar("T")
+
+# The columns that are used, in the order in which sacct is asked for them: a text stands between others, so that its
+# end is seen. Any other column is not looked at.
+
+
+def _text(text: str) -> str | None:
+    return clean(text) or None
+
+
+def _said(parse: Callable[[str], T | None]) -> Callable[[str], T | None]:
+    """A parser of a value: what is said and gives none cannot be used."""
+
+    def read(text: str) -> T | None:
+        value = parse(text)
+        if value is None and text not in NOT_SAID:
+            raise ValueError("no value")
+        return value
+
+    return read
+
+
+def _as_it_is(text: str | None) -> str:
+    return text or ""
+
+
+FIELDS = (
+    Field("JobID", _text, "shown"),
+    Field("JobIDRaw", lambda text: job_number(_as_it_is(text)), "number", is_needed=True),
+    Field("Cluster", _text, "cluster"),
+    Field("State", _as_it_is, "state", is_needed=True),
+    Field("Submit", _as_it_is, "submit", is_needed=True, unit="s since 1970"),
+    Field("Start", _as_it_is, "start", is_needed=True, unit="s since 1970"),
+    Field("End", _as_it_is, "end", is_needed=True, unit="s since 1970"),
+    Field("Elapsed", _said(duration_us), "elapsed_us", unit="us"),
+    Field("ElapsedRaw", _said(amount), "elapsed_s", unit="s"),
+    Field("Suspended", _said(duration_us), "suspended_us", unit="us"),
+    Field("ExitCode", _said(exit_code), "exit_code"),
+    Field("AllocCPUS", _said(count), "cores"),
+    Field("NCPUS", _said(count), "cores"),
+    Field("NNodes", _said(count), "nodes"),
+    Field("JobName", _text, "name"),
+    Field("AllocTRES", _text, "tres"),
+    Field("TotalCPU", _said(duration_us), "total_us", unit="us"),
+    Field("UserCPU", _said(duration_us), "user_us", unit="us"),
+    Field("SystemCPU", _said(duration_us), "kernel_us", unit="us"),
+    Field("TRESUsageInTot", cpu_us, "sampled_us", unit="us"),
+    Field("MaxRSS", _said(size_kib), "memory_kib", unit="KiB"),
+    Field("MaxVMSize", _said(size_kib), "virtual_memory_kib", unit="KiB"),
+    Field("Partition", _text, "partition"),
+    Field("User", _text, "user"),
+    Field("Group", _text, "group"),
+    Field("Account", _text, "account"),
+    Field("QOS", _text, "qos"),
+    Field("WCKey", _text, "wckey"),
+    Field("NodeList", _text, "node_list"),
 )
-"""The columns that are used, of those that sacct has; a text stands between others, so that its end is seen."""
+COLUMNS = tuple(one.name for one in FIELDS)
+NEEDED = tuple(one.name for one in FIELDS if one.is_needed)
 _CANONICAL = {name.lower(): name for name in (*COLUMNS, *_SHAPES, *_TEXTS)}
 
 
@@ -347,13 +385,6 @@ class Misfit(NamedTuple):
     number: int
     job: str
     """JobIDRaw, as far as it is known; else empty."""
-
-
-class Noise(NamedTuple):
-    """A line without the delimiter: blank, or something that another program printed."""
-
-    line: str
-    number: int
 
 
 def header_of(line: str, delimiter: str | None = None) -> TableHeader:
@@ -531,8 +562,6 @@ class TableRows:
 # A row of `sacct --parsable2` as a part of a job.
 
 
-T = TypeVar("T")
-
 CORES = ("AllocCPUS", "NCPUS", "AllocTRES")
 """One of these is needed, too."""
 
@@ -554,68 +583,53 @@ def part(row: Mapping[str, str], zone: tzinfo | None, unusable: set[str]) -> Sac
     Columns whose values cannot be used go into ``unusable``. Raises ValueError, with the column, for a value without
     which nothing can be accounted.
     """
+    row_of = values_of(FIELDS, row.get, unusable)
+    job_id, step = row_of["number"]
+    texts: dict[str, Any] = {name: row_of.get(name) or "" for name in _PLAIN}
 
-    def needed(column: str, reader: Callable[[str], T]) -> T:
+    def of_job(column: str, read: Callable[[str], T]) -> T | None:
+        """A value that the row of a job needs, and that of a step does not."""
         try:
-            return reader(row.get(column, ""))
+            return None if step else read(row_of[column.lower()])
         except ValueError as error:
             raise ValueError(f"{column}: {error}") from error
 
-    def read(column: str, reader: Callable[[str], T | None]) -> T | None:
-        said = row.get(column, "")
-        value = optional(column, lambda: reader(said), unusable)
-        if value is None and said not in NOT_SAID:
-            unusable.add(column)
-        return value
+    def time(column: str) -> Instants | None:
+        return of_job(column, lambda text: instants(text, zone))
 
-    def text(column: str) -> str:
-        return clean(row.get(column, ""))
-
-    def seconds(column: str) -> int | None:
-        found = read(column, duration_us)
+    def seconds(name: str) -> int | None:
+        found: int | None = row_of.get(name)
         return None if found is None else found // 10**6
 
-    def time(column: str) -> Instants | None:
-        return None if step else needed(column, lambda text: instants(text, zone))
-
-    job_id, step = needed("JobIDRaw", job_number)
-    status, signal = read("ExitCode", exit_code) or (None, None)
-    elapsed_s = read("ElapsedRaw", amount)
-    user_us, kernel_us, total_us = (read(column, duration_us) for column in ("UserCPU", "SystemCPU", "TotalCPU"))
+    status, signal = row_of.get("exit_code") or (None, None)
+    user_us, kernel_us = row_of.get("user_us"), row_of.get("kernel_us")
     parts_us = None if user_us is None and kernel_us is None else (user_us or 0) + (kernel_us or 0)
-    cores = read("AllocCPUS", count), read("NCPUS", count), parse(text("AllocTRES")).get("cpu")
-    run = SlurmRun(
-        text("Cluster"),
-        job_id,
-        shown=text("JobID"),
-        state="" if step else needed("State", state),
-        exit_status=status,
-        exit_signal=signal,
-        nodes=read("NNodes", count),
-        node_list=text("NodeList"),
-        partition=text("Partition"),
-        user=text("User"),
-        group=text("Group"),
-        account=text("Account"),
-        qos=text("QOS"),
-        wckey=text("WCKey").removeprefix("*"),
-        name=text("JobName"),
-        tres=text("AllocTRES"),
-    )
+    elapsed_s, cores = row_of.get("elapsed_s"), row_of.get("cores")
     return SacctPart(
         step=step,
         submit=time("Submit"),
         start=time("Start"),
         end=time("End"),
-        elapsed_s=seconds("Elapsed") if elapsed_s is None else elapsed_s,
-        suspended_s=seconds("Suspended"),
-        cores=next((one for one in cores if one is not None), None),
+        elapsed_s=seconds("elapsed_us") if elapsed_s is None else elapsed_s,
+        suspended_s=seconds("suspended_us"),
+        cores=parse(texts["tres"]).get("cpu") if cores is None else cores,
         use=SacctUse(
             0,
-            cpu_use((total_us, parts_us), cpu_us(text("TRESUsageInTot"))),
+            cpu_use((row_of.get("total_us"), parts_us), row_of.get("sampled_us")),
             kernel_us,
-            read("MaxRSS", size_kib),
-            read("MaxVMSize", size_kib),
+            row_of.get("memory_kib"),
+            row_of.get("virtual_memory_kib"),
         ),
-        run=run,
+        run=SlurmRun(
+            job_id=job_id,
+            state=of_job("State", state) or "",
+            exit_status=status,
+            exit_signal=signal,
+            nodes=row_of.get("nodes"),
+            **texts | {"wckey": texts["wckey"].removeprefix("*")},
+        ),
     )
+
+
+_PLAIN = ("cluster", "shown", "node_list", "partition", "user", "group", "account", "qos", "wckey", "name", "tres")
+"""Texts of a run that are taken as they are."""

@@ -13,14 +13,23 @@ from arcacct.errors import InputError
 from arcacct.files.json_reader import MISSING, BeyondBoundsError, Reader
 from arcacct.files.subprocess import printed
 from arcacct.records.import_quarantine import Fault, fault_of
-from arcacct.records.slurm_formats import LARGEST, LATEST_S, Instants, clean, environment, known, known_count, state
+from arcacct.records.runs import Asked, Noise, NoUsage, ParsedRun
+from arcacct.records.slurm_formats import (
+    LARGEST,
+    LATEST_S,
+    Instants,
+    clean,
+    environment,
+    known,
+    known_count,
+    new_delimiter,
+    state,
+)
 from arcacct.sources.slurm.record import (
     COLUMNS,
+    GOES_ON,
     LONGEST_LINE,
-    UNFINISHED,
     Misfit,
-    Noise,
-    NoUsage,
     SacctPart,
     SacctUse,
     SlurmRun,
@@ -194,7 +203,7 @@ def parts(element: Element, unusable: set[str]) -> tuple[SacctPart, SacctUse]:
     states = _inside(job, "state").get("current", job.get("state"))
     names = [state(one) for one in (states if type(states) is list else [states]) if type(one) is str]
     # Of several the one that says that the job goes on, else the first: the others are flags.
-    at = next((one for one in names if one in UNFINISHED), names[0] if names else "")
+    at = next((one for one in names if one in GOES_ON), names[0] if names else "")
     code = _inside(job, "exit_code")
     of_signal = _inside(code, "signal")
     status, signal = _count(code.get("return_code")), _count(of_signal.get("signal_id", of_signal.get("id")))
@@ -342,22 +351,7 @@ class OutputForm(NamedTuple):
     """What the cluster is called here; ``None``: as Slurm calls it."""
 
 
-class ParsedJob(NamedTuple):
-    """One job of an output, or a line of it that is no job's."""
-
-    what: SlurmRun | NoUsage | Fault | Noise
-    position: str
-    content: str
-    """The same job as an output of its own; as far as LONGEST_LINE."""
-    length: int
-    """How long all of that is, in bytes."""
-    is_line: bool = False
-    """Whether it is a line that no job is known of, or of a step whose job is read without it."""
-    unusable: frozenset[str] = frozenset()
-    """Columns (as tables have them) with a value that cannot be used, and that accounting can do without."""
-
-
-def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedJob]:
+def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
     """
     Every job of an output, in its order. Bounded memory.
 
@@ -375,7 +369,7 @@ def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedJob]:
     return _table(whole, form)
 
 
-def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedJob]:
+def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
     for number, one in enumerate(elements(chunks, LONGEST_LINE), 1):
         what: SlurmRun | NoUsage | Fault
         unusable = set(one.unusable)
@@ -385,7 +379,7 @@ def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedJob]:
             what = fault_of(error)
         content, length = _bounded(f'{{"jobs": [{one.text}]}}')
         length += one.length - len(one.text)
-        yield ParsedJob(what, f"job {number}", content, length, unusable=frozenset(unusable))
+        yield ParsedRun(what, f"job {number}", content, length, unusable=frozenset(unusable))
 
 
 def _bounded(content: str) -> tuple[str, int]:
@@ -393,7 +387,7 @@ def _bounded(content: str) -> tuple[str, int]:
     return content[:LONGEST_LINE], len(content.encode("utf-8", "surrogateescape"))
 
 
-def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedJob]:
+def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
     lines = _lines(chunks)
     first = next(lines, None)
     if first is None:
@@ -440,10 +434,10 @@ class _Jobs:
         self._length = 0
         self._whole = True
 
-    def take(self, row: TableRow | Misfit | Noise) -> Iterator[ParsedJob]:
+    def take(self, row: TableRow | Misfit | Noise) -> Iterator[ParsedRun]:
         """One more row; the job before it, if it is another one's. A bad line costs nothing but itself."""
         if isinstance(row, Noise):
-            yield ParsedJob(row, f"line {row.number}", row.line, len(row.line), is_line=True)
+            yield ParsedRun(row, f"line {row.number}", row.line, len(row.line), is_line=True)
             return
         if isinstance(row, Misfit):
             yield from self._take_misfit(row)
@@ -465,7 +459,7 @@ class _Jobs:
         else:
             self._job = one
 
-    def _take_misfit(self, row: Misfit) -> Iterator[ParsedJob]:
+    def _take_misfit(self, row: Misfit) -> Iterator[ParsedRun]:
         number, _, step = row.job.partition(".")
         # A number may be longer than any of Slurm's, and than Python reads.
         job_id = int(number[:20] or -1)
@@ -477,7 +471,7 @@ class _Jobs:
             self._job_id = job_id
             return
         content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *row.lines)))
-        yield ParsedJob(Fault(row.reason), f"line {row.number}", content, length, is_line=True)
+        yield ParsedRun(Fault(row.reason), f"line {row.number}", content, length, is_line=True)
 
     def _add(self, row: TableRow | Misfit) -> None:
         if not self._number:
@@ -489,7 +483,7 @@ class _Jobs:
             if self._whole:
                 self._lines.append(line)
 
-    def end(self) -> Iterator[ParsedJob]:
+    def end(self) -> Iterator[ParsedRun]:
         """The job that is complete now."""
         if not self._number:
             return
@@ -505,7 +499,7 @@ class _Jobs:
             what = fault_of(error)
         content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *self._lines)))
         length = length if self._whole else LONGEST_LINE + 1
-        yield ParsedJob(what, f"line {self._number}", content, length, unusable=frozenset(self._unusable))
+        yield ParsedRun(what, f"line {self._number}", content, length, unusable=frozenset(self._unusable))
         self._empty()
 
 
@@ -536,6 +530,12 @@ class SacctCommand(NamedTuple):
     """Its name or path."""
     timeout_s: float = TIMEOUT_S
     """How long it may take for a window."""
+
+    def answers(self, start: int, end: int, form: OutputForm) -> Iterator[Asked]:
+        """What it prints of the jobs of a span of time, window by window, each with a delimiter that nobody knew."""
+        for window in windows(start, end):
+            delimiter = new_delimiter()
+            yield Asked(window.end, self.ask(window, delimiter), form._replace(delimiter=delimiter))
 
     def ask(self, window: Window, delimiter: str) -> Iterator[bytes]:
         """

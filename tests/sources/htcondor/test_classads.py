@@ -9,8 +9,9 @@ from htcondor_files import HISTORY, JSON, JSONL, LONG, ad, history, jobs, reason
 from memory import cost_of
 
 from arcacct.errors import InputError
+from arcacct.records.runs import NoUsage
 from arcacct.sources.htcondor.classad import Expression, value_of
-from arcacct.sources.htcondor.history import NoUse, Scores
+from arcacct.sources.htcondor.history import Scores
 
 
 @pytest.mark.parametrize("path", [HISTORY, LONG, JSON, JSONL], ids=lambda path: path.name)
@@ -115,7 +116,7 @@ def test_what_is_still_being_written_waits() -> None:
     """A history file is read while its schedd writes: the last ad has no banner yet."""
     content = history(ad(1)) + ad(2).encode()[:-9]
 
-    assert [one.what for one in told(content)][1:] == [NoUse("unfinished")]
+    assert [one.what for one in told(content)][1:] == [NoUsage("unfinished")]
     assert reasons(content) == []
 
 

@@ -7,7 +7,8 @@ from htcondor_files import BEGIN, HISTORY, ad, jobs, reasons, told
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcacct.sources.htcondor.history import CondorJob, NoUse, joined
+from arcacct.records.runs import NoUsage
+from arcacct.sources.htcondor.history import CondorJob, joined
 from arcacct.sources.htcondor.importer import exit_code
 
 
@@ -20,7 +21,7 @@ def one(**values: object) -> CondorJob:
 def unused(**values: object) -> str:
     """Why it is no job to account."""
     (found,) = [each.what for each in told(ad(**values).encode())]
-    assert isinstance(found, NoUse)
+    assert isinstance(found, NoUsage)
     return found.why
 
 
@@ -109,13 +110,13 @@ def test_what_is_no_use_of_the_pool(values, why) -> None:
     ("values", "reason"),
     [
         ({"RemoteWallClockTime": 1793577600.0}, "it ran 1793577600 s between a start and an end that are 60 s apart"),
-        ({"RemoteWallClockTime": -5}, "RemoteWallClockTime is -5"),
+        ({"RemoteWallClockTime": -5}, "RemoteWallClockTime: -5 is less than 0"),
         ({"CompletionDate": BEGIN + 5}, "it ended 5 s before it started"),
         ({"GlobalJobId": None}, "it has no GlobalJobId, by which HTCondor knows its jobs"),
         ({"ProcId": 5}, f"its ClusterId and ProcId are not those of its GlobalJobId: 'ce.example.org#1.0#{BEGIN}'"),
         ({"JobStatus": None}, "it has no JobStatus: is it an ad of a job?"),
         (
-            {"CpusProvisioned": 1.5, "RequestCpus": '"8"'},
+            {"CpusProvisioned": -1, "RequestCpus": '"8"'},
             "nothing says how many CPUs it had: CpusProvisioned and RequestCpus are no numbers",
         ),
     ],
@@ -131,6 +132,8 @@ def test_what_cannot_be(values, reason) -> None:
         ("RequestGPUs", '"1"', "gpus", None),
         ("RequestGPUs", "1e20", "gpus", None),
         ("GPUsProvisioned", "0.5", "gpus", 0.5),
+        ("CpusProvisioned", "0.5", "cores", 1),
+        ("CpusProvisioned", "2.25", "cores", 3),
         ("GPUsProvisioned", "2.0", "gpus", 2),
         ("MemoryProvisioned", "2000.5", "memory_mib", None),
         ("NumJobStarts", "2.5", "starts", None),
@@ -205,6 +208,7 @@ _JOBS = st.builds(
     end_time=st.integers(0, 3),
     cpu_user_s=_NUMBERS,
     memory_kib=_NUMBERS,
+    gpus=st.one_of(_NUMBERS, st.sampled_from([0.5, 1.5])),
     user=_TEXTS,
     account=_TEXTS,
 )

@@ -14,9 +14,9 @@ from slurm_files import BEGIN, CASES, CLUSTER, DATA, JSON, SONAR, TABLE, SlurmHo
 from arcacct.config.values import QueueBenchmark, map_rule
 from arcacct.database.access import writing
 from arcacct.errors import StoreError
+from arcacct.records import runs
 from arcacct.records.imports import BatchSite
 from arcacct.records.recorder import name_id
-from arcacct.sources.slurm import importer
 from arcacct.sources.sonar.importer import Importer
 from arcacct.sources.sonar.jobs import Site
 
@@ -48,7 +48,8 @@ def test_a_real_output(host) -> None:
     """59 runs; the sums by account are those of sreport."""
     report = host.take(TABLE)
 
-    assert (report.jobs, report.unfinished, report.never_started, report.rejected) == (64, 2, 3, 0)
+    assert (report.jobs, report.rejected) == (64, 0)
+    assert report.unused == {"unfinished": 2, "never started": 3}
     assert (report.taken.new, report.taken.added) == (59, 59)
     assert host.rows("SELECT project, sum(wall_s * core_count) FROM v1_jobs GROUP BY 1 ORDER BY 1") == [
         ("atlas", 282),
@@ -179,9 +180,9 @@ def test_steps_that_come_later(host) -> None:
 
 def test_a_job_that_goes_on_is_taken_when_it_is_over(host) -> None:
     report = host.take(table(row(State="RUNNING", End="Unknown", ElapsedRaw=10)))
-    assert (report.unfinished, report.taken.new) == (1, 0)
+    assert (report.unused["unfinished"], report.taken.new) == (1, 0)
     report = host.take(table(row()))
-    assert (report.unfinished, report.taken.added) == (0, 1)
+    assert (report.unused["unfinished"], report.taken.added) == (0, 1)
 
 
 def test_a_name_of_our_own_for_the_cluster(host) -> None:
@@ -376,14 +377,14 @@ def test_an_error_of_the_database_costs_the_job_that_it_is_about(host) -> None:
 def test_an_import_that_is_interrupted_loses_nothing(host, monkeypatch, place) -> None:
     """A database that refuses ends it; the next one brings the rest."""
     taken = iter(range(100))
-    whole = importer.take
+    whole = runs.take
 
     def refusing(*arguments):
         if next(taken) == place:
             raise StoreError("disk full")
         return whole(*arguments)
 
-    monkeypatch.setattr("arcacct.sources.slurm.importer.take", refusing)
+    monkeypatch.setattr("arcacct.records.runs.take", refusing)
     rows = [row(number) for number in range(1, 500)]
     with pytest.raises(StoreError, match="disk full"):
         host.take(table(*rows))

@@ -9,8 +9,9 @@ from memory import cost_of
 from slurm_files import COLUMNS, DATA, TABLE, row
 
 from arcacct.errors import InputError
+from arcacct.records.runs import Noise
 from arcacct.records.slurm_formats import new_delimiter
-from arcacct.sources.slurm.record import Misfit, Noise, TableRow, TableRows, header_of
+from arcacct.sources.slurm.record import Misfit, TableRow, TableRows, header_of
 
 
 def rows(*lines: str, columns: str = COLUMNS) -> list[TableRow | Misfit | Noise]:

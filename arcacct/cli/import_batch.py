@@ -1,0 +1,141 @@
+"""`arcacct import NAME` of batch systems: what all of them do alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+from arcacct.cli.console import print_error, print_line
+from arcacct.cli.options import Decorator, in_order, settings_of, together
+from arcacct.cli.progress import (
+    print_counts,
+    print_retried,
+    print_unmeasured,
+    print_unusable,
+    until_signal,
+    wait_option,
+)
+from arcacct.database.access import accounting
+from arcacct.errors import InputError, UsageError
+from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.records.runs import NEVER_STARTED, UNFINISHED, RunsImport, RunsReport, SourceType
+from arcacct.wording import count_of
+
+_POLL_S = 2.0
+_EXIT = "What cannot be used is shown, left out and kept (`import rejected`); then the exit code is 65, but not again"
+LEFT_OUT = f"{_EXIT} for what was rejected before."
+
+
+class BatchOptions(NamedTuple):
+    """What is to be done."""
+
+    wait: float
+    prefer: bool
+    derive_again: bool
+    retry: bool
+    lenient: bool
+    follow: bool = False
+
+
+def batch_options(source: SourceType[Any], *, follow: bool = False) -> Decorator:
+    """The options that every such command has; the function gets them as ``given``, a `BatchOptions`."""
+    title, name = source.system.title, source.system.name
+    followed = click.option(
+        "--follow", is_flag=True, help="Go on reading what is added, through rotation, until SIGTERM or Ctrl-C."
+    )
+    return in_order(
+        *((followed,) if follow else ()),
+        wait_option,
+        click.option(
+            f"--prefer-{name}", "prefer", is_flag=True, help=f"In jobs of A-REX, {title}'s measured values win."
+        ),
+        click.option(
+            "--derive-again",
+            is_flag=True,
+            help=f"Rebuild jobs from imported {source.what}s, after a change of map lines.",
+        ),
+        click.option(
+            "--retry",
+            is_flag=True,
+            help="Try again what was rejected, see `import rejected`; then FILE, if given.",
+        ),
+        click.option("--lenient", is_flag=True, help="Exit with 0 also if jobs or files could not be used."),
+        click.pass_context,
+        together(BatchOptions, "given", BatchOptions._fields if follow else BatchOptions._fields[:-1]),
+    )
+
+
+def source_of(name: str) -> SourceType[Any]:
+    """The source with this name."""
+    found: SourceType[Any] = import_module(f"arcacct.sources.{name}.importer").SOURCE
+    return found
+
+
+def run_import(
+    ctx: click.Context,
+    source: SourceType[Any],
+    given: BatchOptions,
+    form: Any,
+    files: Sequence[str],
+    ask: Callable[[RunsImport[Any]], None] | None = None,
+) -> int:
+    """Import files, and what ``ask`` asks a program for; print what came out. Gives the exit code."""
+    settings = settings_of(ctx)
+    site = BatchSite("", settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
+    policy = BatchPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer)
+    with accounting(settings.places) as con:
+        work = RunsImport(source, settings.places, con, policy, form, print_error)
+        if given.retry:
+            print_retried(work.retry())
+        if given.derive_again:
+            work.again()
+        if given.follow:
+            with until_signal() as goes_on:
+                work.follow(files, poll_s=_POLL_S, goes_on=goes_on)
+        else:
+            work.files(files)
+        if ask is not None:
+            ask(work)
+        work.finish()
+    print_report(source, work.report)
+    # What was rejected before, and has not changed, is no news.
+    unusable = work.report.news + work.report.unreadable + work.report.failed_jobs
+    return InputError.exit_code if unusable and not given.lenient else 0
+
+
+def print_report(source: SourceType[Any], report: RunsReport) -> None:
+    """What an import did: what was left out on stderr, the rest on stdout."""
+    taken, what = report.taken, source.what
+    others = [
+        (jobs, "job", f" left out: {why}")
+        for why, jobs in sorted(report.unused.items())
+        if why not in (UNFINISHED, NEVER_STARTED)
+    ]
+    print_counts(
+        (report.rejected, "job", " not usable; all others are imported"),
+        (report.lines, "line", " not usable; no job was left out for that"),
+        (report.noise, "line", " ignored: blank, or no record"),
+        (report.failed_jobs, "job", " not made from what is kept of it: see the reasons above"),
+        (report.more_conflicts, "further value", f" told differently by A-REX and {source.system.title}"),
+        *others,
+        (taken.waiting, what, " not recorded yet: each may be an unfinished ARC job (see --wait)"),
+        (taken.pruned, what, " left out: moved into an archive by `arcacct db prune`"),
+    )
+    print_line(
+        f"{count_of(report.jobs, 'job')} read, {report.unused[UNFINISHED]} unfinished,"
+        f" {report.unused[NEVER_STARTED]} never started: {count_of(taken.new, f'new {what}')}, {taken.known} known;"
+        f" {count_of(taken.added, 'job')} added, {taken.changed} changed,"
+        f" {count_of(taken.enriched, 'job')} of others completed"
+    )
+    print_unmeasured(taken)
+    print_unusable(report.unusable)
+
+
+def need_input(files: Sequence[str], given: BatchOptions, complaint: str, *, run: bool = False) -> None:
+    """Raise UsageError where nothing is to be done."""
+    if not (files or run or given.derive_again or given.retry):
+        raise UsageError(complaint)

@@ -1,0 +1,38 @@
+"""The batch systems whose own accounting is a source: one line for each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class BatchSystem(NamedTuple):
+    """What everybody must know of a source of this kind, whether or not its program runs."""
+
+    name: str
+    """Of its command (`import NAME`, `verify --lrms NAME`) and of its folder below arcacct/sources/."""
+    title: str
+    """What people call it."""
+    source: str
+    """RecordSources.Source of its jobs, and FieldSources.Source of what it measured of A-REX's."""
+    told: str
+    """Where its values come from, for the manual."""
+    kind: str
+    """What JobIDs of its jobs begin with: in what was published, so it never changes."""
+    lrms_names: tuple[str, ...]
+    """What [lrms] of arc.conf, and our records, may call it; in small letters."""
+    is_plain: bool = False
+    """Whether its command has no module in arcacct/cli/, but only the options that all have."""
+
+
+GRIDENGINE = BatchSystem(
+    "gridengine",
+    "Grid Engine",
+    "gridengine",
+    "Grid Engine's accounting files",
+    "gesge",
+    ("sge", "gridengine", "ge", "ogs", "uge"),
+)
+HTCONDOR = BatchSystem("htcondor", "HTCondor", "htcondor", "HTCondor's history", "htcondor", ("condor", "htcondor"))
+SLURM = BatchSystem("slurm", "Slurm", "sacct", "Slurm's own accounting (`sacct`)", "sonar", ("slurm",))
+BATCH_SYSTEMS = {one.name: one for one in (GRIDENGINE, HTCONDOR, SLURM)}
+"""By name. A source adds its line here, and its folder below arcacct/sources/."""

@@ -1,0 +1,697 @@
+"""Runs of jobs as a batch system reports them: read by one table of fields, kept in one table, made into records."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from arcacct.config.paths import Places
+from arcacct.database.access import writing
+from arcacct.database.connection import Connection
+from arcacct.errors import InputError, UsageError
+from arcacct.files.follow import STDIN, FileTailer, Reader
+from arcacct.records import batch_jobs
+from arcacct.records.batch_jobs import Figures, figures
+from arcacct.records.batch_systems import BatchSystem
+from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, forget, optional
+from arcacct.records.imports import (
+    BatchImport,
+    BatchPolicy,
+    BatchReport,
+    BatchSite,
+    BatchSlice,
+    BatchTaken,
+    Say,
+    of_written,
+    pages,
+)
+from arcacct.records.model import Job
+from arcacct.records.writer import JobWriter, remove
+from arcacct.wording import count_of
+
+# One table of fields, one function that applies it.
+#
+# What accounting needs (which job it is, when it ended, how long it ran) decides about the job. Any other value that
+# cannot be used is unknown, and counted by its field. What is in no table is never parsed.
+
+
+class Field(NamedTuple):
+    """A value that a batch system reports of a run."""
+
+    name: str
+    """As the batch system writes it; so it is counted and shown."""
+    parse: Callable[[Any], Any]
+    """Raises ValueError for what cannot be used; ``None``: unknown."""
+    to: str = ""
+    """Where it goes, as the source calls it; of several fields that go to one place the first known one counts."""
+    is_needed: bool = False
+    unit: str = ""
+    """Of the parsed value, where the batch system has another."""
+
+
+def values_of(fields: Iterable[Field], said: Callable[[str], Any], unusable: set[str]) -> dict[str, Any]:
+    """
+    The parsed values by where they go; ``said`` gives what stands under a name, or ``None``.
+
+    The names of optional values that cannot be used go into ``unusable``. Raises ValueError, with the name, for a
+    needed one.
+    """
+    found: dict[str, Any] = {}
+    for name, parse, to, is_needed, _unit in fields:
+        if found.get(to) is not None:
+            continue
+        text = said(name)
+        if is_needed:
+            try:
+                found[to] = parse(text)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+        elif text is not None:
+            found[to] = optional(name, partial(parse, text), unusable)
+    return found
+
+
+# What a source reads: runs, each with all that is needed to read it again.
+
+
+RunT = TypeVar("RunT", bound=tuple[Any, ...])
+
+UNFINISHED, NEVER_STARTED = "unfinished", "never started"
+_MOST_SHOWN = 200
+"""Characters of a line that is ignored."""
+
+
+class NoUsage(NamedTuple):
+    """Why something is no run that can be accounted, and nothing is wrong with that."""
+
+    why: str
+
+
+class Noise(NamedTuple):
+    """A line that is no record at all: blank, or something that another program printed."""
+
+    line: str
+    number: int
+
+
+class ParsedRun(NamedTuple):
+    """One run of a file or output, or a line of it that is no job's."""
+
+    what: Any
+    """A run of the source's own type, or a NoUsage, Fault or Noise."""
+    position: str
+    content: str | bytes
+    """The same run as a file of its own, as far as that is kept."""
+    length: int
+    """How long all of that is, in bytes."""
+    is_line: bool = False
+    """Whether it is a line that no job is known of, or of a step whose job is read without it."""
+    unusable: frozenset[str] = frozenset()
+    """Fields with a value that cannot be used, and that accounting can do without."""
+
+
+def better(value: Any, other: Any) -> Any:
+    """Of two values for the same the one that is kept, whichever comes first: the known, the larger, the longer one."""
+    if isinstance(value, str) and isinstance(other, str):
+        return max(value, other, key=lambda text: (len(text), text))
+    if isinstance(value, int | float) and isinstance(other, int | float):
+        return max(value, other)
+    return other if value is None else value
+
+
+# Runs in the database.
+
+
+class KeptRun(NamedTuple, Generic[RunT]):
+    """A run of the database, with its number there and the AAR that it went into."""
+
+    no: int
+    record_id: int | None
+    run: RunT
+
+
+JobNumber = tuple[Any, ...]
+"""Cluster, schedd or server, and the numbers of a job there."""
+
+
+class RunTable(Generic[RunT]):
+    """The table that keeps the runs of a source; its columns are the fields of the run, in order."""
+
+    def __init__(
+        self,
+        name: str,
+        run: type[RunT],
+        spelt: Mapping[str, str],
+        *,
+        no: str = "RunNo",
+        numbers: int = 1,
+        progress: tuple[str, str],
+        source: str = "",
+    ) -> None:
+        """
+        ``spelt``: columns that are not called as their fields. ``no``: the primary key.
+
+        The first field of a run is its place (cluster, schedd), the next ``numbers`` are its numbers there, and the
+        following one tells its runs from each other. ``progress``: the table that says how far A-REX's records were
+        looked at, and its column of the place. ``source``: whose rows they are in a table of several sources.
+        """
+        fields: tuple[str, ...] = run._fields  # type: ignore[attr-defined]
+        columns = [spelt.get(one, "".join(part.capitalize() for part in one.split("_"))) for one in fields]
+        self.progress = progress
+        self.source = source
+        self._make: Callable[[Iterable[Any]], RunT] = run._make  # type: ignore[attr-defined]
+        self._numbers = numbers
+        self._columns = ", ".join(columns)
+        self._name, self._no = name, no
+        place, *number = columns[: 1 + numbers]
+        self._place, self._number = place, ", ".join(number)
+        self._last = columns[1 + numbers]
+        self._only = f"Source = '{source}' AND " if source else ""
+        marks = ", ".join("?" * len(columns))
+        more, mark = (", Source", f", '{source}'") if source else ("", "")
+        self._insert = f"INSERT INTO {name} ({no}, RecordID, {self._columns}{more}) VALUES (?, ?, {marks}{mark})"
+        self._replace = f"UPDATE {name} SET (RecordID, {self._columns}) = (?, {marks}) WHERE {no} = ?"
+
+    def place_of(self, run: RunT) -> str:
+        """Its cluster, schedd or server."""
+        return str(run[0])
+
+    def number_of(self, run: RunT) -> tuple[int, ...]:
+        """Its numbers there."""
+        return run[1 : 1 + self._numbers]
+
+    def once(self, run: RunT) -> Any:
+        """What tells the runs of one number from each other."""
+        return run[1 + self._numbers]
+
+    def read(self, values: Sequence[Any]) -> RunT:
+        """A run of its row."""
+        return self._make(values)
+
+    def stored(self, run: RunT) -> tuple[Any, ...]:
+        """The row of a run."""
+        return run
+
+    def of_numbers(self, con: Connection, place: str, numbers: Iterable[tuple[int, ...]]) -> list[KeptRun[RunT]]:
+        """What is kept of some numbers of a place, in order of time."""
+        marks = ",".join(f"({','.join(map(str, number))})" for number in numbers)
+        rows = con.execute(
+            f"SELECT {self._no}, RecordID, {self._columns} FROM {self._name}"
+            f" WHERE {self._only}({self._number}) IN (VALUES {marks}) AND {self._place} = ? ORDER BY {self._last}",
+            (place,),
+        )
+        return [KeptRun(row[0], row[1], self.read(row[2:])) for row in rows]
+
+    def next_no(self, con: Connection) -> int:
+        """The number of the next new run; true while the transaction lasts."""
+        return int(con.execute(f"SELECT ifnull(max({self._no}), 0) + 1 FROM {self._name}").fetchone()[0])
+
+    def keep(self, con: Connection, new: Iterable[KeptRun[RunT]], changed: Iterable[KeptRun[RunT]]) -> None:
+        """Store runs."""
+        con.executemany(self._insert, [(one.no, one.record_id, *self.stored(one.run)) for one in new])
+        con.executemany(self._replace, [(one.record_id, *self.stored(one.run), one.no) for one in changed])
+
+    def places(self, con: Connection) -> list[str]:
+        """The clusters, schedds or servers that there are runs of."""
+        where = self._only.removesuffix(" AND ") or "1"
+        rows = con.execute(f"SELECT DISTINCT {self._place} FROM {self._name} WHERE {where} ORDER BY 1")
+        return [row[0] for row in rows]
+
+    def waiting(self, con: Connection) -> Iterator[list[JobNumber]]:
+        """The jobs that have no record, in pages."""
+        columns = f"{self._place}, {self._number}"
+        return self._paged(con, columns, "RecordID IS NULL AND ", ("", *[-1] * self._numbers))
+
+    def all(self, con: Connection) -> Iterator[list[JobNumber]]:
+        """Every job, in pages."""
+        for page in self._paged(con, f"{self._number}, {self._place}", "", (*[-1] * self._numbers, "")):
+            yield [(row[-1], *row[:-1]) for row in page]
+
+    def _paged(self, con: Connection, columns: str, where: str, first: tuple[Any, ...]) -> Iterator[list[JobNumber]]:
+        order = ", ".join(map(str, range(1, self._numbers + 2)))
+        after = f"({columns}) > ({', '.join('?' * (self._numbers + 1))}) ORDER BY {order} LIMIT 500"
+        return pages(con, f"SELECT DISTINCT {columns} FROM {self._name} WHERE {self._only}{where}{after}", first)
+
+    def progress_key(self, place: str) -> str:
+        """What the table of progress calls a place."""
+        return f"{self.source}:{place}" if self.source else place
+
+    def asked_until(self, con: Connection, place: str) -> int | None:
+        """Until when the program of the batch system was asked for a place, by `--run`."""
+        table, column = self.progress
+        row = con.execute(f"SELECT AskedUntil FROM {table} WHERE {column} = ?", (place,)).fetchone()
+        return None if row is None else row[0]
+
+    def ask_until(self, con: Connection, place: str, until: int) -> None:
+        """Remember that."""
+        table, column = self.progress
+        con.execute(
+            f"INSERT INTO {table} ({column}, AskedUntil) VALUES (?, ?)"
+            f" ON CONFLICT ({column}) DO UPDATE SET AskedUntil = excluded.AskedUntil",
+            (place, until),
+        )
+
+
+class Asked(NamedTuple):
+    """One answer of the batch system's own program."""
+
+    until: int
+    """Of which time on nothing is in it, UTC seconds."""
+    chunks: Iterable[bytes]
+    form: Any
+
+
+class BatchCommand(Protocol):
+    """How a program is asked for jobs."""
+
+    @property
+    def program(self) -> str:
+        """Its name or path."""
+
+    def answers(self, start: int, end: int, form: Any) -> Iterator[Asked]:
+        """What it prints of the jobs of a span of time, in one or several parts."""
+
+
+class SourceType(Generic[RunT]):
+    """A batch system as a source: what is its own. `RunsImport` does the rest."""
+
+    system: BatchSystem
+    table: RunTable[RunT]
+    run_type: type[RunT]
+    what: str = "job"
+    """What a run is called in messages."""
+    never_asked: str = ""
+    """The complaint where a program was never asked and no time is given."""
+    overlap_s: int = 0
+    """Asked for again each time: jobs come late."""
+    form: Any = None
+    """How files are read where nothing is said."""
+    fields: tuple[Field, ...] = ()
+    """The table of what is read."""
+    endings: tuple[str, ...] = ()
+    """Of files in a directory; without any a directory is no source."""
+
+    @abstractmethod
+    def read(self, chunks: Iterable[bytes], form: Any) -> Iterator[ParsedRun]:
+        """
+        Every run of a file or output, in its order. Bounded memory.
+
+        Raises InputError when it is none, or ends before its end; what came before is good.
+        """
+
+    @abstractmethod
+    def job(self, run: RunT, site: BatchSite) -> Job:
+        """The accounting record of a run."""
+
+    def joined(self, one: RunT, other: RunT) -> RunT:
+        """Two reports of the same run: of each value what is known, and of two that are known always the same one."""
+        return one if one == other else self.run_type(*map(better, one, other))
+
+    def is_change(self, old: RunT, new: RunT) -> bool:
+        """Whether the records of the run's number must be made again."""
+        return old != new
+
+    def jobs(self, runs: Sequence[KeptRun[RunT]], site: BatchSite) -> Iterator[tuple[Job, Sequence[KeptRun[RunT]]]]:
+        """The jobs of all runs of one number, in order of time; without an own rule each run is a job."""
+        for one in runs:
+            yield self.job(one.run, site), (one,)
+
+    def arc_record(self, con: Connection, run: RunT, job: Job) -> int | None:  # noqa: ARG002  some need it
+        """The record of A-REX's that a job is."""
+        return batch_jobs.arc_job(con, job, self.system.lrms_names)
+
+    def other_record(self, con: Connection, run: RunT) -> int | None:  # noqa: ARG002  most have none
+        """The record of another source that a job is."""
+        return None
+
+    def may_be_arc(self, run: RunT) -> bool:  # noqa: ARG002  most may
+        """Whether A-REX may have submitted the job."""
+        return True
+
+    def number_of(self, local_job_id: str) -> tuple[int, ...] | None:
+        """The numbers that A-REX's LocalJobID names; ``None``: it is none of this batch system."""
+        is_number = local_job_id.isascii() and local_job_id.isdecimal() and len(local_job_id) < 18
+        return (int(local_job_id),) if is_number else None
+
+    def figures(self, run: RunT) -> Figures:
+        """What `verify --lrms` compares of a run."""
+        return figures(self.job(run, BatchSite()))
+
+
+def together(jobs: Sequence[Job]) -> Job:
+    """The runs of one job, in order of time, as one job that was requeued."""
+    last = jobs[-1]
+    if len(jobs) == 1:
+        return last
+    return last._replace(
+        submit_time=jobs[0].submit_time,
+        wall_s=sum(job.wall_s or 0 for job in jobs),
+        cpu_user_s=_sum([job.cpu_user_s for job in jobs]),
+        cpu_kernel_s=_sum([job.cpu_kernel_s for job in jobs]),
+        memory_kib=max((job.memory_kib or 0 for job in jobs), default=0) or None,
+        virtual_memory_kib=max((job.virtual_memory_kib or 0 for job in jobs), default=0) or None,
+        events=tuple(event for job in jobs for event in job.events),
+    )
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    """``None`` if any is not known: the rest would be a wrong sum."""
+    return None if None in values else sum(value or 0 for value in values)
+
+
+# A slice of runs into the database, and the jobs that they change, in one transaction.
+#
+# What is kept of a run is what all reports together say of it, so it does not matter in which order they come, or how
+# often; what is made again and is the same writes nothing and logs nothing.
+
+
+class _RunsSlice(BatchSlice, Generic[RunT]):
+    def __init__(self, con: Connection, policy: BatchPolicy, source: SourceType[RunT]) -> None:
+        super().__init__(con, policy, source.system.source, source.system.lrms_names)
+        self.type = source
+        self.next_no = source.table.next_no(con)
+        self.kept: dict[int, KeptRun[RunT]] = {}
+        """By number, as they are in the database."""
+        self.now: dict[int, KeptRun[RunT]] = {}
+        """As they must be."""
+        self.writes: dict[str, list[tuple[Job, Sequence[KeptRun[RunT]]]]] = {}
+        """By place."""
+
+    def known(self, place: str, numbers: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], dict[Any, KeptRun[RunT]]]:
+        """What is kept of some numbers of a place: by number, and what tells its runs from each other."""
+        table = self.type.table
+        found: dict[tuple[int, ...], dict[Any, KeptRun[RunT]]] = {}
+        for one in table.of_numbers(self.con, place, numbers):
+            self.kept[one.no] = self.now[one.no] = one
+            found.setdefault(table.number_of(one.run), {})[table.once(one.run)] = one
+        return found
+
+    def add(self, runs: Iterable[RunT], known: dict[Any, KeptRun[RunT]]) -> bool:
+        """Put runs of one number among those that are kept of it; whether that changed anything."""
+        changed = False
+        for run in runs:
+            once = self.type.table.once(run)
+            old = known.get(once)
+            if old is None:
+                one = KeptRun(self.next_no, None, run)
+                self.next_no += 1
+                self.taken = self.taken._replace(new=self.taken.new + 1)
+            else:
+                one = old._replace(run=self.type.joined(old.run, run))
+                self.taken = self.taken._replace(known=self.taken.known + 1)
+            changed |= old is None or self.type.is_change(old.run, one.run)
+            known[once] = self.now[one.no] = one
+        return changed
+
+    def make(self, place: str, known: dict[Any, KeptRun[RunT]]) -> None:
+        """The jobs of all runs of one number."""
+        of_arc: dict[int, list[tuple[Job, Sequence[KeptRun[RunT]]]]] = {}
+        for job, members in self.type.jobs([one for _, one in sorted(known.items())], self.policy.site):
+            run = members[-1].run
+            linked = {one.record_id for one in members if one.record_id is not None}
+            record_id = self.type.arc_record(self.con, run, job) if self.has_arc_jobs else None
+            if record_id is not None:
+                of_arc.setdefault(record_id, []).append((job, members))
+            elif (other := self.type.other_record(self.con, run)) is not None:
+                self._complete(other, job, members)
+            elif linked and not self.existing(linked):
+                self._link(members, min(linked))
+                self.taken = self.taken._replace(pruned=self.taken.pruned + 1)
+            elif not linked and self.type.may_be_arc(run) and self.waits(job):
+                self.taken = self.taken._replace(waiting=self.taken.waiting + 1)
+            else:
+                self.writes.setdefault(place, []).append((job, members))
+        for record_id, some in of_arc.items():
+            self._complete(record_id, together([job for job, _ in some]), [one for _, own in some for one in own])
+
+    def _complete(self, record_id: int, job: Job, members: Sequence[KeptRun[RunT]]) -> None:
+        """Give a record of another source what the batch system measured; one that was made of the run before goes."""
+        self.enrich(record_id, job)
+        before = {one.record_id for one in members if one.record_id not in (None, record_id)}
+        own = self.type.system.source
+        remove(self.con, sorted(number for number, (_, source) in self.existing(before).items() if source == own))
+        self._link(members, record_id)
+
+    def _link(self, members: Iterable[KeptRun[RunT]], record_id: int) -> None:
+        for one in members:
+            self.now[one.no] = self.now[one.no]._replace(record_id=record_id)
+
+    def write(self) -> BatchTaken:
+        """Write everything that was planned."""
+        for place, some in self.writes.items():
+            written = JobWriter(self.con, self.type.system.source, place).write([job for job, _ in some])
+            for job, members in some:
+                self._link(members, written.record_ids[job.job_id])
+            self.taken = self.taken.plus(of_written(written))
+        changed = [one for no, one in self.now.items() if no in self.kept and one != self.kept[no]]
+        self.type.table.keep(self.con, [one for no, one in self.now.items() if no not in self.kept], changed)
+        return self.taken
+
+
+def take(con: Connection, policy: BatchPolicy, source: SourceType[RunT], runs: Iterable[RunT]) -> BatchTaken:
+    """Write runs and what they change; inside the caller's transaction."""
+    by_place: dict[str, dict[tuple[int, ...], list[RunT]]] = {}
+    for run in runs:
+        numbers = by_place.setdefault(source.table.place_of(run), {})
+        numbers.setdefault(source.table.number_of(run), []).append(run)
+    work = _RunsSlice(con, policy, source)
+    for place, by_number in by_place.items():
+        known = work.known(place, by_number)
+        for number, some in by_number.items():
+            own = known.get(number, {})
+            if work.add(some, own):
+                work.make(place, own)
+    return work.write()
+
+
+def make_again(
+    con: Connection, policy: BatchPolicy, source: SourceType[RunT], numbers: Iterable[JobNumber]
+) -> BatchTaken:
+    """Make the jobs of these numbers again from what is kept of them; inside the caller's transaction."""
+    by_place: dict[str, list[tuple[int, ...]]] = {}
+    for place, *number in numbers:
+        by_place.setdefault(place, []).append(tuple(number))
+    work = _RunsSlice(con, policy, source)
+    for place, some in by_place.items():
+        for own in work.known(place, some).values():
+            work.make(place, own)
+    return work.write()
+
+
+# Importing files and outputs of any length, in slices that no hook waits for.
+#
+# A file is read whole, whenever it is imported: what is known is known. A slice in which something fails is taken back
+# and done again in halves, until the run is found: it alone is rejected.
+
+
+@dataclass
+class RunsReport(BatchReport):
+    """What an import did."""
+
+    jobs: int = 0
+    """Runs that were read."""
+    rejected: int = 0
+    """Jobs that cannot be used."""
+    lines: int = 0
+    """Lines that cannot be used and cost no job."""
+    noise: int = 0
+    """Lines that are no records: blank, or of another program."""
+    unused: Counter[str] = field(default_factory=Counter)
+    """By why: jobs that cannot be accounted, and nothing is wrong with that."""
+
+
+class RunsImport(BatchImport[JobNumber], Generic[RunT]):
+    """
+    One import, or many while it follows: what it has done so far is in ``report``.
+
+    ``say`` is called with what cannot be used (the first SHOWN), with files that cannot be read, and with conflicts.
+    """
+
+    report: RunsReport
+
+    def __init__(
+        self,
+        source: SourceType[RunT],
+        here: Places,
+        con: Connection,
+        policy: BatchPolicy,
+        form: Any,
+        say: Say,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(here, con, policy, source.system.name, say, clock)
+        self.progress_of = source.table.progress
+        self.type = source
+        self._form = form
+        self.report = RunsReport()
+
+    def made(self, con: Connection, policy: BatchPolicy, jobs: Sequence[JobNumber]) -> BatchTaken:
+        """Make some jobs again, inside the transaction."""
+        return make_again(con, policy, self.type, jobs)
+
+    def files(self, paths: Sequence[str]) -> None:
+        """Import files, compressed or not, or ``-`` for standard input."""
+        for reader in self._tailer(paths).once():
+            self.output(reader.path, reader.chunks())
+
+    def follow(self, paths: Sequence[str], *, poll_s: float, goes_on: Callable[[], bool] = lambda: True) -> None:
+        """
+        Import what is in files, and what comes; ends when ``goes_on`` says so. Raises InputError for ``-``.
+
+        Only of sources whose records are lines: a file is read on from the end of its last whole line.
+        """
+        if STDIN in paths:
+            raise InputError("-: standard input cannot be followed; it is read to its end without --follow")
+        finished = -1
+        for reader in self._tailer(paths).follow(poll_s, goes_on=goes_on):
+            if reader is not None:
+                for lines in reader.lines():
+                    if isinstance(lines, list):
+                        self.output(reader.path, lines, start=reader.position.lines)
+                        reader.position = reader.position.after(lines)
+                    else:
+                        self.output(reader.path, [lines.beginning + b"\n"], start=reader.position.lines)
+                        reader.position = lines.after
+            elif self.report.jobs != finished:
+                finished = self.report.jobs
+                self.finish()
+
+    def _tailer(self, paths: Sequence[str]) -> FileTailer:
+        return FileTailer(paths, self._cannot_read, endings=self.type.endings)
+
+    def output(self, name: str, chunks: Iterable[bytes], form: Any = None, start: int = 0) -> bool:
+        """Import one output; whether it could be read to its end. ``start``: lines before it. ``form``: if another."""
+        take_slice = partial(self._take, name, start)
+        told = partial(self.type.read, chunks, form or self._form)
+        return self._take_output(name, told, take_slice, lambda job, why: take_slice([job._replace(what=why)]))
+
+    def ask(self, command: BatchCommand, since: int | None, place: str = "") -> None:
+        """
+        Import what a program says of all time since the last asking, or ``since``, each answer whole.
+
+        Raises UsageError when neither is known.
+        """
+        table = self.type.table
+        asked = table.asked_until(self._con, place)
+        if since is None and asked is None:
+            raise UsageError(self.type.never_asked)
+        start = since if since is not None else max(0, (asked or 0) - self.type.overlap_s)
+        for answer in command.answers(start, int(self._clock()), self._form):
+            if not self.output(command.program, answer.chunks, answer.form):
+                return
+            if answer.until > (asked or 0):
+                with writing(self._con, self._here) as con:
+                    table.ask_until(con, place, answer.until)
+
+    def _take(self, name: str, start: int, jobs: Sequence[ParsedRun]) -> None:
+        """One slice in one transaction."""
+        good = [one for one in jobs if isinstance(one.what, self.type.run_type)]
+        bad = [_reject(name, start, one) for one in jobs if isinstance(one.what, Fault)]
+        taken = BatchTaken()
+        news: list[Reject] = []
+        if good or bad:
+            with writing(self._con, self._here) as con:
+                begun = time.monotonic()
+                taken = take(con, self._now(), self.type, [one.what for one in good])
+                news = self._quarantine.keep(bad)
+                self._adapt(len(good), time.monotonic() - begun)
+        report = self.report
+        for count, one in enumerate(news, report.news + 1):
+            self._show(count, f"{one.file}: {one.position}: {one.fault.reason}; left out")
+        noise = [one for one in jobs if isinstance(one.what, Noise)]
+        for count, note in enumerate((one for one in noise if one.content.strip()), report.noise + 1):
+            self._show(count, f"{name}: {note.position}: {note.content[:_MOST_SHOWN]!r} is no row; ignored")
+        lines = sum(one.is_line for one in jobs)
+        report.news += len(news)
+        report.jobs += len(jobs) - lines
+        report.noise += len(noise)
+        report.lines += lines - len(noise)
+        report.rejected += len(bad) - (lines - len(noise))
+        report.unused.update(one.what.why for one in jobs if isinstance(one.what, NoUsage))
+        report.unusable.update(name for one in good for name in one.unusable)
+        self._count(taken)
+
+    def _cells(self) -> Collection[str]:
+        return self.type.table.places(self._con)
+
+    def _progress_key(self, cell: str) -> str:
+        return self.type.table.progress_key(cell)
+
+    def _numbers(self, cell: str, local_job_id: str) -> JobNumber | None:
+        number = self.type.number_of(local_job_id)
+        return None if number is None else (cell, *number)
+
+    def _pages(self, *, waiting: bool) -> Iterable[Sequence[JobNumber]]:
+        return self.type.table.waiting(self._con) if waiting else self.type.table.all(self._con)
+
+    def _called(self, job: JobNumber) -> str:
+        place, *number = job
+        return f"job {'.'.join(map(str, number))} of {place}: cannot be made from what is kept of it"
+
+    def _once_more(self, kept: RejectedEntry, content: bytes) -> None:
+        found = [one.what for one in self.type.read([content], self._form)]
+        for one in found:
+            if isinstance(one, Fault):
+                raise InputError(one.reason)
+        with writing(self._con, self._here) as con:
+            taken = take(con, self._now(), self.type, [one for one in found if isinstance(one, self.type.run_type)])
+            forget(con, [kept.rejected_id])
+        self._count(taken)
+
+
+def _reject(name: str, start: int, one: ParsedRun) -> Reject:
+    content = one.content.encode("utf-8", "surrogateescape") if isinstance(one.content, str) else one.content
+    position = f"line {int(one.position.removeprefix('line ')) + start}" if start else one.position
+    return Reject(name, position, one.what, content, one.length)
+
+
+# What a batch system says of a span of time, run by run, to be compared with what is recorded.
+
+
+def figures_of_file(source: SourceType[RunT], path: str, form: Any, start: int, end: int) -> Iterator[Figures]:
+    """
+    The runs of a file that ended at or after ``start`` and before ``end``, UTC seconds.
+
+    Raises InputError when it cannot be read, and after the rest when some of it cannot be used: what is compared with
+    it would be no measure.
+    """
+    with Reader(path) as reader:
+        try:
+            yield from _figures(source, [(reader.chunks(), form)], start, end)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+        if reader.complaint:
+            raise InputError(reader.complaint)
+
+
+def figures_of_command(
+    source: SourceType[RunT], command: BatchCommand, form: Any, start: int, end: int
+) -> Iterator[Figures]:
+    """The same, by asking the batch system's own program."""
+    answers = ((one.chunks, one.form) for one in command.answers(start, end, form))
+    yield from _figures(source, answers, start, end)
+
+
+def _figures(
+    source: SourceType[RunT], outputs: Iterable[tuple[Iterable[bytes], Any]], start: int, end: int
+) -> Iterator[Figures]:
+    seen: set[tuple[Any, ...]] = set()
+    bad = 0
+    table = source.table
+    for chunks, form in outputs:
+        for one in (told.what for told in source.read(chunks, form)):
+            if isinstance(one, Fault):
+                bad += 1
+            elif isinstance(one, source.run_type):
+                found = source.figures(one)
+                key = (table.place_of(one), *table.number_of(one), table.once(one))
+                if start <= found.end_time < end and key not in seen:
+                    seen.add(key)
+                    yield found
+    if bad:
+        raise InputError(f"{count_of(bad, 'entry')} not usable; `arcacct import {source.system.name}` says why")
