@@ -74,7 +74,6 @@ SPEAKERS = {
     "reports": {"tables"},
     "sources.features": {"collect"},
     "sources.gridengine": {"importer", "qacct"},
-    "sources.htcondor": {"importer"},
     "sources.slurm": {"importer"},
     "sources.sonar": {"importer", "jobs", "nodes", "spans", "usage"},
     "targets.apel": {"jura"},

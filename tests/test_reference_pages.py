@@ -43,6 +43,7 @@ PARTS = (
     Part("reference/messages", "rules", reference_tables.rules),
     Part("reference/views", "views", reference_tables.views),
     Part("reference/precedence", "precedence", reference_tables.precedence),
+    Part("reference/fields", "fields", reference_tables.fields),
     Part("howto/implausible", "bounds", reference_tables.bounds),
 )
 

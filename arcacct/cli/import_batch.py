@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import click
 
-from arcacct.cli.console import print_error, print_line
+from arcacct.cli.console import examples, print_error, print_line
 from arcacct.cli.options import Decorator, in_order, settings_of, together
 from arcacct.cli.progress import (
     print_counts,
@@ -21,6 +22,7 @@ from arcacct.cli.progress import (
 )
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
+from arcacct.records.batch_runs import LogForm, LogSource
 from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.records.runs import NEVER_STARTED, UNFINISHED, RunsImport, RunsReport, SourceType
 from arcacct.wording import count_of
@@ -139,3 +141,38 @@ def need_input(files: Sequence[str], given: BatchOptions, complaint: str, *, run
     """Raise UsageError where nothing is to be done."""
     if not (files or run or given.derive_again or given.retry):
         raise UsageError(complaint)
+
+
+def log_command(name: str) -> click.Command:
+    """The command of a source whose options are those that all have, and the name of its server or cluster."""
+    source = cast("LogSource", source_of(name))
+    place, title = source.place_option, source.system.title
+
+    def called(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, place: str | None) -> int:
+        need_input(files, given, f"no FILE: give {source.file_help}, or - for standard input")
+        if place is not None and not _PLACE.fullmatch(place):
+            raise UsageError(f"--{source.place_option} {place!r}: write letters, digits, dots, - and _")
+        return run_import(ctx, source, given, LogForm(place), files)
+
+    called.__doc__ = f"""
+    Take over the jobs of {source.system.told}.
+
+    FILE is {source.file_help}, compressed or not, a directory of such files, or - for standard input.
+    Repeat it as often as you like, in any order: each run of a job is taken once, when it is over. {LEFT_OUT}
+    """
+    command = in_order(
+        click.command(name, epilog=examples(f"arcacct import {name} {source.example}")),
+        click.argument("files", nargs=-1, metavar="FILE..."),
+        click.option(
+            f"--{place}",
+            "place",
+            metavar="NAME",
+            help=f"Name of the {place}, part of each job's identity; without it as {title} calls it, or default.",
+        ),
+        batch_options(source, follow=True),
+    )
+    made: click.Command = command(called)  # type: ignore[assignment]
+    return made
+
+
+_PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

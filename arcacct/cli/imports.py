@@ -115,6 +115,9 @@ class _ImportGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in SOURCES:
             return super().get_command(ctx, cmd_name)
+        if cmd_name in BATCH_SYSTEMS and BATCH_SYSTEMS[cmd_name].is_plain:
+            plain: click.Command = import_module("arcacct.cli.import_batch").log_command(cmd_name)
+            return plain
         command: click.Command = getattr(import_module(f"arcacct.cli.import_{cmd_name}"), cmd_name)
         return command
 

@@ -77,7 +77,8 @@ def look(con: Connection) -> Now:
         ):
             seen[month][RUNS] = runs
         for month, jobs in con.execute(
-            f"SELECT {_MONTH}, count(*) FROM (SELECT RecordID FROM HTCondorJobs WHERE GPUs > 0)"
+            f"SELECT {_MONTH}, count(*) FROM (SELECT RecordID FROM HTCondorJobs WHERE GPUs > 0"
+            " UNION ALL SELECT RecordID FROM BatchRuns WHERE GPUs > 0)"
             f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
         ):
             seen[month][RUNS] = seen[month].get(RUNS, 0) + jobs
@@ -219,7 +220,7 @@ def _jobs(con: Connection, chosen: tuple[int, ...]) -> list[Job]:
     }
     children = {table: _by_record(con, query.format(numbers)) for table, query in _CHILDREN.items()}
     _add_runs(
-        children["accelerators"], [*_of_slurm(con, numbers), *_of_gridengine(con, numbers), *_of_htcondor(con, numbers)]
+        children["accelerators"], [*_of_slurm(con, numbers), *_of_gridengine(con, numbers), *_of_others(con, numbers)]
     )
     for rows in children["transfers"].values():
         rows[:] = [(row[0], unescaped(row[1]), TRANSFER_KINDS.get(row[2], "input"), *row[3:]) for row in rows]
@@ -311,10 +312,17 @@ def _of_gridengine(con: Connection, numbers: str) -> Iterator[_Run]:
             yield _Run(record_id, cell, elapsed_s, gpus)
 
 
-def _of_htcondor(con: Connection, numbers: str) -> Iterator[_Run]:
-    """The jobs among some records that HTCondor gave GPUs: all runs of one together."""
-    query = f"SELECT RecordID, Schedd, Wall, GPUs FROM HTCondorJobs WHERE RecordID IN ({numbers}) AND GPUs > 0"
-    return starmap(_Run, con.execute(f"{query} ORDER BY RecordID, JobNo"))
+def _of_others(con: Connection, numbers: str) -> Iterator[_Run]:
+    """The jobs among some records that HTCondor or another batch system gave GPUs: HTCondor's with all their runs."""
+    which = f"WHERE RecordID IN ({numbers}) AND GPUs > 0"
+    yield from starmap(
+        _Run,
+        con.execute(
+            f"SELECT RecordID, Schedd, Wall, GPUs FROM (SELECT * FROM HTCondorJobs {which} ORDER BY RecordID, JobNo)"
+            " UNION ALL SELECT RecordID, Place, coalesce(Wall, EndTime - StartTime), GPUs FROM"
+            f" (SELECT * FROM BatchRuns {which} ORDER BY RecordID, StartTime)"
+        ),
+    )
 
 
 def _add_runs(told: dict[int, list[Values]], runs: Sequence[_Run]) -> None:

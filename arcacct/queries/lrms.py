@@ -151,7 +151,9 @@ def _match(one: Figures, records: Iterable[_Record]) -> _Record | None:
             if ours.place and one.place and not same_host(ours.place, one.place):
                 return False
             return ours.submit_time - CLOCKS_S <= one.submit_time <= ours.end_time + CLOCKS_S
-        return abs(ours.end_time - one.end_time) <= 1
+        # Of a job that was repeated every run but the last ended before.
+        is_earlier_run = ours.submit_time == one.submit_time and one.end_time <= ours.end_time
+        return is_earlier_run or abs(ours.end_time - one.end_time) <= 1
 
     return max(filter(fits, records), key=lambda record: (record.is_arex, record.figures.submit_time), default=None)
 

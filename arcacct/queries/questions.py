@@ -373,12 +373,19 @@ def measured_parts(
         gpu_s = _gpu_s(record.gpu_count(*map(plain_text, said)), elapsed)
         if gpu_s is not None:
             yield MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
-    of_htcondor = "HTCondorJobs WHERE GPUs > 0"
-    for row in runs(of_htcondor, ("Wall", "GPUs"), of_htcondor):
-        # HTCondor gives parts of one.
-        gpu_s = _gpu_s(row[-1] if isinstance(row[-1], float) else whole(row[-1]), row[-2])
-        if gpu_s is not None:
-            yield MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
+    for of_gpus in _GIVEN_GPUS:
+        for row in runs(of_gpus, ("Wall", "GPUs"), of_gpus):
+            # HTCondor gives parts of one.
+            gpu_s = _gpu_s(row[-1] if isinstance(row[-1], float) else whole(row[-1]), row[-2])
+            found = MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
+            yield from () if gpu_s is None else (found,)
+
+
+_GIVEN_GPUS = (
+    "HTCondorJobs WHERE GPUs > 0",
+    "(SELECT RecordID, coalesce(Wall, EndTime - StartTime) AS Wall, GPUs FROM BatchRuns WHERE GPUs > 0)",
+)
+"""Runs of batch systems that say how many GPUs they were given, as tables in SQL."""
 
 
 def _gpu_s(gpus: float, elapsed_s: object) -> float | None:

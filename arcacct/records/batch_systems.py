@@ -34,5 +34,15 @@ GRIDENGINE = BatchSystem(
 )
 HTCONDOR = BatchSystem("htcondor", "HTCondor", "htcondor", "HTCondor's history", "htcondor", ("condor", "htcondor"))
 SLURM = BatchSystem("slurm", "Slurm", "sacct", "Slurm's own accounting (`sacct`)", "sonar", ("slurm",))
-BATCH_SYSTEMS = {one.name: one for one in (GRIDENGINE, HTCONDOR, SLURM)}
+PBS = BatchSystem(
+    "pbs",
+    "PBS",
+    "pbs",
+    "PBS's accounting logs (Torque, PBS Professional, OpenPBS)",
+    "pbs",
+    ("pbs", "pbspro", "torque"),
+    True,
+)
+LSF = BatchSystem("lsf", "LSF", "lsf", "LSF's lsb.acct", "lsf", ("lsf",), True)
+BATCH_SYSTEMS = {one.name: one for one in (GRIDENGINE, HTCONDOR, LSF, PBS, SLURM)}
 """By name. A source adds its line here, and its folder below arcacct/sources/."""

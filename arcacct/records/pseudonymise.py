@@ -25,7 +25,8 @@ from arcacct.records.recorder import escaped, name_id
 from arcacct.records.retention import Alone, PruneOptions
 
 _SLICE = 100
-_CHILDREN = ("AuthTokenAttributes", "JobExtraInfo", "DataTransfers", "GridEngineRecords", "SlurmRuns", "HTCondorJobs")
+_RUNS = ("GridEngineRecords", "SlurmRuns", "HTCondorJobs", "BatchRuns")
+_CHILDREN = ("AuthTokenAttributes", "JobExtraInfo", "DataTransfers", *_RUNS)
 _SUMS = ("Summaries", "NormalisedSummaries")
 _PLACE_OF_USER = 4
 """In the keys of sums, which are JSON lists (`targets.apel.summaries.SummaryKey`)."""
@@ -257,7 +258,7 @@ def _forget_one(con: Connection, names: Names, record_id: int, stored_user: str)
         _set(con, "DataTransfers", "URL", row, url, swap(url))
     if user:
         con.execute("UPDATE AAR SET UserID = ? WHERE RecordID = ?", (name_id(con, "Users", names.of(user)), record_id))
-    for table, where in (("GridEngineRecords", _GRIDENGINE), ("SlurmRuns", _SLURM), ("HTCondorJobs", _HTCONDOR)):
+    for table, where in zip(_RUNS, (_GRIDENGINE, _SLURM, _HTCONDOR, _SLURM), strict=True):
         _forget_accounts(con, names, table, where, "RecordID = ?", (record_id,))
     own = con.execute("SELECT ClusterID, JobID, Task FROM JobTelemetry WHERE RecordID = ?", (record_id,)).fetchone()
     if own is not None:
@@ -409,6 +410,7 @@ def _forget_others(con: Connection, names: Names, scope: Scope) -> None:
             ("GridEngineRecords", _GRIDENGINE, "RecordID IS NULL AND EndTimeUs < ?", before * 10**6),
             ("SlurmRuns", _SLURM, "RecordID IS NULL AND EndTime < ?", before),
             ("HTCondorJobs", _HTCONDOR, "RecordID IS NULL AND EndTime < ?", before),
+            ("BatchRuns", _SLURM, "RecordID IS NULL AND EndTime < ?", before),
             ("SlurmJobs", _SONAR, "EndTime < ?", before),
             ("JobUsage", _SAMPLED, "Hour < ?", before),
         ):

@@ -35,7 +35,7 @@ MOVED = (
 """Tables of a record, beside A-REX's own, that go with it into the archive."""
 TELEMETRY = "JobTelemetry"
 """Goes with it, too; its cluster is known by name there."""
-KEPT = ("JobUsageShares", "GridEngineRecords", "SlurmRuns", "HTCondorJobs", "PreviousVersions")
+KEPT = ("JobUsageShares", "GridEngineRecords", "SlurmRuns", "HTCondorJobs", "BatchRuns", "PreviousVersions")
 """Tables that go on to know of a record: its usage counts, and its lines are not to be taken in once more."""
 
 _PAGE = 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 
 import manual
 import sql_contract
@@ -13,6 +14,7 @@ from arcacct.database.incarnation import MEANING
 from arcacct.database.schema import ACCOUNTING, PUBLISHING
 from arcacct.export.dataset import columns
 from arcacct.queries import portal
+from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.enrichment import PRECEDENCE, SOURCES
 from arcacct.records.states import BOUNDS
 from arcacct.sources.features.check import RULES, Requirement
@@ -123,3 +125,14 @@ def rules() -> str:
         never = one.unseen and one.judge is Requirement._field_defaults["judge"]
         rows.append((str(number), plain(one.title), "" if never else code(one.verdict), plain(one.unseen)))
     return table(("number", "rule", "when broken", "when `unseen`"), rows)
+
+
+def fields() -> str:
+    """What is read of each batch system that has one table of fields."""
+    parts = []
+    for name, system in BATCH_SYSTEMS.items():
+        found = getattr(import_module(f"arcacct.sources.{name}.importer"), "SOURCE", None)
+        if found is not None:
+            rows = [(code(one.name), code(one.to), "needed" if one.is_needed else "", one.unit) for one in found.fields]
+            parts.append(f"## {system.title}\n\n{table(('field', 'goes to', '', 'unit'), rows)}")
+    return "\n".join(parts)

@@ -208,8 +208,8 @@ FIELDS = (
     Field("GlobalJobId", _text, "id", is_needed=True),
     Field("ClusterId", _whole, "cluster", is_needed=True),
     Field("ProcId", _whole, "proc", is_needed=True),
-    Field("CompletionDate", _time, "completed", is_needed=True, unit="s since 1970"),
-    Field("EnteredCurrentStatus", _time, "left", is_needed=True, unit="s since 1970"),
+    Field("CompletionDate", _time, "completed_s", is_needed=True, unit="s since 1970"),
+    Field("EnteredCurrentStatus", _time, "left_s", is_needed=True, unit="s since 1970"),
     Field("RemoteWallClockTime", _amount, "wall_s", is_needed=True, unit="s"),
     Field("QDate", _time, "submit_time", unit="s since 1970"),
     Field("JobCurrentStartDate", _time, "last_start", unit="s since 1970"),
@@ -279,7 +279,7 @@ def job_of(ad: Ad, unusable: set[str], schedd: str | None = None, scores: Scores
         return NoUsage(NEVER_STARTED)
     run |= values_of(FIELDS, said, unusable)
     name, *number = _key(run)
-    end = (run["completed"] if state == COMPLETED else None) or run["left"]
+    end = (run["completed_s"] if state == COMPLETED else None) or run["left_s"]
     if not end:
         raise ValueError("it has neither CompletionDate nor EnteredCurrentStatus: nothing says when it ended")
     starts, memory_kib, image_kib = run.get("starts"), run.get("memory_kib"), run.get("image_kib")

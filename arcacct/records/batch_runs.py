@@ -1,0 +1,243 @@
+"""Runs of batch systems that have no tables of their own: one table for all, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from arcacct.database.connection import Connection
+from arcacct.records import batch_jobs
+from arcacct.records.batch_systems import BatchSystem
+from arcacct.records.enrichment import DEFAULT
+from arcacct.records.import_quarantine import Fault, fault_of
+from arcacct.records.imports import BatchSite
+from arcacct.records.model import Job
+from arcacct.records.runs import KeptRun, Noise, NoUsage, ParsedRun, RunTable, SourceType, together
+from arcacct.records.states import ABORTED, COMPLETED, FAILED
+
+_SPELT = {"number": "JobNumber", "local_id": "LocalJobID", "wall_s": "Wall", "cores": "CPUs", "gpus": "GPUs"}
+_SPELT |= {"cpu_user_s": "CPUUser", "cpu_kernel_s": "CPUKernel", "memory_kib": "MaxRSS"}
+_SPELT |= {"virtual_memory_kib": "MaxVMSize", "queue": "QueueName", "user": "UserName", "group": "GroupName"}
+_SPELT |= {"name": "JobName"}
+NO_TASK = -1
+_SIGNALLED = 256
+"""What A-REX adds to the number of a signal that ended a job."""
+_TERM = 15
+_LATEST_S = 2**34
+"""Later than this (year 2514) is no time of a job."""
+LARGEST = 2**53
+"""What is more is no measurement."""
+
+
+class BatchRun(NamedTuple):
+    """One run that is over. Empty text, or ``None``: not known."""
+
+    place: str
+    """Server or cluster."""
+    number: int
+    task: int
+    """Index in an array; NO_TASK: not an element of an array."""
+    start_time: int
+    """UTC seconds; tells the runs of a job from each other."""
+    submit_time: int
+    end_time: int
+    local_id: str
+    """As the batch system writes it."""
+    state: str = COMPLETED
+    """A status of A-REX's."""
+    wall_s: int | None = None
+    """``None``: from start to end, as far as is known."""
+    cpu_user_s: int | None = None
+    """With the kernel's, where they are reported together."""
+    cpu_kernel_s: int | None = None
+    cores: int | None = None
+    gpus: float | None = None
+    memory_kib: int | None = None
+    virtual_memory_kib: int | None = None
+    exit_status: int | None = None
+    exit_signal: int | None = None
+    node_list: str = ""
+    """Each node once, joined by commas."""
+    queue: str = ""
+    user: str = ""
+    group: str = ""
+    account: str = ""
+    project: str = ""
+    name: str = ""
+
+
+class LogForm(NamedTuple):
+    """What a log does not say of itself."""
+
+    place: str | None = None
+    """What the server or cluster is called here; ``None``: as the log calls it."""
+
+
+def checked(run: BatchRun) -> BatchRun:
+    """The run, if its times can be those of a job. Raises ValueError."""
+    if run.end_time < run.start_time:
+        raise ValueError(f"it ended {run.start_time - run.end_time} s before it started")
+    return run
+
+
+def status_of(exit_status: int | None, exit_signal: int | None, *, by_person: bool = False) -> str:
+    """What A-REX calls such an end: completed only where the exit status is known to be 0."""
+    return ABORTED if by_person else COMPLETED if exit_status == 0 and not exit_signal else FAILED
+
+
+def whole(text: str) -> int:
+    """A whole number that is no more than a measurement can be. Raises ValueError."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= LARGEST):
+        raise ValueError(f"{text[:40]!r} is no number")
+    return int(text)
+
+
+def time_s(text: str | None) -> int:
+    """UTC seconds; 0: none. Raises ValueError."""
+    found = whole(text or "0")
+    if found >= _LATEST_S:
+        raise ValueError(f"{found} is no time of a job")
+    return found
+
+
+class LogSource(SourceType[BatchRun]):
+    """A batch system whose runs are in the table of all; a subclass reads its log."""
+
+    run_type = BatchRun
+    form = LogForm()
+    endings = ("",)
+    """A directory is all files in it: PBS begins one each day."""
+    place_option: str
+    """Of the command: ``server``, ``cluster``."""
+    file_help: str
+    """For people: what FILE is."""
+    example: str
+
+    def __init__(self, system: BatchSystem) -> None:
+        self.system = system
+        self.table = RunTable(
+            "BatchRuns", BatchRun, _SPELT, numbers=2, progress=("BatchProgress", "Place"), source=system.source
+        )
+
+    def jobs(
+        self, runs: Sequence[KeptRun[BatchRun]], site: BatchSite
+    ) -> Iterator[tuple[Job, Sequence[KeptRun[BatchRun]]]]:
+        """The runs of one submission are one job: it was repeated."""
+        in_order = sorted(runs, key=lambda one: (one.run.submit_time, one.run.start_time))
+        for _, some in groupby(in_order, key=lambda one: one.run.submit_time):
+            members = list(some)
+            yield together([self.job(one.run, site) for one in members]), members
+
+    def job(self, run: BatchRun, site: BatchSite) -> Job:
+        """The accounting record of a run."""
+        project = run.project or run.account
+        whose = {"owner": run.user, "group": run.group, "account": run.account, "project": project}
+        benchmark, source = site.benchmark(run.queue or None, run.end_time)
+        nodes = tuple(name for name in run.node_list.split(",") if name)
+        guessed = (("wall_s", DEFAULT),) if run.wall_s is None else ()
+        extra = {
+            "account": run.account if run.account != project else "",
+            "gpus": f"{run.gpus:g}" if run.gpus else "",
+            "localgroup": run.group,
+        }
+        return Job(
+            batch_jobs.job_id(self.system.kind, run.place, self.shown(run), run.submit_time),
+            run.state,
+            run.submit_time,
+            run.end_time,
+            local_job_id=run.local_id,
+            endpoint_type=batch_jobs.LOCAL,
+            queue=run.queue,
+            **batch_jobs.accounted_to({name: value or None for name, value in whose.items()}, site.rules)._asdict(),
+            exit_code=_exit_code(run),
+            node_count=len(nodes) or None,
+            core_count=run.cores,
+            memory_kib=run.memory_kib,
+            virtual_memory_kib=run.virtual_memory_kib,
+            wall_s=run.end_time - run.start_time if run.wall_s is None else run.wall_s,
+            cpu_user_s=run.cpu_user_s,
+            cpu_kernel_s=run.cpu_kernel_s,
+            job_name=run.name or None,
+            lrms=self.system.lrms_names[0],
+            node_names=nodes,
+            local_user=run.user or None,
+            project=project or None,
+            benchmark=benchmark,
+            extra=tuple((key, value) for key, value in extra.items() if value),
+            events=(("LRMSSTART", run.start_time), ("LRMSEND", run.end_time)),
+            field_sources=((("benchmark", source),) if benchmark else ()) + guessed,
+        )
+
+    @staticmethod
+    def shown(run: BatchRun) -> str:
+        """The number, and for an element of an array ``number[index]``."""
+        return str(run.number) if run.task == NO_TASK else f"{run.number}[{run.task}]"
+
+    def arc_record(self, con: Connection, run: BatchRun, job: Job) -> int | None:
+        """A-REX writes the number, with the server behind it where the batch system's own commands do."""
+        found = batch_jobs.arc_jobs_called(con, self.shown(run), job, self.system.lrms_names)
+        names = ((record_id, name.removeprefix(self.shown(run)).removeprefix(".")) for record_id, name in found)
+        return next((record_id for record_id, host in names if batch_jobs.same_host(host, run.place)), None)
+
+    def may_be_arc(self, run: BatchRun) -> bool:
+        """A-REX submits no arrays."""
+        return run.task == NO_TASK
+
+    def number_of(self, local_job_id: str) -> tuple[int, ...] | None:
+        """The number that A-REX's LocalJobID names."""
+        found = batch_jobs.local_id(local_job_id)
+        return None if found is None or found.task or found.is_element else (found.number, NO_TASK)
+
+
+def _exit_code(run: BatchRun) -> int | None:
+    """The exit status; of a job that a signal ended its number and 256, as A-REX has it; never 0 of one removed."""
+    code = _SIGNALLED + run.exit_signal if run.exit_signal else run.exit_status
+    return code or _TERM if run.state == ABORTED else code
+
+
+# Logs of lines, one record to a line.
+
+
+LONGEST_LINE = 1024 * 1024
+"""Bytes. Records have some 2,000; a job on thousands of nodes some 100,000."""
+
+
+def log_lines(
+    chunks: Iterable[bytes], read: Callable[[str, set[str]], BatchRun | NoUsage | Noise | None]
+) -> Iterator[ParsedRun]:
+    """
+    The runs of a log. ``read`` reads a line: ``None`` for a record of another kind, ValueError for what is wrong.
+
+    A last line without its end is still being written: it is left. Bounded memory.
+    """
+    rest = b""
+    length = number = 0
+    for chunk in chunks:
+        *lines, more = chunk.split(b"\n")
+        for line in lines:
+            number += 1
+            # After a crash some file systems leave zeros where the end of a file was.
+            yield from _log_line((rest + line)[: LONGEST_LINE + 1].lstrip(b"\0"), length + len(line), number, read)
+            rest, length = b"", 0
+        rest = (rest + more)[: LONGEST_LINE + 1]
+        length += len(more)
+
+
+def _log_line(
+    line: bytes, length: int, number: int, read: Callable[[str, set[str]], BatchRun | NoUsage | Noise | None]
+) -> Iterator[ParsedRun]:
+    where = f"line {number}"
+    unusable: set[str] = set()
+    what: BatchRun | NoUsage | Noise | Fault | None
+    text = line.decode("utf-8", "backslashreplace").rstrip("\r").replace("\0", "\\x00")
+    if not text.strip() or text.startswith("#"):
+        yield ParsedRun(Noise(text, number), where, text, length + 1, is_line=True)
+        return
+    try:
+        too_long = Fault(f"a line of {length} bytes: longer than any record")
+        what = too_long if len(line) > LONGEST_LINE else read(text, unusable)
+    except Exception as error:  # noqa: BLE001  whatever it is, it costs this line alone
+        what = fault_of(error)
+    if what is not None:
+        yield ParsedRun(what, where, line + b"\n", length + 1, unusable=frozenset(unusable))

@@ -1,0 +1,1 @@
+"""LSF as a source: its lsb.acct."""

@@ -1,0 +1,243 @@
+"""LSF: its lsb.acct as runs of jobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from arcacct.records.batch_runs import (
+    LARGEST,
+    NO_TASK,
+    BatchRun,
+    LogForm,
+    LogSource,
+    checked,
+    log_lines,
+    status_of,
+    time_s,
+    whole,
+)
+from arcacct.records.batch_systems import LSF
+from arcacct.records.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
+
+# One record to a line, fields with blanks between, texts in double quotes with a quote within doubled. JOB_FINISH says
+# what a job used; a job that was requeued has one for each run. Each version adds fields at the end, and groups with a
+# count of their own: nothing behind exitInfo is read.
+
+
+_FIELD = re.compile(r'[ \t]*(?:"((?:[^"]|"")*)"|([^\s"]+))(?=\s|$)')
+_REAL = re.compile(r"-?\d{1,20}(?:\.\d{0,20})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_SHORT = re.compile(r"(\d{1,9})\*(.+)")
+_BEFORE_HOSTS = (
+    *("type", "version", "eventTime", "jobId", "userId", "options", "numProcessors", "submitTime", "beginTime"),
+    *("termTime", "startTime", "userName", "queue", "resReq", "dependCond", "preExecCmd", "fromHost", "cwd"),
+    *("inFile", "outFile", "errFile", "jobFile"),
+)
+_AFTER_HOSTS = (
+    *("jStatus", "hostFactor", "jobName", "command", "ru_utime", "ru_stime", "ru_maxrss", "ru_ixrss", "ru_ismrss"),
+    *("ru_idrss", "ru_isrss", "ru_minflt", "ru_majflt", "ru_nswap", "ru_inblock", "ru_oublock", "ru_ioch"),
+    *("ru_msgsnd", "ru_msgrcv", "ru_nsignals", "ru_nvcsw", "ru_nivcsw", "ru_exutime", "mailUser", "projectName"),
+    *("exitStatus", "maxNumProcessors", "loginShell", "timeEvent", "idx", "maxRMem", "maxRSwap", "inFileSpool"),
+    *("commandSpool", "rsvId", "sla", "exceptMask", "additionalInfo", "exitInfo"),
+)
+_LEAST = _AFTER_HOSTS.index("exitStatus") + 1
+"""Every version has so many behind the hosts: a line with fewer was cut."""
+_EXIT, _DONE = 32, 64
+"""Bits of jStatus."""
+_MOST_HOSTS = 10**6
+_MOST_CORES = 2**31
+_BY_PERSON = frozenset(("8", "9", "14", "15", "23"))
+"""exitInfo of jobs that their owner or an administrator killed (bkill)."""
+_DEFAULT_CLUSTER = "default"
+
+
+def _time(text: str | None) -> int:
+    if text is None:
+        raise ValueError("it is missing")
+    return time_s(text)
+
+
+def _number(text: str | None) -> int:
+    found = whole(text or "")
+    if not found:
+        raise ValueError("0 is no number of a job")
+    return found
+
+
+def _seconds(text: str) -> int | None:
+    """-1: not measured."""
+    if not _REAL.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is no number")
+    found = float(text)
+    if found > LARGEST:
+        raise ValueError(f"{text[:40]!r} is longer than any job")
+    return round(found) if found >= 0 else None
+
+
+def _kib(text: str) -> int | None:
+    """0 and -1: not measured."""
+    return _seconds(text) or None
+
+
+def _count(text: str) -> int | None:
+    found = whole(text)
+    if found >= _MOST_CORES:
+        raise ValueError(f"{found} is more than any job has")
+    return found or None
+
+
+def _code(text: str) -> int:
+    """A wait status: exit code x 256 + signal."""
+    found = whole(text)
+    if found >= 2**31:
+        raise ValueError(f"{text[:40]!r} is no exit status")
+    return found
+
+
+def _task(text: str) -> int:
+    return whole(text) or NO_TASK
+
+
+def _text(text: str) -> str | None:
+    return text or None
+
+
+def _project(text: str) -> str | None:
+    """``default``: the user chose none."""
+    return None if text == "default" else text or None
+
+
+FIELDS = (
+    Field("jobId", _number, "number", is_needed=True),
+    Field("submitTime", _time, "submit_time", is_needed=True, unit="s since 1970"),
+    Field("startTime", _time, "start_time", is_needed=True, unit="s since 1970"),
+    Field("eventTime", _time, "end_time", is_needed=True, unit="s since 1970"),
+    Field("idx", _task, "task", is_needed=False),
+    Field("ru_utime", _seconds, "cpu_user_s", unit="s"),
+    Field("ru_stime", _seconds, "cpu_kernel_s", unit="s"),
+    Field("maxRMem", _kib, "memory_kib", unit="KiB"),
+    Field("ru_maxrss", _kib, "memory_kib", unit="KiB"),
+    Field("maxRSwap", _kib, "virtual_memory_kib", unit="KiB"),
+    Field("numProcessors", _count, "requested_cores"),
+    Field("exitStatus", _code, "exit"),
+    Field("exitInfo", _text, "reason"),
+    Field("userName", _text, "user"),
+    Field("queue", _text, "queue"),
+    Field("projectName", _project, "project"),
+    Field("jobName", _text, "name"),
+)
+
+
+def run_of(line: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> BatchRun | NoUsage | None:
+    """
+    The run that a line reports; ``None`` for a record of another kind.
+
+    Raises ValueError for what is no record, and where one says too little.
+    """
+    texts = _fields(line)
+    if texts[0] != "JOB_FINISH":
+        if not re.fullmatch(r"[A-Z][A-Z0-9_]{2,40}", texts[0]):
+            raise ValueError(f"{texts[0][:40]!r} is no type of a record")
+        return None
+    said = dict(zip(_BEFORE_HOSTS, texts, strict=False))
+    at = len(_BEFORE_HOSTS)
+    _, at = _hosts(texts, at, "numAskedHosts")
+    hosts, at = _hosts(texts, at, "numExHosts")
+    after = texts[at:]
+    if len(after) < _LEAST:
+        raise ValueError("it ends before its exit status")
+    said |= dict(zip(_AFTER_HOSTS, after, strict=False))
+    if said["startTime"] == "0":
+        return NoUsage(NEVER_STARTED)
+    if "idx" in said and not said["idx"].isdigit():
+        # Which element it is belongs to what the job is.
+        raise ValueError(f"idx: {said['idx'][:40]!r} is no number")
+    run = values_of(FIELDS, said.get, unusable)
+    requested, reason = run.pop("requested_cores", None), run.pop("reason", None)
+    nodes, slots = _slots(hosts)
+    status, signal = _exit(run.pop("exit", None))
+    ended = int(said["jStatus"]) if said["jStatus"].isdigit() and len(said["jStatus"]) < 10 else 0
+    if not status and not signal:
+        status = 1 if ended & _EXIT else 0 if ended & _DONE else status
+    plain = {name: run.get(name) or "" for name in ("user", "queue", "project", "name")}
+    task = run.get("task") or NO_TASK
+    return checked(
+        BatchRun(
+            **run
+            | plain
+            | {
+                "place": place,
+                "task": task,
+                "local_id": str(run["number"]) if task == NO_TASK else f"{run['number']}[{task}]",
+                "state": status_of(status, signal, by_person=reason in _BY_PERSON),
+                # LSF reports no other: a suspension is in it, as bacct counts.
+                "wall_s": run["end_time"] - run["start_time"],
+                "cores": slots or requested,
+                "exit_status": status,
+                "exit_signal": signal,
+                "node_list": ",".join(nodes),
+            }
+        )
+    )
+
+
+def _fields(line: str) -> list[str]:
+    """All fields. Raises ValueError where a text has no end, or something stands behind it."""
+    found: list[str] = []
+    at = 0
+    line = line.rstrip()
+    while at < len(line):
+        match = _FIELD.match(line, at)
+        if match is None:
+            raise ValueError(f"field {len(found) + 1} cannot be read: {line[at : at + 40].strip()!r}")
+        found.append(match[2] if match[1] is None else match[1].replace('""', '"'))
+        at = match.end()
+    return found
+
+
+def _hosts(texts: list[str], at: int, name: str) -> tuple[list[str], int]:
+    """A list of hosts with its count before it, and where it ends."""
+    if at >= len(texts):
+        raise ValueError(f"{name}: it is missing")
+    try:
+        count = whole(texts[at])
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    if count > min(_MOST_HOSTS, len(texts) - at - 1):
+        raise ValueError(f"{name}: {count} hosts, and the record ends before")
+    return texts[at + 1 : at + 1 + count], at + 1 + count
+
+
+def _slots(hosts: list[str]) -> tuple[tuple[str, ...], int]:
+    """The nodes and the number of slots: a host once for each, or ``8*n1``."""
+    nodes: dict[str, None] = {}
+    count = 0
+    for host in hosts:
+        match = _SHORT.fullmatch(host)
+        nodes[match[2] if match else host] = None
+        count += int(match[1]) if match else 1
+    return tuple(nodes), min(count, _MOST_CORES)
+
+
+def _exit(code: int | None) -> tuple[int | None, int | None]:
+    """Exit status and signal of a wait status."""
+    if code is None:
+        return None, None
+    return (None, code & 127) if code & 127 else (code >> 8 & 255, None)
+
+
+class LSFSource(LogSource):
+    """What lsb.acct reports."""
+
+    fields = FIELDS
+    place_option = "cluster"
+    file_help = "lsb.acct of LSF, or a part of it that was archived (lsb.acct.1, ...)"
+    example = "/shared/lsf/work/mycluster/logdir/lsb.acct"
+
+    def read(self, chunks: Iterable[bytes], form: LogForm) -> Iterator[ParsedRun]:
+        """Every run of a log."""
+        return log_lines(chunks, partial(run_of, place=form.place or _DEFAULT_CLUSTER))
+
+
+SOURCE: LogSource = LSFSource(LSF)

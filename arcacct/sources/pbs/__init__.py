@@ -1,0 +1,1 @@
+"""PBS as a source: the accounting logs of Torque, PBS Professional and OpenPBS."""

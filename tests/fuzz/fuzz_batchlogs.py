@@ -1,0 +1,131 @@
+"""
+Damaged logs of PBS and LSF: broken lines between good ones, whole files with faults.
+
+A good job is there with its figures; a second import and a retry change nothing.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import sqlite3
+from typing import Any
+
+from batch_files import BEGIN, DATA, NOW
+from fuzz.damage import NUMBERS, damaged
+from fuzz.database import differing, dump, opened
+
+from arcacct.config.paths import Places
+from arcacct.records.batch_runs import LARGEST, LogForm, LogSource
+from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.records.runs import RunsImport
+from arcacct.sources.lsf.importer import SOURCE as LSF
+from arcacct.sources.pbs.importer import SOURCE as PBS
+
+_GOOD = 900_000
+"""Numbers of jobs that no damage makes: those of the real logs are small."""
+_UNCOMPARED = ("BatchProgress",)
+_LOGS = {
+    "pbs": (DATA / "pbs" / "torque-20261102", DATA / "pbs" / "pbspro-20261102"),
+    "lsf": (DATA / "lsf" / "lsb.acct",),
+}
+_SOURCES: dict[str, LogSource] = {"pbs": PBS, "lsf": LSF}
+
+
+def _good(name: str, number: int) -> bytes:
+    begin = BEGIN + number
+    if name == "lsf":
+        line = _LOGS["lsf"][0].read_bytes().splitlines(keepends=True)[0]
+        return line.replace(b"386", b"%d" % (_GOOD + number)).replace(b"%d" % (BEGIN + 3604), b"%d" % (BEGIN + 64))
+    return (
+        f"11/02/2026 10:00:00;E;{_GOOD + number}.srv;user=a group=g jobname=j queue=q ctime={begin} qtime={begin} "
+        f"etime={begin} start={BEGIN + 4} exec_host=n1/0 session=1 end={BEGIN + 64} Exit_status=0 "
+        "resources_used.cput=00:00:50 resources_used.walltime=00:01:00\n"
+    ).encode()
+
+
+def _bad(chance: random.Random, name: str) -> bytes:
+    line = chance.choice(chance.choice(_LOGS[name]).read_bytes().splitlines(keepends=True))
+    if chance.random() < 0.5:
+        places = [place for place, letter in enumerate(line) if letter in b"= "]
+        start = chance.choice(places) + 1
+        end = next((place for place in places if place > start), len(line) - 1)
+        line = line[:start] + str(chance.choice(NUMBERS)).encode("utf-8", "surrogatepass") + line[end:]
+        return line.replace(b"\n", b" ").rstrip() + b"\n"
+    return damaged(chance, line).replace(b"\n", b" ") + b"\n"
+
+
+def made(chance: random.Random) -> dict[str, bytes]:
+    """Good jobs of one of both, with damaged lines between; and a whole log with faults."""
+    name = chance.choice(sorted(_SOURCES))
+    lines = [_good(name, number) for number in range(8)]
+    for _ in range(chance.randint(1, 8)):
+        lines.insert(chance.randint(0, len(lines)), _bad(chance, name))
+    return {
+        "name": name.encode(),
+        "lines": b"".join(lines),
+        "whole": damaged(chance, chance.choice(_LOGS[name]).read_bytes()),
+        "cut": b"%d" % chance.randint(0, 4000),
+    }
+
+
+def _work(here: Places, con: sqlite3.Connection, source: LogSource) -> RunsImport[Any]:
+    return RunsImport(source, here, con, BatchPolicy(BatchSite(), NOW, 0), LogForm(), lambda _text: None)
+
+
+def _import(here: Places, con: sqlite3.Connection, source: LogSource, path: pathlib.Path) -> None:
+    work = _work(here, con, source)
+    work.files([str(path)])
+    work.finish()
+
+
+def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
+    """Each file alone; cut and then whole it is what it is at once."""
+    source = _SOURCES[files["name"].decode()]
+    for name in ("lines", "whole"):
+        path = work / name
+        path.write_bytes(files[name])
+        with opened(work / f"{name}-world") as (here, con):
+            _import(here, con, source, path)
+            _check(con)
+            if name == "lines":
+                _check_good(con)
+            found = dump(con, *_UNCOMPARED)
+            _import(here, con, source, path)
+            _unchanged(con, found)
+            _work(here, con, source).retry()
+            _unchanged(con, found)
+    with opened(work / "cut-world") as (here, con):
+        path = work / "lines"
+        path.write_bytes(files["lines"][: int(files["cut"])])
+        _import(here, con, source, path)
+        path.write_bytes(files["lines"])
+        _import(here, con, source, path)
+        _check_good(con)
+
+
+def _unchanged(con: sqlite3.Connection, before: dict[str, list[Any]]) -> None:
+    after = dump(con, *_UNCOMPARED)
+    assert after == before, differing(before, after)
+
+
+def _check_good(con: sqlite3.Connection) -> None:
+    query = (
+        "SELECT Wall, CPUs, EndTime FROM BatchRuns JOIN AAR USING (RecordID, EndTime) WHERE JobNumber = ? AND Task = -1"
+    )
+    for number in range(8):
+        found = con.execute(query, (_GOOD + number,)).fetchall()
+        assert found == [(60, 1, BEGIN + 64)], (number, found)
+
+
+def _check(con: sqlite3.Connection) -> None:
+    """No number that is none of a job's came in, and no text that some readers of a database cut."""
+    rows = con.execute("SELECT * FROM BatchRuns").fetchall()
+    assert not any(isinstance(value, str) and "\0" in value for one in rows for value in one)
+    wrong = (
+        "NOT (min(SubmitTime, StartTime, JobNumber) >= 0 AND StartTime <= EndTime AND ifnull(CPUs, 1) > 0"
+        f" AND ifnull(Wall, 0) BETWEEN 0 AND {LARGEST} AND ifnull(CPUUser, 0) BETWEEN 0 AND {LARGEST})"
+    )
+    found = con.execute(f"SELECT * FROM BatchRuns WHERE {wrong}").fetchall()
+    assert not found, found
+    assert con.execute("SELECT count(*) FROM BatchRuns WHERE RecordID IS NULL").fetchone() == (0,)
