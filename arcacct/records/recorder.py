@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # makes one entry in FinishedLog.
 
 
-_ESCAPES = str.maketrans({"'": "%27", "#": "%23", "%": "%25", "\r": "%0D", "\n": "%0A", "\b": "%08", "\0": "%00"})
+_ESCAPES = str.maketrans({"'": "%27", "#": "%23", "%": "%25", "\r": "%0d", "\n": "%0a", "\b": "%08", "\0": "%00"})
 
 USAGE_COLUMNS = (
     "LocalJobID, ExitCode, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime,"

@@ -16,6 +16,7 @@ from arcacct.arex.reconcile import remembered_status_files
 from arcacct.config.paths import JobRules
 from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.records.enrichment import enrich
+from arcacct.records.packing import unescaped
 from arcacct.records.recorder import (
     CORRECTION,
     NEW_END,
@@ -685,7 +686,7 @@ def test_names_are_kept_once(con: sqlite3.Connection) -> None:
     [
         ("O'Neill", "O%27Neill"),
         ("%I #", "%25I %23"),
-        ("a\r\n\bb", "a%0D%0A%08b"),
+        ("a\r\n\bb", "a%0d%0a%08b"),
         ("Łukasz & <co>", "Łukasz & <co>"),
         ("\0", "%00"),
     ],
@@ -693,6 +694,17 @@ def test_names_are_kept_once(con: sqlite3.Connection) -> None:
 def test_texts_are_escaped_as_arex_does(text: str, wanted: str) -> None:
     """What A-REX's C++ percent-escapes is escaped, once, and nothing else is."""
     assert escaped(text) == wanted
+
+
+@pytest.mark.parametrize("code", range(256))
+def test_every_character_is_escaped_as_arex_does(code: int) -> None:
+    """A-REX escapes six characters and its mark, by the mark and two small hexadecimal digits."""
+    text = f"a{chr(code)}b"
+
+    assert escaped(text) == (f"a%{code:02x}b" if chr(code) in "'#\r\n\b\0%" else text)
+    assert unescaped(escaped(text)) == text
+    # Former versions wrote capital digits.
+    assert unescaped(f"a%{code:02X}b") == text
 
 
 @pytest.mark.parametrize(
