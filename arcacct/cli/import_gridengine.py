@@ -94,7 +94,8 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
 
     FILE is a file as Grid Engine writes it, colon-separated or JSON, compressed or not, or - for standard input. Repeat
     it as often as you like: each record is taken once, and what was rotated since the last time is read first. Lines
-    that cannot be used are counted, the first ones shown, and kept (`import rejected`); then the exit code is 65.
+    that cannot be used are counted, the first ones shown, and kept (`import rejected`); then the exit code is 65, but
+    not again for what was rejected before.
     """
     _check(files, given)
     if given.summary:
@@ -129,7 +130,8 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
         f"{count_of(taken.added, 'job')} added, {taken.changed} changed, {count_of(taken.enriched, 'job')} of "
         "A-REX completed"
     )
-    return _exit_code(report.bad_lines + report.unreadable + report.failed_jobs, given)
+    # What was rejected before, and has not changed, is no news.
+    return _exit_code(report.news + report.unreadable + report.failed_jobs, given)
 
 
 def _check(files: tuple[str, ...], given: GridEngineOptions) -> None:

@@ -44,8 +44,8 @@ def sonar(
 
     FILE is a file of JSON envelopes, compressed or not, a directory of such files, or - for standard input. In
     whatever order they come, and however often, the result is the same. A value that cannot be used is taken as
-    absent. What cannot be used at all is said on stderr, left out and kept (`import rejected`); then the exit code
-    is 65.
+    absent. What cannot be used at all is shown on stderr, left out and kept (`import rejected`); then the exit code
+    is 65, but not again for what was rejected before.
     """
     if not files and not retry:
         raise UsageError("no FILE: give files or directories of telemetry, or - for standard input")
@@ -79,6 +79,8 @@ def sonar(
 
 
 def _tell(report: SonarReport) -> int:
+    if report.rejected:
+        print_error(f"{count_of(report.rejected, 'telemetry record')} not usable; all others are imported")
     if report.dropped:
         fields = ", ".join(f"{field} {count}" for field, count in sorted(report.dropped.items()))
         print_error(f"values that could not be used, taken as absent: {fields}")
@@ -103,4 +105,5 @@ def _tell(report: SonarReport) -> int:
     print_line(
         f"{kinds}; {count_of(report.recorded, 'Slurm job')} recorded, {count_of(report.enriched, 'record')} enriched"
     )
-    return InputError.exit_code if report.rejected or report.unreadable else 0
+    # What was rejected before, and has not changed, is no news.
+    return InputError.exit_code if report.news or report.unreadable else 0

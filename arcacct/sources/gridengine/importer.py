@@ -514,7 +514,7 @@ class Import(BatchImport[Number]):
         if not found and not bad and reader.head is None:
             # Only the header so far: the file cannot be told from others yet.
             reader.position = position.after(lines)
-            self._read(len(lines), ())
+            self._read(len(lines), (), ())
             return
         with writing(self._con, self._here) as con:
             begun = time.monotonic()
@@ -526,27 +526,28 @@ class Import(BatchImport[Number]):
                 records=position.records + taken.new, bad_lines=position.bad_lines + len(bad)
             )
             position = self._positions.keep(reader, position)
-            self._quarantine.keep(bad)
+            news = self._quarantine.keep(bad)
             self._adapt(len(found), time.monotonic() - begun)
         reader.position = position
-        self._read(len(lines), bad)
+        self._read(len(lines), bad, news)
         self._count(taken)
 
     def _leave_out(self, reader: Reader, bad: Reject, after: FileOffset) -> None:
         """The next line is none that can be used."""
         with writing(self._con, self._here):
             position = self._positions.keep(reader, after._replace(bad_lines=after.bad_lines + 1))
-            self._quarantine.keep([bad])
+            news = self._quarantine.keep([bad])
         reader.position = position
-        self._read(1, [bad])
+        self._read(1, [bad], news)
 
-    def _read(self, lines: int, bad: Sequence[Reject]) -> None:
-        """Count lines that were read, and say what is wrong with them."""
-        for count, one in enumerate(bad, self.report.bad_lines + 1):
+    def _read(self, lines: int, bad: Sequence[Reject], news: Sequence[Reject]) -> None:
+        """Count lines that were read, and say what is wrong with those that were not rejected before."""
+        for count, one in enumerate(news, self.report.news + 1):
             what = f"{one.file}:{one.position.removeprefix(_LINE)}: {one.fault.reason}; the line is left out"
             self._show(count, what, "further bad lines are only counted")
         self.report.lines += lines
         self.report.bad_lines += len(bad)
+        self.report.news += len(news)
 
     def _cells(self) -> list[str]:
         return [self._scope]

@@ -213,6 +213,8 @@ class SonarReport:
     """By kind."""
     rejected: int = 0
     """Envelopes, and parts of them, that could not be used."""
+    news: int = 0
+    """Of these those that were not rejected by an import before."""
     unreadable: int = 0
     """Files that could not be read, or not to their end."""
     dropped: Counter[str] = field(default_factory=Counter)
@@ -352,11 +354,10 @@ class Importer(ImportRun):
 
     def _reject(self, source: _Source, why: Fault) -> None:
         self.report.rejected += 1
-        # What is tried again stands alone: its origin says where it stood.
-        place = source.position if self._keeps or not source.origin else ""
-        where = ": ".join(filter(None, (source.origin, place)))
-        self._show(self.report.rejected, f"{where}: {why.reason}; left out")
-        if self._keeps:
+        if not self._keeps:
+            # What is tried again stands alone: its origin says where it stood.
+            self._show(self.report.rejected, f"{source.origin or source.position}: {why.reason}; left out")
+        else:
             content = source.text.encode("utf-8", "surrogateescape")
             self._rejects.append(Reject(source.origin, source.position, why, content))
             # What is rejected is held no longer than what is used.
@@ -426,8 +427,12 @@ class Importer(ImportRun):
             with writing(self._con, self._here) as con:
                 for file in self._begun:
                     self._quarantine.anew(file)
-                self._quarantine.keep(self._rejects)
+                news = self._quarantine.keep(self._rejects)
                 add_dropped(con, self._dropped)
+            for one in news:
+                self.report.news += 1
+                where = ": ".join(filter(None, (one.file, one.position)))
+                self._show(self.report.news, f"{where}: {one.fault.reason}; left out")
             self._to_read |= {one.file for one in self._rejects}
             self._rejects, self._dropped, self._begun = [], Counter(), set()
 
@@ -446,7 +451,8 @@ class Importer(ImportRun):
     def _unsettled(self, job_id: str, error: Exception) -> None:
         """Telemetry cannot be added to a record of another source."""
         self.report.rejected += 1
-        self._show(self.report.rejected, f"{job_id}: telemetry cannot be added: {fault(error).reason}")
+        self.report.news += 1
+        self._show(self.report.news, f"{job_id}: telemetry cannot be added: {fault(error).reason}")
 
     def _hours(self, add: _Add[T], cluster: str, node: str, points: dict[int, T]) -> Iterator[_Piece]:
         """The points of a node, or of a job on it, hour by hour."""
