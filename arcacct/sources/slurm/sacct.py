@@ -426,6 +426,8 @@ class _Jobs:
     def _empty(self) -> None:
         self._job: SacctPart | None = None
         self._steps = SacctUse()
+        self._seen: set[str] = set()
+        """Steps that were counted: a row that is there twice counts once."""
         self._fault: Fault | None = None
         self._unusable: set[str] = set()
         self._number = 0
@@ -454,8 +456,11 @@ class _Jobs:
             self._job_id = one.run.job_id
         self._add(row)
         self._unusable |= unusable
-        if one.step:
+        if one.step and one.step not in self._seen:
+            self._seen.add(one.step)
             self._steps = self._steps.plus(one.use)
+        elif one.step:
+            return
         else:
             self._job = one
 

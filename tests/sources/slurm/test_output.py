@@ -577,3 +577,10 @@ def test_runs_are_joined_in_any_order(one, other, third) -> None:
     assert joined(one, one) == one
     assert joined(one, other) == joined(other, one)
     assert joined(joined(one, other), third) == joined(one, joined(other, third))
+
+
+def test_a_step_that_is_there_twice_counts_once() -> None:
+    step = row("7.batch", State="COMPLETED", TotalCPU="00:10.000", MaxRSS="100K")
+    found = run(table(row(7, TotalCPU="00:00:00", SystemCPU=""), step, step), 7)
+
+    assert found.cpu_us == 10_500_000 or found.cpu_us == 10_000_000
