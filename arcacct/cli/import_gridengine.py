@@ -10,7 +10,7 @@ import click
 
 from arcacct.cli.console import examples, print_error, print_line
 from arcacct.cli.options import QacctInstant, settings_of, together
-from arcacct.cli.progress import print_counts, print_retried, progress, until_signal, wait_option
+from arcacct.cli.progress import print_counts, print_retried, print_unusable, progress, until_signal, wait_option
 from arcacct.cli.stats import Qacct, question_of, question_options, tasks_of
 from arcacct.cli.tables import FORMATS, show
 from arcacct.database.access import accounting
@@ -130,6 +130,7 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
         f"{count_of(taken.added, 'job')} added, {taken.changed} changed, {count_of(taken.enriched, 'job')} of "
         "A-REX completed"
     )
+    print_unusable(report.unusable)
     # What was rejected before, and has not changed, is no news.
     return _exit_code(report.news + report.unreadable + report.failed_jobs, given)
 

@@ -130,6 +130,16 @@ def test_a_job_that_is_finished_has_everything(con: sqlite3.Connection) -> None:
     ]  # fmt: skip
 
 
+def test_a_job_that_was_killed_before_arex_took_it_is_recorded(con: sqlite3.Connection) -> None:
+    """The callout of the web service knows it, and its end: it failed and used nothing."""
+    record(con, event("ACCEPTED"))
+    record(con, event("FINISHED", 3, diag=None, statistics=None, failed=True))
+
+    (found,) = rows(con)["AAR"]
+    assert (found[7], found[8], found[13]) == ("failed", 1, 0)
+    assert len(finished_log(con)) == 1
+
+
 @pytest.mark.parametrize("position", range(len(LIFE)))
 def test_the_same_event_twice_changes_nothing(con: sqlite3.Connection, position: int) -> None:
     """Every event of a job's life may come again, at once or at the end: not a row is written, nothing is logged."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from arcacct.files.json_reader import parsed
-from arcacct.records.import_quarantine import Fault, fault_of
+from arcacct.records.import_quarantine import Fault, fault_of, optional
 from arcacct.sources.gridengine.record import Record
 
 # The JSON lines of Open Cluster Scheduler 9.
@@ -40,8 +42,8 @@ _HALF = re.compile(r"[\ud800-\udfff]")
 _UNSTORABLE = re.compile(r"\\u(?:d[89a-f]|0000)|[\ud800-\udfff]", re.IGNORECASE)
 
 
-def json_record(text: str) -> Record:
-    """A JSON line. Raises ValueError with what is wrong."""
+def json_record(text: str, unusable: set[str]) -> Record:
+    """A JSON line; measured values that cannot be used go into ``unusable``. Raises ValueError with what is wrong."""
     line = _parsed(text)
     usage = _members(line.get("usage"), "usage")
     rusage = _members(usage.get("rusage", line.get("rusage")), "usage.rusage")
@@ -58,9 +60,9 @@ def json_record(text: str) -> Record:
     job = (job_number, task_number, pe_taskid or pe_task_id, *texts[:8], slots, arid or None, job_name, priority)
     times = (submission * unit, start * unit, end * unit, ar_submission * unit or None)
     ending = (submit_cmd_line, category, failed, exit_status, deleted_by)
-    measured = _json_measures(rusage, _RUSAGE, "usage.rusage")
+    measured = _json_measures(rusage, _RUSAGE, unusable)
     measured[:4] = [value or 0.0 for value in measured[:4]]
-    measured += _json_measures(eusage, _EUSAGE, "usage.eusage")
+    measured += _json_measures(eusage, _EUSAGE, unusable)
     rest = [value if isinstance(value, str) and value not in _NOTHING else None for value in map(line.get, _NOT_OF_OCS)]
     return Record._make((*job, *times, *ending, *measured, *rest, _json_custom(line, usage)))
 
@@ -127,19 +129,22 @@ def _whole(line: dict[str, Any], name: str, missing: int | None = None) -> int:
     raise ValueError(f"{name} is missing" if number is None else f"{name} is {number!r:.40}, not a number")
 
 
-def _json_measures(group: dict[str, Any], names: tuple[str, ...], where: str) -> list[float | None]:
+def _json_measures(group: dict[str, Any], names: tuple[str, ...], unusable: set[str]) -> list[float | None]:
     values = list(map(group.get, names))
     for place, number in enumerate(values):
-        if isinstance(number, str) and names[place] in _SIZES:
-            values[place] = _size(number, f"{where}.{names[place]}")
-            continue
         kind = type(number)
         if number is None or (kind is float and -1e300 < number < 1e300) or (kind is int and abs(number) < _LARGEST):
             continue
-        if kind is not float and kind is not int:
-            raise ValueError(f"{where}.{names[place]} is {number!r:.40}, not a number")
-        values[place] = _float(number, names[place])
+        values[place] = optional(names[place], partial(_json_measure, number, names[place]), unusable)
     return values
+
+
+def _json_measure(number: Any, name: str) -> float:
+    if isinstance(number, str) and name in _SIZES:
+        return _size(number, name)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise ValueError(f"{name} is {number!r:.40}, not a number")  # noqa: TRY004  of the line, not of the program
+    return _float(number, name)
 
 
 def _size(text: str, name: str) -> float:
@@ -248,35 +253,48 @@ _AMOUNTS = frozenset(FURTHER[4:10])
 _CGROUP_AMOUNTS = 5
 
 
-def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, Record | Fault]]:
-    """The records of some lines, each with the number of its line from 1; of a line that cannot be used why."""
+def read_lines(lines: Iterable[bytes], counts: Counter[str] | None = None) -> Iterator[tuple[int, Record | Fault]]:
+    """
+    The records of some lines, each with the number of its line from 1; of a line that cannot be used why.
+
+    ``counts`` gets, by field, the records of which a measured value cannot be used, which is unknown then.
+    """
     for number, line in enumerate(lines, 1):
+        unusable: set[str] = set()
         try:
-            one = record(line)
+            one = record(line, unusable)
         except Exception as error:  # noqa: BLE001  whatever it is, it costs this line alone
             yield number, fault_of(error)
         else:
             if one is not None:
+                if unusable and counts is not None:
+                    counts.update(unusable)
                 yield number, one
 
 
-def record(line: bytes) -> Record | None:
+def record(line: bytes, unusable: set[str] | None = None) -> Record | None:
     r"""
     The record of one line (with or without its newline); ``None`` for comments and lines of one character or less.
 
-    Bytes that are not UTF-8 are shown as ``\xhh``. Raises ValueError with what is wrong with the line.
+    Bytes that are not UTF-8 are shown as ``\xhh``. Measured values that cannot be used are unknown, and their names go
+    into ``unusable``. Raises ValueError with what is wrong with the line.
     """
+    found: set[str] = set() if unusable is None else unusable
     # After a crash some file systems leave zeros where the end of a file was.
     line = line.rstrip(b"\r\n").lstrip(b"\0")
     if len(line) <= 1 or line.startswith(b"#"):
         return None
     if line.startswith(b"{"):
-        return in_range(json_record(line.decode("utf-8", "surrogateescape")))
-    return in_range(colon_record(line.decode("utf-8", "backslashreplace").replace("\0", "\\x00")))
+        return in_range(json_record(line.decode("utf-8", "surrogateescape"), found))
+    return in_range(colon_record(line.decode("utf-8", "backslashreplace").replace("\0", "\\x00"), found))
 
 
-def colon_record(text: str) -> Record:
-    """A colon-separated line; there may be colons in the name of its job. Raises ValueError."""
+def colon_record(text: str, unusable: set[str]) -> Record:
+    """
+    A colon-separated line; there may be colons in the name of its job.
+
+    Of measured values that are no numbers the names go into ``unusable``. Raises ValueError.
+    """
     parts = text.split(":")
     if len(parts) < _LEAST:
         raise ValueError(f"{len(parts)} fields; a record has 43, 45 or more")
@@ -284,9 +302,25 @@ def colon_record(text: str) -> Record:
         return _of_parts(parts)
     except ValueError:
         readings = _with_colons_in_name(parts)
-        if len(readings) != 1:
+        if len(readings) == 1:
+            return _of_parts(readings[0])
+        odd = [place for place in _MEASURED if not _is_measure(parts[place])]
+        if not odd or not all(map(_is_number, (parts[5], *parts[7:13], *parts[34:36]))):
             raise
-        return _of_parts(readings[0])
+        # What accounting needs stands where it should: what was measured is unknown where it is no number.
+        unusable.update(_MEASURED[place] for place in odd)
+        found = _of_parts([("0" if place in odd else part) for place, part in enumerate(parts)])
+        unknown: dict[str, Any] = dict.fromkeys(set(unusable) & _MAY_BE_UNKNOWN)
+        return found._replace(**unknown)
+
+
+def _is_measure(text: str) -> bool:
+    return _is_number(text) and abs(float(text)) < 1e300
+
+
+_MEASURED = dict(enumerate(Record._fields[24:42], 13)) | {36: "cpu_s", 37: "mem_gib_s", 38: "io_gib"}
+"""Fields of a line that hold what was measured, as a record has them."""
+_MAY_BE_UNKNOWN = frozenset((*Record._fields[28:42], "cpu_s", "mem_gib_s", "io_gib"))
 
 
 def _with_colons_in_name(parts: list[str]) -> list[list[str]]:

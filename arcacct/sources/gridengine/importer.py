@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -506,7 +507,8 @@ class Import(BatchImport[Number]):
         position = reader.position
         found: list[tuple[Record, int]] = []
         bad = []
-        for number, one in read_lines(lines):
+        unusable: Counter[str] = Counter()
+        for number, one in read_lines(lines, unusable):
             if isinstance(one, Fault):
                 bad.append(_reject(reader, number, lines[number - 1], one))
             else:
@@ -529,6 +531,7 @@ class Import(BatchImport[Number]):
             news = self._quarantine.keep(bad)
             self._adapt(len(found), time.monotonic() - begun)
         reader.position = position
+        self.report.unusable.update(unusable)
         self._read(len(lines), bad, news)
         self._count(taken)
 

@@ -44,7 +44,7 @@ BAD = [
     b'{"a":' * 50_000 + b"\n",
     json_line().replace(b'"slots":1', b'"slots":9223372036854775808'),
     json_line().replace(b'"job_number":1', b'"job_number":1e999'),
-    ran(7, 1, 10, 20, cpu="9" * 400),
+    ran(7, 1, 10, 20, failed="9" * 400),
     ran(7, 1, 10, 20, slots="-1"),
     b"\xff\xfe:" * 40 + b"\n",
 ]

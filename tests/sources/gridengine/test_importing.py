@@ -379,7 +379,7 @@ def test_a_torn_last_line(world, tmp_path) -> None:
 def test_bad_lines_cost_only_themselves(world, tmp_path) -> None:
     """Bad lines are counted, the first ones are shown with file and line, and the rest is imported."""
     path = tmp_path / "accounting"
-    path.write_bytes(b"# head\n" + b"".join(b"x:y\n" + ran(number, 1, 10, 20) for number in range(1, 16)))
+    path.write_bytes(b"# head\n" + b"".join(b"x:%d\n" % number + ran(number, 1, 10, 20) for number in range(1, 16)))
 
     report = world.take(path)
 
@@ -387,6 +387,11 @@ def test_bad_lines_cost_only_themselves(world, tmp_path) -> None:
     assert world.said[0] == f"{path}:2: 2 fields; a record has 43, 45 or more; the line is left out"
     assert len(world.said) == 11
     assert world.value("SELECT bad_lines FROM v1_gridengine_files") == 15
+    assert report.news == 15
+    copy = tmp_path / "copy"
+    copy.write_bytes(b"# another head\n" + b"".join(path.read_bytes().splitlines(keepends=True)[3:]))
+    again = world.take(copy)
+    assert (again.bad_lines, again.news, again.taken.new) == (14, 0, 0)
 
 
 @pytest.mark.parametrize("fixed", [b"2:x:y:z\n", None], ids=["the same length", "another length"])

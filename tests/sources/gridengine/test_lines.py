@@ -191,9 +191,8 @@ def test_lines_without_a_record(line) -> None:
         pytest.param(b"all.q:wn1:users\n", "3 fields", id="torn early"),
         pytest.param(ran(7, 1, 2, 3)[:-15], "42 fields", id="torn late"),
         pytest.param(ran(7, 1, 2, 3).replace(b":7:", b":seven:"), "job_number .* 'seven'", id="no number"),
-        pytest.param(ran(7, 1, 2, 3, cpu="nan"), "cpu .* 'nan'", id="not a number"),
-        pytest.param(ran(7, 1, 2, 3, ru_utime="1e999"), "out of range", id="infinite"),
-        pytest.param(ran(7, 1, 2, 3, mem="1_000"), "mem", id="Python's underscore"),
+        pytest.param(ran(7, 1, 2, 3, failed="nan"), "failed .* 'nan'", id="not a number"),
+        pytest.param(ran(7, 1, 2, 3, exit_status="1_000"), "exit_status", id="Python's underscore"),
         pytest.param(ran(7, 1, 2, 3, slots=-1), "out of range", id="negative slots"),
         pytest.param(ran(10**30, 1, 2, 3), "out of range", id="too large for the database"),
         pytest.param(ran(7, *(10**22,) * 3), "out of range", id="after the year 9999"),
@@ -209,13 +208,43 @@ def test_lines_without_a_record(line) -> None:
         pytest.param(changed_json(json_line(), owner=7), "owner is 7", id="text as number"),
         pytest.param(changed_json(json_line(), usage={"eusage": {}}), "usage.rusage is missing", id="no rusage"),
         pytest.param(json_line().replace(b'"cpu":11.443165', b'"cpu":NaN'), "NaN", id="NaN"),
-        pytest.param(json_line().replace(b'"cpu":11.443165', b'"cpu":1e999'), "cpu is out of range", id="1e999"),
     ],
 )
 def test_bad_lines_say_what_is_wrong(line, reason) -> None:
     """A line that cannot be used is refused with a reason, and never taken for another."""
     with pytest.raises(ValueError, match=reason):
         record(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        (ran(7, 1, 2, 3, cpu="nan"), "cpu_s", None),
+        (ran(7, 1, 2, 3, mem="1_000"), "mem_gib_s", None),
+        (ran(7, 1, 2, 3, io=""), "io_gib", None),
+        (ran(7, 1, 2, 3, ru_utime="1e999"), "ru_utime_s", 0),
+        (ran(7, 1, 2, 3, ru_minflt="many"), "ru_minflt", None),
+    ],
+)
+def test_an_odd_value_costs_itself(line, name, value) -> None:
+    """What was measured and is no number is unknown, and counted; the rest of the line is read."""
+    unusable: set[str] = set()
+    found = record(line, unusable)
+
+    assert fields(found, name, "job_number", "slots") == (value, 7, 1)
+    assert unusable == {name}
+
+
+@pytest.mark.parametrize("value", [b"1e999", b'"much"', b"true", b"[1]", b'"1.2X"'])
+@pytest.mark.parametrize("name", ["cpu", "maxvmem"])
+def test_an_odd_value_of_json_costs_itself(name, value) -> None:
+    line = json.loads(json_line())
+    line["usage"]["eusage"][name] = "@"
+    unusable: set[str] = set()
+    found = record(json.dumps(line).encode().replace(b'"@"', value), unusable)
+
+    assert fields(found, {"cpu": "cpu_s", "maxvmem": "maxvmem_bytes"}[name], "job_number") == (None, 1)
+    assert unusable == {name}
 
 
 def test_zeros_that_a_crash_left_before_a_line() -> None:
