@@ -200,7 +200,7 @@ def test_a_job_that_ran_on_without_arex(tmp_path) -> None:
     assert difference.text.startswith("wall 4000 s, in the database 10 s")
 
 
-@pytest.mark.parametrize("text", ["pbs:x", "gridengine", "slurm:", ""])
+@pytest.mark.parametrize("text", ["moab:x", "gridengine", "slurm:", ""])
 def test_usage(conf, text) -> None:
     done = arcacct("--config", conf, "verify", "2026-11", "--lrms", text)
 
