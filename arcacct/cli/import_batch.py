@@ -27,7 +27,6 @@ from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.records.runs import NEVER_STARTED, UNFINISHED, RunsImport, RunsReport, SourceType
 from arcacct.wording import count_of
 
-_POLL_S = 2.0
 _EXIT = "What cannot be used is shown, left out and kept (`import rejected`); then the exit code is 65, but not again"
 LEFT_OUT = f"{_EXIT} for what was rejected before."
 
@@ -97,7 +96,7 @@ def run_import(
             work.again()
         if given.follow:
             with until_signal() as goes_on:
-                work.follow(files, poll_s=_POLL_S, goes_on=goes_on)
+                work.follow(files, goes_on=goes_on)
         else:
             work.files(files)
         if ask is not None:

@@ -15,6 +15,7 @@ from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.database.schema import SOURCES, create_views, sources_of
 from arcacct.errors import InputError
+from arcacct.files.follow import STDIN, FileTailer, Reader
 from arcacct.records import batch_jobs, usage
 from arcacct.records.enrichment import OF_AREX, Conflict, enrich
 from arcacct.records.import_quarantine import (
@@ -147,6 +148,8 @@ ToldT = TypeVar("ToldT", bound="ParsedJob")
 
 _CACHE_KIB = 16 * 1024
 """A job goes into some twenty indexes: their pages should stay while much is imported."""
+POLL_S = 2.0
+"""Batch systems append every few seconds: Grid Engine every 15 s (accounting_flush_time)."""
 _PAGE = 500
 _MOST_TOLD = 4 * 1024 * 1024
 """Characters or bytes of jobs that wait to be taken together."""
@@ -331,6 +334,32 @@ class BatchImport(ImportRun, Generic[N]):
     @abstractmethod
     def _once_more(self, kept: RejectedEntry, content: bytes) -> None:
         """Take what was rejected, in a transaction of its own."""
+
+    @abstractmethod
+    def _tailer(self, paths: Sequence[str]) -> FileTailer:
+        """The files of some paths."""
+
+    @abstractmethod
+    def _new_lines(self, reader: Reader) -> None:
+        """Import the whole lines that a file has behind its position."""
+
+    @abstractmethod
+    def _so_far(self) -> int:
+        """How much was read: something else after each line."""
+
+    def follow(
+        self, paths: Sequence[str], *, poll_s: float = POLL_S, goes_on: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Import what is in files, and what comes; ends when ``goes_on`` says so. Raises InputError for ``-``."""
+        if STDIN in paths:
+            raise InputError("-: standard input cannot be followed; it is read to its end without --follow")
+        finished = -1
+        for reader in self._tailer(paths).follow(poll_s, goes_on=goes_on):
+            if reader is not None:
+                self._new_lines(reader)
+            elif self._so_far() != finished:
+                finished = self._so_far()
+                self.finish()
 
     def _cannot_read(self, complaint: str) -> None:
         self._say(complaint)

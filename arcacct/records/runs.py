@@ -14,7 +14,7 @@ from arcacct.config.paths import Places
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.errors import InputError, UsageError
-from arcacct.files.follow import STDIN, FileTailer, Reader
+from arcacct.files.follow import FileTailer, Reader
 from arcacct.records import batch_jobs
 from arcacct.records.batch_jobs import Figures, figures
 from arcacct.records.batch_systems import BatchSystem
@@ -539,27 +539,19 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
         for reader in self._tailer(paths).once():
             self.output(reader.path, reader.chunks())
 
-    def follow(self, paths: Sequence[str], *, poll_s: float, goes_on: Callable[[], bool] = lambda: True) -> None:
-        """
-        Import what is in files, and what comes; ends when ``goes_on`` says so. Raises InputError for ``-``.
+    def _new_lines(self, reader: Reader) -> None:
+        """Only of sources whose records are lines: a file is read on from the end of its last whole line."""
+        for lines in reader.lines():
+            start = reader.position.lines
+            if isinstance(lines, list):
+                self.output(reader.path, lines, start=start)
+                reader.position = reader.position.after(lines)
+            else:
+                self.output(reader.path, [lines.beginning + b"\n"], start=start)
+                reader.position = lines.after
 
-        Only of sources whose records are lines: a file is read on from the end of its last whole line.
-        """
-        if STDIN in paths:
-            raise InputError("-: standard input cannot be followed; it is read to its end without --follow")
-        finished = -1
-        for reader in self._tailer(paths).follow(poll_s, goes_on=goes_on):
-            if reader is not None:
-                for lines in reader.lines():
-                    if isinstance(lines, list):
-                        self.output(reader.path, lines, start=reader.position.lines)
-                        reader.position = reader.position.after(lines)
-                    else:
-                        self.output(reader.path, [lines.beginning + b"\n"], start=reader.position.lines)
-                        reader.position = lines.after
-            elif self.report.jobs != finished:
-                finished = self.report.jobs
-                self.finish()
+    def _so_far(self) -> int:
+        return self.report.jobs
 
     def _tailer(self, paths: Sequence[str]) -> FileTailer:
         return FileTailer(paths, self._cannot_read, endings=self.type.endings)

@@ -13,7 +13,7 @@ from arcacct.config.paths import Places
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.errors import InputError
-from arcacct.files.follow import STDIN, FileOffset, FileTailer, Overlong, Reader
+from arcacct.files.follow import FileOffset, FileTailer, Overlong, Reader
 from arcacct.records.batch_jobs import Figures, figures
 from arcacct.records.batch_systems import GRIDENGINE as SYSTEM
 from arcacct.records.enrichment import GRIDENGINE
@@ -407,8 +407,6 @@ class FilePositions:
 # something fails is rolled back and read again in halves, until the record is found: it alone is rejected.
 
 
-POLL_S = 2.0
-"""The writer appends every 15 s, unless it is told otherwise (accounting_flush_time)."""
 _LINE = "line "
 
 
@@ -447,23 +445,15 @@ class Import(BatchImport[Number]):
 
     def files(self, paths: Sequence[str]) -> None:
         """Import files, the oldest first, each after what it was rotated to since it was last read."""
-        for reader in FileTailer(paths, self._cannot_read, self, _first_time_us).once():
+        for reader in self._tailer(paths).once():
             self._new_lines(reader)
         self.finish()
 
-    def follow(
-        self, paths: Sequence[str], *, poll_s: float = POLL_S, goes_on: Callable[[], bool] = lambda: True
-    ) -> None:
-        """Import what is in files, and what comes; ends when ``goes_on`` says so. Raises InputError for ``-``."""
-        if STDIN in paths:
-            raise InputError("-: standard input cannot be followed; it is read to its end without --follow")
-        finished = -1
-        for reader in FileTailer(paths, self._cannot_read, self, _first_time_us).follow(poll_s, goes_on=goes_on):
-            if reader is not None:
-                self._new_lines(reader)
-            elif self.report.lines != finished:
-                finished = self.report.lines
-                self.finish()
+    def _tailer(self, paths: Sequence[str]) -> FileTailer:
+        return FileTailer(paths, self._cannot_read, self, _first_time_us)
+
+    def _so_far(self) -> int:
+        return self.report.lines
 
     def latest(self, path: str) -> tuple[FileOffset, int] | None:
         """Where the last import stopped in the file that stood at a path then, and when that was."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from functools import partial
 
 from arcacct.database.connection import Connection
 from arcacct.records import batch_jobs
@@ -185,10 +185,5 @@ class HTCondorSource(SourceType[CondorJob]):
 
 
 SOURCE = HTCondorSource()
-
-
-class HTCondorImport(RunsImport[CondorJob]):
-    """An import of HTCondor's history."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(SOURCE, *arguments, **named)
+HTCondorImport = partial(RunsImport[CondorJob], SOURCE)
+"""An import of HTCondor's history; the arguments are those of `RunsImport` behind the source."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from arcacct.database.connection import Connection
@@ -171,10 +172,5 @@ class SlurmSource(SourceType[SlurmRun]):
 
 
 SOURCE = SlurmSource()
-
-
-class SlurmImport(RunsImport[SlurmRun]):
-    """An import of what sacct printed."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(SOURCE, *arguments, **named)
+SlurmImport = partial(RunsImport[SlurmRun], SOURCE)
+"""An import of what sacct printed; the arguments are those of `RunsImport` behind the source."""

@@ -152,7 +152,7 @@ def test_an_odd_value_costs_itself(name, value, field, expected) -> None:
 
     assert isinstance(found.what, CondorJob)
     assert (getattr(found.what, field), found.what.wall_s) == (expected, 60)
-    assert found.unusable == (set() if name in ("GPUsProvisioned", "CpusProvisioned") else {name})
+    assert found.unusable == (set() if value in ("0.5", "2.0", "2.25") else {name})
 
 
 def test_a_signal_that_cannot_be_read_is_no_success() -> None:
