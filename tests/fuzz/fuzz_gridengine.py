@@ -95,7 +95,7 @@ def _unusable() -> list[bytes]:
     return [
         colons(slots=2**31),
         colons(slots=-1),
-        colons(cpu="1e999"),
+        colons(exit_status="1e999"),
         colons(failed=2**31),
         colons(task_number=2**56),
         colons(priority="x"),
@@ -108,11 +108,11 @@ def _unusable() -> list[bytes]:
         braces(slots=2**31),
         braces(job_number=2**56 + 99),
         braces(usage=None),
-        braces(usage={"rusage": {"ru_wallclock": 10**400}, "eusage": {}}),
+        braces(failed=10**400),
         braces(new="MARK").replace(b'"MARK"', b"9" * 5000),
         braces(new="MARK").replace(b'"MARK"', b"NaN"),
         braces(new="MARK").replace(b'"MARK"', b"[" * 3000 + b"]" * 3000),
-        braces(usage={"rusage": {"ru_utime": "MARK"}, "eusage": {}}).replace(b'"MARK"', b"1e999"),
+        braces(exit_status="MARK").replace(b'"MARK"', b"1e999"),
     ]
 
 
@@ -300,10 +300,10 @@ def _faults(con: sqlite3.Connection) -> Iterator[None]:
     con.execute("DROP TRIGGER fault")
 
 
-def _faulty_record(line: bytes) -> Record | None:
+def _faulty_record(line: bytes, unusable: set[str] | None = None) -> Record | None:
     if line.rstrip(b"\n") == _FAULTS[1]:
         raise KeyError("a fault of ours")
-    return record(line)
+    return record(line, unusable)
 
 
 def _packed(files: dict[str, bytes], path: pathlib.Path, work: pathlib.Path) -> None:
