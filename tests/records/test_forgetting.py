@@ -103,15 +103,18 @@ def test_what_waits_for_a_target_keeps_the_month(here) -> None:
 
 
 def test_the_records_of_batch_systems(tmp_path) -> None:
-    """After its months nothing in any table is called as an account of Grid Engine, Slurm or HTCondor."""
+    """After its months nothing in any table is called as an account of a batch system."""
     conf = configured(tmp_path)
     assert arcacct("--config", conf, "import", "slurm", DATA / "slurm/sacct.txt").returncode == 0
     assert arcacct("--config", conf, "import", "gridengine", DATA / "gridengine/accounting.sge819-real").returncode == 0
     assert arcacct("--config", conf, "import", "htcondor", DATA / "htcondor/history").returncode == 0
+    assert arcacct("--config", conf, "import", "pbs", DATA / "pbs/torque-20261102").returncode == 0
+    assert arcacct("--config", conf, "import", "lsf", DATA / "lsf/lsb.acct").returncode == 0
     here = places(None, str(pathlib.Path(conf).parent / "control"))
     with closing(sqlite3.connect(here.database)) as con:
         asked = "SELECT Owner FROM GridEngineRecords UNION SELECT UserName FROM SlurmRuns"
         asked += " UNION SELECT UserName FROM HTCondorJobs UNION SELECT UserDN FROM HTCondorJobs WHERE UserDN <> ''"
+        asked += " UNION SELECT UserName FROM BatchRuns"
         accounts = {name for (name,) in con.execute(asked)}
     assert len(accounts) > 1
 

@@ -8,6 +8,9 @@ import pytest
 from batch_files import BEGIN, DATA, BatchHost, reasons, runs
 from slurm_files import arc_job
 
+from arcacct.export.dataset import Partition
+from arcacct.export.jobs import look, pages
+from arcacct.queries.questions import Selection, measured_parts
 from arcacct.sources.pbs.importer import SOURCE
 
 TYPE_CHECKING = False
@@ -156,6 +159,21 @@ def test_the_name_of_a_job_pretends_nothing() -> None:
 
 def test_a_last_line_without_its_end_is_left() -> None:
     assert len(runs(SOURCE, line("1.srv") + line("2.srv")[:-1])) == 1
+
+
+def test_gpus_are_in_sums_and_in_datasets(host) -> None:
+    """Those that PBS Professional was asked for, times the wall time; without one from start to end."""
+    host.take(line("1.srv", List_ngpus="2"), line("2.srv", List_ngpus="3", used_walltime="x"))
+    exported = {
+        job.children["accelerators"][0][1:4]
+        for page in pages(host.con, Partition("site", 2026, 11, "ce"))
+        for job in page
+    }
+    parts = measured_parts(host.con, Selection(), ("month",), everything=False)
+
+    assert sum(part.gpu_s or 0 for part in parts) == (2 + 3) * 60
+    assert exported == {("srv", 2, 120), ("srv", 3, 180)}
+    assert look(host.con).seen[202611]["runs"] == 2
 
 
 def test_a_job_of_arex_is_completed(host) -> None:

@@ -166,8 +166,10 @@ def test_what_cannot_be_told_apart_is_left_out_alone(host):
 def test_what_is_rejected_is_kept_once(host):
     """The same file again, and the same rubbish elsewhere, adds no row; two records of the same place are two."""
     content = b"rubbish\n" + stream(slurm(job(1))) + b"{]\n"
-    for _ in range(3):
-        assert host.take(content).rejected == 2
+    reports = [host.take(content) for _ in range(3)]
+    # What has not changed is no news, and raises no exit code again.
+    assert [(report.rejected, report.news) for report in reports] == [(2, 2), (2, 0), (2, 0)]
+    assert len(host.said) == 2
     assert [place for place, _reason in kept(host)] == ["object 1", "object 3"]
     host.take(b"other rubbish\n")
     assert [place for place, _reason in kept(host)] == ["object 1", "object 3", "object 1"]
