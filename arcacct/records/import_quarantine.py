@@ -167,6 +167,10 @@ class Quarantine:
         self._source = source
         self._scope = scope
         self._room: dict[str, int] = {}
+        self._before: set[bytes] = set()
+        """Digests of what `anew` took out."""
+        self._counted_before: dict[str, int] = {}
+        """By file how many `anew` took out that were only counted."""
         self._all: list[int] | None = None
 
     def forget(self) -> None:
@@ -176,9 +180,10 @@ class Quarantine:
 
     def keep(self, rejects: Iterable[Reject]) -> list[Reject]:
         """
-        Put those records into the table that are not there yet, inside the caller's transaction, and give these.
+        Put those records into the table that are not there yet, inside the caller's transaction; gives the new ones.
 
-        What was dropped is remembered: it is no news either.
+        What was dropped is remembered: it is not new either. Neither is what `anew` took out, and what was only counted
+        as long as there is no more of it than before.
         """
         news = []
         for one in rejects:
@@ -188,12 +193,14 @@ class Quarantine:
             query = "SELECT 1 FROM ImportQuarantine WHERE Source = ? AND Scope = ? AND Digest = ?"
             if self._con.execute(query, (self._source, self._scope, digest)).fetchone() is not None:
                 continue
-            news.append(one)
+            is_new = digest not in self._before
             if self._has_room(one.file, min(len(one.content), LONGEST_BYTES)):
                 size = one.bytes or len(one.content)
                 self._insert(one.file, one.position, digest, one.fault, size, one.content[:LONGEST_BYTES])
             else:
-                self._count(one.file)
+                is_new = self._count(one.file) > self._counted_before.get(one.file, 0)
+            if is_new:
+                news.append(one)
         return news
 
     def anew(self, file: str) -> None:
@@ -203,7 +210,14 @@ class Quarantine:
         Inside the caller's transaction.
         """
         rows = listed(self._con, self._source, self._scope)
-        forget(self._con, [one.rejected_id for one in rows if one.file == _storable(file) and not one.is_whole])
+        gone = [one for one in rows if one.file == _storable(file) and not one.is_whole]
+        marks = ",".join(str(one.rejected_id) for one in gone)
+        rows_of = self._con.execute(f"SELECT Digest FROM ImportQuarantine WHERE RejectedID IN ({marks})")
+        self._before.update(digest for (digest,) in rows_of)
+        for one in gone:
+            if one.bytes < 0:
+                self._counted_before.setdefault(file, one.records)
+        forget(self._con, [one.rejected_id for one in gone])
         self.forget()
 
     def files_to_read(self) -> set[str]:
@@ -229,8 +243,8 @@ class Quarantine:
         self._all[1] -= size
         return True
 
-    def _count(self, file: str) -> None:
-        """One more of a file that has no room left."""
+    def _count(self, file: str) -> int:
+        """One more of a file that has no room left; how many there are now."""
         digest = blake2b(b"further records of " + file.encode("utf-8", "surrogateescape"), digest_size=16).digest()
         done = self._con.execute(
             "UPDATE ImportQuarantine SET Records = Records + 1 WHERE Source = ? AND Scope = ? AND Digest = ?",
@@ -241,6 +255,8 @@ class Quarantine:
                 "only counted: there is no room for more of them; correct the file and import it with --retry"
             )
             self._insert(file, "further records", digest, fault, -1, None)
+        query = "SELECT Records FROM ImportQuarantine WHERE Source = ? AND Scope = ? AND Digest = ?"
+        return int(self._con.execute(query, (self._source, self._scope, digest)).fetchone()[0])
 
     def _insert(self, file: str, position: str, digest: bytes, fault: Fault, size: int, content: bytes | None) -> None:
         what = (self._source, self._scope, _storable(file), position, digest, _storable(fault.reason), fault.is_ours)

@@ -185,3 +185,14 @@ def test_a_job_of_arex_is_completed(host) -> None:
         f"SELECT wall_s, memory_kib FROM v1_jobs JOIN AAR ON JobID = job_id WHERE RecordID = {record}"
     ) == [(60, 2048)]
     assert host.rows("SELECT local_job_id FROM v1_jobs WHERE source = 'pbs'") == [("1.other",)]
+
+
+def test_however_many_lines_are_rejected_they_are_news_once(host, tmp_path) -> None:
+    """Of a file 1,000 are kept and the others only counted, of a long line the beginning: none is news again."""
+    path = tmp_path / "20261102"
+    path.write_bytes(b"".join(b"what is %d\n" % number for number in range(1100)) + b"x" * 2_000_000 + b"\n")
+
+    assert [host.take(path).news for _ in range(3)] == [1101, 0, 0]
+    with path.open("ab") as file:
+        file.write(b"one more\n")
+    assert [host.take(path).news for _ in range(2)] == [1, 0]
