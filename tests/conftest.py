@@ -25,7 +25,29 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return (len(os.sched_getaffinity(0)) * 3 + 1) // 2
 
 
+CAMPAIGNS = (
+    "acceptance/test_power_cut_scenarios.py",
+    "acceptance/test_power_cuts.py",
+    "database/test_foreign.py",
+    "files/test_foreign.py",
+    "fleet/test_clickhouse.py",
+    "fleet/test_engines.py",
+    "fleet/test_postgresql.py",
+    "fuzz",
+    "packages",
+    "publishing/test_interrupted.py",
+    "publishing/test_properties.py",
+    "publishing/test_side_by_side.py",
+    "test_benchmarks.py",
+    "test_install_offline.py",
+)
+"""What plays the same thing a thousand times, starts processes by the hundred or makes whole hosts: only on demand."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--campaigns", action="store_true", help="run the long campaigns, too: fuzzing, kills, power cuts, packages"
+    )
     parser.addoption(
         "--parameters",
         type=int,
@@ -35,7 +57,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the parameters of a test those that stand evenly apart; the same ones in each process and each run."""
+    """
+    Leave out campaigns unless they are asked for, by the option or by their path.
+
+    Of the parameters of a test keep those that stand evenly apart; the same ones in each process and each run.
+    """
+    if not config.getoption("--campaigns"):
+        here = pathlib.Path(__file__).parent
+        asked = [pathlib.Path(word.partition("::")[0]).resolve() for word in config.args]
+        left_out = [here / one for one in CAMPAIGNS if not any(path.is_relative_to(here / one) for path in asked)]
+        gone = [item for item in items if any(item.path.is_relative_to(path) for path in left_out)]
+        config.hook.pytest_deselected(items=gone)
+        items[:] = [item for item in items if item not in set(gone)]
     most = config.getoption("--parameters")
     if not most:
         return
