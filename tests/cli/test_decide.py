@@ -145,7 +145,7 @@ def test_every_command_counts_them(conf) -> None:
     for job_id, (reason, value) in LIES.items():
         assert f"held as implausible: {job_id}: {reason} ({value})" in verified.stdout
     doctor = arcacct("--config", conf, "doctor", "--offline", "--json")
-    (verdict,) = [one for one in json.loads(doctor.stdout) if one["what"] == "values"]
+    (verdict,) = [one for one in json.loads(doctor.stdout) if one["what"] == "implausible"]
     assert (verdict["verdict"], "3 jobs held" in verdict["detail"]) == ("warning", True)
     published = arcacct("--config", conf, "publish", "--now", "--since", "2026-01-01")
     assert published.returncode == 65

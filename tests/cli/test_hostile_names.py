@@ -87,7 +87,7 @@ def test_a_script_reads_one_line_for_each_name(site, question) -> None:
     out, _err = piped(site, *question)
 
     # arcctl shows names as A-REX stores them.
-    assert SHOWN in out or SHOWN.replace(r"\n", "%0A") in out
+    assert SHOWN in out or SHOWN.replace(r"\n", "%0a") in out
     assert "\nforged" not in out
 
 
