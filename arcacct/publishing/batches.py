@@ -145,7 +145,7 @@ class RecordBatcher:
         if known:
             site_of = self._family.site_of
             return self._guard.blocks_correction(aar, key, seq, known, asked=self._republish, site_of=site_of)
-        return reader.is_time(aar.end_time) and self._guard.blocks_new_record(aar.end_time, site)
+        return reader.is_time(aar.end_time) and self._guard.blocks_new_record(aar.end_time, site, seq)
 
     def quarantine(self, aar: AAR, seq: int, reason: str) -> None:
         """A record that is not sent, for a reason that the receiver would not tell."""

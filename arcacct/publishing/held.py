@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from arcacct.config.options import Target
+from arcacct.database import schema
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.errors import InputError
 from arcacct.publishing import ledger_rows
 from arcacct.publishing.ledger import HeldRecord, hold
-from arcacct.publishing.ledger_rows import iso
+from arcacct.publishing.ledger_rows import Month, iso
 from arcacct.publishing.sent import MANY, versions
 from arcacct.records.reader import LAST_SECOND
+
+_WAITING = "WAITING_RECORDS "
+"""Noted with the target's block behind it."""
 
 
 class RetryThresholds(NamedTuple):
@@ -25,6 +31,17 @@ class RetryThresholds(NamedTuple):
     now: int
     run: int
     """The number of the run: what the receiver refused in it is not tried again in it."""
+
+
+class Circumstances(NamedTuple):
+    """By what a run decides about a record, beside the record itself and what the receiver has of it."""
+
+    of: list[object]
+    """Values of JSON: any other one may change any decision."""
+    months: Collection[Month]
+    """The months of which something was published: ..."""
+    kind_of: Callable[[Month], str]
+    """... the kind of messages of each."""
 
 
 class RefusalHistory(NamedTuple):
@@ -103,6 +120,47 @@ class RetrySummary(NamedTuple):
     """When the first of them is tried again, UTC seconds; in the past: with the next run."""
     since_s: int
     """Since when the first of them waits."""
+
+
+def job_ids(con: Connection, target: str) -> list[str]:
+    """Every job with a record that is held back from a target, whatever its state."""
+    return [job_id for (job_id,) in con.execute("SELECT JobID FROM HeldRecords WHERE Target = ?", (target,))]
+
+
+# The records that wait for the months that are held, by their places in FinishedLog: a run looks at these again.
+#
+# The list has all of them up to the cursor, or there is none. It is deleted before the cursor passes a record that
+# must be added, and written at the end of a run that dealt with everything. Without it the whole log is read.
+
+
+def waiting(con: Connection, target: str, circumstances: Circumstances) -> frozenset[int] | None:
+    """The list of a target; ``None``: there is none, or the list was made under other circumstances."""
+    found = schema.noted(con, f"{_WAITING}{target}")
+    if found is None:
+        return None
+    noted = json.loads(found)
+    is_current = noted["of"] == circumstances.of and all(
+        circumstances.kind_of((year, month)) == kind for year, month, kind in noted["kinds"]
+    )
+    return frozenset(accumulate(noted["steps"])) if is_current else None
+
+
+def set_waiting(con: Connection, target: str, circumstances: Circumstances, places: Iterable[int]) -> None:
+    """Write the list of a target."""
+    rising = sorted(places)
+    # The distances are short numbers where many wait.
+    steps = [place - before for before, place in pairwise([0, *rising])]
+    kinds = [(*month, circumstances.kind_of(month)) for month in sorted(circumstances.months)]
+    with transaction(con):
+        schema.note(con, f"{_WAITING}{target}", json.dumps({"of": circumstances.of, "kinds": kinds, "steps": steps}))
+
+
+def forget_waiting(con: Connection, target: str) -> None:
+    """Delete the list of a target: the next run reads the whole log if a month is held."""
+    key = f"{_WAITING}{target}"
+    if schema.noted(con, key) is not None:
+        with transaction(con):
+            con.execute("DELETE FROM DBConfig WHERE KeyName = ?", (key,))
 
 
 def retry_summaries(con: Connection, target: str) -> tuple[RetrySummary | None, RetrySummary | None]:

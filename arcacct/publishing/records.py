@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 
 from arcacct.publishing import held, ledger, safeguard, sent
@@ -39,9 +39,18 @@ class RecordRouter(RecordBatcher):
     records share a table.
     """
 
-    def __init__(self, ctx: RunContext, delivery: MessageSink, *, republish: bool = False) -> None:
-        """Of a target that is sent records, or ever was."""
+    def __init__(
+        self,
+        ctx: RunContext,
+        delivery: MessageSink,
+        *,
+        republish: bool = False,
+        waiting: Collection[int] | None = None,
+    ) -> None:
+        """Of a target that is sent records, or ever was; ``waiting``: the list of those that wait, as it is noted."""
         self._ctx = ctx
+        self._waiting = frozenset(waiting or ())
+        self._is_noted = waiting is not None
         self._before = ledger.last_message(ctx.publishing)
         jobs = set(filter(ctx.plugin.has_records, ctx.message_formats))
         main = ctx.plugin.message_format if ctx.plugin.message_format in jobs else min(jobs)
@@ -207,20 +216,70 @@ class RecordRouter(RecordBatcher):
         for batcher in self._others.values():
             batcher.flush()
         ctx = self._ctx
+        if self._is_noted and not ctx.dry_run and not ctx.guard.waiting <= self._waiting:
+            held.forget_waiting(ctx.publishing, ctx.block)
+            self._is_noted = False
         if not ctx.dry_run and ctx.guard.has_kept_more():
             ctx.guard.hold_blocked_months()
             safeguard.set_held(ctx.publishing, ctx.block, ctx.guard.held.values(), ())
         super()._deliver(ahead=ahead)
 
 
-def add_logged(ctx: RunContext, router: RecordRouter, position: Cursor, horizon: int) -> None:
-    """What was logged after the cursor, in that order; what must not be published any more is retracted."""
+def add_logged(
+    ctx: RunContext,
+    router: RecordRouter,
+    position: Cursor,
+    horizon: int,
+    waiting: Collection[int] | None = None,
+    reached: int = 0,
+) -> None:
+    """
+    What was logged after the cursor, in that order; what must not be published any more is retracted.
+
+    ``waiting``: up to the place ``reached`` only these records, and those that are set aside, are looked at.
+    """
     _retract_deleted(ctx, router, position.last_seq, horizon)
-    seq = position.last_seq
-    while page := reader.logged_after(ctx.accounting, seq, horizon, ended_from=position.start_end_time):
+    seq, ended_from = position.last_seq, position.start_end_time
+    if waiting is not None:
+        aside = reader.places_of(ctx.accounting, held.job_ids(ctx.publishing, ctx.block), seq, reached)
+        _add_places(ctx, router, {*aside, *(place for place in waiting if place <= reached)}, ended_from)
+        seq = reached
+    places = _places_by_end(ctx, seq, horizon, ended_from)
+    if places is not None:
+        _add_places(ctx, router, places, ended_from)
+        router.passed(reader.highest_place(ctx.accounting, horizon))
+        return
+    while page := reader.logged_after(ctx.accounting, seq, horizon, ended_from=ended_from):
         _add_page(ctx, router, page)
         seq = page.last_seq
         router.passed(seq)
+
+
+def _places_by_end(ctx: RunContext, seq: int, horizon: int, ended_from: int) -> set[int] | None:
+    """
+    The places after ``seq`` of all records that may have to be sent or retracted; ``None``: the log is shorter.
+
+    These are the jobs that ended in the target's time, those that it was ever sent, and those that are set aside.
+    Nothing is done about any other record of the log. (A target that is new has few jobs, of a log of any length.)
+    """
+    con, most = ctx.accounting, (horizon - seq) // 2
+    ended = reader.ended_from_up_to(con, ended_from, most)
+    if ended >= most or not sent.fewer_records_than(ctx.publishing, ctx.block, most - ended):
+        return None
+    known = [*sent.jobs_of(ctx.publishing, ctx.block), *held.job_ids(ctx.publishing, ctx.block)]
+    return {
+        *reader.places_ended_from(con, seq, horizon, ended_from),
+        *reader.places_of(con, known, seq, horizon),
+    }
+
+
+def _add_places(ctx: RunContext, router: RecordRouter, places: Iterable[int], ended_from: int) -> None:
+    rising = sorted(places)
+    for start in range(0, len(rising), reader.PAGE_RECORDS):
+        some = rising[start : start + reader.PAGE_RECORDS]
+        page = reader.logged_among(ctx.accounting, some, ended_from=ended_from)
+        _add_page(ctx, router, page)
+        router.passed(page.last_seq)
 
 
 def _add_page(ctx: RunContext, router: RecordRouter, page: Page) -> None:

@@ -325,6 +325,23 @@ class DecreaseGuard:
         """Months of these that `held` names already."""
         self._why: dict[Month, str] = {}
         self.held: dict[Month, HeldMonth] = {}
+        self.waiting: set[int] = set()
+        """
+        The places in FinishedLog of the records by which months are held: kept at the receiver, or waiting here.
+
+        Not those that have other names now and stay quietly: these wait for nothing but another decision of what was
+        mistyped.
+        """
+
+    @property
+    def mistyped_sites(self) -> list[str]:
+        """The names that were mistyped, among those that something is published under."""
+        return sorted(filter(self.was_mistyped, {site for sites in self._sites.values() for site in sites}))
+
+    @property
+    def accepts_any(self) -> bool:
+        """Whether an operator lets a month fall in this run."""
+        return bool(self._accepted.open)
 
     def _first_months(self) -> dict[str, Month]:
         """By the name of each site, as the receiver compares it: the first month that is published under it."""
@@ -359,18 +376,20 @@ class DecreaseGuard:
         for one in known:
             if is_same(aar, one.digest):
                 moves = one.key != key and not self.was_mistyped(site_of(one.key))
-                if moves and self._keep(one, "they are known there by other names", loud=asked):
+                if moves and self._keep(one, seq, "they are known there by other names", loud=asked):
                     return True
-            elif 0 < seq <= self._life_seq and self._keep(one, "the backup has older versions of them"):
+            elif 0 < seq <= self._life_seq and self._keep(one, seq, "the backup has older versions of them"):
                 return True
         return False
 
-    def blocks_new_record(self, end_time: int, site: str) -> bool:
+    def blocks_new_record(self, end_time: int, site: str, seq: int = 0) -> bool:
         """Whether a new job has to wait, since its month is published under the name of another site."""
         month = month_of(end_time)
         if month in self._accepted.open or not self.published_under_other_site(month, site):
             return False
         self._waiting[month] += 1
+        if seq:
+            self.waiting.add(seq)
         return True
 
     def blocks_retraction(self, aar: AAR | None, seq: int, known: Sequence[SentVersion], *, unwanted: bool) -> bool:
@@ -381,17 +400,20 @@ class DecreaseGuard:
         """
         for one in known:
             unchanged = unwanted and aar is not None and is_same(aar, one.digest)
-            if unchanged and self._keep(one, "vofilter does not select them"):
+            if unchanged and self._keep(one, seq, "vofilter does not select them"):
                 return True
-            if not unchanged and 0 < seq <= self._life_seq and self._keep(one, "the backup has older versions of them"):
+            is_old = not unchanged and 0 < seq <= self._life_seq
+            if is_old and self._keep(one, seq, "the backup has older versions of them"):
                 return True
         return False
 
-    def _keep(self, one: SentVersion, why: str, *, loud: bool = True) -> bool:
+    def _keep(self, one: SentVersion, seq: int, why: str, *, loud: bool = True) -> bool:
         month = month_of(one.end_time)
         if month in self._accepted.open:
             return False
         if loud:
+            if seq:
+                self.waiting.add(seq)
             self._kept[month] += 1
             self._why.setdefault(month, why)
         return True

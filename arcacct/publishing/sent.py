@@ -8,6 +8,7 @@ from __future__ import annotations
 import marshal
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
@@ -146,6 +147,18 @@ def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_messa
     found = [ZeroedKey._make(row) for row in rows]
     live = versions(con, target, list({one.job_id for one in found}), keeps_first=False)
     return [one for one in found if all(one.key != version.key for version in live.get(one.job_id, ()))]
+
+
+def fewer_records_than(con: Connection, target: str, most: int) -> bool:
+    """Whether a target's messages carried fewer than ``most`` records; looks at as many messages as that takes."""
+    rows = con.execute("SELECT RecordCount FROM Messages WHERE Target = ?", (target,))
+    return all(total < most for total in accumulate(count for (count,) in rows)) and most > 0
+
+
+def jobs_of(con: Connection, target: str) -> list[str]:
+    """Every job of which a target's messages carried a record."""
+    rows = con.execute(ledger_rows.of_messages("DISTINCT Record.JobID", "Messages.Target = ?1"), (target,))
+    return [job_id for (job_id,) in rows]
 
 
 def ever_carried(con: Connection, target: str, job_ids: Sequence[str]) -> set[str]:

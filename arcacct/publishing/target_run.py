@@ -12,6 +12,7 @@ from functools import partial
 from threading import Event
 from typing import NamedTuple
 
+from arcacct import __version__
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection, DatabaseError, translated
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
@@ -218,6 +219,8 @@ class TargetRun:
             if self._is_whole:
                 self._prove(ctx)
                 sent.forget_refused_sums(ctx.publishing, block, ctx.run)
+                if ctx.guard.held and self._has_records(ctx):
+                    held.set_waiting(ctx.publishing, block, self._circumstances(ctx), ctx.guard.waiting)
             else:
                 # What was said of a month that nobody saw fall here is no word for a later fall.
                 seen = {(one.year, one.month) for one in safeguard.held(ctx.publishing, block).get(block, ())}
@@ -237,6 +240,9 @@ class TargetRun:
             # A month of which nothing was published is nobody's alarm once it is not asked for any more.
             holding = [one for one in ctx.guard.held.values() if (one.year, one.month) in ctx.months]
             safeguard.set_held(ctx.publishing, self._target.block, holding, ())
+            if holding:
+                # These records come by their ends: their places in the log are not known.
+                held.forget_waiting(ctx.publishing, self._target.block)
         return TargetResult(self._target.name, self.summary, error)
 
     def _begun(self) -> RunContext:
@@ -314,11 +320,10 @@ class TargetRun:
         ctx.summary.implausible = reader.count_held(ctx.accounting, start.last_seq, horizon)
         self._hold_unsure(ctx)
         walked = safeguard.selections(ctx.publishing, block)[1]
+        is_changed = walked is not None and walked != of_records(self._plugin)
         # The log is gone through from its beginning when what is selected has changed, or is held. Sums that are held,
-        # or accepted, are looked at by themselves; of records it is the log that tells.
-        walks = self._walked = (walked is not None and walked != of_records(self._plugin)) or (
-            self._has_records(ctx) and bool(holding or self._options.accept_lower)
-        )
+        # or accepted, are looked at by themselves; of records it is the log that tells, or the list of what waits.
+        walks = self._walked = is_changed or (self._has_records(ctx) and bool(holding or self._options.accept_lower))
         self._note_walk(ctx, start)
         doubt = incarnation.uncertain_after_seq(ctx.publishing, block)
         if doubt is not None:
@@ -330,7 +335,12 @@ class TargetRun:
         by_kind = self._months_of_sums(ctx, start, horizon, holding, doubt)
         if walks:
             self._add_passed_over(ctx, by_kind, begin, horizon)
-        router = RecordRouter(ctx, delivery) if self._has_records(ctx) else None
+        waiting = None
+        if walks and not is_changed and doubt is None and not ctx.guard.accepts_any:
+            waiting = held.waiting(ctx.publishing, block, self._circumstances(ctx))
+        if waiting is None and not ctx.dry_run:
+            held.forget_waiting(ctx.publishing, block)
+        router = RecordRouter(ctx, delivery, waiting=waiting) if self._has_records(ctx) else None
         self._say_families(ctx)
         # Sums before records: the cursor moves with these, and by then every month that was touched is dealt with.
         for kind in sorted(by_kind, key=lambda kind: kind == self._plugin.message_format):
@@ -348,7 +358,7 @@ class TargetRun:
             if doubt is not None and (count := router.zero_out_previous(doubt, start.start_end_time)):
                 self.summary.note(f"{count_of(count, 'key')} that the receiver may have from before sent with zeros")
             add_held(ctx, router)
-            add_logged(ctx, router, begin, horizon)
+            add_logged(ctx, router, begin, horizon, waiting, start.last_seq)
             router.flush()
             repeat_zeros(ctx, router, begin, horizon)
             ctx.guard.hold_blocked_months()
@@ -463,6 +473,11 @@ class TargetRun:
             safeguard.set_selection(ctx.publishing, block, "FullScanSelection", chosen)
         elif walked not in (None, chosen):
             safeguard.set_selection(ctx.publishing, block, "FullScanSelection", {})
+
+    def _circumstances(self, ctx: RunContext) -> held.Circumstances:
+        """By what this run decides which records wait."""
+        of: list[object] = [__version__, ctx.incarnation, self._plugin.message_format, ctx.guard.mistyped_sites]
+        return held.Circumstances(of, ctx.months.keys(), ctx.message_format_of)
 
     def _has_records(self, ctx: RunContext) -> bool:
         """Whether the target is sent records of jobs, or ever was."""

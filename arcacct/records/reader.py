@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import calendar
 import marshal
 import time
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -105,6 +107,17 @@ def logged_after(con: Connection, seq: int, horizon: int, *, ended_from: int = 0
     return decoded(con, lambda: _page_after(con, seq, horizon, ended_from))
 
 
+def logged_among(con: Connection, places: Sequence[int], *, ended_from: int = 0) -> Page:
+    """As `logged_after`, of the records at some places of FinishedLog, in rising order; at least one."""
+    chosen = f"FinishedLog.Seq IN ({','.join(map(str, places))})"
+
+    def read() -> Page:
+        with one_state(con):
+            return _page(con, chosen, places[-1], ended_from)
+
+    return decoded(con, read)
+
+
 def logged_at(con: Connection, places: Sequence[int]) -> list[Logged]:
     """The records at some places of FinishedLog, from the tables; those that are not to be published are left out."""
     chosen = f"Seq IN ({','.join(map(str, places))})"
@@ -147,24 +160,29 @@ def _page_after(con: Connection, seq: int, horizon: int, ended_from: int) -> Pag
         ).fetchone()
         if not count:
             return None
-        packed, lacking = _packed_between(con, seq, last)
-        records: list[Logged] = []
-        others: list[tuple[int, str]] = []
-        for one in packed:
-            if one.aar.end_time >= ended_from and is_publishable(one.aar):
-                records.append(one)
-            else:
-                others.append((one.seq, one.aar.job_id))
-        if lacking:
-            # In one piece where none is packed: a list of numbers takes its time, too.
-            rest = f"Seq IN ({','.join(map(str, lacking))})" if packed else f"Seq > {int(seq)} AND Seq <= {int(last)}"
-            more_records, more_others = _from_tables(con, rest, ended_from)
-            records, others = sorted(records + more_records), sorted(others + more_others)
+        return _page(con, f"FinishedLog.Seq > {int(seq)} AND FinishedLog.Seq <= {int(last)}", last, ended_from)
+
+
+def _page(con: Connection, chosen: str, last: int, ended_from: int) -> Page:
+    """The records that a condition on FinishedLog chooses, up to the place ``last``."""
+    packed, lacking = _packed(con, chosen)
+    records: list[Logged] = []
+    others: list[tuple[int, str]] = []
+    for one in packed:
+        if one.aar.end_time >= ended_from and is_publishable(one.aar):
+            records.append(one)
+        else:
+            others.append((one.seq, one.aar.job_id))
+    if lacking:
+        # In one piece where none is packed: a list of numbers takes its time, too.
+        rest = f"Seq IN ({','.join(map(str, lacking))})" if packed else chosen
+        more_records, more_others = _from_tables(con, rest, ended_from)
+        records, others = sorted(records + more_records), sorted(others + more_others)
     return Page(records, last, others)
 
 
-def _packed_between(con: Connection, seq: int, last: int) -> tuple[list[Logged], list[int]]:
-    """The records that are packed with ``seq < Seq <= last``, and the Seq of those that have to be read."""
+def _packed(con: Connection, chosen: str) -> tuple[list[Logged], list[int]]:
+    """The packed records among those that a condition on FinishedLog chooses, and the Seq of those to be read."""
     packed: list[Logged] = []
     lacking: list[int] = []
     rows = con.execute(
@@ -173,10 +191,9 @@ def _packed_between(con: Connection, seq: int, last: int) -> tuple[list[Logged],
         " FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
         " LEFT JOIN PackedJobs ON PackedJobs.RecordID = FinishedLog.RecordID AND PackedJobs.Seq = FinishedLog.Seq"
         f" AND Version = {packing.VERSION} LEFT JOIN AuthGroups ON AuthGroups.RecordID = FinishedLog.RecordID"
-        " WHERE FinishedLog.Seq > ? AND FinishedLog.Seq <= ? ORDER BY FinishedLog.Seq",
-        (seq, last),
+        f" WHERE {chosen} ORDER BY FinishedLog.Seq"
     ).fetchall()
-    unknown = _unknown(con, "FinishedLog", "Seq > ? AND Seq <= ?", (seq, last))
+    unknown = _unknown(con, "FinishedLog", chosen, ())
     endpoints, queues, users, vos, statuses = _names(con, [ids for _place, _id, data, *ids in rows if data is not None])
     for place, record_id, data, endpoint, queue, user, vo, status, digest, groups in rows:
         aar = None
@@ -496,14 +513,61 @@ def cell_of(aar: AAR) -> UsageCell:
 
 def months_logged_after(con: Connection, seq: int, horizon: int, *, ended_from: int = 0) -> set[tuple[int, int]]:
     """The ``(year, month)`` of EndTime of each record that became final or changed after ``seq``."""
+    first = max(ended_from, 1)
+    if not seq:
+        return _months_from(con, horizon, first)
     return {
         (int(year), int(month))
         for year, month in con.execute(
             "SELECT DISTINCT strftime('%Y', EndTime, 'unixepoch'), strftime('%m', EndTime, 'unixepoch')"
             f" FROM {_logged(seq)} WHERE Seq > ? AND Seq <= ? AND EndTime BETWEEN ? AND ?",
-            (seq, horizon, max(ended_from, 1), LAST_SECOND),
+            (seq, horizon, first, LAST_SECOND),
         )
     }
+
+
+def _months_from(con: Connection, horizon: int, first_s: float) -> set[tuple[int, int]]:
+    """The months of the whole log from ``first_s`` on: one look at the index of ends for each of them."""
+    query = f"SELECT EndTime FROM {_logged(0)} WHERE EndTime BETWEEN ? AND ? AND Seq <= ? ORDER BY EndTime LIMIT 1"
+    months: set[tuple[int, int]] = set()
+    while row := con.execute(query, (first_s, LAST_SECOND, horizon)).fetchone():
+        year, month, *_rest = time.gmtime(row[0])
+        months.add((year, month))
+        first_s = calendar.timegm((year, month, 1, 0, 0, 0)) + calendar.monthrange(year, month)[1] * 86_400
+    return months
+
+
+def places_ended_from(con: Connection, seq: int, horizon: int, ended_from: int) -> array[int]:
+    """The places in FinishedLog, ``seq < Seq <= horizon``, of records that ended at ``ended_from`` or later."""
+    rows = con.execute(
+        f"SELECT Seq FROM {_logged(0)} WHERE EndTime >= ? AND Seq > ? AND Seq <= ?", (ended_from, seq, horizon)
+    )
+    return array("q", (place for (place,) in rows))
+
+
+def places_of(con: Connection, job_ids: Sequence[str], seq: int, horizon: int) -> array[int]:
+    """The places in FinishedLog, ``seq < Seq <= horizon``, of some jobs; any number of them."""
+    found: array[int] = array("q")
+    for start in range(0, len(job_ids), PAGE_RECORDS):
+        some = [escaped(job_id) for job_id in job_ids[start : start + PAGE_RECORDS]]
+        rows = con.execute(
+            f"SELECT Seq FROM {_logged(0)} WHERE JobID IN ({','.join('?' * len(some))}) AND Seq > ? AND Seq <= ?",
+            (*some, seq, horizon),
+        )
+        found.extend(place for (place,) in rows)
+    return found
+
+
+def highest_place(con: Connection, horizon: int) -> int:
+    """The last place in FinishedLog up to ``horizon``; 0: there is none."""
+    row = con.execute("SELECT max(Seq) FROM FinishedLog WHERE Seq <= ?", (horizon,)).fetchone()
+    return int(row[0] or 0)
+
+
+def ended_from_up_to(con: Connection, ended_from: int, most: int) -> int:
+    """How many records ended at ``ended_from`` or later, counted up to ``most``."""
+    query = "SELECT count(*) FROM (SELECT 1 FROM AAR WHERE EndTime >= ? LIMIT ?)"
+    return int(con.execute(query, (ended_from, most)).fetchone()[0])
 
 
 def _logged(seq: int) -> str:
@@ -549,11 +613,12 @@ def count_held(con: Connection, seq: int, horizon: int) -> int:
 
 def earliest_unhandled_end(con: Connection, seq: int, *, ended_from: int = 0) -> int | None:
     """The smallest EndTime of a record that became final after ``seq``; ``None`` when there is none."""
+    # Not min(): with a condition on another table it would look at all of them.
     row = con.execute(
-        f"SELECT min(EndTime) FROM {_logged(seq)} WHERE Seq > ? AND EndTime BETWEEN ? AND ?",
+        f"SELECT EndTime FROM {_logged(seq)} WHERE Seq > ? AND EndTime BETWEEN ? AND ? ORDER BY EndTime LIMIT 1",
         (seq, ended_from, LAST_SECOND),
     ).fetchone()
-    return None if row[0] is None else int(row[0])
+    return None if row is None else int(row[0])
 
 
 def vos(con: Connection) -> list[str]:

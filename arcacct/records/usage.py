@@ -618,9 +618,11 @@ def former_places(con: Connection, seq: int) -> set[tuple[str | None, int, int]]
 
 def deleted_jobs(con: Connection, seq: int, horizon: int) -> list[str]:
     """JobIDs of records that were deleted with ``seq < Seq <= horizon`` (pruned ones leave no trace here)."""
+    # CROSS: from what is new, or of the whole log from what changed in it, since SQLite would look at every record.
+    first, second = ("FinishedLog", "PreviousVersions") if seq else ("PreviousVersions", "FinishedLog")
     rows = con.execute(
-        "SELECT DISTINCT PreviousVersions.JobID FROM FinishedLog"
-        " CROSS JOIN PreviousVersions ON PreviousVersions.RecordID = FinishedLog.RecordID"
+        f"SELECT DISTINCT PreviousVersions.JobID FROM {first}"
+        f" CROSS JOIN {second} ON PreviousVersions.RecordID = FinishedLog.RecordID"
         " LEFT JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
         " WHERE FinishedLog.Seq > ? AND FinishedLog.Seq <= ? AND AAR.RecordID IS NULL",
         (seq, horizon),

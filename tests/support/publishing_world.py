@@ -231,6 +231,7 @@ class World:
     def __init__(self, path: pathlib.Path, targets: str, hostname: str = "ce.example.org") -> None:
         self.targets = targets
         self.auditor = AuditorConfiguration()
+        self.since = 1
         self.site = Site(path, None, targets, hostname)
         self.here = self.site.settings.places
         self.template = path / "template"
@@ -461,7 +462,7 @@ class World:
         both = (access.open_accounting(self.here), access.open_publishing(self.here))
         options = RunOptions(
             now=True,
-            since=1,
+            since=self.since,
             accept_lower=accept,
             accept_names=of_target is not None,
             receiver_rows=rows,
