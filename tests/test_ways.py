@@ -70,6 +70,32 @@ def test_an_event_passes_ten_modules(host: Host) -> None:
     assert "records/recorder" in passed
 
 
+LIGHT = {
+    "record": (185, {"arcacct.arex.sweep", "arcacct.records.imports", "arcacct.records.import_quarantine"}),
+    "export": (240, {"concurrent.futures", "tempfile", "pyarrow"}),
+    "config": (180, {"arcacct.queries.doctor", "arcacct.publishing", "cryptography", "psutil"}),
+    "sandbox": (360, {"arcacct.arex.sweep", "arcacct.publishing.run"}),
+    "publish": (225, {"arcacct.records.imports", "arcacct.records.import_quarantine", "requests", "psutil", "hmac"}),
+    "stats": (245, {"arcacct.publishing.selection", "psutil", "tempfile"}),
+}
+"""Of each command: how many modules its help loads at most, and some that it does not need."""
+
+
+@pytest.mark.parametrize("command", LIGHT)
+def test_a_command_loads_few_modules(command: str) -> None:
+    """Each import costs every run of a command its time, also where there is nothing to do."""
+    most, needless = LIGHT[command]
+    code = (
+        "import sys\nfrom arcacct.cli.main import arcacct\n"
+        f"arcacct.main([{command!r}, '--help'], standalone_mode=False)\nprint(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    loaded = {*done.stderr.split()}
+
+    assert not {one for one in loaded if any(one == name or one.startswith(f"{name}.") for name in needless)}
+    assert len(loaded) <= most
+
+
 RECORD = {
     "config/options", "http_client", "publishing/batches", "publishing/delivery", "publishing/ledger",
     "publishing/ledger_rows", "publishing/records", "publishing/safeguard", "publishing/sent", "records/model",

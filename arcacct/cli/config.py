@@ -10,22 +10,21 @@ import click
 
 from arcacct.cli.console import Coloured, block, data, examples, print_line
 from arcacct.cli.options import conf_of
-from arcacct.cli.status import COLOURS
-from arcacct.cli.targets import GRAVEST_FIRST
-from arcacct.config import parser
-from arcacct.config.check import check, not_restarted, show
-from arcacct.config.options import WARNING, Problem, errors
+from arcacct.config import options, parser
+from arcacct.config.options import Problem, errors
 from arcacct.config.parser import Conf
 from arcacct.config.paths import places
 from arcacct.config.settings import remember_secrets
 from arcacct.database.location import misplaced
 from arcacct.errors import ConfigError
-from arcacct.queries import health
-from arcacct.queries.doctor import examine
-from arcacct.queries.doctor_checks import Site, of_error, unknown_vos
-from arcacct.queries.health import CRITICAL, OK, UNKNOWN, Check
 from arcacct.targets import kinds
 from arcacct.wording import count_of, sanitise_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.queries.health import Check
+
+# What the doctor asks, and what reads certificates, is 200 modules: each command loads its own.
 
 # `arcacct doctor`: is everything right to go live?
 
@@ -60,6 +59,9 @@ def doctor(ctx: click.Context, offline: bool, limit_s: float, as_json: bool) -> 
     Exits with 0 if there is no error, else with the most severe code: 78 configuration, 77 credentials, 69 refused
     by a receiver, 74 databases, 70 a check of the doctor's own that failed, 75 no answer in time.
     """
+    from arcacct.queries.doctor import examine  # noqa: PLC0415
+    from arcacct.queries.doctor_checks import Site, of_error  # noqa: PLC0415
+
     try:
         site = Site(conf_of(ctx), ctx.obj["database"], limit_s=max(1.0, limit_s / 3))
     except ConfigError as error:
@@ -70,6 +72,10 @@ def doctor(ctx: click.Context, offline: bool, limit_s: float, as_json: bool) -> 
 
 def _print(verdicts: Iterable[Check], *, as_json: bool) -> int:
     """Print each once it is known, and return the exit code."""
+    from arcacct.cli.status import COLOURS  # noqa: PLC0415
+    from arcacct.cli.targets import GRAVEST_FIRST  # noqa: PLC0415
+    from arcacct.queries.health import CRITICAL  # noqa: PLC0415
+
     found = []
     for verdict in verdicts:
         one = verdict._replace(detail=sanitise_line(verdict.detail), advice=sanitise_line(verdict.advice))
@@ -100,8 +106,10 @@ def _print(verdicts: Iterable[Check], *, as_json: bool) -> int:
 
 
 def _sum_up(found: list[Check]) -> None:
+    from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING  # noqa: PLC0415
+
     counts = [sum(one.severity == severity for one in found) for severity in range(len(VERDICTS))]
-    parts = [f"{counts[OK]} ok", _plural(counts[health.WARNING], "warning"), _plural(counts[CRITICAL], "error")]
+    parts = [f"{counts[OK]} ok", _plural(counts[WARNING], "warning"), _plural(counts[CRITICAL], "error")]
     if counts[UNKNOWN]:
         parts.append(f"{counts[UNKNOWN]} {VERDICTS[UNKNOWN]}")
     print_line(", ".join(parts))
@@ -129,6 +137,9 @@ def check_command(ctx: click.Context) -> int:
     name (certificate, key, CA directory, the programs of callouts).
     Exits with 78 if there is an error, with 0 if there are only warnings.
     """
+    from arcacct.config.check import check, not_restarted  # noqa: PLC0415
+    from arcacct.queries.doctor_checks import unknown_vos  # noqa: PLC0415
+
     conf = running = conf_of(ctx)
     if parser.is_run_time(running.arc_conf) and os.path.exists(parser.ARC_CONF):
         # The file of the running A-REX is as it was at its start; the next start reads the others.
@@ -160,6 +171,8 @@ def show_command(ctx: click.Context) -> None:
 
     The output has the syntax of arcacct.conf; it names key files but never what is in them.
     """
+    from arcacct.config.check import show  # noqa: PLC0415
+
     conf = conf_of(ctx)
     block(show(conf, kinds(conf), ctx.obj["database"]))
 
@@ -178,4 +191,4 @@ def _astray(conf: Conf, database: str | None) -> Iterator[Problem]:
             "without A-REX set database= in [arcacct])"
         )
         file, number = (conf.arc_conf, None) if line is None else (line.file, line.line)
-        yield Problem(WARNING, file, number, "arex", "controldir", text)
+        yield Problem(options.WARNING, file, number, "arex", "controldir", text)

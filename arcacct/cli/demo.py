@@ -19,9 +19,6 @@ from typing import NamedTuple
 import click
 
 from arcacct.arex.control_files import owner_of, read_job
-from arcacct.arex.hook import record_event
-from arcacct.arex.sweep import sweep
-from arcacct.arex.sweep_context import SweepReport
 from arcacct.cli.console import block, examples, print_line
 from arcacct.cli.options import in_order
 from arcacct.config.parser import load
@@ -31,14 +28,16 @@ from arcacct.database import access
 from arcacct.errors import ArcacctError, ConfigError, UsageError
 from arcacct.files.directories import resource
 from arcacct.files.safe_open import open_directory, private
-from arcacct.publishing.run import publish, republish
-from arcacct.publishing.target_run import Period, RunOptions, TargetResult
-from arcacct.records import reader
-from arcacct.records.model import AAR
 from arcacct.sandbox import CE, RECEIVERS, Sandbox
 from arcacct.sandbox.apel import int_of
 from arcacct.targets import kinds, plugins
 from arcacct.wording import count_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.arex.sweep_context import SweepReport
+    from arcacct.publishing.target_run import TargetResult
+    from arcacct.records.model import AAR
 
 # A rehearsal of the whole on one machine: a small real control directory is recorded, published and published again.
 #
@@ -84,6 +83,13 @@ def rehearse(directory: str) -> Rehearsal:
     Raises UsageError when there is something in that directory, ConfigError when it cannot be written, and whatever
     recording and publishing raise.
     """
+    # `arcacct sandbox` needs none of these.
+    from arcacct.arex.hook import record_event  # noqa: PLC0415
+    from arcacct.arex.sweep import sweep  # noqa: PLC0415
+    from arcacct.publishing.run import publish, republish  # noqa: PLC0415
+    from arcacct.publishing.target_run import Period, RunOptions  # noqa: PLC0415
+    from arcacct.records import reader  # noqa: PLC0415
+
     day = _EPOCH + timedelta(days=time.time() // DAY_S - 1)
     midnight = (day - _EPOCH).days * DAY_S
     with _new_directory(directory) as home, Sandbox(home) as box:

@@ -14,9 +14,12 @@ from types import FrameType
 import click
 
 from arcacct.cli.console import print_error, print_line, redraw
-from arcacct.records.import_quarantine import RetryResult
-from arcacct.records.imports import BatchTaken
 from arcacct.wording import count_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.records.import_quarantine import RetryResult
+    from arcacct.records.imports import BatchTaken
 
 _PATIENCE_S = 1.0
 _TURN_S = 0.25

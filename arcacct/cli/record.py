@@ -10,19 +10,18 @@ from threading import Event
 import click
 
 from arcacct.arex.control_files import STATES, is_job_id, read_job
-from arcacct.arex.hook import record_event
-from arcacct.arex.sweep import follow as follow_all
-from arcacct.arex.sweep import sweep as sweep_all
-from arcacct.arex.sweep_context import Gap, SweepReport
 from arcacct.cli.console import examples, print_error, print_line
 from arcacct.cli.options import conf_of, places_of, settings_of
 from arcacct.cli.progress import progress
-from arcacct.cli.pseudonyms import forget_old
 from arcacct.config.paths import Places, places
 from arcacct.database import access
 from arcacct.database.access import accounting
 from arcacct.errors import ConfigError, InputError, StoreBusy, UsageError
 from arcacct.wording import count_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.arex.sweep_context import SweepReport
 
 # `arcacct record`: the hook for people, whose errors are errors.
 
@@ -40,6 +39,8 @@ def record(ctx: click.Context, controldir: str, jobid: str, state: str) -> None:
     it is missing. Recording twice changes nothing. Unlike the hook it writes nothing into the spool: when it cannot
     record it says why, and `arcacct sweep` finds what is missing later.
     """
+    from arcacct.arex.hook import record_event  # noqa: PLC0415  `arcacct sweep` does not need it
+
     here = places_of(ctx, controldir)
     if not is_job_id(jobid):
         raise UsageError(f"{jobid!r} is not the id of a job; give the id alone, without job. and path")
@@ -96,6 +97,10 @@ def sweep(
     Of a job in progress of which nothing is left in the control directory the end is taken from A-REX's own database,
     or it becomes aborted; not so with --controldir and a database that has jobs of other directories too.
     """
+    # Half of all modules: neither help nor `arcacct record` needs them.
+    from arcacct.arex.sweep import follow as follow_all  # noqa: PLC0415
+    from arcacct.arex.sweep import sweep as sweep_all  # noqa: PLC0415
+
     if follow and given_up:
         raise UsageError("--give-up and --follow exclude each other")
     if dry_run and follow:
@@ -124,6 +129,8 @@ def sweep(
             report = sweep_all(here, con, progress=told, dry_run=dry_run, take_vanished=own, given_up=given_up)
         if own and not dry_run and conf_of(ctx).get("arcacct", "names_kept_months"):
             # While somebody publishes, or the configuration of the targets is wrong, another sweep does it.
+            from arcacct.cli.pseudonyms import forget_old  # noqa: PLC0415  few sites replace names
+
             with suppress(StoreBusy, ConfigError):
                 forget_old(settings_of(ctx, warns=False), con)
     finally:
@@ -134,6 +141,8 @@ def sweep(
 
 
 def _summary(report: SweepReport, here: Places, *, dry_run: bool = False) -> str:
+    from arcacct.arex.sweep_context import Gap  # noqa: PLC0415  loaded with the sweep
+
     kinds = ", ".join(f"{report.found[kind]} {words}" for kind, words in Gap.WORDS.items() if report.found.get(kind))
     return (
         f"{'dry run, nothing written: ' if dry_run else ''}{count_of(report.spooled, 'event')} from the spool; "

@@ -10,7 +10,6 @@ from arcacct.cli.console import WARNING, print_line, report_error
 from arcacct.cli.options import conf_of
 from arcacct.config.settings import examine
 from arcacct.errors import ArcacctError, InputError, TargetBusy
-from arcacct.publishing.selection import NOT_SELECTED
 from arcacct.targets import kinds
 from arcacct.wording import count_of
 
@@ -60,6 +59,8 @@ GRAVEST_FIRST = (78, 77, 69, 74, 70, 75, 65)
 
 def show(outcomes: Sequence[TargetResult], *, planned: bool = False) -> None:
     """One line for each target and kind of message; notes and errors on stderr."""
+    from arcacct.publishing.selection import NOT_SELECTED  # noqa: PLC0415  what publishes has loaded it
+
     verb = "would send" if planned else "sent"
     if not outcomes:
         print_line(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from importlib import import_module
 from itertools import pairwise
@@ -94,6 +93,8 @@ def _each(of: Callable[[Exported], _Result], partitions: Sequence[Exported]) -> 
     """Of each partition; of an object store some at once, since each file takes a few requests."""
     if all(isinstance(one.store, LocalStore) for one in partitions):
         return map(of, partitions)
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  only of an object store
+
     with ThreadPoolExecutor(_REQUESTS) as pool:
         return [*pool.map(of, partitions)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -48,6 +47,8 @@ def opened_to_ask(path: str, *, anybodys: bool = False) -> Iterator[Connection]:
             con.text_factory = READABLE
             yield con
         return
+    import tempfile  # noqa: PLC0415  only beside A-REX's own database
+
     with tempfile.TemporaryDirectory(prefix="arcacct-") as workspace, own_database.opened(path, workspace) as arex:
         arex.con.text_factory = READABLE
         yield arex.con

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import os
 import re
 import stat
@@ -38,6 +37,8 @@ class Names:
         """The pseudonym of a name, always the same; of one that is a pseudonym itself."""
         if not name or PSEUDONYM.fullmatch(name):
             return name
+        import hmac  # noqa: PLC0415  few sites replace names
+
         return f"pseudonym-{hmac.new(self._key, name.encode('utf-8', 'surrogateescape'), 'sha256').hexdigest()[:20]}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
 from itertools import product
@@ -192,6 +191,8 @@ def environment() -> dict[str, str]:
 
 def new_delimiter() -> str:
     """What nobody can have put into a name: no letters, so that the header still tells it."""
+    import secrets  # noqa: PLC0415  once for each question to Slurm
+
     return f"\x1f{secrets.randbelow(10**18):018d}\x1f"
 
 
