@@ -86,6 +86,11 @@ CREATE TABLE Users (
   Name TEXT NOT NULL UNIQUE
 );
 CREATE UNIQUE INDEX Users_Name_IDX ON Users (Name);
+-- Of what v1_jobs shows as user_dn: the jobs of a user are found by their index.
+CREATE INDEX Users_PlainName_IDX ON Users (
+  CAST(nullif(replace(replace(replace(replace(replace(replace(replace(replace(Name, '%27', ''''), '%23', '#'),
+         '%0D', "char"(13)), '%0d', "char"(13)), '%0A', "char"(10)), '%0a', "char"(10)), '%08', "char"(8)), '%25', '%'),
+         '') AS TEXT));
 
 -- A renamed name would change many records unseen.
 CREATE TRIGGER Users_append_only BEFORE UPDATE ON Users

@@ -15,6 +15,11 @@ SELECT RecordID, InfoKey, JobExtraInfo.rowid AS Row, InfoValue,
          AS Value
   FROM JobExtraInfo;
 
+CREATE VIEW FQANs AS
+SELECT RecordID, +AttrKey AS AttrKey, AuthTokenAttributes.rowid AS Row,
+       replace(replace(replace(AttrValue, '%27', ''''), '%23', '#'), '%25', '%') AS FQAN
+  FROM AuthTokenAttributes WHERE +AttrKey IN ('mainfqan', 'vomsfqan');
+
 CREATE VIEW EventTimes AS
 SELECT RecordID, EventKey, JobEvents.rowid AS Row, CAST(strftime('%s', EventTime) AS INTEGER) AS Time,
        strftime('%Y-%m-%dT%H:%M:%SZ', EventTime) AS ISO
@@ -93,19 +98,19 @@ SELECT
     ORDER BY Row LIMIT 1) AS node_names,
   (SELECT InfoValue FROM JobInfo WHERE RecordID = AAR.RecordID AND InfoKey = 'clienthost'
     ORDER BY Row LIMIT 1) AS client_host,
-  CAST(nullif((SELECT Name FROM UserNames WHERE ID = AAR.UserID), '') AS TEXT) AS user_dn,
+  CAST(nullif(replace(replace(replace(replace(replace(replace(replace(replace(Users.Name, '%27', ''''), '%23', '#'),
+         '%0D', "char"(13)), '%0d', "char"(13)), '%0A', "char"(10)), '%0a', "char"(10)), '%08', "char"(8)), '%25', '%'),
+         '') AS TEXT) AS user_dn,
   (SELECT InfoValue FROM JobInfo WHERE RecordID = AAR.RecordID AND InfoKey = 'localuser' ORDER BY Row LIMIT 1) AS local_user,
   CAST(nullif(replace(replace(replace(WLCGVOs.Name, '%27', ''''), '%23', '#'), '%25', '%'),
          '') AS TEXT) AS vo,
-  CAST(AAR.FQAN AS TEXT) AS fqan,
-  CAST(CASE WHEN substr(AAR.FQAN, 1, 1) = '/' THEN
-    substr(AAR.FQAN, 1, min(instr(AAR.FQAN || '/Role=', '/Role='), instr(AAR.FQAN || '/Capability=', '/Capability=')) - 1)
-  END AS TEXT) AS vo_group,
-  CAST(CASE WHEN instr(AAR.FQAN, '/Role=') THEN
-    nullif(nullif(
-      substr(AAR.FQAN, instr(AAR.FQAN, '/Role=') + 6,
-             instr(substr(AAR.FQAN, instr(AAR.FQAN, '/Role=') + 6) || '/', '/') - 1), ''), 'NULL')
-  END AS TEXT) AS vo_role,
+  CAST((SELECT FQAN FROM FQANs WHERE RecordID = AAR.RecordID ORDER BY AttrKey, Row LIMIT 1) AS TEXT) AS fqan,
+  CAST((SELECT CASE WHEN substr(FQAN, 1, 1) = '/' THEN
+    substr(FQAN, 1, min(instr(FQAN || '/Role=', '/Role='), instr(FQAN || '/Capability=', '/Capability=')) - 1) END
+    FROM (SELECT FQAN FROM FQANs WHERE RecordID = AAR.RecordID ORDER BY AttrKey, Row LIMIT 1)) AS TEXT) AS vo_group,
+  CAST((SELECT CASE WHEN instr(FQAN, '/Role=') THEN nullif(nullif(
+      substr(FQAN, instr(FQAN, '/Role=') + 6, instr(substr(FQAN, instr(FQAN, '/Role=') + 6) || '/', '/') - 1), ''), 'NULL') END
+    FROM (SELECT FQAN FROM FQANs WHERE RecordID = AAR.RecordID ORDER BY AttrKey, Row LIMIT 1)) AS TEXT) AS vo_role,
   CAST((SELECT Value FROM JobInfo WHERE RecordID = AAR.RecordID AND InfoKey = 'projectname'
          ORDER BY Row LIMIT 1) AS TEXT) AS project,
   CAST(nullif(Status.Name, '') AS TEXT) AS status,
@@ -155,37 +160,28 @@ SELECT
          ORDER BY Row LIMIT 1) AS TEXT) AS system_software,
   CAST((SELECT Value FROM JobInfo WHERE RecordID = AAR.RecordID AND InfoKey = 'wninstance'
          ORDER BY Row LIMIT 1) AS TEXT) AS wn_instance,
-  CAST(CASE WHEN instr(AAR.Benchmark, ':') THEN
-    substr(AAR.Benchmark, 1, instr(AAR.Benchmark, ':') - 1)
-  END AS TEXT) AS benchmark_type,
-  CAST(CASE WHEN instr(AAR.Benchmark, ':') THEN
-    substr(AAR.Benchmark, instr(AAR.Benchmark, ':') + 1)
-  END AS REAL) AS benchmark_value,
-  CAST(CASE WHEN instr(AAR.Benchmark, ':') THEN
-    CASE WHEN AAR.Benchmark IN ('HEPSPEC:1.0', 'HEPSPEC:1') THEN 'default' ELSE
+  CAST((SELECT CASE WHEN instr(B, ':') THEN substr(B, 1, instr(B, ':') - 1) END
+    FROM (SELECT coalesce(Hold.Benchmark, (SELECT InfoValue FROM JobInfo
+           WHERE RecordID = AAR.RecordID AND InfoKey = 'benchmark' ORDER BY Row LIMIT 1)) AS B LIMIT 1)) AS TEXT) AS benchmark_type,
+  CAST((SELECT CASE WHEN instr(B, ':') THEN substr(B, instr(B, ':') + 1) END
+    FROM (SELECT coalesce(Hold.Benchmark, (SELECT InfoValue FROM JobInfo
+           WHERE RecordID = AAR.RecordID AND InfoKey = 'benchmark' ORDER BY Row LIMIT 1)) AS B LIMIT 1)) AS REAL) AS benchmark_value,
+  CAST((SELECT CASE WHEN instr(B, ':') THEN CASE WHEN B IN ('HEPSPEC:1.0', 'HEPSPEC:1') THEN 'default' ELSE
     coalesce((SELECT Source FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID AND Field = 'benchmark'),
-             (SELECT Source FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID), 'diag') END
-  END AS TEXT) AS benchmark_source,
+             (SELECT Source FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID), 'diag') END END
+    FROM (SELECT coalesce(Hold.Benchmark, (SELECT InfoValue FROM JobInfo
+           WHERE RecordID = AAR.RecordID AND InfoKey = 'benchmark' ORDER BY Row LIMIT 1)) AS B LIMIT 1)) AS TEXT) AS benchmark_source,
   CAST(coalesce((SELECT Source FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID),
            'arc') AS TEXT) AS source,
   CAST(Hold.Reasons AS TEXT) AS hold_reasons,
   CAST(Hold.State AS TEXT) AS hold_state
-FROM (
-  SELECT *,
-         (SELECT replace(replace(replace(AttrValue, '%27', ''''), '%23', '#'), '%25', '%') FROM AuthTokenAttributes
-           WHERE AuthTokenAttributes.RecordID = AAR.RecordID AND +AttrKey IN ('mainfqan', 'vomsfqan')
-           ORDER BY +AttrKey, AuthTokenAttributes.rowid LIMIT 1) AS FQAN,
-         coalesce((SELECT Benchmark FROM RecordHolds WHERE RecordHolds.RecordID = AAR.RecordID),
-                  (SELECT InfoValue FROM JobExtraInfo
-                    WHERE JobExtraInfo.RecordID = AAR.RecordID AND +InfoKey = 'benchmark'
-                    ORDER BY JobExtraInfo.rowid LIMIT 1)) AS Benchmark
-    FROM AAR
-) AS AAR
+FROM AAR
 LEFT JOIN RecordHolds AS Hold ON Hold.RecordID = AAR.RecordID
 LEFT JOIN Endpoints ON Endpoints.ID = AAR.EndpointID
 LEFT JOIN Queues ON Queues.ID = AAR.QueueID
 LEFT JOIN WLCGVOs ON WLCGVOs.ID = AAR.VOID
-LEFT JOIN Status ON Status.ID = AAR.StatusID;
+LEFT JOIN Status ON Status.ID = AAR.StatusID
+JOIN Users ON Users.ID = AAR.UserID;
 
 -- The finished jobs of each month (of their end, in UTC) that agree in all that a summary is made by. A job that
 -- vanished unfinished (aborted) counts only if the batch system measured something. A duration that is no measurement

@@ -433,6 +433,8 @@ QUESTIONS = [
         for condition in ("job_id = 'x'", f"job_id IN (SELECT job_id FROM v1_jobs WHERE end_time {RANGE})")
     ),
     "SELECT * FROM v1_usage_by_month WHERE month = '2026-08'",
+    "SELECT * FROM v1_jobs WHERE user_dn = '/DC=org/DC=example/O=Lab & Co <x>/CN=User 7'",
+    f"SELECT * FROM v1_jobs WHERE user_dn = '/DC=org/DC=example/O=Lab & Co <x>/CN=User 7' AND end_time {RANGE}",
 ]
 
 
@@ -443,6 +445,17 @@ def test_views_find_what_is_asked_for_by_index(ours, question) -> None:
         one.con.execute(question).fetchall()
 
         assert one.walks() == []
+
+
+def test_a_value_that_several_columns_are_made_of_is_read_once_for_each(ours) -> None:
+    """All columns of a day's jobs: each part of a role or a benchmark is one search, not one for each mention."""
+    one = ours[1]
+    columns = "vo_group, vo_role, fqan, benchmark_type, benchmark_value, benchmark_source"
+    plan = one.con.execute(f"EXPLAIN QUERY PLAN SELECT {columns} FROM v1_jobs WHERE end_time {RANGE}").fetchall()
+    searches = [table for *_numbers, text in plan for table in ("AuthTokenAttributes", "JobExtraInfo") if table in text]
+
+    assert searches.count("AuthTokenAttributes") == 3
+    assert searches.count("JobExtraInfo") == 3
 
 
 def test_the_latest_jobs_are_found_from_the_end(ours) -> None:
