@@ -21,6 +21,7 @@ from arcacct.files.json_reader import parsed
 from arcacct.publishing.ledger_rows import Month, month_name
 from arcacct.publishing.sent import SentVersionAtEnd, digests_of
 from arcacct.records.model import AAR, UsageCell
+from arcacct.records.reader import Ended
 from arcacct.records.usage import Pruned
 from arcacct.wording import count_of
 
@@ -94,7 +95,7 @@ class MonthJobs:
     @contextmanager
     def of(
         cls,
-        pages: Iterable[Sequence[AAR]],
+        pages: Iterable[Sequence[AAR] | Sequence[Ended]],
         *,
         with_digests: bool,
         closed: Callable[[Sequence[int]], Collection[int]] = lambda _record_ids: (),
@@ -113,15 +114,16 @@ class MonthJobs:
             con.execute("COMMIT")
             yield found
 
-    def _add(self, page: Sequence[AAR], with_digests: bool, closed: Collection[int]) -> None:
+    def _add(self, page: Sequence[AAR] | Sequence[Ended], with_digests: bool, closed: Collection[int]) -> None:
         rows = []
         for aar in page:
             wall_s, cpu_s = aar.wall_s, aar.cpu_s
             vo = self._count(aar.vo, 1, wall_s, cpu_s)
             # Any version of the digest is found in all of them together: none is a part of two others.
             # Of those that are closed any one was sent.
-            has_digests = with_digests and aar.record_id not in closed
-            digests = b"".join(digests_of(aar)) if has_digests else None
+            digests = None
+            if with_digests and isinstance(aar, AAR) and aar.record_id not in closed:
+                digests = b"".join(digests_of(aar))
             rows.append((aar.job_id, aar.record_id, aar.end_time, vo, _kept(wall_s), _kept(cpu_s), digests))
         self._con.executemany(
             "INSERT INTO Jobs (JobID, RecordID, EndTime, VO, Wall, Cpu, Digests) VALUES (?, ?, ?, ?, ?, ?, ?)", rows

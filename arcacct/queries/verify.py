@@ -86,8 +86,10 @@ def verify(
     targets = [_TargetMonth(plugin, publishing, month) for plugin in plugins(settings)]
     report = MonthReport()
     try:
-        pages = reader.ended_between(accounting, *month_bounds(*month))
         has_records = any(one.has_records for one in targets)
+        # Versions of records are compared where records were sent, and only there: they are what costs.
+        read = reader.ended_between if has_records else reader.usage_ended_between
+        pages = read(accounting, *month_bounds(*month))
         with MonthJobs.of(pages, with_digests=has_records, closed=partial(pseudonymised, accounting)) as jobs:
             jobs.add_pruned(pruned(accounting, month))
             notes = [f"{jobs.pruned} of its jobs are in an archive of `arcacct db prune`"] if jobs.pruned else []

@@ -297,6 +297,43 @@ def _from_tables(con: Connection, chosen: str, ended_from: int) -> tuple[list[Lo
     )
 
 
+class Ended(NamedTuple):
+    """What figures are made of: a record without its children, with the values that count."""
+
+    record_id: int
+    job_id: str
+    end_time: int
+    vo: str | None
+    wall_s: int
+    cpu_s: int
+
+
+def usage_ended_between(con: Connection, ended_from: int, ended_before: float) -> Iterator[list[Ended]]:
+    """As `ended_between`, at a tenth of its cost: nothing is read of a record but what it is and what it used."""
+    position = (ended_from, 0)
+    measured = ", ".join(
+        f"CASE Hold.{column} WHEN {UNKNOWN_NUMBER} THEN 0 ELSE coalesce(Hold.{column}, AAR.{column}) END"
+        for column in ("UsedWalltime", "UsedCPUUserTime", "UsedCPUKernelTime")
+    )
+    while True:
+        # The plus keeps SQLite on the index of EndTime.
+        found = con.execute(
+            f"SELECT EndTime, AAR.RecordID, JobID, WLCGVOs.Name, {measured} FROM AAR"
+            f" LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Status ON Status.ID = +StatusID {_HOLD}"
+            " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime >= ? AND EndTime < ?"
+            f" AND {_PUBLISHABLE} ORDER BY EndTime, AAR.RecordID LIMIT ?",
+            (*position, ended_from, ended_before, PAGE_RECORDS),
+        ).fetchall()
+        if not found:
+            return
+        page = []
+        for end_time, record_id, job_id, vo, *durations in found:
+            used: list[Any] = durations if _PLAIN.issuperset(map(type, durations)) else [*map(_plain, durations)]
+            page.append(Ended(record_id, unescaped(job_id), end_time, unescaped_name(vo), used[0], used[1] + used[2]))
+        yield page
+        position = found[-1][:2]
+
+
 def ended_between(con: Connection, ended_from: int, ended_before: float) -> Iterator[list[AAR]]:
     """Pages of the publishable records with ``ended_from <= EndTime < ended_before``, by end time."""
     position = (ended_from, 0)
