@@ -335,7 +335,8 @@ def _explaining(sql: str, limits: QueryLimits, refusals: Sequence[str]) -> Itera
             raise UsageError(f"{beginning(sql)}: queries can only read; {refusals[-1]} is refused") from None
         _, _, missing = text.partition("no such table: ")
         if source := source_of(missing.removeprefix("main.")):
-            text += f"; the first `arcacct import {source}` creates it"
+            # PBS, LSF and installed sources have one view together.
+            text += f"; the first `arcacct import {'pbs` or `arcacct import lsf' if source == 'batch' else source}` creates it"
         raise UsageError(f"{beginning(sql)}: {text}") from None
 
 

@@ -42,12 +42,13 @@ SNAPSHOT = "ARCACCT_SNAPSHOT"
 
 
 SOURCES = {
+    "batch": ("BatchRuns",),
     "gridengine": ("GridEngineRecords", "GridEngineFiles"),
     "slurm": ("SlurmRuns",),
     "htcondor": ("HTCondorJobs",),
     "sonar": ("SlurmJobs", "NodeNames", "SampledJobs", "ClusterNodes", "ClusterPartitions", "TelemetryErrors"),
 }
-"""Sources that have views of their own, with the tables that their first import puts rows in."""
+"""Sources that have views of their own, or have them together, with the tables that their first import fills."""
 
 
 def scripts(kind: DatabaseKind) -> list[str]:
@@ -58,7 +59,7 @@ def scripts(kind: DatabaseKind) -> list[str]:
 @cache
 def views_of(source: str) -> dict[str, str]:
     """
-    The views of a source (gridengine, slurm, htcondor, sonar) by name, as text.
+    The views of a source (gridengine, slurm, htcondor, sonar; batch: PBS, LSF and others) by name, as text.
 
     A database has them from its first import of that source on: whoever opens a database parses all that is in it, the
     hook with each event, and most sites have none of these sources.

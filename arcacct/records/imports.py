@@ -60,7 +60,10 @@ class ImportRun:
     _smallest = _FIRST
     """Records of the smallest slice."""
 
-    def __init__(self, here: Places, con: Connection, source: str, scope: str, say: Say) -> None:
+    def __init__(
+        self, here: Places, con: Connection, source: str, scope: str, say: Say, views: str | None = None
+    ) -> None:
+        """``views``: the source of `schema.SOURCES` whose views show what is imported, if its name is another."""
         self._here = here
         self._con = con
         self._source = source
@@ -70,9 +73,10 @@ class ImportRun:
         self._slice = _FIRST
         self._to_read: set[str] = set()
         """Files of which a retry needs what is not kept whole: they are read from their beginning."""
-        if source in SOURCES and source not in sources_of(con):
+        views = views or source
+        if views in SOURCES and views not in sources_of(con):
             with writing(con, here):
-                create_views(con, source)
+                create_views(con, views)
 
     def finish(self) -> None:
         """What is left to do after the files."""
@@ -299,9 +303,16 @@ class BatchImport(ImportRun, Generic[N]):
     report: BatchReport
 
     def __init__(
-        self, here: Places, con: Connection, policy: BatchPolicy, source: str, say: Say, clock: Callable[[], float]
+        self,
+        here: Places,
+        con: Connection,
+        policy: BatchPolicy,
+        source: str,
+        say: Say,
+        clock: Callable[[], float],
+        views: str | None = None,
     ) -> None:
-        super().__init__(here, con, source, policy.site.cell, say)
+        super().__init__(here, con, source, policy.site.cell, say, views)
         con.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         self._policy = policy
         self._clock = clock

@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from arcacct.config.paths import Places
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
+from arcacct.database.schema import SOURCES
 from arcacct.errors import InputError, UsageError
 from arcacct.files.follow import FileTailer, Reader
 from arcacct.records import batch_jobs
@@ -164,6 +165,8 @@ class RunTable(Generic[RunT]):
         columns = [spelt.get(one, "".join(part.capitalize() for part in one.split("_"))) for one in fields]
         self.progress = progress
         self.source = source
+        self.views = next(views for views, tables in SOURCES.items() if name in tables)
+        """Of `schema.SOURCES`: whose views show this table."""
         self._make: Callable[[Iterable[Any]], RunT] = run._make  # type: ignore[attr-defined]
         self._numbers = numbers
         self._columns = ", ".join(columns)
@@ -524,7 +527,7 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
         say: Say,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(here, con, policy, source.system.name, say, clock)
+        super().__init__(here, con, policy, source.system.name, say, clock, source.table.views)
         self.progress_of = source.table.progress
         self.type = source
         self._form = form
