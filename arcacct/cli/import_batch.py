@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import click
 
@@ -68,12 +67,6 @@ def batch_options(source: SourceType[Any], *, follow: bool = False) -> Decorator
         click.pass_context,
         together(BatchOptions, "given", BatchOptions._fields if follow else BatchOptions._fields[:-1]),
     )
-
-
-def source_of(name: str) -> SourceType[Any]:
-    """The source with this name."""
-    found: SourceType[Any] = import_module(f"arcacct.sources.{name}.importer").SOURCE
-    return found
 
 
 def run_import(
@@ -142,10 +135,9 @@ def need_input(files: Sequence[str], given: BatchOptions, complaint: str, *, run
         raise UsageError(complaint)
 
 
-def log_command(name: str) -> click.Command:
+def log_command(source: LogSource) -> click.Command:
     """The command of a source whose options are those that all have, and the name of its server or cluster."""
-    source = cast("LogSource", source_of(name))
-    place, title = source.place_option, source.system.title
+    name, place, title = source.system.name, source.place_option, source.system.title
 
     def called(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, place: str | None) -> int:
         need_input(files, given, f"no FILE: give {source.file_help}, or - for standard input")

@@ -14,9 +14,10 @@ from arcacct.cli.progress import print_retried, progress
 from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
 from arcacct.database.access import accounting, read_accounting, refuse_unasked, writing
-from arcacct.errors import InputError, UsageError
+from arcacct.errors import ConfigError, InputError, UsageError
 from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.import_quarantine import content_of, drop, listed
+from arcacct.sources import batch_source, installed, installed_names
 from arcacct.targets.common import iso_time
 from arcacct.wording import count_of
 
@@ -25,6 +26,13 @@ from arcacct.wording import count_of
 
 _SOURCES = sorted(("arex", "features", "sonar", *BATCH_SYSTEMS))
 _COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")
+
+
+class _SourceName(click.Choice[str]):
+    """A built-in source, or a name that another package may have, or had: judged by the command."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return value if value.isidentifier() else super().convert(value, param, ctx)
 
 
 @click.command(
@@ -36,7 +44,7 @@ _COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")
         "arcacct import rejected --drop-all --source sonar --yes",
     ),
 )
-@click.option("--source", type=click.Choice(_SOURCES), help="Only records from this source.")
+@click.option("--source", type=_SourceName(_SOURCES), help="Only records from this source, or an installed one.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="As in query.")
 @click.option(
     "--show", type=int, metavar="ID", help="Print this record as it was read; what steers a terminal is escaped."
@@ -72,6 +80,14 @@ def rejected(
     if sum((show is not None, bool(dropped), drop_all)) > 1:
         raise UsageError("--show, --drop and --drop-all exclude each other")
     here = settings_of(ctx).places
+    if source is not None and source not in _SOURCES:
+        with closing(read_accounting(here)) as con:
+            # A package may be gone, and what it left is still here.
+            is_known = bool(listed(con, source)) or batch_source(source) is not None
+        if not is_known:
+            raise UsageError(
+                f"--source {source}: no such source; write one of {', '.join(_SOURCES)}, or an installed one"
+            )
     if drop_all:
         ask(f"forget all rejected records{f' from {source}' if source else ''}?", yes=yes)
     if dropped or drop_all:
@@ -106,18 +122,38 @@ SOURCES = sorted(("sonar", *BATCH_SYSTEMS))
 """The commands that have a module of their own, imported when they run."""
 
 
+def _installed() -> dict[str, str]:
+    """The sources of other packages by name, with what is wrong with them; empty: nothing."""
+    found = {}
+    for name in installed_names():
+        try:
+            installed(name)
+            found[name] = ""
+        except ConfigError as error:
+            found[name] = str(error)
+    return found
+
+
 class _ImportGroup(click.Group):
-    """The sources of this module, and those of others by name."""
+    """The sources of this module, those that have one of their own, and those of other packages."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *SOURCES})
+        names = {name for name, problem in _installed().items() if not problem}
+        return sorted({*super().list_commands(ctx), *SOURCES, *names})
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands, and what is wrong with sources of other packages."""
+        super().format_commands(ctx, formatter)
+        for problem in filter(None, _installed().values()):
+            formatter.write_paragraph()
+            formatter.write_text(problem)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in SOURCES:
-            return super().get_command(ctx, cmd_name)
-        if cmd_name in BATCH_SYSTEMS and BATCH_SYSTEMS[cmd_name].is_plain:
-            plain: click.Command = import_module("arcacct.cli.import_batch").log_command(cmd_name)
-            return plain
+        if (own := super().get_command(ctx, cmd_name)) is not None:
+            return own
+        if cmd_name not in SOURCES or (cmd_name in BATCH_SYSTEMS and BATCH_SYSTEMS[cmd_name].is_plain):
+            source = batch_source(cmd_name)
+            return None if source is None else import_module("arcacct.cli.import_batch").log_command(source)
         command: click.Command = getattr(import_module(f"arcacct.cli.import_{cmd_name}"), cmd_name)
         return command
 

@@ -7,11 +7,11 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import click
 
 from arcacct.cli.console import block, data, examples, print_line
-from arcacct.cli.import_batch import source_of
 from arcacct.cli.options import INSTANT, MONTH, settings_of, zone_of
 from arcacct.cli.progress import at_work
 from arcacct.cli.tables import FORMATS, show
@@ -23,8 +23,9 @@ from arcacct.queries.portal import PortalRow
 from arcacct.queries.verify import verify as compare
 from arcacct.queries.verify_report import MonthReport
 from arcacct.records.batch_jobs import Figures
-from arcacct.records.batch_systems import BATCH_SYSTEMS, GRIDENGINE, HTCONDOR, SLURM
-from arcacct.records.runs import figures_of_command, figures_of_file
+from arcacct.records.batch_systems import BATCH_SYSTEMS, GRIDENGINE, HTCONDOR, SLURM, BatchSystem
+from arcacct.records.runs import SourceType, figures_of_command, figures_of_file
+from arcacct.sources import batch_source
 from arcacct.sources.gridengine import importer
 from arcacct.sources.htcondor.history import HistoryCommand, HistoryForm
 from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE
@@ -61,7 +62,8 @@ _HOUR_S = 3600
     multiple=True,
     metavar="SOURCE",
     help="The batch system's own accounting: slurm (asks sacct), htcondor (asks condor_history), or a file as"
-    f" `arcacct import` takes it: {', '.join(f'{name}:FILE' for name in BATCH_SYSTEMS)}; by account and user, too."
+    f" `arcacct import` takes it: {', '.join(f'{name}:FILE' for name in BATCH_SYSTEMS)}, or an installed source;"
+    " by account and user, too."
     " May be repeated.",
 )
 @click.option("--sacct", default="sacct", show_default=True, metavar="PROGRAM", help="With --lrms slurm: its path.")
@@ -102,15 +104,15 @@ def verify(
     """
     if exported is not None and not portal:
         raise UsageError("--exported says when the files of --portal were made: it needs --portal")
-    asked: list[tuple[str, str, partial[Iterator[Figures]]]] = []
+    asked: list[tuple[BatchSystem, str, partial[Iterator[Figures]]]] = []
     for text in lrms:
         kind, has_path, path = text.partition(":")
         figures: partial[Iterator[Figures]] | None = None
+        source: SourceType[Any] | None = None
         output = OutputForm(zone=zone_of(timezone), cluster="-")
         if kind == GRIDENGINE.name and path:
             figures = partial(importer.of_file, path)
-        elif kind in BATCH_SYSTEMS and kind != GRIDENGINE.name and path:
-            source = source_of(kind)
+        elif path and (source := batch_source(kind)) is not None:
             figures = partial(figures_of_file, source, path, output if kind == SLURM.name else source.form)
         elif kind == SLURM.name and not has_path:
             figures = partial(figures_of_command, SLURM_SOURCE, SacctCommand(sacct), output)
@@ -118,8 +120,10 @@ def verify(
             figures = partial(figures_of_command, HTCONDOR_SOURCE, HistoryCommand(condor_history), HistoryForm())
         if figures is None:
             files = ", ".join(f"{name}:FILE" for name in BATCH_SYSTEMS)
-            raise UsageError(f"--lrms {text}: write {SLURM.name}, {HTCONDOR.name}, or one of {files}")
-        asked.append((kind, f"{kind} {path or (sacct if kind == SLURM.name else condor_history)}", figures))
+            wanted = f"write {SLURM.name}, {HTCONDOR.name}, one of {files}, or an installed source with its file"
+            raise UsageError(f"--lrms {text}: {wanted}")
+        system = BATCH_SYSTEMS[kind] if source is None else source.system
+        asked.append((system, f"{kind} {path or (sacct if kind == SLURM.name else condor_history)}", figures))
     settings = settings_of(ctx)
     groups: dict[str, list[Group]] = {}
     with (
@@ -129,9 +133,9 @@ def verify(
         closing(access.read_publishing(settings.places)) as ledger,
         closing(compare(settings, ours, ledger, month, portal, exported)) as report,
     ):
-        for kind, name, figures in asked:
+        for system, name, figures in asked:
             start, end = month_bounds(*month)
-            compared = lrms_month(name, figures(start - DAY_S, end + DAY_S), ours, kind, month)
+            compared = lrms_month(name, figures(start - DAY_S, end + DAY_S), ours, system, month)
             report.add(compared.source, ((one.job_id, one.text) for one in compared.differences))
             groups[name] = compared.groups
         _show(report, groups, form, len(report.differences) if everything else _SHOWN)

@@ -336,7 +336,8 @@ def _explaining(sql: str, limits: QueryLimits, refusals: Sequence[str]) -> Itera
         _, _, missing = text.partition("no such table: ")
         if source := source_of(missing.removeprefix("main.")):
             # PBS, LSF and installed sources have one view together.
-            text += f"; the first `arcacct import {'pbs` or `arcacct import lsf' if source == 'batch' else source}` creates it"
+            names = ("pbs", "lsf") if source == "batch" else (source,)
+            text += f"; the first {' or '.join(f'`arcacct import {name}`' for name in names)} creates it"
         raise UsageError(f"{beginning(sql)}: {text}") from None
 
 

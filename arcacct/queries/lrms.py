@@ -11,7 +11,7 @@ from arcacct.publishing.ledger_rows import Month, month_bounds
 from arcacct.queries.verify_report import Deviation, Source
 from arcacct.records import reader
 from arcacct.records.batch_jobs import CLOCKS_S, Figures, same_host
-from arcacct.records.batch_systems import BATCH_SYSTEMS, HTCONDOR
+from arcacct.records.batch_systems import HTCONDOR, BatchSystem
 
 DAY_S = 86_400
 _SLACK_S, _SLACK = 5, 0.05
@@ -68,7 +68,7 @@ class _Record(NamedTuple):
     figures: Figures
 
 
-def lrms_month(name: str, figures: Iterable[Figures], con: Connection, lrms: str, month: Month) -> LrmsReport:
+def lrms_month(name: str, figures: Iterable[Figures], con: Connection, lrms: BatchSystem, month: Month) -> LrmsReport:
     """
     Compare what a batch system says of a month (of end times, UTC) with the database.
 
@@ -119,11 +119,11 @@ def _compared(name: str, pairs: Iterable[tuple[_Record | None, list[Figures]]]) 
     return LrmsReport(source, differences, groups)
 
 
-def _records(con: Connection, lrms: str, start: int, end: int) -> dict[str, list[_Record]]:
+def _records(con: Connection, lrms: BatchSystem, start: int, end: int) -> dict[str, list[_Record]]:
     """The records of a batch system's jobs by its number."""
     found: dict[str, list[_Record]] = {}
     for aar in (aar for page in reader.ended_between(con, start, end) for aar in page):
-        if not aar.local_job_id or (aar.lrms is not None and aar.lrms.lower() not in BATCH_SYSTEMS[lrms].lrms_names):
+        if not aar.local_job_id or (aar.lrms is not None and aar.lrms.lower() not in lrms.lrms_names):
             continue
         user = (aar.local_user or "").partition(":")[0]
         times = aar.submit_time, aar.end_time, aar.wall_s
@@ -134,9 +134,9 @@ def _records(con: Connection, lrms: str, start: int, end: int) -> dict[str, list
     return found
 
 
-def _number(lrms: str, local_job_id: str) -> tuple[str, str]:
+def _number(lrms: BatchSystem, local_job_id: str) -> tuple[str, str]:
     """A job's number in the batch system, and the host that A-REX may have written behind it."""
-    if lrms != HTCONDOR.name:
+    if lrms != HTCONDOR:
         return local_job_id, ""
     cluster, _, place = local_job_id.partition(".")
     return (local_job_id, "") if place.isdecimal() else (f"{cluster}.0", place)

@@ -22,6 +22,8 @@ LOCAL = "local"
 """Interface of Grid Engine's jobs that came through no endpoint of A-REX; Slurm's of Sonar have always had none."""
 KINDS = tuple(one.kind for one in BATCH_SYSTEMS.values())
 """What identities of jobs begin with; Slurm's with ``sonar``, whichever program reported the job."""
+_OF_PACKAGE = re.compile(r"([a-z][a-z0-9]{0,31}):([^:/]+):.+:[0-9]+", re.DOTALL)
+"""A JobID of a source of another package (`job_id`): known by its form, since the package may be gone."""
 BareIDs = tuple[tuple[str, int], ...]
 """
 Places (`place_of`) whose jobs need no more than the batch system's id, and up to which end, UTC seconds.
@@ -90,7 +92,7 @@ def place_of(job_id: str) -> str | None:
     """
     kind, _, rest = job_id.partition(":")
     place, found, _ = rest.partition(":")
-    return f"{kind}:{place}" if found and kind in KINDS else None
+    return f"{kind}:{place}" if found and (kind in KINDS or _OF_PACKAGE.fullmatch(job_id)) else None
 
 
 def name_before(job_id: str, end_time: object, bare_ids: BareIDs) -> str:
@@ -107,7 +109,8 @@ def name_before(job_id: str, end_time: object, bare_ids: BareIDs) -> str:
 def places(con: Connection) -> list[str]:
     """The places of all jobs in the database, as `place_of` names them, in the order of their first records."""
     first: dict[str, int] = {}
-    for kind in KINDS:
+    progress = con.execute("SELECT DISTINCT substr(Place, 1, instr(Place, ':') - 1) FROM BatchProgress ORDER BY 1")
+    for kind in dict.fromkeys((*KINDS, *(kind for (kind,) in progress))):
         # One step in the index of JobID for each place. A semicolon comes right after the colon.
         after = f"{kind}:"
         while (found := _first_between(con, "JobID", after, f"{kind};")) is not None:

@@ -13,7 +13,11 @@ class BatchSystem(NamedTuple):
     title: str
     """What people call it."""
     source: str
-    """RecordSources.Source of its jobs, and FieldSources.Source of what it measured of A-REX's."""
+    """
+    RecordSources.Source of its jobs, and FieldSources.Source of what it measured of A-REX's.
+
+    A source of another package has its name here, and as ``kind``.
+    """
     told: str
     """Where its values come from, for the manual."""
     kind: str
@@ -45,4 +49,8 @@ PBS = BatchSystem(
 )
 LSF = BatchSystem("lsf", "LSF", "lsf", "LSF's lsb.acct", "lsf", ("lsf",), True)
 BATCH_SYSTEMS = {one.name: one for one in (GRIDENGINE, HTCONDOR, LSF, PBS, SLURM)}
-"""By name. A source adds its line here, and its folder below arcacct/sources/."""
+"""
+By name, those that are built in. A source adds its line here, and its folder below arcacct/sources/.
+
+Those of other packages are found by `arcacct.sources.batch_source`.
+"""

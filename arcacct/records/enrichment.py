@@ -121,8 +121,17 @@ def precedes(field: str, source: str, holder: str) -> bool:
     return _rank(field, source) < _rank(field, holder)
 
 
-def _rank(field: str, source: str) -> int:
-    return _RANKS.get(("mjf_*" if field.startswith("mjf_") else field, source), _NO_RANK)
+def _rank(field: str, source: str) -> tuple[int, str]:
+    """
+    The place of a source among those that may tell a field.
+
+    A source that is not in SOURCES is a batch system of another package, which may not be installed any more. It ranks
+    right behind the built-in batch systems, and two of them by their names: so the order of imports does not matter.
+    """
+    known = "mjf_*" if field.startswith("mjf_") else field
+    if source in SOURCES:
+        return _RANKS.get((known, source), _NO_RANK), ""
+    return _RANKS.get((known, SLURM), _NO_RANK), source
 
 
 def kept_as(field: str, source: str) -> str:
@@ -155,7 +164,8 @@ class Conflict(NamedTuple):
 
     def __str__(self) -> str:
         """For people."""
-        return f"{self.job_id}: {self.field} is {self.ours} by A-REX, {self.theirs} by {PROGRAMS[self.source]}"
+        theirs = f"{self.theirs} by {PROGRAMS.get(self.source, self.source)}"
+        return f"{self.job_id}: {self.field} is {self.ours} by A-REX, {theirs}"
 
 
 class Enriched(NamedTuple):

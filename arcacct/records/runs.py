@@ -214,8 +214,13 @@ class RunTable(Generic[RunT]):
         """The number of the next new run; true while the transaction lasts."""
         return int(con.execute(f"SELECT ifnull(max({self._no}), 0) + 1 FROM {self._name}").fetchone()[0])
 
-    def keep(self, con: Connection, new: Iterable[KeptRun[RunT]], changed: Iterable[KeptRun[RunT]]) -> None:
+    def keep(self, con: Connection, new: Sequence[KeptRun[RunT]], changed: Sequence[KeptRun[RunT]]) -> None:
         """Store runs."""
+        if self.source:
+            # Which places have jobs is known from their first run on (`batch_jobs.places`).
+            table, column = self.progress
+            keys = {(self.progress_key(self.place_of(one.run)),) for one in new}
+            con.executemany(f"INSERT OR IGNORE INTO {table} ({column}) VALUES (?)", sorted(keys))
         con.executemany(self._insert, [(one.no, one.record_id, *self.stored(one.run)) for one in new])
         con.executemany(self._replace, [(one.record_id, *self.stored(one.run), one.no) for one in changed])
 

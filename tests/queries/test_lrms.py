@@ -175,7 +175,7 @@ def test_a_job_of_arex_is_compared_with_all_its_runs(tmp_path) -> None:
             runs = [one.what for one in told(content) if isinstance(one.what, SlurmRun)]
             return [
                 one.text
-                for one in lrms_month("slurm", map(SLURM.figures, runs), host.con, "slurm", (2026, 11)).differences
+                for one in lrms_month("slurm", map(SLURM.figures, runs), host.con, SLURM.system, (2026, 11)).differences
             ]
 
         assert differences() == []
@@ -194,7 +194,7 @@ def test_a_job_that_ran_on_without_arex(tmp_path) -> None:
         arc_job(host, EndTime=BEGIN + 210, UsedWalltime=10, UsedMemory=1)
         report = host.take(content)
         runs = [one.what for one in told(content) if isinstance(one.what, SlurmRun)]
-        (difference,) = lrms_month("slurm", map(SLURM.figures, runs), host.con, "slurm", (2026, 11)).differences
+        (difference,) = lrms_month("slurm", map(SLURM.figures, runs), host.con, SLURM.system, (2026, 11)).differences
 
     assert (report.taken.added, report.taken.enriched) == (0, 1)
     assert difference.text.startswith("wall 4000 s, in the database 10 s")
@@ -251,7 +251,7 @@ def test_arexs_jobs_of_htcondor(tmp_path) -> None:
             for text in (ad(1), ad(1, schedd="other.example.org"))
             for one in jobs(history(text)).values()
         ]
-        report = lrms_month("htcondor", told_of, host.con, "htcondor", (2026, 11))
+        report = lrms_month("htcondor", told_of, host.con, HTCONDOR.system, (2026, 11))
 
         assert [(one.job_id, one.text) for one in report.differences] == []
         assert report.source.jobs == 2
@@ -265,7 +265,7 @@ def test_a_job_that_was_removed_long_after_arexs_end(tmp_path) -> None:
         late = ad(1, JobStatus=3, CompletionDate=0, EnteredCurrentStatus=CONDOR_BEGIN + 20_000)
         assert host.take(history(late)).taken.enriched == 1
         report = lrms_month(
-            "htcondor", map(HTCONDOR.figures, jobs(late.encode()).values()), host.con, "htcondor", (2026, 11)
+            "htcondor", map(HTCONDOR.figures, jobs(late.encode()).values()), host.con, HTCONDOR.system, (2026, 11)
         )
 
         assert (report.differences, report.source.jobs) == ([], 1)
