@@ -120,7 +120,7 @@ def verify(
             figures = partial(figures_of_command, HTCONDOR_SOURCE, HistoryCommand(condor_history), HistoryForm())
         if figures is None:
             files = ", ".join(f"{name}:FILE" for name in BATCH_SYSTEMS)
-            wanted = f"write {SLURM.name}, {HTCONDOR.name}, one of {files}, or an installed source with its file"
+            wanted = f"write {SLURM.name}, {HTCONDOR.name}, or one of {files}, or NAME:FILE of an installed source"
             raise UsageError(f"--lrms {text}: {wanted}")
         system = BATCH_SYSTEMS[kind] if source is None else source.system
         asked.append((system, f"{kind} {path or (sacct if kind == SLURM.name else condor_history)}", figures))

@@ -83,7 +83,7 @@ def test_the_template_of_the_manual_imports(site, tmp_path) -> None:
     unknown = run(site, "import", "slots", log)
     assert (unknown.returncode, "No such command 'slots'" in unknown.stderr) == (64, True)
     unknown = run(site, "verify", "2026-11", "--lrms", f"slots:{log}")
-    assert (unknown.returncode, "or an installed source" in unknown.stderr) == (64, True)
+    assert (unknown.returncode, "or NAME:FILE of an installed source" in unknown.stderr) == (64, True)
     unknown = run(site, "import", "rejected", "--source", "slots")
     assert (unknown.returncode, "--source slots: no such source" in unknown.stderr) == (64, True)
 
