@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 from batch_files import BEGIN, DATA, BatchHost
+from installed import arcacct, configured
 
 from arcacct.sources.lsf.importer import SOURCE as LSF
 from arcacct.sources.pbs.importer import SOURCE as PBS
@@ -43,3 +44,11 @@ def test_what_is_not_reported_is_null(tmp_path) -> None:
         assert host.rows("SELECT start_time, start_time_iso FROM v1_batch_runs WHERE job_number = 386") == [
             (BEGIN + 4, "2026-11-02T00:00:04Z")
         ]
+
+
+def test_a_query_before_the_first_import(tmp_path) -> None:
+    """The error names the commands that create the view."""
+    conf = configured(tmp_path)
+    assert arcacct("--config", conf, "db", "init").returncode == 0
+    done = arcacct("--config", conf, "query", "SELECT * FROM v1_batch_runs")
+    assert "the first `arcacct import pbs` or `arcacct import lsf` creates it" in done.stderr
