@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -174,12 +175,22 @@ limit_options = in_order(
 """How much a query may take."""
 
 
+class StatementCommand(click.Command):
+    """A command with an SQL argument that may begin with a comment: `-- ` is no option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does."""
+        # No option has white space after its dashes.
+        return super().parse_args(ctx, [f"\n{text}" if re.match(r"--\s", text) else text for text in args])
+
+
 @click.command(
+    cls=StatementCommand,
     epilog=examples(
         'arcacct query "SELECT vo, sum(jobs) FROM v1_usage_by_month GROUP BY vo"',
         'arcacct query --format csv "SELECT * FROM v1_jobs LIMIT 10"',
         "arcacct query - < report.sql",
-    )
+    ),
 )
 @click.argument("sql")
 @format_option
@@ -190,14 +201,15 @@ def query(ctx: click.Context, sql: str, form: str, ledger: bool, limits: databas
     """
     Run one SQL query that only reads.
 
-    SQL is one statement, or - to read it from standard input. The views v1_jobs, v1_job_events, v1_transfers,
+    SQL is one statement, or - to read it from standard input. If its first line is `-- publishing.db`, it asks the
+    ledger, as with --ledger. The views v1_jobs, v1_job_events, v1_transfers,
     v1_job_attributes and v1_usage_by_month keep their columns from version to version; the tables of A-REX are there
     too. Recording goes on beside it. Nothing is written, attached or loaded, whatever the statement says.
     """
     statement = statement_of(sql)
     with (
         watchdog(limits.seconds),
-        closing(access.read_publishing(places_of(ctx))) if ledger else opened(ctx) as con,
+        closing(access.read_publishing(places_of(ctx))) if ledger or _asks_ledger(statement) else opened(ctx) as con,
         database_query.query_result(con, statement, limits) as answer,
         at_work("asking"),
     ):
@@ -207,6 +219,11 @@ def query(ctx: click.Context, sql: str, form: str, ledger: bool, limits: databas
 def statement_of(sql: str) -> str:
     """The statement that is given, or read from standard input."""
     return sys.stdin.read() if sql == "-" else sql
+
+
+def _asks_ledger(statement: str) -> bool:
+    """Whether the first line names the ledger, as the recipes of the manual do."""
+    return re.match(r"\s*--\s*publishing\.db\s*\n", statement) is not None
 
 
 @contextmanager
