@@ -201,8 +201,8 @@ def query(ctx: click.Context, sql: str, form: str, ledger: bool, limits: databas
     """
     Run one SQL query that only reads.
 
-    SQL is one statement, or - to read it from standard input. If its first line is `-- publishing.db`, it asks the
-    ledger, as with --ledger. The views v1_jobs, v1_job_events, v1_transfers,
+    SQL is one statement, or - to read it from standard input. If its first line is a comment with the name
+    publishing.db, it asks the ledger, as with --ledger. The views v1_jobs, v1_job_events, v1_transfers,
     v1_job_attributes and v1_usage_by_month keep their columns from version to version; the tables of A-REX are there
     too. Recording goes on beside it. Nothing is written, attached or loaded, whatever the statement says.
     """

@@ -122,16 +122,23 @@ def republish(
     if not plan_only and write_to is None:
         access.refuse_unasked(found.places)
     print_line(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
+    complaints: list[str] = []
     with at_work("planning"):
-        options = target_run.RunOptions(dry_run=True, write_to=write_to, receiver_rows=receiver_rows, announce=announce)
+        options = target_run.RunOptions(
+            dry_run=True,
+            write_to=write_to,
+            receiver_rows=receiver_rows,
+            announce=announce,
+            complain=complaints.append,
+        )
         planned = run.republish(found, targets, period, options)
     show(planned, planned=True)
     _tell_ratings(found, period)
     if plan_only or write_to is not None:
-        return exit_code(planned)
+        print_error(*complaints)
+        return exit_code(planned, complaints)
     if sys.stdin.isatty() and not yes:
         confirm("send this?")
-    complaints: list[str] = []
     options = target_run.RunOptions(receiver_rows=receiver_rows, complain=complaints.append)
     if sys.stderr.isatty():
         total = sum(sent.messages for outcome in planned for sent in outcome.summary.sent.values())

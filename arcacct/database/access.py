@@ -312,9 +312,18 @@ def read_publishing(here: Places) -> Connection:
 @contextmanager
 def writing(con: Connection, here: Places) -> Iterator[Connection]:
     """One transaction on the accounting database, in turn with the hooks; keep it below 50 ms."""
+    if is_trial(con):
+        # Nobody else writes what it writes.
+        yield con
+        return
     with writing_much(con, here):
         yield con
     checkpoint.shrink(con, here.database)
+
+
+def is_trial(con: Connection) -> bool:
+    """Whether an open accounting database is one of `trial`."""
+    return bool(con.execute("SELECT count(*) FROM temp.sqlite_master WHERE name = 'Fence'").fetchone()[0])
 
 
 @contextmanager

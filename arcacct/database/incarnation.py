@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from arcacct.config.paths import Places
 from arcacct.database import location, schema
-from arcacct.database.access import writing
+from arcacct.database.access import is_trial, writing
 from arcacct.database.checkpoint import make_durable
 from arcacct.database.durable import transaction
 from arcacct.database.schema import note, noted
@@ -221,7 +221,7 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
             " ".join(sorted(what.known_incarnations | schema.incarnation_history(accounting))),
         )
         publishing.execute("DELETE FROM DBConfig WHERE KeyName = ?", (RESTORED,))
-    if not rehearsing:
+    if not rehearsing and not is_trial(accounting):
         # After both databases, so that it is never ahead of them.
         location.note_fence(here, schema.incarnation(accounting), passed.passed)
     return passed

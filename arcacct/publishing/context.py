@@ -81,7 +81,6 @@ class RunContext(NamedTuple):
     accounting: Connection
     publishing: Connection
     summary: RunSummary
-    dry_run: bool
     guard: DecreaseGuard
     months: Mapping[Month, MonthFormat]
     """Those of which the target was sent something, as they were when the run began."""

@@ -18,7 +18,7 @@ from arcacct.publishing.context import RunContext, RunDeadline
 from arcacct.publishing.held import RefusalHistory
 from arcacct.publishing.ledger import HeldRecord, LedgerGap, Message, MonthSnapshot, SentRecord, SentSum
 from arcacct.publishing.ledger_rows import DAY_S, iso
-from arcacct.publishing.plugin import Answer, Envelope, Outcome, Sender, error_of
+from arcacct.publishing.plugin import Answer, Envelope, Outcome, Sender, TargetPlugin, error_of
 
 # Messages that are being sent while the next are made: most of a run is waiting for the receiver.
 
@@ -199,7 +199,7 @@ class UnconfirmedRefusal(NamedTuple):
 
 
 class MessageSink(ABC):
-    """Where batches go: to the target (`Delivery`), or into a plan, which nobody answers."""
+    """Where batches go."""
 
     @abstractmethod
     def resume(self) -> None:
@@ -572,50 +572,51 @@ class Delivery(MessageSink):
         self._summary.note(f"a record of a {message.message_format} message: refused by the receiver: {words}; {again}")
 
 
-class DryRunSink(MessageSink):
+class PlannedSender(Sender):
     """
-    Takes the place of `Delivery`: counts the messages of one target.
+    Takes the place of a target's `Sender` in a dry run: accepts each message, and nobody is sent anything.
 
-    With ``write_to`` each becomes a file of exactly the bytes that would be sent; only then is ``make_sender`` called,
-    since signing needs the host's key.
+    With ``write_to`` each becomes a file of exactly the bytes that would be sent; only then is ``make`` called, since
+    signing needs the host's key.
     """
 
-    def __init__(self, ctx: RunContext, make_sender: Callable[[], Sender], write_to: str | None) -> None:
-        self._con = ctx.publishing
-        self._target = ctx.block
-        self._summary = ctx.summary
-        self._make_sender = make_sender
+    def __init__(self, make: Callable[[TargetPlugin], Sender], write_to: str | None, plugin: TargetPlugin) -> None:
+        self._target = plugin.target.block
+        self._made = make(plugin) if write_to is not None else None
         self._write_to = write_to
-        self._sender: Sender | None = None
+        self._written = 0
+        self.destination = plugin.target.url
 
-    def resume(self) -> None:
-        """Count what an earlier run began."""
-        self._summary.resent = ledger.count_pending(self._con, self._target)
+    def send(self, message: Message) -> Answer:
+        """Raises InputError when it cannot be written."""
+        self._written += 1
+        if self._write_to is not None:
+            self._write(message, self._write_to)
+        return Answer(Outcome.ACCEPTED, receiver_id="planned")
 
-    def deliver(self, what: DeliveryBatch) -> None:
-        """Count its batches; the cursor stays where it is."""
-        document = what.envelope
-        self._summary.quarantine(held.newly_quarantined(self._con, self._target, what.held))
-        for batch in what.batches:
-            text = document.join([part.text for part in batch])
-            data = text.encode("utf-8") if self._write_to is None else self._written(document, text, self._write_to)
-            self._summary.add(document.message_format, len(batch), len(data))
+    def pack(self, text: str) -> bytes:
+        return text.encode("utf-8") if self._made is None else self._made.pack(text)
 
-    def _written(self, document: Envelope, text: str, directory: str) -> bytes:
-        if self._sender is None:
-            self._sender = self._make_sender()
-        data = self._sender.pack(text)
-        number = sum(sent.messages for sent in self._summary.sent.values()) + 1
-        name = f"{self._target.rpartition('/')[2].replace(':', '-')}-{number:04d}-{document.message_format}"
+    def unpack(self, data: bytes) -> str:
+        return data.decode("utf-8") if self._made is None else self._made.unpack(data)
+
+    def renewed(self, data: bytes) -> bytes:
+        return data if self._made is None else self._made.renewed(data)
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
+
+    def _write(self, message: Message, directory: str) -> None:
+        name = f"{self._target.rpartition('/')[2].replace(':', '-')}-{self._written:04d}-{message.message_format}"
         try:
             # For this user alone, whatever the umask: messages have the names of users.
             with open_directory(directory, make=0o700) as folder, open(folder.create(name), "wb") as file:
-                file.write(data)
+                file.write(message.data)
         except OSError as error:
             raise InputError(
                 f"{os.path.join(directory, name)}: cannot write: {error.strerror}; give an empty directory"
             ) from error
-        return data
 
 
 def _forbidden(record: SentRecord, answer: Answer) -> HeldRecord:

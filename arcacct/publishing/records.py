@@ -216,10 +216,10 @@ class RecordRouter(RecordBatcher):
         for batcher in self._others.values():
             batcher.flush()
         ctx = self._ctx
-        if self._is_noted and not ctx.dry_run and not ctx.guard.waiting <= self._waiting:
+        if self._is_noted and not ctx.guard.waiting <= self._waiting:
             held.forget_waiting(ctx.publishing, ctx.block)
             self._is_noted = False
-        if not ctx.dry_run and ctx.guard.has_kept_more():
+        if ctx.guard.has_kept_more():
             ctx.guard.hold_blocked_months()
             safeguard.set_held(ctx.publishing, ctx.block, ctx.guard.held.values(), ())
         super()._deliver(ahead=ahead)
@@ -457,5 +457,5 @@ def _versions(ctx: RunContext, job_ids: Sequence[str]) -> Versions:
 
 
 def _release(ctx: RunContext, job_ids: Sequence[str]) -> None:
-    if job_ids and not ctx.dry_run:
+    if job_ids:
         held.unhold(ctx.publishing, ctx.block, job_ids)

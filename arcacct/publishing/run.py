@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from functools import partial
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any
@@ -20,14 +21,16 @@ from typing import Any
 from arcacct.config.options import Target
 from arcacct.config.paths import Places
 from arcacct.config.settings import Settings
-from arcacct.database import access, incarnation, schema
-from arcacct.database.connection import Connection, open_lock
+from arcacct.database import access, incarnation, schema, trial
+from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_database, open_lock
+from arcacct.database.durable import refuse_maintenance
 from arcacct.database.location import spools
 from arcacct.errors import StoreBusy, TargetBusy
 from arcacct.files.directories import private_directory
 from arcacct.publishing import cursors as publishing_cursors
 from arcacct.publishing import ledger
 from arcacct.publishing.context import RunSummary
+from arcacct.publishing.delivery import PlannedSender
 from arcacct.publishing.ledger_rows import DAY_S
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.selection import note_bare_ids
@@ -362,11 +365,7 @@ def _each(
 ) -> list[TargetResult]:
     here = settings.places
     if options.dry_run:
-        # Of the databases just as they are, with no lock.
-        both = Databases(access.read_accounting(here), access.read_publishing(here))
-        with closing(both.accounting), closing(both.publishing), access.translating(here.database):
-            horizon = incarnation.highest_seq(both.accounting)
-            return [work(TargetRun(plugin, both, options), horizon) for plugin in plugins]
+        return _planned(settings, plugins, options, work)
     # Before the locks: where no database is begun, no directory for it is made either.
     access.refuse_unasked(here)
     with publisher(here), ExitStack() as locks:
@@ -393,6 +392,35 @@ def _each(
     outcomes += [outcome for lane in lanes for outcome in lane.outcomes]
     names = [plugin.target.name for plugin in plugins]
     return sorted(outcomes, key=lambda outcome: names.index(outcome.target))
+
+
+def _planned(
+    settings: Settings, plugins: Sequence[TargetPlugin], options: RunOptions, work: TimedWork
+) -> list[TargetResult]:
+    """
+    What a run does, if each receiver accepts what it is sent: the same code, on databases that are put away afterwards.
+
+    What waits in the spools is recorded first, and the sums follow, as by a sweep. A user who may only read the
+    databases plans without that.
+    """
+    here = settings.places
+    access.require(here)
+    if os.access(here.database, os.W_OK) and os.access(here.directory, os.W_OK):
+        refuse_maintenance(here.database)
+        with (
+            access.close_or_leave_open(open_database(here.database, ACCOUNTING_SCHEMA), here.database, here) as con,
+            access.translating(here.database),
+        ):
+            con.text_factory = access.READABLE
+            for complaint in _drained(here, con):
+                options.complain(complaint)
+            usage.update_monthly(con, here)
+    with trial.databases(here) as databases, access.translating(here.database):
+        both = Databases(*databases)
+        horizon = incarnation.begin_run(*both, here).horizon
+        note_bare_ids(*both, here)
+        options = options._replace(make_sender=partial(PlannedSender, options.make_sender, options.write_to))
+        return [work(TargetRun(plugin, both, options), horizon) for plugin in plugins]
 
 
 def _drained(here: Places, con: Connection) -> list[str]:

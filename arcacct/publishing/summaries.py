@@ -204,8 +204,7 @@ def send_summaries(
         if by_month[month] or month in filled
     ]
     delivery.deliver(DeliveryBatch(family.envelope, batched(parts, *ctx.limits), seq, proofs=proofs))
-    if not ctx.dry_run:
-        sent.close_months(ctx.publishing, ctx.block, allowed, ctx.run)
+    sent.close_months(ctx.publishing, ctx.block, allowed, ctx.run)
 
 
 def _ever_sent(ctx: RunContext, month: Month) -> list[Live]:
@@ -420,10 +419,7 @@ def _hold_refused(
     for aar in reader.by_job_id(ctx.accounting, [*logged, *known]).values():
         _hold_one(ctx, family, aar, now, aside)
     ctx.summary.ahead += sum(one.state == "held" for one in aside.values() if one.record.job_id not in known)
-    if ctx.dry_run:
-        ctx.summary.quarantined += len(held.newly_quarantined(ctx.publishing, ctx.block, list(aside.values())))
-    else:
-        ctx.summary.quarantined += held.hold_only(ctx.publishing, ctx.block, list(aside.values()), everything)
+    ctx.summary.quarantined += held.hold_only(ctx.publishing, ctx.block, list(aside.values()), everything)
 
 
 def _hold_one(ctx: RunContext, family: MonthlySummaries, aar: AAR, now: int, aside: dict[str, HeldRecord]) -> None:

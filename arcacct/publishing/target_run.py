@@ -20,7 +20,7 @@ from arcacct.errors import ArcacctError, FiguresHeld
 from arcacct.publishing import cursors, held, ledger, safeguard, sent, summaries
 from arcacct.publishing.context import RunContext, RunDeadline, RunSummary
 from arcacct.publishing.cursors import Cursor
-from arcacct.publishing.delivery import Delivery, DryRunSink, LazySender, MessageSink
+from arcacct.publishing.delivery import Delivery, LazySender, MessageSink
 from arcacct.publishing.ledger import COUNTS, LedgerGap, SentRecord
 from arcacct.publishing.ledger_rows import (
     DAY_S,
@@ -80,8 +80,7 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
         begun = found._replace(start_end_time=since, last_seq=0)
     else:
         return found
-    if not ctx.dry_run:
-        cursors.set_cursor(ctx.publishing, begun, in_doubt=found is None and incarnation.is_successor(ctx.publishing))
+    cursors.set_cursor(ctx.publishing, begun, in_doubt=found is None and incarnation.is_successor(ctx.publishing))
     return begun
 
 
@@ -99,8 +98,7 @@ def _taken_over(ctx: RunContext) -> Cursor | None:
     (old,) = candidates
     ctx.summary.note(f"goes on where [{old}] stopped: it went to the same receiver and is not configured any more")
     found = cursors.cursor(ctx.publishing, old)
-    if not ctx.dry_run:
-        cursors.rename_target(ctx.publishing, old, ctx.block)
+    cursors.rename_target(ctx.publishing, old, ctx.block)
     return None if found is None else found._replace(target=ctx.block)
 
 
@@ -148,7 +146,7 @@ class RunOptions(NamedTuple):
     since: int | None = None
     """Send jobs that ended at this time or later, also those from before the target was known."""
     dry_run: bool = False
-    """Send nothing, remember nothing: only count."""
+    """Send nothing and note nothing about it: what a run would do, if each receiver accepted what it is sent."""
     write_to: str | None = None
     """With ``dry_run``: a directory for the exact bytes."""
     accept_lower: tuple[Month, ...] = ()
@@ -215,19 +213,18 @@ class TargetRun:
         ctx = self._numbered(ctx)
         self.summary.not_selected = not_selected(ctx.accounting, self._plugin)
         error = self._attempt(ctx, "publish", lambda delivery: self._send_new(ctx, delivery, start, horizon))
-        if not self._options.dry_run:
-            if self._is_whole:
-                self._prove(ctx)
-                sent.forget_refused_sums(ctx.publishing, block, ctx.run)
-                if ctx.guard.held and self._has_records(ctx):
-                    held.set_waiting(ctx.publishing, block, self._circumstances(ctx), ctx.guard.waiting)
-            else:
-                # What was said of a month that nobody saw fall here is no word for a later fall.
-                seen = {(one.year, one.month) for one in safeguard.held(ctx.publishing, block).get(block, ())}
-                safeguard.close_accepted(ctx.publishing, block, but=seen)
-            # A whole run has looked at every month that was held before.
-            safeguard.set_held(ctx.publishing, block, ctx.guard.held.values(), None if self._is_whole else ())
-            self._finish(ctx, error)
+        if self._is_whole:
+            self._prove(ctx)
+            sent.forget_refused_sums(ctx.publishing, block, ctx.run)
+            if ctx.guard.held and self._has_records(ctx):
+                held.set_waiting(ctx.publishing, block, self._circumstances(ctx), ctx.guard.waiting)
+        else:
+            # What was said of a month that nobody saw fall here is no word for a later fall.
+            seen = {(one.year, one.month) for one in safeguard.held(ctx.publishing, block).get(block, ())}
+            safeguard.close_accepted(ctx.publishing, block, but=seen)
+        # A whole run has looked at every month that was held before.
+        safeguard.set_held(ctx.publishing, block, ctx.guard.held.values(), None if self._is_whole else ())
+        self._finish(ctx, error)
         return TargetResult(self._target.name, self.summary, error)
 
     def republish(self, period: Period, horizon: int) -> TargetResult:
@@ -236,13 +233,12 @@ class TargetRun:
         open_cursor(ctx, self._options.since)
         ctx = self._numbered(ctx)
         error = self._attempt(ctx, "republish", lambda delivery: self._send_again(ctx, delivery, period, horizon))
-        if not self._options.dry_run:
-            # A month of which nothing was published is nobody's alarm once it is not asked for any more.
-            holding = [one for one in ctx.guard.held.values() if (one.year, one.month) in ctx.months]
-            safeguard.set_held(ctx.publishing, self._target.block, holding, ())
-            if holding:
-                # These records come by their ends: their places in the log are not known.
-                held.forget_waiting(ctx.publishing, self._target.block)
+        # A month of which nothing was published is nobody's alarm once it is not asked for any more.
+        holding = [one for one in ctx.guard.held.values() if (one.year, one.month) in ctx.months]
+        safeguard.set_held(ctx.publishing, self._target.block, holding, ())
+        if holding:
+            # These records come by their ends: their places in the log are not known.
+            held.forget_waiting(ctx.publishing, self._target.block)
         return TargetResult(self._target.name, self.summary, error)
 
     def _begun(self) -> RunContext:
@@ -250,7 +246,7 @@ class TargetRun:
         publishing, block = self._both.publishing, self._target.block
         life = schema.incarnation(self._both.accounting)
         accepted = safeguard.accepted(publishing, block, life)
-        if self._options.accept_lower and not self._options.dry_run:
+        if self._options.accept_lower:
             safeguard.accept(publishing, block, self._options.accept_lower, life, self._options.who)
             safeguard.resolve_uncertain(publishing, block, self._options.accept_lower)
         chosen = frozenset(self._options.accept_lower)
@@ -265,23 +261,19 @@ class TargetRun:
         )
         published = safeguard.published(publishing, block)
         kinds = remembered_kinds(self._both.accounting, self._plugin)
-        return RunContext(self._plugin, *self._both, self.summary, self._options.dry_run, guard, published, life, kinds)
+        return RunContext(self._plugin, *self._both, self.summary, guard, published, life, kinds)
 
     def _attempt(self, ctx: RunContext, origin: str, work: Callable[[MessageSink], None]) -> ArcacctError | None:
         """Do the work with an open way to the target; an error ends this target's run only."""
         try:
             with ExitStack() as ending:
-                delivery: MessageSink
-                if self._options.dry_run:
-                    delivery = DryRunSink(ctx, lambda: self._options.make_sender(self._plugin), self._options.write_to)
-                else:
-                    sender = ending.enter_context(closing(self._options.make_sender(self._plugin)))
-                    transport = self._target.transport_options
-                    # An operator who republishes waits as long as it takes: no next run would go on.
-                    ends = None if origin == "republish" or transport is None else transport.run_timeout_s
-                    sender.set_deadline(RunDeadline(ends, self._stopping))
-                    watch = partial(self._options.watch, self._target.name, self.summary)
-                    delivery = Delivery(ctx, sender, origin, self._unknown(), watch)
+                sender = ending.enter_context(closing(self._options.make_sender(self._plugin)))
+                transport = self._target.transport_options
+                # An operator who republishes waits as long as it takes: no next run would go on.
+                ends = None if origin == "republish" or transport is None else transport.run_timeout_s
+                sender.set_deadline(RunDeadline(ends, self._stopping))
+                watch = partial(self._options.watch, self._target.name, self.summary)
+                delivery = Delivery(ctx, sender, origin, self._unknown(), watch)
                 ending.callback(delivery.stop)
                 delivery.resume()
                 work(delivery)
@@ -297,11 +289,7 @@ class TargetRun:
 
     def _numbered(self, ctx: RunContext) -> RunContext:
         """The run with its number: a receiver's refusal is believed when a later run hears it again."""
-        publishing, block = self._both.publishing, self._target.block
-        last = cursors.last_run(publishing, block)
-        if ctx.dry_run:
-            return ctx._replace(run=last + 1)
-        return ctx._replace(run=cursors.begin_run(publishing, block))
+        return ctx._replace(run=cursors.begin_run(self._both.publishing, self._target.block))
 
     def _unknown(self) -> LedgerGap | None:
         """What an older ledger does not know of a receiver that keeps the first version of a record."""
@@ -338,7 +326,7 @@ class TargetRun:
         waiting = None
         if walks and not is_changed and doubt is None and not ctx.guard.accepts_any:
             waiting = held.waiting(ctx.publishing, block, self._circumstances(ctx))
-        if waiting is None and not ctx.dry_run:
+        if waiting is None:
             held.forget_waiting(ctx.publishing, block)
         router = RecordRouter(ctx, delivery, waiting=waiting) if self._has_records(ctx) else None
         self._say_families(ctx)
@@ -382,7 +370,7 @@ class TargetRun:
                 back.append(month)
             else:
                 self._hold_unknown(ctx, month, one.jobs)
-        if back and not ctx.dry_run:
+        if back:
             safeguard.resolve_uncertain(ctx.publishing, self._target.block, back)
 
     def _hold_untouched(self, ctx: RunContext, touched: Collection[Month]) -> Callable[[Month], bool]:
@@ -438,11 +426,10 @@ class TargetRun:
         why = names_in_doubt(ctx.accounting, ctx.publishing, self._plugin)
         if why and not (self._options.accept_lower and self._options.accept_names):
             raise FiguresHeld(why)
-        if not ctx.dry_run:
-            # Before anything goes out under them: killed in between, they are known all the same. What an operator
-            # accepted lasts, whatever else is held.
-            is_known = incarnation.uncertain_after_seq(ctx.publishing, self._target.block) is None
-            self._remember_names(ctx, alone=bool(why), kinds=self._kinds(ctx) if is_known else None)
+        # Before anything goes out under them: killed in between, they are known all the same. What an operator accepted
+        # lasts, whatever else is held.
+        is_known = incarnation.uncertain_after_seq(ctx.publishing, self._target.block) is None
+        self._remember_names(ctx, alone=bool(why), kinds=self._kinds(ctx) if is_known else None)
 
     def _kinds(self, ctx: RunContext) -> dict[Month, str] | None:
         """The kind of messages of every month of which something was published; ``None``: the target has one."""
@@ -465,8 +452,6 @@ class TargetRun:
 
         A run that fails leaves a cursor that passed what this selection leaves out: another one has to begin again.
         """
-        if ctx.dry_run:
-            return
         block, chosen = self._target.block, of_records(self._plugin)
         walked = safeguard.selections(ctx.publishing, block)[1]
         if walked is None and start.last_seq == 0:

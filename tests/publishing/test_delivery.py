@@ -20,14 +20,14 @@ from arcacct.publishing.delivery import (
     WEEK_S,
     Delivery,
     DeliveryBatch,
-    DryRunSink,
     MessagePart,
+    PlannedSender,
     _refused,
 )
 from arcacct.publishing.held import RefusalHistory
 from arcacct.publishing.ledger import OTHER, HeldRecord, Message, MonthSnapshot, SentRecord
 from arcacct.publishing.ledger_rows import DAY_S, iso
-from arcacct.publishing.plugin import Answer, Outcome, Sender
+from arcacct.publishing.plugin import Answer, Outcome, Sender, TargetPlugin
 from arcacct.records.model import UsageCell
 
 OK = Answer(Outcome.ACCEPTED, 200)
@@ -493,32 +493,33 @@ def test_a_sum_that_no_message_can_carry_is_told(tmp_path: pathlib.Path) -> None
 
 @pytest.mark.parametrize("written", [False, True])
 def test_a_plan_counts_and_writes_what_would_be_sent(make: Callable[..., OfOne], written: bool) -> None:
-    """To the byte, under names in order, for this user alone; what has no answer yet is counted beside it."""
+    """To the byte, under names in order, for this user alone; what has no answer yet goes first."""
     one = make(a=BUSY)
     with pytest.raises(TargetBusy):
         one.deliver("a")
     directory = pathlib.Path(one.path, "plan")
-    senders: list[Receiver] = []
+    made: list[Receiver] = []
 
-    def make_sender() -> Sender:
-        senders.append(Receiver())
-        return senders[-1]
+    def make_sender(_plugin: TargetPlugin) -> Sender:
+        made.append(Receiver())
+        return made[-1]
 
-    plan = DryRunSink(one.ctx, make_sender, str(directory) if written else None)
+    def planned() -> Delivery:
+        sender = PlannedSender(make_sender, str(directory) if written else None, one.ctx.plugin)
+        return Delivery(one.ctx._replace(summary=RunSummary()), sender, "publish", None, lambda: None)
+
+    plan = planned()
     plan.resume()
     what = one.consignment("b c", "d", seq=9)
-    record = one.part("bad").record
-    assert record is not None
-    plan.deliver(what._replace(held=[HeldRecord(record, "quarantined", "why")]))
+    plan.deliver(what)
     texts = [what.envelope.join([part.text for part in batch]) for batch in what.batches]
-    (count,) = one.ctx.summary.sent.values()
-    assert (one.ctx.summary.resent, one.ctx.summary.quarantined, one.last_seq) == (1, 1, 0)
-    assert count == (2, 3, sum(len(text.encode()) for text in texts))
-    assert len(senders) == written
+    assert plan._summary.resent == 1
+    assert [count.messages for count in plan._summary.sent.values()] == [3]
+    assert [count.records for count in plan._summary.sent.values()] == [4]
+    assert (len(made), sum(len(one.sent) for one in made)) == (written, 0)
     if written:
         found = {path.name: path.read_text() for path in directory.iterdir()}
-        assert found == {"sgas-one-0001-ur": texts[0], "sgas-one-0002-ur": texts[1]}
+        assert [found[f"sgas-one-000{number}-ur"] for number in (2, 3)] == texts
         assert directory.stat().st_mode & 0o777 == 0o700
-        again = DryRunSink(one.ctx._replace(summary=RunSummary()), make_sender, str(directory))
         with pytest.raises(InputError, match="sgas-one-0001-ur: cannot write: File exists; give an empty directory"):
-            again.deliver(what)
+            planned().deliver(what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import sqlite3
 import time
@@ -349,6 +350,28 @@ def test_a_dry_run_leaves_no_trace(site) -> None:
     site.record(Job("more"))
     assert site.publish_all(dry_run=True)[0].summary.sent["ur"].records == 1
     assert site.ledger("SELECT * FROM Targets") == before
+
+
+def test_a_dry_run_knows_what_waits_in_the_spool_and_in_no_sum(site) -> None:
+    """What hooks have spooled since the last sweep is in the plan, and in the sums of it."""
+    site.configure(SUMMARIES)
+    site.record(*jobs(2))
+    planned = site.publish_all(dry_run=True)[0].summary.sent
+    assert planned["summaries"].records == 1
+    assert planned["sync"].records == 1
+    assert site.publish_all()[0].summary.sent["summaries"].records == 1
+
+
+def test_a_reader_plans_too(site, monkeypatch) -> None:
+    """A user who may not write the databases gets the plan of what the database has."""
+    site.record(*jobs(5))
+    publish_well(site)
+    site.record(Job("more"))
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode, **more: mode != os.W_OK and real(path, mode, **more))
+    assert [
+        one.summary.sent[kind].records for one, kind in zip(site.publish_all(dry_run=True), ("ur", "car"), strict=True)
+    ] == [1, 1]
 
 
 def test_the_plan_is_what_is_sent(site) -> None:

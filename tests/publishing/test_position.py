@@ -60,19 +60,18 @@ def test_a_target_that_the_ledger_knows_is_in_no_doubt(ctx) -> None:
     assert ctx.summary.notes == [MEANING[DatabaseMismatch.ACCOUNTING_OTHER]]
 
 
-@pytest.mark.parametrize("dry_run", [False, True])
-def test_a_target_under_another_name_goes_on_where_it_stopped(ctx, dry_run: bool) -> None:
-    """Nothing that it was sent is gone through again; a rehearsal says so, too, and changes nothing."""
+def test_a_target_under_another_name_goes_on_where_it_stopped(ctx) -> None:
+    """Nothing that it was sent is gone through again."""
     known = publish(ctx, OLD)
 
-    found = open_cursor(ctx._replace(dry_run=dry_run), None)
+    found = open_cursor(ctx, None)
     assert found == known._replace(target=BLOCK)
     assert (found.last_seq, found.start_end_time) == (3, JUNE)
     assert ctx.summary.notes == [
         f"goes on where [{OLD}] stopped: it went to the same receiver and is not configured any more"
     ]
-    assert cursors.cursor(ctx.publishing, OLD if dry_run else BLOCK) == (known if dry_run else found)
-    assert cursors.cursor(ctx.publishing, BLOCK if dry_run else OLD) is None
+    assert cursors.cursor(ctx.publishing, BLOCK) == found
+    assert cursors.cursor(ctx.publishing, OLD) is None
 
 
 @pytest.mark.parametrize("others", [["arex/jura/apel:old"], [OLD, "arex/jura/sgas:older"]], ids=["kind", "two"])

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from publishing_site import JUNE, Job
 from publishing_world import FAMILY, AuditorConfiguration, Fault, World
 
+from arcacct.publishing.target_run import TargetResult
+
 EACH = (
     "[arex/jura/sgas:s]\ntargeturl=https://sgas.example.org/sgas\nurbatchsize=3\n"
     "[arcacct/auditor:a]\ntargeturl=https://auditor.example.org\nsite_id=ONE\nurbatchsize=3\n"
@@ -212,3 +214,40 @@ def test_no_optional_value_withholds_a_job(places, history) -> None:
     world.check_usage("apel:sums")
     rows = world.receivers["apel:sums"].summaries.values()
     assert sum(row["NumberOfJobs"] for row in rows) == len(world.jobs)
+
+
+def said(outcomes: list[TargetResult]) -> dict[str, object]:
+    """What a run, or its plan, says that it does; not what only the receiver's answers can tell."""
+    return {
+        one.target: (
+            {kind: (sent.messages, sent.records) for kind, sent in one.summary.sent.items()},
+            one.summary.resent,
+            one.summary.implausible,
+            one.summary.ahead,
+            [note for note in one.summary.notes if "sent, and the receiver kept the older version" not in note],
+            type(one.error),
+            str(one.error),
+        )
+        for one in outcomes
+    }
+
+
+@PLAY
+@given(histories(MISTAKES))
+def test_the_dry_run_is_the_run_without_sending(places, history) -> None:
+    """Whatever happened: what the plan says of records, sums and sync messages is what the next run does."""
+    world, _ = places
+    world.begin()
+    for ended, event, fault in history:
+        world.record(*{job.job_id: job for job in ended}.values())
+        if event is not None:
+            what, *values = event
+            getattr(world, what)(*values)
+        if fault is not None:
+            world.publish(fault)
+    planned = said(world.plan())
+    ledger = {table: world.site.ledger(f"SELECT * FROM {table}") for table in ("Targets", "Messages", "DBConfig")}
+
+    assert planned == said(world.plan())
+    assert {table: world.site.ledger(f"SELECT * FROM {table}") for table in ledger} == ledger
+    assert said(world.publish()) == planned

@@ -81,7 +81,7 @@ def this_run(path: pathlib.Path, target: str, **values: Any) -> RunContext:
     (plugin,) = plugins(Site(path, targets=target).settings)
     guard = floor_of({CountingKey(plugin.site, "ce.example.org", 2026, 5): Amount(3, 180)})
     both = (closed_later(in_memory(ACCOUNTING)), closed_later(in_memory(PUBLISHING)))
-    return RunContext(plugin, *both, RunSummary(), False, guard, {}, "life")._replace(**values)
+    return RunContext(plugin, *both, RunSummary(), guard, {}, "life")._replace(**values)
 
 
 def aar(job_id: str = "one", **values: Any) -> AAR:

@@ -35,7 +35,6 @@ def run_alone(path: pathlib.Path, targets: str, **more: Any) -> Iterator[RunCont
     ):
         fields = {
             "summary": RunSummary(),
-            "dry_run": False,
             "guard": nothing,
             "months": {},
             "incarnation": "this",

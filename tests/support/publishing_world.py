@@ -26,6 +26,7 @@ from arcacct.database.schema import new_incarnation
 from arcacct.errors import FiguresHeld
 from arcacct.publishing import ledger
 from arcacct.publishing.plugin import Answer, Outcome
+from arcacct.publishing.run import publish
 from arcacct.publishing.target_run import Databases, Period, RunOptions, TargetResult, TargetRun
 from arcacct.publishing.transport import Request
 from arcacct.records import usage
@@ -442,6 +443,11 @@ class World:
     ) -> list[TargetResult]:
         """One run, perhaps the last of its process; ``accept``: months that an operator lets fall (``of_target``)."""
         return self._run(fault, lambda run, horizon: run.publish(horizon), accept, of_target)
+
+    def plan(self) -> list[TargetResult]:
+        """What `publish --dry-run` says that the next run does."""
+        options = RunOptions(now=True, since=1, dry_run=True)
+        return publish(self.site.settings, plugins(self.site.settings, None), options)
 
     def republish(
         self, period: Period, fault: Fault = FINE, of_target: str | None = None, rows: Sequence[str] = ()
