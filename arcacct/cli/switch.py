@@ -67,7 +67,8 @@ def switch(
     PATH is an accounting.db (ARC 6) or accounting_v2.db (ARC 7) with jura-ng's publishing.db beside it; without it,
     those of the control directory.
     """
-    settings = settings_of(ctx, to_publish=True)
+    # A plan is made while jura-ng still publishes, on the configuration as it is.
+    settings = settings_of(ctx, to_publish=not plan_only)
     databases = [path] if path else arex_databases(settings.places.controldir)
     options = Takeover(databases, list(months), int(arc) if arc else None)
     plans = jura.plan(settings, plugins(settings, target), options)

@@ -66,7 +66,7 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
     """
     found = cursors.cursor(ctx.publishing, ctx.block) or _taken_over(ctx)
     if found is None:
-        start, why = _start(ctx, since)
+        start, why = first_start(ctx.publishing, ctx.accounting, ctx.plugin, since)
         ctx.summary.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; --since TIME changes that)")
         begun = Cursor(ctx.block, ctx.incarnation, 0, start, last_success=None)
     elif found.incarnation != ctx.incarnation or incarnation.highest_seq(ctx.accounting) < found.last_seq:
@@ -102,20 +102,23 @@ def _taken_over(ctx: RunContext) -> Cursor | None:
     return None if found is None else found._replace(target=ctx.block)
 
 
-def _start(ctx: RunContext, since: int | None) -> tuple[int, str]:
+def first_start(
+    publishing: Connection, accounting: Connection, plugin: TargetPlugin, since: int | None = None
+) -> tuple[int, str]:
     """
-    A day before jura-ng stopped (repeats are harmless), else when our own recording began; or as it is wished.
+    From which end time on (UTC seconds) the first run of a target sends jobs, and why.
 
-    What was imported from before then was another program's to publish.
+    A day before jura-ng stopped (repeats are harmless), else when our own recording began; or as it is wished. What was
+    imported from before then was another program's to publish.
     """
     if since is not None:
         return since, "as --since says"
-    stopped = cursors.jura_end_time(ctx.publishing, ctx.block)
+    stopped = cursors.jura_end_time(publishing, plugin.target.block)
     if stopped is None:
-        stopped = cursors.jura_end_times(ctx.plugin.settings.jura_database).get(ctx.block)
+        stopped = cursors.published_until(plugin.settings, plugin.target.block)
     if stopped is not None:
         return max(0, stopped - DAY_S), f"a day before jura-ng stopped at {iso(stopped)}"
-    return schema.created(ctx.accounting), "when the database was made, and recording began"
+    return schema.created(accounting), "when the database was made, and recording began"
 
 
 # One run of one target: what began and has no answer, then what is new or asked for, then the sync message.

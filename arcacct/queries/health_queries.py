@@ -21,6 +21,7 @@ from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.safeguard import HeldMonth
 from arcacct.publishing.selection import names_in_doubt, not_selected
 from arcacct.publishing.sent import RefusedSum, not_sent_again, of_vos, refused_sums
+from arcacct.publishing.target_run import first_start
 from arcacct.records.hold_decisions import NONE, counts
 from arcacct.records.holds import HELD
 from arcacct.records.import_quarantine import Rejections, rejections
@@ -298,7 +299,10 @@ def target_state(publishing: Connection, accounting: Connection, plugin: TargetP
     held = dict(
         publishing.execute("SELECT State, count(*) FROM HeldRecords WHERE Target = ? GROUP BY State", (target,))
     )
-    seq, start, last_run, last_success, error = row or (0, schema.created(accounting), None, None, None)
+    # What the next run of a new target sends, and not what it may seem to.
+    seq, start, last_run, last_success, error = row or (
+        0, first_start(publishing, accounting, plugin)[0], None, None, None,
+    )  # fmt: skip
     refused_once, ahead = retry_summaries(publishing, target)
     return TargetState(
         name=plugin.target.name,
@@ -313,7 +317,7 @@ def target_state(publishing: Connection, accounting: Connection, plugin: TargetP
         unanswered=ledger.count_pending(publishing, target),
         held=held,
         start_s=start,
-        never_sent=never_sent(publishing, accounting, target, start, vos),
+        never_sent=0 if _was_sent_before(plugin, start) else never_sent(publishing, accounting, target, start, vos),
         held_months=tuple(safeguard.held(publishing, target).get(target, ())),
         refused_once=refused_once,
         ahead=ahead,
@@ -322,6 +326,12 @@ def target_state(publishing: Connection, accounting: Connection, plugin: TargetP
         ledger_problem=audit.newest(accounting, publishing, plugin),
         in_doubt=incarnation.uncertain_after_seq(publishing, target) is not None,
     )
+
+
+def _was_sent_before(plugin: TargetPlugin, start: int) -> bool:
+    """Whether jura-ng sent the jobs from before a target's time."""
+    until = cursors.published_until(plugin.settings, plugin.target.block)
+    return until is not None and until >= start
 
 
 def never_sent(publishing: Connection, accounting: Connection, target: str, start: int, vos: tuple[str, ...]) -> int:

@@ -112,3 +112,38 @@ def test_other_months_and_versions_on_request(tmp_path, box, run) -> None:
     code, _out, err = run("switch", "--plan", "--month", "11")
     assert code == 64
     assert "2026-11" in err
+
+
+def test_the_plan_is_made_before_the_configuration_is_changed(tmp_path, box, run) -> None:
+    """While the targets are still A-REX's, the plan is that of after they were moved; the switch itself refuses."""
+    jura_site.site(tmp_path, box, 6)
+    moved = run("switch", "--plan")
+    ours, arc = tmp_path / "arcacct.conf", tmp_path / "arc.conf"
+    blocks = ours.read_text()
+    start = blocks.index("[arex/jura")
+    ours.write_text(blocks[:start])
+    arc.write_text(arc.read_text() + "\n[arex/jura]\n" + blocks[start:])
+
+    assert run("switch", "--plan") == moved
+    assert moved[0] == 0
+    code, _out, err = run("switch", "--yes")
+    assert code == 78
+    assert "jura-ng" in err
+
+
+def test_status_and_plan_and_run_agree_before_the_first_publish(tmp_path, box, run) -> None:
+    """After `switch` the jobs that the first run sends are waiting for it, and none is one that is never sent."""
+    jura_site.site(tmp_path, box, 6, SGAS)
+    (tmp_path / "control" / "accounting" / "publishing.db").unlink()
+    jura_site.served_by_jura(tmp_path / "control" / "accounting", jura_site.STOPPED_S[6], "arex/jura/sgas:s")
+    assert run("switch", "--yes")[0] == 0
+
+    lines = [line for line in run("status")[1].splitlines() if "sgas:s" in line]
+    planned = run("publish", "--dry-run")[1]
+    sent = run("publish")[1]
+
+    assert any("35 records waiting" in line for line in lines)
+    assert not any("never sent" in line for line in lines)
+    assert "would send 35 ur records" in planned
+    assert "sent 35 ur records" in sent
+    assert "never sent" not in run("status")[1]

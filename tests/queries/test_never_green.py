@@ -167,7 +167,7 @@ def test_jura_still_publishes(site) -> None:
         done = arcacct("--config", site.conf, *command)
         assert done.returncode in (0, 1), done.stderr
         assert "jura-ng" not in done.stderr
-    for command in (["publish"], ["publish", "--dry-run"], REPUBLISH, ["switch", "--plan"]):
+    for command in (["publish"], ["publish", "--dry-run"], REPUBLISH, ["switch", "--yes"]):
         done = arcacct("--config", site.conf, *command)
         assert (done.returncode, done.stdout) == (78, "")
         assert "would publish beside arcacct" in done.stderr
