@@ -238,11 +238,35 @@ class TargetRun:
         error = self._attempt(ctx, "republish", lambda delivery: self._send_again(ctx, delivery, period, horizon))
         # A month of which nothing was published is nobody's alarm once it is not asked for any more.
         holding = [one for one in ctx.guard.held.values() if (one.year, one.month) in ctx.months]
-        safeguard.set_held(ctx.publishing, self._target.block, holding, ())
+        safeguard.set_held(
+            ctx.publishing, self._target.block, holding, self._healed(ctx, period) if self._is_whole else ()
+        )
         if holding:
             # These records come by their ends: their places in the log are not known.
             held.forget_waiting(ctx.publishing, self._target.block)
         return TargetResult(self._target.name, self.summary, error)
+
+    def _healed(self, ctx: RunContext, period: Period) -> list[Month]:
+        """
+        The held months that were sent again from their first to their last day and of which the receiver has all.
+
+        Where it has more jobs than the database, a later run must look at what was deleted.
+        """
+        block = self._target.block
+        published = Counter[Month]()
+        for amounts in (safeguard.published_jobs, safeguard.published_sums):
+            for place, amount in amounts(ctx.publishing, block).items():
+                published[place.year, place.month] += amount.jobs
+        return [
+            month
+            for one in safeguard.held(ctx.publishing, block).get(block, ())
+            for month in [(one.year, one.month)]
+            for start_s, before_s in [month_bounds(*month)]
+            if period.from_s <= start_s
+            and before_s <= period.before_s
+            and month not in ctx.guard.held
+            and published[month] == self._jobs_here(ctx, month)
+        ]
 
     def _begun(self) -> RunContext:
         """The run with all that its steps share, as the ledger is now; an operator's word is noted first."""

@@ -318,6 +318,44 @@ def test_new_jobs_under_another_name_wait_and_are_told(memory, empty_box) -> Non
     assert "not sent: 2024-06 is held" in arcacct("--config", conf, "job", "why", "late").stdout
 
 
+def test_a_republish_after_a_rename_heals_in_the_same_run(memory, empty_box) -> None:
+    """Once the name is right again and the month was sent again as a whole, it is held no more."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(3))
+    site.publish()
+    site.configure(CARS.replace("=SITE", "=OTHER"))
+    site.record(Job("late", JUNE + 500))
+    assert_held(site, "1 more waiting", figures={JUNE_2024: (3, 300)})
+    site.configure(CARS)
+
+    site.republish(JUNE + 400, JUNE + 600)
+    assert "2024-06 is held" in status(site)
+    assert site.republish().error is None
+
+    assert at_portal(site) == {JUNE_2024: (4, 400)}
+    assert "is held" not in status(site)
+    assert site.publish().error is None
+    assert agrees(site)
+
+
+def test_a_republish_of_a_month_that_lost_a_job_does_not_heal_it(memory, empty_box) -> None:
+    """A job that was deleted while the month was held is taken back by the next publish."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(3))
+    site.publish()
+    site.configure(CARS.replace("=SITE", "=OTHER"))
+    site.record(Job("late", JUNE + 500))
+    site.publish()
+    site.sql("DELETE FROM AAR WHERE JobID = 'job00001'")
+    site.publish()
+    site.configure(CARS)
+
+    site.republish()
+    assert site.publish().error is None
+    # A job record that was sent with zeros still counts as a job there.
+    assert at_portal(site) == {JUNE_2024: (4, 300)}
+
+
 def test_since_waits_for_no_timetable(memory, empty_box) -> None:
     """Whoever asks for older jobs gets them now, also if the target had a run a minute ago."""
     site = Site(memory, empty_box, CARS)
