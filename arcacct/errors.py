@@ -88,3 +88,9 @@ class ConfigError(ArcacctError):
     """arc.conf or arcacct.conf asks for something that cannot be done."""
 
     exit_code = 78
+
+
+def cannot_load(error: ImportError) -> str:
+    """What to say of a package that is installed and does not start, as with a shared library that is missing."""
+    what = f"the package {error.name.partition('.')[0]}" if error.name else "a package"
+    return f"{what} is installed and cannot be loaded: {error}; install the library that it names, or the package anew"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import os
@@ -15,7 +16,7 @@ import click
 
 from arcacct import __version__
 from arcacct.cli.console import block, print_line, report_error
-from arcacct.errors import ArcacctError, StoreError, UsageError
+from arcacct.errors import ArcacctError, StoreError, UsageError, cannot_load
 
 COMMANDS = {
     "record": "Record one state change of a job, as the hook does.",
@@ -54,6 +55,16 @@ MODULES = {
     "sandbox": "demo",
 }
 """The module of a command below `arcacct.cli`, where it is not called as the command."""
+
+
+_ADVICE = {
+    errno.ENOSPC: "make room on that disk (df)",
+    errno.EDQUOT: "the quota of this user is used up",
+    errno.ENOLCK: "put the databases on a local disk, or start the lock service of that file system",
+    errno.EMFILE: "raise the limit of open files (ulimit -n, LimitNOFILE)",
+    errno.ENOMEM: "raise the limit of memory (ulimit -v, MemoryMax)",
+}
+"""What to do about errors of the system."""
 
 
 class LazyGroup(click.Group):
@@ -129,8 +140,8 @@ def as_ours(error: Exception) -> ArcacctError:
     if isinstance(error, ArcacctError):
         return error
     name = type(error).__name__
-    if isinstance(error, OSError):
-        return StoreError(f"{error.filename or 'system'}: {error.strerror or error}")
+    if of_system := _of_system(error):
+        return StoreError(of_system)
     if isinstance(error, UnicodeEncodeError):
         # Python keeps bytes of the command line that are no text as halves of characters.
         for given in sys.argv:
@@ -142,6 +153,21 @@ def as_ours(error: Exception) -> ArcacctError:
     if (known := blamed(error)) is not None:
         return known
     return ArcacctError(f"internal error: {name}: {error}; please report what `arcacct --debug ...` says")
+
+
+def _of_system(error: Exception) -> str:
+    """What happened, where, and what to do, if the error is of the system; else empty."""
+    if isinstance(error, MemoryError):
+        return (
+            "not enough memory: this process may not have more; ask for less at once, or raise its limit (ulimit -v,"
+            " MemoryMax of its service)"
+        )
+    if isinstance(error, OSError):
+        advice = _ADVICE.get(error.errno or 0)
+        return f"{error.filename or 'system'}: {error.strerror or error}{f'; {advice}' if advice else ''}"
+    if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
+        return cannot_load(error)
+    return ""
 
 
 def _run(args: list[str] | None) -> int:

@@ -178,12 +178,36 @@ def translated(error: BaseException, path: str) -> StoreError:
     if isinstance(error, UnicodeDecodeError):
         # SQLite tells of damage with the names that it read.
         text = "malformed: a name in it is no text"
+    if advice := _of_system(text, path):
+        return StoreError(f"{path}: {text}; {advice}")
     if "interrupted" in text:
-        return StoreError(f"{path}: the question took too long, and was given up")
-    if "malformed" in text or "not a database" in text or "UTF-8" in text:
-        text = " ".join(text.split())
-        return StoreError(f"{path}: {text}; it is damaged or no database: `arcacct db check` tells more, {_BACK}")
+        text = "the question took too long, and was given up"
+    elif "malformed" in text or "not a database" in text or "UTF-8" in text:
+        words = " ".join(text.split())
+        text = f"{words}; it is damaged or no database: `arcacct db check` tells more, {_BACK}"
     return StoreError(f"{path}: {text}")
+
+
+def _of_system(text: str, path: str) -> str:
+    """What to do if SQLite's error is about the disk or the memory; empty: it is not."""
+    if "out of memory" in text:
+        return "this process may not have more: raise its limit (ulimit -v, MemoryMax)"
+    if "disk is full" not in text and "disk I/O" not in text:
+        return ""
+    import os  # noqa: PLC0415  only for complaints
+
+    folder = os.path.dirname(path) or "."
+    try:
+        found = os.statvfs(folder)
+        is_full = found.f_bavail == 0 or (found.f_files > 0 and found.f_favail == 0)
+    except OSError:
+        is_full = False
+    if is_full:
+        return f"the file system of {folder} is full: make room there; nothing that was recorded is lost"
+    return (
+        f"look at the file system of {folder} (df {folder}, a quota, dmesg): it is full or failed, or temporary files"
+        " have no room (TMPDIR)"
+    )
 
 
 # The one way to write: in turn, in one BEGIN IMMEDIATE. On the hook's path.
@@ -233,6 +257,9 @@ class Transaction:
         except DatabaseError as error:
             posix.close(self.fd)
             raise translated(error, self.database) from error
+        except OSError as error:
+            posix.close(self.fd)
+            raise no_lock(self.lock_path, error) from error
         except BaseException:
             posix.close(self.fd)
             raise
@@ -254,6 +281,14 @@ class Transaction:
                     self.con.execute("ROLLBACK")
             finally:
                 posix.close(self.fd)
+
+
+def no_lock(path: str, error: OSError) -> StoreError:
+    """The complaint about a file that the system does not lock."""
+    return StoreError(
+        f"{path}: cannot be locked: {error.strerror}; put the databases on a local disk, or start the lock service of"
+        " that file system (NFS: rpc.statd)"
+    )
 
 
 def open_lock(path: str) -> int:

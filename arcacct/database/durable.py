@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import stat
 import time
 from _sqlite3 import Connection
@@ -20,7 +21,7 @@ from arcacct.config.paths import Places
 from arcacct.database.connection import open_lock
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
 from arcacct.files.json_reader import parsed
-from arcacct.files.safe_open import open_directory
+from arcacct.files.safe_open import TEMPORARY, open_directory
 
 # Transactions that are on disk before anything irreversible follows, the header of a database file, and the file that
 # stops hooks during maintenance.
@@ -140,6 +141,11 @@ def refuse_foreign(path: str) -> None:
 
 
 _OURS = "arcacct: "
+_DRAFT = re.compile(r"maintenance\.[0-9]+")
+UNFINISHED = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{16}")
+"""The folder of a copy that is being made."""
+_GRACE_S = 60
+"""What is younger may not be locked yet."""
 _IN_TURNS = f"{_OURS}prune "
 """A work that lets others have their turn again and again: for that one is worth waiting."""
 _TURN_S = 5.0
@@ -238,6 +244,8 @@ def _taken(path: str, words: bytes) -> int:
     The words are on disk before it has its name: an empty one, as a power cut would leave it, is one made by hand.
     """
     draft = f"{path}.{os.getpid()}"
+    for old in killed(os.path.dirname(path), _DRAFT):
+        os.unlink(old)
     try:
         fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -255,6 +263,28 @@ def _taken(path: str, words: bytes) -> int:
     except OSError as error:
         raise StoreError(f"{path}: cannot be made: {error.strerror}; run as the owner of the database") from error
     return fd
+
+
+def killed(directory: str, name: re.Pattern[str]) -> list[str]:
+    """What killed processes left in a directory under such names: who is at work has a lock on it, and is fast."""
+    found = []
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if not name.fullmatch(entry.name) or entry.is_symlink():
+                continue
+            with suppress(OSError):
+                fd = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                try:
+                    if os.fstat(fd).st_mtime < time.time() - _GRACE_S and _lock(fd):
+                        found.append(entry.path)
+                finally:
+                    os.close(fd)
+    return sorted(found)
+
+
+def leftovers(here: Places) -> list[str]:
+    """What killed commands left beside the databases and among the backups there; the next such command removes it."""
+    return [*killed(here.directory, _DRAFT), *killed(os.path.join(here.directory, "backups"), UNFINISHED)]
 
 
 def _is_named(draft: str, path: str) -> bool:

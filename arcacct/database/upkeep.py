@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import secrets
 import shutil
 import time
@@ -18,7 +20,7 @@ from arcacct.config.paths import Places
 from arcacct.database import access, incarnation, location, schema
 from arcacct.database.access import require_own_schema
 from arcacct.database.connection import ACCOUNTING_SCHEMA, open_database, open_for_reading, uri
-from arcacct.database.durable import BACKUP, alone, log_done, maintenance, refuse_maintenance
+from arcacct.database.durable import BACKUP, UNFINISHED, alone, killed, log_done, maintenance, refuse_maintenance
 from arcacct.database.schema import (
     ACCOUNTING,
     PUBLISHING,
@@ -46,6 +48,7 @@ from arcacct.files.safe_open import TEMPORARY, Directory, open_directory
 PATIENCE_S = 30.0
 """How long to wait for processes that use a database, before a restore gives up."""
 ARCHIVE_MARK = "ARCACCT_ARCHIVE"
+_COPY = re.compile(r"(accounting|publishing)-[0-9TZ]+\.db(\.partial)?(-journal|-wal|-shm)?")
 SUFFIXES = ("", "-wal", "-shm")
 
 
@@ -90,6 +93,10 @@ def backups(here: Places, directory: str) -> list[BackupFile]:
     """
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     with backup_directory(here, directory) as place:
+        for old in killed(place.path, UNFINISHED):
+            # Only what can be nothing else than an unfinished copy of ours.
+            if all(_COPY.fullmatch(name) for name in os.listdir(old)):
+                shutil.rmtree(old, ignore_errors=True)
         copies = [_backup(path, kind, place, f"{kind.folder}-{now}.db") for path, kind in files(here)]
     log_done(here, BACKUP)
     return copies
@@ -119,6 +126,7 @@ def _backup(path: str, kind: DatabaseKind, place: Directory, name: str) -> Backu
         raise StoreError(f"{target}: is there already; wait a second, or choose another directory")
     # Made where nobody else can have put a link: the name can be foreseen, and everybody may write in /tmp.
     with place.make(f"{TEMPORARY}{secrets.token_hex(8)}") as folder:
+        fcntl.flock(folder.fd, fcntl.LOCK_EX)
         copy = folder.path_of(name)
         try:
             copy_whole(path, kind, copy)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import IO, Any, NamedTuple
 
-from arcacct.errors import InputError, StoreError, UsageError
+from arcacct.errors import InputError, StoreError, UsageError, cannot_load
 from arcacct.export.dataset import MOST_BYTES, VERSION, names_in
 from arcacct.files.safe_open import TEMPORARY, Directory, open_directory
 
@@ -366,7 +366,10 @@ def open_store(place: str) -> Store:
     try:
         from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem  # noqa: PLC0415  of the extra
     except ImportError as error:
-        raise InputError(f"{shown}: the package pyarrow is not installed (pip install 'arcacct[parquet]')") from error
+        what = "the package pyarrow is not installed (pip install 'arcacct[parquet]')"
+        if not isinstance(error, ModuleNotFoundError):
+            what = cannot_load(error)
+        raise InputError(f"{shown}: {what}") from error
     if is_local:
         return LocalStore(rest or place)
     try:

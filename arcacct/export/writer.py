@@ -137,8 +137,7 @@ class _Export:
                 if (obstacle := listing.obstacle(partition.manifest)) is not None:
                     raise InputError(obstacle)  # noqa: TRY301  as what reading it would raise
                 former = self._manifest(partition) if month in there else None
-                if former is not None and not self._is_new(month, former, logged):
-                    self._check(former)
+                if former is not None and not self._is_new(month, former, logged) and self._is_whole(former):
                     continue
             except InputError as error:
                 self._problems.append(str(error))
@@ -237,17 +236,20 @@ class _Export:
             or former.seen != self._seen(former.partition)
         )
 
-    def _check(self, manifest: Manifest) -> None:
+    def _is_whole(self, manifest: Manifest) -> bool:
         """
-        Take away what a month that stays as it is had before.
+        Whether all parts of a month that stays as it is are there; takes away what it had before.
 
-        Raises InputError when a part is not there or has another size than its manifest says.
+        A part that is lost, as by a power cut, is written anew, unless jobs of it are in an archive alone or something
+        else stands in its place: then InputError is raised.
         """
         for table, part in manifest.tables.items():
             path = manifest.partition.part(table, part.file)
             listing = self._store.listing(manifest.partition.folder(table))
             size = listing.files.get(path)
             if size != part.bytes:
+                if listing.obstacle(path) is None and not self._has_pruned(manifest):
+                    return False
                 what = "is missing" if size is None else f"has {size} bytes, its manifest says {part.bytes}"
                 raise InputError(
                     f"{listing.obstacle(path) or f'{self._store.path_of(path)}: {what}'}; remove"
@@ -255,6 +257,7 @@ class _Export:
                 )
             if abs(time.time() - manifest.written_s) > _KEPT_S:
                 self._clear(listing.files.keys() - {path})
+        return True
 
     def _clear(self, paths: Collection[str]) -> None:
         """Remove parts, and halves of them: a listing has nothing else of the folder."""

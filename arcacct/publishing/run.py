@@ -22,7 +22,7 @@ from arcacct.config.options import Target
 from arcacct.config.paths import Places
 from arcacct.config.settings import Settings
 from arcacct.database import access, incarnation, schema, trial
-from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_database, open_lock
+from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, no_lock, open_database, open_lock
 from arcacct.database.durable import refuse_maintenance
 from arcacct.database.location import spools
 from arcacct.errors import StoreBusy, TargetBusy
@@ -316,6 +316,8 @@ def _locked(path: str, how: int, busy: str = "", patience_s: float = 0) -> Itera
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     raise StoreBusy(busy) from None
+            except OSError as error:
+                raise no_lock(path, error) from error
             time.sleep(0.01)
         yield
     finally:

@@ -177,6 +177,8 @@ class Health(NamedTuple):
     launchers: tuple[Launcher, ...] = ()
     maintenance_log: Mapping[str, MaintenanceEntry] = MappingProxyType({})
     """By kind when the databases were cared for last."""
+    leftovers: tuple[str, ...] = ()
+    """What killed commands left beside the databases."""
     disks: tuple[Disk, ...] = ()
     """The databases' own first; empty: not known."""
     on_hold: int = 0
@@ -216,6 +218,7 @@ def look(here: Places, settings: Settings | None) -> Health:
         settings=settings,
         launchers=tuple(_launcher(path, folders) for path in (() if settings is None else settings.launchers)),
         maintenance_log=durable.last_done(here),
+        leftovers=tuple(durable.leftovers(here)),
         disks=tuple(_disks(here)),
         is_without_arex=is_without_arex(here),
     )
@@ -474,6 +477,10 @@ def _databases(found: Health, _limits: Thresholds) -> Iterator[Check]:
     if found.maintenance:
         text = "the database is being worked on: hooks spool until that is done"
         yield Check("maintenance", WARNING, text, "wait for that `arcacct db` command, or repeat one that was killed")
+    if found.leftovers:
+        text = f"{', '.join(found.leftovers)}: left by a command that was killed"
+        advice = "the next `arcacct db backup` (or `db optimize --shrink`) removes it; you may remove it yourself"
+        yield Check("leftovers", WARNING, text, advice)
     if found.recorded is not None and found.recorded.foreign_records:
         text = (
             f"{found.recorded.foreign_records} of the newest records were written by another program: if A-REX writes"
