@@ -127,6 +127,16 @@ def config() -> None:
     """Check and show the configuration."""
 
 
+def next_start(ctx: click.Context) -> Conf:
+    """The configuration as the next start of A-REX reads it, read anew. Raises ConfigError."""
+    conf = conf_of(ctx)
+    if parser.is_run_time(conf.arc_conf) and os.path.exists(parser.ARC_CONF):
+        # The file of the running A-REX is as it was at its start; the next start reads the others.
+        conf = parser.load(parser.ARC_CONF, os.environ)
+        remember_secrets(conf)
+    return conf
+
+
 @config.command("check", epilog=examples("arcacct --config /tmp/arc.conf config check"))
 @click.pass_context
 def check_command(ctx: click.Context) -> int:
@@ -140,18 +150,15 @@ def check_command(ctx: click.Context) -> int:
     from arcacct.config.check import check, not_restarted  # noqa: PLC0415
     from arcacct.queries.doctor_checks import unknown_vos  # noqa: PLC0415
 
-    conf = running = conf_of(ctx)
-    if parser.is_run_time(running.arc_conf) and os.path.exists(parser.ARC_CONF):
-        # The file of the running A-REX is as it was at its start; the next start reads the others.
-        conf = parser.load(parser.ARC_CONF, os.environ)
-        remember_secrets(conf)
+    running, conf = conf_of(ctx), next_start(ctx)
+    if conf.arc_conf != running.arc_conf:
         print_line(
             f"{parser.ARC_CONF}: as the next start of A-REX reads it; it now runs with {running.arc_conf}", err=True
         )
     given = ctx.obj["database"]
     problems = [
         *check(conf, kinds(conf)),
-        *(not_restarted(running) if conf is not running else ()),
+        *(not_restarted(running) if conf.arc_conf != running.arc_conf else ()),
         *_astray(conf, given),
         *unknown_vos(conf, kinds(conf), given),
     ]

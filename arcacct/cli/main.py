@@ -19,6 +19,7 @@ from arcacct.cli.console import block, print_line, report_error
 from arcacct.errors import ArcacctError, StoreError, UsageError, cannot_load
 
 COMMANDS = {
+    "setup": "Lead through the installation: look at everything before A-REX restarts, and say what to do next.",
     "record": "Record one state change of a job, as the hook does.",
     "sweep": "Record what hooks have spooled or missed.",
     "switch": "Take over from jura-ng without counting a job twice.",

@@ -87,7 +87,7 @@ def test_help_everywhere(words, capsys, monkeypatch) -> None:
         ),
         pytest.param(["stat"], ["(Did you mean one of: 'stats', 'status'?)", "`arcacct --help`"], id="two are near"),
         pytest.param(["frobnicate"], ["No such command 'frobnicate'; see `arcacct --help`"], id="none is near"),
-        pytest.param(["db", "bakup"], ["Did you mean 'backup'?", "`arcacct db --help`"], id="near below a group"),
+        pytest.param(["db", "backp"], ["Did you mean 'backup'?", "`arcacct db --help`"], id="near below a group"),
         pytest.param(["db", "frobnicate"], ["No such command 'frobnicate'", "`arcacct db --help`"], id="below a group"),
         pytest.param(["--frob", "publish"], ["No such option '--frob'", "`arcacct --help`"], id="global option"),
         pytest.param(["publish", "--frob"], ["No such option '--frob'", "`arcacct publish --help`"], id="option"),

@@ -59,12 +59,25 @@ ASKED = {
     ],
     "config": ["config check"],
     "doctor": ["doctor --offline"],
+    "setup": ["setup --check"],
     "sandbox": [],
     "demo": [],
     "help": [],
 }
 """Command lines of every command; {db} is the damaged file. Those without one open no database of the site."""
-READING = ("doctor", "status", "metrics", "stats", "report", "query", "job", "verify", "db check", "quarantine list")
+READING = (
+    "doctor",
+    "setup",
+    "status",
+    "metrics",
+    "stats",
+    "report",
+    "query",
+    "job",
+    "verify",
+    "db check",
+    "quarantine list",
+)
 
 
 def wild(content: bytes, chance: random.Random) -> bytes:

@@ -1,0 +1,154 @@
+"""`arcacct setup`: everything that a host needs to record and publish, step by step."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+
+import click
+
+from arcacct.cli.config import VERDICTS, next_start
+from arcacct.cli.console import Coloured, ask, block, data, examples, print_line
+from arcacct.cli.status import COLOURS
+from arcacct.cli.targets import GRAVEST_FIRST
+from arcacct.config.check import check
+from arcacct.config.options import errors
+from arcacct.errors import ConfigError, UsageError
+from arcacct.files.safe_open import open_directory
+from arcacct.queries import setup as queries_setup
+from arcacct.queries.doctor_checks import Site
+from arcacct.queries.health import CRITICAL, OK
+from arcacct.queries.setup import SetupStep, callout_file, callout_lines, is_own_file, planned, reads_directory
+from arcacct.targets import kinds
+from arcacct.wording import count_of
+
+_WIDTH = max(map(len, VERDICTS))
+
+
+@click.command(epilog=examples("arcacct setup", "arcacct setup --write", "arcacct setup --check --json"))
+@click.option("--check", "only_check", is_flag=True, help="Only say by exit code and verdicts whether all is done.")
+@click.option("--json", "as_json", is_flag=True, help="The steps as a list: step, verdict, details, do, undo.")
+@click.option("--write", is_flag=True, help="Write the callouts into arc.conf.d, once the launcher was seen to work.")
+@click.option("--launcher", metavar="FILE", help="The launcher that the callouts name, if it is elsewhere.")
+@click.option("--yes", is_flag=True, help="With --write: go on without asking.")
+@click.pass_context
+def setup(ctx: click.Context, *, only_check: bool, as_json: bool, write: bool, launcher: str | None, yes: bool) -> int:
+    """
+    Lead through the installation: look at everything before A-REX restarts, and say what to do next.
+
+    The steps are configuration, launcher, callouts, database, history, benchmark, targets with the DNs to register,
+    switch from jura-ng, timers. Each is judged by what the host has now, so stop and resume where you like. Callouts
+    are judged with the launcher before any line of them is written. Without --write nothing is changed.
+
+    Exits with 0 if no step is left that must be done, else with the code of the most severe: 78 configuration, 77
+    credentials, 74 database.
+    """
+    if write and only_check:
+        raise UsageError("--write changes a file and --check changes nothing: give one of them")
+    found = _steps(ctx, launcher)
+    if write:
+        _write(ctx, found, launcher, yes=yes)
+        found = _steps(ctx, launcher)
+    if as_json:
+        block(json.dumps([_row(one) for one in found], indent=1), data)
+    else:
+        for one in found:
+            _show(one)
+        left = [one for one in found if one.is_open]
+        if left and not only_check:
+            _lead(left[0])
+        done = f"{count_of(len(left), 'step')} left" if left else "no step is left; say `arcacct doctor`"
+        print_line(done, err=True)
+    codes = {verdict.exit_code for one in found for verdict in one.checks if verdict.severity == CRITICAL}
+    return next((code for code in GRAVEST_FIRST if code in codes), max(codes, default=0))
+
+
+def _steps(ctx: click.Context, launcher: str | None) -> list[SetupStep]:
+    database = ctx.obj["database"]
+    ahead, program = planned(next_start(ctx), launcher)
+    return list(queries_setup.steps(Site(next_start(ctx), database), Site(ahead, database), program))
+
+
+def _write(ctx: click.Context, found: list[SetupStep], launcher: str | None, *, yes: bool) -> None:
+    """Write the callouts; raises ConfigError, and leaves the file as it was, when A-REX would not start with them."""
+    by_name = {one.name: one for one in found}
+    if not by_name["callouts"].is_open:
+        print_line("callouts: nothing to write", err=True)
+        return
+    conf = next_start(ctx)
+    if not reads_directory(conf):
+        raise ConfigError(
+            f"{conf.arc_conf}.d: there is no such directory, so this A-REX is 6 and reads none; add the lines that"
+            f" `arcacct setup` prints to [arex] of {conf.arc_conf}"
+        )
+    if by_name["launcher"].is_open:
+        _show(by_name["launcher"])
+        raise ConfigError("the callouts are not written: A-REX would fail each job while the launcher does not work")
+    before = {str(one) for one in errors(check(conf, kinds(conf)))}
+    path = callout_file(conf)
+    _conf, program = planned(next_start(ctx), launcher)
+    text = "\n".join(
+        (
+            "# Written by `arcacct setup --write`. To take it back: remove this file and restart A-REX.",
+            "[arex]",
+            *callout_lines(program, is_arc7=True),
+            "",
+        )
+    )
+    old: str | None = None
+    with suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+        old = file.read()
+    if old is not None and not is_own_file(old):
+        raise ConfigError(f"{path}: is there, with other lines than callouts of arcacct; move them to another file")
+    ask(f"write {path}?", yes=yes)
+    folder, name = os.path.split(path)
+    with open_directory(folder) as place:
+        place.replace(name, text.encode(), 0o644)
+    now = next_start(ctx)
+    new = [one for one in errors(check(now, kinds(now))) if str(one) not in before]
+    if new:
+        with open_directory(folder) as place:
+            if old is None:
+                os.unlink(name, dir_fd=place.fd)
+            else:
+                place.replace(name, old.encode(), 0o644)
+        raise ConfigError(f"{path}: taken back, since the configuration would be wrong with it:", *map(str, new))
+    print_line(f"{path}: written; restart A-REX: systemctl restart arc-arex", err=True)
+
+
+def _show(one: SetupStep) -> None:
+    wrong = [verdict for verdict in one.checks if verdict.severity != OK]
+    for verdict in wrong or one.checks[-1:]:
+        word = click.style(
+            f"{VERDICTS[verdict.severity]:<{_WIDTH}}", fg=COLOURS[verdict.severity], bold=verdict.severity == CRITICAL
+        )
+        print_line(Coloured(word), "  ", one.name, ": ", verdict.text)
+    for verdict in one.checks:
+        # What a receiver has to be given, letter for letter.
+        if verdict.subject == "DN" and verdict.severity == OK:
+            print_line(Coloured(" " * _WIDTH), "  ", one.name, ": ", verdict.text)
+
+
+def _lead(one: SetupStep) -> None:
+    print_line("")
+    print_line(f"next: {one.name}")
+    for line in one.do:
+        print_line("  ", line)
+    if one.undo:
+        print_line("to take it back:")
+        for line in one.undo:
+            print_line("  ", line)
+
+
+def _row(one: SetupStep) -> dict[str, object]:
+    return {
+        "step": one.name,
+        "verdict": VERDICTS[one.severity],
+        "details": [
+            {"verdict": VERDICTS[verdict.severity], "detail": verdict.detail, "advice": verdict.advice}
+            for verdict in one.checks
+        ],
+        "do": one.do,
+        "undo": one.undo,
+    }

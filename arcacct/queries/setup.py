@@ -1,0 +1,243 @@
+"""
+`arcacct setup`: the steps from nothing to a host that records and publishes, each judged by the checks of the doctor.
+
+No step is remembered: each is judged by what the host has, so setup can be stopped and resumed at any step.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from arcacct.arex.import_database import arex_databases
+from arcacct.config.parser import Conf
+from arcacct.config.review import NEW_STATES, STATES, callouts
+from arcacct.database import access, location, schema
+from arcacct.errors import ArcacctError
+from arcacct.files.directories import resource
+from arcacct.queries import doctor, doctor_checks, doctor_host
+from arcacct.queries.doctor_checks import CONF, STORE, Site
+from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check
+
+LAUNCHERS = ("/usr/libexec/arcacct-hook", "/usr/local/libexec/arcacct-hook")
+"""Where packages put the launcher, and where the manual puts it."""
+PLANNED = "the lines of this step"
+"""The file of callouts that are not written yet, in messages."""
+_OPTIONS = "timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
+_TIMERS = ("arcacct-sweep.timer", "arcacct-publish.timer")
+_RANK = {OK: 0, UNKNOWN: 1, WARNING: 2, CRITICAL: 3}
+
+
+class SetupStep(NamedTuple):
+    """One step: what is so, what to do, and how to take that back."""
+
+    name: str
+    checks: tuple[Check, ...]
+    do: tuple[str, ...] = ()
+    """Commands, or lines of a file, in their order."""
+    undo: tuple[str, ...] = ()
+
+    @property
+    def severity(self) -> int:
+        """The most severe of its checks."""
+        return max((one.severity for one in self.checks), key=_RANK.__getitem__, default=OK)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something must be done before the next steps make sense."""
+        return self.severity == CRITICAL
+
+
+def callout_lines(launcher: str, *, is_arc7: bool) -> tuple[str, ...]:
+    """The lines of [arex] that call a launcher at each state that A-REX 6 or 7 has a callout for."""
+    states = [*STATES]
+    if is_arc7:
+        states[states.index("FINISHING") : states.index("FINISHING")] = NEW_STATES
+    return tuple(f"statecallout={state} {_OPTIONS} {launcher} %C %I %S" for state in states)
+
+
+def reads_directory(conf: Conf) -> bool:
+    """Whether A-REX reads arc.conf.d, which that of ARC 7 does: its packages make the directory."""
+    return os.path.isdir(f"{conf.arc_conf}.d")
+
+
+def callout_file(conf: Conf) -> str:
+    """The file of our own for the callouts, where A-REX reads arc.conf.d."""
+    return f"{conf.arc_conf}.d/arcacct.conf"
+
+
+def _is_enabled(unit: str) -> bool | None:
+    """Whether systemd starts a unit at boot; ``None``: there is no systemd that could be asked."""
+    try:
+        done = subprocess.run(
+            ["systemctl", "is-enabled", unit], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    said = done.stdout.strip()
+    return said in ("enabled", "enabled-runtime", "static", "linked") if said or "No such file" in done.stderr else None
+
+
+def planned(conf: Conf, launcher: str | None) -> tuple[Conf, str]:
+    """
+    The configuration with our callouts in it, as the next start of A-REX would read it, and the launcher they call.
+
+    ``conf`` may get the lines: give one that nothing else uses. ``launcher``: of which they are, if not of the lines
+    that are there or of the first of `LAUNCHERS` that is there.
+    """
+    ours = callouts(conf)
+    if ours:
+        return conf, ours[0].program
+    program = launcher or next(filter(os.path.exists, LAUNCHERS), LAUNCHERS[-1])
+    lines = callout_lines(program, is_arc7=reads_directory(conf))
+    conf.add("\n".join(("[arex]", *lines, "")), PLANNED, further=True)
+    return conf, program
+
+
+def steps(site: Site, ahead: Site, launcher: str) -> Iterator[SetupStep]:
+    """
+    Every step in its order.
+
+    ``site`` is the host as the next start of A-REX reads its configuration, ``ahead`` the same with our callouts, and
+    ``launcher`` the program that these call (`planned`).
+    """
+    configuration = list(doctor_checks.configuration(site))
+    rated = [one for one in configuration if "benchmark" in one.detail]
+    yield SetupStep(
+        "configuration",
+        tuple(one for one in configuration if one.subject == "configuration" and one not in rated),
+        ("arcacct config check",),
+    )
+    yield _launcher(ahead, launcher)
+    yield _callouts(site, ahead, configuration, launcher)
+    yield _database(site)
+    yield _history(site)
+    yield SetupStep(
+        "benchmark",
+        tuple(one._replace(subject="benchmark") for one in rated) or (Check("benchmark", OK, "the jobs have one"),),
+        ("benchmark=HEPscore23:VALUE in [lrms] of arc.conf, or queue_benchmark= in [arcacct] of arcacct.conf",)
+        if rated
+        else (),
+        ("remove the line",) if rated else (),
+    )
+    yield _targets(site)
+    yield _switch(site)
+    yield _timers(site)
+
+
+def _launcher(ahead: Site, launcher: str) -> SetupStep:
+    source = resource("etc", "arcacct-hook")
+    folder = os.path.dirname(launcher)
+    new = f"{folder}/.arcacct-hook.new"
+    do = (f"mkdir -p {folder}", f"cp {source} {new}", f"chmod 755 {new}", f"mv {new} {launcher}")
+    checks = tuple(one for one in doctor_host.launcher(ahead) if one.subject == "launcher")
+    is_well = all(one.severity == OK for one in checks)
+    undo = f"rm {launcher} (only once no line statecallout= names it and A-REX was restarted)"
+    return SetupStep("launcher", checks, () if is_well else do, () if is_well else (undo,))
+
+
+def _callouts(site: Site, ahead: Site, configuration: Sequence[Check], launcher: str) -> SetupStep:
+    wrong = tuple(one for one in configuration if one.subject == "callouts")
+    if callouts(site.conf):
+        return SetupStep("callouts", (*wrong, *doctor_checks.states(site)), ("arcacct config check",) if wrong else ())
+    if ahead.is_without_arex:
+        return SetupStep("callouts", (Check("callouts", OK, "no A-REX is expected on this host"),))
+    has_directory = reads_directory(site.conf)
+    lines = callout_lines(launcher, is_arc7=has_directory)
+    text = "no line statecallout= of arcacct: A-REX reports no job"
+    if has_directory:
+        place = callout_file(site.conf)
+        advice = f"`arcacct setup --write` makes {place}; then restart A-REX (systemctl restart arc-arex)"
+        return SetupStep(
+            "callouts",
+            (*wrong, Check("callouts", CRITICAL, text, advice, CONF)),
+            (f"# {place}", "[arex]", *lines),
+            (f"rm {place}", "systemctl restart arc-arex"),
+        )
+    advice = f"add these lines to [arex] of {site.conf.arc_conf}, say `arcacct config check`, and restart A-REX"
+    return SetupStep(
+        "callouts",
+        (*wrong, Check("callouts", CRITICAL, text, advice, CONF)),
+        lines,
+        (f"remove the lines from {site.conf.arc_conf}", "systemctl restart arc-arex"),
+    )
+
+
+def _database(site: Site) -> SetupStep:
+    here = site.here
+    if here is None:
+        return SetupStep("database", (Check("database", UNKNOWN, "the configuration has errors", "fix them first"),))
+    if location.has_database(here.database):
+        return SetupStep("database", (*doctor_host.place(site), *doctor.state(site)))
+    wrong = location.misplaced(here)
+    detail = f"{here.controldir}: {wrong}" if wrong else f"{here.database} does not exist: nothing is recorded"
+    advice = "start A-REX once before, or set database= in [arcacct]" if wrong else "`arcacct db init` makes it"
+    checks = (*doctor_host.place(site), Check("database", CRITICAL, detail, advice, STORE))
+    return SetupStep("database", checks, ("arcacct db init",), (f"rm -r {here.directory} (before it has any job)",))
+
+
+def _history(site: Site) -> SetupStep:
+    here = site.here
+    if here is None or not location.has_database(here.database):
+        return SetupStep("history", (Check("history", UNKNOWN, "there is no database yet"),))
+    try:
+        known = arex_databases(here.controldir)
+    except ArcacctError:
+        known = []
+    if not known:
+        return SetupStep("history", (Check("history", OK, "A-REX has no database of its own with earlier jobs"),))
+    with closing(access.read_accounting(here)) as con:
+        is_done = schema.complete_since(con) < schema.created(con)
+    if is_done:
+        return SetupStep("history", (Check("history", OK, "A-REX's own database was imported"),))
+    detail = f"jobs from before this database was made are in {', '.join(known)} alone"
+    check = Check("history", WARNING, detail, "`arcacct import arex` takes them over; nothing is sent by it")
+    return SetupStep("history", (check,), ("arcacct import arex",))
+
+
+def _targets(site: Site) -> SetupStep:
+    checks = (*doctor_checks.targets(site), *doctor_checks.credentials(site))
+    if not checks:
+        text = "there is none: jobs are recorded and nothing is published"
+        return SetupStep("targets", (Check("targets", OK, text, "write targets into arcacct.conf when you want any"),))
+    is_well = all(one.severity == OK for one in checks)
+    do = () if is_well else ("arcacct doctor",)
+    return SetupStep("targets", checks, (*do, "arcacct publish --dry-run"))
+
+
+def _switch(site: Site) -> SetupStep:
+    blocks = () if site.settings is None or site.settings.allow_jura else site.settings.jura_targets
+    if not blocks:
+        return SetupStep("switch", (Check("switch", OK, "jura-ng publishes nothing here"),))
+    detail = f"A-REX's jura-ng publishes to {', '.join(f'[{one}]' for one in blocks)}: arcacct only records"
+    check = Check("switch", WARNING, detail, "look at the plan; switch when you want arcacct to publish")
+    undo = ("move the blocks back into arc.conf and restart A-REX",)
+    return SetupStep("switch", (check,), ("arcacct switch --plan", "arcacct help switch-from-jura-ng"), undo)
+
+
+def _timers(site: Site) -> SetupStep:
+    publishes = site.settings is not None and bool(site.settings.targets) and not site.settings.jura_targets
+    checks, missing = [], []
+    for unit in _TIMERS if publishes else _TIMERS[:1]:
+        state = _is_enabled(unit)
+        if state:
+            checks.append(Check("timers", OK, f"{unit} is enabled"))
+        elif state is None:
+            text = f"{unit}: systemd cannot be asked here"
+            checks.append(Check("timers", UNKNOWN, text, "see that something starts this command regularly"))
+        else:
+            missing.append(unit)
+            checks.append(Check("timers", CRITICAL, f"{unit} is not enabled", "enable it", CONF))
+    units = " ".join(missing)
+    do = (f"systemctl enable --now {units}",) if units else ()
+    return SetupStep("timers", tuple(checks), do, (f"systemctl disable --now {units}",) if units else ())
+
+
+def is_own_file(text: str) -> bool:
+    """Whether a file of arc.conf.d has nothing but callouts of ours, so that it may be written anew."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return bool(lines) and all(re.fullmatch(r"\[arex\]|statecallout=.*arcacct-hook .*", line) for line in lines)

@@ -1,0 +1,238 @@
+"""`arcacct setup`: from nothing to a host that records, by what it says, and every break before A-REX restarts."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+from typing import Any
+
+import pytest
+from clinic import OPTIONS, RECORD, Clinic
+from in_process import said
+
+from arcacct.config.parser import load
+from arcacct.config.review import STATES
+from arcacct.queries import setup as queries_setup
+
+
+@pytest.fixture
+def clinic(tmp_path, monkeypatch) -> Clinic:
+    """A CE with an A-REX that has run once, and the launcher; nothing else of arcacct is there."""
+    made = Clinic(tmp_path)
+    made.ours, made.lines = "", []
+    made.install(record=RECORD, limit="8")
+    made.configure()
+    shutil.rmtree(made.here.directory)
+    pathlib.Path(made.here.place_note).unlink()
+    (tmp_path / "arc.conf.d").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    systemctl(made, "echo enabled")
+    return made
+
+
+def systemctl(site: Clinic, script: str) -> None:
+    """What this host's systemd says."""
+    program = site.path / "bin" / "systemctl"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+
+
+@pytest.fixture
+def run(clinic, capsys) -> Any:
+    """Give a command."""
+
+    def arcacct(*words: str) -> Any:
+        more = ("--launcher", clinic.launcher) if words[0] == "setup" else ()
+        return said(capsys, "--config", clinic.conf, *words, *more)
+
+    return arcacct
+
+
+def verdicts(run) -> dict[str, str]:
+    """Of each step."""
+    return {one["step"]: one["verdict"] for one in json.loads(run("setup", "--check", "--json").stdout)}
+
+
+def test_from_nothing_to_recording_by_what_it_says(clinic, run) -> None:
+    """Each open step names its command and the way back; at the end nothing is left to do."""
+    first = run("setup")
+    assert first.returncode == 78
+    assert "next: callouts" in first.stdout
+    assert "to take it back:" in first.stdout
+    assert not (clinic.path / "arc.conf.d" / "arcacct.conf").exists()
+
+    written = run("setup", "--write", "--yes")
+    assert "restart A-REX" in written.stderr
+    assert "next: database" in written.stdout
+    assert "arcacct db init" in written.stdout
+    assert run("config", "check").returncode == 0
+
+    assert run("db", "init").returncode == 0
+    assert {step for step, verdict in verdicts(run).items() if verdict == "error"} == set()
+    done = run("setup", "--check")
+    assert done.returncode == 0
+    before = (clinic.path / "arc.conf.d" / "arcacct.conf").read_bytes()
+    assert "nothing to write" in run("setup", "--write", "--yes").stderr
+    assert (clinic.path / "arc.conf.d" / "arcacct.conf").read_bytes() == before
+
+
+def test_what_it_writes_is_taken_back_by_removing_one_file(clinic, run) -> None:
+    """And then every step is as it was."""
+    before = verdicts(run)
+    run("setup", "--write", "--yes")
+    assert verdicts(run)["callouts"] == "ok"
+    (clinic.path / "arc.conf.d" / "arcacct.conf").unlink()
+    assert verdicts(run) == before
+
+
+def test_the_lines_are_those_that_etc_has() -> None:
+    """For ARC 6 and ARC 7 each."""
+    from arcacct.files.directories import resource
+
+    for is_arc7, path in ((False, ("arc.conf.statecallout",)), (True, ("arc.conf.d", "arcacct.conf"))):
+        text = pathlib.Path(resource("etc", *path)).read_text()
+        lines = [line for line in text.splitlines() if line.startswith("statecallout=")]
+        assert list(queries_setup.callout_lines("/usr/local/libexec/arcacct-hook", is_arc7=is_arc7)) == lines
+
+
+def test_an_arc_6_gets_the_lines_printed(clinic, run) -> None:
+    """Its A-REX reads no directory: nothing is written, and the lines for arc.conf are in the text."""
+    (clinic.path / "arc.conf.d").rmdir()
+    shown = run("setup")
+    assert (
+        f"  statecallout=FINISHED timeout=10,onsuccess=pass,onfailure=log,ontimeout=log {clinic.launcher} %C %I %S"
+        in (shown.stdout.splitlines())
+    )
+    assert "INLRMS" not in shown.stdout
+    refused = run("setup", "--write", "--yes")
+    assert refused.returncode == 78
+    assert "this A-REX is 6" in refused.stderr
+
+
+def missing(site: Clinic) -> None:
+    site.launcher.unlink()
+
+
+def not_executable(site: Clinic) -> None:
+    site.launcher.chmod(0o644)
+
+
+def cannot_record(site: Clinic) -> None:
+    site.install(record="/nowhere/arcacct-record", limit="8")
+
+
+def fails(site: Clinic) -> None:
+    site.put("#!/bin/sh\nexit 3\n")
+
+
+def others_may_change_it(site: Clinic) -> None:
+    site.launcher.chmod(0o777)
+
+
+def not_a_program(site: Clinic) -> None:
+    site.put("no program\n")
+
+
+def wrong_line(site: Clinic) -> None:
+    site.lines = [f"statecallout=FINISHED {site.launcher} %C %I %S"]
+
+
+def mistyped(site: Clinic) -> None:
+    site.lines = [f"statecallout={state} {OPTIONS} {site.launcher}x %C %I %S" for state in STATES]
+
+
+def no_such_state(site: Clinic) -> None:
+    site.lines = [f"statecallout=FINISH {OPTIONS} {site.launcher} %C %I %S"]
+
+
+def malformed_option(site: Clinic) -> None:
+    site.ours = "database=relative/path\ndeadline=soon\n"
+
+
+def not_set_up(site: Clinic) -> None:
+    for name in os.listdir(site.control):
+        shutil.rmtree(site.control / name)
+
+
+def on_nfs(site: Clinic) -> None:
+    site.mounted("nfs")
+
+
+def no_certificate(site: Clinic) -> None:
+    site.common = "x509_host_cert=/nowhere/cert.pem\nx509_host_key=/nowhere/key.pem\n"
+    site.targets = "[arex/jura/sgas:s]\ntargeturl=https://sgas.example.org/sgas\n"
+
+
+def no_url(site: Clinic) -> None:
+    site.targets = "[arex/jura/sgas:s]\n"
+
+
+def no_site_name(site: Clinic) -> None:
+    site.targets = "[arex/jura/apel:a]\ntargeturl=https://ams.example.org\n"
+
+
+@pytest.mark.parametrize(
+    ("broken", "step"),
+    [
+        (missing, "launcher"),
+        (not_executable, "launcher"),
+        (cannot_record, "launcher"),
+        (fails, "launcher"),
+        (others_may_change_it, "launcher"),
+        (not_a_program, "launcher"),
+        (wrong_line, "callouts"),
+        (mistyped, "launcher"),
+        (no_such_state, "callouts"),
+        (malformed_option, "configuration"),
+        (not_set_up, "database"),
+        (no_certificate, "targets"),
+        (no_url, "configuration"),
+        (no_site_name, "configuration"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_a_broken_host_is_found_before_the_restart(clinic, run, broken, step) -> None:
+    """The step is an error with a sentence that says what to do, and nothing is written for A-REX to read."""
+    broken(clinic)
+    clinic.configure()
+
+    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--json").stdout)}
+    wrong = [one for one in found[step]["details"] if one["verdict"] == "error"]
+    assert wrong
+    assert all(one["advice"] for one in wrong)
+    done = run("setup", "--write", "--yes")
+    assert done.returncode in (74, 77, 78)
+    if step == "launcher":
+        assert list((clinic.path / "arc.conf.d").iterdir()) == []
+    assert load(str(clinic.conf), {}).arc_conf == str(clinic.conf)
+
+
+def test_a_file_of_somebody_else_is_not_replaced(clinic, run) -> None:
+    """arcacct.conf of arc.conf.d may have lines of the site."""
+    file = clinic.path / "arc.conf.d" / "arcacct.conf"
+    file.write_text("[arex]\nwatchdog=yes\n")
+    done = run("setup", "--write", "--yes")
+    assert done.returncode == 78
+    assert "other lines than callouts" in done.stderr
+    assert file.read_text() == "[arex]\nwatchdog=yes\n"
+
+
+def test_timers_are_looked_at(clinic, run) -> None:
+    """One that is not enabled is a step; where there is no systemd that is said."""
+    systemctl(clinic, "echo disabled; exit 1")
+    assert verdicts(run)["timers"] == "error"
+    systemctl(clinic, "echo System has not been booted with systemd >&2; exit 1")
+    assert verdicts(run)["timers"] == "cannot be told"
+
+
+def test_jura_ng_is_a_step_and_no_error(clinic, run) -> None:
+    """Recording needs no switch; the plan is the next command."""
+    with clinic.conf.open("a") as file:
+        file.write("[arex/jura]\n[arex/jura/sgas:s]\ntargeturl=https://sgas.example.org/sgas\n")
+    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--json").stdout)}
+    assert found["switch"]["verdict"] == "warning"
+    assert found["switch"]["do"][0] == "arcacct switch --plan"
+    assert found["configuration"]["verdict"] == "ok"
