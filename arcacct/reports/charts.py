@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from calendar import monthrange
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -10,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
 
-from arcacct.reports.tables import Report, Row, Table
+from arcacct.reports.tables import Report, Row, Table, readable
 from arcacct.wording import sanitise_line
 
 # Charts of a report as SVG that stands in a page: by pygal, without its scripts and colours.
@@ -22,7 +23,11 @@ from arcacct.wording import sanitise_line
 COLOURS = 6
 """Series that can be told apart; what is more goes into one called "others"."""
 _WIDTH = 360
+_WIDE = 720
+"""Of a chart with a place for each day: the page gives it its whole width."""
 _HEIGHT = 250
+_BARS = 60
+"""More of them nobody reads: how many are left out is said."""
 _BAR = 26
 """Units of the drawing, of which a phone has about as many pixels: letters stay readable there."""
 _LABEL = 18
@@ -62,7 +67,7 @@ def charts(report: Report) -> dict[str, Chart]:
 
 def _short(name: str) -> str:
     """A name as it fits beside a bar."""
-    text = sanitise_line(name, None)
+    text = sanitise_line(readable(name), None)
     return text if len(text) <= _LABEL else f"{text[: _LABEL - 1]}…"
 
 
@@ -72,10 +77,12 @@ def _number(row: Row, place: int) -> float:
 
 
 def _days(report: Report) -> Chart | None:
-    days = [row.key for row in report.table("day").rows]
-    vos = [row.key for row in report.table("vo").rows]
-    if not days:
+    if not report.table("day").rows:
         return None
+    # Every day of the month, whatever ended on it: a day without jobs is an empty place.
+    year, month = report.month
+    days = [f"{year:04d}-{month:02d}-{day:02d}" for day in range(1, monthrange(year, month)[1] + 1)]
+    vos = [row.key for row in report.table("vo").rows]
     table = report.table("day_vo")
     place = table.column("core_hours")
     hours = {row.key: _number(row, place) for row in table.rows}
@@ -87,16 +94,31 @@ def _days(report: Report) -> Chart | None:
     labels = [str(int(day[-2:])) for day in days]
     title = "Core hours by day and VO"
     most = max(range(len(days)), key=lambda at: sum(values[at] for values in series.values()))
-    described = f"Stacked bars for {len(days)} days, a colour for each of {', '.join(series)}; most on {days[most]}."
-    return _drawn("StackedBar", "day", title, described, labels, series, _HEIGHT + 16 * ((len(series) + 1) // 2))
+    empty = sum(not any(values[at] for values in series.values()) for at in range(len(days)))
+    described = (
+        f"Stacked bars for {len(days)} days, {empty} of them without core hours, a colour for each of"
+        f" {', '.join(series)}; most on {days[most]}."
+    )
+    height = _HEIGHT + 16 * ((len(series) + 1) // 2)
+    return _drawn(
+        "StackedBar", "day", title, described, labels, series, height, width=_WIDE, x_labels_major=_marks(labels)
+    )
+
+
+def _marks(days: Sequence[str]) -> list[str]:
+    """The days that are named below the axis: the first, each fifth and the last."""
+    return [day for day in days if int(day) % 5 == 0 and len(days) - int(day) > 2] + [days[0], days[-1]]
 
 
 def _shares(table: Table, column: str, title: str) -> Chart | None:
     """A bar in per cent for each row; the first is at the top."""
     place = table.column(column)
-    rows = [row for row in table.rows if row.values[place] is not None][: 2 * COLOURS]
+    known = [row for row in table.rows if row.values[place] is not None]
+    rows = known[:_BARS]
     if not rows:
         return None
+    if len(known) > len(rows):
+        title += f", {len(rows)} of {len(known)}; the table has all"
     values = [round(_number(row, place) * 100, 1) for row in rows]
     described = "; ".join(f"{row.key} {value:g} %" for row, value in zip(rows, values, strict=True))
     top = min(max(100.0, *values), _MOST)
@@ -112,7 +134,7 @@ def _pledge(table: Table) -> Chart | None:
 
 
 def _energy(table: Table) -> Chart | None:
-    rows = table.rows[: 2 * COLOURS]
+    rows = table.rows[:_BARS]
     if not rows:
         return None
     series = {
@@ -152,7 +174,7 @@ def _drawn(
     )
     is_horizontal = kind.startswith("Horizontal")
     chart = getattr(library, kind)(
-        width=_WIDTH,
+        width=more.pop("width", _WIDTH),
         height=height,
         style=style,
         js=(),
@@ -166,7 +188,6 @@ def _drawn(
         margin_right=16,
         spacing=6,
         show_minor_x_labels=is_horizontal,
-        x_labels_major_every=None if is_horizontal else 5,
         max_scale=6,
         value_formatter=lambda value: f"{value:,.6g}",
         **more,

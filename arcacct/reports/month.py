@@ -365,10 +365,7 @@ def _drawn(parts: Sequence[reports_tables.EnergyUse], model: EnergyModel, cpu_mo
     table = Table("energy", "Energy and carbon", "VO", columns)
     found = energies(parts, model, cpu_models, grid(model.carbon_intensity))
     if not any(one.measured_j or one.estimated_j for one in found.values()):
-        note = (
-            "The energy is not known: nobody measured it, and [arcacct] has neither cpu_watts nor core_watts"
-            " to estimate it by."
-        )
+        note = "unknown: not measured, and neither cpu_watts nor core_watts of [arcacct] estimates it."
         return table._replace(notes=(note,))
     rows = []
     for vo, one in found.items():

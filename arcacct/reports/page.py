@@ -11,7 +11,7 @@ from importlib.resources import files
 from arcacct import __version__
 from arcacct.publishing.ledger_rows import iso
 from arcacct.reports.charts import Chart, available, charts
-from arcacct.reports.tables import Column, Report, Row, Table, Value
+from arcacct.reports.tables import Column, Report, Row, Table, Value, readable
 from arcacct.wording import count_of, sanitise_line
 
 # A report as one page of HTML that needs nothing else: no script, no network, no font; for a phone, a screen and paper.
@@ -80,6 +80,10 @@ def _cards(report: Report) -> Iterator[str]:
         value = None if usage.total is None else usage.total.values[usage.column(name)]
         if value or name in ("jobs", "core_hours"):
             yield _card(column, value or 0)
+    both = [0.0 if usage.total is None else usage.number(usage.total, name) for name in _BENCHMARKS]
+    if all(both):
+        # 1 HEPscore23 is 1 HS06 by definition of WLCG, and APEL adds them so.
+        yield _card(Column("normalised_hours", "Normalised hours, all (1 HS23 = 1 HS06)", "h"), sum(both))
     if energy is not None and energy.total is not None:
         for name in ("site_kwh", "carbon_kg"):
             place = energy.column(name)
@@ -107,13 +111,21 @@ def _unit(column: Column) -> str:
 def _section(table: Table, chart: Chart | None) -> Iterator[str]:
     wide = " wide" if chart is not None and len(table.columns) <= 4 else ""
     yield f'<section class="{table.name}" aria-labelledby="{table.name}">'
+    if not table.rows:
+        # One line.
+        told = " ".join(map(_text, table.notes))
+        yield f'<p class="note"><strong id="{table.name}">{escape(table.title)}:</strong> {told or "none"}</p>'
+        yield "</section>"
+        return
     yield f'<h2 id="{table.name}">{escape(table.title)}</h2>'
-    if table.rows:
-        yield f'<div class="part{wide}">'
-        if chart is not None:
-            yield f"<figure><figcaption>{escape(chart.title)}</figcaption>{chart.svg}</figure>"
-        yield from _table(table)
-        yield "</div>"
+    yield f'<div class="part{wide}">'
+    if chart is not None:
+        svg = chart.svg
+        if table.name == "day":
+            svg = f'<div class="scroll" role="region" aria-label="{escape(chart.title)}" tabindex="0">{svg}</div>'
+        yield f"<figure><figcaption>{escape(chart.title)}</figcaption>{svg}</figure>"
+    yield from _table(table)
+    yield "</div>"
     for note in table.notes:
         yield f'<p class="note">{_text(note)}</p>'
     yield "</section>"
@@ -157,7 +169,7 @@ def _row(table: Table, row: Row, places: list[int]) -> str:
         if column.name == "agrees":
             kind = f' class="text {"good" if str(value).startswith("yes") else "bad"}"'
         cells.append(f"<td{kind}>{_shown(column, value)}</td>")
-    return f'<tr><th scope="row">{_text(row.key)}</th>{"".join(cells)}</tr>'
+    return f'<tr><th scope="row">{_text(readable(row.key))}</th>{"".join(cells)}</tr>'
 
 
 def _shown(column: Column, value: Value) -> str:
@@ -169,6 +181,10 @@ def _shown(column: Column, value: Value) -> str:
     if column.unit == "ratio":
         return f"{100 * value:.1f}{_THIN}%"
     digits = 0 if isinstance(value, int) or value >= 1000 else 1 if value >= 10 else 2
+    least = 0.01
+    if 0 < value < least / 2:
+        # It is little, and not nothing.
+        return f"{f'{_MARK}{_THIN}' if column.is_estimated else ''}&lt;{_THIN}{least}"
     text = f"{value:,.{digits}f}"
     return (f"{_MARK}{_THIN}" if column.is_estimated else "") + text.replace(",", _THIN)
 

@@ -104,6 +104,31 @@ class Table(NamedTuple):
         return self._replace(rows=tuple(made), notes=tuple(notes) if made or not empty else (empty,))
 
 
+_ESCAPED = re.compile(r"(?:\\x[0-9A-Fa-f]{2})+")
+
+
+def readable(name: str) -> str:
+    r"""
+    A name as people write it, for display alone: ``Mar\xC3\xADa`` is María.
+
+    Escapes are decoded once, and a text that was taken for Latin-1 on the way and encoded a second time is taken back.
+    What is no UTF-8 stays as it is.
+    """
+
+    def decoded(found: re.Match[str]) -> str:
+        data = bytes.fromhex(found[0].replace("\\x", ""))
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return found[0]
+        try:
+            return text.encode("latin-1").decode()
+        except UnicodeError:
+            return text
+
+    return _ESCAPED.sub(decoded, name)
+
+
 class Verdict(NamedTuple):
     """Whether the month is published, in a sentence."""
 

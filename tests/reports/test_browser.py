@@ -33,7 +33,7 @@ window.onload = () => {
     const view = frame.contentWindow, page = frame.contentDocument, root = page.documentElement;
     const back = view.getComputedStyle(page.body).backgroundColor;
     const wide = [...page.querySelectorAll('body *')].filter(one =>
-      !one.closest('.scroll table') && one.getBoundingClientRect().right > root.clientWidth + 1);
+      !one.closest('.scroll table, .scroll svg') && one.getBoundingClientRect().right > root.clientWidth + 1);
     const texts = [...page.querySelectorAll('h1, p, td, th, dt, dd, figcaption')];
     const letters = [...page.querySelectorAll('svg text')];
     told.push({

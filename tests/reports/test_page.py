@@ -16,8 +16,8 @@ from in_process import said
 from arcacct.publishing import run, target_run
 from arcacct.reports import charts
 from arcacct.reports.month import ReportRequest, month_report
-from arcacct.reports.page import page
-from arcacct.reports.tables import tidy
+from arcacct.reports.page import _shown, page
+from arcacct.reports.tables import Column, Table, readable, tidy
 from arcacct.sandbox import Sandbox
 from arcacct.targets import plugins
 
@@ -239,3 +239,83 @@ def test_a_file_that_cannot_be_written_is_told(capsys, site, option) -> None:
 
     assert done.returncode == 65
     assert "/nowhere/report: cannot be written: No such file or directory" in done.stderr
+
+
+def test_the_chart_has_a_place_for_each_day_of_the_month(capsys, site) -> None:
+    """A day without jobs is an empty place, and the last day is named: an outage is seen."""
+    made = site()
+    made.add(*(stored_jobs.job(number) for number in range(3)))
+
+    text = written(capsys, made)
+
+    (chart,) = re.findall(r'<svg[^>]*id="chart-day".*?</svg>', text, re.DOTALL)
+    assert "Stacked bars for 31 days, 30 of them without core hours" in chart
+    named = {found.text for found in [shape(chart)]}.pop()
+    assert all(day in named for day in ("1", "15", "31"))
+    assert 'viewBox="0 0 720 ' in chart
+
+
+def test_names_are_as_people_write_them() -> None:
+    """Escapes are decoded once for display; what is none stays, and nothing that is decoded becomes markup."""
+    assert readable(r"/CN=Mar\xC3\xADa") == "/CN=María"
+    assert readable(r"/CN=Mar\xC3\x83\xC2\xADa") == "/CN=María"
+    assert readable(r"/CN=\xE6\x9D\x8E \xFF \x41") == r"/CN=李 \xFF A"
+    assert readable(r"C:\xyz") == r"C:\xyz"
+
+
+def test_names_with_escapes_stay_text_and_are_read(capsys, site) -> None:
+    """In the page, and a control character in an escape is none there."""
+    made = site()
+    made.add(stored_jobs.job(1)._replace(user_dn=r"/CN=Mar\xC3\xADa \x3Cscript\x3E \x1B[31m"))
+
+    text = written(capsys, made)
+
+    assert "María" in text
+    assert "<script" not in text
+    assert "\x1b" not in text
+
+
+def test_little_is_not_nothing() -> None:
+    """A figure that rounds to 0 says that it is there."""
+    hours = Column("cpu_hours", "CPU hours", "h")
+    assert _shown(hours, 0.0031) == "&lt;\u202f0.01"
+    assert _shown(hours, 0.0) == "0.00"
+    assert _shown(hours, 0.02) == "0.02"
+
+
+def test_all_ces_are_in_the_chart_or_are_counted() -> None:
+    """Thirteen of thirteen; of very many the title says how many are left out."""
+    columns = (Column("cpu_efficiency", "Efficiency", "ratio"),)
+
+    def drawn(number: int) -> charts.Chart:
+        rows = [(f"ce{one:03}", {"cpu_efficiency": 0.5}) for one in range(number)]
+        chart = charts._shares(Table("ce", "CE", "CE", columns).filled(rows), "cpu_efficiency", "CPU efficiency by CE")
+        assert chart is not None
+        return chart
+
+    assert all(f"ce{one:03}" in drawn(13).svg for one in range(13))
+    assert " of " not in drawn(13).title
+    assert "60 of 200; the table has all" in drawn(200).title
+
+
+def test_an_empty_section_is_one_line(capsys, site) -> None:
+    """It has no heading of its own, and no table."""
+    made = site()
+    made.add(stored_jobs.job(1))
+
+    text = written(capsys, made)
+
+    (section,) = re.findall(r'<section class="energy".*?</section>', text, re.DOTALL)
+    assert "<h2" not in section
+    assert shape(section).text.strip().startswith("Energy and carbon: unknown")
+    assert len(shape(section).text) < 150
+
+
+def test_two_benchmarks_have_one_total(capsys, site) -> None:
+    """HS06 and HEPscore23 hours are added, as APEL adds them."""
+    made = site()
+    made.add(
+        stored_jobs.job(1)._replace(benchmark="HEPSPEC:10.0"), stored_jobs.job(2)._replace(benchmark="HEPscore23:10.0")
+    )
+
+    assert "Normalised hours, all" in written(capsys, made)
