@@ -12,7 +12,8 @@ from arcacct.queries.questions import MeasuredPart, Selection, UsagePart
 from arcacct.queries.usage import NEEDS, Conversion, UsageOrder, UsageTable, tabulated
 from arcacct.records.reader import LAST_SECOND
 
-FLEET_NEEDS = {"site": "site", "ce": "ce"} | NEEDS
+_OF_ONE_CE = {"cores", "wait", "walltime"}
+FLEET_NEEDS = {"site": "site", "ce": "ce"} | {name: column for name, column in NEEDS.items() if name not in _OF_ONE_CE}
 """What can be asked by, and the column of counted_jobs that it is made from."""
 _FILTERS = {
     "users": "user_dn",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -141,7 +141,39 @@ _EXTRA = (
     "(SELECT InfoValue FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID AND InfoKey IN ({keys})"
     " ORDER BY Extra.rowid LIMIT 1)"
 )
+_MINUTE_S, _HOUR_S = 60, 3600
+WAIT_CLASSES = {
+    _MINUTE_S: "below 1 min", 10 * _MINUTE_S: "1 to 10 min", _HOUR_S: "10 to 60 min", 6 * _HOUR_S: "1 to 6 h",
+    _DAY_S: "6 to 24 h", None: "1 day or more",
+}  # fmt: skip
+WALLTIME_CLASSES = {
+    10 * _MINUTE_S: "below 10 min", _HOUR_S: "10 to 60 min", 6 * _HOUR_S: "1 to 6 h", _DAY_S: "6 to 24 h",
+    3 * _DAY_S: "1 to 3 days", None: "3 days or more",
+}  # fmt: skip
+"""Names of classes by the seconds below which they are; ``None``: all that is longer."""
+
+
+def _class(seconds: str, classes: Mapping[int | None, str]) -> str:
+    """In SQL: the class of a time, NULL where that is not known or below 0."""
+    cases = " ".join(
+        f"WHEN Span >= 0 THEN '{name}'" if limit is None else f"WHEN Span BETWEEN 0 AND {limit - 1} THEN '{name}'"
+        for limit, name in classes.items()
+    )
+    return f"(SELECT CASE {cases} END FROM (SELECT {seconds} AS Span))"
+
+
+def _event_s(key: str) -> str:
+    """In SQL: when a job had an event last, UTC seconds."""
+    return (
+        "(SELECT CAST(strftime('%s', EventTime) AS INTEGER) FROM JobEvents AS Event WHERE Event.RecordID = AAR.RecordID"
+        f" AND EventKey = '{key}' ORDER BY Event.rowid DESC LIMIT 1)"
+    )
+
+
 _RAW = {
+    "cores": "CAST(CPUCount AS TEXT)",
+    "wait": _class(f"{_event_s('LRMSSTART')} - {_event_s('SUBMIT')}", WAIT_CLASSES),
+    "walltime": _class("UsedWalltime", WALLTIME_CLASSES),
     "month": "strftime('%Y-%m', nullif(EndTime, 0), 'unixepoch')",
     "day": "strftime('%Y-%m-%d', nullif(EndTime, 0), 'unixepoch')",
     "user_dn": "(SELECT Name FROM Users WHERE ID = UserID)",
@@ -162,7 +194,10 @@ _RAW_2 = _RAW | {
     "fqan": "(SELECT nullif(Name, '') FROM FQANs WHERE ID = FQANID)",
     "benchmark": "(SELECT nullif(Name, '') FROM Benchmarks WHERE ID = BenchmarkID)",
 }
-_RAW_OURS = _RAW | {"benchmark": f"nullif(coalesce(HoldBenchmark, {_RAW['benchmark']}), '')"}
+_RAW_OURS = _RAW | {
+    "walltime": f"CASE WHEN NOT NoWall THEN {_RAW['walltime']} END",
+    "benchmark": f"nullif(coalesce(HoldBenchmark, {_RAW['benchmark']}), '')",
+}
 """Of the jobs as they count (AccountedAAR)."""
 _GROUP_BY_2 = _GROUP_BY | {"fqan": "FQANID", "benchmark": "BenchmarkID"}
 
@@ -497,7 +532,7 @@ def kept_parts(
     columns |= {name.number for field, name in _NAMES.items() if selection._asdict()[field]}
     if "FQANID" in columns:
         columns = columns - {"FQANID"} | {"FQAN"}
-    if selection.extra or selection.submitted_after_s is not None:
+    if selection.extra or selection.submitted_after_s is not None or {"wait", "walltime"} & set(keys):
         return None
     for kept in _KEPT:
         periods = _periods(selection, is_daily=kept.is_daily)

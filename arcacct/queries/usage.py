@@ -42,6 +42,9 @@ NEEDS = {
     "project": "project",
     "benchmark": "benchmark",
     "infrastructure": "endpoint_url",
+    "cores": "cores",
+    "wait": "wait",
+    "walltime": "walltime",
 }
 """What can be asked by, and the stored value that it is made from."""
 _HOUR_S = 3600
@@ -284,7 +287,9 @@ def tabulated(
             sums[shown].add_measured(one)
     known = sorted(
         (shown for shown, found in sums.items() if found.jobs),
-        key=lambda shown: [(text is not None, text or "") for text in shown],
+        key=lambda shown: [
+            (text is not None, _rank(name, text), text or "") for name, text in zip(by, shown, strict=True)
+        ],
     )
     columns = (*by, *UsageSum().row(details=details, measured=measured, conversion=conversion))
     total = UsageSum()
@@ -306,6 +311,18 @@ def tabulated(
     lacking = Lacking(total.jobs, total.jobs_without_wall, total.jobs_without_cpu, total.jobs_without_benchmark)
     label = ("(total)", *[None] * (len(by) - 1))
     return UsageTable(columns, [made for _shown, made in rows], row(label, total), lacking)
+
+
+_CLASSES = {"wait": [*questions.WAIT_CLASSES.values()], "walltime": [*questions.WALLTIME_CLASSES.values()]}
+
+
+def _rank(name: str, text: str | None) -> int:
+    """Where a name stands that has an order of its own; 0 for others."""
+    if text is None:
+        return 0
+    if name == "cores":
+        return int(text) if text.isdecimal() else 0
+    return _CLASSES[name].index(text) if name in _CLASSES else 0
 
 
 _Rows = list[tuple[tuple[str | None, ...], tuple[str | int | float | None, ...]]]

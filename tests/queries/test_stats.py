@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from contextlib import closing
 
 import arex_corpus as corpus
@@ -129,7 +130,7 @@ def test_usage_by_vo_is_what_the_jobs_add_up_to(ours) -> None:
     assert found["cpu_efficiency"] == round(cpu_s / core_s, 4)
 
 
-BY = ["month", "vo", "group", "role", "user", "endpoint", "benchmark", "infrastructure"]
+BY = ["month", "vo", "group", "role", "user", "endpoint", "benchmark", "infrastructure", "cores"]
 
 
 @pytest.mark.parametrize("by", BY)
@@ -144,7 +145,7 @@ def test_monthly_sums_and_single_jobs_agree(ours, by) -> None:
     assert len(quick.rows) > 0
 
 
-@pytest.mark.parametrize("by", ["day", "queue", "status", "host", "project"])
+@pytest.mark.parametrize("by", ["day", "queue", "status", "host", "project", "cores", "wait", "walltime"])
 def test_every_other_column_can_be_asked_by(ours, by) -> None:
     """Whatever jobs are told apart by, all of them are in the table."""
     rows = json.loads(arcacct("--config", ours.conf, "stats", "--by", by, "--format", "json").stdout)
@@ -153,6 +154,43 @@ def test_every_other_column_can_be_asked_by(ours, by) -> None:
     with closing(read_accounting(corpus.place(ours.control))) as con:
         total = questions.totals(con, Selection()).count
     assert total - 1 <= counted <= total
+
+
+def test_classes_are_those_of_each_job(ours) -> None:
+    """Waiting and wall times by class and cores by number are what the jobs' own values say, in their order."""
+    with closing(read_accounting(corpus.place(ours.control))) as con:
+        jobs = con.execute(
+            "SELECT core_count, lrms_start_time - lrms_submit_time, wall_s FROM v1_jobs"
+            " WHERE status IN ('completed', 'failed')"
+        ).fetchall()
+        found = {
+            by: {
+                row[0]: row[1]
+                for row in usage(con, Selection(states=("completed", "failed")), (by,), details=False).rows
+            }
+            for by in ("cores", "wait", "walltime")
+        }
+
+    def classed(value: int | None, classes: dict[int | None, str]) -> str | None:
+        if value is None or value < 0:
+            return None
+        return next(name for limit, name in classes.items() if limit is None or value < limit)
+
+    assert found["cores"] == Counter(str(cores) for cores, _wait, _wall in jobs)
+    assert [*map(int, found["cores"])] == sorted(map(int, found["cores"]))
+    assert found["wait"] == Counter(classed(wait, questions.WAIT_CLASSES) for _cores, wait, _wall in jobs)
+    assert found["walltime"] == Counter(classed(wall, questions.WALLTIME_CLASSES) for _cores, _wait, wall in jobs)
+
+
+def test_classes_come_in_the_order_of_time(ours) -> None:
+    """Not in that of the alphabet; what is not known comes first, as with every column."""
+    with closing(open_accounting(corpus.place(ours.control))) as con:
+        records = [one for (one,) in con.execute("SELECT RecordID FROM AAR WHERE EndTime > 0 LIMIT 6")]
+        for record, wall_s in zip(records, (5, 600, 3600, 21_600, 86_400, 999_999), strict=True):
+            con.execute("UPDATE AAR SET UsedWalltime = ? WHERE RecordID = ?", (wall_s, record))
+        found = [row[0] for row in usage(con, Selection(), ("walltime",), details=False).rows]
+
+    assert [one for one in found if one is not None] == [*questions.WALLTIME_CLASSES.values()]
 
 
 def test_an_unknown_column_names_the_known_ones(ours) -> None:

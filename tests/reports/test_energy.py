@@ -52,9 +52,7 @@ def test_nothing_is_known_without_measurement_and_table(capsys, site) -> None:
 
     done = said(capsys, "--config", made.conf, "report", *MAY)
 
-    assert (
-        "unknown: not measured, and neither cpu_watts nor core_watts of [arcacct] estimates it" in done.stdout
-    )
+    assert "unknown: not measured, and neither cpu_watts nor core_watts of [arcacct] estimates it" in done.stdout
     assert "kwh" not in done.stdout
 
 
