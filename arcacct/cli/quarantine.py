@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 
 import click
@@ -16,6 +18,7 @@ from arcacct.database import access
 from arcacct.errors import InputError
 from arcacct.publishing import held
 from arcacct.publishing.ledger_rows import iso, month_bounds, month_name
+from arcacct.queries.job_history import changed_since_sent
 from arcacct.records import hold_decisions, usage
 from arcacct.records.hold_decisions import ImplausibleFilter, ImplausibleRecord
 from arcacct.records.holds import DECISIONS, HELD, PUBLISHED
@@ -72,14 +75,19 @@ def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -
         print_line("nothing is set aside", err=True)
         return
     names = {one.block: one.name for one in settings.targets}
+    reasons, causes = _reasons(settings, found)
     rows = [(_ALL, _state(one), one.job_id, _end(one), one.text) for one in implausible]
     rows += [
-        (names.get(one.target, one.target), one.state, one.job_id, iso(one.end_time), _reason(one)) for one in found
+        (names.get(one.target, one.target), one.state, one.job_id, iso(one.end_time), reason)
+        for one, reason in zip(found, reasons, strict=True)
     ]
     widths = [max(map(len, column)) for column in zip(_HEADER, *rows, strict=True)]
     for row in (_HEADER, *rows):
         # The reason is last: it may be long, and is shown whole.
         print_line("  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)) + f"  {row[-1]}")
+
+    for number, cause in enumerate(causes, 1):
+        print_line(f"({number}) {cause}")
 
 
 @quarantine.command(
@@ -107,6 +115,8 @@ def show(ctx: click.Context, job_id: str) -> None:
         print_line(f"{one.target}: {one.state} since {iso(one.since_s)}, tried {count_of(one.attempts + 1, 'time')}")
         print_line(f"  ended {iso(one.end_time)}")
         print_line(f"  {one.reason}")
+        if one.state == "correction" and (changed := _changed(settings, [one])[0]):
+            print_line(f"  {changed}")
         if one.refusals:
             print_line(f"  the receiver refused it in {count_of(one.refusals, 'run')}")
         if one.retry_text:
@@ -262,8 +272,35 @@ def _as_json(one: ImplausibleRecord) -> dict[str, object]:
     }
 
 
-def _reason(one: held.QuarantineEntry) -> str:
-    return f"{one.reason}; {one.retry_text}" if one.retry_text else one.reason
+def _changed(settings: Settings, entries: Sequence[held.QuarantineEntry]) -> list[str]:
+    """Of each, what changed since the receiver got it; empty where that is not known or does not matter."""
+    with (
+        closing(access.read_publishing(settings.places)) as publishing,
+        closing(access.read_accounting(settings.places)) as accounting,
+    ):
+        return [
+            changed.text
+            if one.state == "correction"
+            and (changed := changed_since_sent(accounting, publishing, one.target, one.job_id)) is not None
+            else ""
+            for one in entries
+        ]
+
+
+def _reasons(settings: Settings, found: Sequence[held.QuarantineEntry]) -> tuple[list[str], list[str]]:
+    """
+    Of each what to print in the table; and the reasons that several have, which stand below it once.
+
+    A reason may name the record: where it does JOB stands for its name.
+    """
+    common = [one.reason.replace(one.job_id, "JOB") for one in found]
+    often = [reason for reason, count in Counter(common).items() if count > 1]
+    changed = _changed(settings, found)
+    told = []
+    for one, reason, change in zip(found, common, changed, strict=True):
+        first = f"({often.index(reason) + 1})" if reason in often else one.reason
+        told.append("; ".join(filter(None, (first, change, one.retry_text))))
+    return told, often
 
 
 def _block(settings: Settings, target: str | None) -> str | None:

@@ -197,6 +197,91 @@ class SentTexts:
         return {part.sum.key: (part.text, part.sum) for part in parts if part.sum is not None and part.sum.key in keys}
 
 
+# What changed of a record since a receiver got it, for those who have to make room there.
+
+
+class ChangedField(NamedTuple):
+    """A value of a record that a receiver has otherwise, as texts."""
+
+    name: str
+    was: str
+    now: str
+
+    def __str__(self) -> str:
+        """As a person reads it."""
+        return f"{self.name}: was {self.was}, is {self.now}"
+
+
+class ChangedRecord(NamedTuple):
+    """What is known of the difference."""
+
+    fields: tuple[ChangedField, ...]
+    is_all: bool
+    """Whether nothing else differs: with the former values the record has the digest of what was sent."""
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        if not self.fields:
+            return "changed in a value of which the former one is not kept"
+        more = "" if self.is_all else "; perhaps in further values, of which the former ones are not kept"
+        return f"{'; '.join(map(str, self.fields))}{more}"
+
+
+_FORMER = (
+    "SELECT LocalJobID, WLCGVOs.Name, URL, EndTime, Wall, Cpu FROM PreviousVersions"
+    " LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID LEFT JOIN Endpoints ON Endpoints.ID = EndpointID"
+    " WHERE PreviousVersions.RecordID = ? ORDER BY Seq, PreviousVersions.rowid"
+)
+
+
+def changed_since_sent(
+    accounting: Connection, publishing: Connection, target: str, job_id: str
+) -> ChangedRecord | None:
+    """
+    How a record differs from what a receiver that keeps the first version has of it; ``None``: nothing to compare.
+
+    The former values are those that the databases keep: end, wall and CPU time, VO, endpoint, id in the batch system.
+    """
+    aar = reader.by_job_id(accounting, [job_id]).get(job_id)
+    versions = sent.versions(publishing, target, [job_id], keeps_first=True).get(job_id, [])
+    if aar is None or not versions:
+        return None
+    there = versions[0]
+    former = aar._replace(end_time=there.end_time, wall_s=there.wall_s if there.total_id else aar.wall_s)
+    for local_job_id, vo, url, end_time, wall_s, cpu_s in accounting.execute(_FORMER, (aar.record_id,)):
+        if end_time == former.end_time and wall_s == former.wall_s:
+            # What was logged first with the end and the wall time that were sent.
+            former = former._replace(
+                local_job_id=reader.unescaped(local_job_id) if local_job_id else None,
+                vo=reader.unescaped(vo) if vo else None,
+                endpoint_url=reader.unescaped(url) if url else None,
+                cpu_user_s=cpu_s - aar.cpu_kernel_s,
+            )
+            break
+    fields = [
+        ChangedField(name, show(was), show(now))
+        for name, was, now, show in (
+            ("end", former.end_time, aar.end_time, iso),
+            ("wall time", former.wall_s, aar.wall_s, _seconds),
+            ("CPU time", former.cpu_user_s + former.cpu_kernel_s, aar.cpu_user_s + aar.cpu_kernel_s, _seconds),
+            ("VO", former.vo, aar.vo, _name_or_none),
+            ("endpoint", former.endpoint_url, aar.endpoint_url, _name_or_none),
+            ("id in the batch system", former.local_job_id, aar.local_job_id, _name_or_none),
+        )
+        if was != now
+    ]
+    return ChangedRecord(tuple(fields), is_same(AAR._make(former), there.digest))
+
+
+def _seconds(value: object) -> str:
+    return f"{value} s"
+
+
+def _name_or_none(value: object) -> str:
+    return str(value or "none")
+
+
 # The whole story of one job, for `arcacct job why`: seen, recorded, sent, answered, or why not.
 
 

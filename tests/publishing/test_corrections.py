@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from installed import arcacct
 from publishing_site import CARS, DAY_S, JUNE, SGAS, Job, Site, at_apel, at_sgas, jobs, truth, usage
 
 from arcacct.database.access import open_publishing
@@ -240,3 +241,25 @@ def test_sgas_a_correction_is_not_sent_again_under_another_name(sgas) -> None:
 
     assert list(sgas.box.sgas.records) == ["ur-ce.example.org-local"]
     assert {job_id: state for job_id, (state, _why) in sgas.held().items()} == {"local": "correction"}
+
+
+def test_a_correction_says_what_was_and_what_is(sgas) -> None:
+    """Field by field; the digest proves that nothing else changed. The reason that two have stands once."""
+    sgas.record(*jobs(4))
+    sgas.publish()
+    first, second, third = jobs(4)[:3]
+    sgas.record(first._replace(wall_s=999), second._replace(end_time=second.end_time + 60, cpu_s=7))
+    sgas.publish()
+    conf = str(sgas.path / "arc.conf")
+
+    shown = arcacct("--config", conf, "quarantine", "show", first.job_id).stdout
+    listed = arcacct("--config", conf, "quarantine", "list").stdout
+
+    assert f"wall time: was {first.wall_s} s, is 999 s" in shown
+    assert "perhaps in further values" not in shown
+    assert listed.count("keeps the first one it got") == 1
+    assert "(1); wall time: was" in listed
+    assert "CPU time: was" in listed
+    sgas.record(third._replace(benchmark="HEPSPEC:77.0"))
+    sgas.publish()
+    assert "of which the former one is not kept" in arcacct("--config", conf, "quarantine", "show", third.job_id).stdout
