@@ -236,15 +236,17 @@ _FORMER = (
 
 
 def changed_since_sent(
-    accounting: Connection, publishing: Connection, target: str, job_id: str
+    accounting: Connection, publishing: Connection, target: str, job_id: str, *, keeps_first: bool = True
 ) -> ChangedRecord | None:
     """
-    How a record differs from what a receiver that keeps the first version has of it; ``None``: nothing to compare.
+    How a record differs from what a receiver has of it; ``None``: nothing to compare.
+
+    ``keeps_first``: whether that is the first version that it got, or the last.
 
     The former values are those that the databases keep: end, wall and CPU time, VO, endpoint, id in the batch system.
     """
     aar = reader.by_job_id(accounting, [job_id]).get(job_id)
-    versions = sent.versions(publishing, target, [job_id], keeps_first=True).get(job_id, [])
+    versions = sent.versions(publishing, target, [job_id], keeps_first=keeps_first).get(job_id, [])
     if aar is None or not versions:
         return None
     there = versions[0]
@@ -392,7 +394,7 @@ def why(
         texts = SentTexts(plugin, accounting, publishing) if with_texts else None
         sent = messages_of(publishing, plugin.target.block, aar.job_id)
         yield from _records_sent(plugin, sent, aar, texts)
-        yield from _beside_records(plugin, publishing, aar, seq, sent, texts)
+        yield from _beside_records(plugin, accounting, publishing, aar, seq, sent, texts)
 
 
 def _implausible(con: Connection, record_id: int) -> Iterator[str]:
@@ -466,7 +468,13 @@ def _set_aside(plugin: TargetPlugin, aside: Iterable[held.QuarantineEntry]) -> I
 
 
 def _beside_records(
-    plugin: TargetPlugin, con: Connection, aar: AAR, seq: int, sent: Sequence[SentInMessage], texts: SentTexts | None
+    plugin: TargetPlugin,
+    accounting: Connection,
+    con: Connection,
+    aar: AAR,
+    seq: int,
+    sent: Sequence[SentInMessage],
+    texts: SentTexts | None,
 ) -> Iterator[str]:
     """Sums that count the job, and why it is in no message."""
     target = plugin.target
@@ -478,6 +486,10 @@ def _beside_records(
             yield from _lines(texts.of_sum(counted.message.message_id, counted.key))
     aside = held.quarantine_entries(con, target=target.block, job_id=aar.job_id)
     yield from _set_aside(plugin, aside)
+    if any(one.state == "correction" for one in aside):
+        changed = changed_since_sent(accounting, con, target.block, aar.job_id)
+        if changed is not None:
+            yield f"  {target.name}: {changed.text}"
     if not aside and counted is None and not any(one.state in ("accepted", "sending") for one in sent):
         month = ledger_rows.month_of(aar.end_time) if reader.is_time(aar.end_time) else None
         if month is not None and safeguard.held_month(con, target.block, month) is not None:

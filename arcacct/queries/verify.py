@@ -33,7 +33,7 @@ from arcacct.publishing.safeguard import held_text
 from arcacct.publishing.selection import names_in_doubt
 from arcacct.publishing.summaries import unsettled
 from arcacct.queries import portal
-from arcacct.queries.job_history import seq_of
+from arcacct.queries.job_history import changed_since_sent, seq_of
 from arcacct.queries.portal import (
     JobSums,
     MonthJob,
@@ -347,6 +347,10 @@ _CAUSES = {
 """How what a target lacks is said, by how that begins, and the cause; anything else is why a job is set aside."""
 
 
+_MOST_COMPARED = 1000
+"""Of so many changed records is told what they were: each is looked up by itself."""
+
+
 class _TargetMonth:
     """What the ledger says of a target and a month."""
 
@@ -539,16 +543,26 @@ class _AtTarget:
                     yield job_id, f"sent in another version, and held since: {self._doubtful[job_id].text}"
                 else:
                     yield job_id, "sent, and not in the database with an end in this month any more"
+            left = _MOST_COMPARED
             for job_id, changed, is_wanted in has.otherwise():
                 if changed is None:
                     continue
                 if is_wanted:
                     why = self._aside(changed) or self._why_not(changed)
-                    yield job_id, f"changed since it was sent: {why}"
+                    told = self._how(job_id) if left > 0 else ""
+                    left -= 1
+                    yield job_id, f"changed since it was sent{told}: {why}"
                 else:
                     yield job_id, "sent, and vofilter does not select it any more"
 
         return Source(self._plugin.target.name, has.jobs, has.wall_s, cpu_s), differences()
+
+    def _how(self, job_id: str) -> str:
+        """What a record was and is, in brackets; empty if that is not known."""
+        found = changed_since_sent(
+            self._accounting, self._ledger, self._block, job_id, keeps_first=self._plugin.keeps_first
+        )
+        return f" ({found.text})" if found is not None and found.fields else ""
 
     def _unknown_of_pruned(self, has: ReceiverSide, *, is_same: bool) -> int:
         """How many jobs in an archive a ledger that was lost may have known to be sent; 0: this one knows all."""

@@ -260,6 +260,9 @@ def test_a_correction_says_what_was_and_what_is(sgas) -> None:
     assert listed.count("keeps the first one it got") == 1
     assert "(1); wall time: was" in listed
     assert "CPU time: was" in listed
+    assert f"wall time: was {first.wall_s} s, is 999 s" in arcacct("--config", conf, "job", "why", first.job_id).stdout
+    compared = arcacct("--config", conf, "verify", "2024-06").stdout
+    assert f"changed since it was sent (wall time: was {first.wall_s} s, is 999 s): " in compared
     sgas.record(third._replace(benchmark="HEPSPEC:77.0"))
     sgas.publish()
     assert "of which the former one is not kept" in arcacct("--config", conf, "quarantine", "show", third.job_id).stdout
