@@ -29,6 +29,8 @@ from arcacct.wording import count_of
 
 _HEADER = ("target", "state", "job", "ended", "reason")
 _ALL = "(all)"
+_LONG = 120
+"""Characters of a reason that is not repeated in each row."""
 _IMPLAUSIBLE = "implausible"
 """In the list: the state of a record that no target is sent, since values of it cannot be true."""
 
@@ -289,12 +291,12 @@ def _changed(settings: Settings, entries: Sequence[held.QuarantineEntry]) -> lis
 
 def _reasons(settings: Settings, found: Sequence[held.QuarantineEntry]) -> tuple[list[str], list[str]]:
     """
-    Of each what to print in the table; and the reasons that several have, which stand below it once.
+    Of each what to print in the table; and the long reasons that several have, which stand below it once.
 
     A reason may name the record: where it does JOB stands for its name.
     """
     common = [one.reason.replace(one.job_id, "JOB") for one in found]
-    often = [reason for reason, count in Counter(common).items() if count > 1]
+    often = [reason for reason, count in Counter(common).items() if count > 1 and len(reason) > _LONG]
     changed = _changed(settings, found)
     told = []
     for one, reason, change in zip(found, common, changed, strict=True):

@@ -320,6 +320,9 @@ class DecreaseGuard:
         self._first = self._first_months() if is_proven else {}
         self._elsewhere: dict[tuple[Month, str], bool] = {}
         self._kept: Counter[Month] = Counter()
+        self._kept_wall_s: Counter[Month] = Counter()
+        self._instead_wall_s: Counter[Month] = Counter()
+        """The wall time of what would be sent in the place of what was kept."""
         self._waiting: Counter[Month] = Counter()
         self._reported: set[Month] = set()
         """Months of these that `held` names already."""
@@ -376,9 +379,9 @@ class DecreaseGuard:
         for one in known:
             if is_same(aar, one.digest):
                 moves = one.key != key and not self.was_mistyped(site_of(one.key))
-                if moves and self._keep(one, seq, "they are known there by other names", loud=asked):
+                if moves and self._keep(one, seq, "they are known there by other names", aar, loud=asked):
                     return True
-            elif 0 < seq <= self._life_seq and self._keep(one, seq, "the backup has older versions of them"):
+            elif 0 < seq <= self._life_seq and self._keep(one, seq, "the backup has older versions of them", aar):
                 return True
         return False
 
@@ -400,14 +403,15 @@ class DecreaseGuard:
         """
         for one in known:
             unchanged = unwanted and aar is not None and is_same(aar, one.digest)
-            if unchanged and self._keep(one, seq, "vofilter does not select them"):
+            if unchanged and self._keep(one, seq, "vofilter does not select them", None):
                 return True
-            is_old = not unchanged and 0 < seq <= self._life_seq
-            if is_old and self._keep(one, seq, "the backup has older versions of them"):
+            is_of_backup = not unchanged and 0 < seq <= self._life_seq
+            if is_of_backup and self._keep(one, seq, "the backup has older versions of them", None):
                 return True
         return False
 
-    def _keep(self, one: SentVersion, seq: int, why: str, *, loud: bool = True) -> bool:
+    def _keep(self, one: SentVersion, seq: int, why: str, instead: AAR | None, *, loud: bool = True) -> bool:
+        """``instead``: what would be sent in its place; ``None``: zeros."""
         month = month_of(one.end_time)
         if month in self._accepted.open:
             return False
@@ -415,6 +419,10 @@ class DecreaseGuard:
             if seq:
                 self.waiting.add(seq)
             self._kept[month] += 1
+            self._kept_wall_s[month] += one.wall_s
+            has_s: object = 0 if instead is None else instead.wall_s
+            # SQLite holds anything in a column of numbers.
+            self._instead_wall_s[month] += has_s if isinstance(has_s, int) else 0
             self._why.setdefault(month, why)
         return True
 
@@ -445,7 +453,11 @@ class DecreaseGuard:
         for month, kept in self._kept.items():
             given = self._published_jobs.get(month, kept)
             fall = f"{count_of(given, 'job')} published, and {kept} would be changed, moved or taken back without proof"
-            self.hold(HeldMonth(*month, f"{fall}: {self._why[month]}{self._changes}", given, max(0, given - kept)))
+            had_s, has_s = self._kept_wall_s[month], self._instead_wall_s[month]
+            what = "falls" if has_s < had_s else "does not fall"
+            figures = f"; their wall time {what}: {had_s / 3600:.2f} h published, {has_s / 3600:.2f} h would be sent"
+            cause = f"{fall}: {self._why[month]}{self._changes}{figures}"
+            self.hold(HeldMonth(*month, cause, given, max(0, given - kept)))
         for month, waiting in self._waiting.items():
             given = self._published_jobs[month]
             sites = ", ".join(sorted(self._sites[month]))

@@ -63,6 +63,7 @@ def test_the_figures_of_what_was_kept_grow() -> None:
     assert (held.published_jobs, held.found_jobs) == (6, 5)
     assert held.cause.startswith("6 jobs published, and 1 would be changed, moved or taken back without proof")
     assert not one.has_kept_more()
+    assert held.cause.endswith("; their wall time does not fall: 0.00 h published, 0.00 h would be sent")
 
     for _ in range(6):
         one.blocks_retraction(None, 2, [OTHER], unwanted=False)
@@ -70,6 +71,17 @@ def test_the_figures_of_what_was_kept_grow() -> None:
     (held,) = one.held.values()
     assert (held.published_jobs, held.found_jobs) == (6, 0)
     assert held.cause.startswith("6 jobs published, and 7 would be")
+
+
+def test_a_held_month_says_what_would_fall() -> None:
+    """The wall time that is published of the jobs that were kept, and what would be sent in its place."""
+    one = guard()
+    there = OTHER._replace(wall_s=7200)
+    one.blocks_correction(AAR._replace(wall_s=3600), "key", 1, [there], asked=False, site_of=str)
+    one.blocks_retraction(None, 2, [there], unwanted=False)
+    one.hold_blocked_months()
+    (held,) = one.held.values()
+    assert "their wall time falls: 4.00 h published, 1.00 h would be sent" in held.cause
 
 
 def test_new_jobs_of_a_month_under_another_name_wait() -> None:
