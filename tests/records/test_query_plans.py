@@ -345,7 +345,13 @@ MONTHS = Selection(from_s=FIRST_END, before_s=calendar.timegm((2026, 9, 1, 0, 0,
 DAY = Selection(from_s=FIRST_END + 86_400 * 5, before_s=FIRST_END + 86_400 * 6)
 FILTERED = MONTHS._replace(vos=("atlas",), queues=("long",), states=("failed",), endpoints=("rest",), fqans=("/cms",))
 ASKED = [
-    *((selection, (name,)) for name in NEEDS for selection in (Selection(), MONTHS)),
+    # Classes of waiting and wall time are in no sum: they are counted job by job.
+    *(
+        (selection, (name,))
+        for name in NEEDS
+        if name not in ("wait", "walltime")
+        for selection in (Selection(), MONTHS)
+    ),
     *(
         (MONTHS, by)
         for by in (("user", "queue", "project"), ("month", "host", "status"), ("day", "vo", "queue", "status"))
