@@ -22,7 +22,7 @@ from arcacct.cli.options import settings_of
 from arcacct.cli.status import threshold_options
 from arcacct.errors import ConfigError, InputError, StoreError
 from arcacct.files.safe_open import open_parent
-from arcacct.queries import health
+from arcacct.queries import health, health_checks
 from arcacct.queries.health import Check, Health
 
 _FLAGS = (
@@ -32,7 +32,7 @@ _FLAGS = (
     ("arcacct_database_ok", "1: both databases could be read; 0: they could not, and all of theirs is absent", ()),
     ("arcacct_check", "0 ok, 1 warning, 2 critical, 3 unknown, as `arcacct status` judges", ("subject",)),
 )
-METRICS = (*_FLAGS, *((one.name, one.help, one.labels) for row in health.CHECKS for one in row.metrics))
+METRICS = (*_FLAGS, *((one.name, one.help, one.labels) for row in health_checks.CHECKS for one in row.metrics))
 """Every metric with its help text and its labels: what is always there, then those of the checks."""
 
 
@@ -63,7 +63,7 @@ def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -
 
 
 def _checks(found: Health | None, limits: health.Thresholds) -> list[Check]:
-    return [Check("configuration", health.UNKNOWN, "")] if found is None else health.judge(found, limits)
+    return [Check("configuration", health.UNKNOWN, "")] if found is None else health_checks.judge(found, limits)
 
 
 def _write(output: str | None, content: bytes) -> None:
@@ -113,5 +113,5 @@ def _values(
     )
     known = dict(zip((name for name, _text, _labels in _FLAGS), flags, strict=True))
     if found is not None:
-        known |= {one.name: one.samples(found) for row in health.CHECKS for one in row.metrics}
+        known |= {one.name: one.samples(found) for row in health_checks.CHECKS for one in row.metrics}
     return known

@@ -11,7 +11,7 @@ from arcacct.cli.console import Coloured, block, data, examples, print_line, rep
 from arcacct.cli.options import in_order, settings_of, together
 from arcacct.database import durable
 from arcacct.errors import ConfigError, UsageError
-from arcacct.queries import health
+from arcacct.queries import health, health_checks
 from arcacct.queries.health import DAY_S, HOUR_S, Health, Limit, Thresholds
 from arcacct.queries.health_queries import TargetState
 from arcacct.records.hold_decisions import NONE
@@ -166,7 +166,7 @@ def status(ctx: click.Context, as_json: bool, nagios: bool, limits: health.Thres
     found = health.examine(settings)
     checks = [
         check._replace(detail=sanitise_line(check.detail), advice=sanitise_line(check.advice))
-        for check in health.judge(found, limits)
+        for check in health_checks.judge(found, limits)
     ]
     verdict = health.worst(checks)
     if as_json:

@@ -19,7 +19,7 @@ from arcacct.database.location import spools
 from arcacct.errors import ArcacctError, StoreError, TargetBusy, TargetRefuses
 from arcacct.publishing.ledger_rows import iso
 from arcacct.publishing.plugin import Outcome, TargetPlugin, error_of
-from arcacct.queries import doctor_checks, doctor_host, health
+from arcacct.queries import doctor_checks, doctor_host, health, health_checks
 from arcacct.queries.doctor_checks import STORE, Site, Step, of_error
 from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, advised, user_name
 from arcacct.targets import plugins
@@ -36,7 +36,7 @@ def state(site: Site) -> Iterator[Check]:
         yield Check("database", UNKNOWN, "the configuration does not say where it is", "fix it first")
         return
     found = health.look(site.here, site.settings)
-    for one in health.judge(found, health.BEFORE_LIVE, (row for row in health.CHECKS if row.by_doctor)):
+    for one in health_checks.judge(found, health.BEFORE_LIVE, (row for row in health_checks.CHECKS if row.by_doctor)):
         # The checks of the configuration have said that with file and line.
         if one.subject != "jura" or one.severity == OK:
             yield one._replace(exit_code=STORE) if one.severity == CRITICAL else one

@@ -1,7 +1,7 @@
 """
-One table of checks of a running site, with their metrics, for `arcacct status`, `arcacct metrics` and `arcacct doctor`.
+The state of a site, as `arcacct status`, `metrics` and `doctor` look at it, and how severe a finding is.
 
-Nothing is changed.
+Nothing is changed. What is judged of it is in `health_checks`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,14 @@ from arcacct.config.paths import Places
 from arcacct.config.settings import Settings
 from arcacct.database import access, durable, incarnation
 from arcacct.database.durable import MaintenanceEntry
-from arcacct.database.incarnation import MEANING, DatabaseMismatch
+from arcacct.database.incarnation import DatabaseMismatch
 from arcacct.database.location import fence, spools
-from arcacct.errors import ArcacctError, StoreBusy, TargetBusy
+from arcacct.errors import ArcacctError, StoreBusy
 from arcacct.publishing.ledger_rows import iso
-from arcacct.publishing.safeguard import held_text
-from arcacct.publishing.selection import NOT_SELECTED
 from arcacct.queries import health_queries
 from arcacct.queries.health_queries import Basis, RecordingState, TargetState, basis
 from arcacct.records import hold_decisions, unfinished
-from arcacct.records.hold_decisions import NONE, Counts
-from arcacct.records.holds import HELD, PUBLISHED
-from arcacct.records.states import BOUNDS
+from arcacct.records.hold_decisions import Counts
 from arcacct.targets import plugins
 from arcacct.wording import count_of
 
@@ -43,20 +39,12 @@ HOUR_S = 3600
 OK, WARNING, CRITICAL, UNKNOWN = range(4)
 """The exit codes of monitoring plug-ins."""
 WORDS = ("ok", "WARNING", "CRITICAL", "UNKNOWN")
-_CLOCK_TOLERANCE_S = 300
 _BYTES_A_JOB = 1700
 """What a job takes in both databases, where too few are recorded to tell: three targets, a year (DESIGN section 8)."""
 _MANY_JOBS = 10_000
 """So many have to be there for the size of the files to tell what one takes."""
 _GROWTH_DAYS = 7
 _YEARS_DAYS = 3650
-_SNAPSHOT_S = 2 * DAY_S
-"""A copy for readers that is older is not what its readers take it for."""
-UNMEASURED_TODO = (
-    "look at the .diag of a job without wall time: is GNU time on the worker nodes? What is published of such jobs is"
-    " the site's choice (missing_wall_time= in [arcacct])"
-)
-_SNAPSHOT = "run `arcacct db snapshot DIR` by its timer, or remove it"
 
 
 class Limit(NamedTuple):
@@ -355,7 +343,44 @@ def worst(checks: list[Check]) -> int:
     return next((severity for severity in (CRITICAL, WARNING, UNKNOWN) if severity in severities), OK)
 
 
-# The table: what is judged, where the manual has more, and what Prometheus is given of it. Each row is a function.
+def certificate_check(path: str, end: int, now: int, limits: Thresholds) -> Check:
+    """How long a certificate is still good that ends at ``end`` (UTC seconds)."""
+    left = count_of((end - now) // DAY_S, "day")
+    text = f"expired {ago(now, end)}" if end <= now else f"good until {iso(end)}, {left} left"
+    severity = under(end - now, limits.certificate_s)
+    return Check("certificate", severity, f"{path}: {text}", "order the next one" if severity else "")
+
+
+def disk_check(disk: Disk, limits: Thresholds) -> Check:
+    """Whether there is room for as long as an administrator is away: bytes, files, days."""
+    mib = disk.free_bytes // 2**20
+    text = f"{disk.folder}: {mib / 1024:.1f} GiB free" if mib >= 1024 else f"{disk.folder}: {mib} MiB free"
+    severity, advice = under(mib, limits.free_mib), "make room: with database and spool full, events are lost"
+    if disk.days is not None:
+        severity = max(severity, under(disk.days, limits.free_days))
+        lasts = "years" if disk.days >= _YEARS_DAYS else f"{disk.days} days at the pace of the last week"
+        text, advice = f"{text}, enough for {lasts}", f"{advice}; `arcacct db prune` removes what no target needs"
+    if disk.free_files is not None and (few := under(disk.free_files, limits.free_files)):
+        severity, text = max(severity, few), f"{text}, and room for {count_of(disk.free_files, 'file')} (inodes) only"
+        advice = "remove small files: each event of the spool is one"
+    return Check("disk", severity, text, advice if severity else "")
+
+
+def over(value: int, limit: Limit) -> int:
+    return CRITICAL if value >= limit.critical else WARNING if value >= limit.warning else OK
+
+
+def under(value: int, limit: Limit) -> int:
+    return CRITICAL if value < limit.critical else WARNING if value < limit.warning else OK
+
+
+def ago(now: int, seconds: int) -> str:
+    """``2026-11-20T10:30:00Z (3 h ago)``."""
+    age = now - seconds
+    for unit, size in (("d", DAY_S), ("h", HOUR_S), ("min", 60)):
+        if age >= 2 * size:
+            return f"{iso(seconds)} ({age // size} {unit} ago)"
+    return f"{iso(seconds)} ({max(age, 0)} s ago)" if age >= 0 else f"{iso(seconds)} (in {-age} s)"
 
 
 Values = float | None | Mapping[tuple[str, ...], float | None]
@@ -384,696 +409,3 @@ class Metric(NamedTuple):
         """Each value with those of its labels."""
         values = self.read(found)
         return values.items() if isinstance(values, Mapping) else [((), values)]
-
-
-def _recorded(read: Callable[[RecordingState], Values]) -> Callable[[Health], Values]:
-    return lambda found: {} if found.recorded is None else read(found.recorded)
-
-
-def _left(read: Callable[[Spooled], Values]) -> Callable[[Health], Values]:
-    """Of the spools as they can be listed, else as the last sweep left them."""
-
-    def values(found: Health) -> Values:
-        left = found.spool if not found.spool.unknown else None if found.recorded is None else found.recorded.left
-        return None if left is None else read(left)
-
-    return values
-
-
-def _of_settings(read: Callable[[Settings], float]) -> Callable[[Health], Values]:
-    return lambda found: None if found.settings is None else read(found.settings)
-
-
-def _of_basis(read: Callable[[Basis], Values]) -> Callable[[Health], Values]:
-    return lambda found: {} if found.basis is None else read(found.basis)
-
-
-def _each_launcher(read: Callable[[Launcher], float | None]) -> Callable[[Health], Values]:
-    return lambda found: {(one.path,): read(one) for one in found.launchers}
-
-
-def _each_target(read: Callable[[TargetState], float | None]) -> Callable[[Health], Values]:
-    return lambda found: {(one.name,): read(one) for one in found.targets}
-
-
-def _implausible_values(found: Health) -> Values:
-    """Each reason for which jobs may be held, also where none is; of those that were settled what there is."""
-    if found.recorded is None:
-        return {}
-    counted: dict[tuple[str, ...], float | None] = {(reason, HELD): 0 for reason in BOUNDS}
-    return counted | {
-        (reason, state): count for state, counts in found.implausible.items() for reason, count in counts.by_reason
-    }
-
-
-_STATES = ("held", "quarantined", "correction", "retry", "dropped")
-
-
-Judge = Callable[["Health", Thresholds], Iterable[Check]]
-
-
-class HealthCheck(NamedTuple):
-    """A row of the table."""
-
-    judge: Judge
-    manual: str
-    metrics: tuple[Metric, ...]
-    by_doctor: bool
-    """Whether `arcacct doctor` says it in these words; it looks at the others more closely, or not at all."""
-
-
-CHECKS: list[HealthCheck] = []
-"""Every check, in the order of a job's life."""
-
-
-def _check(manual: str, *metrics: Metric, by_doctor: bool = True) -> Callable[[Judge], Judge]:
-    """The function is a row of the table."""
-
-    def add(judge: Judge) -> Judge:
-        CHECKS.append(HealthCheck(judge, manual, metrics, by_doctor))
-        return judge
-
-    return add
-
-
-@_check(
-    "howto/care-of-the-database.md",
-    Metric("arcacct_jobs", "Jobs in the accounting database", _recorded(lambda one: one.jobs)),
-    Metric(
-        "arcacct_database_bytes",
-        "Size of the accounting database with its WAL",
-        lambda found: None if found.recorded is None else found.size_bytes,
-    ),
-)
-def _databases(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    if found.problem is not None:
-        yield advised("database", CRITICAL, found.problem)
-    elif found.recorded is not None:
-        size = f"{found.size_bytes / 2**20:.1f} MiB, schema {found.recorded.schema}"
-        yield Check("database", OK, f"{found.database}: {size}, {count_of(found.recorded.jobs, 'job')}")
-    if found.writer is not None:
-        text = f"process {found.writer} keeps the database locked: hooks spool until it ends"
-        yield Check("lock", CRITICAL, text, f"see what it does (ps {found.writer})")
-    if found.maintenance:
-        text = "the database is being worked on: hooks spool until that is done"
-        yield Check("maintenance", WARNING, text, "wait for that `arcacct db` command, or repeat one that was killed")
-    if found.leftovers:
-        text = f"{', '.join(found.leftovers)}: left by a command that was killed"
-        advice = "the next `arcacct db backup` (or `db optimize --shrink`) removes it; you may remove it yourself"
-        yield Check("leftovers", WARNING, text, advice)
-    if found.recorded is not None and found.recorded.foreign_records:
-        text = (
-            f"{found.recorded.foreign_records} of the newest records were written by another program: if A-REX writes"
-            " this file it loses rows"
-        )
-        yield Check("writers", CRITICAL, text, "give arcacct another path (database= in arcacct.conf)")
-
-
-@_check(
-    "reference/messages.md#the-two-databases",
-    Metric(
-        "arcacct_ledger_doubts",
-        "What is wrong between accounting.db and publishing.db; 0 is well",
-        lambda found: (
-            None if found.recorded is None else len(found.doubts) + sum(one.in_doubt for one in found.targets)
-        ),
-    ),
-)
-def _doubts(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    """Whether both databases are the two that belong together, and neither is an old copy."""
-    return (Check("ledger", CRITICAL, MEANING[doubt]) for doubt in found.doubts)
-
-
-@_check(
-    "explanation/recording.md",
-    Metric(
-        "arcacct_last_event_timestamp_seconds",
-        "Time of the state change that was recorded last",
-        _recorded(lambda one: one.last_event_s),
-    ),
-    Metric(
-        "arcacct_cut_records",
-        "Records of the last day that were cut short, since a file or value was too long",
-        _recorded(lambda one: one.cut_records),
-    ),
-)
-def _recorder(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    if found.recorded is None:
-        return
-    event = found.recorded.last_event_s
-    yield Check("recorder", OK, "no event recorded yet" if event is None else f"last event {_ago(found.now, event)}")
-    if found.recorded.cut_records:
-        # Nothing is wrong with us, but a megabyte of .diag is worth a look.
-        cut_files = found.recorded.cut_files
-        files = f", {cut_files} of them with a file above 1 MiB" if cut_files else ""
-        text = (
-            f"{count_of(found.recorded.cut_records, 'record')} of the last day cut short, since a file or "
-            f"value was too long{files}"
-        )
-        advice = 'see `arcacct query "SELECT * FROM v1_record_notes"`'
-        yield Check("cut", WARNING if cut_files else OK, text, advice)
-
-
-@_check(
-    "explanation/recording.md",
-    Metric("arcacct_last_sweep_timestamp_seconds", "End of the last sweep", _recorded(lambda one: one.last_sweep_s)),
-)
-def _sweep(found: Health, limits: Thresholds) -> Iterator[Check]:
-    if found.recorded is None or (found.recorded.last_sweep_s is None and found.is_without_arex):
-        return
-    swept = found.recorded.last_sweep_s
-    severity = WARNING if swept is None else _over(found.now - swept, limits.sweep_s)
-    text = "never ran" if swept is None else f"last one {_ago(found.now, swept)}"
-    yield Check("sweep", severity, text, "is arcacct-sweep.timer active?" if severity else "")
-
-
-@_check(
-    "howto/rejected-records.md",
-    Metric(
-        "arcacct_import_rejected_records{source}",
-        "Records of imports that could not be used",
-        _recorded(lambda one: {(source,): count for source, count in one.rejected.by_source.items()}),
-    ),
-    Metric(
-        "arcacct_import_rejected_oldest_timestamp_seconds",
-        "Time when the oldest of them was met",
-        _recorded(lambda one: one.rejected.oldest_s),
-    ),
-    Metric(
-        "arcacct_sonar_dropped_values_total{field}",
-        "Values of telemetry that could not be used",
-        _recorded(lambda one: {(field,): count for field, count in one.dropped.items()}),
-    ),
-)
-def _imports(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    """Records of imports that could not be used: they are in no sum until somebody looks at them."""
-    rejected = None if found.recorded is None else found.recorded.rejected
-    if rejected is not None and rejected.by_source and rejected.oldest_s is not None:
-        counts = ", ".join(f"{count} of {source}" for source, count in rejected.by_source.items())
-        ours = f", {rejected.ours} by an error of arcacct's own (please report it)" if rejected.ours else ""
-        text = f"{counts} could not be used{ours}, the oldest {_ago(found.now, rejected.oldest_s)}"
-        advice = "see `arcacct import rejected`, and try them again (--retry) after an upgrade or a correction"
-        yield Check("imports", WARNING, text, advice)
-
-
-@_check(
-    "explanation/recording.md#jobs-whose-files-are-gone",
-    Metric(
-        "arcacct_jobs_on_hold",
-        "Jobs that ended with unknown usage",
-        lambda found: None if found.recorded is None else found.on_hold,
-    ),
-)
-def _vanished(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    if found.on_hold:
-        text = f"{count_of(found.on_hold, 'job')} ended and of unknown usage"
-        yield Check("vanished", WARNING, text, f"{unfinished.REMEDIES}; `arcacct verify` of the month names them")
-
-
-@_check(
-    "howto/implausible.md",
-    Metric(
-        "arcacct_implausible_jobs{reason,state}",
-        "Jobs with values that cannot be true, by reason: held, decided about, or published before this was checked",
-        _implausible_values,
-    ),
-)
-def _implausible(found: Health, limits: Thresholds) -> Iterator[Check]:
-    """Whether figures lack jobs whose values cannot be true, or have some."""
-    held, published = found.implausible.get(HELD, NONE), found.implausible.get(PUBLISHED, NONE)
-    if held.records:
-        text = f"{count_of(held.records, 'job')} held, in no figure and at no receiver, {held.why} ({held.text})"
-        advice = "see `arcacct quarantine list`, and settle them by `arcacct quarantine decide`"
-        yield Check("implausible", _over(held.records, limits.implausible), text, advice)
-    if published.records:
-        text = (
-            f"{count_of(published.records, 'job')} published before values were checked, with values that cannot be"
-            f" true ({published.text})"
-        )
-        advice = (
-            "see `arcacct quarantine list --decided`, and correct or keep them by `arcacct quarantine decide"
-            " --published`"
-        )
-        severity = _over(published.records, limits.implausible._replace(critical=2**63))
-        yield Check("implausible", severity, text, advice)
-
-
-@_check(
-    "howto/implausible.md#jobs-that-nobody-measured",
-    Metric(
-        "arcacct_recent_jobs",
-        "Jobs that ended in this month or the one before, as the sums count them",
-        _of_basis(lambda one: one.jobs),
-    ),
-    Metric(
-        "arcacct_recent_jobs_without{what}",
-        "Those of them without a measured wall time, without CPU time, and with no benchmark but the default",
-        _of_basis(
-            lambda one: {
-                ("wall",): one.without_wall,
-                ("cpu",): one.without_cpu,
-                ("benchmark",): one.without_benchmark,
-            }
-        ),
-    ),
-)
-def _measured(found: Health, limits: Thresholds) -> Iterator[Check]:
-    if found.basis is not None and (found.basis.jobs or found.basis.held):
-        year, month = recent_months(found.now)[0]
-        severity = _over(found.basis.without_wall_percent, limits.unmeasured_percent)
-        text = f"{year:04d}-{month:02d} and later: {found.basis}"
-        yield Check("measured", severity, text, UNMEASURED_TODO if severity else "")
-
-
-@_check(
-    "howto/install.md#4-add-the-callouts",
-    Metric(
-        "arcacct_launcher_ok{launcher}", "1: A-REX can start its callout", _each_launcher(lambda one: not one.problem)
-    ),
-    by_doctor=False,
-)
-def _launchers(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    return (advised("launcher", CRITICAL, one.problem) for one in found.launchers if one.problem)
-
-
-@_check(
-    "howto/install.md#4-add-the-callouts",
-    Metric(
-        "arcacct_ended_jobs{told_by}",
-        "Jobs of A-REX that ended within the last day, by what reported their end: callout or sweep",
-        _recorded(lambda one: {("callout",): one.ends.jobs - one.ends.swept, ("sweep",): one.ends.swept}),
-    ),
-)
-def _callouts(found: Health, limits: Thresholds) -> Iterator[Check]:
-    """Whether A-REX calls us: how many ends the callouts reported, and how many only the sweep found."""
-    ends = None if found.recorded is None else found.recorded.ends
-    if ends is not None and ends.jobs:
-        text = (
-            f"of {count_of(ends.jobs, 'job')} that ended within a day, since recording began, they reported the end of"
-            f" {ends.jobs - ends.swept}, the sweep found {ends.swept}"
-        )
-        severity = _over(100 * ends.swept // ends.jobs, limits.swept_percent)
-        advice = "does A-REX call arcacct-hook? See `statecallout` in arc.conf, and `Plugin at state` in A-REX's log"
-        yield Check("callouts", severity, text, advice if severity else "")
-
-
-@_check(
-    "explanation/recording.md",
-    Metric("arcacct_spool_files", "Events that wait in the spool", _left(lambda one: one.files)),
-    Metric(
-        "arcacct_spool_oldest_timestamp_seconds",
-        "Time of the oldest event in the spool",
-        _left(lambda one: one.oldest_s),
-    ),
-    Metric("arcacct_spool_unusable_files", "Files of the spool that were set aside", _left(lambda one: one.unusable)),
-    Metric(
-        "arcacct_spool_known",
-        "1: every spool could be listed; 0: the figures are those that the last sweep left",
-        lambda found: not found.spool.unknown,
-    ),
-)
-def _spool(found: Health, limits: Thresholds) -> Iterator[Check]:
-    spool = found.spool
-    severity = _waits(spool, found.now, limits)
-    text = _events(found.now, spool)
-    if spool.unknown:
-        # By the sweep, whose own age is a check.
-        left = None if found.recorded is None else found.recorded.left
-        hidden = f"this user cannot list {', '.join(spool.unknown)}"
-        if left is None:
-            text = f"{text}; {hidden}, and no sweep has noted what is there"
-            yield Check("spool", severity or UNKNOWN, text, exit_code=TargetBusy.exit_code)
-            return
-        severity = max(severity, _waits(left, found.now, limits))
-        text = f"{_events(found.now, left)}, as the last sweep left them ({hidden})"
-    yield Check("spool", severity, text, "run `arcacct sweep` and read what it says" if severity else "")
-
-
-@_check(
-    "explanation/recording.md",
-    Metric(
-        "arcacct_launcher_spool_files{launcher}",
-        "Events in a spool of the launcher's own, which no sweep drains",
-        _each_launcher(lambda one: one.astray.files),
-    ),
-    Metric(
-        "arcacct_launcher_spool_oldest_timestamp_seconds{launcher}",
-        "Time of the oldest of them",
-        _each_launcher(lambda one: one.astray.oldest_s),
-    ),
-)
-def _launcher_spools(found: Health, limits: Thresholds) -> Iterator[Check]:
-    for launcher in found.launchers:
-        if launcher.places:
-            astray, places = launcher.astray, " and ".join(launcher.places)
-            severity = max(WARNING, _waits(astray, found.now, limits))
-            text = f"{launcher.path} spools in {places}, where no sweep looks: {_events(found.now, astray)}"
-            advice = (
-                "name the same directory as spool_fallback= in [arcacct], or leave spool= of the launcher empty, and"
-                " run `arcacct sweep`"
-            )
-            yield Check("launcher spool", severity, text, advice)
-
-
-def _waits(spool: Spooled, now: int, limits: Thresholds) -> int:
-    severity = _over(spool.files, limits.spool_files)
-    if spool.oldest_s is not None:
-        severity = max(severity, _over(now - spool.oldest_s, limits.spool_s))
-    return max(severity, WARNING) if spool.unusable else severity
-
-
-def _events(now: int, spool: Spooled) -> str:
-    text = "empty"
-    if spool.oldest_s is not None:
-        text = f"{count_of(spool.files, 'event')}, the oldest from {_ago(now, spool.oldest_s)}"
-    return f"{text}; {count_of(spool.unusable, 'file')} set aside in spool/unusable" if spool.unusable else text
-
-
-@_check(
-    "howto/care-of-the-database.md",
-    Metric(
-        "arcacct_last_care_timestamp_seconds{kind}",
-        "Last backup, check, prune and snapshot of the databases",
-        lambda found: {(kind,): done.at_s for kind, done in found.maintenance_log.items()},
-    ),
-    Metric(
-        "arcacct_check_found_damage",
-        "1: the last `arcacct db check` found something wrong",
-        lambda found: None if (last := found.maintenance_log.get(durable.CHECK)) is None else not last.is_well,
-    ),
-)
-def _care(found: Health, limits: Thresholds) -> Iterator[Check]:
-    """Whether there is a backup, and what the last check of the databases said."""
-    last = found.maintenance_log.get(durable.BACKUP)
-    if found.recorded is not None:
-        since = found.recorded.created_s if last is None else last.at_s
-        text = "none is known" if last is None else f"last one {_ago(found.now, last.at_s)}"
-        # Another program may make them: a missing note is never critical.
-        severity = min(_over(found.now - since, limits.backup_s), WARNING if last is None else CRITICAL)
-        yield Check("backup", severity, text, "run `arcacct db backup DIR` every night" if severity else "")
-    last = found.maintenance_log.get(durable.CHECK)
-    if last is not None:
-        text = f"last one {_ago(found.now, last.at_s)}{'' if last.is_well else ' found damage'}"
-        advice = "" if last.is_well else "see `arcacct db check`, and `arcacct db restore FILE`"
-        yield Check("check", OK if last.is_well else CRITICAL, text, advice)
-    last = found.maintenance_log.get(durable.SNAPSHOT)
-    if found.recorded is not None and last is not None:
-        is_other = last.incarnation != found.recorded.life
-        text = f"last one {_ago(found.now, last.at_s)}{', of the database before it was restored' if is_other else ''}"
-        is_old = is_other or found.now - last.at_s >= _SNAPSHOT_S
-        yield Check("snapshot", WARNING if is_old else OK, text, _SNAPSHOT if is_old else "")
-
-
-@_check(
-    "howto/switch-from-jura-ng.md",
-    Metric(
-        "arcacct_targets",
-        "Targets that arcacct publishes to, as configured",
-        _of_settings(lambda one: len(one.targets)),
-    ),
-    Metric(
-        "arcacct_publishes",
-        "0: the configuration says that this host only records (publishes=no)",
-        _of_settings(lambda one: one.publishes),
-    ),
-    Metric(
-        "arcacct_jura_targets",
-        "Targets in arc.conf, to which A-REX's jura publishes",
-        _of_settings(lambda one: len({*one.jura_targets})),
-    ),
-)
-def _publishers(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    """Whether there is a target, and nobody else publishes to it."""
-    who = found.settings
-    if who is None:
-        return
-    blocks = dict.fromkeys(who.jura_targets)
-    names = ", ".join(f"[{block}]" for block in blocks)
-    only_records = "for a host that is only to record set publishes=no in [arcacct]"
-    if blocks and not who.publishes:
-        yield Check("jura", OK, f"A-REX's jura publishes to {names}; arcacct only records (publishes=no)")
-    elif blocks and who.allow_jura:
-        yield Check("jura", OK, f"A-REX's jura publishes to the same targets, as allow_jura=yes allows: {names}")
-    elif blocks:
-        text = (
-            f"A-REX's jura publishes to the same targets: {names} in arc.conf; arcacct records, and does not publish"
-            " until they are moved to arcacct.conf (`arcacct config check` tells the lines)"
-        )
-        yield Check("jura", WARNING, text, only_records)
-    elif not who.publishes:
-        yield Check("targets", OK, "none: this host only records (publishes=no)")
-    elif not who.targets:
-        text = "no target is configured, so nothing is published"
-        yield Check("targets", WARNING, text, f"name one in arcacct.conf; {only_records}")
-
-
-@_check(
-    "howto/monitor.md",
-    Metric(
-        "arcacct_target_last_success_timestamp_seconds{target}",
-        "Last run of a target without error",
-        _each_target(lambda one: one.last_success_s),
-    ),
-    Metric(
-        "arcacct_target_due_timestamp_seconds{target}",
-        "When a target is due next",
-        _each_target(lambda one: one.due_s or None),
-    ),
-    Metric(
-        "arcacct_target_waiting_records{target}",
-        "Records that a target has still to be sent",
-        _each_target(lambda one: one.waiting.records),
-    ),
-    Metric(
-        "arcacct_target_oldest_waiting_timestamp_seconds{target}",
-        "End time of the oldest of them",
-        _each_target(lambda one: one.waiting.oldest_end_s),
-    ),
-    Metric(
-        "arcacct_target_unanswered_messages{target}",
-        "Messages without an answer",
-        _each_target(lambda one: one.unanswered),
-    ),
-    Metric(
-        "arcacct_target_never_sent_records{target}",
-        "Jobs from before a target's beginning that it never got",
-        _each_target(lambda one: one.never_sent),
-    ),
-    by_doctor=False,
-)
-def _targets(found: Health, limits: Thresholds) -> Iterator[Check]:
-    return (_target_check(found, target, limits) for target in found.targets)
-
-
-def _target_check(found: Health, state: TargetState, limits: Thresholds) -> Check:
-    now = found.now
-    settings = found.settings
-    left = () if settings is None or settings.allow_jura else settings.jura_targets
-    if state.block in left and state.last_run_s is None:
-        # The check of jura-ng is the warning.
-        return Check(state.name, OK, "left to A-REX's jura, while its block is in arc.conf")
-    parts = ["never published" if state.last_success_s is None else f"last success {_ago(now, state.last_success_s)}"]
-    severity = OK
-    if state.waiting.records and state.waiting.oldest_end_s is not None:
-        parts.append(
-            f"{count_of(state.waiting.records, 'record')} waiting, the oldest ended "
-            f"{_ago(now, state.waiting.oldest_end_s)}"
-        )
-        # Not before they could have gone: when they ended, or when the target was due.
-        severity = _over(now - max(state.waiting.oldest_end_s, state.due_s), limits.unsent_s)
-    else:
-        parts.append("nothing waiting")
-    if state.last_success_s is not None:
-        overdue = _over(now - state.due_s, limits.unsent_s)
-        if overdue and (state.last_run_s or 0) <= state.due_s:
-            # Nothing may wait, but nothing would be sent either.
-            severity = max(severity, overdue)
-            parts.append("no run since it was due: is arcacct-publish.timer active?")
-    if state.unanswered:
-        parts.append(f"{count_of(state.unanswered, 'message')} without an answer")
-    # What is held has a check of its own.
-    if (
-        state.last_error
-        and " is held: " not in state.last_error
-        and (state.last_run_s or 0) > (state.last_success_s or 0)
-    ):
-        # Also when nothing waits: the run failed, sync message included. A receiver that is only busy may be so for a
-        # while; anything else does not pass without an administrator.
-        is_busy = state.last_success_s and state.last_exit_code in (0, TargetBusy.exit_code)
-        severity = max(severity, _over(now - state.due_s, limits.unsent_s), OK if is_busy else WARNING)
-        parts.append(f"last error: {' '.join(state.last_error.split())}")
-    if state.never_sent:
-        parts.append(
-            f"{count_of(state.never_sent, 'job')} from before {iso(state.start_s)} never sent (`arcacct republish` "
-            "sends them)"
-        )
-    parts.append("due" if state.due_s <= now else f"due {iso(state.due_s)}")
-    return Check(state.name, severity, "; ".join(parts))
-
-
-@_check(
-    "explanation/figures-that-do-not-fall.md",
-    Metric(
-        "arcacct_target_held_months{target}",
-        "Months that are not sent, since figures would fall without proof",
-        _each_target(lambda one: len(one.held_months)),
-    ),
-    Metric(
-        "arcacct_target_held_month_jobs{target,month,kind}",
-        "Jobs of such a month: published (given), and in the database now (found)",
-        lambda found: {
-            (target.name, f"{one.year:04d}-{one.month:02d}", kind): jobs
-            for target in found.targets
-            for one in target.held_months
-            for kind, jobs in (("given", one.published_jobs), ("found", one.found_jobs))
-        },
-    ),
-    by_doctor=False,
-)
-def _figures(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    """Whether the receivers' figures may be sent, or would fall without proof."""
-    for target in found.targets:
-        for held in target.held_months:
-            yield Check(f"{target.name} figures", CRITICAL, held_text(held))
-        if target.names_in_doubt:
-            yield Check(f"{target.name} figures", CRITICAL, target.names_in_doubt)
-        for one in target.refused_sums:
-            text = (
-                f"{one.year:04d}-{one.month:02d}: a record of {one.message_format} refused in "
-                f"{count_of(one.refusals, 'run')}: {one.reason}"
-            )
-            severity = OK if one.refusals == 1 else WARNING
-            yield Check(f"{target.name} sums", severity, text, "each run sends it again")
-        if target.not_selected:
-            yield Check(f"{target.name} selection", OK, f"{count_of(target.not_selected, 'job')} {NOT_SELECTED}")
-        if target.ledger_problem:
-            yield Check(f"{target.name} ledger", CRITICAL, target.ledger_problem)
-        if target.in_doubt:
-            text = "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
-            yield Check(f"{target.name} ledger", WARNING, text)
-
-
-@_check(
-    "howto/set-aside.md",
-    Metric(
-        "arcacct_target_held_records{target,state}",
-        "Records that are set aside",
-        lambda found: {(one.name, state): one.held.get(state, 0) for one in found.targets for state in _STATES},
-    ),
-    by_doctor=False,
-)
-def _quarantines(found: Health, limits: Thresholds) -> Iterator[Check]:
-    for target in found.targets:
-        held, once, ahead = target.held, target.refused_once, target.ahead
-        settling = held.get("held", 0) - sum(one.records for one in (once, ahead) if one is not None)
-        counts = {**held, "held": settling}
-        parts = [f"{count} {state}" for state, count in sorted(counts.items()) if count]
-        # The receiver keeps an older version of a correction until a person acts there.
-        severity = max(_over(held.get("quarantined", 0), limits.quarantined), WARNING * bool(held.get("correction")))
-        if once is not None:
-            # Refused for days: that is not by chance.
-            severity = max(severity, _over(found.now - once.since_s, limits.unsent_s))
-            when = "with the next run" if once.next_s <= found.now else f"from {iso(once.next_s)}"
-            first = _ago(found.now, once.since_s)
-            parts.append(f"{once.records} refused, to be tried again {when}, the first refused {first}")
-        if ahead is not None:
-            parts.append(
-                f"{ahead.records} with an end in the future by this host's clock, held until {iso(ahead.next_s)}"
-            )
-        advice = "see `arcacct quarantine list`" if severity else ""
-        yield Check(f"{target.name} quarantine", severity, ", ".join(parts) or "nothing set aside", advice)
-
-
-@_check(
-    "howto/monitor.md",
-    Metric(
-        "arcacct_certificate_not_after_timestamp_seconds{file}",
-        "When a certificate ends",
-        lambda found: {(path,): end for path, end in found.certificates.items() if isinstance(end, int)},
-    ),
-    by_doctor=False,
-)
-def _ends_of_certificates(found: Health, limits: Thresholds) -> Iterator[Check]:
-    for path, end in found.certificates.items():
-        if isinstance(end, str):
-            yield Check("certificate", UNKNOWN, f"{path} {end}")
-        else:
-            yield certificate_check(path, end, found.now, limits)
-
-
-def certificate_check(path: str, end: int, now: int, limits: Thresholds) -> Check:
-    """How long a certificate is still good that ends at ``end`` (UTC seconds)."""
-    left = count_of((end - now) // DAY_S, "day")
-    text = f"expired {_ago(now, end)}" if end <= now else f"good until {iso(end)}, {left} left"
-    severity = _under(end - now, limits.certificate_s)
-    return Check("certificate", severity, f"{path}: {text}", "order the next one" if severity else "")
-
-
-@_check(
-    "howto/care-of-the-database.md",
-    Metric(
-        "arcacct_database_free_bytes",
-        "Room on the disk of the databases",
-        lambda found: found.disks[0].free_bytes if found.disks else None,
-    ),
-)
-def _rooms(found: Health, limits: Thresholds) -> Iterator[Check]:
-    return (disk_check(disk, limits) for disk in found.disks)
-
-
-def disk_check(disk: Disk, limits: Thresholds) -> Check:
-    """Whether there is room for as long as an administrator is away: bytes, files, days."""
-    mib = disk.free_bytes // 2**20
-    text = f"{disk.folder}: {mib / 1024:.1f} GiB free" if mib >= 1024 else f"{disk.folder}: {mib} MiB free"
-    severity, advice = _under(mib, limits.free_mib), "make room: with database and spool full, events are lost"
-    if disk.days is not None:
-        severity = max(severity, _under(disk.days, limits.free_days))
-        lasts = "years" if disk.days >= _YEARS_DAYS else f"{disk.days} days at the pace of the last week"
-        text, advice = f"{text}, enough for {lasts}", f"{advice}; `arcacct db prune` removes what no target needs"
-    if disk.free_files is not None and (few := _under(disk.free_files, limits.free_files)):
-        severity, text = max(severity, few), f"{text}, and room for {count_of(disk.free_files, 'file')} (inodes) only"
-        advice = "remove small files: each event of the spool is one"
-    return Check("disk", severity, text, advice if severity else "")
-
-
-@_check("howto/monitor.md")
-def _clock(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    """Instants that are past, unless the clock is or was wrong: an age counted from them looks young for long."""
-    instants: dict[str, int | None] = {}
-    if found.recorded is not None:
-        instants["event"], instants["sweep"] = found.recorded.last_event_s, found.recorded.last_sweep_s
-    for target in found.targets:
-        instants[f"run of {target.name}"] = max(target.last_run_s or 0, target.last_success_s or 0)
-    instants |= {kind: done.at_s for kind, done in found.maintenance_log.items()}
-    ahead = [
-        f"the last {what} is {at_s - found.now} s"
-        for what, at_s in instants.items()
-        if at_s is not None and at_s > found.now + _CLOCK_TOLERANCE_S
-    ]
-    if ahead:
-        advice = "check the clock of this host (chronyd or ntpd): records of the future are not sent"
-        yield Check("clock", CRITICAL, f"{', '.join(ahead)} in the future", advice)
-    else:
-        yield Check("clock", OK, iso(found.now))
-
-
-def _over(value: int, limit: Limit) -> int:
-    return CRITICAL if value >= limit.critical else WARNING if value >= limit.warning else OK
-
-
-def _under(value: int, limit: Limit) -> int:
-    return CRITICAL if value < limit.critical else WARNING if value < limit.warning else OK
-
-
-def _ago(now: int, seconds: int) -> str:
-    """``2026-11-20T10:30:00Z (3 h ago)``."""
-    age = now - seconds
-    for unit, size in (("d", DAY_S), ("h", HOUR_S), ("min", 60)):
-        if age >= 2 * size:
-            return f"{iso(seconds)} ({age // size} {unit} ago)"
-    return f"{iso(seconds)} ({max(age, 0)} s ago)" if age >= 0 else f"{iso(seconds)} (in {-age} s)"
-
-
-def judge(found: Health, limits: Thresholds, rows: Iterable[HealthCheck] = CHECKS) -> list[Check]:
-    """What the rows of the table say."""
-    return [check._replace(manual=row.manual) for row in rows for check in row.judge(found, limits)]

@@ -116,9 +116,12 @@ def steps(site: Site, ahead: Site, launcher: str) -> Iterator[SetupStep]:
     yield _callouts(site, ahead, configuration, launcher)
     yield _database(site)
     yield _history(site)
+    known = Check("benchmark", OK, "the configuration names one")
+    if site.here is None:
+        known = Check("benchmark", UNKNOWN, "the configuration has errors", "fix them first")
     yield SetupStep(
         "benchmark",
-        tuple(one._replace(subject="benchmark") for one in rated) or (Check("benchmark", OK, "the jobs have one"),),
+        tuple(one._replace(subject="benchmark") for one in rated) or (known,),
         ("benchmark=HEPscore23:VALUE in [lrms] of arc.conf, or queue_benchmark= in [arcacct] of arcacct.conf",)
         if rated
         else (),

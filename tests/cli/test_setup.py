@@ -236,3 +236,14 @@ def test_jura_ng_is_a_step_and_no_error(clinic, run) -> None:
     assert found["switch"]["verdict"] == "warning"
     assert found["switch"]["do"][0] == "arcacct switch --plan"
     assert found["configuration"]["verdict"] == "ok"
+
+
+def test_without_a_configuration_nothing_is_called_well(tmp_path, capsys) -> None:
+    """What cannot be judged yet is an error or unknown: benchmark, database, history and targets."""
+    missing_conf = tmp_path / "arc.conf"
+    missing_conf.write_text("[lrms\n")
+
+    done = said(capsys, "--config", missing_conf, "setup", "--check", "--json", "--launcher", tmp_path / "hook")
+
+    verdicts = {one["step"]: one["verdict"] for one in json.loads(done.stdout)}
+    assert "ok" not in {verdicts[step] for step in ("benchmark", "database", "history", "targets")}, verdicts

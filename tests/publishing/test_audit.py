@@ -10,7 +10,7 @@ from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, jobs, publish_well
 
 from arcacct.publishing.run import republish
 from arcacct.publishing.target_run import Period
-from arcacct.queries import health
+from arcacct.queries import health, health_checks
 from arcacct.targets import plugins
 
 BOTH = SGAS + CARS
@@ -38,7 +38,7 @@ def db_check(site: Site, capfd) -> tuple[int, str]:
 
 
 def severities(site: Site) -> dict[str, int]:
-    found = health.judge(health.examine(site.settings), health.Thresholds())
+    found = health_checks.judge(health.examine(site.settings), health.Thresholds())
     return {one.subject: one.severity for one in found if one.severity}
 
 

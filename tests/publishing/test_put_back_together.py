@@ -12,7 +12,7 @@ from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, pub
 from arcacct.database import location, upkeep
 from arcacct.errors import FiguresHeld
 from arcacct.publishing.ledger_rows import month_bounds, month_name, month_of
-from arcacct.queries import health
+from arcacct.queries import health, health_checks
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def held_months(site: Site) -> tuple[tuple[int, int], ...]:
 
 
 def severities(site: Site) -> dict[str, int]:
-    found = health.judge(health.examine(site.settings), health.Thresholds())
+    found = health_checks.judge(health.examine(site.settings), health.Thresholds())
     return {one.subject: one.severity for one in found if one.severity}
 
 

@@ -25,7 +25,7 @@ from arcacct.database.access import open_publishing, read_accounting
 from arcacct.database.durable import MaintenanceEntry
 from arcacct.publishing import ledger
 from arcacct.publishing.safeguard import HeldMonth
-from arcacct.queries import health
+from arcacct.queries import health, health_checks
 from arcacct.targets import kinds
 
 ETC = pathlib.Path(__file__).parents[2] / "etc"
@@ -260,7 +260,7 @@ def test_a_spool_that_cannot_be_listed(site) -> None:
     def judged(left: spool_replay.Spooled | None) -> int:
         assert found.recorded is not None
         seen = found._replace(spool=hidden, recorded=found.recorded._replace(left=left))
-        return next(check.severity for check in health.judge(seen, limits) if check.subject == "spool")
+        return next(check.severity for check in health_checks.judge(seen, limits) if check.subject == "spool")
 
     assert "Permission denied" in hidden.unknown[0]
     assert judged(None) == health.UNKNOWN
@@ -285,7 +285,7 @@ def test_a_publisher_that_does_not_run(site, days, severity) -> None:
     site.published(seconds_ago=int(days * DAY_S) + 4000)
     with closing(open_publishing(site.here)) as con, con:
         con.execute("UPDATE Targets SET LastRun = LastSuccess")
-    found = {check.subject: check for check in health.judge(_examined(site), health.Thresholds())}["sgas:s"]
+    found = {check.subject: check for check in health_checks.judge(_examined(site), health.Thresholds())}["sgas:s"]
 
     assert found.severity == severity, found.text
     assert ("is arcacct-publish.timer active?" in found.text) == bool(severity)
@@ -315,7 +315,7 @@ def test_a_month_that_is_held(site) -> None:
     found = _examined(site)
     (target,) = found.targets
     held = HeldMonth(2026, 10, "fewer jobs", 41, 40)
-    checks = health.judge(found._replace(targets=(target._replace(held_months=(held,)),)), health.Thresholds())
+    checks = health_checks.judge(found._replace(targets=(target._replace(held_months=(held,)),)), health.Thresholds())
 
     assert [(check.subject, check.severity) for check in checks if check.severity] == [
         ("sgas:s figures", health.CRITICAL)
@@ -374,12 +374,12 @@ def test_snapshots(site) -> None:
         (last._replace(at_s=examined.now - 3 * DAY_S), health.WARNING),
         (last._replace(incarnation="another"), health.WARNING),
     ):
-        checks = health.judge(examined._replace(maintenance_log={"snapshot": done}), health.Thresholds())
+        checks = health_checks.judge(examined._replace(maintenance_log={"snapshot": done}), health.Thresholds())
         assert [check.severity for check in checks if check.subject == "snapshot"] == [severity]
     # Who has removed it is not told any more.
     folder.rename(folder.with_name("file"))
     folder.write_text("")
-    assert "snapshot" not in {check.subject for check in health.judge(_examined(site), health.Thresholds())}
+    assert "snapshot" not in {check.subject for check in health_checks.judge(_examined(site), health.Thresholds())}
     assert ("arcacct_last_care_timestamp_seconds", "snapshot") not in site.metrics()
 
 
@@ -394,7 +394,7 @@ def test_backups_and_checks(site) -> None:
     examined = _examined(site)
     for days, severity in ((0, health.OK), (10, health.WARNING), (40, health.CRITICAL)):
         old = {"backup": MaintenanceEntry(examined.now - days * DAY_S, is_well=True)}
-        checks = health.judge(examined._replace(maintenance_log=old), health.Thresholds())
+        checks = health_checks.judge(examined._replace(maintenance_log=old), health.Thresholds())
         assert next(check.severity for check in checks if check.subject == "backup") == severity
     site.update("UPDATE DBConfig SET KeyValue = '1' WHERE KeyName = 'ARCACCT_CREATED'")
     os.unlink(f"{site.here.directory}/care.json")

@@ -28,7 +28,7 @@ from arcacct.errors import FiguresHeld
 from arcacct.publishing import held
 from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of
 from arcacct.publishing.target_run import Period, TargetResult
-from arcacct.queries import health
+from arcacct.queries import health, health_checks
 from arcacct.queries.verify import verify
 from arcacct.queries.verify_report import Source
 from arcacct.records.retention import PruneOptions, prune
@@ -559,7 +559,7 @@ class Years(World):
     def _status(self) -> list[health.Check]:
         """What `status` says of publishing."""
         names = {"ledger", *self.receivers}
-        found = health.judge(health.examine(self.site.settings), health.Thresholds())
+        found = health_checks.judge(health.examine(self.site.settings), health.Thresholds())
         return [check for check in found if check.subject.split()[0] in names]
 
     def false_answers(self) -> tuple[list[str], list[str]]:
