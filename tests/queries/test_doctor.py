@@ -25,7 +25,6 @@ from other_users import acting_as, public_dir
 from scripted_receiver import ScriptedReceiver, server_context
 
 from arcacct.arex.sweep import save_sweep
-from arcacct.cli import config
 from arcacct.database import access
 from arcacct.database.schema import note
 from arcacct.files.directories import resource
@@ -851,7 +850,7 @@ def run(monkeypatch, capfd) -> Callable[..., subprocess.CompletedProcess[str]]:
         monkeypatch.delenv(name, raising=False)
 
     def run(site: Clinic, *arguments: str) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(config, "Site", functools.partial(Site, **site.around))
+        monkeypatch.setattr(doctor_checks, "Site", functools.partial(Site, **site.around))
         return said(capfd, "--config", site.conf, "doctor", *arguments)
 
     return run
