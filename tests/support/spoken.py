@@ -52,7 +52,7 @@ def subjects() -> set[str]:
     """Of the checks of `arcacct status`, and of `arcacct metrics`."""
     return {
         "TARGET" if ast.unparse(one) in _NAMES else text.replace("*", "TARGET")
-        for one in _calls(("queries/health.py", "cli/metrics.py"), "Check", "advised")
+        for one in _calls(("queries/health.py", "queries/health_checks.py", "cli/metrics.py"), "Check", "advised")
         for text in template(one) or {"TARGET"}
     }
 
