@@ -17,7 +17,7 @@ from arcacct.database.access import accounting, read_accounting, refuse_unasked,
 from arcacct.errors import ConfigError, InputError, UsageError
 from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.import_quarantine import content_of, drop, listed
-from arcacct.sources import batch_source, installed, installed_names
+from arcacct.sources.registry import batch_source, installed, installed_names
 from arcacct.targets.common import iso_time
 from arcacct.wording import count_of
 

@@ -32,6 +32,7 @@ from arcacct.sources.gridengine.qacct import (
     table_columns,
     window,
 )
+from arcacct.wording import count_of
 
 # qacct's questions as options: of `arcacct import gridengine --summary` and of `arcacct stats --gridengine`.
 
@@ -432,6 +433,10 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
     )
     if given.form == "table":
         complain_of(table.lacking)
+    if {"wait", "walltime"} & set(by) and (pruned := questions.count_pruned(con)):
+        print_error(
+            f"{count_of(pruned, 'job')} in archives of `arcacct db prune` not counted: no class is known of them"
+        )
     yield from answer_lines(table, given.form)
 
 

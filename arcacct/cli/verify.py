@@ -25,10 +25,10 @@ from arcacct.queries.verify_report import MonthReport
 from arcacct.records.batch_jobs import Figures
 from arcacct.records.batch_systems import BATCH_SYSTEMS, GRIDENGINE, HTCONDOR, SLURM, BatchSystem
 from arcacct.records.runs import SourceType, figures_of_command, figures_of_file
-from arcacct.sources import batch_source
 from arcacct.sources.gridengine import importer
 from arcacct.sources.htcondor.history import HistoryCommand, HistoryForm
 from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE
+from arcacct.sources.registry import batch_source
 from arcacct.sources.slurm.importer import SOURCE as SLURM_SOURCE
 from arcacct.sources.slurm.sacct import OutputForm, SacctCommand
 

@@ -519,6 +519,11 @@ _MONTH_OF_DAY = "strftime('%Y-%m', {0} * 86400, 'unixepoch')"
 _DAY_OF = "strftime('%Y-%m-%d', {0} * 86400, 'unixepoch')"
 
 
+def count_pruned(con: Connection) -> int:
+    """The jobs that were moved into archives: the sums keep neither their waiting time nor their wall time."""
+    return int(con.execute("SELECT ifnull(sum(Jobs), 0) FROM Archives").fetchone()[0])
+
+
 def kept_parts(
     con: Connection, selection: Selection, keys: Sequence[str], *, details: bool, everything: bool
 ) -> list[UsagePart] | None:

@@ -234,7 +234,10 @@ def test_output_that_cannot_be_written_is_an_error(tmp_path) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run([ARCACCT, "--help"], stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
 
-    assert (done.returncode, done.stderr) == (74, b"arcacct: system: No space left on device\n")
+    assert (done.returncode, done.stderr) == (
+        74,
+        b"arcacct: system: No space left on device; make room on that disk (df)\n",
+    )
 
 
 def complete(*words: str) -> list[str]:

@@ -21,7 +21,7 @@ import manual
 import sql_contract
 
 from arcacct.config.paths import Places
-from arcacct.database import access
+from arcacct.database import access, schema
 from arcacct.database.schema import ACCOUNTING, PUBLISHING
 from arcacct.publishing import cursors
 from arcacct.records import usage
@@ -43,6 +43,7 @@ def here(tmp_path_factory) -> Places:
         program = [pathlib.Path(sys.executable).parent / "arcacct", "--database", made.database, "import"]
         subprocess.run([*program, source.partition("/")[0], *files], check=True, capture_output=True)
     con = access.open_accounting(made)
+    schema.create_views(con, *schema.SOURCES)
     usage.update_monthly(con, made)
     con.close()
     with closing(access.open_publishing(made)) as con:

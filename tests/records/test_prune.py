@@ -27,6 +27,7 @@ from arcacct.publishing import cursors, ledger
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.ledger import HeldRecord, SentRecord
 from arcacct.publishing.run import publisher, publishing_lock
+from arcacct.queries import questions
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import usage
 from arcacct.records import usage as records_usage
@@ -124,6 +125,14 @@ def test_what_no_sum_tells_apart_yet_is_summed_before_it_goes(site) -> None:
 
     assert site.prune().jobs == 3
     assert usage(site.con, Selection(), ("queue", "status"), details=True) == before
+
+
+def test_what_no_sum_keeps_is_counted_as_lacking(site) -> None:
+    """Classes of waiting time are of the jobs that are here: how many are in archives is known."""
+    assert questions.count_pruned(site.con) == 0
+    site.prune()
+    site.prune()
+    assert questions.count_pruned(site.con) == 3
 
 
 def test_the_archive_knows_where_records_came_from(site) -> None:

@@ -22,8 +22,8 @@ from publishing_site import Site, jobs
 from arcacct.database import access
 from arcacct.records import batch_jobs
 from arcacct.records.enrichment import precedes
-from arcacct.sources import GROUP
 from arcacct.sources.lsf.importer import SOURCE as LSF
+from arcacct.sources.registry import GROUP
 
 PAGE = manual.read("project/source")
 MONTH_START = 1793577600

@@ -1,0 +1,97 @@
+"""
+The sources by name, ours and those of other packages.
+
+Other packages add batch systems by an entry point of the group `GROUP`: its name is the command's (`import NAME`), and
+its object a module with ``SOURCE``, a `records.batch_runs.LogSource`. Installed packages are looked through only for a
+name that is not built in, and for `import --help`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from arcacct.errors import ConfigError
+from arcacct.records.batch_systems import BATCH_SYSTEMS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arcacct.records.batch_runs import LogSource
+    from arcacct.records.runs import SourceType
+
+GROUP = "arcacct.sources"
+_OTHERS = ("arex", "features", "rejected", "sonar")
+"""Further words behind `arcacct import`, and names of sources: no package may have these, either."""
+_NAME = re.compile(r"[a-z][a-z0-9]{0,31}")
+_TEXTS = ("place_option", "file_help", "example")
+"""What the command of a source needs."""
+
+
+def batch_source(name: str) -> SourceType[Any] | None:
+    """
+    The batch system with this name; ``None``: there is none, or it has an import of its own kind (Grid Engine).
+
+    Raises ConfigError for an installed source that cannot be used.
+    """
+    if name in BATCH_SYSTEMS:
+        found: SourceType[Any] | None = getattr(import_module(f"arcacct.sources.{name}.importer"), "SOURCE", None)
+        return found
+    return None if name in _OTHERS else installed(name)
+
+
+def installed_names() -> list[str]:
+    """The names that installed packages have registered, usable or not."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  slow, and most commands need none
+
+    return sorted({one.name for one in entry_points(group=GROUP)})
+
+
+@cache
+def installed(name: str) -> LogSource | None:
+    """The source of another package; ``None``: no package has it. Raises ConfigError for one that cannot be used."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  slow, and most commands need none
+
+    found = entry_points(group=GROUP, name=name)
+    named = f"import {name}: the entry point {GROUP} of {', '.join(sorted(one.value for one in found))}"
+    if len(found) > 1:
+        raise ConfigError(f"{named}: only one package may have this name; uninstall the others")
+    for one in found:
+        try:
+            source: LogSource = one.load().SOURCE
+            wrong = next(_wrong(name, source), "")
+        except Exception as error:  # whatever another package raises
+            raise ConfigError(f"{named} cannot be loaded: {type(error).__name__}: {error}; reinstall it") from error
+        if wrong:
+            raise ConfigError(f"{named} cannot be used: {wrong}; report it to the authors of the package")
+        return source
+    return None
+
+
+def _wrong(name: str, source: LogSource) -> Iterator[str]:
+    """Why a source cannot have this name, or cannot be used."""
+    # With a source alone: other commands need none of it.
+    from arcacct.records.batch_runs import LogSource  # noqa: PLC0415
+    from arcacct.records.enrichment import SOURCES  # noqa: PLC0415
+    from arcacct.records.states import UNKNOWN  # noqa: PLC0415
+
+    if name in (*BATCH_SYSTEMS, *_OTHERS):
+        yield f"{name} is built in"
+    if not _NAME.fullmatch(name):
+        yield f"{name!r} is no name of a source: write small letters and digits, a letter first"
+    yield from (f"JobIDs of {one.title} begin with {name}" for one in BATCH_SYSTEMS.values() if one.kind == name)
+    if name in SOURCES or name == UNKNOWN:
+        yield f"{name} is another source of values"
+    if not isinstance(source, LogSource):
+        yield f"SOURCE is a {type(source).__name__}, no LogSource"
+        return
+    for field in ("name", "source", "kind"):
+        if (value := getattr(source.system, field)) != name:
+            # So no two sources have the same JobIDs, whichever packages are installed.
+            yield f"{field} of its BatchSystem is {value!r}: it must be {name!r}, which no other source has"
+    if not source.system.lrms_names or any(one != one.lower() for one in source.system.lrms_names):
+        yield "lrms_names of its BatchSystem must be names in small letters"
+    yield from (f"SOURCE has no {field}" for field in _TEXTS if not getattr(source, field, ""))
