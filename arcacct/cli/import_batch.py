@@ -146,7 +146,7 @@ def log_command(source: LogSource) -> click.Command:
         return run_import(ctx, source, given, LogForm(place), files)
 
     called.__doc__ = f"""
-    Take over the jobs of {source.system.told}.
+    Take over the jobs of {source.system.accounting}.
 
     FILE is {source.file_help}, compressed or not, a directory of such files, or - for standard input.
     Repeat it as often as you like, in any order: each run of a job is taken once, when it is over. {LEFT_OUT}

@@ -1,4 +1,4 @@
-"""Both databases for a run that is only tried: what it writes is seen by itself alone, and is gone with it."""
+"""Both databases for a dry run: only the run sees what it writes, and nothing of it stays."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from arcacct.database.connection import ACCOUNTING_SCHEMA, open_for_reading
 from arcacct.errors import StoreError
 
 _WRITTEN = ("DBConfig", "Fence")
-"""The tables of accounting.db that a run writes; nothing has to be copied of all others."""
+"""The tables of accounting.db that a run writes; the others are read where they are."""
 _CACHE_KIB = 16 * 1024
 
 
 @contextmanager
 def databases(here: Places) -> Iterator[tuple[Connection, Connection]]:
     """
-    accounting.db and publishing.db as they are now, for any writing of a run; no lock, and no trace of it afterwards.
+    accounting.db and publishing.db as they are now; a run may write to both, without a lock, and leaves no trace.
 
-    Of accounting.db the few tables that a run writes are copied beside it: SQLite finds these first by their names.
+    The few tables of accounting.db that a run writes become temporary tables, which SQLite finds first by name.
     publishing.db is copied whole, into a file without a name (SQLITE_TMPDIR or TMPDIR, else /var/tmp).
 
     Raises StoreError and its kinds, also when there is no room for the copy.

@@ -574,7 +574,7 @@ class Delivery(MessageSink):
 
 class PlannedSender(Sender):
     """
-    Takes the place of a target's `Sender` in a dry run: accepts each message, and nobody is sent anything.
+    Takes the place of a target's `Sender` in a dry run: accepts each message and sends none.
 
     With ``write_to`` each becomes a file of exactly the bytes that would be sent; only then is ``make`` called, since
     signing needs the host's key.

@@ -39,9 +39,9 @@ class Circumstances(NamedTuple):
     of: list[object]
     """Values of JSON: any other one may change any decision."""
     months: Collection[Month]
-    """The months of which something was published: ..."""
+    """The months with something published."""
     kind_of: Callable[[Month], str]
-    """... the kind of messages of each."""
+    """The kind of messages of such a month."""
 
 
 class RefusalHistory(NamedTuple):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class BatchSystem(NamedTuple):
-    """What everybody must know of a source of this kind, whether or not its program runs."""
+    """What the program knows of a batch system, whether or not it is imported here."""
 
     name: str
     """Of its command (`import NAME`, `verify --lrms NAME`) and of its folder below arcacct/sources/."""
@@ -18,14 +18,14 @@ class BatchSystem(NamedTuple):
 
     A source of another package has its name here, and as ``kind``.
     """
-    told: str
-    """Where its values come from, for the manual."""
+    accounting: str
+    """What its values are read from, in words for the manual."""
     kind: str
-    """What JobIDs of its jobs begin with: in what was published, so it never changes."""
+    """The first word of JobIDs of its jobs. It is published, so it never changes."""
     lrms_names: tuple[str, ...]
-    """What [lrms] of arc.conf, and our records, may call it; in small letters."""
+    """Its names in [lrms] of arc.conf and in records, in small letters."""
     is_plain: bool = False
-    """Whether its command has no module in arcacct/cli/, but only the options that all have."""
+    """Whether its command has only the options that all have, and no module in arcacct/cli/."""
 
 
 GRIDENGINE = BatchSystem(

@@ -35,7 +35,7 @@ DEFAULT = "default"
 SOURCES = {
     ARC: "A-REX's control directory",
     AREX: "A-REX's own database",
-    **{one.source: one.told for one in BATCH_SYSTEMS.values()},
+    **{one.source: one.accounting for one in BATCH_SYSTEMS.values()},
     SLURM: "what Sonar has of Slurm's jobs",
     SAMPLES: "what Sonar has of processes and nodes",
     FEATURES: "machine/job features",
