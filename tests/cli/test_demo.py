@@ -16,7 +16,7 @@ from typing import NamedTuple
 import manual
 import pytest
 from arex_corpus import AREX
-from installed_program import run_arcacct
+from installed import run_arcacct
 
 from arcacct.cli.main import main
 from arcacct.files.directories import resource
