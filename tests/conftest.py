@@ -10,14 +10,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from campaigns import examples, has_campaigns, start_campaigns
 from hypothesis import HealthCheck, settings
 
 from arcacct import wording
 from arcacct.database import connection
-
-# No test is about time, and a machine may be busy with anything.
-settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -25,52 +22,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return (len(os.sched_getaffinity(0)) * 3 + 1) // 2
 
 
-CAMPAIGNS = (
-    "acceptance/test_power_cut_scenarios.py",
-    "acceptance/test_power_cuts.py",
-    "arex/hook/test_faults.py",
-    "arex/hook/test_system_calls.py",
-    "arex/test_records.py::test_memory_does_not_grow_with_the_years_that_are_imported",
-    "cli/test_damaged.py",
-    "cli/test_db_move.py::test_killed_at_any_moment_one_place_is_complete",
-    "cli/test_import_arex.py::test_memory_has_an_end",
-    "database/test_foreign.py",
-    "database/test_maintain.py::test_an_upgrade_that_is_killed_goes_on",
-    "database/test_transaction.py::test_the_wal_stays_small_when_nobody_closes",
-    "export/test_export.py::test_a_process_that_is_killed_leaves_a_dataset_to_go_on_with",
-    "export/test_export.py::test_an_export_killed_anywhere_is_never_misread",
-    "export/test_foreign_places.py",
-    "files/test_foreign.py",
-    "files/test_json_streams.py::test_time_and_memory_are_in_proportion",
-    "fleet/test_clickhouse.py",
-    "fleet/test_engines.py",
-    "fleet/test_hostile_datasets.py",
-    "fleet/test_postgresql.py",
-    "fuzz",
-    "packages",
-    "publishing/test_conformance.py::test_a_fault_that_lasts",
-    "publishing/test_interrupted.py",
-    "publishing/test_poison.py::test_a_poison_record_delays_nobody",
-    "publishing/test_properties.py",
-    "publishing/test_refusals.py::test_a_balancer_on_a_bad_day",
-    "publishing/test_sent_texts_properties.py",
-    "publishing/test_side_by_side.py",
-    "publishing/test_simulated_years.py",
-    "publishing/test_twelve_lies.py",
-    "queries/test_query.py::test_a_statement_that_takes_too_much_is_ended",
-    "queries/test_query.py::test_the_result_counts_as_memory",
-    "queries/test_verify_memory.py",
-    "sources/features/test_attacks.py",
-    "sources/gridengine/test_barrier.py::test_an_endless_line_is_passed_over",
-    "sources/test_damaged_corpus.py",
-    "test_benchmarks.py",
-    "test_datasette.py",
-    "test_docs_examples.py",
-    "test_install_offline.py",
-    "test_manual_site.py",
-    "test_release_script.py",
-)
-"""What plays the same thing a thousand times, starts processes by the hundred or makes whole hosts: only on demand."""
+CAMPAIGNS = ("tests/fuzz", "tests/packages")
+"""
+Folders of campaigns; elsewhere a campaign has the mark of this name. It plays the same thing a thousand times, starts
+processes by the hundred or makes whole hosts, and runs only on demand.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -85,21 +41,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--campaigns"):
+        start_campaigns()
+    # No test is about time, and a machine may be busy with anything.
+    settings.register_profile(
+        "patient", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("patient")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """
     Leave out campaigns unless they are asked for, by the option or by their path.
 
     Of the parameters of a test keep those that stand evenly apart; the same ones in each process and each run.
     """
-    if not config.getoption("--campaigns"):
-        left_out = tuple(f"tests/{one}" for one in CAMPAIGNS)
-        for word in config.args:
-            path, *names = word.split("::")
-            place = "::".join((os.path.relpath(pathlib.Path(path).resolve(), config.rootpath), *names))
-            left_out = tuple(one for one in left_out if not place.startswith(one))
-        gone = {item for item in items if item.nodeid.startswith(left_out)}
-        config.hook.pytest_deselected(items=list(gone))
-        items[:] = [item for item in items if item not in gone]
+    if not has_campaigns():
+        places = [
+            os.path.relpath(pathlib.Path(word.partition("::")[0]).resolve(), config.rootpath) for word in config.args
+        ]
+        named = {place for place in places if place.endswith(".py") or place.startswith(CAMPAIGNS)}
+        gone = [
+            item
+            for item in items
+            if (item.get_closest_marker("campaign") or item.nodeid.startswith(CAMPAIGNS))
+            and not item.nodeid.startswith(tuple(named))
+        ]
+        config.hook.pytest_deselected(items=gone)
+        items[:] = [item for item in items if item not in set(gone)]
     most = config.getoption("--parameters")
     if not most:
         return

@@ -15,6 +15,8 @@ sys.path.append(str(pathlib.Path(__file__).parent / "bench"))
 from bench_publish import note_of
 from figures import Cost, Turns
 
+pytestmark = pytest.mark.campaign
+
 BENCH = pathlib.Path(__file__).parent / "bench"
 NAMES = sorted(file.stem.removeprefix("bench_") for file in BENCH.glob("bench_*.py"))
 

@@ -24,6 +24,8 @@ from arcacct.cli import demo
 from arcacct.config.paths import Places
 from arcacct.database import access, schema
 
+pytestmark = pytest.mark.campaign
+
 ROOT = pathlib.Path(__file__).parent.parent
 METADATA = ROOT / "etc/datasette.yaml"
 UNIT = (ROOT / "etc/arcacct-portal.service").read_text(encoding="utf-8")

@@ -15,6 +15,8 @@ import manual
 import pytest
 import walkthrough
 
+pytestmark = pytest.mark.campaign
+
 DEMO = "arcacct demo > demo.log\nexport ARC_CONFIG=$PWD/arcacct-demo/arc.conf"
 """What the pages say that one has to type before, to try them on the jobs of the demo."""
 AREX = f"""{DEMO}

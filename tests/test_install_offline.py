@@ -17,6 +17,8 @@ import pytest
 
 import arcacct
 
+pytestmark = pytest.mark.campaign
+
 ROOT = pathlib.Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "howto" / "install-offline.md"
 QUIET = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_QUIET": "1"}

@@ -16,6 +16,8 @@ import chromium
 import manual
 import pytest
 
+pytestmark = pytest.mark.campaign
+
 pytest.importorskip("mkdocs", reason="mkdocs is not installed (the extra `docs` has it)")
 
 SHOWN = (

@@ -51,6 +51,7 @@ def test_each_break_is_one_line_that_differs() -> None:
     )
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("module", ["arcacct/publishing/sent.py", "arcacct/records/usage.py"])
 def test_what_is_broken_can_still_be_read(module) -> None:
     """A module that cannot be imported is noticed by any test, and says nothing of them."""

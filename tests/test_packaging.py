@@ -16,7 +16,7 @@ from email import message_from_bytes
 from typing import NamedTuple
 
 import pytest
-from installed_program import ARCACCT
+from installed import ARCACCT
 from packaging.requirements import Requirement
 
 import arcacct
@@ -245,6 +245,7 @@ def test_each_dependency_is_tested_at_its_lower_bound() -> None:
         assert "tests/matrix --lowest\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
+@pytest.mark.campaign
 def test_sdist_builds_the_same_wheel(wheel, tmp_path) -> None:
     """Who builds from the source archive gets what who builds from a checkout gets."""
     with tarfile.open(build("sdist", ROOT, tmp_path)) as archive:

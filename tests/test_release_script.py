@@ -16,7 +16,10 @@ import arcacct
 ROOT = pathlib.Path(__file__).parent.parent
 LOG = f"# Changelog\n\n\n## {arcacct.__version__} - 2026-11-24\n\n### Fixed\n\n* All.\n"
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="a release is made of what git has: no git here")
+pytestmark = [
+    pytest.mark.campaign,
+    pytest.mark.skipif(shutil.which("git") is None, reason="a release is made of what git has: no git here"),
+]
 
 
 @pytest.fixture(scope="module")

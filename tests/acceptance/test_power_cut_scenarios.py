@@ -9,7 +9,7 @@ import pytest
 from power_cuts import DATA, JOURNAL, NAMES, STRICT, Cut, Trace
 from strace import strace_only
 
-pytestmark = strace_only
+pytestmark = [pytest.mark.campaign, strace_only]
 
 KEEP = """
 import os, sys

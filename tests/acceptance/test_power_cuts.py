@@ -14,6 +14,8 @@ from power_cut_scenarios import FLEET_LOAD, SCENARIOS, losses_by_cut, prepared, 
 from power_cuts import Cut
 from strace import strace_only
 
+pytestmark = pytest.mark.campaign
+
 CUTS = max(4, round(int(os.environ.get("ARCACCT_POWER_CUTS", "0")) / (2 * len(SCENARIOS))))
 """Of each scenario under each rule."""
 

@@ -264,6 +264,7 @@ def kept_bytes(days: int) -> int:
     return kept
 
 
+@pytest.mark.campaign
 def test_memory_does_not_grow_with_the_years_that_are_imported() -> None:
     """Jobs come in the order of their records: minutes of a month ago hardly come again."""
     assert kept_bytes(20) < 1.5 * kept_bytes(8)

@@ -12,7 +12,7 @@ from contextlib import closing
 import arex_corpus as corpus
 import click
 import pytest
-from installed_program import ARCACCT, run_arcacct
+from installed import ARCACCT, run_arcacct
 
 import arcacct as package
 from arcacct import errors

@@ -20,6 +20,8 @@ from arcacct.database.schema import incarnation
 from arcacct.publishing import cursors
 from arcacct.publishing.cursors import Cursor
 
+pytestmark = pytest.mark.campaign
+
 PAGE = 4096
 ASKED = {
     "record": ["record {control} STORED000001 FINISHED"],

@@ -234,6 +234,7 @@ def killed(site: Host, new: pathlib.Path, steps: int) -> subprocess.CompletedPro
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.campaign
 def test_killed_at_any_moment_one_place_is_complete(tmp_path) -> None:
     """
     Before every rename, unlink, mkdir and sync: the place that is noted has everything, another configuration is

@@ -128,6 +128,7 @@ def test_a_database_that_arex_writes_is_never_written(tmp_path, arex, run) -> No
     assert jobs(arex) == jobs(elsewhere) == 36
 
 
+@pytest.mark.campaign
 def test_memory_has_an_end(tmp_path) -> None:
     """However large the database that is filled becomes (here by few jobs of much text), not all of it is kept."""
     control = tmp_path / "control"

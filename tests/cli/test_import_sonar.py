@@ -237,6 +237,7 @@ def test_a_damaged_packed_file_costs_its_rest(tmp_path, damage):
     assert rows(tmp_path, "SELECT sum(samples) FROM v1_sampled_jobs WHERE job_id = 4242")[0][0] >= 6
 
 
+@pytest.mark.campaign
 def test_following_survives_everything(tmp_path):
     """Rubbish, a damaged file, one that goes away, is cut, cannot be read: each is said once, and the rest comes in."""
     conf = configured(tmp_path)

@@ -15,12 +15,14 @@ import arex_writer
 import conf_files
 import pytest
 from control_directory import set_up
-from installed_program import ARCACCT
+from installed import ARCACCT
 
 from arcacct.config.paths import Places, places
 from arcacct.database import upkeep
 from arcacct.database.access import initialise
 from arcacct.wording import count_of
+
+pytestmark = pytest.mark.campaign
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 _COLUMNS = (

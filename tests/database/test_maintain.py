@@ -440,6 +440,7 @@ def test_a_restore_that_is_killed_is_repeated(here, tmp_path, renames) -> None:
         assert con.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+@pytest.mark.campaign
 def test_an_upgrade_that_is_killed_goes_on(tmp_path) -> None:
     """Killed before any statement of a script: the next one ends with the same schema, and the jobs are there."""
     here = places(None, set_up(tmp_path / "control"))

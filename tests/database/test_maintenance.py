@@ -37,6 +37,7 @@ def dead(here: Places, work: str) -> None:
     assert os.path.exists(here.maintenance)
 
 
+@pytest.mark.campaign
 def test_commands_wait_while_it_is_there(here) -> None:
     """The complaint says what is being done; afterwards all goes on."""
     with maintenance(here.database, "prune"):

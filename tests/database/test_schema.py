@@ -373,6 +373,7 @@ def _rows(con: sqlite3.Connection, view: str) -> list[tuple[object, ...]]:
     return sorted(con.execute(f"SELECT * FROM {view}").fetchall(), key=repr)
 
 
+@pytest.mark.campaign
 def test_a_script_that_fails_leaves_the_version_before(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script and its number commit together: of one that fails nothing remains, and it can be run again."""
     path = str(tmp_path / "x.db")

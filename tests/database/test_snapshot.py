@@ -259,6 +259,7 @@ def test_of_another_version(here, folder, name, version, todo) -> None:
     assert sorted(os.listdir(folder)) == NAMES
 
 
+@pytest.mark.campaign
 def test_killed_anywhere_the_last_one_is_whole(here, folder) -> None:
     """Before every system call that makes, renames or removes a file; the next one clears what was left."""
     code = (

@@ -221,6 +221,7 @@ def test_the_lock_is_its_owners_under_any_umask(here: Places, umask: int) -> Non
     assert stat.S_IMODE(os.stat(here.queue_lock).st_mode) == 0o600
 
 
+@pytest.mark.campaign
 def test_the_wal_stays_small_when_nobody_closes(here: Places, tmp_path: pathlib.Path) -> None:
     """Two thousand processes that commit and vanish, as hooks do, leave a small WAL and every commit."""
     process = _start(MANY_SHORT_LIVES, str(tmp_path))

@@ -71,6 +71,7 @@ def alone(site: Site) -> None:
             time.sleep(0.05)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("call", ["listing", "read", "open", "put"])
 def test_a_place_that_hangs_keeps_nobody_else_waiting(site, tmp_path, call) -> None:
     """Exports into other places, prunes and restores go on; a second export into the same place does not."""

@@ -38,6 +38,7 @@ def test_a_text_that_is_too_long_is_cut(tmp_path, capsys) -> None:
     assert sorted(names) == ["a" + "ż" * ((TEXT_BYTES - 1) // 2), "job 1"]
 
 
+@pytest.mark.campaign
 def test_a_group_of_long_texts_has_fewer_rows(tmp_path) -> None:
     """However the long ones lie among the others."""
     names = [column.name for column in columns()["jobs"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import pathlib
 import shutil
@@ -15,6 +16,7 @@ from contextlib import closing, nullcontext
 import conf_files
 import pytest
 import stored_jobs
+from campaigns import sample
 
 pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
 
@@ -287,6 +289,7 @@ class Dying(LocalStore):
         super().remove(path)
 
 
+@pytest.mark.campaign
 def test_an_export_killed_anywhere_is_never_misread(site, tmp_path) -> None:
     """After each of its steps every month is as it was or as it is, and the next export makes all of it right."""
     site.export()
@@ -323,6 +326,7 @@ def run_python(code: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
+@pytest.mark.campaign
 def test_a_process_that_is_killed_leaves_a_dataset_to_go_on_with(site) -> None:
     """By SIGKILL, as the kernel does it, at any of its steps: what stands is never half, and the last one ends it."""
     code = """
@@ -544,8 +548,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("names", ["plain", "hashed", "withheld"])
-@pytest.mark.parametrize("value", HOSTILE)
+@pytest.mark.parametrize(("value", "names"), sample([*itertools.product(HOSTILE, ("plain", "hashed", "withheld"))], 9))
 def test_values_of_other_types_do_not_end_it(site, value, names) -> None:
     """SQLite keeps whatever it is given: what is no number is NULL in a column of numbers, and texts are readable."""
     for table, texts in (

@@ -29,6 +29,8 @@ from arcacct.export.dataset import TABLES, Partition, part_name, position_path
 from arcacct.export.storage import LocalStore
 from arcacct.export.writer import Exported
 
+pytestmark = pytest.mark.campaign
+
 MONTH = Partition("SITE", 2026, 6, "ce.example.org")
 NOTE = position_path(MONTH.site, MONTH.ce)
 _COMMAND = "import sys; from arcacct.cli.main import main; main(sys.argv[1:])"

@@ -148,6 +148,7 @@ def test_only_names_of_the_layout_are_looked_at(store) -> None:
     assert listed(store) == (sorted(BOTH), [])
 
 
+@pytest.mark.campaign
 def test_a_folder_of_very_many_files_is_left_out(store) -> None:
     """And nothing beside it; so is a site of very many folders."""
     folder = path(store, HERE.folder("jobs"))

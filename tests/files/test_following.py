@@ -13,6 +13,7 @@ import tempfile
 import time
 
 import pytest
+from campaigns import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -210,7 +211,9 @@ class GrowingInMemory(Growing):
     keeps = False
 
 
-BRIEFLY = settings(max_examples=150, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+BRIEFLY = settings(
+    max_examples=examples(150), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+)
 TestKept = Growing.TestCase
 TestKept.settings = BRIEFLY
 TestInMemory = GrowingInMemory.TestCase

@@ -23,7 +23,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be attacked by others")
+pytestmark = [
+    pytest.mark.campaign,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be attacked by others"),
+]
 
 
 @pytest.fixture(autouse=True)

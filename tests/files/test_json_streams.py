@@ -125,6 +125,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_time_and_memory_are_in_proportion(text: str) -> None:
     """2 MB of each take a second or two, and took minutes or hours: objects are not tried again and again."""

@@ -15,6 +15,8 @@ from importlib.util import find_spec
 import pytest
 from twelve_questions import QUESTIONS, canonical
 
+pytestmark = pytest.mark.campaign
+
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: the extra parquet")
 CHDB = os.environ.get("ARCACCT_CHDB", "")
 """Where pip has put it: it is too large for the environment of all tests."""

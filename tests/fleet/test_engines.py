@@ -23,6 +23,8 @@ from arcacct.fleet import dataset, engine, usage
 from arcacct.fleet.engine import Engine, judged
 from arcacct.queries.questions import Selection
 
+pytestmark = pytest.mark.campaign
+
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")
 pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
 

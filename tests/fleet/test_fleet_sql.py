@@ -73,6 +73,7 @@ def test_nothing_can_be_switched_on(federation, capsys) -> None:
     assert list(map(str, row.values())) == ["False", "False", "False", "True"]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("statement", "options", "complaint"),
     [
@@ -89,6 +90,7 @@ def test_what_takes_too_much_is_ended(federation, capsys, statement, options, co
     assert complaint in done.stderr
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "statement", ["SELECT length(repeat('x', 4000000000))", "SELECT repeat('x', 40000000) FROM range(100)"]
 )

@@ -25,6 +25,8 @@ from written_partitions import write_partition
 
 from arcacct.export.dataset import Partition, columns
 
+pytestmark = pytest.mark.campaign
+
 IN_FOOTER = [name for name, kind in HOSTILE.items() if kind.is_in_footer]
 IN_PAGES = [name for name, kind in HOSTILE.items() if not kind.is_in_footer]
 READS_ALL = "SELECT ce, count(*) AS jobs, " + ", ".join(

@@ -24,7 +24,7 @@ from twelve_questions import QUESTIONS, canonical
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: the extra parquet")
 pytest.importorskip("psycopg", reason="psycopg is not installed: the extra postgresql")
-pytestmark = pytest.mark.skipif(bool(reason()), reason=reason() or "PostgreSQL is here")
+pytestmark = [pytest.mark.campaign, pytest.mark.skipif(bool(reason()), reason=reason() or "PostgreSQL is here")]
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "bench"))
 

@@ -19,11 +19,13 @@ from contextlib import closing
 
 import pytest
 import stored_jobs
-from installed_program import run_arcacct
+from installed import run_arcacct
 from publishing_site import CARS, SGAS, SUMMARIES, Site, jobs
 
 from arcacct.database import access
 from arcacct.database.connection import ACCOUNTING_SCHEMA
+
+pytestmark = pytest.mark.campaign
 
 ROOT = pathlib.Path(__file__).parents[2]
 RELEASED = ROOT / "tests" / "data" / "released"

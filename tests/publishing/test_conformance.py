@@ -124,6 +124,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.campaign
 @only("rig", ONE_OF_EACH, indirect=True)
 @only("count", [1, 2 * BATCH + 1], ids=["one", "three-batches"])
 @only("fault", FAULTS, ids=[fault.name for fault in FAULTS])
@@ -251,6 +252,7 @@ def test_a_message_is_signed_anew_with_a_new_certificate(rig) -> None:
     assert not Signer(rig.box.client.cert_path, rig.box.client.key_path).signed(zlib.decompress(data))
 
 
+@pytest.mark.campaign
 @only("rig", ["sgas", "cars"], indirect=True)
 def test_messages_are_no_larger_than_the_receiver_takes(rig) -> None:
     """Without a number of records to keep to, messages are cut by their bytes."""

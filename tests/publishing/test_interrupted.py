@@ -13,9 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
 from publishing_site import CARS, SGAS, Site, at_apel, at_sgas, jobs, truth
 
 from arcacct.sandbox import Sandbox
+
+pytestmark = pytest.mark.campaign
 
 KILLS = 200
 RECORDS = 5000

@@ -326,6 +326,7 @@ def test_a_held_job_that_is_deleted_waits_no_longer(site) -> None:
     assert site.held() == {}
 
 
+@pytest.mark.campaign
 def test_two_publishers_at_once(site) -> None:
     """The second one is told to wait; nothing is sent twice."""
     site.record(*jobs(3))

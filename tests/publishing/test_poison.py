@@ -150,6 +150,7 @@ def site(memory, empty_box):
     return Site(memory, empty_box, TARGETS)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("poison", POISON, ids=[one.name for one in POISON])
 def test_a_poison_record_delays_nobody(site, poison) -> None:
     """
@@ -208,6 +209,7 @@ def _mend(site: Site, *, sgas_took_it: bool) -> None:
     assert sum(row["WallDuration"] for row in sums) == 100 * (len(NEIGHBOURS) + 1)
 
 
+@pytest.mark.campaign
 def test_every_poison_at_once(site) -> None:
     """All of them in one run: each is named or arrives, and so does everybody else."""
     site.record(*NEIGHBOURS)

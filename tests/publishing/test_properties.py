@@ -18,6 +18,8 @@ from publishing_world import FAMILY, AuditorConfiguration, Fault, World
 
 from arcacct.publishing.target_run import TargetResult
 
+pytestmark = pytest.mark.campaign
+
 EACH = (
     "[arex/jura/sgas:s]\ntargeturl=https://sgas.example.org/sgas\nurbatchsize=3\n"
     "[arcacct/auditor:a]\ntargeturl=https://auditor.example.org\nsite_id=ONE\nurbatchsize=3\n"

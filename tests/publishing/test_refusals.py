@@ -152,6 +152,7 @@ def test_a_large_record_may_be_too_large(rig) -> None:
     assert [(job, state) for job, (state, _why) in rig.site.held().items()] == [("job00005", "quarantined")]
 
 
+@pytest.mark.campaign
 @only("rig", ["sgas", "jobs", "cars"], indirect=True)
 @only("seed", range(4))
 def test_a_balancer_on_a_bad_day(rig, seed) -> None:

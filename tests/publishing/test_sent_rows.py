@@ -190,6 +190,7 @@ def test_another_life_of_the_accounting_database(con) -> None:
     assert con.execute("SELECT JobID, RecordID FROM Jobs").fetchall() == [("one", 5), ("two", 5)]
 
 
+@pytest.mark.campaign
 def test_a_record_takes_few_bytes(memory, empty_box) -> None:
     """Of three targets, with all that stays of it; and nothing of its bytes once they are answered."""
     (memory / "outgoing").mkdir()

@@ -386,6 +386,7 @@ def test_hostile_names(site, why) -> None:
     assert "\\u202egnp." in shown["sgas:s"][0].text
 
 
+@pytest.mark.campaign
 def test_memory_is_that_of_one_message(site) -> None:
     """However many messages carried a job."""
     made = site(SGAS, keep_messages="9")

@@ -10,6 +10,7 @@ import zlib
 from contextlib import closing
 
 import pytest
+from campaigns import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from publishing_site import JUNE, Job
@@ -21,6 +22,8 @@ from arcacct.queries.job_history import KEPT, MADE_AGAIN, SentTexts, messages_of
 from arcacct.records import reader
 from arcacct.targets import plugins
 
+pytestmark = pytest.mark.campaign
+
 EACH = (
     "[arex/jura/sgas:s]\ntargeturl=https://sgas.example.org/sgas\nurbatchsize=3\nsgas_corrections=replace\n"
     "[arcacct/auditor:a]\ntargeturl=https://auditor.example.org\nsite_id=ONE\nurbatchsize=3\n"
@@ -28,7 +31,7 @@ EACH = (
     "[arex/jura/apel:sums]\ntargeturl=https://ams.example.org\ngocdb_name=TWO\napel_messages=summaries\nurbatchsize=3\n"
 )
 PLAY = settings(
-    max_examples=int(os.environ.get("ARCACCT_EXAMPLES") or 40),
+    max_examples=examples(40),
     derandomize="ARCACCT_EXAMPLES" not in os.environ,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],

@@ -24,6 +24,8 @@ from arcacct.publishing.run import publish, publishing_lock, republish
 from arcacct.publishing.target_run import Period, RunOptions
 from arcacct.targets import plugins
 
+pytestmark = pytest.mark.campaign
+
 PATIENT_S = 60.0
 """What must not be reached: how long a test waits for what is to happen."""
 SLOW = "[arex/jura/sgas:slow]\ntargeturl={slow}/sgas\n{{more}}"

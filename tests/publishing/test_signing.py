@@ -8,6 +8,7 @@ import subprocess
 from contextlib import suppress
 
 import pytest
+from campaigns import examples
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
@@ -58,7 +59,7 @@ def test_openssl_reads_what_we_signed(signer, authority, text):
     assert signed_text(signed) == text
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126) | st.just("\n"), min_size=1).filter(str.strip))
 def test_any_text_survives_signing(host, authority, text):
     """No combination of ASCII letters and line breaks harms the signature or is harmed by it."""

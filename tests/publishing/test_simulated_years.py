@@ -12,6 +12,8 @@ import os
 import pytest
 from simulated_years import Clock, Years, simulate, strangers
 
+pytestmark = pytest.mark.campaign
+
 YEARS = float(os.environ.get("ARCACCT_SIMULATED_YEARS") or 2 / 12)
 SEEDS = [int(seed) for seed in (os.environ.get("ARCACCT_SEEDS") or "1,2").split(",")]
 

@@ -161,6 +161,7 @@ def bomb(layers: int = 1) -> bytes:
     return packed
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("status", "encoding", "layers"),
     [

@@ -24,6 +24,8 @@ from arcacct.records.recorder import record_present
 from arcacct.records.states import StateChange
 from arcacct.records.writer import JobWriter
 
+pytestmark = pytest.mark.campaign
+
 JOBS, LIES = 10_000, 500
 OCTOBER = 1_791_000_000
 """2026-10-03."""

@@ -166,6 +166,7 @@ def test_a_new_target_costs_what_it_sends(worlds, target) -> None:
     assert costs[1] < 1.5 * costs[0] + 500, costs
 
 
+@pytest.mark.campaign
 def test_a_month_on_hold_costs_what_waits(worlds) -> None:
     """Two jobs wait for a month that is published under another name, behind a log of 100 and one of 1000."""
     costs = []

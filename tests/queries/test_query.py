@@ -91,6 +91,7 @@ def test_a_statement_that_does_anything_but_read_is_refused(ours, name) -> None:
     assert ours.database.read_bytes() == before
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", TOO_MUCH)
 def test_a_statement_that_takes_too_much_is_ended(ours, name) -> None:
     """It ends with 65 and one clear line that names the limit."""
@@ -120,6 +121,7 @@ _MEASURE = (
 )
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
 @pytest.mark.parametrize(
     "value", ["zeroblob(3900000)", "hex(zeroblob(1900000))", "replace(hex(zeroblob(900000)), '0', '\x01')"]

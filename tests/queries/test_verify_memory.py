@@ -19,6 +19,8 @@ from arcacct.publishing import cursors, ledger
 from arcacct.publishing.sent import digest
 from arcacct.records import reader
 
+pytestmark = pytest.mark.campaign
+
 NOVEMBER = (1793491200, 1796083200)
 SGAS, OTHER = "arex/jura/sgas:s", "arex/jura/sgas:never"
 FEW, MANY = 3000, 40_000

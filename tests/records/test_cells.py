@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import calendar
-import os
 import pathlib
 import tempfile
 
 import pytest
+from campaigns import examples
 from control_directory import set_up
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -106,7 +106,7 @@ def merged(found: list[UsageCell]) -> dict[tuple, tuple[int, ...]]:
     return sums
 
 
-@settings(max_examples=int(os.environ.get("ARCACCT_EXAMPLES") or 60), deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(st.lists(change, max_size=40))
 def test_cells_equal_a_recount_after_any_history(steps) -> None:
     """After corrections, deletions and moves between months the cells are the sums of what is there, at any moment."""
@@ -126,7 +126,7 @@ def test_cells_equal_a_recount_after_any_history(steps) -> None:
         con.close()
 
 
-@settings(max_examples=int(os.environ.get("ARCACCT_EXAMPLES") or 40), deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(st.lists(change, max_size=30))
 def test_pruned_jobs_stay_counted(steps) -> None:
     """Pruning changes no sum: the jobs are in an archive, their usage stays in its month."""

@@ -8,6 +8,7 @@ import tempfile
 from contextlib import closing
 
 import pytest
+from campaigns import examples
 from control_directory import set_up
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -106,7 +107,7 @@ def counted(con: Connection, selection: Selection, by: tuple[str, ...], **option
     return usage(con, selection, by, **options), usage(con, every, by, **options)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(st.lists(change, max_size=30), st.data())
 def test_answers_are_what_counting_every_job_gives(steps, data) -> None:
     """After any history, by anything, with any filter and any range: also what no command has summed up yet."""

@@ -32,6 +32,8 @@ from arcacct.sources.slurm.sacct import OutputForm
 from arcacct.sources.sonar.envelopes import Dropped, TelemetryStream
 from arcacct.sources.sonar.fields import RejectedObject
 
+pytestmark = pytest.mark.campaign
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from campaigns import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from publishing_site import DAY_S, JUNE, Job
@@ -12,7 +13,7 @@ from publishing_world import Fault
 from arcacct.publishing.target_run import Period
 
 PLAY = settings(
-    max_examples=int(os.environ.get("ARCACCT_EXAMPLES") or 60),
+    max_examples=examples(60),
     derandomize="ARCACCT_EXAMPLES" not in os.environ,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],

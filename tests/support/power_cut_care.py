@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 
 from disturbed_host import BENCHMARK, LIFE
 from hook_host import Host
-from installed_program import ARCACCT
+from installed import ARCACCT
 from job_files import lay
 from power_cut_hosts import Jobs, Loss, Recording, Sweeping, compared, jobs_in
 from power_cut_positions import files_of

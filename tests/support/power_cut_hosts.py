@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from disturbed_host import BENCHMARK, LIFE, job_files
 from hook_host import HOOK, Host
-from installed_program import ARCACCT
+from installed import ARCACCT
 from job_files import lay, rows
 from power_cuts import Cut, Trace
 

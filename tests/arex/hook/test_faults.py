@@ -24,6 +24,8 @@ from job_files import NOON_NS, lay, rows
 from arcacct.arex import spool  # noqa: F401  so that no forked hook spends its time on it
 from arcacct.arex.hook import main
 
+pytestmark = pytest.mark.campaign
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -336,6 +336,7 @@ def test_a_disk_whose_syncs_take_for_ever_is_waited_for_once(host: Host, tmp_pat
     assert [row[0] for row in rows(str(host.database))["AAR"]] == jobs
 
 
+@pytest.mark.campaign
 @pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
 def test_hooks_hardly_ever_sync(host: Host, tmp_path: pathlib.Path) -> None:
     """In the processes that A-REX waits for at most one in twenty syncs; the WAL is written back all the same."""

@@ -14,6 +14,8 @@ from hook_host import PROJECT, Host
 from job_files import lay
 from strace import strace_only
 
+pytestmark = pytest.mark.campaign
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator

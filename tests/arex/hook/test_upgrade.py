@@ -120,6 +120,7 @@ def test_hooks_during_upgrades(host: Host, tmp_path: pathlib.Path) -> None:
     assert {row[0] for row in rows(str(host.database))["AAR"]} == set(jobs)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "module",
     [

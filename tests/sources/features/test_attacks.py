@@ -21,7 +21,7 @@ from arcacct.sources.features.check import check
 from arcacct.sources.features.collect import collect, saved
 from arcacct.sources.features.reader import remove, remove_keys, write
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whom users attack")
+pytestmark = [pytest.mark.campaign, pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whom users attack")]
 OWNER = (THEM.pw_uid, THEM.pw_gid)
 JOB = "sonar:testcl:10:1795168549"
 

@@ -135,6 +135,7 @@ def test_a_full_disk_is_no_fault_of_the_line(world, tmp_path) -> None:
     assert numbers(world) == list(range(1, 400))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("size", [LONGEST_LINE - 100, LONGEST_LINE + 1, 3 * LONGEST_LINE])
 def test_an_endless_line_is_passed_over(world, tmp_path, size) -> None:
     """It costs itself and no memory: its beginning is kept, and it is not read again."""

@@ -16,6 +16,7 @@ import zlib
 from contextlib import closing, contextmanager
 
 import pytest
+from campaigns import examples
 from control_directory import set_up
 from gridengine_files import (
     BEGIN,
@@ -139,8 +140,9 @@ def test_another_encoding_adds_only_what_it_knows_more(world) -> None:
     assert (world.jobs(), world.seq()) == (jobs, seq)
 
 
+@pytest.mark.campaign
 @given(st.integers(0, len(b"".join(MIXED))))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_file_cut_anywhere(cut: int) -> None:
     """A file that was cut at any byte, imported, completed and imported again is as if it had been imported once."""
     content = b"".join(MIXED)
@@ -161,7 +163,7 @@ WHOLE = imported(b"".join(MIXED))
 
 
 @given(st.lists(st.booleans(), min_size=len(MIXED), max_size=len(MIXED)))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_two_files_in_any_order(choice: list[bool]) -> None:
     """However records are spread over two files, either order of them ends in the same database."""
     one = b"".join(line for line, first in zip(MIXED, choice, strict=True) if first)

@@ -187,6 +187,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
 def test_time_and_memory_are_in_proportion(content) -> None:
     """MBs of each take a second or two, and some took minutes; the ad behind is read."""

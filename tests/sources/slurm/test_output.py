@@ -434,6 +434,7 @@ HUGE = {
 }
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("begin", "middle", "end", "reason"), HUGE.values(), ids=HUGE)
 def test_a_job_of_60_mb_costs_itself(begin: str, middle: str, end: str, reason: str) -> None:
     """It is passed without being held, and named; its neighbours are read."""

@@ -7,6 +7,7 @@ import random
 import re
 
 import pytest
+from campaigns import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sonar_site import REAL, REAL_FILES, SERIES, Host, objects, sample, stream
@@ -41,7 +42,7 @@ def test_the_series_in_any_order_and_repeated(host, seed):
     assert usage_of(host, 4242) == [(30, 207684)]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_split_of_a_stream_gives_the_same(tmp_path_factory, data):
     """However samples over several hours are ordered, repeated and divided among imports, the rows are the same."""

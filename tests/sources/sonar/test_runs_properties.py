@@ -6,6 +6,7 @@ import os
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from campaigns import examples
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from sonar_site import Host, sample, stream
@@ -137,7 +138,7 @@ def memory(one):
 
 
 @settings(
-    max_examples=int(os.environ.get("ARCACCT_EXAMPLES") or 15),
+    max_examples=examples(15),
     derandomize="ARCACCT_EXAMPLES" not in os.environ,
     deadline=None,
     phases=(Phase.generate,),

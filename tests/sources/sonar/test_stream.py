@@ -153,6 +153,7 @@ def test_times_have_offsets(text, seconds):
     assert found.time == seconds
 
 
+@pytest.mark.campaign
 def test_rubbish_costs_the_same_wherever_it_stands():
     """Short bad lines by the hundred thousand in one piece take hardly longer than in many small ones."""
     lines = b"{\n" * 100_000
