@@ -286,7 +286,7 @@ def _implausible(found: Health, limits: Thresholds) -> Iterator[Check]:
 
 
 @_check(
-    "howto/implausible.md#jobs-that-nobody-measured",
+    "howto/implausible.md#unmeasured-jobs",
     Metric(
         "arcacct_recent_jobs",
         "Jobs that ended in this month or the one before, as the sums count them",
