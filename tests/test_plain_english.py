@@ -17,7 +17,7 @@ PENDING = ROOT / "tests" / "plain_english_pending.txt"
 """Files, and folders with a slash at the end, that are not rewritten yet. A finished one must leave the list."""
 QUOTES = "docs/project/style.md"
 """The style guide shows the words to avoid."""
-FINISHED: tuple[str, ...] = ()
+FINISHED = ("README.md", "docs/index.md", "docs/tutorial.md", "docs/howto/")
 """Pages that may not return to the list."""
 LONGEST = 35
 """Words of a sentence. The guide says 20; this catches only sentences that are clearly too long."""
