@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import click
@@ -15,7 +16,7 @@ from arcacct import __version__
 from arcacct.cli.console import Coloured, examples, print_lines
 from arcacct.errors import StoreError, UsageError
 from arcacct.files.directories import resource
-from arcacct.wording import count_of, sanitise_line
+from arcacct.wording import sanitise_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,23 +116,98 @@ class Manual(NamedTuple):
         for folder in dict.fromkeys(page.folder for page in self.pages):
             yield FOLDERS.get(folder, folder), [page for page in self.pages if page.folder == folder]
 
-    def having(self, *patterns: re.Pattern[str]) -> list[tuple[Page, list[str]]]:
-        """
-        Each page in which all of the patterns are found, with the headings of the sections that have all of them.
+    def subjects(self, name: str) -> list[Result]:
+        """The row of ``arcacct status`` for this subject, or for one that ends so."""
+        wanted = name.lower()
+        found = (self._result(page, section, [word(name)]) for page, section in self.headed(STATUS))
+        rows = (one for one in found if one and one.rank == SUBJECT)
+        return [one for one in rows if any(cell.strip("` ").endswith(wanted) for cell in one.cells())]
 
-        Pages with all of them in one section come first.
+    def ranked(self, *patterns: re.Pattern[str]) -> list[Result]:
         """
-        found = []
+        The parts of the manual in which all of the patterns are found, the best first.
+
+        Subjects of ``arcacct status`` come first, then headings, messages, and other text (one part for each page).
+        Within each rank, pages about the project come last, and the part with the most matches first.
+        """
+        found: list[Result] = []
         for page in self.pages:
-            sections = list(page.sections())
-            if all(any(_has(one, pattern) for one in sections) for pattern in patterns):
-                whole = [one.heading for one in sections if all(_has(one, pattern) for pattern in patterns)]
-                found.append((page, whole))
-        return sorted(found, key=lambda one: not one[1])
+            parts = [one for section in page.sections() if (one := self._result(page, section, patterns))]
+            best = [one for one in parts if one.rank < TEXT]
+            if not best and parts:
+                best = [max(parts, key=lambda one: one.matches)]
+            elif not best and all(any(_matches(one, [pattern]) for one in page.sections()) for pattern in patterns):
+                best = [Result(page, page.title, next(page.sections()).text, PAGE, 0)]
+            found += best
+        return sorted(found, key=lambda one: (one.rank, one.page.folder == "project", -one.matches))
+
+    def _result(self, page: Page, section: Section, patterns: Sequence[re.Pattern[str]]) -> Result | None:
+        """A section that has all of the patterns, with its rank; of a table of messages only the rows with them."""
+        if page.name == MESSAGES and (rows := _rows(section.text, patterns)):
+            rank = SUBJECT if section.heading == STATUS else MESSAGE
+            if rank == SUBJECT or not _all(section.heading, patterns):
+                return Result(page, section.heading, rows, rank, rows.count("\n"))
+        matches = _matches(section, patterns)
+        if not matches:
+            return None
+        rank = HEADING if _all(section.heading, patterns) else TEXT
+        return Result(page, section.heading, section.text, rank, matches)
 
 
-def _has(section: Section, pattern: re.Pattern[str]) -> bool:
-    return pattern.search(section.heading) is not None or pattern.search(section.text) is not None
+MESSAGES = "reference/messages"
+"""The page with the tables of subjects and messages."""
+STATUS = "arcacct status"
+"""Its heading above the subjects of `arcacct status`."""
+SUBJECT, HEADING, MESSAGE, TEXT, PAGE = range(5)
+"""The ranks of results. PAGE: the patterns are in different sections of the page."""
+
+
+class Result(NamedTuple):
+    """A part of the manual that answers a question."""
+
+    page: Page
+    heading: str
+    text: str
+    """Markdown."""
+    rank: int
+    matches: int
+
+    def cells(self) -> Iterator[str]:
+        """The first cell of each row of a table."""
+        return (line.split("|")[1] for line in self.text.splitlines()[_HEAD:] if line.startswith("|"))
+
+
+def _all(text: str, patterns: Iterable[re.Pattern[str]]) -> bool:
+    return all(pattern.search(text) for pattern in patterns)
+
+
+def _matches(section: Section, patterns: Iterable[re.Pattern[str]]) -> int:
+    """How often a section has the patterns; 0 if it lacks one of them."""
+    text = f"{section.heading}\n{section.text}"
+    counts = [len(pattern.findall(text)) for pattern in patterns]
+    return sum(counts) if all(counts) else 0
+
+
+def _rows(text: str, patterns: Sequence[re.Pattern[str]]) -> str:
+    """The rows of a section's tables whose first cell has all of the patterns, below their heads; empty if none has."""
+    return _selected(text, lambda row: _all(row.split("|")[1], patterns))
+
+
+def _selected(text: str, is_wanted: Callable[[str], bool]) -> str:
+    """The rows of tables that are wanted, each table with its head."""
+    head: list[str] = []
+    rows: list[str] = []
+    is_new = False
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            head = []
+        elif len(head) < _HEAD:
+            head.append(line)
+            is_new = True
+        elif is_wanted(line):
+            rows += ([""] * bool(rows) + head) * is_new + [line]
+            is_new = False
+    return "\n".join(rows)
 
 
 def plain_heading(text: str) -> str:
@@ -209,17 +285,8 @@ def exit_code(manual: Manual, wanted: str) -> str:
     page = manual.named(CODES)
     made = []
     for section in page.sections() if page else ():
-        head: list[str] = []
-        rows: list[str] = []
-        for line in section.text.splitlines():
-            if not line.startswith("|"):
-                head = []
-            elif len(head) < _HEAD:
-                head.append(line)
-            elif _is_of_code(line, {number, name}):
-                rows += head * (not rows) + [line]
-        if rows:
-            made += [f"## {section.heading}", "", *rows, ""]
+        if rows := _selected(section.text, lambda row: _is_of_code(row, {number, name})):
+            made += [f"## {section.heading}", "", rows, ""]
     return "\n".join(made)
 
 
@@ -239,8 +306,10 @@ def near(wanted: str, names: Iterable[str]) -> list[str]:
 
 _WIDEST = 100
 """Characters of a line beyond which nobody likes to read, however wide the terminal is."""
-_MOST_HEADINGS = 5
-_MOST_PARTS = 8
+_MOST = 10
+"""Results of a search that are listed, with those that are shown."""
+_MOST_SHOWN = 8
+"""Headings of one name that are shown."""
 
 
 def complete_topic(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -274,8 +343,10 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> None:  # noqa: A001  wha
     """
     Show a page of the manual, or find one.
 
-    TOPIC is the name of a page or how it begins, a command, an exit code, an option of the configuration, or any other
-    heading. All else is looked for in all pages, as words. Without TOPIC all pages are listed.
+    TOPIC is the name of a page or its start, a command, an exit code, a subject of `arcacct status`, an option of the
+    configuration, or any other heading. Otherwise TOPIC is searched for in all pages. Subjects of `arcacct status`,
+    headings and messages come first. The best result is shown, and at most nine others are listed. Without TOPIC all
+    pages are listed.
     """
     manual = load()
     width = max(40, min(shutil.get_terminal_size().columns, _WIDEST))
@@ -295,7 +366,10 @@ def _answer(ctx: click.Context, manual: Manual, topic: Sequence[str], width: int
         yield from _rendered(manual, page, width)
     elif found:
         yield from ((line,) for line in found.get_help().splitlines())
-        yield from _speaking_of(manual, found.command_path)
+        for subject in manual.subjects(" ".join(words)):
+            yield ()
+            yield from _shown(manual, subject, width)
+        yield from _about(manual, found.command_path)
     else:
         yield from _other(ctx, manual, words, width)
 
@@ -307,16 +381,49 @@ def _other(ctx: click.Context, manual: Manual, words: Sequence[str], width: int)
         yield from _rendered(manual, Page(CODES, rows), width)
         yield ()
         yield ("All of them: `arcacct help exit-codes`.",)
-    elif len(begun := manual.beginning("-".join(words))) == 1:
+        return
+    subjects = manual.subjects(shown)
+    begun = manual.beginning("-".join(words))
+    if len(begun) == 1 and not subjects:
         yield from _rendered(manual, begun[0], width)
-    elif 0 < len(parts := manual.headed(shown)) <= _MOST_PARTS:
-        for page, section in parts:
-            yield from _rendered(manual, page._replace(text=f"## {section.heading}\n\n{section.text}"), width)
-            yield ()
-            yield (f"This stands in `arcacct help {manual.topic(page)}`.",)
-            yield ()
-    else:
-        yield from _search(ctx, manual, words)
+        return
+    if len(begun) > 1:
+        yield (f"Pages whose names start with {shown!r}:",)
+        yield from _listed(manual, begun)
+        yield ()
+    headed = [Result(page, section.heading, section.text, HEADING, 0) for page, section in manual.headed(shown)]
+    found = manual.ranked(*(word(one) for text in words for one in text.split()))
+    best = (subjects + headed * (len(headed) <= _MOST_SHOWN)) or found[: not begun]
+    if not best and not begun:
+        raise _nothing(ctx, manual, shown)
+    for number, one in enumerate(best):
+        yield from [()] * (number > 0)
+        yield from _shown(manual, one, width)
+    known = {(one.page.name, one.heading) for one in best}
+    others = [one for one in found if (one.page.name, one.heading) not in known]
+    if listed := others[: max(0, _MOST - len(best))]:
+        yield from [()] * bool(best)
+        more = " more" if best else ""
+        yield (f"{len(listed)}{more} of {len(others) + len(best)} results for {shown!r} (arcacct help NAME):",)
+        yield from _listed(manual, [one.page for one in listed], [one.heading for one in listed])
+
+
+def _shown(manual: Manual, one: Result, width: int) -> Iterator[Sequence[str]]:
+    """A result in full, and the page that it is on."""
+    text = f"## {one.heading}\n\n{one.text}" if one.heading else one.text
+    yield from _rendered(manual, one.page._replace(text=text), width)
+    yield ()
+    yield (f"This is in `arcacct help {manual.topic(one.page)}`.",)
+
+
+def _nothing(ctx: click.Context, manual: Manual, shown: str) -> UsageError:
+    names = [*map(manual.topic, manual.pages), *(" ".join(_words(one)) for one in _commands_below(_root(ctx)))]
+    known = " or ".join(f"`arcacct help {name}`" for name in near(shown, names))
+    return UsageError(
+        f"{shown!r}: no page, command or exit code is called so, and no page has these words; "
+        + (f"did you mean {known}? " if known else "")
+        + "`arcacct help` lists all pages"
+    )
 
 
 def _rendered(manual: Manual, page: Page, width: int) -> Iterator[Sequence[str]]:
@@ -369,10 +476,10 @@ def _contents(manual: Manual) -> Iterator[Sequence[str]]:
     yield ()
     yield from (
         ("  arcacct help NAME      the page of this name",),
-        ("  arcacct help publish   a command, and the pages that speak of it",),
+        ("  arcacct help publish   a command, and the pages about it",),
         ("  arcacct help 69        an exit code",),
-        ("  arcacct help settle    an option of the configuration, an alert, or any other heading",),
-        ("  arcacct help WORD...   the pages that have these words",),
+        ("  arcacct help spool     a subject of `arcacct status`, an option, an alert, or any other heading",),
+        ("  arcacct help WORD...   the best results for these words",),
     )
     for title, pages in manual.by_folder():
         yield ()
@@ -380,41 +487,18 @@ def _contents(manual: Manual) -> Iterator[Sequence[str]]:
         yield from _listed(manual, pages)
 
 
-def _listed(manual: Manual, pages: Iterable[Page]) -> Iterator[Sequence[str]]:
-    pages = list(pages)
+def _listed(manual: Manual, pages: Iterable[Page], headings: Iterable[str] = ()) -> Iterator[Sequence[str]]:
+    """Pages by what to type, each with its title, and with a heading where it is another one."""
     width = max((len(manual.topic(page)) for page in manual.pages), default=0)
-    yield from ((f"  {manual.topic(page):<{width}}  {page.title}",) for page in pages)
+    for page, heading in zip(pages, itertools.chain(headings, itertools.repeat("")), strict=False):
+        more = f": {heading}" if heading and heading != page.title else ""
+        yield (f"  {manual.topic(page):<{width}}  {page.title}{more}",)
 
 
-def _speaking_of(manual: Manual, path: str) -> Iterator[Sequence[str]]:
-    found = manual.having(command(path))
+def _about(manual: Manual, path: str) -> Iterator[Sequence[str]]:
+    """The pages that mention a command most prominently."""
+    found = list(dict.fromkeys(one.page for one in manual.ranked(command(path))))[:_MOST]
     if found:
         yield ()
-        yield (_strong("Pages of the manual that speak of it (arcacct help NAME):"),)
-        yield from _listed(manual, (page for page, _headings in found))
-
-
-def _search(ctx: click.Context, manual: Manual, words: Sequence[str]) -> Iterator[Sequence[str]]:
-    found = manual.having(*(word(one) for text in words for one in text.split()))
-    begun = manual.beginning("-".join(words))
-    shown = " ".join(words)
-    if not found and not begun:
-        names = [*map(manual.topic, manual.pages), *(" ".join(_words(one)) for one in _commands_below(_root(ctx)))]
-        known = " or ".join(f"`arcacct help {name}`" for name in near(shown, names))
-        raise UsageError(
-            f"{shown!r}: no page, command or exit code is called so, and no page has these words; "
-            + (f"did you mean {known}? " if known else "")
-            + "`arcacct help` lists all pages"
-        )
-    if begun:
-        yield (f"Pages whose names begin with {shown!r}:",)
-        yield from _listed(manual, begun)
-        yield ()
-    if found:
-        yield (f"{count_of(len(found), 'page')} with {shown!r} (arcacct help NAME):",)
-    for page, headings in found:
-        yield from _listed(manual, [page])
-        inner = [heading for heading in headings if heading and heading != page.title]
-        yield from ((f"      {heading}",) for heading in inner[:_MOST_HEADINGS])
-        if len(inner) > _MOST_HEADINGS:
-            yield (f"      and {len(inner) - _MOST_HEADINGS} more",)
+        yield (_strong("Pages of the manual about it (arcacct help NAME):"),)
+        yield from _listed(manual, found)

@@ -70,7 +70,7 @@ def test_a_command_by_its_name(ask, topic) -> None:
 
     assert (code, err) == (0, "")
     assert out.startswith("Usage: arcacct db init [OPTIONS]\n\n  Create both databases")
-    assert out.endswith("that speak of it (arcacct help NAME):\n  install       Install on a CE\n")
+    assert out.endswith("about it (arcacct help NAME):\n  install       Install on a CE\n")
 
 
 def test_the_program_itself_is_a_command(ask) -> None:
@@ -98,24 +98,110 @@ def test_an_exit_code(ask, topic) -> None:
 
 
 def test_words_are_looked_for_in_all_pages(ask) -> None:
-    """Pages and headings that have all of them."""
+    """The best section that has all of them is shown, with its page."""
     code, out, err = ask("spool", "says")
 
     assert (code, err) == (0, "")
-    assert out == "1 page with 'spool says' (arcacct help NAME):\n  words         Whose word holds\n      Order\n"
+    assert out.startswith("Order\n-----\n")
+    assert out.endswith("This is in `arcacct help words`.\n")
+
+
+MESSAGES = """\
+# Messages
+
+The spool, the spool, and the spool.
+
+## arcacct status
+
+| subject | meaning | what to do |
+|---|---|---|
+| `database` | the spool is not here | look |
+| `spool` | events in the spool | run `arcacct sweep` |
+| `launcher spool` | no sweep reads it | name it |
+
+## In A-REX's log
+
+| message | what to do |
+|---|---|
+| `no room in the spool *` | make room |
+| `other` | the spool |
+"""
+
+
+def results(out: str) -> list[str]:
+    """The lines of the list below the best result."""
+    return [line.strip() for line in out.partition("results for")[2].splitlines()[1:] if line.startswith("  ")]
+
+
+def test_results_are_ranked(ask) -> None:
+    """Subjects of status come before headings, these before messages, and these before all other text."""
+    pages = {
+        "howto/a": "# A\n\nspool spool spool spool\n",
+        "howto/b": "# B\n\n## How the spool fills\n\nText.\n",
+        "reference/messages": MESSAGES,
+    }
+    code, out, err = ask("spool", **pages)
+
+    assert (code, err) == (0, "")
+    assert re.match(r"arcacct status\n-+\n\nsubject +meaning +what to do *\n[ -]+\n`spool` ", out)
+    assert "`launcher spool`" in out
+    assert "`database`" not in out
+    code, out, err = ask("the", "spool", **pages)
+    assert (code, err) == (0, "")
+    assert out.startswith("How the spool fills\n")
+    assert [line.split()[0] for line in results(out)] == ["messages", "words", "install-arc7"]
+    assert results(out)[0].endswith("Messages: In A-REX's log")
+
+
+def test_a_subject_of_status_is_shown_with_a_command_of_its_name(ask) -> None:
+    _code, out, _err = ask("sweep", **{"reference/messages": MESSAGES.replace("`database`", "`sweep`")})
+
+    assert out.startswith("Usage: arcacct sweep")
+    assert "`sweep`" in out.partition("arcacct status\n")[2]
+
+
+def test_at_most_ten_results_are_listed(ask) -> None:
+    """The one that says most of it is shown; how many there are is said."""
+    pages = {f"howto/p{number:02}": f"# Page {number}\n\n{'needle ' * (number + 1)}\n" for number in range(15)}
+    code, out, err = ask("needle", **pages)
+
+    assert (code, err) == (0, "")
+    assert out.startswith("Page 14\n")
+    assert "9 more of 15 results for 'needle' (arcacct help NAME):" in out
+    assert [line.split()[0] for line in results(out)] == [f"p{number:02}" for number in range(13, 4, -1)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "first"),
+    [
+        ("spool", "`spool`"),
+        ("disk", "`disk`"),
+        ("vanished", "`vanished`"),
+        ("unmeasured", "Unmeasured jobs"),
+        ("belong together", "belong together"),
+    ],
+)
+def test_the_real_manual_answers_in_ten_results(topic, first) -> None:
+    """What an operator sees in `status` or in an error is the first thing shown."""
+    out = arcacct("help", *topic.split(), environment={"COLUMNS": "100"}).stdout
+
+    assert first.lower() in out[:600].lower()
+    assert len(results(out)) <= 9
 
 
 def test_a_beginning_of_several_names_lists_them(ask) -> None:
     code, out, _err = ask("inst")
 
     assert code == 0
-    assert out.startswith("Pages whose names begin with 'inst':\n  install       Install on a CE\n  install-arc7 ")
+    assert out.startswith("Pages whose names start with 'inst':\n  install       Install on a CE\n  install-arc7 ")
 
 
 def test_an_option_may_be_looked_for(ask) -> None:
     code, out, _err = ask("--dry-run")
 
-    assert (code, out.splitlines()[0]) == (0, "1 page with '--dry-run' (arcacct help NAME):")
+    assert code == 0
+    assert "arcacct publish --dry-run" in out
+    assert out.endswith("This is in `arcacct help install`.\n")
 
 
 def test_what_is_nowhere_is_a_wrong_argument(ask) -> None:
@@ -141,9 +227,9 @@ def test_an_option_by_its_name(ask) -> None:
     code, out, err = ask("settle")
 
     assert (code, err) == (0, "")
-    assert out.startswith("arcacct settle\n--------------\n\nHow long a failed job is held back.\n\nThis stands in")
+    assert out.startswith("arcacct settle\n--------------\n\nHow long a failed job is held back.\n\nThis is in")
     assert "\nsgas settle\n" in out
-    assert out.count("This stands in `arcacct help options`.") == 2
+    assert out.count("This is in `arcacct help options`.") == 2
 
 
 HOSTILE = """\

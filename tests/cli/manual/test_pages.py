@@ -10,8 +10,8 @@ from arcacct.errors import StoreError
 from arcacct.files import directories
 
 
-def names(found: list[tuple[Page, list[str]]]) -> list[str]:
-    return [page.name for page, _headings in found]
+def names(found: list[cli_help.Result]) -> list[str]:
+    return [one.page.name for one in found]
 
 
 def test_pages_have_an_order_and_titles(manual) -> None:
@@ -58,20 +58,24 @@ def test_a_beginning_of_a_name(manual) -> None:
 
 def test_words_are_found_with_their_headings(manual) -> None:
     """All of them, in any case, at the beginning of a word, also in code; a part with all of them first."""
-    found = manual.having(cli_help.word("SPOOL"))
-    assert found == [(manual.named("install-arc7"), ["Install beside ARC 7"]), (manual.named("words"), ["Order"])]
-    assert names(manual.having(cli_help.word("pool"))) == []
-    assert names(manual.having(cli_help.word("--dry-run"))) == ["howto/install"]
-    assert manual.having(cli_help.word("dry"), cli_help.word("after")) == [(manual.named("install"), [])]
+    found = manual.ranked(cli_help.word("SPOOL"))
+    assert [(one.page.name, one.heading) for one in found] == [
+        ("howto/install-arc7", "Install beside ARC 7"),
+        ("reference/words", "Order"),
+    ]
+    assert names(manual.ranked(cli_help.word("pool"))) == []
+    assert names(manual.ranked(cli_help.word("--dry-run"))) == ["howto/install"]
+    (apart,) = manual.ranked(cli_help.word("dry"), cli_help.word("after"))
+    assert (apart.page.name, apart.heading, apart.rank) == ("howto/install", "Install on a CE", cli_help.PAGE)
     # A comment is no text.
-    assert names(manual.having(cli_help.word("generated"))) == []
+    assert names(manual.ranked(cli_help.word("generated"))) == []
 
 
 def test_commands_are_found_where_they_are_typed(manual) -> None:
     """Whole commands, with what is below them."""
-    assert names(manual.having(cli_help.command("arcacct db"))) == ["howto/install"]
-    assert names(manual.having(cli_help.command("arcacct db init"))) == ["howto/install"]
-    assert names(manual.having(cli_help.command("arcacct d"))) == []
+    assert names(manual.ranked(cli_help.command("arcacct db"))) == ["howto/install"]
+    assert names(manual.ranked(cli_help.command("arcacct db init"))) == ["howto/install"]
+    assert names(manual.ranked(cli_help.command("arcacct d"))) == []
 
 
 def test_code_is_no_heading() -> None:
