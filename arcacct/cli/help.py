@@ -297,7 +297,7 @@ def _is_of_code(row: str, names: set[str]) -> bool:
 
 
 def near(wanted: str, names: Iterable[str]) -> list[str]:
-    """Names that look like a word that is none."""
+    """Known names that resemble an unknown one."""
     return difflib.get_close_matches(wanted.lower(), list(dict.fromkeys(names)), n=3, cutoff=0.6)
 
 
@@ -305,7 +305,7 @@ def near(wanted: str, names: Iterable[str]) -> list[str]:
 
 
 _WIDEST = 100
-"""Characters of a line beyond which nobody likes to read, however wide the terminal is."""
+"""Characters of a line beyond which lines are hard to read, even on a wide terminal."""
 _MOST = 10
 """Results of a search that are listed, with those that are shown."""
 _MOST_SHOWN = 8
@@ -427,7 +427,7 @@ def _nothing(ctx: click.Context, manual: Manual, shown: str) -> UsageError:
 
 
 def _rendered(manual: Manual, page: Page, width: int) -> Iterator[Sequence[str]]:
-    from arcacct.cli.manual_text import rendered  # noqa: PLC0415  a tenth of a second, for whoever reads a page
+    from arcacct.cli.manual_text import rendered  # noqa: PLC0415  importing it takes a tenth of a second
 
     for line in rendered(page, manual, width):
         yield [_strong(one.text) if one.strong else one.text for one in line]

@@ -88,8 +88,8 @@ class _Links(NamedTuple):
     headings: dict[str, str]
     """Of the page, by their anchors."""
 
-    def told(self, target: str, text: str) -> str:
-        """What stands behind the text of a link: how to get where it leads; empty if the text says so itself."""
+    def note(self, target: str, text: str) -> str:
+        """The text to add after a link: how to reach its target; empty if the link text says so already."""
         if re.match(r"[a-z]+:", target):
             plain = target.removeprefix("mailto:")
             return "" if plain == text else f" ({plain})"
@@ -111,7 +111,7 @@ def _links(page: Page, manual: Manual) -> _Links:
 
 
 def _tokens(tokens: Iterable[Token], links: _Links) -> Iterator[Token]:
-    """The parts of a document without HTML and links: what they say stands in the text."""
+    """The parts of a document without HTML and links: the text has their content."""
     for token in tokens:
         if token.type == "html_block":
             if words := " ".join(re.sub(r"<!--.*?-->|<[^>]*>", " ", token.content, flags=re.DOTALL).split()):
@@ -134,8 +134,8 @@ def _inline(tokens: list[Token], links: _Links) -> Iterator[Token]:
         if token.type == "link_open":
             opened, words = str(token.attrs.get("href", "")), []
         elif token.type == "link_close":
-            if told := links.told(opened, "".join(words)):
-                yield _text(told)
+            if note := links.note(opened, "".join(words)):
+                yield _text(note)
         elif token.type == "image":
             yield _text(f"[picture: {token.content}]")
         elif token.type == "html_inline":
