@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import os
 import pathlib
 import re
 import tokenize
@@ -111,19 +112,27 @@ def pending() -> list[str]:
     return PENDING.read_text(encoding="utf-8").split()
 
 
+def found_in(unit: str) -> list[str]:
+    """The findings of a unit, each with its file."""
+    return [f"{path.relative_to(ROOT)}: {one}" for path in files(unit) for one in findings(path)]
+
+
 @pytest.mark.parametrize("unit", units())
 def test_it_is_plain_english(unit: str) -> None:
-    """No word of the list, and no endless sentence; what is on the list of unfinished files still has some."""
-    found = [f"{path.relative_to(ROOT)}: {one}" for path in files(unit) for one in findings(path)]
+    """There is no word of the list and no endless sentence, except in files that are not rewritten yet."""
+    found = found_in(unit)
 
     if unit in pending():
-        assert found, f"{unit} is plain English now: take it off {PENDING.name}"
+        assert found, f"{unit} is plain English now: take it off {PENDING.name} (ARCACCT_WRITE_DOCS=1)"
     else:
         assert not found, "\n".join(found)
 
 
 def test_the_list_of_unfinished_files_only_shrinks() -> None:
-    """It is sorted, names what exists, and has none of the pages that are finished."""
+    """It is sorted and names no finished page. ``ARCACCT_WRITE_DOCS=1`` takes off the units that are finished now."""
+    if os.environ.get("ARCACCT_WRITE_DOCS"):
+        left = [one for one in pending() if one in units() and found_in(one)]
+        PENDING.write_text("".join(f"{one}\n" for one in left), encoding="utf-8")
     listed = pending()
 
     assert listed == sorted(set(listed))
