@@ -129,9 +129,13 @@ def objects(path: pathlib.Path) -> list[dict[str, object]]:
     return found
 
 
-def schema(kind: str) -> dict[str, object]:
-    """The JSON Schema of a kind of envelope."""
-    return json.loads(pathlib.Path(resource("schema", "sonar", f"{kind}.schema.json")).read_text())
+def validate(envelope: object, kind: str) -> None:
+    """Check an envelope against the JSON Schema of its kind. Raises ValidationError."""
+    import jsonschema
+
+    jsonschema.validate(
+        envelope, json.loads(pathlib.Path(resource("schema", "sonar", f"{kind}.schema.json")).read_text())
+    )
 
 
 def kind_of(envelope: dict[str, object]) -> str:
@@ -203,7 +207,7 @@ __all__ = [
     "places",
     "read",
     "sample",
-    "schema",
     "stream",
     "sysinfo_of",
+    "validate",
 ]

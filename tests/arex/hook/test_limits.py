@@ -37,23 +37,31 @@ def numbered(line: str) -> bytes:
 
 
 NAMES = ("jobname", "lrms", "clientname", "projectname", "subject", "queue", "headnode", "interface", "localid")
-HOSTILE = {
-    "one line": Files(diag=DIAG + b"systemsoftware=" + b"x" * HUGE),
-    "times": Files(diag=DIAG + numbered("LRMSEndTime=20261120115900Z\nLRMSStartTime=202611201{}0000Z\n")),
-    "nodes": Files(diag=DIAG + numbered("nodename=n{}\n")),
-    "environments": Files(diag=DIAG + numbered("runtimeenvironments=R{};a;b\n")),
-    "short lines": Files(diag=DIAG + b"a=\n" * (HUGE // 3)),
-    "FQANs": Files(local=LOCAL + numbered("voms=/a{}\n")),
-    "claims": Files(local=LOCAL + numbered("tokenclaim.name={}'''''''''\n")),
-    "transfers": Files(statistics=STATISTICS + numbered("inputfile:url=https://se.example.org/{}" + "x" * 850 + TIMES)),
-    "everything": Files(
-        local=LOCAL
-        + numbered("tokenclaim.email={}" + "#" * 450 + "\n")
-        + "".join(f"{n}={'%' * 999}\n" for n in NAMES).encode(),
-        diag=DIAG + numbered("runtimeenvironments={}" + "x" * 880 + ";\nnodename={}" + "n" * 880 + "\n"),
-        statistics=STATISTICS + numbered("inputfile:url=https://se.example.org/{}" + "é'" * 400 + TIMES),
-    ),
-}
+HOSTILE = ("one line", "times", "nodes", "environments", "short lines", "FQANs", "claims", "transfers", "everything")
+
+
+def hostile(name: str) -> Files:
+    """Files of a job that are far too large; made only where a test needs them."""
+    made = {
+        "one line": lambda: Files(diag=DIAG + b"systemsoftware=" + b"x" * HUGE),
+        "times": lambda: Files(diag=DIAG + numbered("LRMSEndTime=20261120115900Z\nLRMSStartTime=202611201{}0000Z\n")),
+        "nodes": lambda: Files(diag=DIAG + numbered("nodename=n{}\n")),
+        "environments": lambda: Files(diag=DIAG + numbered("runtimeenvironments=R{};a;b\n")),
+        "short lines": lambda: Files(diag=DIAG + b"a=\n" * (HUGE // 3)),
+        "FQANs": lambda: Files(local=LOCAL + numbered("voms=/a{}\n")),
+        "claims": lambda: Files(local=LOCAL + numbered("tokenclaim.name={}'''''''''\n")),
+        "transfers": lambda: Files(
+            statistics=STATISTICS + numbered("inputfile:url=https://se.example.org/{}" + "x" * 850 + TIMES)
+        ),
+        "everything": lambda: Files(
+            local=LOCAL
+            + numbered("tokenclaim.email={}" + "#" * 450 + "\n")
+            + "".join(f"{n}={'%' * 999}\n" for n in NAMES).encode(),
+            diag=DIAG + numbered("runtimeenvironments={}" + "x" * 880 + ";\nnodename={}" + "n" * 880 + "\n"),
+            statistics=STATISTICS + numbered("inputfile:url=https://se.example.org/{}" + "é'" * 400 + TIMES),
+        ),
+    }
+    return made[name]()
 
 
 def memory_kib(*command: str) -> int:
@@ -79,7 +87,7 @@ def test_a_job_that_writes_without_end(host, name) -> None:
 
     The record has what was measured, says what is left out, and nothing of it is a child that would be published.
     """
-    lay(host.control, HOSTILE[name])
+    lay(host.control, hostile(name))
     before = used_bytes(host.database)
 
     used = memory_kib(HOOK, str(host.control), JOB, "FINISHED", str(host.conf))
@@ -100,7 +108,7 @@ def test_jobs_that_write_without_end_do_not_add_up(host) -> None:
     """Each further job takes as much as the first at most, also when it has other names each time."""
     before = used_bytes(host.database)
     jobs = 6
-    files = HOSTILE["everything"]
+    files = hostile("everything")
     assert files.local is not None
     for number in range(jobs):
         names = "".join(f"{name}={number}{'%' * 999}\n" for name in NAMES) + f"voms=/{number}{'v' * 999}\n"
@@ -113,7 +121,7 @@ def test_jobs_that_write_without_end_do_not_add_up(host) -> None:
 
 def test_a_spooled_job_is_bounded_too(host) -> None:
     """What a hook could not store waits in the spool, in a file of a few MiB, and is recorded from there alike."""
-    lay(host.control, HOSTILE["everything"])
+    lay(host.control, hostile("everything"))
     before = used_bytes(host.database)
     host.database.rename(host.database.with_suffix(".away"))
     host.run()

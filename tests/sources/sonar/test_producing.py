@@ -11,9 +11,8 @@ import sys
 import time
 from functools import partial
 
-import jsonschema
 import pytest
-from sonar_site import REAL, kind_of, objects, read, schema
+from sonar_site import REAL, kind_of, objects, read, validate
 
 from arcacct.sources.sonar import sampler
 from arcacct.sources.sonar.envelopes import Errors, Sysinfo
@@ -59,7 +58,7 @@ def test_what_this_host_is():
     assert isinstance(found, Sysinfo)
     assert found.sockets * found.cores_per_socket * found.threads_per_core >= 1
     assert found.node == os.uname().nodename
-    jsonschema.validate(envelope, schema("sysinfo"))
+    validate(envelope, "sysinfo")
 
 
 def test_what_this_host_does():
@@ -68,7 +67,7 @@ def test_what_this_host_does():
     found, envelope, succeeded = told(partial(sample, host), "sample", host)
     assert succeeded
     assert isinstance(found, Sample)
-    jsonschema.validate(envelope, schema("sample"))
+    validate(envelope, "sample")
     mine = [shot for shot in found.jobs.values() if str(os.getpid()) in shot.processes]
     assert len(mine) == 1
     assert mine[0].memory_kib > 1000
@@ -279,7 +278,7 @@ def test_jobs_that_cannot_be_named_are_in_the_errors_of_the_sample(tmp_path):
     ):
         (tmp_path / name).write_text(text)
     text, succeeded = line(lambda: sample(Host(proc=str(tmp_path))), "sample", Host("c", "n1"))
-    jsonschema.validate(json.loads(text), schema("sample"))
+    validate(json.loads(text), "sample")
     [found] = read([text.encode()])
     assert succeeded
     assert [key.job for key in found.jobs if not key.epoch] == [3385]
@@ -327,7 +326,7 @@ def test_tasks_of_one_array_are_jobs_of_their_own():
         SampledKey(815, 0, 4): 1,
         SampledKey(815, 0, 5): 1,
     }
-    jsonschema.validate(envelope, schema("sample"))
+    validate(envelope, "sample")
 
 
 def test_any_text_is_the_same_json():
@@ -390,7 +389,7 @@ def test_a_failed_probe_is_an_errors_envelope(tmp_path):
     assert not succeeded
     assert isinstance(found, Errors)
     assert "nowhere" in found.complaints[0].detail
-    jsonschema.validate(envelope, schema("errors"))
+    validate(envelope, "errors")
 
 
 @pytest.mark.parametrize(
@@ -436,7 +435,7 @@ def test_cards_are_told(smi):
     )
     found, envelope, _ = told(partial(sample, host), "sample", host)
     assert isinstance(found, Sample)
-    jsonschema.validate(envelope, schema("sample"))
+    validate(envelope, "sample")
     assert found.reading["GPU-1"]["power_w"] == 123
     assert found.reading["GPU-1"]["performance_state"] == 0
     [mine] = [shot for shot in found.jobs.values() if str(os.getpid()) in shot.processes]

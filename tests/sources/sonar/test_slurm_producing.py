@@ -7,12 +7,11 @@ import sys
 from contextlib import suppress
 from datetime import datetime
 
-import jsonschema
 import pytest
 from fake_sacct import FakeSacct
 from installed import arcacct
 from slurm_files import CLUSTER, DATA, SONAR, SlurmHost
-from sonar_site import REAL, Host, objects, read, schema
+from sonar_site import REAL, Host, objects, read, validate
 
 from arcacct.sources.sonar.envelopes import Cluster, Jobs
 from arcacct.sources.sonar.sysinfo import COLUMNS, cluster, slurm_job, slurm_jobs
@@ -96,7 +95,7 @@ def test_the_envelopes_are_of_the_format(sacct):
     """Valid by the schema, read without a complaint; sacct is asked for all users, all runs and the window."""
     done, [envelope] = produced(sacct, "--window", "600")
     assert (done.returncode, done.stderr) == (0, "")
-    jsonschema.validate(envelope, schema("job"))
+    validate(envelope, "job")
     [found] = read([done.stdout.encode()])
     assert isinstance(found, Jobs)
     assert len(found.reports) > 100
@@ -162,7 +161,7 @@ def test_a_sacct_that_fails_is_told(sacct, behaviour, told):
     done, [envelope] = produced(sacct)
     assert done.returncode == 75
     assert told in envelope["errors"][0]["detail"]
-    jsonschema.validate(envelope, schema("errors"))
+    validate(envelope, "errors")
 
 
 def test_a_host_without_slurm_says_so(tmp_path):
@@ -208,7 +207,7 @@ def test_a_cluster_as_sinfo_tells_it(sinfo):
     done = arcacct("node", "cluster", "--cluster", "testgrid", "--sinfo", sinfo)
     assert (done.returncode, done.stderr) == (0, "")
     envelope = json.loads(done.stdout)
-    jsonschema.validate(envelope, schema("cluster"))
+    validate(envelope, "cluster")
     [real] = objects(SONAR / "real-cluster-slurm.json")
     ours, theirs = (one["data"]["attributes"] for one in (envelope, real))
     assert ours.keys() == theirs.keys()

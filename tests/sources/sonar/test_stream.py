@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import time
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sonar_site import REAL_FILES, SERIES, kind_of, objects, read, sample, schema, stream
+from sonar_site import REAL_FILES, SERIES, kind_of, objects, read, sample, stream, validate
 
 from arcacct.records.slurm_formats import MalformedError
 from arcacct.sources.sonar.envelopes import Dropped, Errors, Jobs, Sysinfo, envelope
@@ -41,7 +40,7 @@ def test_every_real_file_is_read_without_a_complaint(path):
     assert found
     assert not [one for one in found if isinstance(one, RejectedObject)]
     for one in objects(path):
-        jsonschema.validate(one, schema(kind_of(one)))
+        validate(one, kind_of(one))
 
 
 def test_objects_may_be_pretty_printed_and_joined():
