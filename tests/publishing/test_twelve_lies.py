@@ -151,7 +151,10 @@ def whole(facts: StateChange) -> WholeJob:
 def site(memory, empty_box) -> Site:
     """A site that publishes in every form."""
     (memory / "outgoing").mkdir()
-    return Site(memory, empty_box, TARGETS)
+    made = Site(memory, empty_box, TARGETS)
+    # Some thousand records go in one message: a busy machine needs its time for them.
+    made.timeouts = made.timeouts._replace(read_s=120.0)
+    return made
 
 
 def record(site: Site, told: list[Told]) -> None:
