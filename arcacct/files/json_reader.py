@@ -145,6 +145,7 @@ _SHALLOW = 32
 """Levels that an object keeps that is nested too deeply."""
 _LONGEST_NUMBER = 40
 _BLANK = re.compile(r"[ \t\r\n]*")
+_MEMBER = re.compile(r'[\s,]*(?:\}|"[^"\n]*"\s*:)')
 _SCALAR = re.compile(r"[^,:\[\]{}\s]*")
 _CUT = "cut: it ends before the end of its JSON"
 MISSING = object()
@@ -153,6 +154,8 @@ _MOST_DAMAGED = 2 * 1024 * 1024
 """Characters of damage that are held until an object begins; what follows them is passed over."""
 _BEGINNING = 64
 """Characters that show whether an object begins."""
+_BEFORE = 2
+"""Characters that a pattern of where one begins may look back."""
 _plain = json.JSONDecoder()
 _patient = json.JSONDecoder(
     # Python refuses to read thousands of digits; the reader of the field refuses NaN, so that it costs the field alone.
@@ -398,16 +401,25 @@ class Objects:
             self._ends[inside[-1][0]] = self._places[inside[-1][0]]
 
 
+Begins = tuple[re.Pattern[str], re.Pattern[str]]
+"""Where a long list begins, and where one of its objects can begin, and nothing else of a whole document."""
+
+
 class Reader:
     """
     The values of a JSON document that comes in pieces, or of several, one behind the other.
 
     Of the text since `keep` was called as many characters are kept as ``most_kept``.
+
+    ``begins``: what is damaged ends where the next object of a long list begins. While ``is_in_list`` is false none
+    may begin, and InputError is raised before one that does.
     """
 
-    def __init__(self, chunks: Iterable[bytes], most_kept: int) -> None:
-        self._chunks = iter(chunks)
-        self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+    def __init__(self, chunks: Iterable[bytes], most_kept: int, begins: Begins | None = None) -> None:
+        self._pieces = _pieces(chunks, begins)
+        self._coming: tuple[str, bool] | None = None
+        """The next piece, where it was looked at and not taken yet."""
+        self.is_in_list = False
         self._text = ""
         self._place = 0
         self._before = 0
@@ -434,6 +446,18 @@ class Reader:
             [*self._kept, self._text[self._kept_from : min(self._place, self._kept_from + self._left_to_keep)]]
         )
 
+    def pass_damage(self) -> bool:
+        """Pass everything up to the next beginning of an object of the list; whether there is one."""
+        self.is_in_list = False
+        while True:
+            self._place = len(self._text)
+            try:
+                if not self._comes():
+                    return False
+            except InputError:
+                self.is_in_list = True
+                return True
+
     def is_at_end(self) -> bool:
         """Whether nothing comes any more; blanks are passed."""
         while True:
@@ -442,6 +466,10 @@ class Reader:
                 return False
             if not self._comes():
                 return True
+
+    def comes(self, signs: str) -> bool:
+        """Whether one of these signs comes next."""
+        return self._next_sign() in signs
 
     def skip(self, sign: str) -> bool:
         """Whether this sign comes next; then it is passed."""
@@ -517,17 +545,66 @@ class Reader:
         return self._text[self._place]
 
     def _comes(self) -> bool:
-        """Read on behind the text, all of which was passed; whether there was anything."""
+        """
+        Read on behind the text, all of which was passed; whether there was anything.
+
+        Raises InputError where an object of the list begins in another value.
+        """
+        if self._coming is None:
+            self._coming = next(self._pieces, None)
+        if self._coming is None:
+            return False
+        text, begins = self._coming
+        if begins and not self.is_in_list:
+            raise InputError("damaged: the next one begins within it")
         piece = self._text[self._kept_from :][: self._left_to_keep]
         self._kept.append(piece)
         self._left_to_keep -= len(piece)
         self._before += len(self._text)
-        self._text, self._place, self._kept_from = "", 0, 0
-        for chunk in self._chunks:
-            self._text = self._decode(chunk)
-            if self._text:
-                return True
-        return False
+        self._text, self._place, self._kept_from = text, 0, 0
+        self._coming = None
+        return True
+
+
+def _pieces(chunks: Iterable[bytes], begins: Begins | None) -> Iterator[tuple[str, bool]]:
+    """The text of a document in pieces, none of them empty, and whether an object of its list begins with a piece."""
+    decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+    texts = filter(None, map(decode, chunks))
+    if begins is None:
+        yield from ((text, False) for text in texts)
+        return
+    text, place = "", 0
+    sought, is_beginning = begins[0], False
+    for more in chain(texts, [""]):
+        # With what a pattern may look back at; what may be the beginning of a match waits for the rest of it.
+        seen = max(0, place - _BEFORE)
+        text, place = text[seen:] + more, place - seen
+        safe = max(place, len(text) - _BEGINNING) if more else len(text)
+        start = place
+        while (found := sought.search(text, start)) is not None:
+            if found.end() > safe:
+                safe = min(safe, found.start())
+                break
+            start = found.end()
+            if sought is begins[0]:
+                sought = begins[1]
+                continue
+            if found.start() > place:
+                yield text[place : found.start()], is_beginning
+            place, is_beginning = found.start(), True
+        if safe > place:
+            yield text[place:safe], is_beginning
+            place, is_beginning = safe, False
+
+
+def is_torn(value: Any, damage: str) -> bool:
+    """
+    Whether an object seemed to end too early: what follows it are members, and its own last name is none of them.
+
+    (It lost the beginning of an object within it. Behind a whole one these are members of the next, which has all its
+    names.)
+    """
+    return type(value) is dict and _MEMBER.match(damage) is not None and f'"{next(reversed(value), "")}"' not in damage
 
 
 def _shallow(text: str) -> dict[str, Any] | None:

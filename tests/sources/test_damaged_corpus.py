@@ -1,9 +1,10 @@
 """
 Every file of a batch system or of Sonar among the tests' data, damaged in 200 ways: it costs what it touches.
 
-A part of a file is a line, or an object of JSON. One is removed, doubled, cut, or one of its values is replaced by an
-odd one; the jobs of all other parts must come out the same, to the byte. A few of the ways are tried each time, with
-fixed seeds; ``ARCACCT_ALL_DAMAGE=1`` tries all of them.
+A part of a file is a line, or an object of JSON. One is removed, doubled, cut, loses a line or some bytes of its
+middle, or one of its bytes or values is replaced by an odd one; the jobs of all other parts must come out the same, to
+the byte, also those behind it in the same document. A few of the ways are tried each time, with fixed seeds;
+``ARCACCT_ALL_DAMAGE=1`` tries all of them.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 DATA = pathlib.Path(__file__).parent.parent / "data"
 WAYS = 200
+CHUNK = 64 * 1024
 TRIED = WAYS if os.environ.get("ARCACCT_ALL_DAMAGE") else 40
 ODD = (
     *("", " ", "0", "-1", "1", "0.5", "2000.5", "1e20", "1e999", "nan", "inf", "-0", "00", "9" * 40, "4294967294"),
@@ -63,7 +65,9 @@ class Corpus(NamedTuple):
     owner: Callable[[bytes], str] = lambda _part: "\0"
     """What the texts of the jobs have that a part may be of, whether or not it decides anything."""
     reach: int = 1
-    """So many parts a damage of one touches: HTCondor's history has an ad's end behind it."""
+    """So many parts a damage of the end of one touches: HTCondor's history has an ad's end behind it."""
+    is_long: bool = False
+    """Whether a part is of several lines or of many values, so that it may lose some of its middle."""
 
     def text(self, parts: list[bytes]) -> bytes:
         """A file of some parts."""
@@ -74,7 +78,7 @@ def runs_of(source: SourceType[Any], form: Any, data: bytes) -> Counter[str]:
     """The runs of a source with one record each."""
     found: Counter[str] = Counter()
     try:
-        for one in source.read([data], form):
+        for one in source.read([data[at : at + CHUNK] for at in range(0, len(data), CHUNK)], form):
             if isinstance(one.what, source.run_type):
                 found[repr(one.what)] += 1
     except InputError:
@@ -98,10 +102,10 @@ def envelopes_of(data: bytes) -> Counter[str]:
 
 def objects(text: str) -> Iterator[str]:
     """The objects of a file, one behind the other."""
-    stream = Objects(r"[ \t\r\n,]*", r"^(?=\{)", 1 << 24)
-    for one in (*stream.feed(text), *stream.feed("", final=True)):
-        if one.value is not None:
-            yield stream.text
+    stream = Objects(r"[ \t\r\n,\[\]]*", r"^(?=\{)", 1 << 24)
+    for last in (False, True):
+        # Its text is that of the object that came last.
+        yield from (stream.text for one in stream.feed("" if last else text, final=last) if one.value is not None)
 
 
 def corpora() -> Iterator[tuple[str, Callable[[], Corpus]]]:
@@ -111,6 +115,8 @@ def corpora() -> Iterator[tuple[str, Callable[[], Corpus]]]:
         made = _maker(path)
         if made is not None:
             yield f"{path.parent.name}/{path.name}", made
+            if isinstance(made, partial) and made.func is _sacct_json:
+                yield f"{path.parent.name}/{path.name} as Slurm prints it", partial(made, is_printed=True)
 
 
 def _maker(path: pathlib.Path) -> Callable[[], Corpus] | None:
@@ -122,6 +128,8 @@ def _maker(path: pathlib.Path) -> Callable[[], Corpus] | None:
         made = None
     elif of_lines is HTCONDOR and name == "history":
         made = partial(_history, path)
+    elif of_lines is HTCONDOR and name in ("json.txt", "long.txt"):
+        made = partial(_ads, path)
     elif of_lines is not None and name != "README.md" and (of_lines is not HTCONDOR or name == "jsonl.txt"):
         marks = {"pbs": (b" ", b"="), "lsf": (b" ",)}.get(folder, ())
         made = partial(_lines, path, partial(runs_of, of_lines, of_lines.form), marks)
@@ -137,7 +145,17 @@ def _maker(path: pathlib.Path) -> Callable[[], Corpus] | None:
 def _history(path: pathlib.Path) -> Corpus:
     """A history file of HTCondor: each ad with the line behind it."""
     parts = re.findall(rb".*?\n\*\*\* [^\n]*\n", path.read_bytes(), re.DOTALL)
-    return Corpus(parts, partial(runs_of, HTCONDOR, HTCONDOR.form), marks=(b"\n", b" = "), reach=2)
+    return Corpus(parts, partial(runs_of, HTCONDOR, HTCONDOR.form), marks=(b"\n", b" = "), reach=2, is_long=True)
+
+
+def _ads(path: pathlib.Path) -> Corpus:
+    """What condor_history prints: with -long a blank line behind each ad, with -json one list."""
+    data, read = path.read_bytes(), partial(runs_of, HTCONDOR, HTCONDOR.form)
+    if path.name == "long.txt":
+        ads = re.findall(rb".*?\n\n", data, re.DOTALL)
+        return Corpus(ads, read, marks=(b"\n", b" = "), reach=2, is_long=True)
+    parts = [f"{one}\n".encode() for one in objects(data.decode())]
+    return Corpus(parts, read, b"[\n", b"]\n", between=b",\n", is_long=True)
 
 
 def _lines(path: pathlib.Path, read: Callable[[bytes], Counter[str]], marks: tuple[bytes, ...]) -> Corpus:
@@ -160,10 +178,15 @@ def _sacct_table(path: pathlib.Path) -> Corpus:
     return Corpus(lines, read, before=header, marks=(mark,), owner=owner)
 
 
-def _sacct_json(path: pathlib.Path) -> Corpus:
-    jobs = [json.dumps(one).encode() for one in json.loads(path.read_bytes())["jobs"]]
+def _sacct_json(path: pathlib.Path, *, is_printed: bool = False) -> Corpus:
     form = OutputForm(cluster="c")
-    return Corpus(jobs, lambda data: runs_of(SLURM, form, data), b'{"jobs": [', b"]}", between=b",\n")
+    jobs = json.loads(path.read_bytes())["jobs"]
+    if is_printed:
+        parts = [re.sub("^", "    ", json.dumps(one, indent=2), flags=re.MULTILINE).encode() + b"\n" for one in jobs]
+    else:
+        parts = [json.dumps(one).encode() for one in jobs]
+    before, after = b'{"jobs": [', b'], "errors": []}'
+    return Corpus(parts, partial(runs_of, SLURM, form), before, after, between=b",\n", is_long=True)
 
 
 def _json_objects(path: pathlib.Path, read: Callable[[bytes], Counter[str]]) -> Corpus:
@@ -196,28 +219,39 @@ def test_damage_costs_what_it_touches(name) -> None:
 def _damaged(chance: random.Random, corpus: Corpus, place: int) -> tuple[str, list[bytes], tuple[int, ...]]:
     """A way of damage, the parts with it, and which parts it touches."""
     parts, part = corpus.parts, corpus.parts[place]
-    way = chance.choice(("removed", "doubled", "cut", "value", "value", "value", "value", "value"))
+    inside = ("line removed", "hole", "byte") if corpus.is_long else ()
+    way = chance.choice(("removed", "doubled", "cut", *inside, *["value"] * 5))
     if way == "removed":
         return way, parts[:place] + parts[place + 1 :], (place,)
     if way == "doubled":
         # The same again is the same.
         return way, [*parts[:place], part, *parts[place:]], ()
+    body = part.rstrip(b"\n")
+    touched = tuple(range(place, min(place + corpus.reach, len(parts))))
     if way == "cut":
-        body = part.rstrip(b"\n")
-        # Behind a hole in one document of JSON nothing can be told from what is missing.
-        behind = range(place, len(parts)) if corpus.after else range(place, min(place + corpus.reach, len(parts)))
-        return (
-            way,
-            [*parts[:place], body[: chance.randrange(len(body) + 1)] + b"\n", *parts[place + 1 :]],
-            tuple(behind),
-        )
-    odd = chance.choice(ODD)
-    changed = _with_value(chance, part, corpus.marks, odd)
-    return (
-        f"{odd!r:.40}",
-        [*parts[:place], changed, *parts[place + 1 :]],
-        tuple(range(place, min(place + corpus.reach, len(parts)))),
-    )
+        changed = body[: chance.randrange(len(body) + 1)] + b"\n"
+    elif way in inside:
+        changed, touched = _without(chance, way, part, is_json=not corpus.marks), (place,)
+    else:
+        odd = chance.choice(ODD)
+        way, changed = f"{odd!r:.40}", _with_value(chance, part, corpus.marks, odd)
+    return way, [*parts[:place], changed, *parts[place + 1 :]], touched
+
+
+def _without(chance: random.Random, way: str, part: bytes, *, is_json: bool) -> bytes:
+    """A part that lacks something of its middle: of lines, their last one, which ends the part, is none of it."""
+    lines = part.splitlines(keepends=True)
+    if way == "line removed":
+        # Of an object of one line half of the line is gone.
+        at = chance.randrange(len(lines) - 1 + is_json)
+        return b"".join([*lines[:at], *lines[at + 1 :]]) if len(lines) > 1 else part[: len(part) // 2]
+    text = part if is_json else b"".join(lines[:-1]).removesuffix(b"\n")
+    start = chance.randrange(len(text) - 1)
+    if way == "byte":
+        changed = text[:start] + chance.choice((b"\xff", *map(bytes, zip(b'\0"{}[],\n')))) + text[start + 1 :]
+    else:
+        changed = text[:start] + text[start + chance.randrange(1, len(text) - start) :]
+    return changed + part[len(text) :]
 
 
 def _with_value(chance: random.Random, part: bytes, marks: tuple[bytes, ...], odd: str) -> bytes:

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
-from arcacct.files.json_reader import Found, Objects
+from arcacct.files.json_reader import Found, Objects, is_torn
 from arcacct.records.import_quarantine import Fault
 
 LARGEST_AD = 4 * 1024 * 1024
@@ -287,16 +287,30 @@ def _has_id(ad: ParsedAd) -> bool:
 def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ParsedAd]:
     """The ads of a list, of one to a line, or one behind the other; what is damaged ends where the next one begins."""
     stream = Objects(_BETWEEN, _BEGINS, LARGEST_AD)
-    for number, found in enumerate(_objects(stream, chunks), 1):
-        what: Ad | Fault
-        if found.value is not None:
-            what = {name.lower(): json_value(value) for name, value in found.value.items() if name.lower() in wanted}
-        elif found.is_too_long:
-            what = Fault(f"longer than any job ({len(stream.text)} characters)")
-        else:
-            what = Fault("cut: it ends before its end" if found.is_cut else "damaged: no JSON")
-        content = stream.text.encode("utf-8", "surrogateescape")
-        yield ParsedAd(what, f"ad {number}", content[:KEPT], len(content))
+    last: tuple[Found, str] | None = None
+    """Is held until what follows shows that it was whole."""
+    number = 0
+    for found in chain(_objects(stream, chunks), [None]):
+        text = stream.text
+        if last is not None and found is not None and found.value is None and is_torn(last[0].value, text):
+            last = (found, last[1] + text)
+            continue
+        if last is not None:
+            number += 1
+            yield _json_ad(*last, number, wanted)
+        last = None if found is None else (found, text)
+
+
+def _json_ad(found: Found, text: str, number: int, wanted: Collection[str]) -> ParsedAd:
+    what: Ad | Fault
+    if found.value is not None:
+        what = {name.lower(): json_value(value) for name, value in found.value.items() if name.lower() in wanted}
+    elif found.is_too_long:
+        what = Fault(f"longer than any job ({len(text)} characters)")
+    else:
+        what = Fault("cut: it ends before its end" if found.is_cut else "damaged: no JSON")
+    content = text.encode("utf-8", "surrogateescape")
+    return ParsedAd(what, f"ad {number}", content[:KEPT], len(content))
 
 
 def _objects(stream: Objects, chunks: Iterable[bytes]) -> Iterator[Found]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
 from itertools import chain
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
-from arcacct.files.json_reader import MISSING, BeyondBoundsError, Reader
+from arcacct.files.json_reader import MISSING, BeyondBoundsError, Reader, is_torn
 from arcacct.files.subprocess import printed
 from arcacct.records.import_quarantine import Fault, fault_of
 from arcacct.records.runs import Asked, Noise, NoUsage, ParsedRun
@@ -53,6 +54,8 @@ LARGEST_JOB = 2 * 1024 * 1024
 """Characters of a job without its steps, which have some 10,000, and of what stands around the jobs."""
 LARGEST_STEP = 1024 * 1024
 """Characters. Slurm 22.05 prints some 9,000; a job may have any number of steps."""
+_BEGINS = (re.compile(r'"jobs"\s*:\s*\['), re.compile(r'\{(?<!:\{)(?<!: \{)\s*"account"\s*:'))
+"""Every version prints a job's account first, and nothing like it in the list of another object."""
 _LONGEST_NAME = 1024
 _MOST_COMPLAINT = 500
 """Characters."""
@@ -77,35 +80,69 @@ def elements(chunks: Iterable[bytes], most_kept: int) -> Iterator[Element]:
     """
     The jobs of an output, however long it is; of several outputs, one behind the other, all. Bounded memory.
 
-    Raises InputError when it ends before its end, is no output of sacct, or sacct says in it that something failed;
-    what came before is good.
+    What is damaged ends where the next job begins: it costs the jobs that it is in. Raises InputError when the output
+    ends before its end, is no output of sacct, is damaged behind its last job, or sacct says in it that something
+    failed; what came before is good.
     """
-    reader = Reader(chunks, most_kept)
+    reader = Reader(chunks, most_kept, _BEGINS)
     failed: list[object] = []
+    last: Element | None = None
+    """Is held until what follows shows that it was whole."""
+    is_in_list = False
     while True:
-        has_jobs = False
-        reader.expect("{")
-        while not reader.skip("}"):
-            name = _name(reader)
-            if name == "jobs" and reader.skip("["):
-                has_jobs = True
-                while not reader.skip("]"):
-                    yield _element(reader)
-                    reader.skip(",")
-            else:
-                try:
-                    value = reader.value(LARGEST_JOB)
-                except BeyondBoundsError as error:
-                    value = f"{name} is {error}"
-                if name == "errors" and value:
-                    failed += value if isinstance(value, list) else [value]
-            reader.skip(",")
-        if not has_jobs:
-            raise InputError("there is no list of jobs in it, as sacct prints one with --json")
-        if reader.is_at_end():
-            break
+        try:
+            for one in _document(reader, failed, is_in_list=is_in_list):
+                yield from [last] if last else []
+                last = one
+            is_in_list = False
+            if reader.is_at_end():
+                break
+        except InputError as error:
+            has_more = reader.pass_damage()
+            yield from _with_damage(last, Fault(str(error)), reader.kept, has_more=has_more)
+            if not has_more:
+                raise
+            last, is_in_list = None, True
+    yield from [last] if last else []
     if failed:
         raise InputError(f"sacct says in it: {json.dumps(failed)[:_MOST_COMPLAINT]}")
+
+
+def _with_damage(last: Element | None, fault: Fault, text: str, *, has_more: bool) -> Iterator[Element]:
+    """A job and damage that no job begins with; one job where the damage is its rest, and the job alone at the end."""
+    damage = Element(None, SacctUse(), fault, text, len(text), frozenset())
+    if last is not None and is_torn(last.job, text):
+        yield damage._replace(text=last.text + text, length=last.length + len(text))
+        return
+    yield from [last] if last else []
+    yield from [damage] if has_more else []
+
+
+def _document(reader: Reader, failed: list[object], *, is_in_list: bool) -> Iterator[Element]:
+    """The jobs of one document, whole or from within its list on; what sacct says in it goes to ``failed``."""
+    has_jobs = is_in_list
+    if not is_in_list:
+        reader.keep()
+        reader.expect("{")
+    while is_in_list or not reader.skip("}"):
+        name = "jobs" if is_in_list else _name(reader)
+        if name == "jobs" and (is_in_list or reader.skip("[")):
+            has_jobs = reader.is_in_list = True
+            while not reader.skip("]"):
+                yield _element(reader)
+                reader.skip(",")
+            is_in_list = reader.is_in_list = False
+            reader.keep()
+        else:
+            try:
+                value = reader.value(LARGEST_JOB)
+            except BeyondBoundsError as error:
+                value = f"{name} is {error}"
+            if name == "errors" and value:
+                failed += value if isinstance(value, list) else [value]
+        reader.skip(",")
+    if not has_jobs:
+        raise InputError("there is no list of jobs in it, as sacct prints one with --json")
 
 
 def _name(reader: Reader) -> str:
@@ -122,22 +159,32 @@ def _name(reader: Reader) -> str:
 
 def _element(reader: Reader) -> Element:
     """The next job: at once if all of it came already, else member by member, and step by step."""
+    is_object = reader.comes("{")
     reader.keep()
     begin = reader.passed
+    reader.is_in_list = False
     fault = None
     job, steps = reader.whole(), _Steps()
-    if type(job) is dict:
-        for one in job["steps"] if type(job.get("steps")) is list else ():
-            steps.add(one)
-    elif job is MISSING and reader.skip("{"):
-        job, fault = _members(reader, steps)
-    elif job is MISSING:
-        try:
+    try:
+        if type(job) is dict:
+            for one in job["steps"] if type(job.get("steps")) is list else ():
+                steps.add(one)
+        elif job is MISSING and reader.skip("{"):
+            job, fault = _members(reader, steps)
+        elif job is MISSING:
             job = reader.value(LARGEST_JOB)
-        except BeyondBoundsError as error:
-            job, fault = None, Fault(f"not an object, and {error}")
+    except BeyondBoundsError as error:
+        job, fault = None, Fault(f"not an object, and {error}")
+    except InputError as error:
+        if not is_object or not reader.pass_damage():
+            raise
+        job, fault = None, Fault(str(error))
+    if not is_object and not reader.comes(",]"):
+        raise InputError("damaged: no job begins here")
     fault = fault or steps.fault
-    return Element(job, steps.use, fault, reader.kept, reader.passed - begin, frozenset(steps.unusable))
+    found = Element(job, steps.use, fault, reader.kept, reader.passed - begin, frozenset(steps.unusable))
+    reader.is_in_list = True
+    return found
 
 
 class _Steps:

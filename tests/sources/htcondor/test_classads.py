@@ -214,3 +214,16 @@ def test_an_ad_that_is_too_long_is_left_out_alone() -> None:
 
     assert sorted(jobs(content)) == sorted(jobs(JSON))
     assert reasons(content)[0].startswith("longer than any job")
+
+
+def test_an_ad_without_the_beginning_of_a_part_is_set_aside() -> None:
+    """Its end seems to come too early: it is not taken without what follows, and the others are as they were."""
+    ad = JSON.read_text().partition("{")[2].partition("\n}")[0].lstrip("\n")
+    inside = '  "Usage": {\n    "CPUs": 1\n  },\n'
+    text = JSON.read_text().replace(ad, inside + ad, 1)
+    whole = jobs(text.encode())
+    found = jobs(text.replace('  "Usage": {\n', "", 1).encode())
+
+    assert len(found) == len(whole) - 1
+    assert set(found) < set(whole)
+    assert len(reasons(text.replace('  "Usage": {\n', "", 1).encode())) == len(reasons(text.encode())) + 1

@@ -533,6 +533,53 @@ def test_outputs_of_json_behind_each_other_are_all_read() -> None:
     assert len(told(day + b"\n" + JSON.read_bytes())) == 1 + len(told(JSON))
 
 
+def as_printed() -> tuple[list[str], list[dict[str, object]]]:
+    """The lines of an output as Slurm prints it, and its jobs."""
+    jobs = json.loads(JSON.read_bytes())["jobs"]
+    return json.dumps({"jobs": jobs, "errors": []}, indent=2).splitlines(keepends=True), jobs
+
+
+def test_a_job_without_the_beginning_of_a_part_is_set_aside() -> None:
+    """Its end seems to come too early: it is not taken without what follows, and all others are as they were."""
+    lines, _ = as_printed()
+    whole = [*runs("".join(lines).encode()).values()]
+    start = lines.index("    {\n")
+    end = lines.index("    },\n", start)
+    openers = [at for at in range(start, end) if lines[at].rstrip().endswith(("{", "["))]
+    for at in openers:
+        found = told("".join([*lines[:at], *lines[at + 1 :]]).encode())
+        good = [one.what for one in found if isinstance(one.what, SlurmRun)]
+        assert good == whole[1:], lines[at]
+        assert any(isinstance(one.what, Fault) for one in found)
+    assert len(openers) > 20
+
+
+@pytest.mark.parametrize("damage", ['"', "{", "}", "]", "\n", "\0", ""])
+def test_damage_in_a_document_costs_its_job_however_it_comes(damage: str) -> None:
+    """Also where the output comes in pieces, and of several outputs behind each other."""
+    lines, jobs = as_printed()
+    text = "".join(lines)
+    number = jobs[30]["job_id"]
+    at = text.index('"partition"', text.index(f'"job_id": {number}'))
+    data = (text[:at] + damage + text[at + 11 :] + text).encode()
+    whole = [*runs(text.encode()).values()]
+    for size in (7, 1000, len(data)):
+        found = [one.what for one in told(data, size)]
+        good = [one for one in found if isinstance(one, SlurmRun)]
+
+        assert Counter(good) == Counter([*whole, *(one for one in whole if one.job_id != number)])
+        assert sum(isinstance(one, Fault) for one in found) == 1
+
+
+def test_damage_before_the_jobs_costs_none() -> None:
+    jobs = json.loads(JSON.read_bytes())["jobs"]
+    text = json.dumps({"meta": {"Slurm": {"version": {"major": 22}}}, "jobs": jobs}, indent=2)
+    found = told(text.replace('"version": {', '"version": ', 1).encode())
+
+    assert [one.what for one in found if isinstance(one.what, SlurmRun)] == [*runs(text.encode()).values()]
+    assert [one.position for one in found if isinstance(one.what, Fault)] == ["job 1"]
+
+
 def test_what_came_before_a_cut_is_good() -> None:
     content = JSON.read_bytes()
     coming = read([content[: len(content) // 2]], OutputForm())
