@@ -2,6 +2,7 @@
 
 from arcacct.arex.control_files import MOST_LRMS_EVENTS, MOST_ROWS, InputLimiter, JobFiles, lines_of, stored_bytes
 from arcacct.records.states import (
+    ABORTED,
     COMPLETED,
     FAILED,
     FQAN_KEYS,
@@ -104,8 +105,10 @@ _LOCAL_EXTRA = (
 )
 _DIAG_EXTRA = {"systemsoftware": "system_software", "wninstance": "wn_instance"}
 """Keys of .local and .diag that become rows of JobExtraInfo: their names there, if they are others, and in v1_jobs."""
+_LIFETIME = "lifetime"
+"""A-REX, of 6 and of 7, adds this to .local when it takes a job from its web service, and first records it."""
 _LOCAL = frozenset(
-    ("localid", "interface", "headnode", "queue", "subject", "starttime", "jobname", "lrms", "clientname")
+    ("localid", "interface", "headnode", "queue", "subject", "starttime", "jobname", "lrms", "clientname", _LIFETIME)
 )
 _LRMS_EVENTS = {"lrmsstarttime": "LRMSSTART", "lrmsendtime": "LRMSEND"}
 _MEASUREMENTS = {"walltime": "wall_s", "usertime": "cpu_user_s", "kerneltime": "cpu_kernel_s"}
@@ -115,10 +118,14 @@ def job_facts(files: JobFiles, rules: "JobRules") -> StateChange:
     """The facts of one state change from the bytes of a job's files, by the rules of the site."""
     facts = StateChange(files.job_id, files.state, files.event_ns, files.status)
     gate = InputLimiter(len(files.local or b"") + len(files.diag or b"") + len(files.statistics or b""))
-    if files.local:
-        _read_local(facts, files.local, rules, gate, hashed=files.hashed)
+    # Without all of .local nobody knows.
+    is_taken = not files.local or _read_local(facts, files.local, rules, gate, hashed=files.hashed)
     if files.state == "FINISHED":
         _read_usage(facts, files, rules, gate)
+        was_killed_before = files.failed and files.diag is None and not is_taken
+        if facts.usage is not None and was_killed_before and not rules.publishes_untaken:
+            # Since it used nothing, it is in no message and no sum.
+            facts.usage.status = ABORTED
     elif files.diag:
         # Nothing else of a .diag is final before the job is.
         times = []
@@ -131,7 +138,8 @@ def job_facts(files: JobFiles, rules: "JobRules") -> StateChange:
     return facts
 
 
-def _read_local(facts: StateChange, content: bytes, rules: "JobRules", gate: InputLimiter, *, hashed: bool) -> None:
+def _read_local(facts: StateChange, content: bytes, rules: "JobRules", gate: InputLimiter, *, hashed: bool) -> bool:
+    """Read .local; says whether A-REX has taken the job, as far as a .local that is not whole can say."""
     values: dict[str, str] = {}
     several: dict[str, list[str]] = {"voms": [], "projectname": [], "auth": []}
     claims: list[tuple[str, str]] = []
@@ -162,6 +170,7 @@ def _read_local(facts: StateChange, content: bytes, rules: "JobRules", gate: Inp
             facts.extra[name] = gate.text(column, values[key])
     if several["projectname"]:
         facts.extra["projectname"] = gate.text("project", several["projectname"][0])
+    return _LIFETIME in values or not facts.is_whole
 
 
 def _set_credentials(

@@ -130,6 +130,7 @@ ARCACCT = (
     plain("lrms_host", values.host),
     plain("local_group_prefix", values.word),
     choice("missing_wall_time", paths.ZERO, *paths.MISSING_WALL_TIME),
+    choice("killed_before_arex", paths.PUBLISHED, *paths.KILLED_BEFORE_AREX),
     plain("vo_claim", paths.vo_claim, repeated=True),
     plain("map", values.map_rule, repeated=True),
     plain("node_benchmark", values.node_benchmark, repeated=True, advice=values.rated_advice),

@@ -39,6 +39,8 @@ GIVEN = "the command line"
 """Who says where the control directory is."""
 ZERO, WAIT, LRMS = MISSING_WALL_TIME = ("zero", "wait", "lrms")
 """What a site does about jobs of which nobody measured the wall time (`records.hold_decisions`)."""
+PUBLISHED, RECORDED = KILLED_BEFORE_AREX = ("published", "recorded")
+"""What a site does about jobs that were killed before A-REX took them."""
 YES = ("yes", "true", "1", "on")
 NO = ("no", "false", "0", "off")
 
@@ -87,6 +89,7 @@ class JobRules:
         vo_claims: "tuple[tuple[str, str | None], ...]" = (),
         queue_benchmarks: "tuple[tuple[str, str, Validity], ...]" = (),
         missing_wall_time: str = ZERO,
+        killed_before_arex: str = PUBLISHED,
     ) -> None:
         """
         ``default_benchmark``: ``TYPE:VALUE``, for jobs whose .diag has none. ``vomsless_vos``: as `vomsless_vo`.
@@ -94,7 +97,7 @@ class JobRules:
         ``claim_names``: which claims of a token are kept, and under which names; without it, ARC's default.
         ``vo_claims``: the claims that tell a job's VO, each with the only issuer that is believed, or ``None``.
         ``queue_benchmarks``: as `queue_benchmark`; the first that holds takes the place of the default.
-        ``missing_wall_time``: one of `MISSING_WALL_TIME`.
+        ``missing_wall_time``: one of `MISSING_WALL_TIME`; ``killed_before_arex``: one of `KILLED_BEFORE_AREX`.
         """
         self.default_benchmark = default_benchmark
         self.vomsless_vos = vomsless_vos
@@ -103,6 +106,7 @@ class JobRules:
         self.queue_benchmarks = queue_benchmarks
         self.missing_wall_time = missing_wall_time
         self.awaits_wall_time = missing_wall_time == WAIT
+        self.publishes_untaken = killed_before_arex == PUBLISHED
 
     def benchmark_of(self, queue: str, end_time: int) -> str:
         """What a job without a benchmark of its own gets, by its queue and its end."""
@@ -245,6 +249,7 @@ def job_rules(conf: Conf) -> JobRules:
         tuple(_each(conf, "arcacct", "vo_claim", vo_claim)),
         tuple(_each(conf, "arcacct", "queue_benchmark", queue_benchmark)),
         conf.get("arcacct", "missing_wall_time") or ZERO,
+        conf.get("arcacct", "killed_before_arex") or PUBLISHED,
     )
 
 

@@ -257,7 +257,7 @@ def _control_jobs(settings: Settings, month: Month) -> Iterator[tuple[str, JobSu
         except Exception as error:  # noqa: BLE001  whatever it is, the other jobs are compared
             wrong(job_id, path, error)
             continue
-        if usage is not None:
+        if usage is not None and usage.status != ABORTED:
             yield job_id, JobSums(1, usage.wall_s, usage.cpu_user_s + usage.cpu_kernel_s)
     yield from unreadable
 

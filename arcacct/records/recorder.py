@@ -8,6 +8,7 @@ from arcacct.records.states import (
     ABORTED,
     AWAITED,
     DERIVED,
+    FAILED,
     FQAN_KEYS,
     IN_PROGRESS,
     MEASURED,
@@ -254,6 +255,9 @@ def _of_this_run(known: RecordedJob, facts: "StateChange", *, present: bool) -> 
         is_older = facts.event_ns + 1_000_000_000 <= known.event_ns
         if is_older or (known.has_ended() and known.state not in (None, "FINISHED")):
             return None, False
+    if facts.usage is not None and facts.usage.status == ABORTED and known.has_ended():
+        # The site's choice (`killed_before_arex`) is none for a job that was recorded, and perhaps published, before.
+        facts.usage.status = FAILED
     return facts.usage if facts.known else None, present or facts.event_ns >= known.event_ns
 
 
@@ -596,8 +600,8 @@ def _add_notes(con: Connection, record_id: int, facts: "StateChange") -> None:
 
 
 def _go_on(con: Connection, known: RecordedJob, facts: "StateChange") -> None:
-    """A job that is under way."""
-    if known.is_aborted:
+    """A job that is under way, unless its end is known and only how it began is told late."""
+    if known.is_aborted and (known.state, facts.state) != ("FINISHED", "ACCEPTED"):
         con.execute(
             "UPDATE AAR SET (StatusID, EndTime) = (?, 0) WHERE RecordID = ?",
             (name_id(con, "Status", IN_PROGRESS), known.record_id),
