@@ -289,16 +289,25 @@ def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[Pars
     stream = Objects(_BETWEEN, _BEGINS, LARGEST_AD)
     last: tuple[Found, str] | None = None
     """Is held until what follows shows that it was whole."""
-    number = 0
-    for found in chain(_objects(stream, chunks), [None]):
-        text = stream.text
-        if last is not None and found is not None and found.value is None and is_torn(last[0].value, text):
-            last = (found, last[1] + text)
-            continue
-        if last is not None:
-            number += 1
-            yield _json_ad(*last, number, wanted)
-        last = None if found is None else (found, text)
+    number = 1
+    failure: InputError | None = None
+    try:
+        for found in _objects(stream, chunks):
+            text = stream.text
+            if last is not None and found.value is None and is_torn(last[0].value, text):
+                last = (found, last[1] + text)
+                continue
+            if last is not None:
+                yield _json_ad(*last, number, wanted)
+                number += 1
+            last = (found, text)
+    except InputError as error:
+        # The program that prints them failed: what it printed is good.
+        failure = error
+    if last is not None:
+        yield _json_ad(*last, number, wanted)
+    if failure is not None:
+        raise failure
 
 
 def _json_ad(found: Found, text: str, number: int, wanted: Collection[str]) -> ParsedAd:
