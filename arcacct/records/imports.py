@@ -21,6 +21,7 @@ from arcacct.records.enrichment import OF_AREX, Conflict, enrich
 from arcacct.records.import_quarantine import (
     Fault,
     Quarantine,
+    Reject,
     RejectedEntry,
     RetryResult,
     fault,
@@ -48,6 +49,16 @@ SHOWN = 10
 """So many things of a kind that cannot be used are said one by one."""
 
 
+@dataclass
+class RunReport:
+    """What every import reports."""
+
+    unreadable: int = 0
+    """Files that are none of the source's, could not be read, or not to their end."""
+    news: int = 0
+    """Of what was rejected that which was not rejected by an import before."""
+
+
 class ImportRun:
     """
     One run of an import; ``say`` is told of what cannot be used, as it comes.
@@ -56,6 +67,7 @@ class ImportRun:
     system ends the run with a StoreError and its kinds, and nothing that was taken is lost then.
     """
 
+    report: RunReport
     _slice_s = SLICE_S
     _smallest = _FIRST
     """Records of the smallest slice."""
@@ -96,6 +108,17 @@ class ImportRun:
     def _retried(self, kept: RejectedEntry, content: bytes) -> bool:
         """Take one rejected record; whether it is good now, and was dropped."""
         raise NotImplementedError
+
+    def _cannot_read(self, complaint: str) -> None:
+        self._say(complaint)
+        self.report.unreadable += 1
+
+    def _say_news(self, news: Iterable[Reject]) -> None:
+        """Say where something stood that was rejected now and not before, and why."""
+        for one in news:
+            self.report.news += 1
+            where = ": ".join(filter(None, (one.file, one.position)))
+            self._show(self.report.news, f"{where}: {one.fault.reason}; left out")
 
     def _show(self, count: int, what: str, others: str = "further ones are only counted") -> None:
         """Say what is wrong with a thing, the count-th of its kind, if it is one of the first."""
@@ -220,17 +243,13 @@ class BatchTaken(NamedTuple):
 
 
 @dataclass
-class BatchReport:
-    """What an import did."""
+class BatchReport(RunReport):
+    """What an import of a batch system did."""
 
     failed_jobs: int = 0
     """Jobs that could not be made again from what is kept of them."""
-    unreadable: int = 0
-    """Files that are none of the source's, could not be read, or not to their end."""
     more_conflicts: int = 0
     """Differences to A-REX that were not said one by one."""
-    news: int = 0
-    """Of what was rejected that which was not rejected by an import before."""
     unusable: Counter[str] = field(default_factory=Counter)
     """By field: jobs that were taken without a value of it, which cannot be used."""
     taken: BatchTaken = field(default_factory=BatchTaken)
@@ -372,10 +391,6 @@ class BatchImport(ImportRun, Generic[N]):
                 finished = self._so_far()
                 self.finish()
 
-    def _cannot_read(self, complaint: str) -> None:
-        self._say(complaint)
-        self.report.unreadable += 1
-
     def _take_output(
         self,
         name: str,
@@ -476,10 +491,16 @@ class BatchImport(ImportRun, Generic[N]):
                 self._in_halves(part, self._make_part, self._cannot_make)
 
     def _make_part(self, part: Sequence[N]) -> None:
+        self._write(lambda con: self.made(con, self._now(), part), len(part))
+
+    def _write(self, work: Callable[[Connection], BatchTaken], records: int, bad: Sequence[Reject] = ()) -> None:
+        """One slice: some work of so many records, and what of them is rejected, in one transaction."""
         with writing(self._con, self._here) as con:
             begun = time.monotonic()
-            taken = self.made(con, self._now(), part)
-            self._adapt(len(part), time.monotonic() - begun)
+            taken = work(con)
+            news = self._quarantine.keep(bad)
+            self._adapt(records, time.monotonic() - begun)
+        self._say_news(news)
         self._count(taken)
 
     def _cannot_make(self, job: N, why: Fault) -> None:

@@ -592,29 +592,19 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
         """One slice in one transaction."""
         good = [one for one in jobs if isinstance(one.what, self.type.run_type)]
         bad = [_reject(name, start, one) for one in jobs if isinstance(one.what, Fault)]
-        taken = BatchTaken()
-        news: list[Reject] = []
         if good or bad:
-            with writing(self._con, self._here) as con:
-                begun = time.monotonic()
-                taken = take(con, self._now(), self.type, [one.what for one in good])
-                news = self._quarantine.keep(bad)
-                self._adapt(len(good), time.monotonic() - begun)
+            self._write(lambda con: take(con, self._now(), self.type, [one.what for one in good]), len(good), bad)
         report = self.report
-        for count, one in enumerate(news, report.news + 1):
-            self._show(count, f"{one.file}: {one.position}: {one.fault.reason}; left out")
         noise = [one for one in jobs if isinstance(one.what, Noise)]
         for count, note in enumerate((one for one in noise if one.content.strip()), report.noise + 1):
             self._show(count, f"{name}: {note.position}: {note.content[:_MOST_SHOWN]!r} is no row; ignored")
         lines = sum(one.is_line for one in jobs)
-        report.news += len(news)
         report.jobs += len(jobs) - lines
         report.noise += len(noise)
         report.lines += lines - len(noise)
         report.rejected += len(bad) - (lines - len(noise))
         report.unused.update(one.what.why for one in jobs if isinstance(one.what, NoUsage))
         report.unusable.update(name for one in good for name in one.unusable)
-        self._count(taken)
 
     def _cells(self) -> Collection[str]:
         return self.type.table.places(self._con)

@@ -7,11 +7,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 from arcacct.files.json_reader import parsed
-from arcacct.records.import_quarantine import Fault, fault_of, optional
+from arcacct.records.import_quarantine import Fault, fault_of
+from arcacct.records.runs import Field, values_of
 from arcacct.sources.gridengine.record import Record
 
 # The JSON lines of Open Cluster Scheduler 9.
@@ -21,19 +21,6 @@ from arcacct.sources.gridengine.record import Record
 # well.
 
 
-_TEXTS = (
-    *("qname", "hostname", "owner", "group", "account", "project", "department", "granted_pe"),
-    *("job_name", "submit_cmd_line", "category", "deleted_by", "pe_taskid", "pe_task_id"),
-)
-_NOT_OF_OCS = ("job_class", "submit_host", "cwd", "bound_cores")
-"""Known of other versions' lines only: what is no text is kept as what a site added."""
-_WHOLES = ("job_number", "slots", "submission_time", "start_time", "end_time", "failed", "exit_status")
-_OPTIONAL_WHOLES = ("task_number", "arid", "priority", "ar_submission_time")
-_KNOWN = frozenset((*_TEXTS, *_WHOLES, *_OPTIONAL_WHOLES, "usage", "rusage", "eusage"))
-_RUSAGE = ("ru_wallclock", "ru_utime", "ru_stime", "ru_maxrss", *Record._fields[28:42])
-_EUSAGE = ("wallclock", "cpu", "mem", "io", "ioops", "iow", "maxvmem", "maxrss", "maxpss")
-_SIZES = frozenset(("maxvmem", "maxrss", "maxpss"))
-"""These may be texts with a unit, as qacct prints them."""
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,20})?)([kKmMgGtT]?)B?", re.ASCII)
 _OURS = frozenset(("rusage", "eusage", "usage"))
 _NOTHING = frozenset(("", "NONE"))
@@ -42,29 +29,110 @@ _HALF = re.compile(r"[\ud800-\udfff]")
 _UNSTORABLE = re.compile(r"\\u(?:d[89a-f]|0000)|[\ud800-\udfff]", re.IGNORECASE)
 
 
+def _text(value: Any) -> str | None:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r:.40} is no text")  # noqa: TRY004  of the line, not of the program
+    return None if value in _NOTHING else value
+
+
+def _whole(value: Any) -> int:
+    if type(value) is int:
+        return value
+    if type(value) is float and abs(value) < 2**53:
+        return round(value)
+    raise ValueError("it is missing" if value is None else f"{value!r:.40} is no number")
+
+
+def _whole_or_0(value: Any) -> int:
+    return 0 if value is None else _whole(value)
+
+
+def _measure(value: Any) -> float:
+    if type(value) is int and abs(value) < _LARGEST:
+        return value
+    if type(value) not in (int, float):
+        raise ValueError(f"{value!r:.40} is no number")
+    # JSON's 1e999 is read as infinity; a whole number may be longer than any float.
+    if not -1e300 < value < 1e300:
+        raise ValueError("out of range")
+    return float(value)
+
+
+def _size(value: Any) -> float:
+    """Bytes; a text has a unit, as qacct prints it (memory_specifier in sge_types(1)): capitals are powers of 1024."""
+    if not isinstance(value, str):
+        return _measure(value)
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise ValueError(f"{value!r:.40} is no size")
+    unit = match[2]
+    power = "KMGT".index(unit.upper()) + 1 if unit else 0
+    return _measure(float(match[1]) * (1024 if unit.isupper() else 1000) ** power)
+
+
+_OF_JOB = (
+    Field("job_number", _whole, "job_number", is_needed=True),
+    Field("task_number", _whole_or_0, "task_number", is_needed=True),
+    Field("pe_taskid", _text, "pe_taskid"),
+    Field("pe_task_id", _text, "pe_taskid"),
+    *(Field(name, _text, name) for name in Record._fields[3:11]),
+    Field("slots", _whole, "slots", is_needed=True),
+    Field("arid", _whole, "arid"),
+    Field("job_name", _text, "job_name"),
+    Field("priority", _whole, "priority"),
+    Field("submission_time", _whole, "submission_time_us", is_needed=True, unit="us"),
+    Field("start_time", _whole, "start_time_us", is_needed=True, unit="us"),
+    Field("end_time", _whole, "end_time_us", is_needed=True, unit="us"),
+    Field("ar_submission_time", _whole, "ar_submission_time_us", unit="us"),
+    Field("submit_cmd_line", _text, "submit_cmd_line"),
+    Field("category", _text, "category"),
+    Field("failed", _whole, "failed", is_needed=True),
+    Field("exit_status", _whole, "exit_status", is_needed=True),
+    Field("deleted_by", _text, "deleted_by"),
+)
+_RUSAGE = (
+    Field("ru_wallclock", _measure, "ru_wallclock_s", unit="s"),
+    Field("ru_utime", _measure, "ru_utime_s", unit="s"),
+    Field("ru_stime", _measure, "ru_stime_s", unit="s"),
+    Field("ru_maxrss", _measure, "ru_maxrss_kib", unit="KiB"),
+    *(Field(name, _measure, name) for name in Record._fields[28:42]),
+)
+_EUSAGE = (
+    Field("wallclock", _measure, "wallclock_s", unit="s"),
+    Field("cpu", _measure, "cpu_s", unit="s"),
+    Field("mem", _measure, "mem_gib_s", unit="GiB s"),
+    Field("io", _measure, "io_gib", unit="GiB"),
+    Field("ioops", _measure, "ioops"),
+    Field("iow", _measure, "iow_s", unit="s"),
+    Field("maxvmem", _size, "maxvmem_bytes", unit="bytes"),
+    Field("maxrss", _size, "maxrss_bytes", unit="bytes"),
+    Field("maxpss", _size, "maxpss_bytes", unit="bytes"),
+)
+_NOT_OF_OCS = Record._fields[51:55]
+"""Known of other versions' lines only: what is no text is kept as what a site added."""
+_KNOWN = frozenset((*(one.name for one in _OF_JOB), "usage", "rusage", "eusage"))
+
+
 def json_record(text: str, unusable: set[str]) -> Record:
-    """A JSON line; measured values that cannot be used go into ``unusable``. Raises ValueError with what is wrong."""
+    """A JSON line; optional values that cannot be used go into ``unusable``. Raises ValueError with what is wrong."""
     line = _parsed(text)
     usage = _members(line.get("usage"), "usage")
     rusage = _members(usage.get("rusage", line.get("rusage")), "usage.rusage")
     eusage = _members(usage.get("eusage", usage.get("usage", line.get("eusage", {}))), "usage.eusage")
-    words = list(map(line.get, _TEXTS))
-    for name, value in zip(_TEXTS, words, strict=True):
-        if value is not None and not isinstance(value, str):
-            raise ValueError(f"{name} is {value!r:.40}, not a text")
-    texts = [None if value in _NOTHING else value for value in words]
-    job_name, submit_cmd_line, category, deleted_by, pe_taskid, pe_task_id = texts[8:]
-    job_number, slots, submission, start, end, failed, exit_status = (_whole(line, name) for name in _WHOLES)
-    task_number, arid, priority, ar_submission = (_whole(line, name, 0) for name in _OPTIONAL_WHOLES)
-    unit = us_of((submission, start, end))
-    job = (job_number, task_number, pe_taskid or pe_task_id, *texts[:8], slots, arid or None, job_name, priority)
-    times = (submission * unit, start * unit, end * unit, ar_submission * unit or None)
-    ending = (submit_cmd_line, category, failed, exit_status, deleted_by)
-    measured = _json_measures(rusage, _RUSAGE, unusable)
-    measured[:4] = [value or 0.0 for value in measured[:4]]
-    measured += _json_measures(eusage, _EUSAGE, unusable)
-    rest = [value if isinstance(value, str) and value not in _NOTHING else None for value in map(line.get, _NOT_OF_OCS)]
-    return Record._make((*job, *times, *ending, *measured, *rest, _json_custom(line, usage)))
+    found: dict[str, Any] = {"priority": 0, **dict.fromkeys(Record._fields[24:28], 0.0)}
+    for fields, group in ((_OF_JOB, line), (_RUSAGE, rusage), (_EUSAGE, eusage)):
+        found |= values_of(fields, group.get, unusable)
+    unit = us_of((found["submission_time_us"], found["start_time_us"], found["end_time_us"]))
+    for name in Record._fields[15:19]:
+        found[name] = (found.get(name) or 0) * unit
+    for name in Record._fields[24:28]:
+        found[name] = found[name] or 0.0
+    for name in ("arid", "ar_submission_time_us"):
+        found[name] = found.get(name) or None
+    for name in _NOT_OF_OCS:
+        value = line.get(name)
+        found[name] = value if isinstance(value, str) and value not in _NOTHING else None
+    return Record._make((*map(found.get, Record._fields[:-1]), _json_custom(line, usage)))
 
 
 def us_of(times: tuple[int, ...]) -> int:
@@ -120,50 +188,6 @@ def _members(value: Any, name: str) -> dict[str, Any]:
     return value
 
 
-def _whole(line: dict[str, Any], name: str, missing: int | None = None) -> int:
-    number = line.get(name, missing)
-    if type(number) is int:
-        return number
-    if type(number) is float and abs(number) < 2**53:
-        return round(number)
-    raise ValueError(f"{name} is missing" if number is None else f"{name} is {number!r:.40}, not a number")
-
-
-def _json_measures(group: dict[str, Any], names: tuple[str, ...], unusable: set[str]) -> list[float | None]:
-    values = list(map(group.get, names))
-    for place, number in enumerate(values):
-        kind = type(number)
-        if number is None or (kind is float and -1e300 < number < 1e300) or (kind is int and abs(number) < _LARGEST):
-            continue
-        values[place] = optional(names[place], partial(_json_measure, number, names[place]), unusable)
-    return values
-
-
-def _json_measure(number: Any, name: str) -> float:
-    if isinstance(number, str) and name in _SIZES:
-        return _size(number, name)
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise ValueError(f"{name} is {number!r:.40}, not a number")  # noqa: TRY004  of the line, not of the program
-    return _float(number, name)
-
-
-def _size(text: str, name: str) -> float:
-    """Bytes of a size with its unit (sge_types(1), memory_specifier): capital letters are powers of 1024."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{name} is {text!r:.40}, not a size")
-    unit = match[2]
-    power = "KMGT".index(unit.upper()) + 1 if unit else 0
-    return _float(float(match[1]) * (1024 if unit.isupper() else 1000) ** power, name)
-
-
-def _float(number: float, name: str) -> float:
-    # JSON's 1e999 is read as infinity; a whole number may be longer than any float.
-    if not -1e300 < number < 1e300:
-        raise ValueError(f"{name} is out of range")
-    return float(number)
-
-
 def _json_custom(line: dict[str, Any], usage: dict[str, Any]) -> tuple[tuple[str, str, float | str], ...]:
     """What the site or a newer version added, sorted: usage groups, and fields of the record under the group ``''``."""
     further = [(group, members) for group, members in usage.items() if group not in _OURS]
@@ -185,7 +209,7 @@ def _kept(value: Any) -> float | str:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, (int, float)):
-        return value if isinstance(value, int) and abs(value) < _LARGEST else _float(value, "usage")
+        return value if isinstance(value, int) and abs(value) < _LARGEST else _measure(value)
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
@@ -285,8 +309,8 @@ def record(line: bytes, unusable: set[str] | None = None) -> Record | None:
     if len(line) <= 1 or line.startswith(b"#"):
         return None
     if line.startswith(b"{"):
-        return in_range(json_record(line.decode("utf-8", "surrogateescape"), found))
-    return in_range(colon_record(line.decode("utf-8", "backslashreplace").replace("\0", "\\x00"), found))
+        return in_range(json_record(line.decode("utf-8", "surrogateescape"), found), found)
+    return in_range(colon_record(line.decode("utf-8", "backslashreplace").replace("\0", "\\x00"), found), found)
 
 
 def colon_record(text: str, unusable: set[str]) -> Record:
@@ -466,8 +490,12 @@ def _with_start(found: Record) -> Record:
     return found._replace(start_time_us=start_us)
 
 
-def in_range(found: Record) -> Record:
-    """The record, if everything in it can be: raises ValueError for what no file of Grid Engine has."""
+def in_range(found: Record, unusable: set[str]) -> Record:
+    """
+    The record, without what it does not need and cannot be, which goes into ``unusable``.
+
+    Raises ValueError for what it needs and no file of Grid Engine has.
+    """
     if found.start_time_us <= 0:
         found = _with_start(found)
     if not (
@@ -479,14 +507,20 @@ def in_range(found: Record) -> Record:
         and 0 <= found.slots < _LARGEST_CODE
         and -_LARGEST_CODE < found.failed < _LARGEST_CODE
         and -_LARGEST_CODE < found.exit_status < _LARGEST_CODE
-        and -_LARGEST_CODE < (found.priority or 0) < _LARGEST_CODE
-        and 0 <= (found.arid or 0) < _LARGEST_ID
-        and 0 <= (found.ar_submission_time_us or 0) <= LATEST_US
     ):
         raise ValueError(
             f"a number is out of range: job {found.job_number}.{found.task_number}, {found.slots} slots, failed "
-            f"{found.failed}, exit status {found.exit_status}, priority {found.priority}, reservation {found.arid}, "
-            f"times in us {found.submission_time_us}, {found.start_time_us}, {found.end_time_us}, "
-            f"{found.ar_submission_time_us}"
+            f"{found.failed}, exit status {found.exit_status}, "
+            f"times in us {found.submission_time_us}, {found.start_time_us}, {found.end_time_us}"
         )
+    can_be = {
+        "priority": -_LARGEST_CODE < (found.priority or 0) < _LARGEST_CODE,
+        "arid": 0 <= (found.arid or 0) < _LARGEST_ID,
+        "ar_submission_time_us": 0 <= (found.ar_submission_time_us or 0) <= LATEST_US,
+    }
+    if not all(can_be.values()):
+        odd = {name for name, good in can_be.items() if not good}
+        unusable |= odd
+        unknown: dict[str, Any] = dict.fromkeys(odd)
+        found = found._replace(**unknown)
     return found

@@ -506,41 +506,33 @@ class Import(BatchImport[Number]):
         if not found and not bad and reader.head is None:
             # Only the header so far: the file cannot be told from others yet.
             reader.position = position.after(lines)
-            self._read(len(lines), (), ())
+            self.report.lines += len(lines)
             return
-        with writing(self._con, self._here) as con:
-            begun = time.monotonic()
-            if position.file_id == 0:
-                position = self._positions.keep(reader, position)
-            places = [(one, LinePlace(position.file_id, line)) for one, line in found]
-            taken = take(con, self._now(), places)
-            position = position.after(lines)._replace(
-                records=position.records + taken.new, bad_lines=position.bad_lines + len(bad)
-            )
-            position = self._positions.keep(reader, position)
-            news = self._quarantine.keep(bad)
-            self._adapt(len(found), time.monotonic() - begun)
-        reader.position = position
+        self._keep(reader, found, bad, position.after(lines))
         self.report.unusable.update(unusable)
-        self._read(len(lines), bad, news)
-        self._count(taken)
+        self.report.lines += len(lines)
 
     def _leave_out(self, reader: Reader, bad: Reject, after: FileOffset) -> None:
         """The next line is none that can be used."""
-        with writing(self._con, self._here):
-            position = self._positions.keep(reader, after._replace(bad_lines=after.bad_lines + 1))
-            news = self._quarantine.keep([bad])
-        reader.position = position
-        self._read(1, [bad], news)
+        self._keep(reader, (), [bad], after)
+        self.report.lines += 1
 
-    def _read(self, lines: int, bad: Sequence[Reject], news: Sequence[Reject]) -> None:
-        """Count lines that were read, and say what is wrong with those that were not rejected before."""
-        for count, one in enumerate(news, self.report.news + 1):
-            what = f"{one.file}:{one.position.removeprefix(_LINE)}: {one.fault.reason}; the line is left out"
-            self._show(count, what, "further bad lines are only counted")
-        self.report.lines += lines
+    def _keep(
+        self, reader: Reader, found: Sequence[tuple[Record, int]], bad: Sequence[Reject], after: FileOffset
+    ) -> None:
+        position = after._replace(bad_lines=after.bad_lines + len(bad))
+
+        def write(con: Connection) -> BatchTaken:
+            nonlocal position
+            if position.file_id == 0:
+                position = position._replace(file_id=self._positions.keep(reader, reader.position).file_id)
+            taken = take(con, self._now(), [(one, LinePlace(position.file_id, line)) for one, line in found])
+            position = self._positions.keep(reader, position._replace(records=position.records + taken.new))
+            return taken
+
+        self._write(write, len(found), bad)
+        reader.position = position
         self.report.bad_lines += len(bad)
-        self.report.news += len(news)
 
     def _cells(self) -> list[str]:
         return [self._scope]

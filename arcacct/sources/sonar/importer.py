@@ -18,7 +18,7 @@ from arcacct.files.follow import STDIN, FileTailer, Reader
 from arcacct.records.batch_jobs import LocalID, local_id, tasks_of
 from arcacct.records.enrichment import SLURM
 from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, fault, forget, is_of_record
-from arcacct.records.imports import SLICE_S, ImportRun, Progress, Say
+from arcacct.records.imports import SLICE_S, ImportRun, Progress, RunReport, Say
 from arcacct.records.reader import unescaped
 from arcacct.sources.sonar.envelopes import Cluster, Dropped, Envelope, Errors, ProducerError, Sysinfo, TelemetryStream
 from arcacct.sources.sonar.fields import RejectedObject
@@ -206,17 +206,13 @@ _TEXTS_KEPT = 8 * 1024 * 1024
 
 
 @dataclass
-class SonarReport:
+class SonarReport(RunReport):
     """What an import did."""
 
     envelopes: Counter[str] = field(default_factory=Counter)
     """By kind."""
     rejected: int = 0
     """Envelopes, and parts of them, that could not be used."""
-    news: int = 0
-    """Of these those that were not rejected by an import before."""
-    unreadable: int = 0
-    """Files that could not be read, or not to their end."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Values that could not be used and are taken as absent, by field."""
     late: int = 0
@@ -257,6 +253,8 @@ _Add = Callable[[Connection, int, dict[int, T]], bool]
 
 class Importer(ImportRun):
     """One run of an import: what waits to be stored, and what was done."""
+
+    report: SonarReport
 
     def __init__(
         self,
@@ -327,10 +325,6 @@ class Importer(ImportRun):
         # What is half there in a damaged file is told by that, and comes whole with the whole file.
         if reader.is_last and not reader.complaint:
             self.take(reader.path, reader.state, b"", final=True)
-
-    def _cannot_read(self, complaint: str) -> None:
-        self.report.unreadable += 1
-        self._show(self.report.unreadable, complaint)
 
     def take(self, origin: str, stream: TelemetryStream, chunk: bytes, *, final: bool = False) -> None:
         """Take what is complete with these bytes of a stream; now and then everything that waits is stored."""
@@ -429,10 +423,7 @@ class Importer(ImportRun):
                     self._quarantine.anew(file)
                 news = self._quarantine.keep(self._rejects)
                 add_dropped(con, self._dropped)
-            for one in news:
-                self.report.news += 1
-                where = ": ".join(filter(None, (one.file, one.position)))
-                self._show(self.report.news, f"{where}: {one.fault.reason}; left out")
+            self._say_news(news)
             self._to_read |= {one.file for one in self._rejects}
             self._rejects, self._dropped, self._begun = [], Counter(), set()
 

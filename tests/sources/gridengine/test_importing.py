@@ -386,7 +386,7 @@ def test_bad_lines_cost_only_themselves(world, tmp_path) -> None:
     report = world.take(path)
 
     assert (report.bad_lines, report.taken.new) == (15, 15)
-    assert world.said[0] == f"{path}:2: 2 fields; a record has 43, 45 or more; the line is left out"
+    assert world.said[0] == f"{path}: line 2: 2 fields; a record has 43, 45 or more; left out"
     assert len(world.said) == 11
     assert world.value("SELECT bad_lines FROM v1_gridengine_files") == 15
     assert report.news == 15

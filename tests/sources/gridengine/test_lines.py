@@ -202,10 +202,9 @@ def test_lines_without_a_record(line) -> None:
         pytest.param(b'{"job_number":1\n', "not JSON", id="torn JSON"),
         pytest.param(b"[" * 100_000 + b"\n", "fields", id="not even an object"),
         pytest.param(b'{"usage":' + b"[" * 100_000 + b"\n", "not JSON", id="nested too deeply"),
-        pytest.param(changed_json(json_line(), job_number="1"), "job_number is '1'", id="number as text"),
-        pytest.param(changed_json(json_line(), failed=None), "failed is missing", id="no failed"),
-        pytest.param(changed_json(json_line(), slots=True), "slots is True", id="truth as number"),
-        pytest.param(changed_json(json_line(), owner=7), "owner is 7", id="text as number"),
+        pytest.param(changed_json(json_line(), job_number="1"), "job_number: '1' is no number", id="number as text"),
+        pytest.param(changed_json(json_line(), failed=None), "failed: it is missing", id="no failed"),
+        pytest.param(changed_json(json_line(), slots=True), "slots: True is no number", id="truth as number"),
         pytest.param(changed_json(json_line(), usage={"eusage": {}}), "usage.rusage is missing", id="no rusage"),
         pytest.param(json_line().replace(b'"cpu":11.443165', b'"cpu":NaN'), "NaN", id="NaN"),
     ],
@@ -233,6 +232,28 @@ def test_an_odd_value_costs_itself(line, name, value) -> None:
 
     assert fields(found, name, "job_number", "slots") == (value, 7, 1)
     assert unusable == {name}
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "unusable"),
+    [
+        (changed_json(json_line(), owner=7), "owner", "owner"),
+        (changed_json(json_line(), department=["a"]), "department", "department"),
+        (changed_json(json_line(), priority="high"), "priority", "priority"),
+        (changed_json(json_line(), priority=10**12), "priority", "priority"),
+        (changed_json(json_line(), arid=10**30), "arid", "arid"),
+        (changed_json(json_line(), ar_submission_time=-5), "ar_submission_time_us", "ar_submission_time_us"),
+        (ran(7, 1, 2, 3, priority=10**12), "priority", "priority"),
+        (ran(7, 1, 2, 3, arid=10**30), "arid", "arid"),
+    ],
+)
+def test_what_accounting_does_not_need_decides_nothing(line, field, unusable) -> None:
+    """Of another type, or larger than it can be: it is unknown, and counted."""
+    counts: set[str] = set()
+    found = record(line, counts)
+
+    assert found is not None
+    assert (getattr(found, field), counts) == (None, {unusable})
 
 
 @pytest.mark.parametrize("value", [b"1e999", b'"much"', b"true", b"[1]", b'"1.2X"'])
