@@ -43,6 +43,8 @@ SERVICES = tuple(
         "import-slurm",
         "import-htcondor",
         "import-gridengine",
+        "import-pbs",
+        "import-lsf",
     )
 )
 
@@ -339,8 +341,8 @@ def test_the_units_run_what_the_program_has(name: str) -> None:
     text = (ROOT / "etc" / f"{name}.service").read_text(encoding="ascii")
     (line,) = re.findall(r"^ExecStart=(?:/bin/sh -c 'exec )?(.+?)'?$", text, re.MULTILINE)
     assert line.startswith("/opt/arcacct/bin/arcacct ")
-    # What the shell puts in is one word.
-    understand(shlex.split(re.sub(r'"\$\$\(.+\)"', "TIME", line)))
+    # What the shell puts in.
+    understand(shlex.split(re.sub(r'"?\$\$\(.+\)"?', "WORD", line)))
     assert f"/{line.split()[0].lstrip('/')}".removesuffix("/bin/arcacct") in manual.text()
 
 

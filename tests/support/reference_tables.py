@@ -88,8 +88,9 @@ def units() -> str:
     for file in sorted((manual.ROOT / "etc").glob("*.service")):
         service, timer = file.read_text(encoding="ascii"), file.with_suffix(".timer")
         set_in = dict(re.findall(r"^(\w+)=(.+?)(?: \\)?$", service, re.MULTILINE))
-        # What the shell puts in is one word.
+        # What the shell puts in: one word in quotes, or files.
         command = re.sub(r"^/bin/sh -c 'exec (.*)\"\$\$\(.*\)\"'$", r"\1TIME", set_in["ExecStart"])
+        command = re.sub(r"^/bin/sh -c 'exec (.*)\$\$\(.*\)'$", r"\1FILE...", command)
         when = _when(timer.read_text(encoding="ascii")) if timer.exists() else "all the time"
         about = plain(set_in["Description"].removeprefix("arcacct: "))
         rows.append((code(file.stem), about, when, code(command.removeprefix("/opt/arcacct/bin/"))))

@@ -22,7 +22,11 @@ from arcacct.records.batch_systems import PBS
 from arcacct.records.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
 
 # One line for each event of a job: ``stamp;type;id;key=value key=value ...``. Of all types E (ended) says what a job
-# used, and in PBS Professional R (it is to be repeated) what a run before used.
+# used, and in PBS Professional R (it is to be repeated) what a run before used. A job that ran has an E also if it was
+# deleted (D) or aborted by the server (A): one that has none of these used nothing. The others are of queues (Q),
+# starts and their phases (S, s, u, c, e), checkpoints (C, T), suspensions (z, r), changes (a), licences (L),
+# provisioning (P, p) and reservations (B, U, Y, K, k, F): nothing of them is needed. (Types by OpenPBS's accounting
+# header and the Torque administrator's guide.)
 #
 # Until 2019 no quotes or blanks within values were escaped, so a job's name may look like further keys. Torque and PBS
 # Professional write what users choose (account, project, name) between the group and the queue, and everything that is
@@ -44,6 +48,14 @@ _MOST_CORES = 2**31
 _SIGNALLED, _LARGEST_SIGNAL = 256, 127
 _DEFAULT_SERVER = "default"
 WHOLE_ARRAY = "of an array as a whole, which uses nothing itself"
+WITHOUT_END = {
+    "D": "deleted by request, with no end in what was read",
+    "A": "aborted by the server, with no end in what was read",
+    "M": "moved to another server",
+}
+"""What is counted of jobs without an E, by the type of their record."""
+_MOST_WITHOUT_END = 100_000
+"""So many such jobs wait for their end; further ones are counted at once."""
 _NO_PROJECT = "_pbs_project_default"
 
 
@@ -172,18 +184,30 @@ TEXTS = (
 """What is read before it."""
 
 
-def run_of(line: str, unusable: set[str], place: str | None = None) -> BatchRun | NoUsage | None:
+def run_of(
+    line: str, unusable: set[str], place: str | None = None, waiting: dict[str, str] | None = None
+) -> BatchRun | NoUsage | None:
     """
     The run that a line reports; ``None`` for a record of another kind. ``place``: the server, if not to be PBS's own.
 
-    Raises ValueError for what is no record, and where one says too little.
+    ``waiting`` has, by id, why a job may have no end, until that comes. Raises ValueError for what is no record, and
+    where one says too little.
     """
     match = _LINE.fullmatch(line)
     if match is None:
         raise ValueError("no accounting record: date and time, a letter, an id and keys, with ; between")
     kind, job_id, message = match.groups()
-    if kind not in ("E", "R"):
-        return None
+    waiting = {} if waiting is None else waiting
+    if kind in WITHOUT_END and _ID.fullmatch(job_id):
+        if len(waiting) >= _MOST_WITHOUT_END:
+            return NoUsage(WITHOUT_END[kind])
+        waiting.setdefault(job_id, WITHOUT_END[kind])
+    if kind == "E":
+        waiting.pop(job_id, None)
+    return _ended(kind, job_id, message, unusable, place) if kind in ("E", "R") else None
+
+
+def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str | None) -> BatchRun | NoUsage | None:
     at = f" {message}".rfind(" ctime=")
     if at < 0:
         if kind == "R":
@@ -281,8 +305,10 @@ class PBSSource(LogSource):
     example = "/var/spool/pbs/server_priv/accounting/20261126"
 
     def read(self, chunks: Iterable[bytes], form: LogForm) -> Iterator[ParsedRun]:
-        """Every run of a log."""
-        return log_lines(chunks, partial(run_of, place=form.place))
+        """Every run of a log, then the jobs that were deleted, aborted or moved and have no end in it."""
+        waiting: dict[str, str] = {}
+        yield from log_lines(chunks, partial(run_of, place=form.place, waiting=waiting))
+        yield from (ParsedRun(NoUsage(why), job_id, "", 0) for job_id, why in waiting.items())
 
 
 SOURCE: LogSource = PBSSource(PBS)

@@ -11,7 +11,9 @@ from slurm_files import arc_job
 from arcacct.export.dataset import Partition
 from arcacct.export.jobs import look, pages
 from arcacct.queries.questions import Selection, measured_parts
-from arcacct.sources.pbs.importer import SOURCE
+from arcacct.records.batch_runs import BatchRun
+from arcacct.records.runs import NoUsage
+from arcacct.sources.pbs.importer import SOURCE, WITHOUT_END
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +48,13 @@ def test_logs_of_torque_and_pbs_professional(host) -> None:
     """Two runs of one submission are one job; a job that never started, and an array as a whole, are none."""
     report = host.take(TORQUE, PRO)
 
-    assert (report.jobs, report.rejected, report.noise) == (11, 0, 0)
-    assert report.unused == {"never started": 1, "of an array as a whole, which uses nothing itself": 1}
+    assert (report.jobs, report.rejected, report.noise) == (13, 0, 0)
+    assert report.unused == {
+        "never started": 1,
+        "of an array as a whole, which uses nothing itself": 1,
+        "deleted by request, with no end in what was read": 1,
+        "aborted by the server, with no end in what was read": 1,
+    }
     assert host.rows(
         "SELECT local_job_id, status, exit_code, wall_s, cpu_s, core_count, node_count, memory_kib, project"
         " FROM v1_jobs ORDER BY local_job_id"
@@ -61,6 +68,34 @@ def test_logs_of_torque_and_pbs_professional(host) -> None:
         ("2001.pbs01", "completed", 0, 400, 1530, 4, 1, 4580, "SC 0001"),
         ("2002[3].pbs01", "failed", 143, 5, 3, 2, 2, 4580, "climate"),
     ]
+
+
+def other(kind: str, job_id: str, message: str = "") -> bytes:
+    """A line of a record that is no end."""
+    return f"11/02/2026 09:59:00;{kind};{job_id};{message}\n".encode()
+
+
+def test_a_job_that_was_deleted_while_it_ran_has_an_end(host) -> None:
+    """Then it is the end that counts; one that was deleted, aborted or moved while it was queued is counted once."""
+    report = host.take(
+        other("D", "1.srv", "x=ada@ui.example.org") + line("1.srv", Exit_status="271"),
+        *(other(kind, f"{number}.srv") * 2 for number, kind in enumerate("DAM", 2)),
+        *(other(kind, "R9.srv") for kind in "BUYKkFDA"),
+        *(other(kind, "3.srv", "x=1") for kind in "QSsuceCTzraLPp"),
+    )
+
+    assert host.rows("SELECT local_job_id, status, exit_code, wall_s FROM v1_jobs") == [("1.srv", "failed", 271, 60)]
+    assert report.unused == dict.fromkeys(WITHOUT_END.values(), 1)
+    assert (report.jobs, report.rejected, report.noise) == (4, 0, 0)
+
+
+def test_deletions_without_end_are_held_up_to_a_bound(monkeypatch) -> None:
+    monkeypatch.setattr("arcacct.sources.pbs.importer._MOST_WITHOUT_END", 3)
+    data = b"".join(other("D", f"{number}.srv") for number in range(1, 9)) + line("2.srv")
+    found = [one.what for one in SOURCE.read([data], SOURCE.form)]
+
+    assert found.count(NoUsage(WITHOUT_END["D"])) == 7
+    assert sum(isinstance(one, BatchRun) for one in found) == 1
 
 
 @pytest.mark.parametrize("piece", [1, 7, 100])
