@@ -9,7 +9,7 @@ from functools import partial
 import click
 
 from arcacct.cli.console import ask, examples, print_error, print_line
-from arcacct.cli.options import INSTANT, in_turn, places_of, settings_of
+from arcacct.cli.options import INSTANT, controldir_option, in_turn, places_of, settings_of
 from arcacct.cli.progress import STOPPED, at_work, progress, stop_on_signal
 from arcacct.cli.pseudonyms import forget
 from arcacct.cli.queries import RATING
@@ -295,7 +295,7 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     metavar="BLOCK",
     help="Ignore what this target, which is no longer used, was not sent: its block, e.g. arex/jura/sgas:old.",
 )
-@click.option("--controldir", metavar="DIR", help="Use this control directory instead of the configured one.")
+@controldir_option
 @click.option("--yes", is_flag=True, help="Go on without asking.")
 @click.pass_context
 def prune(

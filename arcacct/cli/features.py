@@ -11,6 +11,7 @@ import click
 
 from arcacct.cli.console import examples, print_error, print_line
 from arcacct.cli.options import INSTANT, Decorator, conf_of, in_order, places_of, settings_of, together
+from arcacct.cli.queries import RATING
 from arcacct.database.access import accounting, read_accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.records.reader import by_job_id
@@ -83,7 +84,7 @@ def job() -> None:
     "write", epilog=examples("arcacct features machine write /etc/machinefeatures --benchmark HEPscore23:12.3")
 )
 @click.argument("directory")
-@click.option("--benchmark", metavar="TYPE:VALUE", help="Rating of one core, from which hs06 is made.")
+@click.option("--benchmark", type=RATING, metavar="TYPE:VALUE", help="Rating of one core, from which hs06 is made.")
 @_HEPSCORE
 @_key_options(MACHINE_KEYS, ("total_cpu", "hs06"))
 @click.option("--total-cpu", type=click.IntRange(min=1), help="Processors for jobs; those of the system without it.")

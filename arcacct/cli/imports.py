@@ -9,7 +9,7 @@ import click
 
 from arcacct.arex.import_database import ImportReport, arex_databases, import_arex, retry_rejected
 from arcacct.cli.console import ask, block, examples, print_line
-from arcacct.cli.options import places_of, settings_of, zone_of
+from arcacct.cli.options import controldir_option, places_of, settings_of, zone_of
 from arcacct.cli.progress import print_retried, progress
 from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
@@ -172,7 +172,7 @@ def import_() -> None:
 )
 @click.argument("path", required=False)
 @click.option("--timezone", metavar="ZONE", help="A-REX's time zone, e.g. Europe/Oslo; this host's without it.")
-@click.option("--controldir", metavar="DIR", help="Use this control directory instead of the configured one.")
+@controldir_option
 @click.option("--retry", is_flag=True, help="Try again what was rejected, see `import rejected`; then PATH, if given.")
 @click.pass_context
 def arex(ctx: click.Context, path: str | None, *, timezone: str | None, controldir: str | None, retry: bool) -> int:

@@ -7,16 +7,17 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import reduce, wraps
+from functools import partial, reduce, wraps
 from typing import Any
 
 import click
 
 from arcacct.cli.console import print_error
+from arcacct.config.options import OPTIONS, Spec, named
 from arcacct.config.parser import Conf, load
 from arcacct.config.paths import Places, places
 from arcacct.config.settings import Settings, remember_secrets, settings
-from arcacct.errors import ConfigError, UsageError
+from arcacct.errors import ConfigError, InputError, UsageError
 from arcacct.targets import kinds
 
 TYPE_CHECKING = False
@@ -188,21 +189,65 @@ def _begin(kind: str, when: datetime) -> datetime:
     return day.replace(day=1) if kind == "month" else day.replace(month=1, day=1)
 
 
-class Instant(click.ParamType[int]):
-    """A time as UTC seconds since 1970."""
+class Parsed(click.ParamType[Any]):
+    """A value as a function reads it from its text, which raises ValueError or InputError with what would be right."""
 
-    name = "time"
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The seconds; fails with what would be right."""
-        text = str(value).strip()
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value; fails with what would be right."""
         try:
-            return seconds_of(text, int(time.time()))
-        except (ValueError, OverflowError):
-            self.fail(f"{text!r} is not a time; {_KNOWN}", param, ctx)
+            return self._read(str(value).strip())
+        except (ValueError, InputError) as error:
+            self.fail(str(error), param, ctx)
 
 
-class QacctInstant(Instant):
+def instant(text: str) -> int:
+    """A time as UTC seconds since 1970. Raises ValueError."""
+    try:
+        return seconds_of(text, int(time.time()))
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is not a time; {_KNOWN}") from None
+
+
+def period_type(kind: str) -> Parsed:
+    """A month, week or year as ``[from, before)``, UTC seconds."""
+    return Parsed(kind, partial(period, kind))
+
+
+def period(kind: str, text: str) -> tuple[int, int]:
+    """`period_of` as seen from now. Raises ValueError."""
+    try:
+        return period_of(kind, text, int(time.time()))
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is not a {kind}; write {PERIODS[kind]}, this or last") from None
+
+
+def month(text: str) -> tuple[int, int]:
+    """A month as ``(year, month)``. Raises ValueError."""
+    begin, _after = period("month", text)
+    return time.gmtime(begin)[:2]
+
+
+def named_month(text: str) -> tuple[int, int]:
+    """
+    A month as ``(year, month)``. Raises ValueError.
+
+    Neither ``this`` nor ``last`` will do, since what is done then cannot be taken back.
+    """
+    if not text[:1].isdigit():
+        raise ValueError(f"{text!r} is not the name of a month; write it like {PERIODS['month']}")
+    return month(text)
+
+
+INSTANT = Parsed("time", instant)
+MONTH = Parsed("month", month)
+NAMED_MONTH = Parsed("month", named_month)
+
+
+class QacctInstant(Parsed):
     """
     A time as UTC seconds since 1970, beside a switch that makes it one of qacct's: with it also as qacct writes it.
 
@@ -211,9 +256,10 @@ class QacctInstant(Instant):
 
     def __init__(self, switch: str) -> None:
         """``switch``: the name of its parameter."""
+        super().__init__("time", instant)
         self._switch = switch
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The seconds; fails with what would be right."""
         # What is not set has a value of click's own there, until all options are read.
         given = {} if ctx is None else ctx.params
@@ -227,38 +273,6 @@ class QacctInstant(Instant):
             return seconds_of(text, now_s) if found is None else found
         except (ValueError, OverflowError):
             self.fail(f"{text!r} is not a time; {_KNOWN_OF_QACCT}", param, ctx)
-
-
-class Period(click.ParamType[tuple[int, int]]):
-    """A month, week or year as ``[from, before)``, UTC seconds."""
-
-    def __init__(self, kind: str) -> None:
-        self.name = kind
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """The two ends; fails with what would be right."""
-        text = str(value).strip()
-        try:
-            return period_of(self.name, text, int(time.time()))
-        except (ValueError, OverflowError):
-            self.fail(f"{text!r} is not a {self.name}; write {PERIODS[self.name]}, this or last", param, ctx)
-
-
-class MonthName(click.ParamType[tuple[int, int]]):
-    """A month as ``(year, month)``."""
-
-    name = "month"
-
-    def __init__(self, *, by_name: bool = False) -> None:
-        """``by_name``: neither ``this`` nor ``last`` will do, since what is done then cannot be taken back."""
-        self._by_name = by_name
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """The month; fails with what would be right."""
-        if self._by_name and not str(value).strip()[:1].isdigit():
-            self.fail(f"{value!r} is not the name of a month; write it like {PERIODS['month']}", param, ctx)
-        begin, _after = Period("month").convert(value, param, ctx)
-        return time.gmtime(begin)[:2]
 
 
 def in_turn(first_s: int | None, first: str, last_s: int | None, last: str) -> None:
@@ -278,16 +292,21 @@ def zone_of(name: str | None) -> ZoneInfo | None:
     return ZoneInfo(name)
 
 
-INSTANT = Instant()
-MONTH = MonthName()
-NAMED_MONTH = MonthName(by_name=True)
-
-
 # Options that belong together reach a command as one value: their names and types are written down once.
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Of the function of a command, as `click.option` returns it."""
+
+
+def conf_option(spec: Spec, text: str, flag: str) -> Decorator:
+    """The option of a command that is one of the configuration, too; ``text``: its help, with ``{}`` for what it is."""
+    return click.option(flag, spec.name, metavar=spec.metavar, help=text.format(spec.about))
+
+
+controldir_option = conf_option(
+    named(OPTIONS["arex"], "controldir"), "Use this {} instead of the configured one.", "--controldir"
+)
 
 
 def together(make: Callable[..., object], name: str, options: Iterable[str] | None = None) -> Decorator:

@@ -6,15 +6,15 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from arcacct.benchmark import Benchmark
-from arcacct.cli.options import places_of
+from arcacct.cli.options import Parsed, places_of
 from arcacct.cli.progress import at_work
 from arcacct.cli.targets import with_options
+from arcacct.config.paths import benchmark
 from arcacct.database import access
 from arcacct.database.connection import Connection
 from arcacct.errors import InputError
@@ -90,33 +90,20 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list
 # Benchmarks on the command line.
 
 
-class Rating(click.ParamType[str]):
-    """A benchmark as ``TYPE:VALUE``, in the spelling that is recorded."""
-
-    name = "benchmark"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The benchmark; fails with what would be right."""
-        text = str(value).strip()
-        try:
-            Benchmark.parse(text)
-        except InputError as error:
-            self.fail(str(error), param, ctx)
-        return text
+def _rating(text: str) -> str:
+    """A benchmark of a type that APEL knows, as it is recorded."""
+    found = benchmark(text)
+    Benchmark.parse(found)
+    return found
 
 
-class AsRating(click.ParamType[Conversion]):
+def _conversion(text: str) -> Conversion:
     """``TYPE:VALUE`` for every job, or ``TYPE=FACTOR`` for those of a type."""
-
-    name = "benchmark"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Conversion:
-        """The conversion; fails with what would be right."""
-        try:
-            return Conversion.parse(str(value).strip())
-        except InputError as error:
-            self.fail(f"{error}, or TYPE=FACTOR, as HEPSPEC=1.1", param, ctx)
+    try:
+        return Conversion.parse(text)
+    except InputError as error:
+        raise ValueError(f"{error}, or TYPE=FACTOR, as HEPSPEC=1.1") from None
 
 
-RATING = Rating()
-AS_RATING = AsRating()
+RATING = Parsed("benchmark", _rating)
+AS_RATING = Parsed("benchmark", _conversion)

@@ -11,7 +11,7 @@ import click
 
 from arcacct.arex.control_files import STATES, is_job_id, read_job
 from arcacct.cli.console import examples, print_error, print_line
-from arcacct.cli.options import conf_of, places_of, settings_of
+from arcacct.cli.options import conf_of, controldir_option, places_of, settings_of
 from arcacct.cli.progress import progress
 from arcacct.config.paths import Places, places
 from arcacct.database import access
@@ -63,7 +63,7 @@ _INTERVAL_S = 60.0
 
 
 @click.command(epilog=examples("arcacct sweep", "arcacct sweep --dry-run"))
-@click.option("--controldir", metavar="DIR", help="Sweep this control directory instead of the configured one.")
+@controldir_option
 @click.option("--dry-run", is_flag=True, help="Say what would be recorded, and write nothing.")
 @click.option("--follow", is_flag=True, help="Keep sweeping, as a service, until SIGTERM or Ctrl-C.")
 @click.option(

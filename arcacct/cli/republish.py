@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from typing import NamedTuple
 
 import click
 
 from arcacct.cli.console import confirm, examples, print_error, print_line
-from arcacct.cli.options import INSTANT, conf_of, settings_of, together
+from arcacct.cli.options import INSTANT, conf_of, conf_option, in_order, settings_of, together
 from arcacct.cli.progress import at_work
 from arcacct.cli.tables import lines
 from arcacct.cli.targets import announce, complete_target, exit_code, show
+from arcacct.config.options import named
 from arcacct.config.settings import Settings, settings
 from arcacct.database import access
 from arcacct.errors import UsageError
@@ -27,16 +27,20 @@ from arcacct.targets import kinds, plugins
 # `arcacct republish`.
 
 
-class _AdHoc(NamedTuple):
-    """Options of a target that only the command line knows, by their names in the configuration."""
+_OF_URLS = {
+    "--apel-topic": ("topic", "With --apel-url"),
+    "--apel-project": ("project", "With --apel-url"),
+    "--apel-messages": ("apel_messages", "With --apel-url"),
+    "--gocdb-name": ("gocdb_name", "With --apel-url"),
+    "--localid-prefix": ("localid_prefix", "With a URL"),
+    "--vofilter": ("vofilter", "With a URL"),
+    "--urbatchsize": ("urbatchsize", "With a URL"),
+}
+"""Options of a target that only the command line knows: their names in the configuration, which judges them."""
 
-    topic: str | None
-    project: str | None
-    apel_messages: str | None
-    gocdb_name: str | None
-    localid_prefix: str | None
-    vofilter: str | None
-    urbatchsize: str | None
+
+def _given(**values: str | None) -> dict[str, str]:
+    return {option: value for option, value in values.items() if value is not None}
 
 
 def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: int | None) -> target_run.Period:
@@ -76,13 +80,12 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
 )
 @click.option("-a", "--apel-url", metavar="URL", help="Send to AMS at this URL, which need not be configured.")
 @click.option("-s", "--sgas-url", metavar="URL", help="Send to SGAS at this URL, which need not be configured.")
-@click.option("--apel-topic", "topic", metavar="TOPIC", help="With --apel-url: the topic.")
-@click.option("--apel-project", "project", metavar="PROJECT", help="With --apel-url: the project.")
-@click.option("--apel-messages", metavar="KIND", help="With --apel-url: the kind of messages.")
-@click.option("--gocdb-name", metavar="SITE", help="With --apel-url: the site's name in GOCDB.")
-@click.option("--localid-prefix", metavar="TEXT", help="With a URL: put before LocalJobId.")
-@click.option("--vofilter", metavar="VO", help="With a URL: only jobs of this VO.")
-@click.option("--urbatchsize", metavar="N", help="With a URL: records in one message.")
+@in_order(
+    *(
+        conf_option(named(kinds()["arex/jura/apel"].options, name), f"{when}: {{}}.", flag)
+        for flag, (name, when) in _OF_URLS.items()
+    )
+)
 @click.option(
     "--receiver-rows",
     metavar="FILE",
@@ -95,7 +98,7 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
 @click.option("--yes", is_flag=True, help="Go on without asking.")
 @click.pass_context
 @together(_period, "period", ("from_s", "to_s", "after_s", "till_s"))
-@together(_AdHoc, "ad_hoc")
+@together(_given, "of_url", [name for name, _when in _OF_URLS.values()])
 def republish(
     ctx: click.Context,
     *,
@@ -107,7 +110,7 @@ def republish(
     plan_only: bool,
     write_to: str | None,
     yes: bool,
-    ad_hoc: _AdHoc,
+    of_url: dict[str, str],
 ) -> int:
     """
     Send the records of a period again: jobs with FROM <= end time < TO, all times UTC.
@@ -116,7 +119,7 @@ def republish(
     them; keys at APEL that no longer hold are sent with zeros. The regular publishing goes on where it is, and an
     interrupted republish can be repeated.
     """
-    found, targets = _targets(ctx, target, apel_url, sgas_url, ad_hoc)
+    found, targets = _targets(ctx, target, apel_url, sgas_url, of_url)
     if receiver_rows and len(targets) > 1:
         raise UsageError("--receiver-rows is about one receiver: give --target NAME")
     if not plan_only and write_to is None:
@@ -175,21 +178,21 @@ def _tell_ratings(found: Settings, period: target_run.Period) -> None:
 
 
 def _targets(
-    ctx: click.Context, name: str | None, apel_url: str | None, sgas_url: str | None, ad_hoc: _AdHoc
+    ctx: click.Context, name: str | None, apel_url: str | None, sgas_url: str | None, of_url: dict[str, str]
 ) -> tuple[Settings, Sequence[TargetPlugin]]:
     """The targets that are meant: configured ones, or one that only the command line knows."""
-    given = {option: value for option, value in ad_hoc._asdict().items() if value is not None}
     if sum(choice is not None for choice in (name, apel_url, sgas_url)) > 1:
         raise UsageError("give one of --target, --apel-url and --sgas-url")
     url = apel_url or sgas_url
     if url is None:
-        if given:
-            raise UsageError(f"--{min(given).replace('_', '-')} goes with --apel-url or --sgas-url")
+        for flag, (option, _when) in _OF_URLS.items():
+            if option in of_url:
+                raise UsageError(f"{flag} goes with --apel-url or --sgas-url")
         found = settings_of(ctx, to_publish=True)
         return found, plugins(found, name)
     kind = "arex/jura/apel" if apel_url else "arex/jura/sgas"
     conf = conf_of(ctx)
-    lines = [f"[{kind}:command-line]", f"targeturl={url}", *(f"{option}={value}" for option, value in given.items())]
+    lines = [f"[{kind}:command-line]", f"targeturl={url}", *(f"{option}={value}" for option, value in of_url.items())]
     conf.add("\n".join(lines) + "\n", "command line")
     found = settings(conf, kinds(conf), database=ctx.obj["database"])
     return found, plugins(found, f"{kind}:command-line")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from arcacct.cli.console import data, examples, print_error, print_line
-from arcacct.cli.options import INSTANT, PERIODS, Period, QacctInstant, in_order, in_turn, together
+from arcacct.cli.options import INSTANT, PERIODS, QacctInstant, in_order, in_turn, period_type, together
 from arcacct.cli.queries import AS_RATING, arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.tables import format_option, lines
 from arcacct.database.connection import Connection
@@ -265,7 +265,7 @@ class Periods(NamedTuple):
     *(
         click.option(
             f"--{kind}",
-            type=Period(kind),
+            type=period_type(kind),
             metavar=kind.upper(),
             help=f"Jobs that ended in this {kind}: {example}, this or last.",
         )

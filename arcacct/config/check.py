@@ -25,7 +25,7 @@ from arcacct.config.options import (
     targets,
 )
 from arcacct.config.parser import Block, Conf, Option
-from arcacct.config.paths import benchmark, places
+from arcacct.config.paths import places
 from arcacct.config.review import Callout, all_callouts, wrong_callouts
 from arcacct.config.settings import examine
 from arcacct.errors import ConfigError
@@ -91,7 +91,7 @@ def _no_benchmark(conf: Conf) -> Iterator[Problem]:
         names = rating.get("arcacct" if block.name == "custom:arcacct" else block.kind, "").split()
         lines = [line.value for name in names for line in block.options.get(name, ()) if line.value]
         # The default stands for none.
-        if any(parsed_benchmark(benchmark(value)) != FALLBACK for value in lines):
+        if any(parsed_benchmark(value) != FALLBACK for value in lines):
             return
     text = (
         f"there is none, neither here nor for a queue or a kind of node: jobs are published with {FALLBACK_SHOWN}, and"

@@ -87,6 +87,10 @@ class Spec(NamedTuple):
     """Whether there may be a password in it, which nobody is shown."""
     advice: Callable[[str], str | None] | None = None
     """What to say of a text that is right, and could be better."""
+    about: str = ""
+    """What it is, within a sentence: for the help of the commands that have the option, too."""
+    metavar: str = ""
+    """How that help calls its value."""
 
 
 def plain(name: str, read: Callable[[str], Any], default: str | None = None, **more: Any) -> Spec:
@@ -94,9 +98,9 @@ def plain(name: str, read: Callable[[str], Any], default: str | None = None, **m
     return Spec(name, name, read, default, **more)
 
 
-def choice(name: str, default: str, *words: str) -> Spec:
+def choice(name: str, default: str, *words: str, **more: Any) -> Spec:
     """An option that is one of some words."""
-    return Spec(name, name, values.one_of(*words), default, words)
+    return Spec(name, name, values.one_of(*words), default, words, **more)
 
 
 def flag(name: str, default: str = "no") -> Spec:
@@ -121,7 +125,7 @@ ARCACCT = (
     plain("read_group", values.word),
     plain("rehearsal", values.path),
     plain("spool_fallback", values.path),
-    Spec("deadline", "deadline_s", values.seconds, "5"),
+    Spec("deadline", "deadline_s", paths.seconds, f"{paths.DEADLINE_S:g}"),
     flag("allow_jura"),
     flag("publishes", "yes"),
     Spec("keep_messages", "keep_messages_days", values.whole, "0"),
@@ -142,7 +146,7 @@ ARCACCT = (
 )
 
 SELECTION = (
-    plain("vofilter", values.vo, repeated=True),
+    plain("vofilter", values.vo, repeated=True, about="only jobs of this VO", metavar="VO"),
     Spec("settle", "settle_s", values.whole, "0", inherits=("arcacct",)),
     *(spec._replace(inherits=("arex/jura",)) for spec in _VO),
     choice("start_time_source", "submit", "submit", "lrms"),
@@ -153,9 +157,9 @@ LOCAL_JOBS = plain("local_jobs", values.local_jobs, "own", repeated=True)
 TRANSPORT = (
     *(spec._replace(inherits=("arex/jura", "common")) for spec in _X509),
     plain("ca_file", values.path),
-    Spec("connect_timeout", "connect_timeout_s", values.seconds, "10"),
-    Spec("timeout", "timeout_s", values.seconds, "60"),
-    Spec("exchange_timeout", "exchange_timeout_s", values.seconds),
+    Spec("connect_timeout", "connect_timeout_s", paths.seconds, "10"),
+    Spec("timeout", "timeout_s", paths.seconds, "60"),
+    Spec("exchange_timeout", "exchange_timeout_s", paths.seconds),
     Spec("run_timeout", "run_timeout_s", values.many_seconds, "3600"),
 )
 """
@@ -166,7 +170,7 @@ Of every target that is reached over the network, with ``ca_system``: the fields
 def messages(count: str, frequency_s: str) -> tuple[Spec, ...]:
     """Of every target: how many records go into one message, and how often any is sent."""
     return (
-        plain("urbatchsize", values.batch, count),
+        plain("urbatchsize", values.batch, count, about="records in one message", metavar="N"),
         Spec("urdelivery_frequency", "urdelivery_frequency_s", values.whole, frequency_s),
     )
 
@@ -174,11 +178,11 @@ def messages(count: str, frequency_s: str) -> tuple[Spec, ...]:
 OPTIONS: dict[str, tuple[Spec, ...]] = {
     "common": COMMON,
     "arex": (
-        plain("controldir", values.path, paths.CONTROLDIR),
+        plain("controldir", values.path, paths.CONTROLDIR, about="control directory", metavar="DIR"),
         plain("authtokenmap", paths.claim_names, paths.CLAIM_NAMES, repeated=True, may_be_empty=True),
     ),
-    "lrms": (plain("benchmark", values.benchmark, paths.BENCHMARK),),
-    "queue": (plain("benchmark", values.benchmark, repeated=True),),
+    "lrms": (plain("benchmark", paths.benchmark, paths.BENCHMARK),),
+    "queue": (plain("benchmark", paths.benchmark, repeated=True),),
     "arex/jura": JURA,
     "arcacct": ARCACCT,
 }
@@ -197,6 +201,11 @@ ARC_BLOCKS = (
     "queue", "datadelivery-service", "acix-scanner", "acix-index", "userlist", "nordugridmap", "monitor", "custom",
 )  # fmt: skip
 """Kinds of blocks that ARC 6 and 7 know."""
+
+
+def named(options: Iterable[Spec], name: str) -> Spec:
+    """The option of some that has a name."""
+    return next(spec for spec in options if spec.name == name)
 
 
 # Which line holds for an option, and what a whole block comes to.

@@ -183,20 +183,11 @@ def places(conf: Conf | None, controldir: str | None = None, database: str | Non
     if configured and not alone and arex_writes(path, control):
         raise ConfigError(f"{path if database else _where(conf, 'arcacct', 'database')}: {AREX_WRITES}")
     rules = job_rules(conf)
-    deadline_s = DEADLINE_S
-    text = conf.get("arcacct", "deadline")
-    if text is not None:
-        try:
-            deadline_s = float(text)
-        except ValueError:
-            deadline_s = 0.0
-        if not 0 < deadline_s <= 3600:
-            raise ConfigError(f"{_where(conf, 'arcacct', 'deadline')}: {text!r} is not a time; write seconds, as 5")
     return Places(
         control,
         path,
         rules,
-        deadline_s,
+        _last(conf, "arcacct", "deadline", seconds, DEADLINE_S),
         conf.get("arcacct", "read_group"),
         absolute(rehearsal) if rehearsal else None,
         absolute(fallback) if fallback else None,
@@ -210,9 +201,20 @@ def usual_database(controldir: str) -> str:
     return controldir + "/accounting/arcacct/accounting.db"
 
 
-def benchmark(text: str) -> str | None:
+def seconds(text: str, most_s: int = 3600, example: str = "5") -> float:
+    """A time longer than nothing, in seconds; at most an hour. Raises ValueError."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= most_s:
+        raise ValueError(f"{text!r} is not a time; write seconds, as {example}")
+    return found
+
+
+def benchmark(text: str) -> str:
     """
-    A benchmark as ``TYPE:VALUE``, or ``None`` if the text is none.
+    A benchmark as ``TYPE:VALUE``. Raises ValueError.
 
     ARC spells it ``TYPE:VALUE`` in [lrms] and ``TYPE VALUE`` in [queue]; both are taken everywhere.
     """
@@ -223,28 +225,23 @@ def benchmark(text: str) -> str | None:
     try:
         number = float(value)
     except ValueError:
-        return None
+        number = 0.0
     # The upper bound also refuses inf, the comparison refuses nan.
-    return f"{kind}:{value}" if kind and " " not in kind and 0 < number < 1e9 else None
+    if not kind or " " in kind or not 0 < number < 1e9:
+        raise ValueError(f"{text!r} is not a benchmark; write TYPE:VALUE or TYPE VALUE, as HEPscore23:11.5")
+    return f"{kind}:{value}"
 
 
 def job_rules(conf: Conf) -> JobRules:
     """What the configuration says about records of jobs. Raises ConfigError."""
-    text = conf.get("lrms", "benchmark") or BENCHMARK
-    default_benchmark = benchmark(text)
-    if default_benchmark is None:
-        raise ConfigError(
-            f"{_where(conf, 'lrms', 'benchmark')}: {text!r} is not a benchmark; write TYPE:VALUE, as {BENCHMARK}"
-        )
-    vomsless_vos = tuple(_each(conf, "arex/jura", "vomsless_vo", vomsless_vo))
     names = None
     arex = conf.blocks.get("arex")
     if arex is not None and "authtokenmap" in arex.options:
         # Lines without a value keep nothing: A-REX takes them so.
         names = _named_claims([pair for line in _each(conf, "arex", "authtokenmap", claim_names) for pair in line])
     return JobRules(
-        default_benchmark,
-        vomsless_vos,
+        _last(conf, "lrms", "benchmark", benchmark, BENCHMARK),
+        tuple(_each(conf, "arex/jura", "vomsless_vo", vomsless_vo)),
         names,
         tuple(_each(conf, "arcacct", "vo_claim", vo_claim)),
         tuple(_each(conf, "arcacct", "queue_benchmark", queue_benchmark)),
@@ -271,8 +268,11 @@ def rated(text: str, what: str) -> "tuple[str, str, Validity]":
         else:
             values.append(word)
     name = parts[1].strip() if len(parts) == 3 and not parts[0].strip() else ""
-    value = benchmark(" ".join(values))
-    if not name or value is None:
+    try:
+        value = benchmark(" ".join(values))
+    except ValueError:
+        value = ""
+    if not name or not value:
         raise ValueError(
             f'{text!r} is not a line of benchmarks; write "{what}" TYPE:VALUE, and from=DAY or to=DAY behind it, as'
             f' "{what}" HEPscore23:14.5 from=2026-07-01'
@@ -346,6 +346,15 @@ def yes_or_no(text: str) -> bool | None:
 def _where(conf: Conf, block: str, option: str) -> str:
     found = conf.option(block, option)
     return f"{found.file}:{found.line}: [{block}] {option}" if found is not None else f"[{block}] {option}"
+
+
+def _last(conf: Conf, block: str, option: str, read: "Callable[[str], _Read]", default: "_Read") -> "_Read":
+    """The value of an option that is not repeated. Raises ConfigError with file and line."""
+    text = conf.get(block, option)
+    try:
+        return read(text) if text else default
+    except ValueError as error:
+        raise ConfigError(f"{_where(conf, block, option)}: {error}") from None
 
 
 def _each(conf: Conf, block: str, option: str, read: "Callable[[str], _Read]") -> "Iterator[_Read]":

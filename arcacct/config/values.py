@@ -133,18 +133,7 @@ def batch(value: str) -> int | None:
 
 def many_seconds(value: str) -> float:
     """A time longer than nothing, in seconds; at most a day."""
-    return seconds(value, 86400, "3600")
-
-
-def seconds(value: str, most_s: int = 3600, example: str = "5") -> float:
-    """A time longer than nothing, in seconds; at most an hour."""
-    try:
-        found = float(value)
-    except ValueError:
-        found = 0.0
-    if not 0 < found <= most_s:
-        raise ValueError(f"{value!r} is not a time; write seconds, as {example}")
-    return found
+    return paths.seconds(value, 86400, "3600")
 
 
 def port(value: str) -> int:
@@ -182,20 +171,16 @@ def host(value: str) -> str:
     return value
 
 
-def benchmark(value: str) -> str:
-    """A benchmark, normalised to ``TYPE:VALUE``."""
-    found = paths.benchmark(value)
-    if found is None:
-        raise ValueError(f"{value!r} is not a benchmark; write TYPE:VALUE or TYPE VALUE, as HEPscore23:11.5")
-    return found
-
-
 def benchmark_advice(value: str) -> str | None:
     """What to say of a benchmark that APEL refuses, or that no core has; ``None``: it is good, none, or the default."""
-    kind, _, _number = (paths.benchmark(value) or "").partition(":")
-    if kind and canonical_type(kind) is None:
+    try:
+        known = paths.benchmark(value)
+    except ValueError:
+        return None
+    kind, _, _number = known.partition(":")
+    if canonical_type(kind) is None:
         return f"is of a type that APEL refuses, {kind!r}; it knows HEPscore23, HEPSPEC (HS06) and Si2k"
-    rated = measured_benchmark(paths.benchmark(value))
+    rated = measured_benchmark(known)
     if rated is None or rated.is_plausible:
         return None
     least, most = PLAUSIBLE[rated.type]

@@ -9,6 +9,8 @@ import threading
 from contextlib import closing
 from functools import partial
 
+import in_process
+import pytest
 from installed import arcacct, configured
 from sonar_site import REAL
 
@@ -317,3 +319,23 @@ def test_a_cloud_names_both_places(tmp_path):
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("features", "machine", "write", "DIR", "--benchmark", "fast"),
+        ("db", "benchmark", "--from", "2026-11", "--to", "2026-12", "--as", "fast"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_benchmark_is_read_as_in_the_configuration(capsys, tmp_path, command) -> None:
+    """The same words for the same mistake."""
+    said = in_process.said(capsys, *command)
+    (tmp_path / "arc.conf").write_text("[lrms]\nbenchmark = fast\n")
+    checked = in_process.said(capsys, "--config", tmp_path / "arc.conf", "config", "check")
+
+    assert (said.returncode, checked.returncode) == (64, 78)
+    wrong = "'fast' is not a benchmark; write TYPE:VALUE or TYPE VALUE, as HEPscore23:11.5"
+    assert wrong in said.stderr
+    assert wrong in checked.stdout

@@ -118,7 +118,7 @@ def test_arcctl_period_ends_with_its_last_second(run) -> None:
         pytest.param(("--from", "2026-11-02", "--to", "2026-11-01"), "begin before it ends", id="backwards"),
         pytest.param(("--from", "tea", "--to", "2026-11-01"), "is not a time", id="no time"),
         pytest.param((*PERIOD, "--target", "nobody"), "sgas:s, apel:a", id="unknown target"),
-        pytest.param((*PERIOD, "--gocdb-name", "X"), "goes with --apel-url", id="option without its URL"),
+        pytest.param((*PERIOD, "--apel-topic", "X"), "--apel-topic goes with --apel-url", id="option without its URL"),
     ],
 )
 def test_wrong_options_are_told(run, args, says) -> None:
@@ -128,6 +128,15 @@ def test_wrong_options_are_told(run, args, says) -> None:
     assert code == 64
     assert says in err
     assert "Traceback" not in err
+
+
+def test_an_option_of_a_url_is_judged_as_in_the_configuration(site, run) -> None:
+    """The same words for the same mistake."""
+    site.configure("")
+    code, _out, err = run("republish", *PERIOD, "--sgas-url", site.box.sgas_url, "--urbatchsize", "many")
+
+    assert code == 78
+    assert "urbatchsize: 'many' is not a whole number; write digits alone, as 3600" in err
 
 
 def test_a_receiver_of_the_command_line(site, run) -> None:

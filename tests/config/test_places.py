@@ -70,7 +70,11 @@ def test_the_file_that_arex_writes_is_refused(tmp_path, name):
 )
 def test_both_spellings_of_a_benchmark(text, normalised):
     """TYPE:VALUE and TYPE VALUE are the same; anything else is not a benchmark."""
-    assert benchmark(text) == normalised
+    if normalised is None:
+        with pytest.raises(ValueError, match="is not a benchmark; write TYPE:VALUE or TYPE VALUE"):
+            benchmark(text)
+    else:
+        assert benchmark(text) == normalised
 
 
 def test_the_default_benchmark_is_that_of_the_lrms_block(tmp_path):

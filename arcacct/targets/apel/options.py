@@ -141,11 +141,15 @@ def _ams_address(value: str) -> Address:
 
 
 CONTENT = (
-    plain("gocdb_name", _line_of_ascii, required=True),
+    plain("gocdb_name", _line_of_ascii, required=True, about="the site's name in GOCDB", metavar="SITE"),
     choice(
-        "apel_messages", "summaries", *JOB_MESSAGES, "summaries", "summaries-v03", "summaries-v04", "normalised-v04"
+        "apel_messages",
+        "summaries",
+        *(*JOB_MESSAGES, "summaries", "summaries-v03", "summaries-v04", "normalised-v04"),
+        about="the kind of messages",
+        metavar="KIND",
     ),
-    plain("localid_prefix", values.word),
+    plain("localid_prefix", values.word, about="put before LocalJobId", metavar="TEXT"),
     LOCAL_JOBS,
 )
 """Of every target with APEL's messages, and then the dialect, which a service has no choice of."""
@@ -157,8 +161,8 @@ KIND = TargetKind(
     "apel",
     (
         Spec("targeturl", "address", _ams_address, required=True, is_url=True),
-        plain("topic", _ams_name, "gLite-APEL"),
-        plain("project", _ams_name, "accounting"),
+        plain("topic", _ams_name, "gLite-APEL", about="the topic", metavar="TOPIC"),
+        plain("project", _ams_name, "accounting", about="the project", metavar="PROJECT"),
         plain("authn_port", values.port, "8443"),
         *CONTENT,
         plain("apel_dialect", _dialect, "server", words=("server",)),
