@@ -71,7 +71,7 @@ def test_every_option_of_a_command_is_on_its_page_and_no_other() -> None:
     """By the names that a user types; commands and groups alike."""
     for ctx in man.contexts():
         path = man.MAN / "man1" / f"{ctx.command_path.replace(' ', '-')}.1"
-        options = [one for one in ctx.command.get_params(ctx) if isinstance(one, click.Option)]
+        options = [one for one in ctx.command.get_params(ctx) if isinstance(one, click.Option) and not one.hidden]
         typed = {name for one in options for name in (*one.opts, *one.secondary_opts)}
         on_page = {word for term in terms(path, "OPTIONS") for word in re.findall(r"(?<![\w-])--?[a-z][\w-]*", term)}
 

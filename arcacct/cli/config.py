@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 
 import click
 
-from arcacct.cli.console import Coloured, block, data, examples, print_line
+from arcacct.cli.console import Coloured, block, examples, print_line
 from arcacct.cli.options import conf_of
+from arcacct.cli.tables import LISTED, format_option, show
 from arcacct.config import options, parser
 from arcacct.config.options import Problem, errors
 from arcacct.config.parser import Conf
@@ -34,7 +34,7 @@ VERDICTS = ("ok", "warning", "error", "cannot be told")
 _WIDTH = max(map(len, VERDICTS))
 
 
-@click.command(epilog=examples("arcacct doctor", "arcacct doctor --offline", "arcacct doctor --json"))
+@click.command(epilog=examples("arcacct doctor", "arcacct doctor --offline", "arcacct doctor --format json"))
 @click.option("--offline", is_flag=True, help="Connect to no receiver, and look up no name of one.")
 @click.option(
     "--timeout",
@@ -44,11 +44,9 @@ _WIDTH = max(map(len, VERDICTS))
     metavar="SECONDS",
     help="End after SECONDS, whatever does not answer; default 30.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="A list of verdicts: what, verdict, detail, advice, exit_code, manual."
-)
+@format_option(LISTED, "a list of verdicts: what, verdict, detail, advice, exit_code, manual", ("json",))
 @click.pass_context
-def doctor(ctx: click.Context, offline: bool, limit_s: float, as_json: bool) -> int:
+def doctor(ctx: click.Context, offline: bool, limit_s: float, form: str) -> int:
     """
     Check everything that recording and publishing need, from the ground up; change and send nothing.
 
@@ -66,11 +64,11 @@ def doctor(ctx: click.Context, offline: bool, limit_s: float, as_json: bool) -> 
         site = Site(conf_of(ctx), ctx.obj["database"], limit_s=max(1.0, limit_s / 3))
     except ConfigError as error:
         # A configuration that cannot be read says nothing of anything else.
-        return _print([of_error("configuration", error)], as_json=as_json)
-    return _print(examine(site, limit_s=limit_s, offline=offline), as_json=as_json)
+        return _print([of_error("configuration", error)], form)
+    return _print(examine(site, limit_s=limit_s, offline=offline), form)
 
 
-def _print(verdicts: Iterable[Check], *, as_json: bool) -> int:
+def _print(verdicts: Iterable[Check], form: str) -> int:
     """Print each once it is known, and return the exit code."""
     from arcacct.cli.status import COLOURS  # noqa: PLC0415
     from arcacct.cli.targets import GRAVEST_FIRST  # noqa: PLC0415
@@ -80,27 +78,19 @@ def _print(verdicts: Iterable[Check], *, as_json: bool) -> int:
     for verdict in verdicts:
         one = verdict._replace(detail=sanitise_line(verdict.detail), advice=sanitise_line(verdict.advice))
         found.append(one)
-        if not as_json:
+        if form == "text":
             # One by one: a check that takes its time must not look like a doctor that hangs.
             word = click.style(
                 f"{VERDICTS[one.severity]:<{_WIDTH}}", fg=COLOURS[one.severity], bold=one.severity == CRITICAL
             )
             print_line(Coloured(word), "  ", one.subject, ": ", one.text)
-    if as_json:
-        rows = [
-            {
-                "what": one.subject,
-                "verdict": VERDICTS[one.severity],
-                "detail": one.detail,
-                "advice": one.advice,
-                "exit_code": one.exit_code,
-                "manual": one.manual,
-            }
-            for one in found
-        ]
-        block(json.dumps(rows, indent=1), data)
-    else:
+    if form == "text":
         _sum_up(found)
+    else:
+        rows = (
+            (one.subject, VERDICTS[one.severity], one.detail, one.advice, one.exit_code, one.manual) for one in found
+        )
+        show(("what", "verdict", "detail", "advice", "exit_code", "manual"), rows, form)
     codes = {one.exit_code for one in found}
     return next((code for code in GRAVEST_FIRST if code in codes), max(codes, default=0))
 
@@ -138,8 +128,9 @@ def next_start(ctx: click.Context) -> Conf:
 
 
 @config.command("check", epilog=examples("arcacct --config /tmp/arc.conf config check"))
+@format_option(LISTED, "a list of problems: severity, file, line, block, option, text")
 @click.pass_context
-def check_command(ctx: click.Context) -> int:
+def check_command(ctx: click.Context, form: str) -> int:
     """
     List everything that is wrong: file, line, block, option, what is wrong, what would be right.
 
@@ -162,8 +153,12 @@ def check_command(ctx: click.Context) -> int:
         *_astray(conf, given),
         *unknown_vos(conf, kinds(conf), given),
     ]
-    for problem in problems:
-        print_line(str(problem))
+    if form == "text":
+        for problem in problems:
+            print_line(str(problem))
+    else:
+        columns = ("severity", "file", "line", "block", "option", "text")
+        show(columns, ([getattr(problem, name) for name in columns] for problem in problems), form)
     wrong = len(errors(problems))
     counts = f"{count_of(wrong, 'error')}, {count_of(len(problems) - wrong, 'warning')}"
     print_line(f"{'not ok' if wrong else 'ok'}: {', '.join(conf.files)}: {counts}", err=True)

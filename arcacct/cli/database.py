@@ -13,7 +13,7 @@ from arcacct.cli.options import INSTANT, controldir_option, in_turn, places_of, 
 from arcacct.cli.progress import STOPPED, at_work, progress, stop_on_signal
 from arcacct.cli.pseudonyms import forget
 from arcacct.cli.queries import RATING
-from arcacct.cli.tables import format_option
+from arcacct.cli.tables import TOLD, format_option
 from arcacct.cli.tables import show as show_table
 from arcacct.config.paths import Places
 from arcacct.database.access import (
@@ -104,8 +104,9 @@ def _initialise(here: Places, made: tuple[int, ...] = ()) -> None:
 @click.option(
     "--anew", is_flag=True, help="Check everything again, also the parts that an interrupted check has finished."
 )
+@format_option(TOLD, "a list of answers: database, question, verdict, problems, parts, earlier")
 @click.pass_context
-def check(ctx: click.Context, anew: bool) -> int:
+def check(ctx: click.Context, anew: bool, form: str) -> int:
     """
     Look for damage in both databases; changes nothing, and others go on writing.
 
@@ -146,7 +147,13 @@ def check(ctx: click.Context, anew: bool) -> int:
                 f"continues the check that began at {iso(answers[0].begun_s)} and was stopped: what was sound then is "
                 "not looked at again (`arcacct db check --anew` does)"
             )
-        for one in answers:
+        if form != "text":
+            rows = (
+                (one.database, one.question, "wrong" if one.problems else "ok", one.problems, one.parts, one.earlier)
+                for one in answers
+            )
+            show_table(("database", "question", "verdict", "problems", "parts", "earlier"), rows, form)
+        for one in answers if form == "text" else ():
             of_then = (
                 f" ({one.earlier} of {count_of(one.parts, 'part')} as of {iso(one.begun_s)})" if one.earlier else ""
             )
@@ -404,7 +411,7 @@ def prune(
 )
 @click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show what would change and stop.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@format_option
+@format_option()
 @click.pass_context
 def benchmark(
     ctx: click.Context,
@@ -441,10 +448,11 @@ def benchmark(
     )
     with closing(read_accounting(here)) as con, progress("Jobs") as show_progress:
         changes = benchmarks.plan(con, options, lambda jobs: show_progress(jobs, jobs))
+    if changes or form != "table":
+        show_table(COLUMNS, rows(changes), form)
     if not changes:
         print_line("no benchmark changes", err=True)
         return 0
-    show_table(COLUMNS, rows(changes), form)
     with closing(read_publishing(here)) as publishing:
         twice = counted_twice(found, publishing, changes)
     for text in twice:

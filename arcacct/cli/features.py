@@ -12,10 +12,13 @@ import click
 from arcacct.cli.console import examples, print_error, print_line
 from arcacct.cli.options import INSTANT, Decorator, conf_of, in_order, places_of, settings_of, together
 from arcacct.cli.queries import RATING
+from arcacct.cli.tables import LISTED, TOLD, format_option, show_object
+from arcacct.cli.tables import show as show_rows
 from arcacct.database.access import accounting, read_accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.records.reader import by_job_id
 from arcacct.sources.features import values as features_values
+from arcacct.sources.features.check import RULES
 from arcacct.sources.features.check import check as check_all
 from arcacct.sources.features.collect import collect
 from arcacct.sources.features.http import Web
@@ -206,29 +209,48 @@ def shutdown_clear(directory: str, of_job: bool) -> None:
 @features.command(epilog=examples("arcacct features show"))
 @click.pass_context
 @_places
-def show(ctx: click.Context, where: _Where) -> int:
+@format_option(TOLD, "an object with machine, job and remaining_secs")
+def show(ctx: click.Context, where: _Where, form: str) -> int:
     """Show what a job would read: values, what is missing or wrong, the time that is left."""
     web, places = _found(ctx, where)
     found = {kind: read(place, fetch=web.get) for kind, place in valid(places).items()}
+    left = remaining_s(found.get("machine"), found.get("job"))
+    code = InputError.exit_code if any(one.warnings for one in found.values()) else 0
+    if form == "json":
+        of_places = {
+            kind: {
+                "location": one.location,
+                "values": one.values | one.extra,
+                "missing": list(missing(one, kind)),
+                "warnings": list(one.warnings),
+            }
+            for kind, one in found.items()
+        }
+        show_object(of_places | {"remaining_secs": left})
+        return code
     for kind, one in found.items():
         print_line(f"{kind} {one.location}")
         _say_values(one.values | one.extra)
         print_error(*(f"{kind}: {key} is missing" for key in missing(one, kind)))
         print_error(*(f"{kind}: {warning}" for warning in one.warnings))
-    left = remaining_s(found.get("machine"), found.get("job"))
     print_line(f"remaining_secs {'unlimited' if left is None else left}")
-    return InputError.exit_code if any(one.warnings for one in found.values()) else 0
+    return code
 
 
 @features.command(epilog=examples("arcacct features check"))
 @click.pass_context
 @_places
-def check(ctx: click.Context, where: _Where) -> int:
+@format_option(LISTED)
+def check(ctx: click.Context, where: _Where, form: str) -> int:
     """Judge what is provided by 35 rules, one verdict a line; exits with 65 if one says fail."""
     web, places = _found(ctx, where)
     verdicts = check_all(places, web=web)
-    for verdict in verdicts:
-        print_line(str(verdict))
+    if form == "text":
+        for verdict in verdicts:
+            print_line(str(verdict))
+    else:
+        rows = ((one.rule, one.verdict, RULES[one.rule].title, one.reason) for one in verdicts)
+        show_rows(("rule", "verdict", "title", "reason"), rows, form)
     return InputError.exit_code if any(verdict.verdict == "fail" for verdict in verdicts) else 0
 
 

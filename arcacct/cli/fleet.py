@@ -14,7 +14,7 @@ from arcacct.cli.options import in_order, settings_of, together
 from arcacct.cli.progress import at_work, progress
 from arcacct.cli.stats import Periods, answer_lines, complain_of, in_period, named, order_of
 from arcacct.cli.stats import stats as of_one_ce
-from arcacct.cli.tables import format_option, show
+from arcacct.cli.tables import TOLD, format_option, show, show_object
 from arcacct.database import access
 from arcacct.database.query import QueryLimits
 from arcacct.errors import InputError, UsageError
@@ -267,7 +267,8 @@ for param in map(copy, of_one_ce.params):
 )
 @_directories
 @click.option("--deep", is_flag=True, help="Read every byte and every value, and compare the digest with the manifest.")
-def verify(directories: tuple[str, ...], deep: bool) -> int:
+@format_option(TOLD, "an object with partitions, files, jobs, problems and notes")
+def verify(directories: tuple[str, ...], deep: bool, form: str) -> int:
     """
     Compare every manifest with its files, and the CEs with each other.
 
@@ -278,6 +279,9 @@ def verify(directories: tuple[str, ...], deep: bool) -> int:
     """
     with at_work("checking"):
         checked = engine.check(dataset(directories), deep=deep)
+    if form == "json":
+        show_object(checked._asdict())
+        return report_problems(checked.problems)
     for note in checked.notes:
         print_line(note)
     print_line(
@@ -295,7 +299,7 @@ def verify(directories: tuple[str, ...], deep: bool) -> int:
 )
 @_directories
 @click.argument("sql")
-@format_option
+@format_option()
 @limit_options
 def sql(directories: tuple[str, ...], sql: str, form: str, limits: QueryLimits) -> int:
     """

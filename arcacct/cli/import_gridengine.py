@@ -12,7 +12,7 @@ from arcacct.cli.console import examples, print_error, print_line
 from arcacct.cli.options import QacctInstant, settings_of, together
 from arcacct.cli.progress import print_counts, print_retried, print_unusable, progress, until_signal, wait_option
 from arcacct.cli.stats import Qacct, question_of, question_options, tasks_of
-from arcacct.cli.tables import FORMATS, show
+from arcacct.cli.tables import FORMATS, format_option, show
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.records.imports import BatchPolicy, BatchSite
@@ -77,14 +77,7 @@ class GridEngineOptions(NamedTuple):
 )
 @click.option("-j", "--job", metavar="JOB", help="With --summary: the records of a job, by number, name or pattern.")
 @click.option("-t", "--tasks", metavar="N[-M[:STEP]]", help="With --job: of these tasks of an array job.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(("qacct", *FORMATS)),
-    default="qacct",
-    show_default=True,
-    help="With --summary: qacct's own table, or with further sums an aligned table, CSV or JSON.",
-)
+@format_option(("qacct", *FORMATS), before="With --summary: ")
 @question_options
 @click.pass_context
 @together(GridEngineOptions, "given")

@@ -11,7 +11,7 @@ from arcacct.arex.import_database import ImportReport, arex_databases, import_ar
 from arcacct.cli.console import ask, block, examples, print_line
 from arcacct.cli.options import controldir_option, places_of, settings_of, zone_of
 from arcacct.cli.progress import print_retried, progress
-from arcacct.cli.tables import FORMATS
+from arcacct.cli.tables import format_option
 from arcacct.cli.tables import show as show_rows
 from arcacct.database.access import accounting, read_accounting, refuse_unasked, writing
 from arcacct.errors import ConfigError, InputError, UsageError
@@ -45,7 +45,7 @@ class _SourceName(click.Choice[str]):
     ),
 )
 @click.option("--source", type=_SourceName(_SOURCES), help="Only records from this source, or an installed one.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="As in query.")
+@format_option()
 @click.option(
     "--show", type=int, metavar="ID", help="Print this record as it was read; what steers a terminal is escaped."
 )

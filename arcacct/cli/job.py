@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 
 import click
@@ -16,7 +16,7 @@ from arcacct.cli.console import data, examples, print_error, print_line
 from arcacct.cli.options import in_order, places_of, settings_of, together
 from arcacct.cli.progress import at_work
 from arcacct.cli.queries import arcctl_option, arcctl_version, asking, completed, opened
-from arcacct.cli.tables import format_option, show
+from arcacct.cli.tables import LISTED, TOLD, format_option, show, show_object
 from arcacct.database import access
 from arcacct.database import query as database_query
 from arcacct.errors import InputError
@@ -27,6 +27,7 @@ from arcacct.records.reader import find_job
 # `arcacct job`: all about one job.
 
 
+_TRANSFER = ("url", "type", "size", "timestart", "timeend")
 PARTS = ("all", "description", "resources", "rtes", "authtokens", "json")
 _job_id = click.argument("job_id", metavar="JOBID", shell_complete=completed("job"))
 
@@ -51,16 +52,17 @@ def job() -> None:
     show_default=True,
     help="Which part, or everything as JSON.",
 )
+@format_option(TOLD, "as of -o json")
 @arcctl_option
 @_job_id
 @click.pass_context
-def info(ctx: click.Context, output: str, arcctl: str | None, job_id: str) -> None:
+def info(ctx: click.Context, output: str, form: str, arcctl: str | None, job_id: str) -> None:
     """What is recorded of a job, as arcctl accounting job info prints it; times in UTC."""
     record = _record(ctx, job_id, arcctl)
-    unfinished = queries_arcctl.unfinished(record)
+    unfinished = None if form == "json" else queries_arcctl.unfinished(record)
     if unfinished is not None:
         print_line(unfinished)
-    elif output == "json":
+    elif "json" in (output, form):
         data(json.dumps(record))
     else:
         for line in queries_arcctl.info(record, output):
@@ -68,21 +70,31 @@ def info(ctx: click.Context, output: str, arcctl: str | None, job_id: str) -> No
 
 
 @job.command(short_help="When it changed its state.", epilog=examples("arcacct job events rUkNDmRi"))
+@format_option(LISTED)
 @arcctl_option
 @_job_id
 @click.pass_context
-def events(ctx: click.Context, arcctl: str | None, job_id: str) -> None:
+def events(ctx: click.Context, form: str, arcctl: str | None, job_id: str) -> None:
     """When a job changed its state, as arcctl accounting job events prints it; times in UTC."""
-    _some(_record(ctx, job_id, arcctl), queries_arcctl.events, "events")
+    record = _record(ctx, job_id, arcctl)
+    if form == "text":
+        _some(record, queries_arcctl.events(record), "events")
+    else:
+        show(("event", "time"), record["JobEvents"], form)
 
 
 @job.command(short_help="Which files A-REX moved for it.", epilog=examples("arcacct job transfers rUkNDmRi"))
+@format_option(LISTED)
 @arcctl_option
 @_job_id
 @click.pass_context
-def transfers(ctx: click.Context, arcctl: str | None, job_id: str) -> None:
+def transfers(ctx: click.Context, form: str, arcctl: str | None, job_id: str) -> None:
     """Which files A-REX moved for a job, as arcctl accounting job transfers prints it; times in UTC."""
-    _some(_record(ctx, job_id, arcctl), queries_arcctl.transfers, "data transfers")
+    record = _record(ctx, job_id, arcctl)
+    if form == "text":
+        _some(record, queries_arcctl.transfers(record), "data transfers")
+    else:
+        show(_TRANSFER, ([one[name] for name in _TRANSFER] for one in record["DataTransfers"]), form)
 
 
 def _record(ctx: click.Context, job_id: str, arcctl: str | None) -> queries_arcctl.ArcctlJob:
@@ -90,11 +102,10 @@ def _record(ctx: click.Context, job_id: str, arcctl: str | None) -> queries_arcc
         return arcctl_record(con, find_job(con, job_id).record_id, arcctl_version(con, arcctl))
 
 
-def _some(
-    record: queries_arcctl.ArcctlJob, lines: Callable[[queries_arcctl.ArcctlJob], Iterable[str]], what: str
-) -> None:
-    found = list(lines(record))
-    for line in found:
+def _some(record: queries_arcctl.ArcctlJob, lines: Iterable[str], what: str) -> None:
+    found = False
+    for line in lines:
+        found = True
         print_line(line)
     if not found:
         print_error(f"There are no {what} registered for job {record['JobID']}")
@@ -105,9 +116,10 @@ def _some(
     epilog=examples("arcacct job why rUkNDmRi", "arcacct job why --sent rUkNDmRi"),
 )
 @click.option("--sent", "with_texts", is_flag=True, help="With what each message said of it, as far as that is known.")
+@format_option(TOLD, "a list of lines")
 @_job_id
 @click.pass_context
-def why(ctx: click.Context, job_id: str, *, with_texts: bool) -> None:
+def why(ctx: click.Context, job_id: str, *, with_texts: bool, form: str) -> None:
     """
     Tell the whole story of a job: control files, events, record, every message that carried it with its answer.
 
@@ -131,6 +143,9 @@ def why(ctx: click.Context, job_id: str, *, with_texts: bool) -> None:
                 raise
             lines = list(job_history.why_gone(settings, con, ledger, gone, with_texts=with_texts))
     # Not in that moment: who reads takes his time.
+    if form == "json":
+        show_object(lines)
+        return
     for line in lines:
         print_line(line)
 
@@ -193,7 +208,7 @@ class StatementCommand(click.Command):
     ),
 )
 @click.argument("sql")
-@format_option
+@format_option()
 @click.option("--ledger", is_flag=True, help="Ask publishing.db: v1_publications, v1_quarantine.")
 @limit_options
 @click.pass_context

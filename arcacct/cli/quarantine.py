@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
@@ -11,6 +10,8 @@ import click
 
 from arcacct.cli.console import ask, block, data, examples, print_line
 from arcacct.cli.options import MONTH, name_of_user, settings_of
+from arcacct.cli.tables import TOLD, format_option, show_object
+from arcacct.cli.tables import show as show_table
 from arcacct.cli.targets import complete_target, target_option
 from arcacct.config.options import select_targets
 from arcacct.config.settings import Settings
@@ -60,7 +61,7 @@ def quarantine() -> None:
 )
 @target_option
 @click.option("--decided", is_flag=True, help="Implausible records about which something was decided, too.")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", help="How to print them.")
+@format_option()
 @click.pass_context
 def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -> None:
     """List every record that is set aside, with the reason."""
@@ -71,18 +72,21 @@ def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -
         implausible = list(hold_decisions.held_records(con, ImplausibleFilter(states=() if decided else (HELD,))))
     if form == "json":
         rows_of_target = [one._asdict() for one in found]
-        block(json.dumps([*map(_as_json, implausible), *rows_of_target], indent=2), data)
+        show_object([*map(_as_json, implausible), *rows_of_target])
         return
-    if not found and not implausible:
+    if not found and not implausible and form == "table":
         print_line("nothing is set aside", err=True)
         return
     names = {one.block: one.name for one in settings.targets}
-    reasons, causes = _reasons(settings, found)
+    reasons, causes = _reasons(settings, found) if form == "table" else ([one.reason for one in found], [])
     rows = [(_ALL, _state(one), one.job_id, _end(one), one.text) for one in implausible]
     rows += [
         (names.get(one.target, one.target), one.state, one.job_id, iso(one.end_time), reason)
         for one, reason in zip(found, reasons, strict=True)
     ]
+    if form != "table":
+        show_table(_HEADER, rows, form)
+        return
     widths = [max(map(len, column)) for column in zip(_HEADER, *rows, strict=True)]
     for row in (_HEADER, *rows):
         # The reason is last: it may be long, and is shown whole.
@@ -96,15 +100,16 @@ def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -
     short_help="All that is known of one record that is set aside.", epilog=examples("arcacct quarantine show rUkNDmRi")
 )
 @click.argument("job_id", metavar="JOBID")
+@format_option(TOLD, "as of quarantine list")
 @click.pass_context
-def show(ctx: click.Context, job_id: str) -> None:
+def show(ctx: click.Context, job_id: str, form: str) -> None:
     """Show where and why a record is set aside; `arcacct job why` tells the rest of its story."""
     settings = settings_of(ctx)
     with closing(access.read_publishing(settings.places)) as con:
         found = held.quarantine_entries(con, job_id=job_id)
     with closing(access.read_accounting(settings.places)) as con:
         implausible = list(hold_decisions.held_records(con, ImplausibleFilter(job_ids=(job_id,))))
-        for record in implausible:
+        for record in implausible if form == "text" else ():
             print_line(f"all targets: {_state(record)} since {iso(record.since_s)}")
             print_line(f"  ended {_end(record)}")
             for value in record.values:
@@ -113,6 +118,9 @@ def show(ctx: click.Context, job_id: str) -> None:
                 print_line(f"  {iso(decision.decided_s)} {decision.decided_by} decided: {decision.state}")
     if not found and not implausible:
         raise InputError(f"{job_id}: not set aside; see `arcacct quarantine list` and `arcacct job why {job_id}`")
+    if form == "json":
+        show_object([*map(_as_json, implausible), *(one._asdict() for one in found)])
+        return
     for one in found:
         print_line(f"{one.target}: {one.state} since {iso(one.since_s)}, tried {count_of(one.attempts + 1, 'time')}")
         print_line(f"  ended {iso(one.end_time)}")

@@ -11,7 +11,7 @@ import click
 from arcacct.cli.console import examples, print_error, print_line
 from arcacct.cli.options import MONTH, settings_of, together
 from arcacct.cli.progress import at_work
-from arcacct.cli.tables import lines, show
+from arcacct.cli.tables import LISTED, format_option, lines, show
 from arcacct.database import access
 from arcacct.errors import InputError, StoreError
 from arcacct.files.safe_open import open_parent
@@ -59,6 +59,7 @@ def _month(ctx: click.Context, param: click.Parameter, value: Month | None) -> M
 )
 @click.option("--html", "html_file", metavar="FILE", help="Write a page that needs nothing else, to be forwarded.")
 @click.option("--csv", "csv_file", metavar="FILE", help="Write every figure as a line of CSV, safe for a spreadsheet.")
+@format_option(LISTED, "every figure as an object of a list")
 @click.option("--pledge", metavar="FILE", help="CSV of what is promised to VOs: vo,from,hours,kind (hours a month).")
 @click.option(
     "--pseudonymous", "is_pseudonymous", is_flag=True, help="Replace names of users by pseudonyms of this site."
@@ -75,7 +76,12 @@ def _month(ctx: click.Context, param: click.Parameter, value: Month | None) -> M
 @click.pass_context
 @together(ReportRequest, "asked")
 def report(
-    ctx: click.Context, asked: ReportRequest, fleet: tuple[str, ...], html_file: str | None, csv_file: str | None
+    ctx: click.Context,
+    asked: ReportRequest,
+    fleet: tuple[str, ...],
+    html_file: str | None,
+    csv_file: str | None,
+    form: str,
 ) -> int:
     """
     Report a month: usage, pledge, failures, users, energy and publishing.
@@ -90,7 +96,7 @@ def report(
     """
     if fleet:
         of_all, problems = _of_fleet(ctx, fleet, asked)
-        _tell(of_all, asked, html_file, csv_file)
+        _tell(of_all, asked, html_file, csv_file, form)
         print_error(*problems)
         return InputError.exit_code if problems else 0
     settings = settings_of(ctx)
@@ -101,7 +107,7 @@ def report(
         closing(access.read_publishing(settings.places)) as ledger,
     ):
         made = month_report(settings, ours, ledger, asked, int(time.time()))
-    _tell(made.report, asked, html_file, csv_file)
+    _tell(made.report, asked, html_file, csv_file, form)
     _remember(settings, made)
     return 0
 
@@ -123,7 +129,7 @@ def _of_fleet(ctx: click.Context, directories: tuple[str, ...], asked: ReportReq
         )
 
 
-def _tell(made: Report, asked: ReportRequest, html_file: str | None, csv_file: str | None) -> None:
+def _tell(made: Report, asked: ReportRequest, html_file: str | None, csv_file: str | None, form: str) -> None:
     """Into the files that are asked for, or on the terminal."""
     if csv_file is not None:
         text = "".join(f"{line}\r\n" for line in lines(TIDY, tidy(made), "spreadsheet"))
@@ -134,7 +140,9 @@ def _tell(made: Report, asked: ReportRequest, html_file: str | None, csv_file: s
         _write(html_file, page(made), asked)
         if not available():
             print_error("the page has no charts: the package pygal is not installed (pip install 'arcacct[report]')")
-    if html_file is None and csv_file is None:
+    if form != "text":
+        show(TIDY, tidy(made), form)
+    elif html_file is None and csv_file is None:
         _print(made)
 
 

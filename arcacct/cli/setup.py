@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 
 import click
 
 from arcacct.cli.config import VERDICTS, next_start
-from arcacct.cli.console import Coloured, ask, block, data, examples, print_line
+from arcacct.cli.console import Coloured, ask, examples, print_line
 from arcacct.cli.status import COLOURS
+from arcacct.cli.tables import TOLD, format_option, show_object
 from arcacct.cli.targets import GRAVEST_FIRST
 from arcacct.config.check import check
 from arcacct.config.options import errors
@@ -26,14 +26,14 @@ from arcacct.wording import count_of
 _WIDTH = max(map(len, VERDICTS))
 
 
-@click.command(epilog=examples("arcacct setup", "arcacct setup --write", "arcacct setup --check --json"))
+@click.command(epilog=examples("arcacct setup", "arcacct setup --write", "arcacct setup --check --format json"))
 @click.option("--check", "only_check", is_flag=True, help="Only say by exit code and verdicts whether all is done.")
-@click.option("--json", "as_json", is_flag=True, help="The steps as a list: step, verdict, details, do, undo.")
+@format_option(TOLD, "the steps as a list: step, verdict, details, do, undo")
 @click.option("--write", is_flag=True, help="Write the callouts into arc.conf.d, once the launcher was seen to work.")
 @click.option("--launcher", metavar="FILE", help="The launcher that the callouts name, if it is elsewhere.")
 @click.option("--yes", is_flag=True, help="With --write: go on without asking.")
 @click.pass_context
-def setup(ctx: click.Context, *, only_check: bool, as_json: bool, write: bool, launcher: str | None, yes: bool) -> int:
+def setup(ctx: click.Context, *, only_check: bool, form: str, write: bool, launcher: str | None, yes: bool) -> int:
     """
     Lead through the installation: look at everything before A-REX restarts, and say what to do next.
 
@@ -50,8 +50,8 @@ def setup(ctx: click.Context, *, only_check: bool, as_json: bool, write: bool, l
     if write:
         _write(ctx, found, launcher, yes=yes)
         found = _steps(ctx, launcher)
-    if as_json:
-        block(json.dumps([_row(one) for one in found], indent=1), data)
+    if form == "json":
+        show_object([_row(one) for one in found])
     else:
         for one in found:
             _show(one)

@@ -320,7 +320,7 @@ class Periods(NamedTuple):
     help="With --by: hours times benchmark as they are, and as they would be with this benchmark of all jobs, or with a"
     " multiple of those of this type.",
 )
-@format_option
+@format_option()
 @click.option(
     "--gridengine",
     is_flag=True,
@@ -348,6 +348,10 @@ def stats(ctx: click.Context, chosen: Selection, given: StatsOptions, period: Pe
     """
     _refuse_mixtures(ctx, chosen._asdict() | given._asdict() | period._asdict(), given)
     chosen = in_period(chosen, period)
+    if not given.by and not given.gridengine and given.form != "table":
+        if given.form != "json" or given.output not in (None, "json"):
+            raise UsageError(f"--format {given.form} is about a table: it needs --by")
+        given = given._replace(output="json")
     for option, value in (("-o", given.output), ("--arcctl", given.arcctl)):
         if given.by and value:
             raise UsageError(f"--by makes a table of its own, {option} prints what arcctl prints: give one of them")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import click
 
-from arcacct.cli.console import Coloured, block, data, examples, print_line, report_error
+from arcacct.cli.console import Coloured, data, examples, print_line, report_error
 from arcacct.cli.options import in_order, settings_of, together
+from arcacct.cli.tables import FORMATS, LISTED, format_option, show
 from arcacct.database import durable
-from arcacct.errors import ConfigError, UsageError
+from arcacct.errors import ConfigError
 from arcacct.queries import health, health_checks
 from arcacct.queries.health import DAY_S, HOUR_S, Health, Limit, Thresholds
 from arcacct.queries.health_queries import TargetState
@@ -130,6 +130,7 @@ threshold_options = in_order(
 
 
 _GRAVITY = {health.OK: 0, health.UNKNOWN: 1, health.WARNING: 2, health.CRITICAL: 3}
+_COLUMNS = ("subject", "severity", "text", "manual")
 COLOURS = ("green", "yellow", "red", "magenta")
 
 
@@ -137,31 +138,30 @@ COLOURS = ("green", "yellow", "red", "magenta")
     epilog=examples(
         "arcacct status",
         "arcacct status --warn-unsent 6 --crit-unsent 48",
-        "arcacct status --json",
-        "arcacct status --nagios",
+        "arcacct status --format json",
+        "arcacct status --format nagios",
     )
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="A list of checks instead: subject, severity (0-3), text, manual."
-)
-@click.option("--nagios", is_flag=True, help="As a monitoring plug-in prints it, with performance data.")
+@format_option((*LISTED, "nagios"), "a list of checks: subject, severity (0-3), text, manual", ("json", "nagios"))
 @click.pass_context
 @threshold_options
-def status(ctx: click.Context, as_json: bool, nagios: bool, limits: health.Thresholds) -> int:
+def status(ctx: click.Context, form: str, limits: health.Thresholds) -> int:
     """
     Tell whether all is well, on one screen and by exit code.
 
     Exits as monitoring plug-ins do: 0 all is well, 1 warning, 2 critical, 3 unknown. The first line is the verdict.
     Needs nothing but the right to read the databases (read_group=) and the certificates.
     """
-    if as_json and nagios:
-        raise UsageError("--json and --nagios: choose one of them")
     try:
         settings = settings_of(ctx)
     except ConfigError as error:
         # For a plug-in all on one line, without what would begin the figures.
-        known = ConfigError(_no_bar(" ".join(error.args))) if nagios else error
-        report_error(known, "UNKNOWN: ", err=False)
+        one_line = " ".join(error.args)
+        if form in FORMATS:
+            show(_COLUMNS, [("configuration", health.UNKNOWN, one_line, "")], form)
+        else:
+            known = ConfigError(_no_bar(one_line)) if form == "nagios" else error
+            report_error(known, "UNKNOWN: ", err=False)
         return health.UNKNOWN
     found = health.examine(settings)
     checks = [
@@ -169,13 +169,10 @@ def status(ctx: click.Context, as_json: bool, nagios: bool, limits: health.Thres
         for check in health_checks.judge(found, limits)
     ]
     verdict = health.worst(checks)
-    if as_json:
-        rows = [
-            {"subject": one.subject, "severity": one.severity, "text": one.text, "manual": one.manual} for one in checks
-        ]
-        block(json.dumps(rows, indent=1), data)
+    if form in FORMATS:
+        show(_COLUMNS, ((one.subject, one.severity, one.text, one.manual) for one in checks), form)
         return verdict
-    if nagios:
+    if form == "nagios":
         _plug_in(checks, " ".join(perfdata(found, limits)))
         return verdict
     grave = [check.subject for check in checks if check.severity]

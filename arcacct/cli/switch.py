@@ -43,7 +43,7 @@ _SHOWN = 20
 )
 @click.option("--arc", type=click.Choice(["6", "7"]), help="Whose jura-ng it was, if the database does not tell.")
 @click.option("--yes", is_flag=True, help="Go on without asking.")
-@format_option
+@format_option()
 @click.pass_context
 def switch(
     ctx: click.Context,

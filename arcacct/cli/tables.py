@@ -13,7 +13,8 @@ from unicodedata import combining, east_asian_width
 
 import click
 
-from arcacct.cli.console import data, print_line
+from arcacct.cli.console import block, data, print_line
+from arcacct.cli.options import Decorator, in_order
 from arcacct.wording import sanitise_line, strip_control
 
 FORMATS = ("table", "csv", "spreadsheet", "json")
@@ -26,15 +27,47 @@ _LOOKED_AT = 500
 _LOOKED_AT_CHARACTERS = 2_000_000
 """... and fewer when they have more than this."""
 
-format_option = click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    default="table",
-    show_default=True,
-    help="Aligned for people; CSV with a header line; CSV for a spreadsheet, in which a text that would be a formula"
-    " begins with an apostrophe; or JSON: a list of objects.",
-)
+_MEANINGS = {
+    "text": "lines for people",
+    "nagios": "as a monitoring plug-in prints it, with performance data",
+    "qacct": "qacct's own table",
+    "table": "aligned for people",
+    "csv": "CSV with a header line",
+    "spreadsheet": "CSV that is safe in a spreadsheet",
+    "json": "JSON",
+}
+"""The words of --format, the same in every command."""
+LISTED = ("text", "csv", "spreadsheet", "json")
+"""Of a list that people read as lines."""
+TOLD = ("text", "json")
+"""Of what is no list."""
+
+
+def format_option(
+    words: Sequence[str] = FORMATS, what: str = "a list of objects", former: Sequence[str] = (), before: str = ""
+) -> Decorator:
+    """
+    The option that says how a command prints its answer: one of ``words``, the first without it.
+
+    ``what`` the JSON is. ``former``: words that are options of their own, too, as they were in 0.2.0. ``before``: what
+    the help begins with.
+    """
+    *others, last = [f"{_MEANINGS[word]}{f': {what}' if word == 'json' else ''}" for word in words]
+    text = f"{before}{'; '.join(others)}; or {last}."
+    return in_order(
+        click.option(
+            "--format",
+            "form",
+            type=click.Choice(words),
+            default=words[0],
+            show_default=True,
+            help=text[0].upper() + text[1:],
+        ),
+        *(
+            click.option(f"--{word}", "form", flag_value=word, hidden=True, help=f"As --format {word}.")
+            for word in former
+        ),
+    )
 
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> None:
@@ -42,6 +75,11 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> No
     out = print_line if form == "table" else data
     for line in lines(columns, rows, form):
         out(line)
+
+
+def show_object(value: object) -> None:
+    """Print what is no list of rows, as JSON."""
+    block(json.dumps(value, indent=1), data)
 
 
 def lines(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ import click
 from arcacct.cli.console import block, data, examples, print_line
 from arcacct.cli.options import INSTANT, MONTH, settings_of, zone_of
 from arcacct.cli.progress import at_work
-from arcacct.cli.tables import FORMATS, show
+from arcacct.cli.tables import format_option, show
 from arcacct.database import access
 from arcacct.errors import UsageError
 from arcacct.publishing.ledger_rows import month_bounds
@@ -78,7 +78,7 @@ _HOUR_S = 3600
 @click.option(
     "--all", "everything", is_flag=True, help=f"Show every difference, not only the first {_SHOWN} of each place."
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="As in query.")
+@format_option(what="an object with agrees, sources and differences")
 @click.pass_context
 def verify(
     ctx: click.Context,

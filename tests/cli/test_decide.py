@@ -131,7 +131,7 @@ def test_what_cannot_be_decided_is_refused(conf) -> None:
 
 def test_every_command_counts_them(conf) -> None:
     """`status`, `metrics`, `verify`, `doctor`, `publish` and `report` say how many are held, and why."""
-    status = json.loads(arcacct("--config", conf, "status", "--json").stdout)
+    status = json.loads(arcacct("--config", conf, "status", "--format", "json").stdout)
     (check,) = [one for one in status if one["subject"] == "implausible"]
     assert check["severity"] == 1
     assert "3 jobs held" in check["text"]
@@ -144,7 +144,7 @@ def test_every_command_counts_them(conf) -> None:
     assert verified.returncode == 1
     for job_id, (reason, value) in LIES.items():
         assert f"held as implausible: {job_id}: {reason} ({value})" in verified.stdout
-    doctor = arcacct("--config", conf, "doctor", "--offline", "--json")
+    doctor = arcacct("--config", conf, "doctor", "--offline", "--format", "json")
     (verdict,) = [one for one in json.loads(doctor.stdout) if one["what"] == "implausible"]
     assert (verdict["verdict"], "3 jobs held" in verdict["detail"]) == ("warning", True)
     published = arcacct("--config", conf, "publish", "--now", "--since", "2026-01-01")

@@ -79,7 +79,7 @@ def test_status_and_metrics_count_them(conf, tmp_path) -> None:
         b'[{"job_id":1,"job_state":"PENDING","priority":"high","nodes":["n[1-999999999]"]}]}}}\n'
     )
     assert arcacct("--config", conf, "import", "sonar", str(tmp_path / "more.json")).returncode == 0
-    checks = json.loads(arcacct("--config", conf, "status", "--json").stdout)
+    checks = json.loads(arcacct("--config", conf, "status", "--format", "json").stdout)
     [check] = [one for one in checks if one["subject"] == "imports"]
     assert check["severity"] == 1
     assert check["text"].startswith("1 of gridengine, 2 of sonar could not be used, the oldest ")

@@ -53,7 +53,7 @@ def run(clinic, capsys) -> Any:
 
 def verdicts(run) -> dict[str, str]:
     """Of each step."""
-    return {one["step"]: one["verdict"] for one in json.loads(run("setup", "--check", "--json").stdout)}
+    return {one["step"]: one["verdict"] for one in json.loads(run("setup", "--check", "--format", "json").stdout)}
 
 
 def test_from_nothing_to_recording_by_what_it_says(clinic, run) -> None:
@@ -199,7 +199,7 @@ def test_a_broken_host_is_found_before_the_restart(clinic, run, broken, step) ->
     broken(clinic)
     clinic.configure()
 
-    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--json").stdout)}
+    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}
     wrong = [one for one in found[step]["details"] if one["verdict"] == "error"]
     assert wrong
     assert all(one["advice"] for one in wrong)
@@ -232,7 +232,7 @@ def test_jura_ng_is_a_step_and_no_error(clinic, run) -> None:
     """Recording needs no switch; the plan is the next command."""
     with clinic.conf.open("a") as file:
         file.write("[arex/jura]\n[arex/jura/sgas:s]\ntargeturl=https://sgas.example.org/sgas\n")
-    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--json").stdout)}
+    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}
     assert found["switch"]["verdict"] == "warning"
     assert found["switch"]["do"][0] == "arcacct switch --plan"
     assert found["configuration"]["verdict"] == "ok"
@@ -243,7 +243,9 @@ def test_without_a_configuration_nothing_is_called_well(tmp_path, capsys) -> Non
     missing_conf = tmp_path / "arc.conf"
     missing_conf.write_text("[lrms\n")
 
-    done = said(capsys, "--config", missing_conf, "setup", "--check", "--json", "--launcher", tmp_path / "hook")
+    done = said(
+        capsys, "--config", missing_conf, "setup", "--check", "--format", "json", "--launcher", tmp_path / "hook"
+    )
 
     verdicts = {one["step"]: one["verdict"] for one in json.loads(done.stdout)}
     assert "ok" not in {verdicts[step] for step in ("benchmark", "database", "history", "targets")}, verdicts

@@ -83,7 +83,7 @@ def test_jobs_of_the_future_wait_until_the_clock_is_right(world, clock) -> None:
 
 def _look(world: World) -> None:
     """The commands say what waits, and until when; it is no trouble of the quarantine's."""
-    done = arcacct("--config", world.site.path / "arc.conf", "status", "--json")
+    done = arcacct("--config", world.site.path / "arc.conf", "status", "--format", "json")
     checks = {check["subject"]: check for check in json.loads(done.stdout)}
     for name in ("sgas:s", "apel:cars", "apel:sums"):
         assert checks[f"{name} quarantine"]["severity"] == OK

@@ -835,11 +835,11 @@ def test_two_jobs_that_apel_takes_for_one(memory, empty_box) -> None:
 
 
 def test_json_of_a_held_month(sums) -> None:
-    """`status --json` has it as a check of its own."""
+    """`status --format json` has it as a check of its own."""
     new_life(sums)
     sums.record(*jobs(1))
     sums.publish()
-    done = arcacct("--config", str(sums.path / "arc.conf"), "status", "--json")
+    done = arcacct("--config", str(sums.path / "arc.conf"), "status", "--format", "json")
     checks = {one["subject"]: one for one in json.loads(done.stdout)}
     assert checks["apel:a figures"]["severity"] == 2
 

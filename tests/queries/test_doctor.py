@@ -859,7 +859,7 @@ def run(monkeypatch, capfd) -> Callable[..., subprocess.CompletedProcess[str]]:
 def test_a_line_for_each_verdict_and_the_sum(live, run, box) -> None:
     """Text and JSON say the same; the token is in neither."""
     text = run(live)
-    found = json.loads(run(live, "--json").stdout)
+    found = json.loads(run(live, "--format", "json").stdout)
 
     assert (text.returncode, text.stderr) == (0, "")
     *lines, last = text.stdout.splitlines()
@@ -902,7 +902,7 @@ def test_the_time_that_is_given(live, run, box) -> None:
 def test_a_configuration_that_cannot_be_read(clinic, run) -> None:
     """That is the only verdict, in both forms."""
     clinic.conf.unlink()
-    done, as_json = run(clinic), run(clinic, "--json")
+    done, as_json = run(clinic), run(clinic, "--format", "json")
     assert (done.returncode, as_json.returncode) == (78, 78)
     assert done.stdout.splitlines()[-1] == "0 ok, 0 warnings, 1 error"
     (one,) = json.loads(as_json.stdout)
@@ -915,4 +915,4 @@ def test_the_password_of_a_proxy_is_never_told(live, run) -> None:
     live.configure()
     done = run(live)
     assert "proxy.invalid" in done.stdout
-    assert "s3cr3t" not in done.stdout + done.stderr + run(live, "--json").stdout
+    assert "s3cr3t" not in done.stdout + done.stderr + run(live, "--format", "json").stdout

@@ -1,4 +1,4 @@
-"""`arcacct status --nagios`: what monitoring plug-ins print, read as the guidelines for them say."""
+"""`arcacct status --format nagios`: what monitoring plug-ins print, read as the guidelines for them say."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _alarms(value: int, limit: str) -> bool:
 
 def test_figures_of_a_site_that_is_well(site) -> None:
     """A verdict with the figures, no threshold reached, and a line for each check."""
-    done = arcacct("--config", site.conf, "status", "--nagios")
+    done = arcacct("--config", site.conf, "status", "--format", "nagios")
 
     words, figures = _read(done.stdout)
 
@@ -55,7 +55,7 @@ def test_figures_alarm_where_the_checks_do(site) -> None:
             file.write("version=1\n")
     site.certificate(10)
 
-    done = arcacct("--config", site.conf, "status", "--nagios")
+    done = arcacct("--config", site.conf, "status", "--format", "nagios")
     words, figures = _read(done.stdout)
 
     assert done.returncode == health.WARNING
@@ -69,10 +69,9 @@ def test_what_cannot_be_known_is_one_line_and_3(site) -> None:
     """A broken configuration is UNKNOWN, whatever is written in it."""
     site.configure(f"{TARGET}a | b\nc\n")
 
-    done = arcacct("--config", site.conf, "status", "--nagios")
+    done = arcacct("--config", site.conf, "status", "--format", "nagios")
 
     assert done.returncode == health.UNKNOWN
     (line,) = done.stdout.splitlines()
     assert line.startswith("UNKNOWN: ")
     assert "|" not in line
-    assert arcacct("--config", site.conf, "status", "--nagios", "--json").returncode == 64

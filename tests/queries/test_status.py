@@ -98,7 +98,7 @@ def test_a_record_that_waits_for_another_try(site, days, severity) -> None:
         )
         con.execute("UPDATE HeldRecords SET Since = Since - ?", (days * DAY_S,))
 
-    done = arcacct("--config", site.conf, "status", "--json")
+    done = arcacct("--config", site.conf, "status", "--format", "json")
 
     said = {check["subject"]: check for check in json.loads(done.stdout)}["sgas:s quarantine"]
     assert said["severity"] == done.returncode == severity
@@ -297,7 +297,7 @@ def test_records_that_lack_something(site) -> None:
     """What was left out is counted for a day, without alarm; a file that was too long is a warning."""
 
     def cut() -> list[tuple[int, str]]:
-        done = arcacct("--config", site.conf, "status", "--json")
+        done = arcacct("--config", site.conf, "status", "--format", "json")
         return [(one["severity"], one["text"]) for one in json.loads(done.stdout) if one["subject"] == "cut"]
 
     see = '; see `arcacct query "SELECT * FROM v1_record_notes"`'
@@ -326,7 +326,7 @@ def test_what_the_figures_rest_on_is_said(site) -> None:
     """How many jobs nobody measured, and how many have the benchmark that is sent for want of one."""
 
     def measured() -> str:
-        done = arcacct("--config", site.conf, "status", "--json")
+        done = arcacct("--config", site.conf, "status", "--format", "json")
         (found,) = [one for one in json.loads(done.stdout) if one["subject"] == "measured"]
         assert found["severity"] == health.OK
         return found["text"]
@@ -356,7 +356,7 @@ def test_jobs_that_nobody_measured_raise_an_alarm(site) -> None:
         )
 
     def alarm(*options: str) -> tuple[int, str]:
-        done = arcacct("--config", site.conf, "status", "--json", *options)
+        done = arcacct("--config", site.conf, "status", "--format", "json", *options)
         (found,) = [one for one in json.loads(done.stdout) if one["subject"] == "measured"]
         return found["severity"], found["text"]
 
@@ -373,7 +373,7 @@ def test_jobs_that_nobody_measured_raise_an_alarm(site) -> None:
     assert any("measured" in line and "warning" in line.lower() for line in doctor.splitlines())
     unmeasured(jobs)
     assert alarm()[0] == health.CRITICAL
-    plug_in = arcacct("--config", site.conf, "status", "--nagios").stdout
+    plug_in = arcacct("--config", site.conf, "status", "--format", "nagios").stdout
     assert "'without wall time'=100%;4;49;0" in plug_in
 
 
@@ -391,7 +391,7 @@ def test_a_worker_whose_zone_is_east(site) -> None:
     site.update(of_workers, "LRMSEND")
 
     assert site.status() == {}
-    done = arcacct("--config", site.conf, "status", "--json")
+    done = arcacct("--config", site.conf, "status", "--format", "json")
     said = {check["subject"]: check["text"] for check in json.loads(done.stdout)}
     assert said["recorder"].endswith("(24 h ago)")
 

@@ -20,7 +20,8 @@ from arcacct.cli.main import arcacct
 
 def contexts(ctx: click.Context | None = None) -> Iterator[click.Context]:
     """Every command in the context in which it runs, in the order of --help, groups before what is in them."""
-    ctx = ctx or click.Context(arcacct, info_name="arcacct")
+    # As it runs: click keeps the first help option of a command that it is asked for.
+    ctx = ctx or click.Context(arcacct, info_name="arcacct", **arcacct.context_settings)
     yield ctx
     if isinstance(ctx.command, click.Group):
         for name in ctx.command.list_commands(ctx):

@@ -66,7 +66,7 @@ class WatchedSite(NamedTuple):
 
     def status(self) -> dict[str, health.Check]:
         """What `status` says of each thing that is not well, as JSON has it."""
-        done = arcacct("--config", self.conf, "status", "--json")
+        done = arcacct("--config", self.conf, "status", "--format", "json")
         checks = [health.Check(one["subject"], one["severity"], one["text"]) for one in json.loads(done.stdout)]
         assert done.returncode == health.worst(checks)
         return {check.subject: check for check in checks if check.severity}
