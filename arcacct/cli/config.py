@@ -71,8 +71,8 @@ def doctor(ctx: click.Context, offline: bool, limit_s: float, form: str) -> int:
 def _print(verdicts: Iterable[Check], form: str) -> int:
     """Print each once it is known, and return the exit code."""
     from arcacct.cli.status import COLOURS  # noqa: PLC0415
-    from arcacct.cli.targets import GRAVEST_FIRST  # noqa: PLC0415
-    from arcacct.queries.health import CRITICAL  # noqa: PLC0415
+    from arcacct.cli.targets import most_severe  # noqa: PLC0415
+    from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING  # noqa: PLC0415
 
     found = []
     for verdict in verdicts:
@@ -85,28 +85,17 @@ def _print(verdicts: Iterable[Check], form: str) -> int:
             )
             print_line(Coloured(word), "  ", one.subject, ": ", one.text)
     if form == "text":
-        _sum_up(found)
+        counts = [sum(one.severity == severity for one in found) for severity in range(len(VERDICTS))]
+        parts = [f"{counts[OK]} ok", count_of(counts[WARNING], "warning"), count_of(counts[CRITICAL], "error")]
+        if counts[UNKNOWN]:
+            parts.append(f"{counts[UNKNOWN]} {VERDICTS[UNKNOWN]}")
+        print_line(", ".join(parts))
     else:
         rows = (
             (one.subject, VERDICTS[one.severity], one.detail, one.advice, one.exit_code, one.manual) for one in found
         )
         show(("what", "verdict", "detail", "advice", "exit_code", "manual"), rows, form)
-    codes = {one.exit_code for one in found}
-    return next((code for code in GRAVEST_FIRST if code in codes), max(codes, default=0))
-
-
-def _sum_up(found: list[Check]) -> None:
-    from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING  # noqa: PLC0415
-
-    counts = [sum(one.severity == severity for one in found) for severity in range(len(VERDICTS))]
-    parts = [f"{counts[OK]} ok", _plural(counts[WARNING], "warning"), _plural(counts[CRITICAL], "error")]
-    if counts[UNKNOWN]:
-        parts.append(f"{counts[UNKNOWN]} {VERDICTS[UNKNOWN]}")
-    print_line(", ".join(parts))
-
-
-def _plural(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return most_severe(one.exit_code for one in found)
 
 
 # `arcacct config`: is the configuration right, and what does it come to?

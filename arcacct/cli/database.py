@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 
@@ -57,11 +58,11 @@ def init(ctx: click.Context, new_life: bool) -> None:
         return
     from arcacct.database.upkeep import start_new_incarnation as begin  # noqa: PLC0415  psutil is slow to import
 
-    begun = begin(here)
-    _initialise(here, begun.scripts)
-    if begun.inherited:
+    scripts, inherited = begin(here)
+    _initialise(here, scripts)
+    if inherited:
         print_error(
-            f"{here.database}: a new life begins, which goes on from {len(begun.inherited)} before: months that "
+            f"{here.database}: a new life begins, which goes on from {len(inherited)} before: months that "
             "were published are held until their figures are proven or accepted; `arcacct import arex` takes over what "
             "A-REX recorded"
         )
@@ -81,7 +82,7 @@ def upgrade(ctx: click.Context) -> None:
     _initialise(here)
 
 
-def _initialise(here: Places, made: tuple[int, ...] = ()) -> None:
+def _initialise(here: Places, made: Sequence[int] = ()) -> None:
     """Create or take forward; ``made``: the scripts by which the accounting database was created just now."""
     with at_work("taking the databases forward"):
         initialised = initialise(here)
@@ -185,8 +186,8 @@ def optimize(ctx: click.Context, shrink: bool) -> None:
         upkeep.optimize(here, con)
         print_line(f"{here.database}: optimized")
         if shrink:
-            sizes = upkeep.shrink(here, con)
-            print_line(f"{here.database}: {sizes.before:,} bytes before, {sizes.after:,} bytes now")
+            before, after = upkeep.shrink(here, con)
+            print_line(f"{here.database}: {before:,} bytes before, {after:,} bytes now")
 
 
 @db.command(

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from glob import iglob
 from typing import NamedTuple
 
 import click
@@ -229,7 +230,7 @@ def fence_after(line: str, fence: str) -> str:
 def load() -> Manual:
     """The manual that came with the program. Raises StoreError if it is not there."""
     root = resource("docs")
-    found = [_read(root, path) for path in _below(root)]
+    found = [_read(root, name) for name in iglob("**/*.md", root_dir=root, recursive=True)]
     if not any(page.name == "index" for page in found):
         raise StoreError(
             f"{root}: the pages of the manual are not there; install arcacct again, or look at the commands alone: "
@@ -251,17 +252,11 @@ def load() -> Manual:
     )
 
 
-def _below(root: str) -> Iterator[str]:
-    for folder, _, names in os.walk(root):
-        yield from (os.path.join(folder, name) for name in names if name.endswith(".md"))
-
-
-def _read(root: str, path: str) -> Page:
+def _read(root: str, name: str) -> Page:
     # A damaged letter is no reason to keep the rest of a page from who needs it.
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(os.path.join(root, name), encoding="utf-8", errors="replace") as file:
         text = file.read()
-    name = os.path.relpath(path, root).replace(os.sep, "/").removesuffix(".md")
-    return Page(name, re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
+    return Page(name.removesuffix(".md"), re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
 
 
 def word(text: str) -> re.Pattern[str]:

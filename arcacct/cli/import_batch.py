@@ -22,6 +22,7 @@ from arcacct.cli.progress import (
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.records.batch_runs import LogForm, LogSource
+from arcacct.records.batch_systems import BatchSystem
 from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.records.runs import NEVER_STARTED, UNFINISHED, RunsImport, RunsReport, SourceType
 from arcacct.wording import count_of
@@ -41,9 +42,8 @@ class BatchOptions(NamedTuple):
     follow: bool = False
 
 
-def batch_options(source: SourceType[Any], *, follow: bool = False) -> Decorator:
-    """The options that every such command has; the function gets them as ``given``, a `BatchOptions`."""
-    title, name = source.system.title, source.system.name
+def batch_options(system: BatchSystem, what: str, *, follow: bool = False) -> Decorator:
+    """The options of every such command, which gets them as ``given``, a `BatchOptions`; ``what`` is kept of a job."""
     followed = click.option(
         "--follow", is_flag=True, help="Go on reading what is added, through rotation, until SIGTERM or Ctrl-C."
     )
@@ -51,12 +51,15 @@ def batch_options(source: SourceType[Any], *, follow: bool = False) -> Decorator
         *((followed,) if follow else ()),
         wait_option,
         click.option(
-            f"--prefer-{name}", "prefer", is_flag=True, help=f"In jobs of A-REX, {title}'s measured values win."
+            f"--prefer-{system.name}",
+            "prefer",
+            is_flag=True,
+            help=f"In jobs of A-REX, {system.title}'s measured values win.",
         ),
         click.option(
             "--derive-again",
             is_flag=True,
-            help=f"Rebuild jobs from imported {source.what}s, after a change of map lines.",
+            help=f"Rebuild jobs from imported {what}s, after a change of map lines.",
         ),
         click.option(
             "--retry",
@@ -160,7 +163,7 @@ def log_command(source: LogSource) -> click.Command:
             metavar="NAME",
             help=f"Name of the {place}, part of each job's identity; without it as {title} calls it, or default.",
         ),
-        batch_options(source, follow=True),
+        batch_options(source.system, source.what, follow=True),
     )
     made: click.Command = command(called)  # type: ignore[assignment]
     return made

@@ -9,12 +9,14 @@ from typing import NamedTuple
 import click
 
 from arcacct.cli.console import examples, print_error, print_line
+from arcacct.cli.import_batch import BatchOptions, batch_options, need_input
 from arcacct.cli.options import QacctInstant, settings_of, together
-from arcacct.cli.progress import print_counts, print_retried, print_unusable, progress, until_signal, wait_option
+from arcacct.cli.progress import print_counts, print_retried, print_unusable, progress, until_signal
 from arcacct.cli.stats import Qacct, question_of, question_options, tasks_of
 from arcacct.cli.tables import FORMATS, format_option, show
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
+from arcacct.records.batch_systems import GRIDENGINE
 from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.sources.gridengine.importer import Import
 from arcacct.sources.gridengine.qacct import ALL_COLUMNS, FileSummary, block, qacct_lines, row, table, table_columns
@@ -24,15 +26,9 @@ _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class GridEngineOptions(NamedTuple):
-    """What is to be done with the files, and how."""
+    """Whose jobs they are, or what is asked of the files."""
 
-    follow: bool
-    lenient: bool
     cell: str
-    wait: float
-    prefer_gridengine: bool
-    derive_again: bool
-    retry: bool
     summary: bool
     by: str | None
     begin: int | None
@@ -52,13 +48,8 @@ class GridEngineOptions(NamedTuple):
     ),
 )
 @click.argument("files", nargs=-1, metavar="FILE...")
-@click.option("--follow", is_flag=True, help="Go on reading what is added, through rotation, until SIGTERM or Ctrl-C.")
-@click.option("--lenient", is_flag=True, help="Exit with 0 also if lines or files could not be used.")
+@batch_options(GRIDENGINE, "record", follow=True)
 @click.option("--cell", default="default", show_default=True, help="Name of the cell; part of each job's identity.")
-@wait_option
-@click.option("--prefer-gridengine", is_flag=True, help="In jobs of A-REX, Grid Engine's measured values win.")
-@click.option("--derive-again", is_flag=True, help="Rebuild jobs from imported records, after a change of map lines.")
-@click.option("--retry", is_flag=True, help="Try again what was rejected, see `import rejected`; then FILE, if given.")
 @click.option("--summary", is_flag=True, is_eager=True, help="Import nothing; print what qacct prints of the files.")
 @click.option("--by", metavar="COLUMN,...", help="With --summary: sums by host, queue, group, owner, project, ...")
 @click.option(
@@ -79,9 +70,8 @@ class GridEngineOptions(NamedTuple):
 @click.option("-t", "--tasks", metavar="N[-M[:STEP]]", help="With --job: of these tasks of an array job.")
 @format_option(("qacct", *FORMATS), before="With --summary: ")
 @question_options
-@click.pass_context
-@together(GridEngineOptions, "given")
-def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOptions) -> int:
+@together(GridEngineOptions, "asked")
+def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, asked: GridEngineOptions) -> int:
     """
     Take over the jobs of Grid Engine's accounting files.
 
@@ -90,16 +80,16 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
     that cannot be used are counted, the first ones shown, and kept (`import rejected`); then the exit code is 65, but
     not again for what was rejected before.
     """
-    _check(files, given)
-    if given.summary:
-        return _summary(files, given)
+    _check(files, given, asked)
+    if asked.summary:
+        return _summary(files, asked, is_lenient=given.lenient)
     settings = settings_of(ctx)
     with (
         accounting(settings.places) as con,
         progress("Bytes", has_end=not given.follow and "-" not in files) as show_progress,
     ):
-        site = BatchSite(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
-        policy = BatchPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
+        site = BatchSite(asked.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
+        policy = BatchPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer)
         work = Import(settings.places, con, policy, print_error, lambda _path, done, size: show_progress(done, size))
         if given.retry:
             print_retried(work.retry())
@@ -125,49 +115,48 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
     )
     print_unusable(report.unusable)
     # What was rejected before, and has not changed, is no news.
-    return _exit_code(report.news + report.unreadable + report.failed_jobs, given)
+    return _exit_code(report.news + report.unreadable + report.failed_jobs, is_lenient=given.lenient)
 
 
-def _check(files: tuple[str, ...], given: GridEngineOptions) -> None:
-    if not files and not given.derive_again and not given.retry:
-        raise UsageError("no FILE: give the path of an accounting file, or - for standard input")
-    if not _CELL.fullmatch(given.cell):
-        raise UsageError(f"--cell {given.cell!r}: write letters, digits, dots, - and _")
+def _check(files: tuple[str, ...], given: BatchOptions, asked: GridEngineOptions) -> None:
+    need_input(files, given, "no FILE: give the path of an accounting file, or - for standard input")
+    if not _CELL.fullmatch(asked.cell):
+        raise UsageError(f"--cell {asked.cell!r}: write letters, digits, dots, - and _")
     of_files = (
-        *(("--by", given.by), ("--begin", given.begin), ("--end", given.end)),
-        *(("--job", given.job), ("--tasks", given.tasks)),
+        *(("--by", asked.by), ("--begin", asked.begin), ("--end", asked.end)),
+        *(("--job", asked.job), ("--tasks", asked.tasks)),
     )
-    options = [*given.qacct.names(), *(name for name, value in of_files if value is not None)]
-    if options and not given.summary:
+    options = [*asked.qacct.names(), *(name for name, value in of_files if value is not None)]
+    if options and not asked.summary:
         raise UsageError(f"{options[0]} asks about files: it needs --summary")
-    if given.summary and (given.follow or given.derive_again or given.retry):
+    if asked.summary and (given.follow or given.derive_again or given.retry):
         raise UsageError("--summary imports nothing: it cannot be combined with --follow, --derive-again or --retry")
-    if given.tasks is not None and given.job is None:
+    if asked.tasks is not None and asked.job is None:
         raise UsageError("--tasks needs --job: which tasks of which job")
-    if given.job is not None and given.by:
+    if asked.job is not None and asked.by:
         raise UsageError("--job lists records, --by sums them: give one of them")
 
 
-def _summary(files: tuple[str, ...], given: GridEngineOptions) -> int:
-    question = question_of(given.qacct, given.by, given.begin, given.end)
+def _summary(files: tuple[str, ...], asked: GridEngineOptions, *, is_lenient: bool) -> int:
+    question = question_of(asked.qacct, asked.by, asked.begin, asked.end)
     found = FileSummary(print_error)
-    if given.job is not None:
-        tasks = None if given.tasks is None else tasks_of(given.tasks)
-        records = found.records(files, given.job, tasks, question)
-        if given.form == "qacct":
+    if asked.job is not None:
+        tasks = None if asked.tasks is None else tasks_of(asked.tasks)
+        records = found.records(files, asked.job, tasks, question)
+        if asked.form == "qacct":
             for line in (line for record in records for line in block(record)):
                 print_line(line)
         else:
-            show(ALL_COLUMNS, map(row, records), given.form)
-        return _exit_code(found.bad_lines + found.unreadable, given)
+            show(ALL_COLUMNS, map(row, records), asked.form)
+        return _exit_code(found.bad_lines + found.unreadable, is_lenient=is_lenient)
     rows = found.rows(files, question)
-    if given.form == "qacct":
+    if asked.form == "qacct":
         for line in qacct_lines(question, rows):
             print_line(line)
     else:
-        show(table_columns(question), table(rows), given.form)
-    return _exit_code(found.bad_lines + found.unreadable, given)
+        show(table_columns(question), table(rows), asked.form)
+    return _exit_code(found.bad_lines + found.unreadable, is_lenient=is_lenient)
 
 
-def _exit_code(unusable: int, given: GridEngineOptions) -> int:
-    return InputError.exit_code if unusable and not given.lenient else 0
+def _exit_code(unusable: int, *, is_lenient: bool) -> int:
+    return InputError.exit_code if unusable and not is_lenient else 0

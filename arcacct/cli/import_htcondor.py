@@ -61,7 +61,7 @@ def _scores(text: str) -> Scores:
     help="The attribute in which jobs have the benchmark of a core of their machine, e.g."
     " HEPscore23=MachineAttrHEPscore230.",
 )
-@batch_options(SOURCE)
+@batch_options(SOURCE.system, SOURCE.what)
 def htcondor(
     ctx: click.Context,
     files: tuple[str, ...],

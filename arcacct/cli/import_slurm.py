@@ -38,7 +38,7 @@ from arcacct.sources.slurm.sacct import TIMEOUT_S, OutputForm, SacctCommand
 @click.option(
     "--delimiter", metavar="TEXT", help="The text between the fields of FILE; only needed where it has letters."
 )
-@batch_options(SOURCE)
+@batch_options(SOURCE.system, SOURCE.what)
 def slurm(
     ctx: click.Context,
     files: tuple[str, ...],

@@ -156,13 +156,10 @@ def why(ctx: click.Context, job_id: str, *, with_texts: bool, form: str) -> None
 _GRACE_S = 2.0
 
 
-def _limits(timeout: float, max_rows: int, max_memory: int) -> database_query.QueryLimits:
-    return database_query.QueryLimits(timeout, max_rows, max_memory)
-
-
 limit_options = in_order(
     click.option(
         "--timeout",
+        "seconds",
         type=click.FloatRange(0, min_open=True),
         default=60.0,
         show_default=True,
@@ -171,6 +168,7 @@ limit_options = in_order(
     ),
     click.option(
         "--max-rows",
+        "rows",
         type=click.IntRange(1),
         default=1_000_000,
         show_default=True,
@@ -179,13 +177,14 @@ limit_options = in_order(
     ),
     click.option(
         "--max-memory",
+        "memory_mib",
         type=click.IntRange(16),
         default=512,
         show_default=True,
         metavar="MIB",
         help="Give up when the query or its result needs more memory.",
     ),
-    together(_limits, "limits", ("timeout", "max_rows", "max_memory")),
+    together(database_query.QueryLimits, "limits"),
 )
 """How much a query may take."""
 
@@ -222,9 +221,10 @@ def query(ctx: click.Context, sql: str, form: str, ledger: bool, limits: databas
     too. Recording goes on beside it. Nothing is written, attached or loaded, whatever the statement says.
     """
     statement = statement_of(sql)
+    ledger = ledger or re.match(r"\s*--\s*publishing\.db\s*\n", statement) is not None
     with (
         watchdog(limits.seconds),
-        closing(access.read_publishing(places_of(ctx))) if ledger or _asks_ledger(statement) else opened(ctx) as con,
+        closing(access.read_publishing(places_of(ctx))) if ledger else opened(ctx) as con,
         database_query.query_result(con, statement, limits) as answer,
         at_work("asking"),
     ):
@@ -234,11 +234,6 @@ def query(ctx: click.Context, sql: str, form: str, ledger: bool, limits: databas
 def statement_of(sql: str) -> str:
     """The statement that is given, or read from standard input."""
     return sys.stdin.read() if sql == "-" else sql
-
-
-def _asks_ledger(statement: str) -> bool:
-    """Whether the first line names the ledger, as the recipes of the manual do."""
-    return re.match(r"\s*--\s*publishing\.db\s*\n", statement) is not None
 
 
 @contextmanager

@@ -53,17 +53,15 @@ def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -
         found = health.examine(settings_of(ctx))
     except Exception as error:  # noqa: BLE001  whatever it is, the file must not go on to say that all is well
         wrong = error
-    _write(output, generate_latest(_Known(_values(found, _checks(found, limits), wrong))))
+    unknown = Check("configuration", health.UNKNOWN, "")
+    checks = [unknown] if found is None else health_checks.judge(found, limits)
+    _write(output, generate_latest(_Known(_values(found, checks, wrong))))
     if wrong is not None:
         raise wrong
     if found is not None and found.problem is not None:
         print_error(found.problem)
         return StoreError.exit_code
     return 0
-
-
-def _checks(found: Health | None, limits: health.Thresholds) -> list[Check]:
-    return [Check("configuration", health.UNKNOWN, "")] if found is None else health_checks.judge(found, limits)
 
 
 def _write(output: str | None, content: bytes) -> None:

@@ -39,10 +39,6 @@ _OF_URLS = {
 """Options of a target that only the command line knows: their names in the configuration, which judges them."""
 
 
-def _given(**values: str | None) -> dict[str, str]:
-    return {option: value for option, value in values.items() if value is not None}
-
-
 def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: int | None) -> target_run.Period:
     """``[from, to)``, or arcctl's ``(after, till]``: end times are whole seconds."""
     first = from_s if from_s is not None else None if after_s is None else after_s + 1
@@ -98,7 +94,7 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
 @click.option("--yes", is_flag=True, help="Go on without asking.")
 @click.pass_context
 @together(_period, "period", ("from_s", "to_s", "after_s", "till_s"))
-@together(_given, "of_url", [name for name, _when in _OF_URLS.values()])
+@together(dict, "of_url", [name for name, _when in _OF_URLS.values()])
 def republish(
     ctx: click.Context,
     *,
@@ -110,7 +106,7 @@ def republish(
     plan_only: bool,
     write_to: str | None,
     yes: bool,
-    of_url: dict[str, str],
+    of_url: dict[str, str | None],
 ) -> int:
     """
     Send the records of a period again: jobs with FROM <= end time < TO, all times UTC.
@@ -178,7 +174,7 @@ def _tell_ratings(found: Settings, period: target_run.Period) -> None:
 
 
 def _targets(
-    ctx: click.Context, name: str | None, apel_url: str | None, sgas_url: str | None, of_url: dict[str, str]
+    ctx: click.Context, name: str | None, apel_url: str | None, sgas_url: str | None, of_url: dict[str, str | None]
 ) -> tuple[Settings, Sequence[TargetPlugin]]:
     """The targets that are meant: configured ones, or one that only the command line knows."""
     if sum(choice is not None for choice in (name, apel_url, sgas_url)) > 1:
@@ -186,13 +182,17 @@ def _targets(
     url = apel_url or sgas_url
     if url is None:
         for flag, (option, _when) in _OF_URLS.items():
-            if option in of_url:
+            if of_url[option] is not None:
                 raise UsageError(f"{flag} goes with --apel-url or --sgas-url")
         found = settings_of(ctx, to_publish=True)
         return found, plugins(found, name)
     kind = "arex/jura/apel" if apel_url else "arex/jura/sgas"
     conf = conf_of(ctx)
-    lines = [f"[{kind}:command-line]", f"targeturl={url}", *(f"{option}={value}" for option, value in of_url.items())]
+    lines = [
+        f"[{kind}:command-line]",
+        f"targeturl={url}",
+        *(f"{option}={value}" for option, value in of_url.items() if value is not None),
+    ]
     conf.add("\n".join(lines) + "\n", "command line")
     found = settings(conf, kinds(conf), database=ctx.obj["database"])
     return found, plugins(found, f"{kind}:command-line")

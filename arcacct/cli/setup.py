@@ -10,8 +10,9 @@ import click
 from arcacct.cli.config import VERDICTS, next_start
 from arcacct.cli.console import Coloured, ask, examples, print_line
 from arcacct.cli.status import COLOURS
-from arcacct.cli.tables import TOLD, format_option, show_object
-from arcacct.cli.targets import GRAVEST_FIRST
+from arcacct.cli.tables import TOLD, format_option
+from arcacct.cli.tables import show as show_rows
+from arcacct.cli.targets import most_severe
 from arcacct.config.check import check
 from arcacct.config.options import errors
 from arcacct.errors import ConfigError, UsageError
@@ -51,7 +52,8 @@ def setup(ctx: click.Context, *, only_check: bool, form: str, write: bool, launc
         _write(ctx, found, launcher, yes=yes)
         found = _steps(ctx, launcher)
     if form == "json":
-        show_object([_row(one) for one in found])
+        columns = ("step", "verdict", "details", "do", "undo")
+        show_rows(columns, ((one.name, VERDICTS[one.severity], _details(one), one.do, one.undo) for one in found), form)
     else:
         for one in found:
             _show(one)
@@ -60,8 +62,7 @@ def setup(ctx: click.Context, *, only_check: bool, form: str, write: bool, launc
             _lead(left[0])
         done = f"{count_of(len(left), 'step')} left" if left else "no step is left; say `arcacct doctor`"
         print_line(done, err=True)
-    codes = {verdict.exit_code for one in found for verdict in one.checks if verdict.severity == CRITICAL}
-    return next((code for code in GRAVEST_FIRST if code in codes), max(codes, default=0))
+    return most_severe(verdict.exit_code for one in found for verdict in one.checks if verdict.severity == CRITICAL)
 
 
 def _steps(ctx: click.Context, launcher: str | None) -> list[SetupStep]:
@@ -141,14 +142,8 @@ def _lead(one: SetupStep) -> None:
             print_line("  ", line)
 
 
-def _row(one: SetupStep) -> dict[str, object]:
-    return {
-        "step": one.name,
-        "verdict": VERDICTS[one.severity],
-        "details": [
-            {"verdict": VERDICTS[verdict.severity], "detail": verdict.detail, "advice": verdict.advice}
-            for verdict in one.checks
-        ],
-        "do": one.do,
-        "undo": one.undo,
-    }
+def _details(one: SetupStep) -> list[dict[str, str]]:
+    return [
+        {"verdict": VERDICTS[verdict.severity], "detail": verdict.detail, "advice": verdict.advice}
+        for verdict in one.checks
+    ]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 
 import click
 
 from arcacct.arex.import_database import arex_databases
-from arcacct.cli.console import confirm, examples, print_line
+from arcacct.cli.console import ask, examples, print_line
 from arcacct.cli.options import MONTH, settings_of
 from arcacct.cli.tables import format_option, show
 from arcacct.cli.targets import complete_target
-from arcacct.errors import UsageError
 from arcacct.publishing.ledger_rows import Month, month_name
 from arcacct.targets import plugins
 from arcacct.targets.apel import jura
@@ -82,10 +80,7 @@ def switch(
     if not any(map(jura.anything_left, plans)):
         print_line("nothing to note: ours replace all that APEL has", err=True)
         return
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError("nobody can be asked without a terminal; say --yes, or --plan to look only")
-        confirm("note these keys?")
+    ask("note these keys?", yes=yes)
     for name, new in jura.take_over(settings, plans).items():
         words = (
             f"{count_of(new, 'key')} noted: the next `arcacct publish` sends zeros for them"

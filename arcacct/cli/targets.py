@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 
@@ -110,4 +110,10 @@ def exit_code(outcomes: Sequence[TargetResult], complaints: Sequence[str] = ()) 
         codes.add(InputError.exit_code)
     if any(outcome.summary.refused_once for outcome in outcomes):
         codes.add(TargetBusy.exit_code)
-    return next((code for code in GRAVEST_FIRST if code in codes), 0)
+    return most_severe(codes)
+
+
+def most_severe(codes: Iterable[int]) -> int:
+    """One exit code for several; 0 for none."""
+    found = {*codes}
+    return next((code for code in GRAVEST_FIRST if code in found), max(found, default=0))
