@@ -1,8 +1,10 @@
 """
 What surrounds the records: a publish that has nothing to send, and a message between us and a receiver on loopback.
 
-The peer of a process is the bare start of the same interpreter, that of a message the same by `requests`, in turns. The
-receivers run in processes of their own; what they cost is nobody's.
+A message goes over one connection that is kept, as a run sends them, or over a new one each, as the first of a run
+does: TCP, TLS and the certificates of both sides are in it. The peer of a process is the bare start of the same
+interpreter, that of a message the same by `requests` as it is used plainly, in turns. The receivers run in processes of
+their own; what they cost is nobody's.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from bench_publish import APEL, SGAS, configure, receivers
 from figures import Figure, cost_of
@@ -29,6 +32,7 @@ from arcacct.tls import tls_context
 SIZES = {"smoke": (100, 1, 2), "small": (10_000, 5, 200), "large": (100_000, 15, 1000)}
 """Jobs that were published before; rounds; messages of a round."""
 BODIES = {"100 bytes": 100, "130 kB, as 50 usage records": 130_000, "1 MB, as an AMS message": 1_000_000}
+KEPT, NEW = "one connection", "a new connection each"
 DIRECTORY = "[arcacct/directory:bench]\npath={path}\ngocdb_name=BENCH\napel_messages=individual\n"
 ARCACCT = str(pathlib.Path(sys.executable).with_name("arcacct"))
 RECEIVER = """
@@ -98,19 +102,22 @@ def _runs(folder: pathlib.Path, jobs: int, rounds: int) -> Iterator[Figure]:
 
 
 def _messages(folder: pathlib.Path, rounds: int, messages: int) -> Iterator[Figure]:
-    """Messages over a connection that is there, each round with every size, ours and theirs."""
+    """Messages of every size in each round, over one connection or a new one each, ours and theirs."""
     authority = create(str(folder / "authority"))
     host = authority.issue("localhost", stem="host")
-    with _receiver(host) as port, contextlib.ExitStack() as ending:
+    with _receiver(host) as port:
         url = f"https://localhost:{port}/messages"
-        ways = [_ours(url, host, authority.ca_file, ending), _theirs(url, host, authority.ca_file, ending)]
-        costs: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in BODIES}
+        openers = [partial(way, url, host, authority.ca_file) for way in (_ours, _theirs)]
+        costs: dict[str, tuple[list[float], list[float]]] = {
+            f"message of {name}, {how}: CPU": ([], []) for name in BODIES for how in (KEPT, NEW)
+        }
         for _ in range(rounds):
             for name, n_bytes in BODIES.items():
-                for way, found in zip(ways, costs[name], strict=True):
-                    found.append(_cpu_us(way, b"x" * n_bytes, messages))
-        for name, (mine, other) in costs.items():
-            yield _figure(f"message of {name}: CPU", "us", mine, other, "peer: requests")
+                for how, found in ((how, costs[f"message of {name}, {how}: CPU"]) for how in (KEPT, NEW)):
+                    for opener, side in zip(openers, found, strict=True):
+                        side.append(_cpu_us(opener, b"x" * n_bytes, messages, is_kept=how == KEPT))
+        for what, (mine, other) in costs.items():
+            yield _figure(what, "us", mine, other, "peer: requests")
 
 
 @contextlib.contextmanager
@@ -124,37 +131,48 @@ def _receiver(host: Credential) -> Iterator[int]:
             process.kill()
 
 
-def _ours(url: str, host: Credential, ca_file: str, ending: contextlib.ExitStack) -> Callable[[bytes], object]:
+@contextlib.contextmanager
+def _ours(url: str, host: Credential, ca_file: str) -> Iterator[Callable[[bytes], object]]:
     session = Transport(tls_context(host.cert_path, host.key_path, ca_file=ca_file))
-    ending.callback(session.close)
 
     def judge(status: int, _headers: object, body: bytes) -> Answer:
         assert (status, len(body)) == (200, 25)
         return Answer(Outcome.ACCEPTED, status)
 
-    return lambda body: session.request(Request("POST", url, {"Content-Type": "application/xml"}, body), judge)
+    with contextlib.closing(session):
+        yield lambda body: session.request(Request("POST", url, {"Content-Type": "application/xml"}, body), judge)
 
 
-def _theirs(url: str, host: Credential, ca_file: str, ending: contextlib.ExitStack) -> Callable[[bytes], object]:
-    import requests  # of the tests alone
+@contextlib.contextmanager
+def _theirs(url: str, host: Credential, ca_file: str) -> Iterator[Callable[[bytes], object]]:
+    import requests  # as late as ours
 
-    session = ending.enter_context(requests.Session())
-    session.trust_env = False
-    session.verify, session.cert = ca_file, (host.cert_path, host.key_path)
-    return lambda body: session.post(url, data=body, headers={"Content-Type": "application/xml"}).json
+    with requests.Session() as session:
+        session.trust_env = False
+        session.verify, session.cert = ca_file, (host.cert_path, host.key_path)
+        yield lambda body: session.post(url, data=body, headers={"Content-Type": "application/xml"}).json()
 
 
-def _cpu_us(way: Callable[[bytes], object], body: bytes, messages: int) -> float:
-    """Of one message, after a few that open the connection."""
-    for _ in range(2):
-        way(body)
-    begun = resource.getrusage(resource.RUSAGE_SELF)
-    for _ in range(messages):
-        way(body)
-    ended = resource.getrusage(resource.RUSAGE_SELF)
+Opener = Callable[[], contextlib.AbstractContextManager[Callable[[bytes], object]]]
+
+
+def _cpu_us(opener: Opener, body: bytes, messages: int, *, is_kept: bool) -> float:
+    """Of one message: over a connection that two messages have opened, or with the connection."""
+    with opener() as send:
+        for _ in range(2):
+            send(body)
+        begun = resource.getrusage(resource.RUSAGE_SELF)
+        for _ in range(messages):
+            if is_kept:
+                send(body)
+            else:
+                with opener() as send_anew:
+                    send_anew(body)
+        ended = resource.getrusage(resource.RUSAGE_SELF)
     return (ended.ru_utime - begun.ru_utime + ended.ru_stime - begun.ru_stime) / messages * 1e6
 
 
 def _figure(what: str, unit: str, mine: list[float], other: list[float], note: str) -> Figure:
     spread = f"median of {len(mine)}, {min(mine):,.0f} to {max(mine):,.0f}; {min(other):,.0f} to {max(other):,.0f}"
-    return Figure(what, statistics.median(mine), unit, statistics.median(other), f"{spread}; {note}")
+    ratios = tuple(theirs / ours for ours, theirs in zip(mine, other, strict=True))
+    return Figure(what, statistics.median(mine), unit, statistics.median(other), f"{spread}; {note}", ratios)
