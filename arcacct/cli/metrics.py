@@ -20,8 +20,8 @@ from arcacct import __version__
 from arcacct.cli.console import block, data, examples, print_error
 from arcacct.cli.options import settings_of
 from arcacct.cli.status import threshold_options
-from arcacct.errors import ConfigError, InputError, StoreError
-from arcacct.files.safe_open import open_parent
+from arcacct.errors import ConfigError, StoreError
+from arcacct.files.safe_open import replace_file
 from arcacct.queries import health, health_checks
 from arcacct.queries.health import Check, Health
 
@@ -55,27 +55,18 @@ def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -
         wrong = error
     unknown = Check("configuration", health.UNKNOWN, "")
     checks = [unknown] if found is None else health_checks.judge(found, limits)
-    _write(output, generate_latest(_Known(_values(found, checks, wrong))))
+    content = generate_latest(_Known(_values(found, checks, wrong)))
+    if output is None:
+        block(content.decode(), data)
+    else:
+        # The collector is another user, and its directory may be his.
+        replace_file(output, content, 0o644)
     if wrong is not None:
         raise wrong
     if found is not None and found.problem is not None:
         print_error(found.problem)
         return StoreError.exit_code
     return 0
-
-
-def _write(output: str | None, content: bytes) -> None:
-    """Raises InputError for a file that cannot be written."""
-    if output is None:
-        block(content.decode(), data)
-        return
-    try:
-        folder, name = open_parent(output)
-        with folder:
-            # The collector is another user, and its directory may be his.
-            folder.replace(name, content, 0o644)
-    except OSError as error:
-        raise InputError(f"{output}: cannot be written: {error.strerror}; name a directory of this user") from error
 
 
 class _Known(Collector):

@@ -14,7 +14,7 @@ from arcacct.cli.progress import at_work
 from arcacct.cli.tables import LISTED, format_option, lines, show
 from arcacct.database import access
 from arcacct.errors import InputError, StoreError
-from arcacct.files.safe_open import open_parent
+from arcacct.files.safe_open import replace_file
 from arcacct.fleet.dataset import last_month
 from arcacct.publishing.ledger_rows import Month, iso
 from arcacct.records.pseudonyms import site_names
@@ -148,12 +148,7 @@ def _tell(made: Report, asked: ReportRequest, html_file: str | None, csv_file: s
 
 def _write(path: str, text: str, asked: ReportRequest) -> None:
     """A file that names users is for who made it; with pseudonyms anybody may read it. Raises InputError."""
-    try:
-        folder, name = open_parent(path)
-        with folder:
-            folder.replace(name, text.encode("utf-8", "backslashreplace"), 0o644 if asked.is_pseudonymous else 0o600)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}; name a directory of this user") from error
+    replace_file(path, text.encode("utf-8", "backslashreplace"), 0o644 if asked.is_pseudonymous else 0o600)
 
 
 def _print(report: Report) -> None:

@@ -81,7 +81,11 @@ def check_text(conf: Conf, kinds: Kinds) -> list[Problem]:
         text = f"there is no such file, nor {conf.our_conf}; name one by --config or write it"
         return [Problem(ERROR, conf.arc_conf, None, None, None, text)]
     _, problems = examine(conf, kinds)
-    return in_order([*problems, *_no_benchmark(conf), *not_restarted(conf), *_callouts(conf)], conf.files)
+    callouts = (
+        Problem(ERROR if is_error else WARNING, line.file, line.line, "arex", "statecallout", text)
+        for line, is_error, text in wrong_callouts(conf)
+    )
+    return in_order([*problems, *_no_benchmark(conf), *not_restarted(conf), *callouts], conf.files)
 
 
 def _no_benchmark(conf: Conf) -> Iterator[Problem]:
@@ -129,11 +133,6 @@ def _findings(target: Target, now: int) -> Iterator[tuple[str, Finding]]:
     if shown.ca_file is not None:
         yield from (("ca_file", one) for one in credentials.ca_file_findings(shown.ca_file))
     yield from (("x509_cert_dir", one) for one in credentials.ca_directory_findings(shown.x509_cert_dir))
-
-
-def _callouts(conf: Conf) -> Iterator[Problem]:
-    for line, is_error, text in wrong_callouts(conf):
-        yield Problem(ERROR if is_error else WARNING, line.file, line.line, "arex", "statecallout", text)
 
 
 # The settings that hold, as text of the same syntax: reading it again gives the same settings.

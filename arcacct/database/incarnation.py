@@ -192,7 +192,12 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
             fences = what.fences or 0
             note(publishing, _DOUBT_FENCE, fences if in_doubt_after is None else min(fences, int(in_doubt_after)))
             if not rehearsing:
-                _recall_unsure(accounting, publishing)
+                # What it knew of months that are unsure, as accounting.db remembers it.
+                publishing.executemany(
+                    f"INSERT INTO UncertainMonths ({_UNSURE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+                    " ON CONFLICT DO UPDATE SET Answered = coalesce(Answered, excluded.Answered)",
+                    json.loads(noted(accounting, _UNSURE) or "[]"),
+                )
         _note_unsure(accounting, publishing, what, found)
         runs = max(what.runs, what.runs_of if what.ledger_of == what.ledger else 0) + 1
         note(publishing, "RUNS", runs)
@@ -270,15 +275,6 @@ def compare_ledgers(con: Connection) -> None:
     columns = "Target, Year, Month, Kind, Seq, Incarnation, Sent"
     con.execute(f"INSERT OR REPLACE INTO MonthFormats ({columns}) SELECT {columns} FROM Replaced.{months} {of_touched}")
     note(con, RESTORED, _COMPARED)
-
-
-def _recall_unsure(accounting: Connection, publishing: Connection) -> None:
-    """Put back what a ledger that was lost knew of months that are unsure, as accounting.db remembers it."""
-    publishing.executemany(
-        f"INSERT INTO UncertainMonths ({_UNSURE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET Answered = coalesce(Answered, excluded.Answered)",
-        json.loads(noted(accounting, _UNSURE) or "[]"),
-    )
 
 
 def _note_unsure(

@@ -69,22 +69,6 @@ class Restored(NamedTuple):
     """Schema scripts that took the backup forward."""
 
 
-class NewIncarnation(NamedTuple):
-    """What an operator's word for a new life came to."""
-
-    scripts: tuple[int, ...]
-    """Schema scripts that made the database; none where it was there."""
-    inherited: frozenset[str]
-    """Incarnations that it goes on from since."""
-
-
-class Sizes(NamedTuple):
-    """Bytes of a database file."""
-
-    before: int
-    after: int
-
-
 def backups(here: Places, directory: str) -> list[BackupFile]:
     """
     Whole, checked copies of both databases in a directory, which is made if it is missing; others go on writing.
@@ -192,10 +176,11 @@ def _note(here: Places) -> None:
         location.note_down(here, con, location.read(here))
 
 
-def start_new_incarnation(here: Places) -> NewIncarnation:
+def start_new_incarnation(here: Places) -> tuple[list[int], frozenset[str]]:
     """
     The operator's word that the accounting database begins anew: it is made whatever tells of an earlier one.
 
+    The schema scripts that made the database, none where it was there; and the incarnations that it resumes from.
     It goes on from the lives that the ledger beside it and the note know; so does one that is there. What the old
     place had in its spool stays to be drained. Raises StoreError and its kinds.
     """
@@ -216,7 +201,7 @@ def start_new_incarnation(here: Places) -> NewIncarnation:
         location.refuse_misplaced(here)
         done = _make_inheriting(here, known)
     _note(here)
-    return NewIncarnation(tuple(done), known)
+    return done, known
 
 
 def _make_inheriting(here: Places, known: Iterable[str]) -> list[int]:
@@ -369,7 +354,7 @@ def optimize(here: Places, con: Connection) -> None:
         con.execute("ANALYZE")
 
 
-def shrink(here: Places, con: Connection) -> Sizes:
+def shrink(here: Places, con: Connection) -> tuple[int, int]:
     """
     Write the whole database anew, without the room that deleted rows left; hooks spool meanwhile.
 
@@ -384,4 +369,4 @@ def shrink(here: Places, con: Connection) -> Sizes:
     with alone(here.database, here.queue_lock, "optimize"), access.translating(here.database):
         con.execute("VACUUM")
         con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    return Sizes(before, os.path.getsize(here.database))
+    return before, os.path.getsize(here.database)

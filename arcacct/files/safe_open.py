@@ -276,6 +276,16 @@ def read_file(path: str, most_bytes: int) -> bytes:
         return folder.read(name, most_bytes)
 
 
+def replace_file(path: str, content: bytes, mode: int) -> None:
+    """Put a file there, as a whole or not at all, as `Directory.replace`. Raises InputError."""
+    try:
+        folder, name = open_parent(path)
+        with folder:
+            folder.replace(name, content, mode)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}; name a directory of this user") from error
+
+
 def private(path: str, flags: int) -> int:
     """
     An opener for `open`, in a directory of our own: the file is for its owner alone, and no link is followed.

@@ -197,7 +197,8 @@ def examine(site: Site, *, limit_s: float, offline: bool) -> Iterator[Check]:
     """
     ends = time.monotonic() + limit_s
     # Receivers first: they answer while the other checks run.
-    asked = [] if offline else _asked(site)
+    receivers = () if offline or site.settings is None else plugins(site.settings)
+    asked = [(plugin.target.name, _begun(partial(receiver, site, plugin))) for plugin in receivers]
     for name, check in CHECKS:
         yield from _gathered(name, _begun(partial(check, site)), ends)
     if offline:
@@ -210,12 +211,6 @@ def examine(site: Site, *, limit_s: float, offline: bool) -> Iterator[Check]:
 
 Results = queue.SimpleQueue[Check | Exception | None]
 """Verdicts as they come; ``None`` or what was raised is the last."""
-
-
-def _asked(site: Site) -> list[tuple[str, Results]]:
-    if site.settings is None:
-        return []
-    return [(plugin.target.name, _begun(partial(receiver, site, plugin))) for plugin in plugins(site.settings)]
 
 
 def _begun(check: Callable[[], Iterable[Check]]) -> Results:

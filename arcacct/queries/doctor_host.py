@@ -237,46 +237,41 @@ def _deadline_s(site: Site) -> float:
     return DEADLINE_S if site.here is None else site.here.deadline_s
 
 
-class _Ran(NamedTuple):
-    """How a launcher ended."""
-
-    code: int | None
-    """``None``: not in time."""
-    said: str
-    took_s: float
-
-
 def _run(site: Site, program: str, lines: list[Callout]) -> Check:
     deadline_s = _deadline_s(site)
     command = [program, *(word for word in lines[0].arguments if word == "spool-only")]
     anew = "copy etc/arcacct-hook there anew, by mv"
     try:
-        ran = _ran(command, min(deadline_s, site.limit_s))
+        code, said, took_s = _ran(command, min(deadline_s, site.limit_s))
     except OSError as error:
         reason = error.strerror or str(error)
         detail = f"{program} cannot be started ({reason}): A-REX fails each job"
         return Check("launcher", CRITICAL, detail, anew, CONF)
-    if ran.code is None:
-        is_over = ran.took_s >= deadline_s
+    if code is None:
+        is_over = took_s >= deadline_s
         exit_code = CONF if is_over else TargetBusy.exit_code
         within = f"its deadline of {deadline_s:g} s" if is_over else f"{site.limit_s:g} s"
         detail = f"{program} did not end within {within}, with nothing to record"
         advice = f"run `{' '.join(command)} /tmp doctor DELETED` and see what holds it up"
         return Check("launcher", CRITICAL if is_over else UNKNOWN, detail, advice, exit_code)
-    if ran.code:
-        detail = f"{program} ends with {ran.code}, and A-REX takes that for a failure: {ran.said or 'it says nothing'}"
+    if code:
+        detail = f"{program} ends with {code}, and A-REX takes that for a failure: {said or 'it says nothing'}"
         return Check("launcher", CRITICAL, detail, anew, CONF)
-    if ran.said:
+    if said:
         advice = "fix record= in the launcher, or the environment it names: until then all events wait for the sweep"
-        return Check("launcher", CRITICAL, f"{program} cannot record: {ran.said}", advice, CONF)
-    if ran.took_s > deadline_s / 2:
-        detail = f"{program} took {ran.took_s:.1f} s with nothing to record; its deadline is {deadline_s:g} s"
+        return Check("launcher", CRITICAL, f"{program} cannot record: {said}", advice, CONF)
+    if took_s > deadline_s / 2:
+        detail = f"{program} took {took_s:.1f} s with nothing to record; its deadline is {deadline_s:g} s"
         return Check("launcher", WARNING, detail, "see what the host is busy with, or use spool-only")
-    return Check("launcher", OK, f"{program} ran in {ran.took_s:.2f} s; its deadline is {deadline_s:g} s")
+    return Check("launcher", OK, f"{program} ran in {took_s:.2f} s; its deadline is {deadline_s:g} s")
 
 
-def _ran(command: list[str], limit_s: float) -> _Ran:
-    """Run a launcher as A-REX does, with a control directory and spools of the moment. Raises OSError."""
+def _ran(command: list[str], limit_s: float) -> tuple[int | None, str, float]:
+    """
+    Run a launcher as A-REX does, with a control directory and spools of the moment. Raises OSError.
+
+    Its exit code, ``None`` where it did not end in time; what it said; and how long it took, in s.
+    """
     with tempfile.TemporaryDirectory(prefix="arcacct-doctor-") as folder:
         control, spool = os.path.join(folder, "control"), os.path.join(folder, "spool")
         os.mkdir(control)
@@ -294,9 +289,9 @@ def _ran(command: list[str], limit_s: float) -> _Ran:
                 _out, said = process.communicate(timeout=limit_s)
             except subprocess.TimeoutExpired:
                 _kill(process)
-                return _Ran(None, "", time.monotonic() - started_s)
+                return None, "", time.monotonic() - started_s
         words = " ".join(said.decode("utf-8", "replace").split())
-        return _Ran(process.returncode, words[:_LONGEST_COMPLAINT], time.monotonic() - started_s)
+        return process.returncode, words[:_LONGEST_COMPLAINT], time.monotonic() - started_s
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

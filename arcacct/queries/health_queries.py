@@ -304,6 +304,9 @@ def target_state(publishing: Connection, accounting: Connection, plugin: TargetP
         0, first_start(publishing, accounting, plugin)[0], None, None, None,
     )  # fmt: skip
     refused_once, ahead = retry_summaries(publishing, target)
+    # jura-ng may have sent the jobs from before.
+    until = cursors.published_until(plugin.settings, plugin.target.block)
+    was_sent = until is not None and until >= start
     return TargetState(
         name=plugin.target.name,
         block=target,
@@ -317,7 +320,7 @@ def target_state(publishing: Connection, accounting: Connection, plugin: TargetP
         unanswered=ledger.count_pending(publishing, target),
         held=held,
         start_s=start,
-        never_sent=0 if _was_sent_before(plugin, start) else never_sent(publishing, accounting, target, start, vos),
+        never_sent=0 if was_sent else never_sent(publishing, accounting, target, start, vos),
         held_months=tuple(safeguard.held(publishing, target).get(target, ())),
         refused_once=refused_once,
         ahead=ahead,
@@ -326,12 +329,6 @@ def target_state(publishing: Connection, accounting: Connection, plugin: TargetP
         ledger_problem=audit.newest(accounting, publishing, plugin),
         in_doubt=incarnation.uncertain_after_seq(publishing, target) is not None,
     )
-
-
-def _was_sent_before(plugin: TargetPlugin, start: int) -> bool:
-    """Whether jura-ng sent the jobs from before a target's time."""
-    until = cursors.published_until(plugin.settings, plugin.target.block)
-    return until is not None and until >= start
 
 
 def never_sent(publishing: Connection, accounting: Connection, target: str, start: int, vos: tuple[str, ...]) -> int:

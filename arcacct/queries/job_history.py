@@ -292,15 +292,6 @@ _OLDER = "an older version of the record"
 _CARRIED = "Messages.Kind, Origin, State, Created, Answered, AnswerCode, Answer, ReceiverID"
 
 
-class StatusFileSeen(NamedTuple):
-    """How the recorder last saw the job's status file."""
-
-    state: str
-    event_s: int
-    swept: bool
-    """Whether a sweep has read the job's files since."""
-
-
 class SentInMessage(NamedTuple):
     """One message that carried a job, or a sum that it is part of."""
 
@@ -320,15 +311,6 @@ class SentInMessage(NamedTuple):
     notes: str | None
     digest: bytes | None
     """Of the record as it was sent; ``None`` for sums."""
-
-
-class _Counted(NamedTuple):
-    """The last message with the sum that a job is counted in."""
-
-    message: SentInMessage
-    key: str
-    notes: tuple[str, ...]
-    """What was repaired of the job for it."""
 
 
 def why(
@@ -373,12 +355,13 @@ def why(
     yield f"  control directory: {', '.join(there) if there else 'no files of this job any more'}"
     seen = status_file_seen(accounting, found.record_id)
     if seen is not None:
-        swept = "and its files were read by a sweep" if seen.swept else "not yet confirmed by a sweep"
-        if seen.state == unfinished.ON_HOLD and not aar.end_time:
-            yield f"  last event at {iso(seen.event_s)}; its files are gone, and nothing tells what it used:"
+        state, event_s, is_swept = seen
+        swept = "and its files were read by a sweep" if is_swept else "not yet confirmed by a sweep"
+        if state == unfinished.ON_HOLD and not aar.end_time:
+            yield f"  last event at {iso(event_s)}; its files are gone, and nothing tells what it used:"
             yield f"  {unfinished.REMEDIES}"
         else:
-            yield f"  last state recorded: {seen.state} at {iso(seen.event_s)}, {swept}"
+            yield f"  last state recorded: {state} at {iso(event_s)}, {swept}"
     yield "events (UTC)"
     for when, event in events_of(accounting, found.record_id):
         yield f"  {when}  {event}"
@@ -480,10 +463,11 @@ def _beside_records(
     target = plugin.target
     counted = None if plugin.has_records(plugin.message_format) else _counted(con, plugin, aar)
     if counted is not None:
-        repaired = f"; repaired: {'; '.join(counted.notes)}" if counted.notes else ""
-        yield f"  {target.name}: counted in a sum of its month: {_message(counted.message, aar)}{repaired}"
+        message, key, notes = counted
+        repaired = f"; repaired: {'; '.join(notes)}" if notes else ""
+        yield f"  {target.name}: counted in a sum of its month: {_message(message, aar)}{repaired}"
         if texts is not None:
-            yield from _lines(texts.of_sum(counted.message.message_id, counted.key))
+            yield from _lines(texts.of_sum(message.message_id, key))
     aside = held.quarantine_entries(con, target=target.block, job_id=aar.job_id)
     yield from _set_aside(plugin, aside)
     if any(one.state == "correction" for one in aside):
@@ -521,7 +505,8 @@ def _message(one: SentInMessage, aar: AAR | None) -> str:
     return "; ".join([f"{what}: {answer}", *(detail for detail in details if detail)])
 
 
-def _counted(con: Connection, plugin: TargetPlugin, aar: AAR) -> _Counted | None:
+def _counted(con: Connection, plugin: TargetPlugin, aar: AAR) -> tuple[SentInMessage, str, tuple[str, ...]] | None:
+    """The last message with the sum that a job is counted in, the sum's key, and what was repaired of the job."""
     if not reader.is_time(aar.end_time):
         return None
     family = plugin.summaries(plugin.message_format)
@@ -530,7 +515,7 @@ def _counted(con: Connection, plugin: TargetPlugin, aar: AAR) -> _Counted | None
         return None
     ((_text, one),) = family.sums([verdict.cell])
     found = message_of_sum(con, plugin.target.block, one.key)
-    return None if found is None else _Counted(found, one.key, verdict.notes)
+    return None if found is None else (found, one.key, verdict.notes)
 
 
 def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
@@ -549,12 +534,16 @@ def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
     return "the ledger does not know why; `arcacct republish` sends it"
 
 
-def status_file_seen(con: Connection, record_id: int) -> StatusFileSeen | None:
-    """The last state recorded; ``None`` for records of other sources."""
-    row = con.execute(
+def status_file_seen(con: Connection, record_id: int) -> tuple[str, int, bool] | None:
+    """
+    The last state recorded, its time, and whether a sweep has read the job's files since.
+
+    ``None`` for records of other sources.
+    """
+    row: tuple[str, int, bool] | None = con.execute(
         "SELECT State, EventNs / 1000000000, ifnull(Size, -1) >= 0 FROM StatusFiles WHERE RecordID = ?", (record_id,)
     ).fetchone()
-    return None if row is None else StatusFileSeen._make(row)
+    return row
 
 
 def notes_of(con: Connection, record_id: int) -> list[tuple[str, str]]:

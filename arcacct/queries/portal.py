@@ -306,16 +306,12 @@ class ReceiverSide:
 
 
 def _job(row: Sequence[Any]) -> MonthJob:
-    return MonthJob(*row[:3], *map(_unpacked, row[3:]))
+    return MonthJob(*row[:3], *(int(kept) if isinstance(kept, str) else kept for kept in row[3:]))
 
 
 def _kept(number: float) -> float | str:
     """A sum as SQLite takes it, which knows no whole numbers above 2**63."""
     return str(number) if isinstance(number, int) and abs(number) > _LARGEST else number
-
-
-def _unpacked(kept: float | str) -> float:
-    return int(kept) if isinstance(kept, str) else kept
 
 
 # An export of the EGI accounting portal, held against the database: by VO, in jobs or in hours, and why they differ.

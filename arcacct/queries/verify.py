@@ -183,18 +183,14 @@ def _implausible(report: MonthReport, con: Connection, month: Month) -> Doubtful
     start, end = month_bounds(*month)
     found = {one.job_id: one for one in held_records(con, ImplausibleFilter(ended_from=start, ended_before=end))}
     held = [one for one in found.values() if one.state == HELD]
+    late, decides = f"{_LATE}, ", "`arcacct quarantine decide` settles it"
     if found:
         report.add(
             Source("held as implausible", len(held)),
-            ((one.job_id, f"{one.text}: {_ways_out(one)}") for one in held),
+            ((one.job_id, f"{one.text}: {late if NOT_MEASURED in one.reasons else ''}{decides}") for one in held),
             *(f"{one.job_id}: {one.text}: decided: {one.state}" for one in found.values() if one.state != HELD),
         )
     return found
-
-
-def _ways_out(one: ImplausibleRecord) -> str:
-    late = f"{_LATE}, " if NOT_MEASURED in one.reasons else ""
-    return f"{late}`arcacct quarantine decide` settles it"
 
 
 def _control_directory(
@@ -331,10 +327,6 @@ def _absent(con: Connection, ended: Mapping[str, Ended], archived: set[str]) -> 
             yield job_id, f"ended there at {iso(one.end_time)}, and is {ours.status} in the database: {_TODO}"
 
 
-def _not_selected(jobs: int) -> list[str]:
-    return [f"{count_of(jobs, 'job')} not selected by vofilter: not sent, and no difference"] if jobs else []
-
-
 _CAUSES = {
     "waits: its month is held": portal.HELD,
     "waits": portal.NOT_SENT,
@@ -410,7 +402,10 @@ class _AtTarget:
         source, differences = compare()
         left_out = self._jobs.amount(self._jobs.vos).jobs - self._wanted.jobs
         source = source._replace(proof=plugin.confirmation_level, not_selected=left_out, unknown=self._unknown())
-        report.add(source, chain(doubts, self._noted(differences)), *_not_selected(left_out))
+        notes = (
+            [f"{count_of(left_out, 'job')} not selected by vofilter: not sent, and no difference"] if left_out else []
+        )
+        report.add(source, chain(doubts, self._noted(differences)), *notes)
         if plugin.counts is not None:
             # It tells the receiver how many jobs it was given.
             said = sum(one.jobs for one in self._live_sums(COUNTS))

@@ -200,7 +200,8 @@ def _check(signer: Any, certificates: tuple[x509.Certificate, ...], content: byt
     signed = content
     attributes = signer["signed_attrs"]
     if not isinstance(attributes, core.Void):
-        if _digest(attributes) != hashlib.new(algorithm.name, content).digest():
+        digests = (one["values"][0].native for one in attributes if one["type"].native == "message_digest")
+        if next(digests, None) != hashlib.new(algorithm.name, content).digest():
             raise InputError("signature failure: the content is not what was signed (digest)")
         # What was signed is the SET itself, not the context tag it travels under (RFC 5652 section 5.4).
         signed = attributes.untag().dump()
@@ -215,15 +216,6 @@ def _check(signer: Any, certificates: tuple[x509.Certificate, ...], content: byt
             raise InputError("signature failure: neither RSA (PKCS #1 v1.5) nor ECDSA")
     except (InvalidSignature, UnsupportedAlgorithm) as error:
         raise InputError("signature failure: the signature does not fit") from error
-
-
-def _digest(attributes: Any) -> bytes:
-    """The message digest among the signed attributes."""
-    for attribute in attributes:
-        if attribute["type"].native == "message_digest":
-            digest: bytes = attribute["values"][0].native
-            return digest
-    raise InputError("signature failure: no message digest among the signed attributes")
 
 
 def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:

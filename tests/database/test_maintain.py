@@ -484,10 +484,10 @@ def test_a_shrunk_database_is_small_and_whole(here) -> None:
         highest = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone()
         con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-        sizes = upkeep.shrink(here, con)
+        before, after = upkeep.shrink(here, con)
         upkeep.optimize(here, con)
 
-        assert sizes.after < sizes.before
+        assert after < before
         assert con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone() == highest
     assert len(job_ids(here.database)) == 3
     assert not os.path.exists(here.maintenance)
