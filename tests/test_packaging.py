@@ -144,7 +144,7 @@ def test_the_programs_are_script_files(wheel, name) -> None:
 
 
 def test_metadata_names_what_is_needed(wheel) -> None:
-    """The wheel asks for what the program imports; for the tools of the tests only with [test]."""
+    """The wheel asks for what the program imports; for the tools of the tests only with [dev] and [test]."""
     metadata = message_from_bytes(wheel[f"{DIST_INFO}/METADATA"].content)
     lines = metadata.get_all("Requires-Dist", [])
     always = {line.partition(">")[0] for line in lines if "extra ==" not in line}
@@ -202,7 +202,7 @@ def sites() -> set[str]:
     """The names of what the program imports, of its extras, too."""
     project = tomllib.loads(PYPROJECT)["project"]
     extras = project["optional-dependencies"]
-    of_developers = {"docs", "packages", "release", "test"}
+    of_developers = {"dev", "docs", "packages", "release", "test"}
     lines = [*project["dependencies"], *(line for name in set(extras) - of_developers for line in extras[name])]
     return {Requirement(line).name for line in lines}
 
