@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any
 
 from arcacct.errors import InputError
 from arcacct.publishing.context import RunContext
@@ -11,9 +15,9 @@ from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
 from arcacct.publishing.ledger import HeldRecord, SentRecord, SentVersion
 from arcacct.publishing.ledger_rows import DAY_S, month_of
 from arcacct.publishing.plugin import RecordFormat, RenderedRecord
-from arcacct.publishing.sent import digest, is_same
+from arcacct.publishing.sent import digest, is_same, row_digest
 from arcacct.records import reader
-from arcacct.records.model import AAR
+from arcacct.records.model import AAR, Row, column
 from arcacct.records.reader import Logged
 from arcacct.records.states import FAILED
 
@@ -32,6 +36,12 @@ _SET_BYTES = 700_000
 _SET_MESSAGES = 20
 _SET_HELD = 1000
 """Messages, and records held back, are written into the ledger together, until they are so many."""
+_ANSWERS_EVERY = 16
+"""After so many records it is noted what was answered meanwhile."""
+_NOTED = itemgetter(*map(column, ("record_id", "job_id", "end_time", "status", "wall_s")))
+_noted: Callable[[Any], SentRecord] = partial(tuple.__new__, SentRecord)
+_part: Callable[[Any], MessagePart] = partial(tuple.__new__, MessagePart)
+"""Of all their values, in order: at a third of the cost, and there is one of each for every job."""
 
 
 def wire_size(text: str) -> int:
@@ -79,8 +89,9 @@ class RecordBatcher:
         self._moves_cursor = moves_cursor and not republish
         self._delivery = delivery
         self._summary = ctx.summary
-        self._limits = ctx.limits
-        self._room = self._limits.max_bytes - len(family.envelope.head) - len(family.envelope.tail)
+        limits = ctx.limits
+        self._most = sys.maxsize if limits.max_count is None else limits.max_count
+        self._room = limits.max_bytes - len(family.envelope.head) - len(family.envelope.tail)
         self._republish = republish
         self._now = int(time.time())
         self._settle_s = ctx.plugin.target.settle_s
@@ -91,6 +102,7 @@ class RecordBatcher:
         self._full_bytes = 0
         self._held: list[HeldRecord] = []
         self._seq: int | None = None
+        self._elsewhere: dict[tuple[int, str], bool] = {}
 
     def add(self, aar: AAR, seq: int, known: Sequence[SentVersion] = ()) -> bool:
         """
@@ -108,35 +120,52 @@ class RecordBatcher:
             if not self._forbidden(aar, key, place[0], seq, known):
                 self._add_new(aar, _sent(aar, seq, key, place), known, made)
         self.passed(seq)
-        if self._is_full():
+        if self._count >= self._most:
             self._end_batch()
         if len(self._held) >= _SET_HELD:
             self._deliver(ahead=True)
         self._delivery.collect_answers()
         return new
 
-    def add_new(self, records: Iterable[Logged]) -> None:
-        """Records of which the receiver has nothing, as `add` of each: most are, and need few of its questions."""
-        unsettled_from, guard, collect = self._now - self._settle_s, self._guard, self._collect
-        for seq, aar in records:
-            made = self._rendered(aar)
-            if (
-                made is None
-                or (aar.status == FAILED and aar.end_time > unsettled_from)
-                or guard.published_under_other_site(month_of(aar.end_time), made.site_and_host[0])
-            ):
-                self.add(aar, seq)
-                continue
-            collect(made.text, made.authorisation_group, _sent(aar, seq, made.key, made.site_and_host))
-            self.passed(seq)
-            if self._is_full():
-                self._end_batch()
-            self._delivery.collect_answers()
+    def add_new(self, records: Sequence[Logged]) -> None:
+        """
+        Records of which the receiver has nothing, as `add` of each: most are, and need few of its questions.
 
-    def _rendered(self, aar: AAR) -> RenderedRecord | None:
+        Of these no objects are made but what is noted of them.
+        """
+        unsettled_from, rendered, collect = self._now - self._settle_s, self._rendered, self._collect
+        for number, one in enumerate(records):
+            seq, row, packed = one
+            made = rendered(row)
+            if made is None:
+                self.add(one.aar, seq)
+                continue
+            key, text, group, place = made
+            record_id, job_id, end_time, status, wall_s = _NOTED(row)
+            if (status == FAILED and end_time > unsettled_from) or self._is_elsewhere(end_time, place[0]):
+                self.add(one.aar, seq)
+                continue
+            stored = row_digest(row, packed)
+            collect(text, group, _noted((job_id, record_id, seq, end_time, stored, key, None, *place, wall_s, None, 0)))
+            self.passed(seq)
+            if self._count >= self._most:
+                self._end_batch()
+            if not number % _ANSWERS_EVERY:
+                self._delivery.collect_answers()
+
+    def _is_elsewhere(self, end_time: int, site: str) -> bool:
+        """Whether the month of an end is published under the name of another site; each day is asked about once."""
+        asked = end_time // DAY_S, site
+        found = self._elsewhere.get(asked)
+        if found is None:
+            found = self._guard.published_under_other_site(month_of(end_time), site)
+            self._elsewhere[asked] = found
+        return found
+
+    def _rendered(self, row: Row) -> RenderedRecord | None:
         """A record that goes as it is; ``None``: the rules decide, one after the other."""
         try:
-            return self._family.rendered(aar, self._now)
+            return self._family.rendered(row, self._now)
         except UNFORESEEN:
             return None
 
@@ -262,14 +291,15 @@ class RecordBatcher:
 
     def _collect(self, text: str, group: str | None, record: SentRecord) -> None:
         size = wire_size(text)
-        if self._count and (self._is_full() or self._bytes + size > self._room):
+        if self._count and (self._count >= self._most or self._bytes + size > self._room):
             self._end_batch()
-        self._parts.setdefault(group, []).append(MessagePart(text, record, authorisation_group=group))
+        part = _part((text, record, None, group))
+        if (parts := self._parts.get(group)) is None:
+            self._parts[group] = [part]
+        else:
+            parts.append(part)
         self._count += 1
         self._bytes += size
-
-    def _is_full(self) -> bool:
-        return self._limits.max_count is not None and self._count >= self._limits.max_count
 
     def passed(self, seq: int) -> None:
         """Everything up to ``seq`` is in a batch or needs none."""

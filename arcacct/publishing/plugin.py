@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from arcacct.publishing.safeguard import CountingKey
     from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy, Transport
     from arcacct.records.batch_jobs import BareIDs
-    from arcacct.records.model import AAR, UsageCell
+    from arcacct.records.model import AAR, Row, UsageCell
 
 
 # What a receiver said, and what that means for us.
@@ -278,7 +278,7 @@ class RecordFormat(ABC):
     def text(self, aar: AAR, now: int) -> str:
         """The text of a record that was accepted; ``now``: when it is made, UTC seconds."""
 
-    def rendered(self, aar: AAR, now: int) -> RenderedRecord | None:  # noqa: ARG002  a format without a short way
+    def rendered(self, row: Row, now: int) -> RenderedRecord | None:  # noqa: ARG002  a format without a short way
         """
         The same at once, with `text`, `key`, `authorisation_group` and `site_and_host`, of a record that plainly needs
         no repair.

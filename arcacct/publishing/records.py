@@ -16,10 +16,12 @@ from arcacct.publishing.ledger import SentRecord, SentVersion
 from arcacct.publishing.ledger_rows import month_bounds, month_of, recent_months
 from arcacct.publishing.sent import ZeroedKey, is_same
 from arcacct.records import reader, usage
-from arcacct.records.model import AAR
+from arcacct.records.model import AAR, Row, column, record_of
 from arcacct.records.pseudonyms import pseudonymised
 from arcacct.records.reader import Logged, Page
 from arcacct.wording import count_of
+
+_RECORD_ID, _JOB_ID, _VO, _END_TIME = map(column, ("record_id", "job_id", "vo", "end_time"))
 
 Versions = dict[str, list[SentVersion]]
 """What the receiver has of each job."""
@@ -84,13 +86,13 @@ class RecordRouter(RecordBatcher):
             return True
         return not self.retract(aar.job_id, aar, known)
 
-    def add_new(self, records: Iterable[Logged]) -> None:
+    def add_new(self, records: Sequence[Logged]) -> None:
         """As `RecordBatcher.add_new`."""
         if self._is_one_family:
             super().add_new(records)
             return
-        for seq, aar in records:
-            self.add(aar, seq)
+        for one in records:
+            self.add(one.aar, one.seq)
 
     def zero_out_previous(self, doubt_seq: int, ended_from: int) -> int:
         """
@@ -159,25 +161,28 @@ class RecordRouter(RecordBatcher):
         else:
             batcher.quarantine(aar, seq, reason)
 
-    def key_collisions(self, records: Sequence[AAR]) -> dict[str, str]:
+    def key_collisions(self, rows: Sequence[Row]) -> dict[str, str]:
         """
         Of records that the receiver does not have: those that it would take for another job, with that one's JobID.
 
         APEL's key is the id in the batch system and the end. Of several the one that was sent stays, else the one
         recorded first goes; what goes nowhere keeps none out.
         """
-        ctx, key = self._ctx, self._ctx.plugin.any_records().key
-        records = [aar for aar in records if ctx.plugin.target.wants(aar.vo)]
-        if not ctx.plugin.keys_may_collide or not records:
+        ctx, wants = self._ctx, self._ctx.plugin.target.wants
+        if not ctx.plugin.keys_may_collide:
             return {}
-        seconds, own_ids = {aar.end_time for aar in records}, {aar.record_id for aar in records}
-        others = reader.ended_at(ctx.accounting, seconds, besides=own_ids)
-        ends = Counter(end_time for *_name, end_time in others)
-        ends.update(aar.end_time for aar in records)
+        key = ctx.plugin.any_records().key
+        rows = [row for row in rows if wants(row[_VO])]
+        ends = Counter([row[_END_TIME] for row in rows])
+        own_ids = {row[_RECORD_ID] for row in rows}
+        seconds = reader.seconds_of_others(ctx.accounting, ends, own_ids)
+        others = reader.ended_at(ctx.accounting, seconds, besides=own_ids) if seconds else []
+        ends.update(end_time for *_name, end_time in others)
         same: dict[str, list[AAR]] = {}
-        for aar in records:
-            # A key holds the end: where few jobs end in a second, few keys have to be made.
-            if ends[aar.end_time] > 1:
+        # A key holds the end: where few jobs end in a second, few keys have to be made.
+        for row in rows if max(ends.values(), default=0) > 1 else ():
+            if ends[row[_END_TIME]] > 1:
+                aar = record_of(row, None)
                 same.setdefault(key(aar), []).append(aar)
         rivals: dict[str, list[str]] = {one: [] for one in same}
         for _record_id, job_id, local_job_id, end_time in others:
@@ -284,23 +289,23 @@ def _add_places(ctx: RunContext, router: RecordRouter, places: Iterable[int], en
 
 def _add_page(ctx: RunContext, router: RecordRouter, page: Page) -> None:
     # What was sent of them stays what it is: their names are pseudonyms since, which is no correction.
-    closed = pseudonymised(ctx.accounting, [one.aar.record_id for one in page.records])
+    closed = pseudonymised(ctx.accounting, [row[_RECORD_ID] for _seq, row, _digest in page.records])
     if closed:
-        page = page._replace(records=[one for one in page.records if one.aar.record_id not in closed])
-    job_ids = [*(one.aar.job_id for one in page.records), *(job_id for _seq, job_id in page.others)]
+        page = page._replace(records=[one for one in page.records if one.row[_RECORD_ID] not in closed])
+    job_ids = [*(row[_JOB_ID] for _seq, row, _digest in page.records), *(job_id for _seq, job_id in page.others)]
     known = _versions(ctx, job_ids)
     aside = held.states(ctx.publishing, ctx.block, job_ids)
-    twins = router.key_collisions([one.aar for one in page.records if not known.get(one.aar.job_id)])
+    twins = router.key_collisions([row for _seq, row, _digest in page.records if not known.get(row[_JOB_ID])])
     odd, wants = known.keys() | aside.keys() | twins.keys(), ctx.plugin.target.wants
     settled: list[str] = []
     # What the receiver has nothing of goes at once, as far as it stands together in the log.
-    for is_new, records in groupby(page.records, lambda one: one.aar.job_id not in odd and wants(one.aar.vo)):
+    for is_new, records in groupby(page.records, lambda one: one[1][_JOB_ID] not in odd and wants(one[1][_VO])):
         if is_new:
-            router.add_new(records)
+            router.add_new([*records])
             continue
         settled += [
             aar.job_id
-            for seq, aar in records
+            for seq, aar in ((one.seq, one.aar) for one in records)
             if aside.get(aar.job_id) != "dropped"
             and _add(ctx, router, seq, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
         ]

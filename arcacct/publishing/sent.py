@@ -17,7 +17,7 @@ from arcacct.database.durable import transaction
 from arcacct.publishing import ledger_rows
 from arcacct.publishing.ledger import Message, SentRecord, SentSum, SentVersion, kept_bytes, records_of, stored
 from arcacct.records import packing
-from arcacct.records.model import AAR, StoredAAR
+from arcacct.records.model import AAR, Row, StoredAAR, record_of
 from arcacct.records.reader import PACKED_FIELDS
 from arcacct.records.states import SQL_BY_ITSELF
 
@@ -54,6 +54,7 @@ def _reader(names: tuple[str, ...]) -> Callable[[AAR], tuple[Any, ...]]:
 _VALUES = values_of(DIGESTS)
 _OF_PACKS = {number for number, names in DIGESTS.items() if names == PACKED_FIELDS}
 """The versions whose bytes a pack is."""
+_NEWEST = max(DIGESTS)
 
 
 def digest(aar: AAR, version: int | None = None) -> bytes:
@@ -62,7 +63,7 @@ def digest(aar: AAR, version: int | None = None) -> bytes:
 
     From version 2 of the digest on its number stands before them, in one byte. Without ``version``: the newest.
     """
-    number = max(DIGESTS) if version is None else version
+    number = _NEWEST if version is None else version
     keeper = aar if number in _OF_PACKS and isinstance(aar, StoredAAR) else None
     found = None if keeper is None else keeper.digest
     if found is None:
@@ -74,6 +75,13 @@ def digest(aar: AAR, version: int | None = None) -> bytes:
         if keeper is not None:
             keeper.digest = found
     return found if number == 1 else bytes((number,)) + found
+
+
+def row_digest(row: Row, packed: bytes | None) -> bytes:
+    """As `digest`, of a row; ``packed``: the digest of its pack, where it was read from one."""
+    if packed is not None and _NEWEST in _OF_PACKS:
+        return packed if _NEWEST == 1 else bytes((_NEWEST,)) + packed
+    return digest(record_of(row, packed))
 
 
 def digests_of(aar: AAR) -> tuple[bytes, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # The values that every format is made from: the A-REX Accounting Record and the monthly usage cell.
 #
@@ -114,6 +114,30 @@ class StoredAAR(AAR):
 
 class PackedAAR(StoredAAR):
     """One that was read from its pack, the digest of which is of the same bytes."""
+
+
+Row = tuple[Any, ...]
+"""
+The values of an `AAR` in its order: an AAR itself, or a plain tuple, in which the transfers are plain tuples, too.
+
+Publishing reads most jobs as plain tuples and makes texts of them: to make an AAR of each would cost more than to read
+it. `column` finds a value in both.
+"""
+column = AAR._fields.index
+"""The place of a field in a `Row`, by its name."""
+
+
+def record_of(row: Row, digest: bytes | None) -> AAR:
+    """A row as a record; ``digest``: that of its pack, where it was read from one."""
+    if isinstance(row, AAR):
+        return row
+    moved = tuple([Transfer._make(one) for one in row[_TRANSFERS]])
+    aar = PackedAAR._make((*row[:_TRANSFERS], moved, *row[_TRANSFERS + 1 :]))
+    aar.digest = digest
+    return aar
+
+
+_TRANSFERS = column("transfers")
 
 
 class UsageCell(NamedTuple):
@@ -354,16 +378,20 @@ def has_value(text: str | None) -> bool:
     return text is not None and text.strip().lower() not in _NO_VALUE
 
 
-def start_time(aar: AAR, source: str) -> int:
+def start_time(row: Row, source: str) -> int:
     """
     When a job started: its submission, or with ``lrms`` its start in the batch system if that is known and plausible.
 
     Workers write LRMS times in local time with a false Z, so a start outside the job's life is not believed.
     """
-    lrms = aar.lrms_start_time
-    if source == "lrms" and lrms is not None and aar.submit_time <= lrms <= aar.end_time:
+    submitted: int = row[_SUBMIT_TIME]
+    lrms: int | None = row[_LRMS_START_TIME]
+    if source == "lrms" and lrms is not None and submitted <= lrms <= row[_END_TIME]:
         return lrms
-    return aar.submit_time
+    return submitted
+
+
+_SUBMIT_TIME, _LRMS_START_TIME, _END_TIME = map(column, ("submit_time", "lrms_start_time", "end_time"))
 
 
 def vo_name(vo: str | None, main_fqan: str | None, auth_groups: tuple[str, ...], vomsless: VOs) -> str | None:

@@ -9,14 +9,15 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from arcacct.database.connection import Connection, OperationalError
 from arcacct.errors import InputError
 from arcacct.records import packing
 from arcacct.records.holds import HELD, OVERRIDDEN, OVERRIDES
-from arcacct.records.model import AAR, PackedAAR, StoredAAR, Transfer, UsageCell
+from arcacct.records.model import AAR, Row, StoredAAR, Transfer, UsageCell, column, record_of
 from arcacct.records.packing import TRANSFER_KINDS
 from arcacct.records.recorder import escaped
 from arcacct.records.states import ABORTED, COMPLETED, FAILED, SQL_ABORTED, SQL_FINAL, UNKNOWN, UNKNOWN_NUMBER
@@ -74,7 +75,18 @@ class Logged(NamedTuple):
     """A record at its place in FinishedLog."""
 
     seq: int
-    aar: AAR
+    row: Row
+    digest: bytes | None = None
+    """Of the pack that the row is from; ``None``: it was read from the tables, and is an `AAR`."""
+
+    @property
+    def aar(self) -> AAR:
+        """The record as an object, made when it is asked for."""
+        return record_of(self.row, self.digest)
+
+
+_as_logged: Callable[[tuple[int, Row, bytes | None]], Logged] = partial(tuple.__new__, Logged)
+"""A `Logged` of three values, at a third of the cost: there is one of every job."""
 
 
 class Page(NamedTuple):
@@ -166,18 +178,17 @@ def _page_after(con: Connection, seq: int, horizon: int, ended_from: int) -> Pag
 def _page(con: Connection, chosen: str, last: int, ended_from: int) -> Page:
     """The records that a condition on FinishedLog chooses, up to the place ``last``."""
     packed, lacking = _packed(con, chosen)
-    records: list[Logged] = []
+    records = [one for one in packed if one[1][_END_TIME] >= ended_from and is_publishable(one[1])]
     others: list[tuple[int, str]] = []
-    for one in packed:
-        if one.aar.end_time >= ended_from and is_publishable(one.aar):
-            records.append(one)
-        else:
-            others.append((one.seq, one.aar.job_id))
+    if len(records) < len(packed):
+        wanted = {seq for seq, _row, _digest in records}
+        others = [(seq, row[_JOB_ID]) for seq, row, _digest in packed if seq not in wanted]
     if lacking:
         # In one piece where none is packed: a list of numbers takes its time, too.
         rest = f"Seq IN ({','.join(map(str, lacking))})" if packed else chosen
         more_records, more_others = _from_tables(con, rest, ended_from)
-        records, others = sorted(records + more_records), sorted(others + more_others)
+        records = sorted(records + more_records, key=itemgetter(0))
+        others = sorted(others + more_others)
     return Page(records, last, others)
 
 
@@ -186,7 +197,7 @@ def _packed(con: Connection, chosen: str) -> tuple[list[Logged], list[int]]:
     packed: list[Logged] = []
     lacking: list[int] = []
     rows = con.execute(
-        "SELECT FinishedLog.Seq, AAR.RecordID, Data, EndpointID, QueueID, UserID, VOID, StatusID, Digest, Names"
+        "SELECT FinishedLog.Seq, AAR.RecordID, Data, Digest, Names, EndpointID, QueueID, UserID, VOID, StatusID"
         # CROSS: from the log. A record that was replaced by another one is in the log, too.
         " FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
         " LEFT JOIN PackedJobs ON PackedJobs.RecordID = FinishedLog.RecordID AND PackedJobs.Seq = FinishedLog.Seq"
@@ -194,16 +205,17 @@ def _packed(con: Connection, chosen: str) -> tuple[list[Logged], list[int]]:
         f" WHERE {chosen} ORDER BY FinishedLog.Seq"
     ).fetchall()
     unknown = _unknown(con, "FinishedLog", chosen, ())
-    endpoints, queues, users, vos, statuses = _names(con, [ids for _place, _id, data, *ids in rows if data is not None])
-    for place, record_id, data, endpoint, queue, user, vo, status, digest, groups in rows:
-        aar = None
+    endpoints, queues, users, vos, statuses = _names(con, [row[5:] for row in rows if row[2] is not None])
+    for seq, record_id, data, digest, groups, endpoint, queue, user, vo, status in rows:
+        row = None
         if data is not None:
-            names = (*endpoints[endpoint], queues[queue][0], users[user][0], vos[vo][0], statuses[status][0])
-            aar = _unpacked(record_id, names, data, digest, groups, unknown.get(record_id, ()))
-        if aar is None:
-            lacking.append(place)
+            names = endpoints[endpoint] + queues[queue] + users[user] + vos[vo] + statuses[status]
+            known = (auth_groups_of(groups) if groups else ()), "", unknown.get(record_id, ())
+            row = _unpacked(record_id, names, data, digest, known)
+        if row is None:
+            lacking.append(seq)
         else:
-            packed.append(Logged(place, aar))
+            packed.append(_as_logged((seq, row, digest)))
     return packed, lacking
 
 
@@ -222,48 +234,37 @@ def _unknown(con: Connection, table: str, condition: str, values: tuple[int, ...
 _TABLES_OF_NAMES = {
     "Endpoints": "Interface, URL", "Queues": "Name", "Users": "Name", "WLCGVOs": "Name", "Status": "Name",
 }  # fmt: skip
-_Names = dict[object, tuple[str | None, ...]]
 
 
-def _names(con: Connection, used: Sequence[Sequence[object]]) -> list[_Names]:
+def _names(con: Connection, used: Sequence[Sequence[object]]) -> list[dict[object, tuple[str | None, ...]]]:
     """The names of endpoints (interface and URL), queues, users, VOs and statuses, by the IDs that are ``used``."""
-    tables: list[_Names] = []
+    tables: list[dict[object, tuple[str | None, ...]]] = []
     for place, (table, columns) in enumerate(_TABLES_OF_NAMES.items()):
         ids = {row[place] for row in used}
         query = f"SELECT ID, {columns} FROM {table} WHERE ID IN ({','.join('?' * len(ids))})"
-        names: _Names = dict.fromkeys(ids, (None, None))
+        names: dict[object, tuple[str | None, ...]] = dict.fromkeys(ids, (None,) * len(columns.split(",")))
         names |= {one: tuple(map(unescaped_name, texts)) for one, *texts in con.execute(query, tuple(ids))}
         tables.append(names)
     return tables
 
 
 def _unpacked(
-    record_id: int,
-    names: tuple[str | None, ...],
-    data: bytes,
-    digest: bytes,
-    groups: str | None,
-    unknown: tuple[str, ...],
-) -> PackedAAR | None:
+    record_id: int, names: tuple[str | None, ...], data: bytes, digest: bytes, known: tuple[object, ...]
+) -> Row | None:
     """A record from its pack; ``None`` if that is none, or its ``names``, as the tables have them, are others."""
     try:
         if packing.digest(data) != digest:
             return None
         values = marshal.loads(data)  # noqa: S302  our own bytes: a backup that is put in place has none
         # They are written once, but nothing keeps others from deleting or replacing them.
-        if values[_NAMED] != names:
+        if values[_NAMED] != names or len(values) != len(PACKED_FIELDS):
             return None
-        moved = values[_TRANSFERS] and tuple([Transfer._make(one) for one in values[_TRANSFERS]])
-        groups_of = auth_groups_of(groups) if groups else ()
-        # Those of the tables, which many records share: what is made of them is looked up at half the cost.
-        aar = PackedAAR._make(
-            (record_id, *values[: _NAMED.start], *names, *values[_NAMED.stop : _TRANSFERS], moved,
-             *values[_TRANSFERS + 1 :], groups_of, "", unknown)
-        )  # fmt: skip
+        if (moved := values[_TRANSFERS]) and {*map(len, moved)} != {len(Transfer._fields)}:
+            return None
     except _UNREADABLE:
         return None
-    aar.digest = digest
-    return aar
+    # The names as the tables have them, which many records share: what is made of them is found at half the cost.
+    return (record_id, *values[: _NAMED.start], *names, *values[_NAMED.stop :], *known)
 
 
 def pack_of(aar: AAR) -> bytes | None:
@@ -292,7 +293,7 @@ def _from_tables(con: Connection, chosen: str, ended_from: int) -> tuple[list[Lo
     ).fetchall()
     children = _Children(con, "FinishedLog", "Seq", chosen, ())
     return (
-        [Logged(place, children.record(values)) for place, *values in main],
+        [Logged(seq, children.record(values)) for seq, *values in main],
         [(place, unescaped(job_id)) for place, job_id in others],
     )
 
@@ -371,6 +372,14 @@ def ended_at(
         for record_id, job_id, local, end in rows
         if record_id not in besides
     ]
+
+
+def seconds_of_others(con: Connection, end_times: Iterable[object], own_ids: Collection[int]) -> set[int]:
+    """Of some seconds those in which other records ended than these, whatever their status."""
+    seconds = ",".join(str(end) for end in set(end_times) if isinstance(end, int))
+    # From the index alone.
+    rows = con.execute(f"SELECT EndTime, RecordID FROM AAR WHERE EndTime IN ({seconds})")
+    return {end for end, record_id in rows if record_id not in own_ids}
 
 
 def by_job_id(con: Connection, job_ids: Sequence[str]) -> dict[str, AAR]:
@@ -529,10 +538,14 @@ def is_time(end_time: object) -> bool:
     return isinstance(end_time, int) and 0 < end_time <= LAST_SECOND
 
 
-def is_publishable(aar: AAR) -> bool:
+def is_publishable(row: Row) -> bool:
     """Whether a record is of a job that ended, or vanished after something was measured, and is not held."""
-    measured = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s) != (0, 0, 0)
-    return not aar.held and (aar.status in (COMPLETED, FAILED) or (aar.status == ABORTED and measured))
+    status = row[_STATUS]
+    return not row[_HELD] and (status in (COMPLETED, FAILED) or (status == ABORTED and row[_MEASURED] != (0, 0, 0)))
+
+
+_JOB_ID, _END_TIME, _STATUS, _HELD = map(column, ("job_id", "end_time", "status", "held"))
+_MEASURED = slice(column("wall_s"), column("cpu_kernel_s") + 1)
 
 
 def cell_of(aar: AAR) -> UsageCell:

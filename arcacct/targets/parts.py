@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from arcacct.publishing.plugin import Acceptance, RecordFormat, RenderedRecord
-from arcacct.records.model import AAR
+from arcacct.records.model import AAR, Row, column
 from arcacct.records.states import COMPLETED
 from arcacct.targets.common import EXACT, INT2, INT4
 from arcacct.targets.verdicts import SMALLEST_WIDTH, changed, sound_hosts
@@ -37,9 +37,9 @@ SOUND = AAR(
 """A job that no receiver's rules find anything in: with other values in it these are judged."""
 
 
-def values(*names: str) -> Callable[[AAR], Any]:
+def values(*names: str) -> Callable[[Row], Any]:
     """Some values of a job as a tuple, one alone as it is: at a third of the cost of asking for each by its name."""
-    return itemgetter(*map(AAR._fields.index, names))
+    return itemgetter(*map(column, names))
 
 
 class _Kept(dict[Any, Any]):
@@ -70,7 +70,7 @@ _ALONE = values(
 )  # fmt: skip
 
 
-def _alone_sound(aar: AAR, now: int) -> bool:
+def _alone_sound(row: Row, now: int) -> bool:
     """
     Whether numbers and names that no other job has plainly need no repair by any receiver's rules.
 
@@ -79,7 +79,7 @@ def _alone_sound(aar: AAR, now: int) -> bool:
     (
         job_id, local_job_id, job_name, exit_code, submit_time, end_time, nodes, cores, memory_kib, virtual_memory_kib,
         wall_s, user_s, kernel_s, scratch_bytes, stage_in_bytes, stage_out_bytes, submitted, started, ended,
-    ) = _ALONE(aar)  # fmt: skip
+    ) = _ALONE(row)  # fmt: skip
     submitted = 0 if submitted is None else submitted
     started = 0 if started is None else started
     ended = 0 if ended is None else ended
@@ -126,25 +126,25 @@ class FieldCache(Generic[Options]):
             made = _Kept(lambda found: make(job(found), options))
             return _Kept(lambda found: made[found] if is_sound(job(found)) else None), made
 
-        self._sound: list[tuple[_Kept, Callable[[AAR], Any]]] = []
-        self._made: list[tuple[_Kept, Callable[[AAR], Any]]] = []
+        self._sound: list[tuple[_Kept, Callable[[Row], Any]]] = []
+        self._made: list[tuple[_Kept, Callable[[Row], Any]]] = []
         for make, names in makers.items():
             sound, made = kept(make, names)
             self._sound.append((sound, values(*names)))
             self._made.append((made, values(*names)))
 
-    def of(self, aar: AAR, now: int) -> list[Any] | None:
+    def of(self, row: Row, now: int) -> list[Any] | None:
         """
         The parts of a record that plainly needs no repair, in the order of their makers.
 
         ``None`` where something is odd about it: a value that no other job has, or one of which the rules would note
         something. Raises TypeError for what is no number where one should be.
         """
-        if not _alone_sound(aar, now):
+        if not _alone_sound(row, now):
             return None
         parts = []
         for sound, values_of in self._sound:
-            part = sound[values_of(aar)]
+            part = sound[values_of(row)]
             if part is None:
                 return None
             parts.append(part)
@@ -164,11 +164,11 @@ class RecordOfParts(RecordFormat, Generic[Options]):
         self._parts = FieldCache(self.accept, makers, options)
 
     @abstractmethod
-    def local_id(self, aar: AAR) -> str | None:
+    def local_id(self, row: Row) -> str | None:
         """The batch system's id as it is sent; ``None``: it is not."""
 
     @abstractmethod
-    def plain(self, aar: AAR, parts: Sequence[Any], local_id: str | None) -> Plain:
+    def plain(self, row: Row, parts: Sequence[Any], local_id: str | None) -> Plain:
         """
         What publishing needs of a job whose parts are sound.
 
@@ -176,19 +176,19 @@ class RecordOfParts(RecordFormat, Generic[Options]):
         """
 
     @abstractmethod
-    def written(self, aar: AAR, parts: Sequence[Any], local_id: str | None, now: int) -> str:
+    def written(self, row: Row, parts: Sequence[Any], local_id: str | None, now: int) -> str:
         """The text of a record, of its parts and what is the job's own; ``now``: when it is made, UTC seconds."""
 
     def text(self, aar: AAR, now: int) -> str:
         return self.written(aar, self._parts.made(aar), self.local_id(aar), now)
 
-    def rendered(self, aar: AAR, now: int) -> RenderedRecord | None:
-        parts = self._parts.of(aar, now)
+    def rendered(self, row: Row, now: int) -> RenderedRecord | None:
+        parts = self._parts.of(row, now)
         if parts is None:
             return None
-        local_id = self.local_id(aar)
-        found = self.plain(aar, parts, local_id)
+        local_id = self.local_id(row)
+        found = self.plain(row, parts, local_id)
         if found is None:
             return None
         key, group, place = found
-        return RenderedRecord(key, self.written(aar, parts, local_id, now), group, place)
+        return RenderedRecord(key, self.written(row, parts, local_id, now), group, place)

@@ -213,11 +213,13 @@ def test_new_records_go_together_as_they_go_one_by_one(
             batches.add_new(records[:90])
             batches.add_new(records[90:])
         else:
-            for seq, one in records:
-                batches.add(one, seq)
+            for one in records:
+                batches.add(one.aar, one.seq)
         batches.flush()
         ctx.guard.hold_blocked_months()
-        found.append((kept.consignments, kept.listened, ctx.guard.held, ctx.summary.ahead, ctx.summary.notes))
+        # Answers are collected now and then, in which case the next message is sent.
+        assert kept.listened >= len(records) // 32
+        found.append((kept.consignments, ctx.guard.held, ctx.summary.ahead, ctx.summary.notes))
     assert found[0] == found[1]
     assert kept.held
     assert len(kept.records) > 50

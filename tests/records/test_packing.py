@@ -24,7 +24,7 @@ from arcacct.arex.job_facts import job_facts
 from arcacct.config.paths import JobRules
 from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.records import packing, reader
-from arcacct.records.model import AAR, Job, Transfer
+from arcacct.records.model import AAR, Job, Transfer, column, record_of
 from arcacct.records.reader import PACKED_FIELDS
 from arcacct.records.recorder import escaped, event_time, record, record_present
 from arcacct.records.states import StateChange, StatusFile
@@ -300,6 +300,21 @@ def test_no_change_leaves_a_pack_behind(con, change) -> None:
     assert_same(con)
     quiet = ("another order of Ru", "another order of D", "another order of A", "another order of J")
     assert repr(page(con)) != before or change.startswith(quiet) or change == "an event of another kind"
+
+
+def test_packed_jobs_are_read_as_plain_values(con) -> None:
+    """No object is made of a job, nor of any of its transfers, before it is asked for."""
+    write(con, stored_jobs.job(1), stored_jobs.job(2))
+    found = page(con)
+    assert found is not None
+    transfers = column("transfers")
+
+    assert [type(one.row) for one in found.records] == [tuple, tuple]
+    assert {type(moved) for one in found.records for moved in one.row[transfers]} == {tuple}
+    for one in found.records:
+        assert one.aar == record_of(one.row, one.digest)
+        assert {type(moved) for moved in one.aar.transfers} == {Transfer}
+        assert one.aar[:transfers] == one.row[:transfers]
 
 
 RUBBISH = [b"", b"\0", b"rubbish", b"(", marshal.dumps((1,) * 36, 2)[:-1], marshal.dumps({}, 2), marshal.dumps((), 2)]

@@ -18,7 +18,7 @@ from arcacct.config.values import LocalJobs
 from arcacct.publishing.batches import UNFORESEEN
 from arcacct.publishing.plugin import Acceptance, RecordFormat, RenderedRecord
 from arcacct.records import reader
-from arcacct.records.model import AAR, VO, Transfer, VOs
+from arcacct.records.model import AAR, VO, Row, Transfer, VOs, column
 from arcacct.targets.apel.messages import APELOptions, ssm_text
 from arcacct.targets.apel.target import APELRecords
 from arcacct.targets.auditor.record import RecordOptions
@@ -157,10 +157,10 @@ JOB = AAR(
 TEXTS = {name for name, values in VALUES.items() if isinstance(values[-1], str) and name not in ("status", "benchmark")}
 
 
-def rendered(records: RecordFormat, aar: AAR, now: int = NOW) -> RenderedRecord | None:
+def rendered(records: RecordFormat, row: Row, now: int = NOW) -> RenderedRecord | None:
     """As publishing asks for it."""
     try:
-        return records.rendered(aar, now)
+        return records.rendered(row, now)
     except UNFORESEEN:
         return None
 
@@ -176,8 +176,15 @@ def written(records: RecordFormat, aar: AAR, now: int) -> str:
 
 
 def check(records: RecordFormat, aar: AAR, now: int = NOW) -> RenderedRecord | None:
-    """Nothing, or all that rules and format say of a job, one after the other; and what is repaired of it."""
+    """
+    Nothing, or all that rules and format say of a job, one after the other; and what is repaired of it.
+
+    As a plain tuple, with transfers that are plain tuples, as jobs are read, it is the same.
+    """
     at_once = rendered(records, aar, now)
+    transfers = column("transfers")
+    plain = (*aar[:transfers], tuple(map(tuple, aar[transfers])), *aar[transfers + 1 :])
+    assert rendered(records, plain, now) == at_once
     if at_once is None:
         try:
             verdict = records.accept(aar, now)

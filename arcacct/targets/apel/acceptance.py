@@ -68,10 +68,13 @@ def accept_for_car(aar: AAR, options: APELOptions, now: int, *repairs_of_format:
     return Acceptance(aar, tuple(notes))
 
 
-def ids_sound(aar: AAR, local_id: str) -> bool:
-    """Whether a job has a JobID that needs no escape, and goes under the batch system's id if it has one."""
-    job_id = aar.job_id
-    return spelt(job_id, _LONG) == job_id and has_value(job_id) and not (aar.local_job_id and local_id == job_id)
+def ids_sound(job_id: str, own_id: str | None, local_id: str) -> bool:
+    """
+    Whether a job has a JobID that needs no escape, and goes under the batch system's id if it has one (``own_id``).
+
+    ``local_id``: what it goes under.
+    """
+    return spelt(job_id, _LONG) == job_id and has_value(job_id) and not (own_id and local_id == job_id)
 
 
 def repair_apel_job(aar: AAR, notes: list[str]) -> AAR:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from arcacct import __version__
-from arcacct.records.model import AAR, is_domain_name, job_record_id, machine_host, start_time
+from arcacct.records.model import AAR, Row, is_domain_name, job_record_id, machine_host, start_time
 from arcacct.targets.apel.messages import (
     DESCRIPTION,
     LONG,
@@ -56,7 +56,7 @@ _CAR_VALUES = values(
 )  # fmt: skip
 
 
-def car_record(aar: AAR, shared: Sequence[Any], local_id: str, created: str) -> str:
+def car_record(row: Row, shared: Sequence[Any], local_id: str, created: str) -> str:
     """
     One UsageRecord for the inside of a document, of its parts as `SHARED` makes them and what is the job's own.
 
@@ -65,10 +65,10 @@ def car_record(aar: AAR, shared: Sequence[Any], local_id: str, created: str) -> 
     (
         job_id, job_name, code, submit_time, end_time, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s,
         lrms_submit, lrms_start,
-    ) = _CAR_VALUES(aar)  # fmt: skip
+    ) = _CAR_VALUES(row)  # fmt: skip
     (_, id_head, status, infrastructure, source, level, places), user, hosts = shared
     submitted = iso_time(submit_time)
-    started = submitted if source == "submit" else iso_time(start_time(aar, "lrms"))
+    started = submitted if source == "submit" else iso_time(start_time(row, "lrms"))
     # CAR names three instants: created, queued, and eligible to run (we know when the payload started).
     queued = f'<TimeInstant urf:type="Qtime">{iso_time(lrms_submit)}</TimeInstant>' if lrms_submit else ""
     eligible = f'<TimeInstant urf:type="Etime">{iso_time(lrms_start)}</TimeInstant>' if lrms_start else ""

@@ -11,7 +11,7 @@ from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.config.values import LocalJobs
 from arcacct.errors import InputError
 from arcacct.records.batch_jobs import BareIDs, name_before
-from arcacct.records.model import AAR, FQAN, VOs, has_value, machine_host, parsed_fqan, start_time, vo_name
+from arcacct.records.model import AAR, FQAN, Row, VOs, has_value, machine_host, parsed_fqan, start_time, vo_name
 from arcacct.targets.common import INT4, INT8, Breach, Care, Form, Rule, ascii_text, local_job_values, spelt
 from arcacct.targets.parts import values
 
@@ -269,11 +269,11 @@ _WRITTEN = values(
 )  # fmt: skip
 
 
-def written(aar: AAR, shared: Sequence[Any], local_id: str) -> str:
+def written(row: Row, shared: Sequence[Any], local_id: str) -> str:
     """One job record, its end included, of its parts as `JOB_PARTS` makes them; the job must have been accepted."""
-    submitted, ended, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s = _WRITTEN(aar)
+    submitted, ended, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s = _WRITTEN(row)
     (_, hosts, infrastructure, source), user, level, _ = shared
-    started = submitted if source == "submit" else start_time(aar, "lrms")
+    started = submitted if source == "submit" else start_time(row, "lrms")
     real = f"MemoryReal: {memory_kib}\n" if memory_kib else ""
     virtual = f"MemoryVirtual: {virtual_kib}\n" if virtual_kib else ""
     return (
@@ -370,22 +370,27 @@ def service_level(kind: str | None, value: str | None, version: str) -> list[tup
     return [("ServiceLevelType", kind), ("ServiceLevel", value)]
 
 
-def apel_local_job_id(aar: AAR, options: APELOptions) -> str:
+def apel_local_job_id(row: Row, options: APELOptions) -> str:
     """
     LocalJobId in the same letters in every format for APEL: beside site and end what it knows a job by.
 
     The batch system's id, after the site's prefix and the place's name, or the JobID where there is none. The JobID
     also replaces ids that mean "nothing" there, or are longer than the column: cut, two jobs could become one.
     """
-    own, prefix = aar.local_job_id, _before_id(aar, options)
+    own: str | None
+    job_id, own, end_time = _IDS(row)
+    prefix = options.localid_prefix + (name_before(job_id, end_time, options.bare_ids) if options.bare_ids else "")
     if own and not prefix and own.isdecimal() and own.isascii() and len(own) <= LONG:
         # Most batch systems count their jobs, and this is asked of each job more than once.
         return own
-    if has_value(aar.local_job_id):
-        local = ascii_text(f"{prefix}{aar.local_job_id}").strip()
+    if has_value(own):
+        local = ascii_text(f"{prefix}{own}").strip()
         if len(local) <= LONG and has_value(local):
             return local
-    return field(aar.job_id, LONG) or ""
+    return field(job_id, LONG) or ""
+
+
+_IDS = values("job_id", "local_job_id", "end_time")
 
 
 def _before_id(aar: AAR, options: APELOptions) -> str:

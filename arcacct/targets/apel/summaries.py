@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from arcacct.benchmark import TYPES, Benchmark
@@ -106,15 +107,15 @@ def summaries(cells: Iterable[UsageCell], options: APELOptions, family: str = "v
 
     Does not depend on the order of the cells: of several spellings of one key the first of the alphabet is sent.
     """
-    groups: dict[SummaryKey, list[tuple[SummaryKey, Benchmark, UsageCell]]] = {}
+    groups: dict[SummaryKey, list[tuple[Benchmark, UsageCell]]] = {}
+    spellings: dict[SummaryKey, SummaryKey] = {}
     for cell in cells:
         benchmark = benchmark_of(cell.benchmark, options.default_benchmark)
         spelling = _spelling(cell, benchmark, options, family)
-        groups.setdefault(folded_key(spelling), []).append((spelling, benchmark, cell))
-    return [
-        summed(key, min((one[0] for one in groups[key]), key=_order), [one[1:] for one in groups[key]])
-        for key in sorted(groups, key=_order)
-    ]
+        key = folded_key(spelling)
+        spellings[key] = min(spellings[key], spelling, key=_order) if key in spellings else spelling
+        groups.setdefault(key, []).append((benchmark, cell))
+    return [summed(key, spellings[key], groups[key]) for key in sorted(groups, key=_order)]
 
 
 def _spelling(cell: UsageCell, benchmark: Benchmark, options: APELOptions, family: str) -> SummaryKey:
@@ -138,30 +139,32 @@ def _spelling(cell: UsageCell, benchmark: Benchmark, options: APELOptions, famil
     )
 
 
+_folded = lru_cache(maxsize=16384)(folded)
+
+
 def folded_key(spelling: SummaryKey) -> SummaryKey:
     """The key as MySQL compares it."""
-    folded_texts = (folded(value) if isinstance(value, str) else value for value in spelling[1:])
-    return SummaryKey._make((spelling.table, *folded_texts))
+    table, *values = spelling
+    return SummaryKey._make([table, *[_folded(value) if type(value) is str else value for value in values]])
 
 
 def summed(key: SummaryKey, spelling: SummaryKey, cells: Sequence[tuple[Benchmark, UsageCell | JuraCell]]) -> Summary:
     """The summary of cells that have one key, each with its benchmark."""
-    return Summary(
-        key=key,
-        spelling=spelling,
-        jobs=sum(cell.jobs for _, cell in cells),
-        wall_s=sum(cell.wall_s for _, cell in cells),
-        cpu_s=sum(cell.cpu_s for _, cell in cells),
-        normalised_wall=sum(benchmark.normalised(cell.wall_s) for benchmark, cell in cells),
-        normalised_cpu=sum(benchmark.normalised(cell.cpu_s) for benchmark, cell in cells),
-        earliest_end_time=min(cell.earliest_end_time for _, cell in cells),
-        latest_end_time=max(cell.latest_end_time for _, cell in cells),
-    )
+    jobs = wall_s = cpu_s = normalised_wall = normalised_cpu = 0
+    ends: list[int] = []
+    for benchmark, cell in cells:
+        jobs += cell.jobs
+        wall_s += cell.wall_s
+        cpu_s += cell.cpu_s
+        normalised_wall += benchmark.normalised(cell.wall_s)
+        normalised_cpu += benchmark.normalised(cell.cpu_s)
+        ends += cell.earliest_end_time, cell.latest_end_time
+    return Summary(key, spelling, jobs, wall_s, cpu_s, normalised_wall, normalised_cpu, min(ends[::2]), max(ends[1::2]))
 
 
 def _order(key: SummaryKey | SyncKey) -> tuple[object, ...]:
     """A total order over keys with unknown parts."""
-    return tuple("" if value is None else value for value in key)
+    return tuple(["" if value is None else value for value in key]) if None in key else key
 
 
 def zero_summary(key: SummaryKey) -> Summary:

@@ -25,7 +25,7 @@ from arcacct.publishing.plugin import (
     TargetPlugin,
 )
 from arcacct.publishing.safeguard import CountingKey
-from arcacct.records.model import AAR, UsageCell
+from arcacct.records.model import AAR, Row, UsageCell, column
 from arcacct.targets.apel import acceptance, car, messages, summaries
 from arcacct.targets.apel.messages import END, APELOptions, JobKey, apel_local_job_id, folded
 from arcacct.targets.apel.options import SPECIFIED, APELContent, APELTarget
@@ -52,6 +52,7 @@ SUMMARY_VERSIONS = {
 }
 JOB_KINDS = (CAR.message_format, *JOB_VERSIONS)
 """Kinds of messages with a record for each job, all in one table at APEL."""
+_JOB_ID, _LOCAL_JOB_ID, _END_TIME = map(column, ("job_id", "local_job_id", "end_time"))
 
 
 class APELRecords(RecordOfParts[APELOptions]):
@@ -68,20 +69,20 @@ class APELRecords(RecordOfParts[APELOptions]):
         measure = acceptance.accept_for_car if self.version is None else acceptance.accept_for_apel_job
         return measure(aar, self.options, now)
 
-    def local_id(self, aar: AAR) -> str:
-        return apel_local_job_id(aar, self.options)
+    def local_id(self, row: Row) -> str:
+        return apel_local_job_id(row, self.options)
 
-    def plain(self, aar: AAR, parts: Sequence[Any], local_id: str | None) -> Plain:
+    def plain(self, row: Row, parts: Sequence[Any], local_id: str | None) -> Plain:
         assert local_id is not None
-        if not acceptance.ids_sound(aar, local_id):
+        if not acceptance.ids_sound(row[_JOB_ID], row[_LOCAL_JOB_ID], local_id):
             return None
-        return f"[{self._site}, {quoted(folded(local_id) or '')}, {aar.end_time}]", None, parts[0].place
+        return f"[{self._site}, {quoted(folded(local_id) or '')}, {row[_END_TIME]}]", None, parts[0].place
 
-    def written(self, aar: AAR, parts: Sequence[Any], local_id: str | None, now: int) -> str:
+    def written(self, row: Row, parts: Sequence[Any], local_id: str | None, now: int) -> str:
         assert local_id is not None
         if self.version is None:
-            return car.car_record(aar, parts, local_id, now_time(now))
-        return messages.written(aar, parts, local_id)
+            return car.car_record(row, parts, local_id, now_time(now))
+        return messages.written(row, parts, local_id)
 
     def key(self, aar: AAR) -> str:
         site, local_job_id, end_time = messages.job_key(aar, self.options)

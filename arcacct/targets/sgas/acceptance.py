@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from arcacct.publishing.plugin import Acceptance
-from arcacct.records.model import AAR, FQAN, Transfer, machine_host, parsed_fqan
+from arcacct.records.model import AAR, FQAN, Row, machine_host, parsed_fqan
 from arcacct.targets.common import EXACT, LAST_SECOND, Care, has_forbidden
 from arcacct.targets.sgas.usage_record import RULES, UROptions, local_job_id, record_id
 from arcacct.targets.verdicts import (
@@ -29,12 +31,8 @@ _CUT = tuple(
 )
 
 
-def rest_sound(aar: AAR, local_id: str | None) -> bool:
-    """Whether SGAS would take as it is what other receivers are not told; ``local_id``: as it is sent."""
-    return (local_id is not None or not aar.local_job_id) and _transfers_sound(aar.transfers)
-
-
-def _transfers_sound(transfers: tuple[Transfer, ...]) -> bool:
+def transfers_sound(transfers: Sequence[Row]) -> bool:
+    """Whether SGAS would take all transfers of a job as they are."""
     for url, size_bytes, start_time, end_time, _kind in transfers:
         if not (
             0 < len(url) <= _URL
@@ -56,7 +54,7 @@ def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Acceptance:
     aar = repair_texts(repair_values(aar, notes), notes)
     aar = cut_texts(aar, _CUT, notes)
     aar = cut_local_user(aar, _MOST["local_user"], notes)
-    if aar.local_job_id and local_job_id(aar, options) is None:
+    if aar.local_job_id and local_job_id(aar.local_job_id, options) is None:
         # Sent, it would make SGAS give the record another id.
         notes.append(f"LocalJobId: longer than {_MOST['local_job_id']} characters or begins with a slash: left out")
     if aar.node_count > _LARGEST_NODE_COUNT:
@@ -72,7 +70,7 @@ def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Acceptance:
     transfers = tuple(
         transfer._replace(url=transfer.url[:_URL])
         for transfer in aar.transfers
-        if _visible(transfer.url) and _transfers_sound((transfer._replace(url="possible"),))
+        if _visible(transfer.url) and transfers_sound((transfer._replace(url="possible"),))
     )
     if transfers != aar.transfers:
         notes.append(f"transfers: impossible ones left out, URLs cut to {_URL} characters")

@@ -12,7 +12,7 @@ from arcacct.config.values import LocalJobs
 from arcacct.records.model import (
     AAR,
     FQAN,
-    Transfer,
+    Row,
     VOs,
     client_host_name,
     is_address,
@@ -208,7 +208,7 @@ _WRITTEN = values(
 
 
 def written(
-    aar: AAR,
+    row: Row,
     shared: Sequence[Any],
     local_id: str | None,
     created: str,
@@ -225,7 +225,7 @@ def written(
         job_id, job_name, exit_code, submit_time, end_time, nodes, cores, memory_kib, virtual_kib, wall_s, user_s,
         kernel_s, scratch_bytes, stage_in_bytes, stage_out_bytes, client_host, transfers, lrms_submit, lrms_start,
         lrms_end,
-    ) = _WRITTEN(aar)  # fmt: skip
+    ) = _WRITTEN(row)  # fmt: skip
     (_, _, _, id_head, status, node, machine, queue, environments, source), user, hosts = shared
     host = client_host_name(client_host) if client_host else ""
     client = submit_host(host) if 0 < len(host) <= _LONGEST_SUBMIT_HOST else ""
@@ -234,7 +234,7 @@ def written(
     if escape(names) != names:
         job_id, local_id, job_name = map(escape, (job_id, local_id, job_name))
     submitted = iso_time(submit_time)
-    started = submitted if source == "submit" else iso_time(start_time(aar, "lrms"))
+    started = submitted if source == "submit" else iso_time(start_time(row, "lrms"))
     queued = f'<TimeInstant urf:type="lrmssubmit">{iso_time(lrms_submit)}</TimeInstant>' if lrms_submit else ""
     began = f'<TimeInstant urf:type="lrmsstart">{iso_time(lrms_start)}</TimeInstant>' if lrms_start else ""
     ended = f'<TimeInstant urf:type="lrmsend">{iso_time(lrms_end)}</TimeInstant>' if lrms_end else ""
@@ -272,11 +272,11 @@ def written(
     )
 
 
-def local_job_id(aar: AAR, options: UROptions) -> str | None:
+def local_job_id(local_id: str | None, options: UROptions) -> str | None:
     """The LocalJobId as it is sent, or None where SGAS would drop it and rename the record."""
-    if not aar.local_job_id:
+    if not local_id:
         return None
-    text = options.localid_prefix + aar.local_job_id
+    text = options.localid_prefix + local_id
     if len(text) > _LONGEST_LOCAL_ID or ("/" in text and carried(text).startswith("/")):
         return None
     return text
@@ -365,31 +365,33 @@ SHARED: dict[Callable[[AAR, UROptions], Any], tuple[str, ...]] = {
 """The parts of a record that come back with many jobs, and the values that each is made of."""
 
 
-def _moved(transfers: tuple[Transfer, ...]) -> tuple[str, str]:
+def _moved(transfers: Sequence[Row]) -> tuple[str, str]:
     """
     How long data staging lasted, from the first request to the last byte, in each direction; and the file transfers.
 
     SGAS refuses a transfer without a URL, and an element that holds nothing else.
     """
     parts: list[str] = []
-    began_in = ended_in = began_out = ended_out = None
+    began_in = ended_in = began_out = ended_out = alike = None
+    before = behind = ""
+    urls = "".join([one[0] for one in transfers])
+    is_plain = escape(urls) == urls
     for url, size_bytes, started, finished, kind in transfers:
-        escaped = escape(url)
-        what = (
-            f"<tr:URL>{escaped}</tr:URL><tr:Size>{size_bytes}</tr:Size>"
-            f"<tr:StartTime>{iso_time(started)}</tr:StartTime><tr:EndTime>{iso_time(finished)}</tr:EndTime>"
-        )
-        if kind == "output":
-            began_out = started if began_out is None or started < began_out else began_out
-            ended_out = finished if ended_out is None or finished > ended_out else ended_out
-            part = f"<tr:FileUpload>{what}</tr:FileUpload>"
-        else:
-            began_in = started if began_in is None or started < began_in else began_in
-            ended_in = finished if ended_in is None or finished > ended_in else ended_in
-            cached = "true" if kind == "cached_input" else "false"
-            part = f"<tr:FileDownload>{what}<tr:RetrievedFromCache>{cached}</tr:RetrievedFromCache></tr:FileDownload>"
-        if escaped:
-            parts.append(part)
+        # Most files of a job are moved together: all but name and size is made once.
+        if alike != (alike := (started, finished, kind)):
+            behind = f"</tr:Size><tr:StartTime>{iso_time(started)}</tr:StartTime><tr:EndTime>{iso_time(finished)}"
+            if kind == "output":
+                began_out = started if began_out is None or started < began_out else began_out
+                ended_out = finished if ended_out is None or finished > ended_out else ended_out
+                before, behind = "<tr:FileUpload><tr:URL>", f"{behind}</tr:EndTime></tr:FileUpload>"
+            else:
+                began_in = started if began_in is None or started < began_in else began_in
+                ended_in = finished if ended_in is None or finished > ended_in else ended_in
+                cached = "true" if kind == "cached_input" else "false"
+                before = "<tr:FileDownload><tr:URL>"
+                behind += f"</tr:EndTime><tr:RetrievedFromCache>{cached}</tr:RetrievedFromCache></tr:FileDownload>"
+        if escaped := url if is_plain else escape(url):
+            parts.append(f"{before}{escaped}</tr:URL><tr:Size>{size_bytes}{behind}")
     staging = _lasted("stagein", began_in, ended_in) + _lasted("stageout", began_out, ended_out)
     return staging, f"<tr:FileTransfers>{''.join(parts)}</tr:FileTransfers>" if parts else ""
 
