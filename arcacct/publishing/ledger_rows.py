@@ -53,6 +53,7 @@ def months_between(first_s: int, before_s: int) -> set[Month]:
     return months
 
 
+@lru_cache(maxsize=1024)
 def month_bounds(year: int, month: int) -> tuple[int, int]:
     """The first second of a month and of the next."""
     first = calendar.timegm((year, month, 1, 0, 0, 0))
@@ -187,8 +188,7 @@ class _JobNumbers:
         # `known` has read all that others added, and nobody else writes now.
         numbered = range(self._last + 1, self._last + 1 + len(record_ids))
         _insert(self._con, "Jobs", list(zip(numbered, record_ids, record_ids.values(), strict=True)))
-        hashes = zip(_hashes(record_ids), numbered, strict=True)
-        self._con.executemany("INSERT INTO NewJobHashes VALUES (?, ?)", hashes)
+        _insert(self._con, "NewJobHashes", sorted(zip(_hashes(record_ids), numbered, strict=True)))
         if numbered.start // NEW_JOBS != numbered.stop // NEW_JOBS:
             self._con.execute("INSERT INTO JobHashes SELECT Hash, Job FROM NewJobHashes ORDER BY Hash, Job")
             self._con.execute("DELETE FROM NewJobHashes")

@@ -56,7 +56,8 @@ def summed(plugin: TargetPlugin, family: MonthlySummaries, cells: Iterable[Usage
         if not plugin.target.wants(cell.vo):
             continue
         # SQLite keeps a fraction in a column of whole numbers.
-        whole = cell._replace(wall_s=int(cell.wall_s), cpu_s=int(cell.cpu_s))
+        is_whole = type(cell.wall_s) is int and type(cell.cpu_s) is int
+        whole = cell if is_whole else cell._replace(wall_s=int(cell.wall_s), cpu_s=int(cell.cpu_s))
         verdict = family.accept(whole, now)
         if verdict.refusal is None:
             sound.append(verdict.cell)

@@ -105,7 +105,8 @@ def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellAcceptan
         notes.append(note)
         cell = cell._replace(benchmark=None)
     nodes, cores = known_count("node count", cell.node_count, notes), known_count("core count", cell.core_count, notes)
-    cell = cell._replace(node_count=nodes, core_count=cores)
+    if (nodes, cores) != (cell.node_count, cell.core_count):
+        cell = cell._replace(node_count=nodes, core_count=cores)
     earliest = min(max(cell.earliest_end_time, first), last)
     latest = max(min(cell.latest_end_time, last), earliest)
     if (earliest, latest) != (cell.earliest_end_time, cell.latest_end_time):
