@@ -118,6 +118,19 @@ def from_bytes(content: bytes, name: str) -> tuple[JobFiles, bool]:
     return _job_files(values, blobs, name), "local" in blobs
 
 
+def is_whole(content: bytes) -> bool:
+    """
+    Whether nothing is missing of what the launcher was writing: it says in its last line how many bytes follow.
+
+    (The hook says so of each file, and nothing tells that another one was to come.)
+    """
+    lines, found, rest = content.partition(b"\nparts=")
+    value, end, content = rest.partition(b"\n")
+    lengths = [_number(word) for word in value.decode("ascii", "replace").split(" ")[1::2]]
+    known = [length for length in lengths if length is not None]
+    return bool(found and end) and b"\nfile=" not in lines and known == lengths and sum(known) == len(content)
+
+
 def from_name(name: str, controldir: str) -> JobFiles | None:
     """What the name of a spool file alone says of its event; ``None`` for a name that is none of ours."""
     time_text, _, rest = name.removeprefix(TEMPORARY).partition("-")

@@ -110,14 +110,15 @@ class _Event(NamedTuple):
     """Why only its name could be read; empty for a whole one."""
 
 
-def drain_all(run: SweepRun, arex_lookup: ArexLookup) -> int:
+def drain_all(run: SweepRun, arex_lookup: ArexLookup | None, left: set[str] | None = None) -> int:
     """
     Record every event of the spools, oldest first, and remove its file once the record is on disk; returns how many.
 
-    What neither its own files nor the control directory explain is asked of A-REX's own database. Raises StoreError
-    and its kinds, and InputError for a spool that cannot be read.
+    What neither its own files nor the control directory explain is asked of A-REX's own database; without
+    ``arex_lookup`` it is left to a sweep. ``left``: paths of events that are not even looked at; those that were, and
+    stay, come in addition. Raises StoreError and its kinds, and InputError for a spool that cannot be read.
     """
-    return sum(_drain(run, arex_lookup, folder) for folder in spools(run.here))
+    return sum(_drain(run, arex_lookup, folder, left) for folder in spools(run.here))
 
 
 def trusted_owners(here: Places) -> set[int]:
@@ -129,7 +130,7 @@ def trusted_owners(here: Places) -> set[int]:
     return trusted
 
 
-def _drain(run: SweepRun, arex_lookup: ArexLookup, folder: str) -> int:
+def _drain(run: SweepRun, arex_lookup: ArexLookup | None, folder: str, left: set[str] | None) -> int:
     try:
         spooled = open_directory(folder)
     except FileNotFoundError:
@@ -145,11 +146,14 @@ def _drain(run: SweepRun, arex_lookup: ArexLookup, folder: str) -> int:
             )
             return 0
         drained = 0
-        for batch in run.slices(_spool_files(run, spooled)):
+        for batch in run.slices(_spool_files(run, spooled, left)):
             if run.stopping():
                 break
             events = [event for name in batch if (event := _spooled(run, spooled, name)) is not None]
             done = _recorded(run, arex_lookup, spooled, events)
+            if left is not None:
+                # What is only being written has another chance in a moment.
+                left.update(spooled.path_of(name) for name in batch if name not in done and name[:1].isdigit())
             if done and not run.dry_run:
                 checkpoint.make_durable(run.here.database)
             for name in done:
@@ -158,7 +162,7 @@ def _drain(run: SweepRun, arex_lookup: ArexLookup, folder: str) -> int:
         return drained
 
 
-def _recorded(run: SweepRun, arex_lookup: ArexLookup, folder: Directory, events: list[_Event]) -> set[str]:
+def _recorded(run: SweepRun, arex_lookup: ArexLookup | None, folder: Directory, events: list[_Event]) -> set[str]:
     """Record events; the files of those that are in the database now. The others wait, or are set aside."""
     refused: set[str] = set()
 
@@ -168,6 +172,8 @@ def _recorded(run: SweepRun, arex_lookup: ArexLookup, folder: Directory, events:
 
     done = _record(run, arex_lookup, events, wrong)
     asked = [one for one in events if one.name not in done | refused]
+    if arex_lookup is None:
+        return done
     if asked:
         arex_lookup.take(one.facts.job_id for one in asked)
         # One that is in progress there has a record now.
@@ -181,14 +187,14 @@ def _recorded(run: SweepRun, arex_lookup: ArexLookup, folder: Directory, events:
 
 
 def _record(
-    run: SweepRun, arex_lookup: ArexLookup, events: list[_Event], wrong: Callable[[_Event, Exception], None]
+    run: SweepRun, arex_lookup: ArexLookup | None, events: list[_Event], wrong: Callable[[_Event, Exception], None]
 ) -> set[str]:
     """The files of those events that are recorded: all but those of jobs that nobody knows, and those told `wrong`."""
 
     def record(some: list[_Event]) -> set[str]:
         done = set()
         for name, facts, _torn in some:
-            if not facts.known and facts.job_id in arex_lookup.taken:
+            if arex_lookup is not None and not facts.known and facts.job_id in arex_lookup.taken:
                 # A-REX's record has this event, with its own time.
                 done.add(name)
             elif facts.known or recorder.knows(run.con, facts.job_id):
@@ -199,14 +205,14 @@ def _record(
     return set().union(*run.record_each(events, record, wrong)) if events else set()
 
 
-def _spool_files(run: SweepRun, folder: Directory) -> Iterator[str]:
-    """The events of a spool, oldest first, also those whose writer was killed before they had their name."""
+def _spool_files(run: SweepRun, folder: Directory, left: set[str] | None) -> Iterator[str]:
+    """The events of a spool, oldest first, also those that have no name yet."""
     names = sorted(os.listdir(folder.fd), key=lambda name: name.removeprefix(spool.TEMPORARY))
     owners = {os.geteuid(), 0, folder.status.st_uid}
-    abandoned_before = time.time() - ABANDONED_S
     for name in names:
-        begun = name.startswith(spool.TEMPORARY)
-        if not begun and not name[:1].isdigit():
+        if not name.startswith(spool.TEMPORARY) and not name[:1].isdigit():
+            continue
+        if left and folder.path_of(name) in left:
             continue
         with suppress(FileNotFoundError):
             status = folder.lstat(name)
@@ -216,9 +222,17 @@ def _spool_files(run: SweepRun, folder: Directory) -> Iterator[str]:
                 stranger = f"a file of user {status.st_uid}, who has no business in the spool"
             if stranger:
                 _leave_alone(run, folder, name, stranger)
-            # A time to come is of a clock that was wrong: then nobody is at it any more either.
-            elif not begun or not abandoned_before < status.st_mtime <= time.time():
+            else:
                 yield name
+
+
+def _is_being_written(folder: Directory, name: str, content: bytes) -> bool:
+    """Whether an event that has no name yet may still get it: its writer was not killed, and has more to write."""
+    if not name.startswith(spool.TEMPORARY) or spool.is_whole(content):
+        return False
+    now = time.time()
+    # A time to come is of a clock that was wrong: then nobody is at it any more either.
+    return now - ABANDONED_S < folder.lstat(name).st_mtime <= now
 
 
 def _leave_alone(run: SweepRun, folder: Directory, name: str, why: str) -> None:
@@ -264,8 +278,10 @@ def _spooled(run: SweepRun, folder: Directory, name: str) -> _Event | None:
 
 
 def _content(run: SweepRun, folder: Directory, name: str) -> bytes | None:
+    """The bytes of an event that is not being written any more."""
     try:
-        return folder.read(name, _LARGEST_BYTES)
+        content = folder.read(name, _LARGEST_BYTES)
+        return None if _is_being_written(folder, name, content) else content
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from threading import Event
 
-from arcacct.arex import spool_replay
+import arcacct
+from arcacct.arex import resident, spool_replay
 from arcacct.arex.control_files import is_whole, owner_of
 from arcacct.arex.reconcile import ArexLookup, Unfinished, give_up, reconcile
+from arcacct.arex.resident import Heartbeats, Reloaded, SpoolWatch
 from arcacct.arex.spool_replay import drain_all
 from arcacct.arex.sweep_context import Owner, Progress, SweepReport, SweepRun, printable
 from arcacct.config.paths import Places
-from arcacct.database import access, location
+from arcacct.database import access, checkpoint, location
 from arcacct.database.access import leave_open, open_accounting
 from arcacct.database.connection import Connection
 from arcacct.database.durable import refuse_maintenance
 from arcacct.database.location import spools
 from arcacct.database.schema import note
-from arcacct.errors import ArcacctError, InputError
+from arcacct.errors import ArcacctError, InputError, StoreBusy
 from arcacct.records import unfinished, usage
 
 # What the hook missed: drain the spool, then compare the control directory with the database (DESIGN section 4).
@@ -96,50 +99,196 @@ def drain(here: Places, con: Connection, complaints: list[str]) -> int:
         complaints += map(printable, run.complaints)
 
 
-# A sweep that goes on as a service.
+# A sweep that goes on as a service, and records meanwhile what the launcher spools.
 
 
-_LOOK_S = 1.0
-"""How often it looks whether the database is being worked on."""
+_LOOK_S = 0.5
+"""How often it looks at the spools and at the database at least: a beat holds for four times as long."""
+_GATHER_S = 0.02
+"""What comes within this time of an event is recorded, and synced, together with it."""
+
+
+class Stale(ArcacctError):
+    """The program was replaced by another version: this process has parts of the old one, and would load new ones."""
+
+    exit_code = StoreBusy.exit_code
 
 
 def follow(
-    here: Places,
+    source: Places | Reloaded,
     interval_s: float,
     stop: Event,
     told: Callable[[SweepReport | None, list[str]], None],
     *,
     take_vanished: bool = True,
+    works: Callable[[], object] = lambda: None,
 ) -> None:
     """
-    Sweep every ``interval_s`` seconds until ``stop`` is set; a sweep under way ends after its slice.
+    Sweep every ``interval_s`` seconds until ``stop`` is set, and record at once what comes into the spools meanwhile.
 
-    ``told`` gets each report (``None`` when there was no sweep) and the complaints that the one before did not have.
-    Whatever is wrong, also that the control directory is not there, is a complaint: the next sweep may do better.
+    A sweep under way ends after its slice. ``source``: with `Reloaded` the launcher leaves its events to this process,
+    and a configuration that changes is read again. ``told`` gets each report (``None`` when there was no sweep) and the
+    complaints that were not there before. Whatever is wrong, also that the control directory is not there, is a
+    complaint: the next sweep may do better. ``works`` is called again and again. Raises `Stale`.
     """
-    database = _Database(here)
-    known: set[str] = set()
-    try:
+    with closing(_Recorder(source, stop, told, works)) as recorder:
         while not stop.is_set():
-            report = None
+            recorder.sweep(take_vanished)
+            recorder.wait(interval_s)
+
+
+class _Recorder:
+    """What `follow` has open, and what it has said."""
+
+    def __init__(
+        self,
+        source: Places | Reloaded,
+        stop: Event,
+        told: Callable[[SweepReport | None, list[str]], None],
+        works: Callable[[], object],
+    ) -> None:
+        self._source = source
+        self._stop = stop
+        self._told = told
+        self._works = works
+        self._program = resident.of_program()
+        self._database: _Database | None = None
+        self._beats: Heartbeats | None = None
+        self._watch = SpoolWatch()
+        self._looked_s = 0.0
+        self._drained = 0
+        self._left: set[str] = set()
+        """Events that only a sweep can record, or that nobody can."""
+        self._known: set[str] = set()
+        self._since: set[str] = set()
+        """Complaints up to the last sweep, and since then."""
+
+    def sweep(self, take_vanished: bool) -> None:
+        """One sweep of everything; events that come in meanwhile are recorded between its slices."""
+        report = None
+        try:
+            here, con = self._ready()
+            # What waits may be much: it is drained slice by slice, and the launcher need not wait for that.
+            report = sweep(here, con, take_vanished=take_vanished, stopping=self._stopping, goes_on=True)
+            report = report._replace(spooled=report.spooled + self._drained)
+            self._drained = 0
+            complaints = list(report.complaints)
+        except ArcacctError as error:
+            complaints = self._failed(error)
+        new = self._new(complaints)
+        self._known, self._since = set(complaints) | self._since, set()
+        self._told(report, new)
+
+    def wait(self, seconds: float) -> None:
+        """Record what comes in for so long, and close the database as soon as somebody wants to work on it."""
+        end = time.monotonic() + seconds
+        while not self._stop.is_set():
+            self._record()
+            left_s = end - time.monotonic()
+            if left_s <= 0:
+                return
+            self._watch.wait(min(left_s, _LOOK_S))
+            if not self._stop.is_set() and self._watch.has_news():
+                time.sleep(_GATHER_S)
+
+    def close(self) -> None:
+        """For the end of the process: no event that a launcher left to it stays in the spool."""
+        if self._beats is not None:
+            self._beats.stop()
+            self._beats = None
+            with suppress(ArcacctError):
+                self._drain(*self._ready(offers=False))
+        self._watch.close()
+        if self._database is not None:
+            self._database.leave()
+
+    def _stopping(self) -> bool:
+        """Asked by a sweep between two slices, and of each job: what came in meanwhile is recorded now."""
+        passed_s = time.monotonic() - self._looked_s
+        if passed_s >= _LOOK_S or (passed_s >= _GATHER_S and self._watch.has_news()):
+            assert self._database is not None
+            con = self._database.unchanged()
+            if con is not None:
+                self._tell_new(self._drain(self._database.here, con))
+            elif self._beats is not None:
+                self._beats.stop()
+        return self._stop.is_set()
+
+    def _record(self) -> None:
+        try:
+            complaints = self._drain(*self._ready())
+        except ArcacctError as error:
+            complaints = self._failed(error)
+        self._tell_new(complaints)
+
+    def _ready(self, *, offers: bool = True) -> tuple[Places, Connection]:
+        """The database, as the configuration has it now. Raises `Stale`, ConfigError, and as `_Database.connection`."""
+        if resident.of_program() != self._program:
+            raise Stale(
+                f"{arcacct.__file__}: arcacct was replaced by another version; start `arcacct sweep --follow` again"
+            )
+        if isinstance(self._source, Reloaded):
+            changed = self._source.changed()
+            if changed is not None:
+                self._use(changed[0])
+                self._beats = Heartbeats(*changed) if offers else None
+        elif self._database is None:
+            self._use(self._source)
+        assert self._database is not None
+        return self._database.here, self._database.connection()
+
+    def _use(self, here: Places) -> None:
+        if self._beats is not None:
+            self._beats.stop()
+        if self._database is not None:
+            self._database.close()
+        self._database = _Database(here)
+
+    def _drain(self, here: Places, con: Connection) -> list[str]:
+        """One look into the spools; complaints. Raises ArcacctError when nothing can be recorded."""
+        self._looked_s = time.monotonic()
+        self._works()
+        self._watch.look_at(spools(here))
+        self._left = {path for path in self._left if os.path.exists(path)}
+        run = SweepRun(here, con, owner_of)
+        drained = drain_all(run, None, self._left)
+        if drained:
+            self._drained += drained
+            checkpoint.shrink(con, here.database)
+        complaints = [*map(printable, run.complaints)]
+        if self._beats is not None:
             try:
-                con = database.connection()
-                report = sweep(here, con, take_vanished=take_vanished, stopping=stop.is_set, goes_on=True)
-                complaints = list(report.complaints)
-            except ArcacctError as error:
-                complaints = [str(error)]
-            told(report, [text for text in complaints if text not in known])
-            known = set(complaints)
-            database.wait(stop, interval_s)
-    finally:
-        database.leave()
+                self._beats.beat(spool_replay.trusted_owners(here))
+            except OSError as error:
+                complaints.append(
+                    f"{error.filename or here.spool}: cannot be written: {error.strerror}; each state callout starts"
+                    " Python meanwhile"
+                )
+        return complaints
+
+    def _failed(self, error: ArcacctError) -> list[str]:
+        """Nothing is recorded now: no launcher is to rely on it."""
+        if self._beats is not None:
+            self._beats.stop()
+        if isinstance(error, Stale):
+            raise error
+        return [printable(str(error))]
+
+    def _tell_new(self, complaints: list[str]) -> None:
+        if new := self._new(complaints):
+            self._told(None, new)
+
+    def _new(self, complaints: list[str]) -> list[str]:
+        new = [text for text in complaints if text not in self._known and text not in self._since]
+        self._since.update(complaints)
+        return new
 
 
 class _Database:
     """The accounting database, opened again when another file has come into its place."""
 
     def __init__(self, here: Places) -> None:
-        self._here = here
+        self.here = here
         self._con: Connection | None = None
         self._identity: tuple[int, int] | None = None
 
@@ -151,38 +300,37 @@ class _Database:
         (A file system that is not mounted is an empty directory: a database made in there would be lost below it.)
         """
         try:
-            location.refuse_another(self._here)
-            refuse_maintenance(self._here.database)
+            location.refuse_another(self.here)
+            refuse_maintenance(self.here.database)
         except ArcacctError:
-            self._close()
+            self.close()
             raise
-        identity = _identity(self._here.database)
+        identity = _identity(self.here.database)
         if self._con is not None and identity == self._identity:
             return self._con
-        self._close()
-        if identity is None and not is_whole(self._here.controldir):
+        self.close()
+        if identity is None and not is_whole(self.here.controldir):
             raise InputError(
-                f"{self._here.controldir}: no control directory of A-REX is there now; waiting for it to come back"
+                f"{self.here.controldir}: no control directory of A-REX is there now; waiting for it to come back"
             )
-        self._con = open_accounting(self._here)
-        self._identity = _identity(self._here.database)
+        self._con = open_accounting(self.here)
+        self._identity = _identity(self.here.database)
         return self._con
 
-    def wait(self, stop: Event, seconds: float) -> None:
-        """Wait, but close the database as soon as somebody wants to work on it: a restore waits for us."""
-        end = time.monotonic() + seconds
-        while not stop.is_set() and (left := end - time.monotonic()) > 0:
-            if self._con is not None and os.path.exists(self._here.maintenance):
-                self._close()
-            stop.wait(min(left, _LOOK_S))
+    def unchanged(self) -> Connection | None:
+        """The one that is open; ``None`` when another has come into its place, or somebody wants to work on it."""
+        if os.path.exists(self.here.maintenance) or _identity(self.here.database) != self._identity:
+            return None
+        return self._con
 
     def leave(self) -> None:
         """For the end of the process."""
         if self._con is not None:
-            leave_open(self._con, self._here.database)
+            leave_open(self._con, self.here.database)
             self._con = None
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """For who wants to work on it: a restore waits for us."""
         if self._con is not None:
             self._con.close()
             self._con = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -13,6 +14,7 @@ from arcacct.arex.control_files import STATES, is_job_id, read_job
 from arcacct.cli.console import examples, print_error, print_line
 from arcacct.cli.options import conf_of, controldir_option, places_of, settings_of
 from arcacct.cli.progress import progress
+from arcacct.config.parser import RUN_TIME_FILE, absolute, conf_d, find_conf, our_conf
 from arcacct.config.paths import Places, places
 from arcacct.database import access
 from arcacct.database.access import accounting
@@ -21,6 +23,7 @@ from arcacct.wording import count_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from arcacct.arex.resident import Reloaded
     from arcacct.arex.sweep_context import SweepReport
 
 # `arcacct record`: the hook for people, whose errors are errors.
@@ -60,6 +63,8 @@ def record(ctx: click.Context, controldir: str, jobid: str, state: str) -> None:
 
 
 _INTERVAL_S = 60.0
+_HUNG_S = 900
+"""How long the service may take for one step."""
 
 
 @click.command(epilog=examples("arcacct sweep", "arcacct sweep --dry-run"))
@@ -119,7 +124,14 @@ def sweep(
             if report is not None and (report.spooled or report.recorded):
                 print_line(_summary(report, here))
 
-        follow_all(here, interval or _INTERVAL_S, stop, tell, take_vanished=own)
+        source = here if ctx.obj["database"] or os.environ.get("ARCACCT_CONFIG") else _reloaded(ctx, controldir)
+        try:
+            # A process that hangs, in whatever, is ended by the system, and its service begins anew.
+            follow_all(
+                source, interval or _INTERVAL_S, stop, tell, take_vanished=own, works=lambda: signal.alarm(_HUNG_S)
+            )
+        finally:
+            signal.alarm(0)
         return 0
     con = access.open_as_it_is(here) if dry_run else access.open_accounting(here)
     try:
@@ -138,6 +150,23 @@ def sweep(
     print_error(*report.complaints)
     print_line(_summary(report, here, dry_run=dry_run))
     return InputError.exit_code if report.complaints else 0
+
+
+def _reloaded(ctx: click.Context, controldir: str | None) -> Reloaded:
+    """The configuration, for a service: read again when it changes."""
+    from arcacct.arex.resident import Configured, Reloaded  # noqa: PLC0415  for the service alone
+
+    def read() -> tuple[Places, Configured]:
+        conf = conf_of(ctx)
+        arc_conf = absolute(conf.arc_conf)
+        return places_of(ctx, controldir), Configured(arc_conf, arc_conf == absolute(find_conf(None, {})))
+
+    def files() -> list[str]:
+        arc_conf = find_conf(ctx.obj["config"], os.environ)
+        # A-REX writes the last when it starts: then it is the one that a hook takes.
+        return [arc_conf, our_conf(arc_conf, os.environ), *conf_d(arc_conf), RUN_TIME_FILE]
+
+    return Reloaded(read, files)
 
 
 def _summary(report: SweepReport, here: Places, *, dry_run: bool = False) -> str:

@@ -1,0 +1,209 @@
+"""
+What makes `arcacct sweep --follow` the recorder of this host: while it lives, the launcher starts no Python.
+
+In each spool that it drains it keeps the file `.recorder` open, and writes into it when it has drained last. The
+launcher spools and ends where that is less than two seconds ago and the process still has the file open
+(``etc/arcacct-hook``: `recorder_lives`). A recorder that is stopped or killed, or that cannot record, is not alive
+by that, and each callout then records by itself, as if there were none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import select
+import time
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+import arcacct
+from arcacct.config.paths import Places, usual_database
+from arcacct.database.location import own_as
+from arcacct.files.directories import private_directory
+
+BEAT = ".recorder"
+"""The file's name; a sweep takes no notice of it."""
+LEASE_S = 2.0
+"""For how long one beat holds: `lease` of the launcher."""
+_CLOCK_S = 0.5
+"""A clock that was set by less is the same clock."""
+
+
+class Configured(NamedTuple):
+    """By which configuration the recorder works."""
+
+    arc_conf: str
+    """The path, absolute."""
+    is_usual: bool
+    """Whether it is the one that a hook takes when its command line names none."""
+
+
+class Heartbeats:
+    """
+    The files `.recorder`, one in each spool in which a launcher may look for it.
+
+    Of several recorders of one spool the first has it; the others wait for the lock.
+    """
+
+    def __init__(self, here: Places, configured: Configured) -> None:
+        self._here = here
+        self._configured = configured
+        self._fds: dict[str, int] = {}
+        self._epoch_s = 0.0
+
+    def beat(self, trusted: Container[int]) -> None:
+        """
+        All that was in the spools is recorded, but for what only a sweep can.
+
+        ``trusted``: the users whose spools are drained. Raises OSError when a spool cannot be made or written.
+        """
+        up_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        epoch_s = time.time() - up_s
+        if abs(epoch_s - self._epoch_s) > _CLOCK_S:
+            self._epoch_s = epoch_s
+        usual = "yes" if self._configured.is_usual else "no"
+        drained = f"{int(up_s * 100):<12d} {os.getpid()}"
+        rest = f"{int(self._epoch_s * 100)} {usual} {self._configured.arc_conf}\n"
+        for folder in offered(self._here):
+            fd = self._fd(folder, trusted)
+            if fd is not None:
+                # In one call: whoever reads it meanwhile may see digits of two beats, and both are of this process.
+                os.pwrite(fd, f"{drained} {fd} {rest}".encode("utf-8", "surrogateescape"), 0)
+
+    def stop(self) -> None:
+        """From now on no launcher relies on this process. What is in the spool by now, it still has to drain."""
+        for folder, fd in self._fds.items():
+            with suppress(OSError):
+                if _is_open_at(fd, f"{folder}/{BEAT}"):
+                    os.unlink(f"{folder}/{BEAT}")
+            os.close(fd)
+        self._fds.clear()
+
+    def _fd(self, folder: str, trusted: Container[int]) -> int | None:
+        """The descriptor of a spool's file, opened where it has become another one; ``None`` while another has it."""
+        path = f"{folder}/{BEAT}"
+        fd = self._fds.get(folder)
+        if fd is not None:
+            if _is_open_at(fd, path):
+                return fd
+            os.close(self._fds.pop(folder))
+        if not os.path.isdir(folder):
+            private_directory(folder)
+            own_as(folder, os.path.dirname(folder))
+        if os.stat(folder).st_uid not in trusted:
+            return None
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # One that ended may have removed it between.
+            is_ours = _is_open_at(fd, path)
+            if is_ours:
+                os.ftruncate(fd, 0)
+        except BlockingIOError:
+            is_ours = False
+        except BaseException:
+            os.close(fd)
+            raise
+        if not is_ours:
+            os.close(fd)
+            return None
+        self._fds[folder] = fd
+        return fd
+
+
+def offered(here: Places) -> list[str]:
+    """Where a launcher may look for a recorder: in the spool of the hook, and in that below the control directory."""
+    below = os.path.join(os.path.dirname(usual_database(here.controldir)), "spool")
+    return [*dict.fromkeys((here.spool, below))]
+
+
+def _is_open_at(fd: int, path: str) -> bool:
+    try:
+        there, ours = os.stat(path, follow_symlinks=False), os.fstat(fd)
+    except OSError:
+        return False
+    return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+class SpoolWatch:
+    """Waits for what comes into the spools: by inotify where the system has it."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._fd = -1
+        with suppress(AttributeError):
+            self._fd = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def look_at(self, folders: Iterable[str]) -> None:
+        """Also at these directories from now on; those that are not there are not missed."""
+        if self._fd >= 0:
+            for folder in folders:
+                self._libc.inotify_add_watch(self._fd, os.fsencode(folder), _CLOSE_WRITE | _MOVED_TO)
+
+    def has_news(self) -> bool:
+        """Whether something came in since it was asked last. Without inotify nobody knows."""
+        if self._fd < 0:
+            return False
+        news = False
+        with suppress(BlockingIOError):
+            while os.read(self._fd, _EVENTS_BYTES):
+                news = True
+        return news
+
+    def wait(self, seconds: float) -> None:
+        """Until something comes in, at most for so long."""
+        if self._fd < 0:
+            time.sleep(seconds)
+        else:
+            select.select([self._fd], [], [], seconds)
+
+    def close(self) -> None:
+        """No more."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+_CLOSE_WRITE, _MOVED_TO = 0x8, 0x80
+_EVENTS_BYTES = 65_536
+
+
+def of_program() -> tuple[object, ...]:
+    """What changes when another version of arcacct or of Python is installed over this one."""
+    return tuple(_stats((arcacct.__file__, os.__file__)))
+
+
+def _stats(paths: Iterable[str]) -> Iterator[object]:
+    for path in paths:
+        try:
+            stat = os.stat(path)
+        except OSError:
+            yield None
+        else:
+            yield stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+class Reloaded:
+    """
+    The places of a host whose configuration may change.
+
+    ``read`` reads it, and returns what `follow` needs; ``files`` names the files that it reads, those that are not
+    there too. Raises ConfigError as long as it cannot be used.
+    """
+
+    def __init__(self, read: Callable[[], tuple[Places, Configured]], files: Callable[[], list[str]]) -> None:
+        self._read = read
+        self._files = files
+        self._seen: object = None
+
+    def changed(self) -> tuple[Places, Configured] | None:
+        """What the files say, if they are others than when they were asked last. Raises ConfigError."""
+        files = self._files()
+        seen = (tuple(files), *_stats(files))
+        if seen == self._seen:
+            return None
+        found = self._read()
+        self._seen = seen
+        return found

@@ -1,0 +1,449 @@
+"""Where a recorder lives the launcher starts no Python, and nothing is lost or different; else it is as ever."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import pytest
+from disturbed_host import LIFE, job_files
+from hook_host import HOOK, PROJECT, Host
+from installed_program import ARCACCT
+from job_files import JOB, NOON_NS, Files, events, lay, rows
+from recorder_service import LAUNCHER, Service, counting, drained, launch, recorder, started, until, waiting
+from strace import strace_only
+
+from arcacct.arex.resident import BEAT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHELLS = [name for name in ("dash", "bash", "busybox") if shutil.which(name)]
+WORDS = {"bash": ("--posix",), "busybox": ("sh",)}
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Each shell that may be /bin/sh somewhere."""
+    return (str(shutil.which(request.param)), *WORDS.get(request.param, ()))
+
+
+@pytest.fixture
+def record(tmp_path: pathlib.Path) -> pathlib.Path:
+    """What stands in the place of arcacct-record, and notes each start."""
+    return counting(tmp_path / "arcacct-record")
+
+
+def test_the_launcher_starts_no_python(host: Host, record: pathlib.Path, shell: tuple[str, ...]) -> None:
+    """Each state of a life is in the database in a moment, and arcacct-record was never started."""
+    with recorder(host):
+        for step, state in enumerate(LIFE):
+            lay(host.control, job_files(JOB, state, step))
+            assert launch(host, JOB, state, record, shell=shell) == ""
+            drained(host)
+
+    assert started(record) == []
+    assert {key for _job, key in events(str(host.database))} >= {*LIFE}
+    assert [row[7] for row in rows(str(host.database))["AAR"]] == ["completed"]
+
+
+@pytest.mark.parametrize("hashed", [False, True], ids=["ARC 6", "ARC 7"])
+@pytest.mark.parametrize("failed", [False, True], ids=["completed", "failed"])
+def test_the_rows_are_those_of_the_hook(host: Host, record: pathlib.Path, hashed: bool, failed: bool) -> None:
+    """Every row with its times, also when A-REX removes the job's files right after the last callout."""
+    (host.control.parent / "other").mkdir()
+    other = Host(host.control.parent / "other")
+    with recorder(host):
+        for step, state in enumerate(LIFE):
+            for one in (host, other):
+                lay(one.control, job_files(JOB, state, step, failed=failed))
+                if hashed:
+                    _moved_to_hashed(one.control)
+            launch(host, JOB, state, record)
+            other.run(state)
+            if state == "FINISHED":
+                _cleaned(host.control)
+            drained(host)
+
+    assert started(record) == []
+    assert rows(str(host.database)) == rows(str(other.database))
+
+
+def _moved_to_hashed(control: pathlib.Path) -> None:
+    folder = control / "jobs" / JOB[:3] / JOB[3:6] / JOB[6:9] / JOB[9:]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in control.glob(f"job.{JOB}.*"):
+        path.rename(folder / path.name.removeprefix(f"job.{JOB}."))
+    for path in control.glob(f"*/job.{JOB}.status"):
+        path.rename(path.parent / path.name.removeprefix("job."))
+
+
+def _cleaned(control: pathlib.Path) -> None:
+    for path in (*control.glob(f"job.{JOB}.*"), *control.glob("*/*.status")):
+        path.unlink()
+    shutil.rmtree(control / "jobs", ignore_errors=True)
+
+
+def test_the_first_call_of_accepted_is_before_there_is_a_job(host: Host, record: pathlib.Path) -> None:
+    """By REST there are two: without a status file the launcher ends at once; with one the event is recorded."""
+    lay(host.control, Files("ACCEPTED"))
+    status = host.control / "accepting" / f"job.{JOB}.status"
+    content = status.read_bytes()
+    status.unlink()
+
+    assert launch(host, JOB, "ACCEPTED", record) == ""
+    assert (started(record), host.spool) == ([], [])
+    status.write_bytes(content)
+    launch(host, JOB, "ACCEPTED", record)
+
+    assert started(record) == [f"{JOB} ACCEPTED"]
+    assert events(str(host.database)) == [(JOB, "ACCEPTED")]
+
+
+def _up() -> int:
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * 100)
+
+
+BEATS: dict[str, tuple[bool, Callable[[int, int], str]]] = {
+    "alive": (True, lambda fd, up: f"{up} {os.getpid()} {fd} 176000000000 no CONF\n"),
+    "more blanks": (True, lambda fd, up: f"{up}       {os.getpid()} {fd} 176000000000 no CONF\n"),
+    "two seconds ago": (False, lambda fd, up: f"{up - 210} {os.getpid()} {fd} 176000000000 no CONF\n"),
+    "in a minute": (False, lambda fd, up: f"{up + 6000} {os.getpid()} {fd} 176000000000 no CONF\n"),
+    "of another boot": (False, lambda fd, up: f"{up + 10**7} {os.getpid()} {fd} 176000000000 no CONF\n"),
+    "ended": (False, lambda fd, up: f"{up} 4194304 {fd} 176000000000 no CONF\n"),
+    "of another process": (False, lambda fd, up: f"{up} {os.getppid()} {fd} 176000000000 no CONF\n"),
+    "not open": (False, lambda fd, up: f"{up} {os.getpid()} 0 176000000000 no CONF\n"),
+    "by another configuration": (False, lambda fd, up: f"{up} {os.getpid()} {fd} 176000000000 yes /etc/arc.conf\n"),
+    "torn": (False, lambda fd, up: f"{up} {os.getpid()}"),
+    "empty": (False, lambda fd, up: ""),
+    "rubbish": (False, lambda fd, up: f"$(touch x) {os.getpid()} {fd} `id` no CONF\n"),
+    "a negative number": (False, lambda fd, up: f"-{up} {os.getpid()} {fd} 176000000000 no CONF\n"),
+    "an octal number": (False, lambda fd, up: f"0{up} {os.getpid()} {fd} 08 no CONF\n"),
+}
+
+
+@pytest.mark.parametrize("which", BEATS)
+def test_only_a_recorder_that_works_is_alive(
+    host: Host, record: pathlib.Path, shell: tuple[str, ...], which: str
+) -> None:
+    """A beat of any other time, process, configuration or form is none, and the hook is started."""
+    alive, text = BEATS[which]
+    lay(host.control, Files("SUBMIT"))
+    beat = pathlib.Path(host.places.spool) / BEAT
+    beat.parent.mkdir()
+    with open(beat, "w+") as file:
+        # The process that is said to be the recorder is this one.
+        file.write(text(file.fileno(), _up()).replace("CONF", str(host.conf)))
+        file.flush()
+
+        assert launch(host, JOB, "SUBMIT", record, shell=shell) == ""
+
+    assert (started(record) == [], len(host.spool) == 2) == (alive, alive)
+
+
+@pytest.mark.parametrize(
+    ("environment", "usual", "conf", "alive"),
+    [
+        ({}, "yes", "/etc/other", True),
+        ({}, "no", "/etc/other", False),
+        ({"ARC_CONFIG": "/etc/other"}, "no", "/etc/other", True),
+        ({"ARC_CONFIG": "/etc/other"}, "yes", "/etc/arc.conf", False),
+        ({"ARCACCT_CONFIG": "/etc/ours"}, "yes", "/etc/arc.conf", False),
+    ],
+)
+def test_the_configuration_is_that_of_the_hook(
+    host: Host, record: pathlib.Path, environment: dict[str, str], usual: str, conf: str, alive: bool
+) -> None:
+    """A callout that names no arc.conf is for a recorder that was started without one, or with that of $ARC_CONFIG."""
+    lay(host.control, Files("SUBMIT"))
+    record.write_text(f'#!/bin/sh\necho >>"{record}.starts"\n')
+    beat = pathlib.Path(host.places.spool) / BEAT
+    beat.parent.mkdir()
+    with open(beat, "w+") as file:
+        file.write(f"{_up()} {os.getpid()} {file.fileno()} 176000000000 {usual} {conf}\n")
+        file.flush()
+        subprocess.run(
+            ["/bin/sh", LAUNCHER, str(host.control), JOB, "SUBMIT"],
+            env={"PATH": "/usr/bin:/bin", "ARCACCT_RECORD": str(record), **environment},
+            check=True,
+        )
+
+    assert (started(record) == []) == alive
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_recorder_of_another_user_is_none(host: Host, record: pathlib.Path) -> None:
+    """It could not read what we write."""
+    lay(host.control, Files("SUBMIT"))
+    beat = pathlib.Path(host.places.spool) / BEAT
+    beat.parent.mkdir()
+    with open(beat, "w+") as file:
+        file.write(f"{_up()} {os.getpid()} {file.fileno()} 176000000000 no {host.conf}\n")
+        file.flush()
+        os.chown(beat, 65534, 65534)
+        launch(host, JOB, "SUBMIT", record)
+
+    assert started(record) == [f"{JOB} SUBMIT"]
+
+
+def test_a_killed_recorder_is_noticed_at_once(host: Host, record: pathlib.Path) -> None:
+    """Its file is still there and new, and the next callout records by itself; what it left is in the spool."""
+    with recorder(host) as service:
+        service.process.send_signal(signal.SIGSTOP)
+        lay(host.control, Files("SUBMIT"))
+        launch(host, JOB, "SUBMIT", record)
+        left = len(waiting(host))
+        service.end(signal.SIGKILL)
+        lay(host.control, Files())
+        launch(host, JOB, "FINISHED", record)
+
+    assert started(record)[-1] == f"{JOB} FINISHED"
+    assert len(waiting(host)) == left == 2 - len(started(record))
+    assert host.sweep().spooled == left
+    assert events(str(host.database)) == [(JOB, "ACCEPTED"), (JOB, "FINISHED"), (JOB, "SUBMIT")]
+
+
+def test_a_stopped_recorder_is_noticed_within_two_seconds(host: Host, record: pathlib.Path) -> None:
+    """From then on callouts record by themselves; when it goes on it records what was left to it."""
+    with recorder(host) as service:
+        service.process.send_signal(signal.SIGSTOP)
+        for number in range(3):
+            lay(host.control, Files(), f"Early{number}")
+            launch(host, f"Early{number}", "FINISHED", record)
+        time.sleep(2.05)
+        lay(host.control, Files(), "Late")
+        launch(host, "Late", "FINISHED", record)
+        # On a machine that was so busy that two seconds passed before, others too.
+        begun = started(record)
+        assert begun[-1] == "Late FINISHED"
+        service.process.send_signal(signal.SIGCONT)
+        drained(host)
+        until(service.lives)
+        lay(host.control, Files(), "Then")
+        launch(host, "Then", "FINISHED", record)
+        drained(host)
+
+    assert started(record) == begun
+    assert sorted(str(row[0]) for row in rows(str(host.database))["AAR"]) == [
+        "Early0", "Early1", "Early2", "Late", "Then",
+    ]  # fmt: skip
+
+
+def test_while_it_cannot_record_it_is_not_alive(host: Host, record: pathlib.Path) -> None:
+    """Work on the database, or a damaged one: it says so, callouts do as without it, and it goes on by itself."""
+    with recorder(host) as service:
+        for spoil in (_maintained, _torn):
+            restore = spoil(host)
+            until(lambda: not service.lives())
+            count = len(started(record))
+            lay(host.control, Files(), f"Job{count}")
+            assert "spooled as" in launch(host, f"Job{count}", "FINISHED", record)
+            assert len(started(record)) == count + 1
+            restore()
+            pathlib.Path(host.places.breaker).unlink(missing_ok=True)
+            until(service.lives)
+            drained(host)
+
+    assert [row[0] for row in rows(str(host.database))["AAR"]] == ["Job0", "Job1"]
+    assert service.said.count("work on the database") == 1
+
+
+def _maintained(host: Host) -> Callable[[], object]:
+    path = pathlib.Path(host.places.maintenance)
+    path.touch()
+    return path.unlink
+
+
+def _torn(host: Host) -> Callable[[], object]:
+    sound = host.database.with_name("sound")
+    host.database.rename(sound)
+    host.database.write_bytes(b"no database at all, but long enough to look at" * 100)
+    return lambda: sound.rename(host.database)
+
+
+def test_of_two_recorders_one_is_alive(host: Host, record: pathlib.Path) -> None:
+    """The second takes over when the first is killed; both may run."""
+    with recorder(host) as first:
+        second = Service(host)
+        try:
+            lay(host.control, Files(), "A")
+            launch(host, "A", "FINISHED", record)
+            drained(host)
+            assert first.lives()
+            first.end(signal.SIGKILL)
+            second.ready()
+            lay(host.control, Files(), "B")
+            launch(host, "B", "FINISHED", record)
+            drained(host)
+        finally:
+            assert second.end() == 0
+
+    assert started(record) == []
+    assert [row[0] for row in rows(str(host.database))["AAR"]] == ["A", "B"]
+
+
+def test_a_recorder_of_a_database_that_was_named_is_none(host: Host, record: pathlib.Path) -> None:
+    """With --database it may be another one than callouts are about."""
+    lay(host.control, Files(), "Swept")
+    service = Service(host, program=(ARCACCT, "--database", str(host.database)))
+    try:
+        until(lambda: events(str(host.database)))
+        lay(host.control, Files())
+        launch(host, JOB, "FINISHED", record)
+    finally:
+        service.end()
+
+    assert started(record) == [f"{JOB} FINISHED"]
+
+
+def test_a_recorder_that_ends_leaves_nothing(host: Host, record: pathlib.Path) -> None:
+    """By SIGTERM in the middle of callouts: each event is recorded by it or by a hook, and none waits for a sweep."""
+    jobs = [f"Job{number:02}" for number in range(30)]
+    for job_id in jobs:
+        lay(host.control, Files(), job_id)
+    service = Service(host)
+    service.ready()
+    for number, job_id in enumerate(jobs):
+        launch(host, job_id, "FINISHED", record)
+        if number % 10 == 5:
+            assert service.end() == 0
+            assert waiting(host) == []
+            assert not (pathlib.Path(host.places.spool) / BEAT).exists()
+        if number % 10 == 7:
+            service.start()
+            service.ready()
+    assert service.end() == 0
+
+    assert waiting(host) == []
+    assert started(record) == [f"{job_id} FINISHED" for job_id in jobs if int(job_id[3:]) % 10 in (6, 7)]
+    assert sorted(str(row[0]) for row in rows(str(host.database))["AAR"]) == jobs
+
+
+def test_a_changed_configuration_is_read(host: Host, record: pathlib.Path) -> None:
+    """As a hook reads it at each callout; one that cannot be used leaves the callouts to themselves."""
+    with recorder(host) as service:
+        lay(host.control, Files(diag=b"WallTime=10s\nexitcode=0\n"), "A")
+        launch(host, "A", "FINISHED", record)
+        drained(host)
+        text = host.conf.read_text()
+        host.conf.write_text(text.replace("11.11", "broken"))
+        until(lambda: not service.lives())
+        host.conf.write_text(text.replace("11.11", "22.22"))
+        until(service.lives)
+        lay(host.control, Files(diag=b"WallTime=10s\nexitcode=0\n"), "B")
+        launch(host, "B", "FINISHED", record)
+        drained(host)
+
+    with closing(sqlite3.connect(host.database)) as con:
+        query = (
+            "SELECT InfoValue FROM AAR JOIN JobExtraInfo USING (RecordID) WHERE InfoKey = 'benchmark' ORDER BY JobID"
+        )
+        assert [benchmark for (benchmark,) in con.execute(query)] == ["HEPSPEC:11.11", "HEPSPEC:22.22"]
+    assert "is not a benchmark" in service.said
+
+
+def test_a_program_that_was_replaced_ends(host: Host, tmp_path: pathlib.Path) -> None:
+    """It has parts of the old version: it ends, so that its service begins with the new one, and is not alive."""
+    shutil.copytree(f"{PROJECT}/arcacct", tmp_path / "lib" / "arcacct")
+    shutil.copytree(f"{PROJECT}/schema", tmp_path / "lib" / "schema")
+    start = "import sys; sys.argv[0] = 'arcacct'; from arcacct.__main__ import main; main()"
+    service = Service(host, program=(sys.executable, "-P", "-c", start), PYTHONPATH=str(tmp_path / "lib"))
+    service.ready()
+    new = tmp_path / "lib" / "arcacct" / "new"
+    shutil.copy(tmp_path / "lib" / "arcacct" / "__init__.py", new)
+    new.rename(tmp_path / "lib" / "arcacct" / "__init__.py")
+
+    until(lambda: service.process.poll() is not None)
+    assert service.end() == 75
+    assert "was replaced by another version" in service.said
+    assert not service.lives()
+
+
+def test_a_hundred_at_once(host: Host, record: pathlib.Path) -> None:
+    """Callouts of a hundred jobs together: each ends well, starts nothing, and is recorded."""
+    jobs = [f"Job{number:03}" for number in range(100)]
+    for job_id in jobs:
+        lay(host.control, Files(), job_id)
+    with recorder(host):
+        environment = {"PATH": "/usr/bin:/bin", "ARCACCT_RECORD": str(record)}
+        running = [
+            subprocess.Popen(
+                ["/bin/sh", LAUNCHER, str(host.control), job_id, "FINISHED", str(host.conf)], env=environment
+            )
+            for job_id in jobs
+        ]
+        assert [process.wait() for process in running] == [0] * 100
+        drained(host)
+
+    # On a machine that is so busy that the recorder had no turn for two seconds, hooks recorded the rest.
+    assert len(started(record)) < 50
+    assert sorted(str(row[0]) for row in rows(str(host.database))["AAR"]) == jobs
+
+
+def test_a_spool_that_is_full_is_no_spool(host: Host, record: pathlib.Path) -> None:
+    """When the launcher cannot write there the hook has its turn, and the recorder goes on."""
+    lay(host.control, Files("SUBMIT"))
+    with recorder(host):
+        # A name that cannot be made stands for a disk that is full.
+        environment = {"PATH": "/usr/bin:/bin", "ARCACCT_RECORD": str(record)}
+        script = f"ulimit -f 0; trap '' XFSZ; . {LAUNCHER}"
+        done = subprocess.run(
+            ["/bin/sh", "-c", script, "sh", str(host.control), JOB, "SUBMIT", str(host.conf)],
+            env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        drained(host)
+
+    assert done.returncode == 0
+    assert (JOB, "SUBMIT") in events(str(host.database))
+
+
+@strace_only
+@pytest.mark.parametrize(
+    ("state", "programs", "apart"),
+    [("ACCEPTED", 0, 0), ("PREPARING", 0, 0), ("SUBMIT", 0, 0), ("FINISHING", 0, 0), ("FINISHED", 2, 2)],
+)
+def test_what_the_launcher_starts(
+    host: Host, record: pathlib.Path, tmp_path: pathlib.Path, state: str, programs: int, apart: int
+) -> None:
+    """Nothing but the shell itself; for a job that has ended `stat` and `cat`, and apart from A-REX `mv` and `sync`."""
+    lay(host.control, Files(state))
+    trace = tmp_path / "trace"
+    with recorder(host):
+        subprocess.run(
+            ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=execve", "/bin/sh", LAUNCHER,
+             str(host.control), JOB, state, str(host.conf)],
+            env={"PATH": "/usr/bin:/bin", "ARCACCT_RECORD": str(record)}, check=True,
+        )  # fmt: skip
+    found = [line for line in trace.read_text().splitlines() if "execve(" in line and line.endswith(" = 0")]
+
+    assert started(record) == []
+    assert len(found) == 1 + programs + apart, found
+    assert HOOK not in trace.read_text()
+
+
+def test_order_and_repeats_do_not_matter(host: Host, record: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """All events of a life wait while the recorder is stopped, some twice, and are recorded as ever."""
+    (tmp_path / "other").mkdir()
+    other = Host(tmp_path / "other")
+    with recorder(host) as service:
+        service.process.send_signal(signal.SIGSTOP)
+        for step, state in enumerate((*LIFE, *LIFE[::-1])):
+            if step < len(LIFE):
+                lay(host.control, Files(state, NOON_NS + step * 10**9))
+                lay(other.control, Files(state, NOON_NS + step * 10**9))
+                other.run(state)
+            launch(host, JOB, state, record)
+        service.process.send_signal(signal.SIGCONT)
+        drained(host)
+
+    ours, theirs = rows(str(host.database)), rows(str(other.database))
+    assert {**ours, "JobEvents": []} == {**theirs, "JobEvents": []}
+    assert sorted(row[1] for row in ours["JobEvents"]) == sorted(row[1] for row in theirs["JobEvents"])
