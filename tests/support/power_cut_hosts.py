@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -156,9 +157,13 @@ class Recording(Scenario):
         for path in (*paths, *(path for state in LIFE for path in status_files(control, job_id, state))):
             pathlib.Path(path).unlink(missing_ok=True)
 
+    def go_on(self, cut: Cut) -> None:
+        """What A-REX does after a cut that it had not done before."""
+
     def losses(self, cut: Cut) -> list[Loss]:
         self.trace.restore(cut)
         pathlib.Path(self.host.places.maintenance).unlink(missing_ok=True)
+        self.go_on(cut)
         if not self.control:
             for job_id in self.may_be_gone(cut):
                 self.clean(self.host, job_id)
@@ -265,6 +270,53 @@ class Launchers(Hooks):
     """The same without arcacct-record: the launcher spools."""
 
     word = "spool-only"
+
+
+_BESIDE_A_RECORDER = """
+import os, subprocess, sys, time
+marks, conf, arcacct, spool, later, *jobs = sys.argv[1:]
+launcher, control = os.environ["LAUNCHER"], os.environ["CONTROL"]
+recorder = subprocess.Popen([arcacct, "--config", conf, "sweep", "--follow", "--interval", "3600"])
+while not os.path.exists(f"{spool}/.recorder") or not os.path.getsize(f"{spool}/.recorder"):
+    assert recorder.poll() is None
+    time.sleep(0.01)
+for job in jobs:
+    os.unlink(f"{control}/processing/job.{job}.status")
+    for name in os.listdir(f"{later}/{job}"):
+        os.rename(f"{later}/{job}/{name}", f"{control}/finished/{name}" if ".status" in name else f"{control}/{name}")
+    subprocess.run(["sh", launcher, control, job, "FINISHED", conf], check=True)
+    while any(name.endswith(job) for name in os.listdir(spool)):
+        time.sleep(0.01)
+    os.mkdir(f"{marks}/{job}")
+recorder.terminate()
+sys.exit(recorder.wait())
+"""
+
+
+class BesideARecorder(Hooks):
+    """
+    Callouts where a recorder lives: the launcher spools, and the recorder records and removes the event.
+
+    That is when an event is handed over.
+    """
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        _command, environment = super().command()
+        later = self.host.control.parent / "later"
+        for job_id in self.jobs:
+            # Else the recorder's first sweep finds that they have ended.
+            (later / job_id).mkdir(parents=True)
+            for path in (*self.host.control.glob(f"job.{job_id}.*"), *self.host.control.glob(f"*/job.{job_id}.status")):
+                shutil.move(path, later / job_id)
+            self.lay(self.host, job_id, "FINISHING")
+        words = [str(self.marks), str(self.host.conf), ARCACCT, self.host.places.spool, str(later)]
+        return [sys.executable, "-I", "-c", _BESIDE_A_RECORDER, *words, *self.jobs], environment
+
+    def go_on(self, cut: Cut) -> None:
+        gone = () if self.control else self.may_be_gone(cut)
+        for job_id in self.jobs.keys() - set(gone):
+            pathlib.Path(self.host.control, "processing", f"job.{job_id}.status").unlink(missing_ok=True)
+            self.lay(self.host, job_id, "FINISHED")
 
 
 class Sweeping(Recording):

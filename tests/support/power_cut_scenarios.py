@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from power_cut_care import BackingUp, Beginning, Forgetting, Moving, Pruning, Restoring, Shrinking, Upgrading
 from power_cut_fleet import Loading
 from power_cut_hosts import (
+    BesideARecorder,
     Draining,
     DrainingByPublish,
     DrainingLaunched,
@@ -73,6 +74,8 @@ SCENARIOS = {
     f"hooks that spool, {WITHOUT}": _recording(SpoolingHooks, False),
     f"launchers that spool, {WITH}": _recording(Launchers, True),
     f"launchers that spool, {WITHOUT}": _recording(Launchers, False),
+    f"launchers and a recorder, {WITH}": _recording(BesideARecorder, True),
+    f"launchers and a recorder, {WITHOUT}": _recording(BesideARecorder, False),
     f"a sweep, {WITH}": _recording(Sweeping, True),
     f"after a sweep, {WITHOUT}": _recording(Swept, False),
     f"the first sweep of a host, {WITH}": _recording(Beginning, True),

@@ -126,5 +126,3 @@ def waiting(host: Host) -> list[str]:
 def drained(host: Host) -> None:
     """Wait until the recorder has taken everything."""
     until(lambda: not waiting(host))
-
-

@@ -54,9 +54,14 @@ def arex(control: pathlib.Path) -> Iterator[Writer]:
 def launched(here: Places, job_id: str, *states: str) -> None:
     """The launcher alone has run for these states: the words of its call are in the spool."""
     for state in states or LIFE:
+        # Without one a call for ACCEPTED is about no job.
+        status = pathlib.Path(here.controldir, "accepting", f"job.{job_id}.status")
+        if state == "ACCEPTED":
+            status.write_text(state)
         command = ["sh", resource("etc", "arcacct-hook"), "spool-only", here.controldir, job_id, state]
         done = subprocess.run(command, env={}, capture_output=True, text=True, check=True)
         assert done.stderr == ""
+        status.unlink(missing_ok=True)
 
 
 def waiting(here: Places) -> list[str]:
