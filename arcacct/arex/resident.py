@@ -27,8 +27,6 @@ BEAT = ".recorder"
 """The file's name; a sweep takes no notice of it."""
 LEASE_S = 2.0
 """For how long one beat holds: `lease` of the launcher."""
-_CLOCK_S = 0.5
-"""A clock that was set by less is the same clock."""
 
 
 class Configured(NamedTuple):
@@ -51,7 +49,6 @@ class Heartbeats:
         self._here = here
         self._configured = configured
         self._fds: dict[str, int] = {}
-        self._epoch_s = 0.0
 
     def beat(self, trusted: Container[int]) -> None:
         """
@@ -60,12 +57,11 @@ class Heartbeats:
         ``trusted``: the users whose spools are drained. Raises OSError when a spool cannot be made or written.
         """
         up_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        epoch_s = time.time() - up_s
-        if abs(epoch_s - self._epoch_s) > _CLOCK_S:
-            self._epoch_s = epoch_s
+        epoch = int((time.time() - up_s) * 100)
         usual = "yes" if self._configured.is_usual else "no"
         drained = f"{int(up_s * 100):<12d} {os.getpid()}"
-        rest = f"{int(self._epoch_s * 100)} {usual} {self._configured.arc_conf}\n"
+        # Twice, since it decides the order of events: who reads while this is written sees two numbers.
+        rest = f"{epoch} {usual} {epoch} {self._configured.arc_conf}\n"
         for folder in offered(self._here):
             fd = self._fd(folder, trusted)
             if fd is not None:

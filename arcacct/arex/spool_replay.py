@@ -15,7 +15,7 @@ from arcacct.arex.job_facts import job_facts
 from arcacct.arex.reconcile import ArexLookup
 from arcacct.arex.sweep_context import PATIENCE_S, SweepRun, is_of_one_job, printable, reason
 from arcacct.config.paths import Places
-from arcacct.database import checkpoint
+from arcacct.database import access, checkpoint
 from arcacct.database.connection import Connection
 from arcacct.database.location import spools
 from arcacct.database.schema import note, noted
@@ -300,7 +300,10 @@ def _explained(run: SweepRun, event: JobFiles) -> StateChange:
         return job_facts(now, run.here.rules)
     # The job has moved on or is gone, or is in this state once more: the event's time is when the hook ran.
     now.status = None
-    now.event_ns = event.event_ns
+    # The launcher ran a moment after the state began: if that is recorded already, it is the same event.
+    with access.translating(run.here.database):
+        recorded_s = recorder.event_near(run.con, event.job_id, event.state, event.event_ns)
+    now.event_ns = event.event_ns if recorded_s is None else recorded_s * 10**9
     facts = job_facts(now, run.here.rules)
     # What it has used by now is that of a later run, or of none that anybody saw end.
     facts.usage = None

@@ -38,6 +38,8 @@ USAGE_COLUMNS = (
     "LocalJobID, ExitCode, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime,"
     " UsedCPUUserTime, UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume"
 )
+_SAME_S = 2
+"""A state that began this long before or after is the same: each takes a job at least a turn of A-REX's loop."""
 _UPDATE_USAGE = (
     f"UPDATE AAR SET (StatusID, {USAGE_COLUMNS}) = (?{', ?' * 13}) WHERE RecordID = ?"
     f" AND (StatusID, {USAGE_COLUMNS}) IS NOT (?{', ?' * 13})"
@@ -206,6 +208,17 @@ def record_present(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> l
     for place, (facts, settled) in others:
         kinds[place] = record(con, facts, present=True, settled=settled)
     return kinds
+
+
+def event_near(con: Connection, job_id: str, state: str, event_ns: int) -> "int | None":
+    """The time of an event of this kind that the job has within some seconds, in UTC seconds; the nearest."""
+    query = (
+        "SELECT CAST(strftime('%s', EventTime) AS INTEGER) FROM AAR JOIN JobEvents USING (RecordID)"
+        " WHERE JobID = ? AND EventKey = ?"
+    )
+    asked_s = event_ns // 10**9
+    near = [at_s for (at_s,) in con.execute(query, (escaped(job_id), state)) if abs(at_s - asked_s) <= _SAME_S]
+    return min(near, key=lambda at_s: abs(at_s - asked_s), default=None)
 
 
 def knows(con: Connection, job_id: str) -> bool:

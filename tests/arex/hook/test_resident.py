@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import pathlib
+import random
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
-from disturbed_host import LIFE, job_files
+from disturbed_host import LIFE, check_equal, job_files, undisturbed
 from hook_host import HOOK, PROJECT, Host
 from installed_program import ARCACCT
 from job_files import JOB, NOON_NS, Files, events, lay, rows
@@ -113,20 +114,24 @@ def _up() -> int:
 
 
 BEATS: dict[str, tuple[bool, Callable[[int, int], str]]] = {
-    "alive": (True, lambda fd, up: f"{up} {os.getpid()} {fd} 176000000000 no CONF\n"),
-    "more blanks": (True, lambda fd, up: f"{up}       {os.getpid()} {fd} 176000000000 no CONF\n"),
-    "two seconds ago": (False, lambda fd, up: f"{up - 210} {os.getpid()} {fd} 176000000000 no CONF\n"),
-    "in a minute": (False, lambda fd, up: f"{up + 6000} {os.getpid()} {fd} 176000000000 no CONF\n"),
-    "of another boot": (False, lambda fd, up: f"{up + 10**7} {os.getpid()} {fd} 176000000000 no CONF\n"),
-    "ended": (False, lambda fd, up: f"{up} 4194304 {fd} 176000000000 no CONF\n"),
-    "of another process": (False, lambda fd, up: f"{up} {os.getppid()} {fd} 176000000000 no CONF\n"),
-    "not open": (False, lambda fd, up: f"{up} {os.getpid()} 0 176000000000 no CONF\n"),
-    "by another configuration": (False, lambda fd, up: f"{up} {os.getpid()} {fd} 176000000000 yes /etc/arc.conf\n"),
+    "alive": (True, lambda fd, up: f"{up} {os.getpid()} {fd} 176000000000 no 176000000000 CONF\n"),
+    "more blanks": (True, lambda fd, up: f"{up}       {os.getpid()} {fd} 176000000000 no 176000000000 CONF\n"),
+    "two seconds ago": (False, lambda fd, up: f"{up - 210} {os.getpid()} {fd} 176000000000 no 176000000000 CONF\n"),
+    "in a minute": (False, lambda fd, up: f"{up + 6000} {os.getpid()} {fd} 176000000000 no 176000000000 CONF\n"),
+    "of another boot": (False, lambda fd, up: f"{up + 10**7} {os.getpid()} {fd} 176000000000 no 176000000000 CONF\n"),
+    "ended": (False, lambda fd, up: f"{up} 4194304 {fd} 176000000000 no 176000000000 CONF\n"),
+    "of another process": (False, lambda fd, up: f"{up} {os.getppid()} {fd} 176000000000 no 176000000000 CONF\n"),
+    "not open": (False, lambda fd, up: f"{up} {os.getpid()} 0 176000000000 no 176000000000 CONF\n"),
+    "by another configuration": (
+        False,
+        lambda fd, up: f"{up} {os.getpid()} {fd} 176000000000 yes 176000000000 /etc/arc.conf\n",
+    ),
+    "of two beats": (False, lambda fd, up: f"{up} {os.getpid()} {fd} 176000000099 no 176000000100 CONF\n"),
     "torn": (False, lambda fd, up: f"{up} {os.getpid()}"),
     "empty": (False, lambda fd, up: ""),
-    "rubbish": (False, lambda fd, up: f"$(touch x) {os.getpid()} {fd} `id` no CONF\n"),
-    "a negative number": (False, lambda fd, up: f"-{up} {os.getpid()} {fd} 176000000000 no CONF\n"),
-    "an octal number": (False, lambda fd, up: f"0{up} {os.getpid()} {fd} 08 no CONF\n"),
+    "rubbish": (False, lambda fd, up: f"$(touch x) {os.getpid()} {fd} `id` no `id` CONF\n"),
+    "a negative number": (False, lambda fd, up: f"-{up} {os.getpid()} {fd} 176000000000 no 176000000000 CONF\n"),
+    "an octal number": (False, lambda fd, up: f"0{up} {os.getpid()} {fd} 08 no 08 CONF\n"),
 }
 
 
@@ -168,7 +173,7 @@ def test_the_configuration_is_that_of_the_hook(
     beat = pathlib.Path(host.places.spool) / BEAT
     beat.parent.mkdir()
     with open(beat, "w+") as file:
-        file.write(f"{_up()} {os.getpid()} {file.fileno()} 176000000000 {usual} {conf}\n")
+        file.write(f"{_up()} {os.getpid()} {file.fileno()} 176000000000 {usual} 176000000000 {conf}\n")
         file.flush()
         subprocess.run(
             ["/bin/sh", LAUNCHER, str(host.control), JOB, "SUBMIT"],
@@ -186,7 +191,7 @@ def test_a_recorder_of_another_user_is_none(host: Host, record: pathlib.Path) ->
     beat = pathlib.Path(host.places.spool) / BEAT
     beat.parent.mkdir()
     with open(beat, "w+") as file:
-        file.write(f"{_up()} {os.getpid()} {file.fileno()} 176000000000 no {host.conf}\n")
+        file.write(f"{_up()} {os.getpid()} {file.fileno()} 176000000000 no 176000000000 {host.conf}\n")
         file.flush()
         os.chown(beat, 65534, 65534)
         launch(host, JOB, "SUBMIT", record)
@@ -405,6 +410,21 @@ def test_a_spool_that_is_full_is_no_spool(host: Host, record: pathlib.Path) -> N
     assert (JOB, "SUBMIT") in events(str(host.database))
 
 
+def test_an_event_that_is_recorded_already_is_the_same(host: Host, record: pathlib.Path) -> None:
+    """A sweep has seen the state in the second before the launcher ran, and then the job has moved on: one event."""
+    with recorder(host) as service:
+        service.process.send_signal(signal.SIGSTOP)
+        now_ns = time.time_ns()
+        lay(host.control, Files("SUBMIT", now_ns - 10**9))
+        host.sweep()
+        launch(host, JOB, "SUBMIT", record)
+        lay(host.control, Files("FINISHING", now_ns + 10**9))
+        service.process.send_signal(signal.SIGCONT)
+        drained(host)
+
+    assert events(str(host.database)).count((JOB, "SUBMIT")) == 1
+
+
 @strace_only
 @pytest.mark.parametrize(
     ("state", "programs", "apart"),
@@ -447,3 +467,89 @@ def test_order_and_repeats_do_not_matter(host: Host, record: pathlib.Path, tmp_p
     ours, theirs = rows(str(host.database)), rows(str(other.database))
     assert {**ours, "JobEvents": []} == {**theirs, "JobEvents": []}
     assert sorted(row[1] for row in ours["JobEvents"]) == sorted(row[1] for row in theirs["JobEvents"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_any_moment(host: Host, record: pathlib.Path, tmp_path: pathlib.Path, seed: int) -> None:
+    """Launchers, hooks and recorders are killed at random, and others begun: nothing is lost, and nothing different."""
+    chance = random.Random(seed)
+    lives = {f"Job{number:02}": chance.random() < 0.3 for number in range(12)}
+    killed = 0
+    service = Service(host)
+    service.ready()
+    try:
+        for job_id, failed in lives.items():
+            for step, state in enumerate(LIFE):
+                lay(host.control, job_files(job_id, state, step, failed=failed), job_id)
+                killed += _killed_launch(host, job_id, state, record, chance)
+                if service.process.poll() is None and chance.random() < 0.15:
+                    service.end(signal.SIGKILL)
+                elif service.process.poll() is not None and chance.random() < 0.5:
+                    service.start()
+                    if chance.random() < 0.5:
+                        service.ready()
+    finally:
+        service.end(signal.SIGKILL)
+    for name in waiting(host):
+        # What nobody was able to finish writing is an event after a minute.
+        os.utime(f"{host.places.spool}/{name}", (1, 1))
+
+    report = host.sweep()
+
+    assert killed > 5
+    assert report.complaints == ()
+    assert waiting(host) == []
+    check_equal(host, undisturbed(tmp_path / "well", lives), launched=True)
+
+
+def _killed_launch(host: Host, job_id: str, state: str, record: pathlib.Path, chance: random.Random) -> bool:
+    """A callout of which all processes are killed after some milliseconds; whether it had not ended before."""
+    process = subprocess.Popen(
+        ["/bin/sh", LAUNCHER, str(host.control), job_id, state, str(host.conf)],
+        env={"PATH": "/usr/bin:/bin", "ARCACCT_RECORD": str(record)},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    time.sleep(chance.uniform(0, 0.03))
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.wait() == -signal.SIGKILL
+
+
+@strace_only
+@pytest.mark.parametrize("state", ["SUBMIT", "FINISHED"])
+def test_the_launcher_is_killed_at_each_system_call(
+    host: Host, record: pathlib.Path, tmp_path: pathlib.Path, state: str
+) -> None:
+    """SIGKILL at every call that makes, writes or renames a file while it spools for a recorder."""
+    calls = "openat,write,rename,renameat2,dup2,clone,execve,fsync"
+    lives = {"Counted": False}
+    step = LIFE.index(state)
+
+    def tampered(job_id: str, inject: str | None) -> int:
+        lay(host.control, job_files(job_id, state, step), job_id)
+        trace = tmp_path / "trace"
+        subprocess.run(
+            ["strace", "-f", "-qq", "-o", str(trace), "-e", f"trace={calls}",
+             *(["-e", f"inject={calls}:{inject}"] if inject else []),
+             "/bin/sh", LAUNCHER, str(host.control), job_id, state, str(host.conf)],
+            env={"PATH": "/usr/bin:/bin", "ARCACCT_RECORD": str(record)}, stderr=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        return sum("(" in line for line in trace.read_text(errors="replace").splitlines())
+
+    with recorder(host):
+        # The first is that of strace itself.
+        for number in range(2, tampered("Counted", None) + 1):
+            lives[job_id := f"Job{number:03}"] = False
+            tampered(job_id, f"signal=KILL:when={number}")
+    for name in waiting(host):
+        os.utime(f"{host.places.spool}/{name}", (1, 1))
+    for job_id in lives:
+        lay(host.control, job_files(job_id, "FINISHED", 4), job_id)
+
+    report = host.sweep()
+
+    assert len(lives) > 5
+    assert report.complaints == ()
+    assert waiting(host) == []
+    check_equal(host, undisturbed(tmp_path / "well", lives), launched=True)
