@@ -109,6 +109,46 @@ class Heartbeats:
         return fd
 
 
+UNIT = "arcacct-recorder.service"
+_WANTED = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
+"""Is there when the service is switched on."""
+
+
+class Seen(NamedTuple):
+    """What there is of a recorder, for people."""
+
+    process: int | None
+    """The one that lives."""
+    age_s: float | None
+    """How long ago it, or the one that was killed, had recorded all; ``None``: there is none, or of another boot."""
+    is_enabled: bool
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the launcher leaves its events to it."""
+        return self.process is not None and self.age_s is not None and self.age_s < LEASE_S
+
+
+def seen(here: Places) -> Seen | None:
+    """The recorder of a host; ``None`` when this user may not look. The rules are those of the launcher."""
+    found = Seen(None, None, os.path.lexists(_WANTED))
+    try:
+        with open(os.path.join(here.spool, BEAT), encoding="utf-8", errors="surrogateescape") as file:
+            words = file.readline().split()
+            ours = os.fstat(file.fileno())
+        if len(words) < 3 or not all(word.isdecimal() for word in words[:3]):
+            return found
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(words[0]) / 100
+        found = found._replace(age_s=age_s if age_s >= 0 else None)
+        there = os.stat(f"/proc/{words[1]}/fd/{words[2]}")
+    except FileNotFoundError:
+        return found
+    except OSError:
+        return None
+    is_open = (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+    return found._replace(process=int(words[1])) if is_open else found
+
+
 def offered(here: Places) -> list[str]:
     """Where a launcher may look for a recorder: in the spool of the hook, and in that below the control directory."""
     below = os.path.join(os.path.dirname(usual_database(here.controldir)), "spool")

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from cryptography import x509
 
-from arcacct.arex import spool_replay
+from arcacct.arex import resident, spool_replay
+from arcacct.arex.resident import Seen
 from arcacct.arex.spool_replay import Spooled
 from arcacct.config.check import launcher_problem
 from arcacct.config.paths import Places
@@ -175,6 +176,8 @@ class Health(NamedTuple):
     """By state (`records.holds`) the records with values that cannot be true."""
     basis: Basis | None = None
     """How the jobs of this month and the one before it were measured; ``None``: not known."""
+    recorder: Seen | None = None
+    """``None``: not known."""
     is_without_arex: bool = False
     """Whether there is no control directory, and the database is elsewhere."""
 
@@ -208,6 +211,7 @@ def look(here: Places, settings: Settings | None) -> Health:
         maintenance_log=durable.last_done(here),
         leftovers=tuple(durable.leftovers(here)),
         disks=tuple(_disks(here)),
+        recorder=resident.seen(here),
         is_without_arex=is_without_arex(here),
     )
     try:

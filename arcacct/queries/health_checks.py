@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from arcacct.arex.resident import UNIT
 from arcacct.arex.spool_replay import Spooled
 from arcacct.config.settings import Settings
 from arcacct.database import durable
@@ -342,6 +343,33 @@ def _callouts(found: Health, limits: Thresholds) -> Iterator[Check]:
         severity = over(100 * ends.swept // ends.jobs, limits.swept_percent)
         advice = "does A-REX call arcacct-hook? See `statecallout` in arc.conf, and `Plugin at state` in A-REX's log"
         yield Check("callouts", severity, text, advice if severity else "")
+
+
+@_check(
+    "explanation/recording.md#where-a-recorder-runs",
+    Metric(
+        "arcacct_recorder_age_seconds",
+        "How long ago the recorder had recorded all that callouts left to it; below 2 they leave more to it",
+        lambda found: None if found.recorder is None else found.recorder.age_s,
+    ),
+)
+def _recorder(found: Health, _limits: Thresholds) -> Iterator[Check]:
+    """Which way callouts are recorded: left to a recorder, or each by a start of Python."""
+    recorder = found.recorder
+    if recorder is None or found.is_without_arex:
+        return
+    slow = "each state callout starts Python and records by itself"
+    if recorder.is_alive:
+        yield Check("recorder", OK, f"process {recorder.process} records what state callouts report, within a second")
+    elif recorder.process is not None:
+        text = f"process {recorder.process} has not recorded for {recorder.age_s:.0f} s, so {slow}"
+        advice = f"see what it says and waits for: journalctl -u {UNIT}"
+        yield Check("recorder", WARNING, text, advice)
+    elif recorder.is_enabled or recorder.age_s is not None:
+        text = f"{UNIT if recorder.is_enabled else 'it was killed and'} does not run, so {slow}"
+        yield Check("recorder", WARNING, text, f"see why: systemctl status {UNIT}; then: systemctl start {UNIT}")
+    else:
+        yield Check("recorder", OK, f"none: {slow}")
 
 
 @_check(

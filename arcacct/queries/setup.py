@@ -14,6 +14,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from arcacct.arex.import_database import arex_databases
+from arcacct.arex.resident import UNIT
 from arcacct.config.parser import Conf
 from arcacct.config.review import NEW_STATES, STATES, callouts
 from arcacct.database import access, location, schema
@@ -28,7 +29,8 @@ LAUNCHERS = ("/usr/libexec/arcacct-hook", "/usr/local/libexec/arcacct-hook")
 PLANNED = "the lines of this step"
 """The file of callouts that are not written yet, in messages."""
 _OPTIONS = "timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
-_TIMERS = ("arcacct-sweep.timer", "arcacct-publish.timer")
+_UNITS = {UNIT: WARNING, "arcacct-sweep.timer": CRITICAL, "arcacct-publish.timer": CRITICAL}
+"""What it is when one is not enabled: without a recorder callouts are slower, without the others nothing is done."""
 _RANK = {OK: 0, UNKNOWN: 1, WARNING: 2, CRITICAL: 3}
 
 
@@ -225,7 +227,7 @@ def _switch(site: Site) -> SetupStep:
 def _timers(site: Site) -> SetupStep:
     publishes = site.settings is not None and bool(site.settings.targets) and not site.settings.jura_targets
     checks, missing = [], []
-    for unit in _TIMERS if publishes else _TIMERS[:1]:
+    for unit, severity in [*_UNITS.items()][: None if publishes else -1]:
         state = _is_enabled(unit)
         if state:
             checks.append(Check("timers", OK, f"{unit} is enabled"))
@@ -234,7 +236,7 @@ def _timers(site: Site) -> SetupStep:
             checks.append(Check("timers", UNKNOWN, text, "see that something starts this command regularly"))
         else:
             missing.append(unit)
-            checks.append(Check("timers", CRITICAL, f"{unit} is not enabled", "enable it", CONF))
+            checks.append(Check("timers", severity, f"{unit} is not enabled", "enable it", CONF))
     units = " ".join(missing)
     do = (f"systemctl enable --now {units}",) if units else ()
     return SetupStep("timers", tuple(checks), do, (f"systemctl disable --now {units}",) if units else ())

@@ -6,6 +6,7 @@ HOME_DIR=/opt/arcacct
 SHARE=/usr/share/arcacct
 LAUNCHER=/usr/libexec/arcacct-hook
 OURS=$HOME_DIR/versions/$VERSION
+NEW_RECORDER=/run/arcacct-recorder.new
 
 say() {
     printf 'arcacct: %s\n' "$*" >&2

@@ -49,7 +49,20 @@ configure() {
     fi
     if systemd_runs; then
         systemctl daemon-reload || :
-        systemctl try-restart arcacct-sweep-follow.service arcacct-portal.service || :
+        systemctl try-restart arcacct-recorder.service arcacct-portal.service || :
+    fi
+}
+
+# Once: whoever disables it later means it. It starts where there is a database by now; else with the next boot, so that
+# nobody's first database is where he did not want it.
+switch_recorder_on() {
+    [ -e "$NEW_RECORDER" ] || return 0
+    rm -f "$NEW_RECORDER"
+    command -v systemctl >/dev/null || return 0
+    systemctl --quiet enable arcacct-recorder.service || return 0
+    path=$(database)
+    if systemd_runs && [ -n "$path" ] && [ -f "$path" ]; then
+        systemctl --no-block start arcacct-recorder.service || :
     fi
 }
 
@@ -108,7 +121,10 @@ case $1 in
         configure
         case $1 in
             abort-*) ;;
-            *) [ $fits = no ] || take_databases_forward ;;
+            *)
+                [ $fits = no ] || take_databases_forward
+                switch_recorder_on
+                ;;
         esac
         if [ "$1" = 1 ] || { [ "$1" = configure ] && [ -z "$2" ]; }; then
             say "installed, and not in use yet: the next steps are in /usr/share/doc/arcacct/howto/install-packages.md"

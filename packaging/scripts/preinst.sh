@@ -8,4 +8,13 @@ for one in $HOME_DIR/lib/python3.*/site-packages/arcacct; do
         exit 1
     fi
 done
+# The recorder comes with this package for the first time: postinst switches it on. It does what a service of another
+# name did.
+if [ ! -e /usr/lib/systemd/system/arcacct-recorder.service ]; then
+    mkdir -p /run && : >"$NEW_RECORDER"
+    if command -v systemctl >/dev/null && [ -e /usr/lib/systemd/system/arcacct-sweep-follow.service ]; then
+        systemctl --quiet --no-reload disable arcacct-sweep-follow.service 2>/dev/null || :
+        ! systemd_runs || systemctl --quiet stop arcacct-sweep-follow.service || :
+    fi
+fi
 exit 0

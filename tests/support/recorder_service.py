@@ -102,6 +102,11 @@ def started(path: pathlib.Path) -> list[str]:
     return starts.read_text().splitlines() if starts.exists() else []
 
 
+def environment(record: pathlib.Path) -> dict[str, str]:
+    """That of a launcher. On a busy machine a recorder that lives may have no turn for two seconds."""
+    return {"PATH": "/usr/bin:/bin", "ARCACCT_RECORD": str(record), "ARCACCT_LEASE": "6000"}
+
+
 def launch(
     host: Host, job_id: str, state: str, record: pathlib.Path, *, shell: tuple[str, ...] = ("/bin/sh",), **more: str
 ) -> str:
@@ -111,7 +116,7 @@ def launch(
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        env={"PATH": "/usr/bin:/bin", "ARCACCT_RECORD": str(record), **more},
+        env={**environment(record), **more},
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
