@@ -353,7 +353,7 @@ def _callouts(found: Health, limits: Thresholds) -> Iterator[Check]:
         lambda found: None if found.recorder is None else found.recorder.age_s,
     ),
 )
-def _recorder(found: Health, _limits: Thresholds) -> Iterator[Check]:
+def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
     """Which way callouts are recorded: left to a recorder, or each by a start of Python."""
     recorder = found.recorder
     if recorder is None or found.is_without_arex:

@@ -38,8 +38,8 @@ USAGE_COLUMNS = (
     "LocalJobID, ExitCode, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime,"
     " UsedCPUUserTime, UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume"
 )
-_SAME_S = 2
-"""A state that began this long before or after is the same: each takes a job at least a turn of A-REX's loop."""
+_SAME_S = 5
+"""A state of a job that begins within this time of another time is told twice: no job comes back to it so soon."""
 _UPDATE_USAGE = (
     f"UPDATE AAR SET (StatusID, {USAGE_COLUMNS}) = (?{', ?' * 13}) WHERE RecordID = ?"
     f" AND (StatusID, {USAGE_COLUMNS}) IS NOT (?{', ?' * 13})"

@@ -48,7 +48,7 @@ def test_it_works_on_a_clean_machine_and_leaves_nothing(packages, make_host, sui
     assert ce.inside(LAUNCHER).stat().st_mode & 0o777 == 0o755
     assert list(ce.inside("/opt/arcacct/current/").rglob("hook.cpython-*.pyc"))
     units = {path.name for path in ce.inside("/usr/lib/systemd/system").glob("arcacct-*")}
-    assert {"arcacct-sweep.timer", "arcacct-publish.service", "arcacct-sweep-follow.service"} <= units
+    assert {"arcacct-sweep.timer", "arcacct-publish.service", "arcacct-recorder.service"} <= units
     assert not list(ce.inside("/etc/systemd/system").rglob("arcacct-*"))
 
     purged = ce.dpkg("--purge", "arcacct")

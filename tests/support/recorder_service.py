@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pathlib
 import signal
@@ -10,7 +11,7 @@ import time
 from contextlib import contextmanager
 
 from hook_host import HOOK, Host
-from installed_program import ARCACCT
+from installed import ARCACCT
 
 from arcacct.arex.resident import BEAT
 from arcacct.files.directories import resource
@@ -37,7 +38,9 @@ class Service:
 
     def __init__(self, host: Host, *more: str, program: tuple[str, ...] = (ARCACCT,), **environment: str) -> None:
         self.host = host
-        host.conf.write_text(f"[common]\n[lrms]\nbenchmark=HEPSPEC:11.11\n[arex]\ncontroldir={host.control}\n")
+        text = f"[common]\n[lrms]\nbenchmark=HEPSPEC:11.11\n[arex]\ncontroldir={host.control}\n"
+        if host.conf.read_text() != text:
+            host.conf.write_text(text)
         self._command = [*program, "--config", str(host.conf), "sweep", "--follow", "--interval", "3600", *more]
         self._environment = {"PATH": "/usr/bin:/bin", **environment}
         self.start()
@@ -67,6 +70,21 @@ class Service:
         until(lambda: self.lives() or self.process.poll() is not None)
         assert self.process.poll() is None, self.said
         return self
+
+    def pause(self) -> None:
+        """Stop it, while nobody else waits for it: it has no turn in the queue of writers."""
+
+        def is_paused() -> bool:
+            self.process.send_signal(signal.SIGSTOP)
+            with open(self.host.places.queue_lock, "ab") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    self.process.send_signal(signal.SIGCONT)
+                    return False
+            return True
+
+        until(is_paused)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """End it; its exit code, or minus the signal."""

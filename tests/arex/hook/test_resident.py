@@ -16,7 +16,7 @@ from contextlib import closing, suppress
 import pytest
 from disturbed_host import LIFE, check_equal, job_files, undisturbed
 from hook_host import HOOK, PROJECT, Host
-from installed_program import ARCACCT
+from installed import ARCACCT
 from job_files import JOB, NOON_NS, Files, events, lay, rows
 from recorder_service import (
     LAUNCHER,
@@ -214,7 +214,7 @@ def test_a_recorder_of_another_user_is_none(host: Host, record: pathlib.Path) ->
 def test_a_killed_recorder_is_noticed_at_once(host: Host, record: pathlib.Path) -> None:
     """Its file is still there and new, and the next callout records by itself; what it left is in the spool."""
     with recorder(host) as service:
-        service.process.send_signal(signal.SIGSTOP)
+        service.pause()
         lay(host.control, Files("SUBMIT"))
         launch(host, JOB, "SUBMIT", record)
         left = len(waiting(host))
@@ -231,7 +231,7 @@ def test_a_killed_recorder_is_noticed_at_once(host: Host, record: pathlib.Path) 
 def test_a_stopped_recorder_is_noticed_within_two_seconds(host: Host, record: pathlib.Path) -> None:
     """From then on callouts record by themselves; when it goes on it records what was left to it."""
     with recorder(host) as service:
-        service.process.send_signal(signal.SIGSTOP)
+        service.pause()
         for number in range(3):
             lay(host.control, Files(), f"Early{number}")
             launch(host, f"Early{number}", "FINISHED", record)
@@ -420,7 +420,7 @@ def test_a_spool_that_is_full_is_no_spool(host: Host, record: pathlib.Path) -> N
 def test_an_event_that_is_recorded_already_is_the_same(host: Host, record: pathlib.Path) -> None:
     """A sweep has seen the state in the second before the launcher ran, and then the job has moved on: one event."""
     with recorder(host) as service:
-        service.process.send_signal(signal.SIGSTOP)
+        service.pause()
         now_ns = time.time_ns()
         lay(host.control, Files("SUBMIT", now_ns - 10**9))
         host.sweep()
@@ -461,7 +461,7 @@ def test_order_and_repeats_do_not_matter(host: Host, record: pathlib.Path, tmp_p
     (tmp_path / "other").mkdir()
     other = Host(tmp_path / "other")
     with recorder(host) as service:
-        service.process.send_signal(signal.SIGSTOP)
+        service.pause()
         for step, state in enumerate((*LIFE, *LIFE[::-1])):
             if step < len(LIFE):
                 lay(host.control, Files(state, NOON_NS + step * 10**9))
