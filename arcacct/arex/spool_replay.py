@@ -15,7 +15,7 @@ from arcacct.arex.job_facts import job_facts
 from arcacct.arex.reconcile import ArexLookup
 from arcacct.arex.sweep_context import PATIENCE_S, SweepRun, is_of_one_job, printable, reason
 from arcacct.config.paths import Places
-from arcacct.database import access, checkpoint
+from arcacct.database import checkpoint
 from arcacct.database.connection import Connection
 from arcacct.database.location import spools
 from arcacct.database.schema import note, noted
@@ -108,6 +108,8 @@ class _Event(NamedTuple):
     facts: StateChange
     torn: str
     """Why only its name could be read; empty for a whole one."""
+    is_late: bool
+    """Whether its time is when the launcher ran, a moment after the state began."""
 
 
 def drain_all(run: SweepRun, arex_lookup: ArexLookup | None, left: set[str] | None = None) -> int:
@@ -178,7 +180,7 @@ def _recorded(run: SweepRun, arex_lookup: ArexLookup | None, folder: Directory, 
         arex_lookup.take(one.facts.job_id for one in asked)
         # One that is in progress there has a record now.
         done |= _record(run, arex_lookup, asked, wrong)
-    for name, facts, torn in asked:
+    for name, facts, torn, _is_late in asked:
         if name not in done | refused and not arex_lookup.may_still_report(
             facts.job_id, facts.event_ns, facts.event_ns
         ):
@@ -193,7 +195,11 @@ def _record(
 
     def record(some: list[_Event]) -> set[str]:
         done = set()
-        for name, facts, _torn in some:
+        for name, facts, _torn, is_late in some:
+            if is_late:
+                # If that moment is recorded already, it is the same event.
+                recorded_s = recorder.event_near(run.con, facts.job_id, facts.state, facts.event_ns)
+                facts.event_ns = facts.event_ns if recorded_s is None else recorded_s * 10**9
             if arex_lookup is not None and not facts.known and facts.job_id in arex_lookup.taken:
                 # A-REX's record has this event, with its own time.
                 done.add(name)
@@ -274,7 +280,7 @@ def _spooled(run: SweepRun, folder: Directory, name: str) -> _Event | None:
             raise
         _set_aside(run, folder, name, reason(error, path))
         return None
-    return _Event(name, facts, torn)
+    return _Event(name, facts, torn, not complete and facts.event_ns == event.event_ns)
 
 
 def _content(run: SweepRun, folder: Directory, name: str) -> bytes | None:
@@ -300,10 +306,7 @@ def _explained(run: SweepRun, event: JobFiles) -> StateChange:
         return job_facts(now, run.here.rules)
     # The job has moved on or is gone, or is in this state once more: the event's time is when the hook ran.
     now.status = None
-    # The launcher ran a moment after the state began: if that is recorded already, it is the same event.
-    with access.translating(run.here.database):
-        recorded_s = recorder.event_near(run.con, event.job_id, event.state, event.event_ns)
-    now.event_ns = event.event_ns if recorded_s is None else recorded_s * 10**9
+    now.event_ns = event.event_ns
     facts = job_facts(now, run.here.rules)
     # What it has used by now is that of a later run, or of none that anybody saw end.
     facts.usage = None
@@ -331,6 +334,7 @@ def _set_aside(run: SweepRun, folder: Directory, name: str, why: str) -> None:
 def _remove(run: SweepRun, folder: Directory, name: str) -> None:
     if run.dry_run:
         return
-    # Another sweep may have been as fast: recording twice changes nothing.
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=folder.fd)
+    # Another sweep may have been as fast: recording twice changes nothing. Or the event has got its name meanwhile.
+    for known in dict.fromkeys((name, name.removeprefix(spool.TEMPORARY))):
+        with suppress(FileNotFoundError):
+            os.unlink(known, dir_fd=folder.fd)
