@@ -389,7 +389,9 @@ def _option(lines: list[str]) -> str:
 
 HOOK = {
     "DESCRIPTION": """
-        A-REX starts this program at each change of a job's state and waits for it. The program records the change: it
+        A-REX starts this program at each change of a job's state and waits for it. Where a recorder runs
+        (arcacct-recorder.service), the program writes the event into the spool, and the recorder records it within a
+        second. Else the program records the change: it
         starts `arcacct-record`, which writes one transaction into the database of jobs. When `arcacct-record` is away
         (an upgrade, a broken environment), fails, or takes longer than the limit, the program itself writes the event
         into the spool, with the files of the job, and the next `arcacct sweep` records it. So A-REX waits little longer
@@ -424,11 +426,13 @@ HOOK_VARIABLES = {
     "the same as `spool_fallback=` of arcacct.conf, or no sweep looks there. Default: none.",
     "ARCACCT_LIMIT": "Seconds after which `arcacct-record` is killed and the event is spooled (`limit=`): more than "
     "`deadline=` of arcacct.conf, less than the timeout of the callout. Default: 8.",
+    "ARCACCT_LEASE": "Hundredths of a second: a recorder is relied on if it recorded so lately (`lease=`). Default: 200.",
 }
 HOOK_FILES = {
     "/usr/libexec/arcacct-hook": "The program, as packages install it; /usr/local/libexec/arcacct-hook by hand.",
     "/opt/arcacct/bin/arcacct-record": "What it starts.",
     "<controldir>/accounting/arcacct/spool/": FILES["<controldir>/accounting/arcacct/spool/"],
+    "<controldir>/accounting/arcacct/spool/.recorder": "What a recorder keeps open and writes to while it records.",
     "<controldir>/accounting/arcacct/breaker": "There after `arcacct-record` took too long: until the time in it, at "
     "most 30 seconds ahead, events are spooled at once.",
 }

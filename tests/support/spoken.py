@@ -111,9 +111,8 @@ def of_hook() -> set[str]:
     """What hook and launcher write into A-REX's log."""
     launcher = (manual.ROOT / "etc" / "arcacct-hook").read_text(encoding="ascii")
     (usage,) = re.findall(r"^usage='(.*)'$", launcher, re.MULTILINE)
-    said = [
-        text.replace("$usage", usage) for text in re.findall(r'complain "(.*?)"(?=;| *$| *\))', launcher, re.MULTILINE)
-    ]
+    texts = re.findall(r'(?:complain |wrong=)"(.*?)"(?=;| *$| *\))', launcher, re.MULTILINE)
+    said = [text.replace("$usage", usage) for text in texts if text != "$wrong"]
     values = re.compile(r"\$\{?\w+\}?")
     found = {f"arcacct-hook: {values.sub('*', text.replace(chr(92) + '`', '`'))}" for text in said}
     ours = [*_returned(("arex/hook.py",), "_spool"), *_calls(("arex/hook.py",), "NotKeptError")]
