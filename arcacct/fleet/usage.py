@@ -8,12 +8,19 @@ from typing import Any, NamedTuple
 
 from arcacct.fleet.dataset import Dataset
 from arcacct.fleet.engine import Engine, EngineFailed, script
-from arcacct.queries.questions import MeasuredPart, Selection, UsagePart
+from arcacct.queries.questions import (
+    WAIT_CLASSES,
+    WALLTIME_CLASSES,
+    MeasuredPart,
+    Selection,
+    UsagePart,
+    Waits,
+    classified,
+)
 from arcacct.queries.usage import NEEDS, Conversion, UsageOrder, UsageTable, tabulated
 from arcacct.records.reader import LAST_SECOND
 
-_OF_ONE_CE = {"cores", "wait", "walltime"}
-FLEET_NEEDS = {"site": "site", "ce": "ce"} | {name: column for name, column in NEEDS.items() if name not in _OF_ONE_CE}
+FLEET_NEEDS = {"site": "site", "ce": "ce"} | NEEDS
 """What can be asked by, and the column of counted_jobs that it is made from."""
 _FILTERS = {
     "users": "user_dn",
@@ -27,6 +34,13 @@ _LONG = "a text of more than 8192 bytes"
 """What counted_jobs has in the place of one."""
 _DETAILS = ("is_failed", "stage_in_bytes", "stage_out_bytes")
 _BENCHMARK = ("benchmark_type", "benchmark_value")
+_MADE_OF = {
+    "benchmark": _BENCHMARK,
+    "cores": ("core_count",),
+    "wait": (classified("wait_s", WAIT_CLASSES),),
+    "walltime": (classified("measured_wall_s", WALLTIME_CLASSES),),
+}
+"""What is no column of counted_jobs by itself."""
 _BOUNDS = {"after_s": "end_time >", "until_s": "end_time <=", "from_s": "end_time >=", "before_s": "end_time <"}
 
 
@@ -98,9 +112,19 @@ def _measured_parts(
         yield MeasuredPart(_key(keys, row), *row[len(columns) :])
 
 
+def waits(engine: Engine, selection: Selection) -> list[Waits]:
+    """As `arcacct.queries.questions.waits`."""
+    where, values = _where(selection, everything=False)
+    found = []
+    for key in ("''", "vo"):
+        rows = engine.rows(script("waits").format(key=key, where=where), values)
+        found += [Waits(_shown("vo", row[0]) if key == "vo" else "", *map(int, row[1:])) for row in rows]
+    return found
+
+
 def _columns(keys: Sequence[str]) -> list[str]:
     """Of counted_jobs: engines write numbers in many ways, so a benchmark becomes a text only here."""
-    return [column for key in keys for column in (_BENCHMARK if key == "benchmark" else (key,))]
+    return [column for key in keys for column in _MADE_OF.get(key, (key,))]
 
 
 def _key(keys: Sequence[str], row: Sequence[Any]) -> tuple[str | None, ...]:
@@ -121,6 +145,8 @@ def _shown(key: str, value: Any) -> str | None:
         raise EngineFailed(f"{key} has {_LONG}")
     if key == "month":
         return f"{value // 100:04d}-{value % 100:02d}"
+    if key == "cores":
+        return str(value)
     if key == "day":
         return time.strftime("%Y-%m-%d", time.gmtime(value))
     return value or None

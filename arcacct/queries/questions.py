@@ -153,27 +153,44 @@ WALLTIME_CLASSES = {
 """Names of classes by the seconds below which they are; ``None``: all that is longer."""
 
 
-def _class(seconds: str, classes: Mapping[int | None, str]) -> str:
+def classified(seconds: str, classes: Mapping[int | None, str]) -> str:
     """In SQL: the class of a time, NULL where that is not known or below 0."""
-    cases = " ".join(
-        f"WHEN Span >= 0 THEN '{name}'" if limit is None else f"WHEN Span BETWEEN 0 AND {limit - 1} THEN '{name}'"
+    cases = "".join(
+        f" WHEN {seconds} {'>= 0' if limit is None else f'BETWEEN 0 AND {limit - 1}'} THEN '{name}'"
         for limit, name in classes.items()
     )
-    return f"(SELECT CASE {cases} END FROM (SELECT {seconds} AS Span))"
+    return f"CASE{cases} END"
 
 
-def _event_s(key: str) -> str:
-    """In SQL: when a job had an event last, UTC seconds."""
-    return (
-        "(SELECT CAST(strftime('%s', EventTime) AS INTEGER) FROM JobEvents AS Event WHERE Event.RecordID = AAR.RecordID"
-        f" AND EventKey = '{key}' ORDER BY Event.rowid DESC LIMIT 1)"
-    )
+_TIMES_IN_QUEUE = (
+    "(SELECT max(CASE EventKey WHEN 'LRMSSTART' THEN Second END) AS Started,"
+    " max(CASE EventKey WHEN 'LRMSEND' THEN Second END) AS Ended,"
+    " max(CASE EventKey WHEN 'SUBMIT' THEN Second END) AS Queued FROM"
+    " (SELECT EventKey, CAST(strftime('%s', EventTime) AS INTEGER) AS Second FROM JobEvents AS Event"
+    " WHERE Event.RecordID = AAR.RecordID AND +EventKey IN ('SUBMIT', 'LRMSSTART', 'LRMSEND')))"
+)
+_WAIT = f"(SELECT {{}} FROM (SELECT Started - Queued AS Wait FROM {_TIMES_IN_QUEUE}))"
+# A worker of A-REX writes Started and Ended in its local time with a false Z. The end in A-REX is UTC and comes soon
+# after that in the batch system, so their distance tells the worker's zone. Up to 3 hours may be stage-out, and what is
+# more than any zone tells nothing. A clock may be a minute off. (The same in schema/fleet/counted_jobs.sql.)
+_WAIT_OURS = f"""(SELECT {{}} FROM (SELECT CASE WHEN Wait BETWEEN -60 AND -1 THEN 0 WHEN Wait >= 0 THEN Wait END AS Wait
+ FROM (SELECT Started - Queued + CASE
+ WHEN After BETWEEN -60 AND 10799 OR After > 54000 THEN 0
+ WHEN After >= -50460 THEN After + 86460 - (After + 86460) % 1800 - 86400 END AS Wait
+ FROM (SELECT Started, AAR.EndTime - Ended AS After, coalesce(Queued,
+ CASE WHEN (SELECT URL FROM Endpoints WHERE ID = AAR.EndpointID) = '' THEN nullif(AAR.SubmitTime, 0) END) AS Queued
+ FROM {_TIMES_IN_QUEUE}))))"""
+"""
+How long a job waited in the batch system, in s, inside a function of it: NULL where that is not known.
+
+Of jobs that came to the batch system without A-REX their submission counts, of others the event SUBMIT.
+"""
 
 
 _RAW = {
     "cores": "CAST(CPUCount AS TEXT)",
-    "wait": _class(f"{_event_s('LRMSSTART')} - {_event_s('SUBMIT')}", WAIT_CLASSES),
-    "walltime": _class("UsedWalltime", WALLTIME_CLASSES),
+    "wait": _WAIT.format(classified("Wait", WAIT_CLASSES)),
+    "walltime": classified("UsedWalltime", WALLTIME_CLASSES),
     "month": "strftime('%Y-%m', nullif(EndTime, 0), 'unixepoch')",
     "day": "strftime('%Y-%m-%d', nullif(EndTime, 0), 'unixepoch')",
     "user_dn": "(SELECT Name FROM Users WHERE ID = UserID)",
@@ -195,6 +212,7 @@ _RAW_2 = _RAW | {
     "benchmark": "(SELECT nullif(Name, '') FROM Benchmarks WHERE ID = BenchmarkID)",
 }
 _RAW_OURS = _RAW | {
+    "wait": _WAIT_OURS.format(classified("Wait", WAIT_CLASSES)),
     "walltime": f"CASE WHEN NOT NoWall THEN {_RAW['walltime']} END",
     "benchmark": f"nullif(coalesce(HoldBenchmark, {_RAW['benchmark']}), '')",
 }
@@ -369,7 +387,7 @@ def measured_parts(
     is_bounded = any(bound is not None for bound in selection[:4])
     where, values = _where(con, selection, by_time=is_bounded)
     chosen = where if everything else f"{where} AND {_COUNTED_OF_THOSE}"
-    columns = "".join(f"{_RAW[key]}, " for key in keys)
+    columns = "".join(f"{_RAW_OURS[key]}, " for key in keys)
     if con.execute("SELECT 1 FROM JobTelemetry LIMIT 1").fetchone() is not None:
         told = "(SELECT RecordID AS Of, GPUAllocatedS, GPUBusyS, GPUEnergyJ, EnergyJ FROM JobTelemetry)"
         amounts = ", ".join(
@@ -517,6 +535,72 @@ _KEPT_COLUMNS = _GROUP_BY | {"fqan": "FQAN", "node_names": "Host", "project": "P
 _MONTH_OF = "substr({0}, 1, 4) || '-' || substr({0}, 5)"
 _MONTH_OF_DAY = "strftime('%Y-%m', {0} * 86400, 'unixepoch')"
 _DAY_OF = "strftime('%Y-%m-%d', {0} * 86400, 'unixepoch')"
+
+
+class Waits(NamedTuple):
+    """How long the jobs of a VO waited in the batch system, in s."""
+
+    vo: str | None
+    jobs: int
+    """Those whose waiting time is known."""
+    median_s: int
+    most_s: int
+    """Of nine jobs of ten at most (the 90th percentile)."""
+
+
+PERCENTILES = (
+    "SELECT {key}, sum(Jobs), min(CASE WHEN 2 * Until >= Total THEN Wait END),"
+    " min(CASE WHEN 10 * Until >= 9 * Total THEN Wait END) FROM"
+    " (SELECT {key}, Wait, Jobs, sum(Jobs) OVER (PARTITION BY {key} ORDER BY Wait) AS Until,"
+    " sum(Jobs) OVER (PARTITION BY {key}) AS Total FROM"
+    " (SELECT {key}, Wait, sum(Jobs) AS Jobs FROM Waited GROUP BY {key}, Wait) AS One) AS Two GROUP BY {key}"
+)
+"""
+In SQL: jobs, median and 90th percentile of the times of the table Waited (Wait, Jobs) by one of its columns.
+
+Of n times in order these are the ones at the places n / 2 and 9 n / 10, rounded up.
+"""
+
+
+def waits(con: Connection, start_s: int, before_s: int, *, one_of: int = 1) -> list[Waits]:
+    """
+    By VO how long the jobs waited that ended in a time; first that of all jobs, whose VO is ``''``.
+
+    ``one_of``: only each such record is read, for a time with very many.
+    """
+    whole_month, by_vo = (PERCENTILES.format(key=key) for key in ("Whole", "VOID"))
+    rows = con.execute(
+        f"WITH EachJob AS MATERIALIZED (SELECT VOID, {_WAIT_OURS.format('Wait')} AS Wait FROM {_OURS}"
+        f" WHERE EndTime >= ? AND EndTime < ? AND {_COUNTED_OF_THOSE.replace('EndTime', '+EndTime')}"
+        " AND RecordID % ? = 0),"
+        " Waited AS MATERIALIZED (SELECT 0 AS Whole, VOID, Wait, count(*) AS Jobs FROM EachJob WHERE Wait IS NOT NULL"
+        " GROUP BY VOID, Wait)"
+        f" SELECT NULL, AllJobs.* FROM ({whole_month}) AS AllJobs UNION ALL"
+        f" SELECT 1, ByVO.* FROM ({by_vo}) AS ByVO",
+        (start_s, before_s, one_of),
+    ).fetchall()
+    names = dict(con.execute("SELECT ID, Name FROM WLCGVOs").fetchall())
+    return [
+        Waits("" if kind is None else unescaped(names[key]) or None if key in names else None, *numbers)
+        for kind, key, *numbers in rows
+    ]
+
+
+def walltimes(con: Connection, start_s: int, before_s: int) -> dict[str | None, tuple[int, int]]:
+    """By class of their wall time (`WALLTIME_CLASSES`) the jobs that ended in a time, and their core time in s."""
+    unknown = "SELECT RecordID FROM FieldSources WHERE Source = 'unknown' AND Field = 'wall_s'"
+    unmeasured = (
+        f"AAR.RecordID IN ({unknown}) OR AAR.RecordID IN (SELECT RecordID FROM RecordHolds WHERE UsedWalltime = -1)"
+    )
+    rows = con.execute(
+        f"SELECT CASE WHEN {unmeasured} THEN NULL ELSE {classified('UsedWalltime', WALLTIME_CLASSES)} END AS Class,"
+        f" count(*), sum({_sound('UsedWalltime')} * CPUCount) FROM {_OURS}"
+        f" WHERE EndTime >= ? AND EndTime < ? AND {_COUNTED_OF_THOSE.replace('EndTime', '+EndTime')} GROUP BY 1",
+        (start_s, before_s),
+    )
+    found = {name: (jobs, whole(core_s)) for name, jobs, core_s in rows}
+    order = [*WALLTIME_CLASSES.values(), None]
+    return {name: found[name] for name in order if name in found}
 
 
 def count_pruned(con: Connection) -> int:

@@ -3,6 +3,9 @@
 -- What is larger than 2^53 is no measurement, and counts 0; is_published: those that receivers are sent. NULL is what
 -- nobody measured: no_wall and no_cpu are 1 then, and a job whose cores are not known has one. Jobs may be told apart by
 -- texts of 8 KiB: a longer one would be compared as often as there are jobs, and `stats` refuses its file.
+-- wait_s: from the submission to the batch system to the start. Workers of A-REX write the start and the end in local time
+-- as if it were UTC; end_time is UTC and follows soon, so the distance of both ends tells the zone, in half hours. Up to 3
+-- hours may be stage-out, and what is more than any zone tells nothing. A clock may be a minute off.
 SELECT
   site, ce, record_id, submit_time, end_time, coalesce(core_count, 1) AS core_count, benchmark_value,
   year * 100 + CAST(month AS INTEGER) AS month,
@@ -24,9 +27,17 @@ SELECT
   CASE WHEN wall_s BETWEEN 0 AND 9007199254740992 THEN wall_s ELSE 0 END AS wall_s,
   CASE WHEN cpu_user_s BETWEEN 0 AND 9007199254740992 THEN cpu_user_s ELSE 0 END
   + CASE WHEN cpu_kernel_s BETWEEN 0 AND 9007199254740992 THEN cpu_kernel_s ELSE 0 END AS cpu_s,
+  measured_wall_s,
+  CASE WHEN waited_s BETWEEN -60 AND -1 THEN 0 WHEN waited_s >= 0 THEN waited_s END AS wait_s,
   CASE WHEN wall_s IS NULL THEN 1 ELSE 0 END AS no_wall,
   CASE WHEN cpu_user_s IS NULL THEN 1 ELSE 0 END AS no_cpu,
   CASE WHEN cpu_user_s IS NULL AND wall_s BETWEEN 0 AND 9007199254740992 THEN wall_s ELSE 0 END AS wall_without_cpu_s,
   CASE WHEN stage_in_bytes BETWEEN 0 AND 9007199254740992 THEN stage_in_bytes ELSE 0 END AS stage_in_bytes,
   CASE WHEN stage_out_bytes BETWEEN 0 AND 9007199254740992 THEN stage_out_bytes ELSE 0 END AS stage_out_bytes
-FROM jobs
+FROM (
+  SELECT jobs.*, wall_s AS measured_wall_s,
+    lrms_start_time - coalesce(lrms_submit_time, CASE WHEN endpoint_url IS NULL THEN submit_time END)
+    + CASE WHEN end_time - lrms_end_time BETWEEN -60 AND 10799 OR end_time - lrms_end_time > 54000 THEN 0
+           WHEN end_time - lrms_end_time >= -50460 THEN end_time - lrms_end_time + 86460
+                                                        - (end_time - lrms_end_time + 86460) % 1800 - 86400 END AS waited_s
+  FROM jobs) AS told

@@ -40,6 +40,13 @@ def varied(number: int) -> Job:
     )
     vanished = number % 10 == 2
     measured = {"wall_s": 0, "cpu_user_s": 0, "cpu_kernel_s": 0} if vanished else {}
+    # Workers in six time zones, and one whose clock is a day off.
+    start = (
+        stored_jobs.END_S + number * 7 * _DAY_S // 3 - 1000 + (0, 3600, 19_800, -18_000, 7200, -30, 86_400)[number % 7]
+    )
+    times = (("LRMSSTART", start), ("LRMSEND", start + 900))
+    if number % 2:
+        times = (("SUBMIT", stored_jobs.END_S + number * 7 * _DAY_S // 3 - 1000 - number**3), *times)
     return job._replace(
         **{
             "vo": ("", "atlas", "cms")[number % 3],
@@ -55,6 +62,7 @@ def varied(number: int) -> Job:
             "auth_tokens": (("mainfqan", f"/atlas/g{number % 2}/Role={('NULL', 'pilot')[number % 2]}"),)
             * (number % 3 > 0),
             "run_time_environments": ("ENV/PROXY", "APPS/ROOT")[: number % 3],
+            "events": times,
             "node_names": (("n1", "n1", "n2"), ("n2",), ())[number % 3],
             **measured,
         }

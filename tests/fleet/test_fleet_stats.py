@@ -46,7 +46,7 @@ def opened(federation) -> Iterator[Engine]:
 
 GROUPINGS = (
     *("month", "vo", "month,vo", "day,week,year", "group,role,user", "queue,endpoint,host", "status,project"),
-    *("benchmark,infrastructure",),
+    *("benchmark,infrastructure", "cores,wait", "walltime"),
 )
 
 

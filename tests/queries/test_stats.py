@@ -10,9 +10,11 @@ from contextlib import closing
 
 import arex_corpus as corpus
 import pytest
+import stored_jobs
 from installed import arcacct
+from stored_jobs import END_S
 
-from arcacct.database.access import open_accounting, read_accounting
+from arcacct.database.access import initialise, open_accounting, read_accounting
 from arcacct.queries import questions
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import usage
@@ -180,6 +182,46 @@ def test_classes_are_those_of_each_job(ours) -> None:
     assert [*map(int, found["cores"])] == sorted(map(int, found["cores"]))
     assert found["wait"] == Counter(classed(wait, questions.WAIT_CLASSES) for _cores, wait, _wall in jobs)
     assert found["walltime"] == Counter(classed(wall, questions.WALLTIME_CLASSES) for _cores, _wait, wall in jobs)
+
+
+@pytest.mark.parametrize("zone_s", [0, 3600, 19_800, 50_400, -12_600, -36_000])
+def test_waiting_times_do_not_depend_on_the_workers_zone(tmp_path, zone_s) -> None:
+    """Workers write their local time as if it were UTC: a job that waited 30 minutes did so, wherever its worker is."""
+    here = corpus.place(tmp_path)
+    initialise(here)
+    queued, start, end = END_S - 7200, END_S - 5400, END_S - 300
+    waits = {
+        "normal": (start, end, queued),
+        "no wait": (queued - 20, end, queued),
+        "the start alone": (start, None, queued),
+        "never ran": (None, None, queued),
+        "before its submission": (queued - 2 * 86_400, end, queued),
+        "a clock of another day": (start + 3 * 86_400, end + 3 * 86_400, queued),
+        "stage-out of 20 minutes": (start - 1200, end - 1200, queued - 1200),
+    }
+    jobs = []
+    for number, (began, ended, submitted) in enumerate(waits.values()):
+        told = (("SUBMIT", submitted), ("LRMSSTART", began and began + zone_s), ("LRMSEND", ended and ended + zone_s))
+        jobs.append(stored_jobs.job(number)._replace(events=tuple(one for one in told if one[1] is not None)))
+    with closing(open_accounting(here)) as con:
+        stored_jobs.add(con, here, *jobs)
+        found = {row[0]: row[1] for row in usage(con, Selection(), ("wait",), details=False).rows}
+
+    assert found == {None: 4, "below 1 min": 1, "10 to 60 min": 2}
+
+
+def test_a_job_of_the_batch_system_waited_since_its_submission(tmp_path) -> None:
+    """What never came through A-REX has no event of its submission: the record has its time."""
+    here = corpus.place(tmp_path)
+    initialise(here)
+    job = stored_jobs.job(1)._replace(
+        endpoint_url="", submit_time=END_S - 90_000, events=(("LRMSSTART", END_S - 3600), ("LRMSEND", END_S))
+    )
+    with closing(open_accounting(here)) as con:
+        stored_jobs.add(con, here, job, job._replace(job_id="other", endpoint_url="https://ce.example.org/arex"))
+        found = [row[:2] for row in usage(con, Selection(), ("wait",), details=False).rows]
+
+    assert found == [(None, 1), ("1 day or more", 1)]
 
 
 def test_classes_come_in_the_order_of_time(ours) -> None:
