@@ -36,7 +36,7 @@ _DETAILS = ("is_failed", "stage_in_bytes", "stage_out_bytes")
 _BENCHMARK = ("benchmark_type", "benchmark_value")
 _MADE_OF = {
     "benchmark": _BENCHMARK,
-    "cores": ("core_count",),
+    "cores": ("known_cores",),
     "wait": (classified("wait_s", WAIT_CLASSES),),
     "walltime": (classified("measured_wall_s", WALLTIME_CLASSES),),
 }
@@ -146,7 +146,7 @@ def _shown(key: str, value: Any) -> str | None:
     if key == "month":
         return f"{value // 100:04d}-{value % 100:02d}"
     if key == "cores":
-        return str(value)
+        return None if value is None else str(value)
     if key == "day":
         return time.strftime("%Y-%m-%d", time.gmtime(value))
     return value or None

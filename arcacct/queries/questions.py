@@ -211,7 +211,12 @@ _RAW_2 = _RAW | {
     "fqan": "(SELECT nullif(Name, '') FROM FQANs WHERE ID = FQANID)",
     "benchmark": "(SELECT nullif(Name, '') FROM Benchmarks WHERE ID = BenchmarkID)",
 }
+_NO_CORES = (
+    "SELECT RecordID FROM FieldSources WHERE Source = 'unknown' AND Field = 'core_count'"
+    " UNION ALL SELECT RecordID FROM RecordHolds WHERE CPUCount = -1"
+)
 _RAW_OURS = _RAW | {
+    "cores": f"CASE WHEN AAR.RecordID NOT IN ({_NO_CORES}) THEN {_RAW['cores']} END",
     "wait": _WAIT_OURS.format(classified("Wait", WAIT_CLASSES)),
     "walltime": f"CASE WHEN NOT NoWall THEN {_RAW['walltime']} END",
     "benchmark": f"nullif(coalesce(HoldBenchmark, {_RAW['benchmark']}), '')",
@@ -680,7 +685,20 @@ def _kept(
     found = _rows_of_kept(con, kept, keys, f"{kept.rows} AS Kept", ("Kept.Jobs", *amounts), where, values)
     found += _rows_of_kept(con, kept, keys, gone, ("-1", *taken), where, values)
     now, values = _where(con, selection, by_time=False)
-    return [*found, *_parts_of_some(con, keys, changed, f"{now} AND {_COUNTED}", values)]
+    found += _parts_of_some(con, keys, changed, f"{now} AND {_COUNTED}", values)
+    return [*found, *_without_cores(con, keys, changed, f"{now} AND {_COUNTED}", values)] if "cores" in keys else found
+
+
+def _without_cores(
+    con: Connection, keys: Sequence[str], changed: str, where: str, values: Sequence[object]
+) -> Iterator[UsagePart]:
+    """The jobs whose cores are not known, which sums have among those with one: taken from there, and as they are."""
+    records = f"SELECT RecordID FROM ({_NO_CORES}) WHERE RecordID NOT IN ({changed})"
+    place = keys.index("cores")
+    for part in _parts_of_some(con, keys, records, where, values):
+        counted = (*part.key[:place], str(part.core_count), *part.key[place + 1 :])
+        yield part
+        yield UsagePart(counted, part.core_count, part.benchmark, *(-amount for amount in part[3:]))
 
 
 def _rows_of_kept(

@@ -27,7 +27,7 @@ SELECT
   CASE WHEN wall_s BETWEEN 0 AND 9007199254740992 THEN wall_s ELSE 0 END AS wall_s,
   CASE WHEN cpu_user_s BETWEEN 0 AND 9007199254740992 THEN cpu_user_s ELSE 0 END
   + CASE WHEN cpu_kernel_s BETWEEN 0 AND 9007199254740992 THEN cpu_kernel_s ELSE 0 END AS cpu_s,
-  measured_wall_s,
+  measured_wall_s, core_count AS known_cores,
   CASE WHEN waited_s BETWEEN -60 AND -1 THEN 0 WHEN waited_s >= 0 THEN waited_s END AS wait_s,
   CASE WHEN wall_s IS NULL THEN 1 ELSE 0 END AS no_wall,
   CASE WHEN cpu_user_s IS NULL THEN 1 ELSE 0 END AS no_cpu,

@@ -18,6 +18,7 @@ from arcacct.database.access import initialise, open_accounting, read_accounting
 from arcacct.queries import questions
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import usage
+from arcacct.records.usage import update_breakdown, update_monthly
 
 EXPECTED = corpus.AREX / "expected"
 OUTPUTS = (
@@ -182,6 +183,23 @@ def test_classes_are_those_of_each_job(ours) -> None:
     assert [*map(int, found["cores"])] == sorted(map(int, found["cores"]))
     assert found["wait"] == Counter(classed(wait, questions.WAIT_CLASSES) for _cores, wait, _wall in jobs)
     assert found["walltime"] == Counter(classed(wall, questions.WALLTIME_CLASSES) for _cores, _wait, wall in jobs)
+
+
+def test_jobs_without_cores_are_not_among_those_with_one(tmp_path) -> None:
+    """They count as one core in hours, and their size is not known; also once the sums have them."""
+    here = corpus.place(tmp_path)
+    initialise(here)
+    jobs = [stored_jobs.job(number)._replace(core_count=(None, 1, 8)[number]) for number in range(3)]
+    with closing(open_accounting(here)) as con:
+        stored_jobs.add(con, here, *jobs)
+        new = usage(con, Selection(), ("cores", "vo"), details=False)
+        update_breakdown(con, here, everything=True)
+        update_monthly(con, here)
+        kept = usage(con, Selection(), ("cores", "vo"), details=False)
+        each = usage(con, Selection(after_s=1), ("cores", "vo"), details=False)
+
+    assert new == kept == each
+    assert [row[:3] for row in kept.rows] == [(None, "atlas", 1), ("1", "atlas", 1), ("8", "atlas", 1)]
 
 
 @pytest.mark.parametrize("zone_s", [0, 3600, 19_800, 50_400, -12_600, -36_000])
