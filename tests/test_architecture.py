@@ -70,7 +70,7 @@ SPEAKERS = {
     "export": {"jobs"},
     "fleet": {"duckdb_engine", "postgresql"},
     "publishing": {"audit", "cursors", "held", "ledger", "ledger_rows", "safeguard", "sent"},
-    "queries": {"arcctl", "health_queries", "job_history", "portal", "questions"},
+    "queries": {"arcctl", "capacity", "health_queries", "job_history", "portal", "questions"},
     "reports": {"tables"},
     "sources.features": {"collect"},
     "sources.gridengine": {"importer", "qacct"},

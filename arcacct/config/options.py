@@ -139,6 +139,7 @@ ARCACCT = (
     plain("map", values.map_rule, repeated=True),
     plain("node_benchmark", values.node_benchmark, repeated=True, advice=values.rated_advice),
     plain("queue_benchmark", values.queue_benchmark, repeated=True, advice=values.rated_advice),
+    plain("cores", values.installed_cores, repeated=True),
     plain("cpu_watts", values.cpu_watts, repeated=True),
     plain("core_watts", values.watts),
     plain("pue", values.pue),

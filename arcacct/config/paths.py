@@ -258,15 +258,7 @@ def queue_benchmark(text: str) -> "tuple[str, str, Validity]":
 def rated(text: str, what: str) -> "tuple[str, str, Validity]":
     """``"NAME" TYPE:VALUE [from=DAY] [to=DAY]`` in its parts; ``what`` the name is of. Raises ValueError."""
     parts = text.split('"')
-    words = parts[-1].split()
-    bounds = {"from": "", "to": ""}
-    values = []
-    for word in words:
-        key, equals, day = word.partition("=")
-        if equals and key in bounds:
-            bounds[key] = _day(day)
-        else:
-            values.append(word)
+    values, valid = dated(parts[-1].split())
     name = parts[1].strip() if len(parts) == 3 and not parts[0].strip() else ""
     try:
         value = benchmark(" ".join(values))
@@ -277,9 +269,23 @@ def rated(text: str, what: str) -> "tuple[str, str, Validity]":
             f'{text!r} is not a line of benchmarks; write "{what}" TYPE:VALUE, and from=DAY or to=DAY behind it, as'
             f' "{what}" HEPscore23:14.5 from=2026-07-01'
         )
+    return name, value, valid
+
+
+def dated(words: "list[str]") -> "tuple[list[str], Validity]":
+    """The words that are neither ``from=DAY`` nor ``to=DAY``, and what these two say. Raises ValueError."""
+    bounds = {"from": "", "to": ""}
+    values = []
+    for word in words:
+        key, equals, day = word.partition("=")
+        if equals and key in bounds:
+            bounds[key] = _day(day)
+        else:
+            values.append(word)
     if bounds["to"] and bounds["from"] >= bounds["to"]:
+        text = " ".join(words)
         raise ValueError(f"{text!r} holds for no job: to= is the first day after from= for which it does not hold")
-    return name, value, Validity(bounds["from"], bounds["to"])
+    return values, Validity(bounds["from"], bounds["to"])
 
 
 def _day(text: str) -> str:

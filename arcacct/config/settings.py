@@ -24,7 +24,16 @@ from arcacct.config.options import (
 from arcacct.config.parser import Conf, Option
 from arcacct.config.paths import AREX_WRITES, CONTROLDIR, Places, Validity, arex_writes, places
 from arcacct.config.review import callouts, jura_targets, review
-from arcacct.config.values import CPUWatts, MapRule, NodeBenchmark, QueueBenchmark, node_benchmark, queue_benchmark
+from arcacct.config.values import (
+    CPUWatts,
+    InstalledCores,
+    MapRule,
+    NodeBenchmark,
+    QueueBenchmark,
+    installed_cores,
+    node_benchmark,
+    queue_benchmark,
+)
 from arcacct.errors import ConfigError
 from arcacct.wording import count_of
 
@@ -48,6 +57,8 @@ class Settings:
     local_group_prefix: str | None
     map: tuple[MapRule, ...]
     node_benchmarks: tuple[NodeBenchmark, ...]
+    cores: tuple[InstalledCores, ...]
+    """No two hold on the same day."""
     cpu_watts: tuple[CPUWatts, ...]
     core_watts: float | None
     pue: float | None
@@ -115,6 +126,7 @@ def examine(
             problems.append(Problem(ERROR, line.file, line.line, name, "database", AREX_WRITES))
     problems += _contradicting(conf, "queue_benchmark", values_of_queue)
     problems += _contradicting(conf, "node_benchmark", values_of_node)
+    problems += _contradicting(conf, "cores", values_of_cores)
     problems = in_order(problems, conf.files)
     if errors(problems):
         return None, problems
@@ -131,6 +143,7 @@ def examine(
         local_group_prefix=ours["local_group_prefix"],
         map=ours["map"],
         node_benchmarks=ours["node_benchmark"],
+        cores=ours["cores"],
         cpu_watts=ours["cpu_watts"],
         core_watts=ours["core_watts"],
         pue=ours["pue"],
@@ -166,8 +179,13 @@ def values_of_node(text: str) -> tuple[str, Validity]:
     return found.pattern.lower(), found.valid
 
 
+def values_of_cores(text: str) -> tuple[str, Validity]:
+    """The same of the cores of the site, which have no name. Raises ValueError."""
+    return "", installed_cores(text).valid
+
+
 def _contradicting(conf: Conf, option: str, read: Callable[[str], tuple[str, Validity]]) -> Iterator[Problem]:
-    """Lines of benchmarks that hold for the same name on the same day as one before."""
+    """Lines that hold for the same name on the same day as one before."""
     block = conf.blocks.get("arcacct")
     seen: list[tuple[str, Validity, Option]] = []
     for line in block.options.get(option, ()) if block is not None else ():
@@ -178,9 +196,10 @@ def _contradicting(conf: Conf, option: str, read: Callable[[str], tuple[str, Val
             continue
         other = next((there for known, held, there in seen if known == name and held.overlaps(valid)), None)
         if block is not None and other is not None:
+            what = f'"{name}" has another benchmark' if name else "there is another number of cores"
             text = (
-                f'"{name}" has another benchmark at the same time in line {other.line} of {other.file}; give one of'
-                " them from= or to= so that no day has both"
+                f"{what} at the same time in line {other.line} of {other.file}; give one of them from= or to= so that"
+                " no day has both"
             )
             yield Problem(ERROR, line.file, line.line, block.name, option, text)
         seen.append((name, valid, line))

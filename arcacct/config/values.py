@@ -12,6 +12,7 @@ from arcacct.config import paths
 from arcacct.secrecy import without_login
 
 _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
+_MOST_CORES = 10**8
 _MAP_FIELDS = ("owner", "group", "project", "account")
 _LOCAL_JOBS = re.compile(r"(?:([A-Za-z0-9_.-]+)\s+)?(own|arc)(?:\s+infrastructure=(\S+))?")
 
@@ -67,6 +68,14 @@ class QueueBenchmark:
 
     queue: str
     benchmark: str
+    valid: paths.Validity = paths.Validity()  # noqa: RUF009  nobody changes it
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledCores:
+    """One ``cores`` line: how many cores the batch system has for jobs."""
+
+    cores: int
     valid: paths.Validity = paths.Validity()  # noqa: RUF009  nobody changes it
 
 
@@ -255,6 +264,17 @@ def node_benchmark(value: str) -> NodeBenchmark:
 def queue_benchmark(value: str) -> QueueBenchmark:
     """``"QUEUE" TYPE:VALUE [from=DAY] [to=DAY]``."""
     return QueueBenchmark(*paths.queue_benchmark(value))
+
+
+def installed_cores(value: str) -> InstalledCores:
+    """``NUMBER [from=DAY] [to=DAY]``: the cores that jobs can have, at least one."""
+    words, valid = paths.dated(value.split())
+    if len(words) != 1 or not (words[0].isascii() and words[0].isdigit()) or not 0 < int(words[0]) < _MOST_CORES:
+        raise ValueError(
+            f"{value!r} is not a number of cores; write NUMBER, and from=DAY or to=DAY behind it, as 1024"
+            " from=2026-03-01"
+        )
+    return InstalledCores(int(words[0]), valid)
 
 
 def cpu_watts(value: str) -> CPUWatts:

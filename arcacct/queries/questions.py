@@ -608,6 +608,12 @@ def walltimes(con: Connection, start_s: int, before_s: int) -> dict[str | None, 
     return {name: found[name] for name in order if name in found}
 
 
+def first_end_s(con: Connection) -> int | None:
+    """When the first job of all ended, UTC seconds, pruned ones too; ``None`` before there is any."""
+    asked = "SELECT min(EndTime) FROM AAR WHERE EndTime > 0 UNION ALL SELECT min(Earliest) FROM MonthlyUsage"
+    return min((int(end_s) for (end_s,) in con.execute(asked) if end_s is not None), default=None)
+
+
 def count_pruned(con: Connection) -> int:
     """The jobs that were moved into archives: the sums keep neither their waiting time nor their wall time."""
     return int(con.execute("SELECT ifnull(sum(Jobs), 0) FROM Archives").fetchone()[0])

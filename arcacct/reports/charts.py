@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from calendar import monthrange
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
@@ -25,12 +25,16 @@ COLOURS = 6
 _WIDTH = 360
 _WIDE = 720
 """Of a chart with a place for each day: the page gives it its whole width."""
+_MIDDLE = 440
+"""Of a chart with a place for each month: letters stay readable on a phone, too."""
 _HEIGHT = 250
 _BARS = 60
 """More of them nobody reads: how many are left out is said."""
 _BAR = 26
 """Units of the drawing, of which a phone has about as many pixels: letters stay readable there."""
 _LABEL = 18
+_LEGEND = 26
+_FEWEST_MONTHS = 2
 _MOST = 200
 """Per cent: a pledge that is surpassed by far would leave no room for the others."""
 _SVG = "http://www.w3.org/2000/svg"
@@ -56,19 +60,25 @@ def charts(report: Report) -> dict[str, Chart]:
         "day": _days(report),
         "vo": _shares(report.table("vo"), "cpu_efficiency", "CPU efficiency by VO"),
         "pledge": _pledge(report.table("pledge")),
+        "history": _months(report.table("history"), "core_hours", "Core hours by month", _MIDDLE),
+        "utilisation": _months(report.table("history"), "utilisation", "Utilisation by month (%)", _WIDTH),
+        "cores": _sizes(report.table("cores"), "by cores"),
+        "walltime": _sizes(report.table("walltime"), "by wall time"),
     }
     for table in report.tables:
-        if table.name == "ce":
+        if table.name == "pledge_trend":
+            found["pledge_trend"] = _trend(table)
+        elif table.name == "ce":
             found["ce"] = _shares(table, "cpu_efficiency", "CPU efficiency by CE")
         elif table.name == "energy":
             found["energy"] = _energy(table)
     return {name: chart for name, chart in found.items() if chart is not None}
 
 
-def _short(name: str) -> str:
+def _short(name: str, most: int = _LABEL) -> str:
     """A name as it fits beside a bar."""
     text = sanitise_line(readable(name), None)
-    return text if len(text) <= _LABEL else f"{text[: _LABEL - 1]}…"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _number(row: Row, place: int) -> float:
@@ -127,6 +137,72 @@ def _shares(table: Table, column: str, title: str) -> Chart | None:
     return _horizontal(table.name, f"{title} ({unit})", described, [row.key for row in rows], {"": drawn}, top)
 
 
+def _months(table: Table, column: str, title: str, width: int) -> Chart | None:
+    """A bar for each month, if there are several."""
+    if column not in [one.name for one in table.columns] or len(table.rows) < _FEWEST_MONTHS:
+        return None
+    place = table.column(column)
+    is_ratio = table.columns[place].unit == "ratio"
+    values = [round(_number(row, place) * (100 if is_ratio else 1), 1) for row in table.rows]
+    if not any(values):
+        return None
+    labels = [row.key for row in table.rows]
+    described = "; ".join(
+        f"{label} {value:,.6g}{' %' if is_ratio else ''}" for label, value in zip(labels, values, strict=True)
+    )
+    name = "utilisation" if is_ratio else table.name
+    # A name below every third bar: more have no room.
+    return _drawn(
+        "Bar", name, title, described, labels, {title: values}, _HEIGHT, width=width, x_labels_major=labels[::-3]
+    )
+
+
+def _sizes(table: Table, by: str) -> Chart | None:
+    """Two bars for each class, if there are several: its share of the jobs and of the core hours."""
+    rows = table.rows[:_BARS]
+    if len(rows) == 1 or not rows:
+        return None
+    series = {
+        title: [round(100 * _number(row, table.column(column)), 1) for row in rows]
+        for title, column in (("of jobs", "jobs_share"), ("of core hours", "core_hours_share"))
+    }
+    labels = [row.key for row in rows]
+    described = "; ".join(
+        f"{label}: {jobs:g} % of jobs, {hours:g} % of core hours"
+        for label, jobs, hours in zip(labels, *series.values(), strict=True)
+    )
+    title = f"Shares {by} (%)"
+    return _horizontal(table.name, title, described, labels, series, None, kind="HorizontalBar")
+
+
+def _trend(table: Table) -> Chart | None:
+    """A line for each pledge over the months, in per cent of it."""
+    months = [place for place, column in enumerate(table.columns) if column.unit == "ratio"]
+    labels = [table.columns[place].name for place in months]
+    rows = table.rows[:COLOURS]
+    series: dict[str, list[float | None]] = {}
+    for row in rows:
+        shares = [row.values[place] for place in months]
+        series[f"{row.key} {row.values[0]}"] = [
+            min(round(100 * share, 1), _MOST) if isinstance(share, int | float) else None for share in shares
+        ]
+    title = "Used of the pledge by month (%)"
+    if len(table.rows) > len(rows):
+        title = f"{title}, {len(rows)} of {len(table.rows)} pledges"
+    told = {
+        name: [f"{label} {value:g} %" for label, value in zip(labels, values, strict=True) if value is not None]
+        for name, values in series.items()
+    }
+    described = "; ".join(f"{name}: {', '.join(values)}" for name, values in told.items())
+    top = max(100.0, *(value for values in series.values() for value in values if value is not None))
+    height = _HEIGHT + 16 * ((len(series) + 1) // 2)
+    named = labels[::-3]
+    return _drawn(
+        "Line", "pledge_trend", title, described, labels, series, height,
+        width=_MIDDLE, x_labels_major=named, range=(0, top), show_legend=True,
+    )  # fmt: skip
+
+
 def _pledge(table: Table) -> Chart | None:
     kinds = table.column("kind")
     named = table._replace(rows=tuple(row._replace(key=f"{row.key} {row.values[kinds]}") for row in table.rows))
@@ -149,13 +225,19 @@ def _energy(table: Table) -> Chart | None:
 
 
 def _horizontal(
-    name: str, title: str, described: str, labels: Sequence[str], series: dict[str, list[float]], top: float | None
+    name: str,
+    title: str,
+    described: str,
+    labels: Sequence[str],
+    series: dict[str, list[float]],
+    top: float | None,
+    kind: str = "HorizontalStackedBar",
 ) -> Chart:
     height = 50 + _BAR * len(labels) + (20 if len(series) > 1 else 0)
     # pygal begins at the bottom.
     turned = {key: values[::-1] for key, values in series.items()}
     limits = {} if top is None else {"range": (0, top)}
-    return _drawn("HorizontalStackedBar", name, title, described, labels[::-1], turned, height, **limits)
+    return _drawn(kind, name, title, described, labels[::-1], turned, height, **limits)
 
 
 def _drawn(
@@ -164,7 +246,7 @@ def _drawn(
     title: str,
     described: str,
     labels: Sequence[str],
-    series: dict[str, list[float]],
+    series: Mapping[str, Sequence[float | None]],
     height: int,
     **more: Any,
 ) -> Chart:
@@ -173,19 +255,22 @@ def _drawn(
         font_family="sans-serif", label_font_size=12, major_label_font_size=12, legend_font_size=12
     )
     is_horizontal = kind.startswith("Horizontal")
+    # pygal keeps room for one line less of an odd number of names.
+    odd = 20 if len(series) > 1 and len(series) % 2 else 0
     chart = getattr(library, kind)(
         width=more.pop("width", _WIDTH),
-        height=height,
+        height=height + odd,
         style=style,
         js=(),
-        show_legend=len(series) > 1 or not is_horizontal,
+        show_legend=more.pop("show_legend", len(series) > 1 or (name == "day")),
         legend_at_bottom=True,
         legend_at_bottom_columns=min(2, len(series)),
         legend_box_size=10,
         truncate_legend=-1,
         truncate_label=-1,
         margin=4,
-        margin_right=16,
+        margin_bottom=4 + odd,
+        margin_right=24 if kind == "Line" else 16,
         spacing=6,
         show_minor_x_labels=is_horizontal,
         max_scale=6,
@@ -195,7 +280,7 @@ def _drawn(
     chart.uuid = name
     chart.x_labels = [_short(label) for label in labels]
     for key, values in series.items():
-        chart.add(_short(key), values)
+        chart.add(_short(key, _LABEL if is_horizontal or name == "day" else _LEGEND), values)
     return Chart(
         title,
         sanitise_line(described, 1000),

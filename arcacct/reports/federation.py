@@ -6,14 +6,18 @@ from collections.abc import Sequence
 
 from arcacct.fleet.dataset import Dataset, dataset
 from arcacct.fleet.engine import Engine, answered
-from arcacct.fleet.usage import FleetSelection, concerned, usage
+from arcacct.fleet.usage import FleetSelection, concerned, usage, waits
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds
+from arcacct.queries.capacity import Capacity
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import UsageTable
 from arcacct.records.pseudonyms import Names
-from arcacct.reports.month import BY_DAY, by_day_with_vo, top_users, usage_by, use_of_pledge
-from arcacct.reports.tables import Column, Report, Table, pledges
+from arcacct.reports.month import BY_DAY, by_day_with_vo, job_sizes, top_users, usage_by
+from arcacct.reports.tables import Column, Report, Table
+from arcacct.reports.trends import first_month, over_time, sizes, use_of_pledge, waiting
 from arcacct.wording import count_of
+
+_NO_CAPACITY = Capacity({}, "", "the dataset does not have the installed cores; each CE's own report does")
 
 
 def federation_report(
@@ -31,8 +35,8 @@ def federation_report(
     Raises InputError for a directory without a dataset, and for a file of pledges that cannot be used.
     """
     start_s, before_s = month_bounds(*month)
-    promised = None if pledge is None else pledges(pledge, month)
     of_month = Selection(from_s=start_s, before_s=before_s)
+    of_years = Selection(from_s=month_bounds(*first_month(month))[0], before_s=before_s)
 
     def tables(engine: Engine) -> tuple[Table, ...]:
         def ask(by: Sequence[str]) -> UsageTable:
@@ -41,18 +45,32 @@ def federation_report(
             answer = usage(engine, of_month, keys, details=True)
             return answer if keys == by else _joined(answer)
 
+        def ask_of(selection: Selection, by: Sequence[str]) -> UsageTable:
+            return usage(engine, selection, by, details=False)
+
         by_vo = usage_by(ask, "vo", Table("vo", "Usage by VO", "VO", ()))
+        over = over_time(ask_of, month, _NO_CAPACITY, written_s, 0)
+        jobs = 0 if by_vo.total is None else int(by_vo.number(by_vo.total, "jobs"))
+        by_walltime = [
+            (str(of["walltime"]) if of["walltime"] else None, int(str(of["jobs"])), float(of["core_hours"] or 0))
+            for of in ask(("walltime",)).named()
+        ]
         return (
             by_vo,
             usage_by(ask, "site", Table("site", "Usage by site", "Site", ())),
             usage_by(ask, "ce", Table("ce", "Usage by CE", "CE (site)", ())),
             usage_by(ask, "day", BY_DAY),
             by_day_with_vo(ask, start_s).table,
-            use_of_pledge(by_vo, promised),
+            *over,
+            *use_of_pledge(ask_of, month, pledge),
+            waiting(waits(engine, of_month), jobs, 1),
+            job_sizes(ask),
+            sizes("walltime", "Wall time of jobs", "Wall time", by_walltime),
             top_users(ask, users, pseudonyms),
         )
 
-    made, found = answered("duckdb", concerned(dataset(directories), of_month, FleetSelection()), tables)
+    made, read = answered("duckdb", concerned(dataset(directories), of_years, FleetSelection()), tables)
+    found = concerned(read, of_month, FleetSelection())
     sites = {one.partition.site for one in found.partitions}
     title = f"{count_of(len(sites), 'site')} with {count_of(len(found.partitions), 'CE')}"
     return Report(title, month, written_s, (*made, _completeness(found))), found.problems

@@ -10,8 +10,9 @@ from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
 from arcacct.database.schema import incarnation
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds
+from arcacct.queries.capacity import installed
 from arcacct.queries.health_queries import Basis, basis
-from arcacct.queries.questions import Selection
+from arcacct.queries.questions import Selection, first_end_s, waits, walltimes
 from arcacct.queries.usage import UsageTable, usage
 from arcacct.queries.verify import verify
 from arcacct.records.hold_decisions import NONE, counts
@@ -21,10 +22,8 @@ from arcacct.records.states import FAILED
 from arcacct.reports import tables as reports_tables
 from arcacct.reports.tables import (
     J_PER_KWH,
-    KINDS,
     Column,
     EnergyModel,
-    Pledge,
     PreviousReport,
     Report,
     ReportHistory,
@@ -33,13 +32,14 @@ from arcacct.reports.tables import (
     Verdict,
     energies,
     grid,
-    pledges,
 )
+from arcacct.reports.trends import NO_VO, first_month, over_time, sizes, use_of_pledge, waiting
 from arcacct.wording import count_of
 
-NO_VO = "(no VO)"
 _HOUR_S = 3600
 _DAY_S = 86_400
+_LARGEST_SAMPLE = 50_000
+"""Jobs whose waiting times are looked at: nine events of each are read. Enough for a quarter of a per cent of rank."""
 _EXAMPLES = 3
 """Differences of each place that are told; `arcacct verify` tells all."""
 _CODES = {0: "it ran and ended with 0", 1: "exit code 1, or none was learned"}
@@ -100,7 +100,6 @@ def month_report(
     start_s, before_s = month_bounds(*asked.month)
     name = f"{asked.month[0]:04d}-{asked.month[1]:02d}"
     pseudonyms = site_names(settings.places) if asked.is_pseudonymous else None
-    promised = None if asked.pledge is None else pledges(asked.pledge, asked.month)
     model = EnergyModel(settings.cpu_watts, settings.core_watts, settings.pue, settings.carbon_intensity)
     known = reports_tables.former(settings.places, name)
     seq = reports_tables.last_seq(accounting)
@@ -111,11 +110,19 @@ def month_report(
     by_vo = usage_by(ask, "vo", Table("vo", "Usage by VO", "VO", ()))
     by_vo = by_vo._replace(notes=(*by_vo.notes, *_implausible(accounting, start_s, before_s)))
     by_day_and_vo = by_day_with_vo(ask, start_s)
+
+    def ask_of(selection: Selection, by: Sequence[str]) -> UsageTable:
+        return usage(accounting, selection, by, details=False)
+
+    capacity = installed(settings.cores, accounting, month_bounds(*first_month(asked.month))[0], before_s)
+    compared_over = over_time(ask_of, asked.month, capacity, written_s, first_end_s(accounting) or 0)
     tables = [
         by_vo,
         usage_by(ask, "day", BY_DAY),
         by_day_and_vo.table,
-        use_of_pledge(by_vo, promised),
+        *compared_over,
+        *use_of_pledge(ask_of, asked.month, asked.pledge),
+        *_of_jobs(accounting, ask, start_s, before_s, int(_all(by_vo, "jobs"))),
         _failures(accounting, start_s, before_s, by_vo),
         top_users(ask, asked.users, pseudonyms),
         *_energy(accounting, start_s, before_s, model, by_vo, by_day_and_vo),
@@ -141,6 +148,32 @@ def month_report(
         str(rests_on) if rests_on.jobs or rests_on.held else "",
     )
     return ReportData(report, known, said, is_unchanged)
+
+
+def _of_jobs(con: Connection, ask: Ask, start_s: int, before_s: int, jobs: int) -> tuple[Table, Table, Table]:
+    """How long the jobs waited, how many cores they had, and how long they ran."""
+    one_of = max(1, jobs // _LARGEST_SAMPLE)
+    found = walltimes(con, start_s, before_s)
+    by_walltime = [(name, count, core_s / _HOUR_S) for name, (count, core_s) in found.items()]
+    by_walltime_table = sizes("walltime", "Wall time of jobs", "Wall time", by_walltime)
+    lacking = jobs - sum(count for _name, count, _core_h in by_walltime)
+    if lacking > 0:
+        note = f"Of {count_of(lacking, 'job')} that `arcacct db prune` put away the wall time is not kept."
+        by_walltime_table = by_walltime_table._replace(notes=(*by_walltime_table.notes, note))
+    return (
+        waiting(waits(con, start_s, before_s, one_of=one_of), jobs - max(0, lacking), one_of),
+        job_sizes(ask),
+        by_walltime_table,
+    )
+
+
+def job_sizes(ask: Ask) -> Table:
+    """Jobs by their cores."""
+    rows = [
+        (None if of["cores"] is None else str(of["cores"]), int(_whole(of["jobs"])), _whole(of["core_hours"]))
+        for of in ask(("cores",)).named()
+    ]
+    return sizes("cores", "Cores of jobs", "Cores", rows)
 
 
 def _implausible(con: Connection, start_s: int, before_s: int) -> Iterator[str]:
@@ -243,27 +276,6 @@ def by_day_with_vo(ask: Ask, start_s: int) -> ByDayAndVO:
         )
     table = Table("day_vo", "Usage by day and VO", "Day and VO", columns, is_detail=True)
     return ByDayAndVO(table.filled(rows), tuple(parts))
-
-
-def use_of_pledge(by_vo: Table, promised: Iterable[Pledge] | None) -> Table:
-    """What VOs used of what they were promised."""
-    columns = (
-        Column("kind", "Hours of"),
-        Column("pledged_hours", "Pledged", "h"),
-        Column("used_hours", "Used", "h"),
-        Column("used_share", "Share", "ratio"),
-    )
-    table = Table("pledge", "Use against the pledge", "VO", columns, naming=1)
-    if promised is None:
-        return table._replace(notes=("No pledge is known: name a file of pledges with --pledge.",))
-    used = {row.key: row for row in by_vo.rows}
-    rows = []
-    for one in promised:
-        hours = by_vo.number(used[one.vo], KINDS[one.kind]) if one.vo in used else 0.0
-        share = round(hours / one.hours, 4) if one.hours else None
-        figures = {"kind": one.kind, "pledged_hours": one.hours, "used_hours": hours, "used_share": share}
-        rows.append((one.vo, figures))
-    return table.filled(rows, empty="The file of pledges has none for this month.")
 
 
 def _failures(con: Connection, start_s: int, before_s: int, by_vo: Table) -> Table:

@@ -84,6 +84,7 @@ def _cards(report: Report) -> Iterator[str]:
     if all(both):
         # 1 HEPscore23 is 1 HS06 by definition of WLCG, and APEL adds them so.
         yield _card(Column("normalised_hours", "Normalised hours, all (1 HS23 = 1 HS06)", "h"), sum(both))
+    yield from _cards_of_operation(report)
     if energy is not None and energy.total is not None:
         for name in ("site_kwh", "carbon_kg"):
             place = energy.column(name)
@@ -95,6 +96,19 @@ def _cards(report: Report) -> Iterator[str]:
         yield f'<p class="verdict {"good" if report.verdict.is_well else "bad"}">{_text(report.verdict.text)}</p>'
     if report.basis:
         yield f'<p class="basis">These figures rest on {_text(report.basis)}.</p>'
+
+
+def _cards_of_operation(report: Report) -> Iterator[str]:
+    """How full the site was, and how long its jobs waited."""
+    for name, column, title in (
+        ("utilisation", "utilisation", "Utilisation"),
+        ("wait", "wait_median_min", "Median waiting time"),
+    ):
+        table = report.table(name)
+        place = table.column(column)
+        # One row needs no total.
+        for row in (table.total or table.rows[-1],) if table.rows else ():
+            yield _card(table.columns[place]._replace(title=title), row.values[place])
 
 
 def _card(column: Column, value: Value) -> str:

@@ -10,6 +10,8 @@ import pytest
 from in_process import said
 
 from arcacct.export.dataset import Partition
+from arcacct.publishing.ledger_rows import month_bounds
+from arcacct.queries import questions
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import usage
 
@@ -44,6 +46,53 @@ def test_its_figures_are_those_of_each_ce(federation, tmp_path, capsys) -> None:
             assert ("ce", f"{ce} ({site})", "jobs") not in found
     assert found["ce", "(all)", "jobs"] == found["vo", "(all)", "jobs"] == found["day", "(all)", "jobs"] == str(jobs)
     assert found["site", "South", "jobs"] == found["ce", "ce.example.com (South)", "jobs"]
+
+
+@pytest.mark.parametrize(
+    ("site", "ce", "month"), [("North", "ce1.example.org", (2026, 11)), ("South", "ce.example.com", (2026, 8))]
+)
+def test_the_sections_of_jobs_are_those_of_the_ce(federation, tmp_path, capsys, site, ce, month) -> None:
+    """Of a dataset with one CE: waiting times, sizes, months and the year are what its database says."""
+    dataset = tmp_path / "alone"
+    for path in federation.root.rglob("*"):
+        if path.is_file() and ce in str(path.relative_to(federation.root)):
+            copied = dataset / path.relative_to(federation.root)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copied)
+    con, bounds = federation.databases[site, ce], month_bounds(*month)
+    (tmp_path / "pledge.csv").write_text("atlas,2026-05,10,core\n")
+    options = ("--month", "{}-{:02}".format(*month), "--pledge", tmp_path / "pledge.csv")
+
+    done = said(capsys, "report", "--fleet", dataset, *options, "--csv", tmp_path / "out.csv")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    found = figures((tmp_path / "out.csv").read_text())
+
+    def of(section: str, metric: str) -> dict[str, str]:
+        return {key[1]: value for key, value in found.items() if (key[0], key[2]) == (section, metric)}
+
+    waited = questions.waits(con, *bounds)
+    # What a sweep alone has seen has no event of its submission to the batch system.
+    assert bool(waited) == (site == "South")
+    named = {"(all)" if one.vo == "" else one.vo or "(no VO)": one for one in waited}
+    assert of("wait", "jobs") == {name: str(one.jobs) for name, one in named.items()}
+    assert of("wait", "wait_p90_min") == {name: str(round(one.most_s / 60, 2)) for name, one in named.items()}
+    walltimes = questions.walltimes(con, *bounds)
+    assert of("walltime", "jobs") == {name or "(unknown)": str(jobs) for name, (jobs, _core_s) in walltimes.items()}
+    in_month = Selection(from_s=bounds[0], before_s=bounds[1])
+    by_cores = usage(con, in_month, ("cores",), details=False).rows
+    assert of("cores", "jobs") == {row[0] or "(unknown)": str(row[1]) for row in by_cores}
+    year = Selection(from_s=month_bounds(2026, 1)[0], before_s=bounds[1])
+    by_month = {row[0]: row for row in usage(con, year, ("month",), details=False).rows}
+    assert {name: value for name, value in of("history", "jobs").items() if value != "0"} == {
+        name: str(row[1]) for name, row in by_month.items()
+    }
+    (total,) = usage(con, year, (), details=False).rows
+    assert of("year", "jobs") == {f"2026-01 to 2026-{month[1]:02d}": str(total[0])}
+    assert of("pledge", "used_share").keys() == {"atlas core"}
+    assert (
+        "the dataset does not have the installed cores" in said(capsys, "report", "--fleet", dataset, *options).stdout
+    )
 
 
 def test_the_page_stands_alone(federation, tmp_path, capsys) -> None:

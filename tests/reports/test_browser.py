@@ -122,7 +122,7 @@ def test_a_browser_shows_the_page_without_overflow(capsys, site) -> None:
         for text in ("Accounting of ce.example.org, 2026-05", DN, "2\u202f000", "200.0\u202f%", "(signal 9)"):
             assert text in found["text"], where
         assert min(found["charts"]) > 60, where
-        assert len(found["charts"]) == 4
+        assert len(found["charts"]) == 6
         assert found["letters"] >= 9, where
         assert found["cut"] == [], where
         assert found["contrast"] >= 4.5, where
