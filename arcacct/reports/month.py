@@ -38,8 +38,8 @@ from arcacct.wording import count_of
 
 _HOUR_S = 3600
 _DAY_S = 86_400
-_LARGEST_SAMPLE = 50_000
-"""Jobs whose waiting times are looked at: nine events of each are read. Enough for a quarter of a per cent of rank."""
+_LARGEST_SAMPLE = 25_000
+"""Jobs whose waiting times are looked at: nine events of each are read. Enough for a third of a per cent of rank."""
 _EXAMPLES = 3
 """Differences of each place that are told; `arcacct verify` tells all."""
 _CODES = {0: "it ran and ended with 0", 1: "exit code 1, or none was learned"}
