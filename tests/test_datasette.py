@@ -22,6 +22,7 @@ import generate
 from arcacct.cli import demo
 from arcacct.config.paths import Places
 from arcacct.database import access, schema
+from arcacct.records import usage
 
 pytestmark = pytest.mark.campaign
 utils = pytest.importorskip("datasette.utils", reason="datasette is not installed (the extra `test` has it)")
@@ -75,6 +76,17 @@ def pages(files: list[str], paths: list[str], served_with: dict[str, int | bool]
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def front_page(files: list[str], metadata: dict, folder: pathlib.Path, *more: str) -> list[str]:
+    """What an anonymous visitor sees on the front page and on other pages, by another file of metadata."""
+    (folder / "portal.json").write_text(json.dumps(metadata))
+    command = [sys.executable, PAGES, folder / "portal.json", json.dumps(settings()), *files]
+    asked = json.dumps(["/", *more])
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout.splitlines()[-1])
+    return [f"{one['status']} {one['text']}" for one in answers]
+
+
 def read_only(path: str) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
 
@@ -109,6 +121,7 @@ def test_the_front_page_leads_to_every_view_and_query(here, metadata) -> None:
     """Each link of the front page is relative and answers, and each view and query has one."""
     front = pages(files_of(here), ["/"])[0]["text"]
     links = set(re.findall(r'<li><a href="([^"/][^"]*)">', front))
+    assert front.count("<details>") == len(metadata["databases"])
     offered = {
         f"{database}/{name}"
         for database, found in metadata["databases"].items()
@@ -118,6 +131,92 @@ def test_the_front_page_leads_to_every_view_and_query(here, metadata) -> None:
     assert links == offered
     answers = pages(files_of(here), [f"/{link}" for link in sorted(links)])
     assert {one["path"]: one["status"] for one in answers if one["status"] != 200} == {}
+
+
+@pytest.fixture(scope="module")
+def current(tmp_path_factory) -> Places:
+    """Jobs of months ago, and some of this month; in the sums."""
+    made = generate.fill(tmp_path_factory.mktemp("current"), 300)
+    generate.add_jobs(made, 40)
+    with closing(access.open_accounting(made)) as con:
+        usage.update_monthly(con, made)
+    access.open_publishing(made).close()
+    return made
+
+
+def test_the_front_page_has_the_totals_of_this_month(current, metadata, tmp_path) -> None:
+    """Jobs and core hours as plain SQL says, by VO, and a chart with each of the last twelve months."""
+    (text,) = front_page(files_of(current), metadata, tmp_path)
+
+    with closing(read_only(current.database)) as con:
+        jobs, core_h = con.execute(
+            "SELECT sum(jobs), sum(wall_s * core_count) / 3600.0 FROM v1_usage_by_month"
+            " WHERE month = strftime('%Y-%m', 'now')"
+        ).fetchone()
+        vos = con.execute(
+            "SELECT vo, sum(jobs) FROM v1_usage_by_month WHERE month = strftime('%Y-%m', 'now') GROUP BY vo"
+        ).fetchall()
+        months = con.execute(
+            "SELECT month, sum(wall_s * core_count) / 3600.0 FROM v1_usage_by_month GROUP BY month"
+        ).fetchall()
+    assert jobs == 40
+    assert f"<dt>Jobs</dt><dd>{jobs}</dd>" in text
+    assert f"<dt>Core hours</dt><dd>{core_h:,.0f}</dd>" in text
+    for vo, count in vos:
+        assert f'<th scope="row">{vo}</th><td>{count}</td>' in text
+    assert text.count("<rect ") == 12
+    for month, hours in months:
+        assert f"<title>{month}: {hours:,.0f} core hours</title>" in text
+
+
+def test_the_front_page_shows_what_the_visitor_may_see(current, metadata, tmp_path) -> None:
+    """Without the right to ask for usage no totals, without that to see users no report; no view that is not there."""
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    (reports / "2026-10.html").write_text("<!DOCTYPE html>the October report")
+    metadata = json.loads(json.dumps(metadata))
+    metadata["plugins"]["arcacct_portal"]["reports"] = str(reports)
+    (shown, report) = front_page(files_of(current), metadata, tmp_path, "/reports/2026-10")
+    queries = metadata["databases"]["accounting"]["queries"]
+    del queries["usage_of_a_month"]["allow"]
+    queries["users_of_a_vo"]["allow"] = {"id": "somebody"}
+    (hidden, refused) = front_page(files_of(current), metadata, tmp_path, "/reports/2026-10")
+
+    assert '<a href="reports/2026-10">' in shown
+    assert report == "200 <!DOCTYPE html>the October report"
+    for text in (
+        "<dt>Core hours</dt>",
+        "<svg viewBox",
+        "reports/2026-10",
+        "accounting/usage_of_a_month",
+        "users_of_a_vo",
+    ):
+        assert (text in shown, text in hidden) == (True, False), text
+    assert refused.startswith("403 ")
+    assert "October report" not in refused
+    assert "accounting/v1_jobs" in shown
+    assert "accounting/v1_slurm_runs" not in shown
+
+
+def test_only_reports_of_months_are_served(current, metadata, tmp_path) -> None:
+    """No other file of the directory, none behind a link, none that is no file, and none elsewhere."""
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    (tmp_path / "2026-01.html").write_text(CANARY)
+    (reports / "2026-02.html").symlink_to(tmp_path / "2026-01.html")
+    (reports / "2026-03.html").mkdir()
+    (reports / "notes.html").write_text(CANARY)
+    metadata = json.loads(json.dumps(metadata))
+    metadata["plugins"]["arcacct_portal"]["reports"] = str(reports)
+    names = ("2026-02", "2026-03", "2026-04", "notes", "notes.html", "../2026-01", "..%2f2026-01", "2026-01.html")
+
+    answers = front_page(files_of(current), metadata, tmp_path, *(f"/reports/{name}" for name in names))
+
+    statuses = {name: answer[:3] for name, answer in zip(names, answers[1:], strict=True)}
+    # Datasette itself writes %2f in another way.
+    assert statuses.pop("..%2f2026-01") in ("302", "404")
+    assert set(statuses.values()) == {"404"}
+    assert not any(CANARY in answer for answer in answers)
 
 
 def test_every_page(here, metadata) -> None:

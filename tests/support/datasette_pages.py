@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pathlib
 import sys
 import time
 from typing import Any
@@ -48,7 +49,14 @@ async def main(metadata: str, settings: str, *databases: str) -> None:
     Database.execute = noted
     # It prints a traceback with all locals for each page that is not there or not allowed: 0.3 s each.
     sys.modules["datasette.handle_exception"].rich = None
-    datasette = Datasette(databases, metadata=found, settings=json.loads(settings))
+    portal = pathlib.Path(__file__).parents[2] / "etc/portal"
+    datasette = Datasette(
+        databases,
+        metadata=found,
+        settings=json.loads(settings),
+        plugins_dir=str(portal / "plugins"),
+        template_dir=str(portal / "templates"),
+    )
     await datasette.invoke_startup()
     print(json.dumps([await fetched(datasette, path) for path in json.load(sys.stdin)]))
 
