@@ -426,7 +426,8 @@ HOOK_VARIABLES = {
     "the same as `spool_fallback=` of arcacct.conf, or no sweep looks there. Default: none.",
     "ARCACCT_LIMIT": "Seconds after which `arcacct-record` is killed and the event is spooled (`limit=`): more than "
     "`deadline=` of arcacct.conf, less than the timeout of the callout. Default: 8.",
-    "ARCACCT_LEASE": "Hundredths of a second: a recorder is relied on if it recorded so lately (`lease=`). Default: 200.",
+    "ARCACCT_LEASE": "Hundredths of a second: for so long after its last heartbeat a recorder counts as alive "
+    "(`lease=`). Default: 200.",
 }
 HOOK_FILES = {
     "/usr/libexec/arcacct-hook": "The program, as packages install it; /usr/local/libexec/arcacct-hook by hand.",
