@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 from contextlib import closing
-from typing import NamedTuple
 
 import click
 
@@ -47,15 +46,6 @@ def _key_options(keys: tuple[Key, ...], but: tuple[str, ...] = ()) -> Decorator:
     )
 
 
-class _Where(NamedTuple):
-    """Where features are, as far as the command line says it."""
-
-    machine: str | None
-    job: str | None
-    metadata_url: str | None
-    metadata_file: str | None
-
-
 _places = in_order(
     click.option("--machine", metavar="PLACE", help="Directory or URL; $MACHINEFEATURES without it."),
     click.option("--job", metavar="PLACE", help="Directory or URL; $JOBFEATURES without it."),
@@ -63,7 +53,7 @@ _places = in_order(
     click.option(
         "--metadata-file", metavar="FILE", help="File in which its answer is kept, since it may only be asked once."
     ),
-    together(_Where, "where"),
+    together(dict, "where", ("machine", "job", "metadata_url", "metadata_file")),
 )
 """The options that say where features are; the command gets them as ``where``."""
 
@@ -210,7 +200,7 @@ def shutdown_clear(directory: str, of_job: bool) -> None:
 @click.pass_context
 @_places
 @format_option(TOLD, "an object with machine, job and remaining_secs")
-def show(ctx: click.Context, where: _Where, form: str) -> int:
+def show(ctx: click.Context, where: dict[str, str | None], form: str) -> int:
     """Show what a job would read: values, what is missing or wrong, the time that is left."""
     web, places = _found(ctx, where)
     found = {kind: read(place, fetch=web.get) for kind, place in valid(places).items()}
@@ -241,7 +231,7 @@ def show(ctx: click.Context, where: _Where, form: str) -> int:
 @click.pass_context
 @_places
 @format_option(LISTED)
-def check(ctx: click.Context, where: _Where, form: str) -> int:
+def check(ctx: click.Context, where: dict[str, str | None], form: str) -> int:
     """Judge what is provided by 35 rules, one verdict a line; exits with 65 if one says fail."""
     web, places = _found(ctx, where)
     verdicts = check_all(places, web=web)
@@ -281,12 +271,12 @@ def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str, retry: b
     return InputError.exit_code if done.complaints else 0
 
 
-def _found(ctx: click.Context, where: _Where) -> tuple[Web, dict[str, str]]:
+def _found(ctx: click.Context, where: dict[str, str | None]) -> tuple[Web, dict[str, str]]:
     """The web, and where features are; it trusts the grid's authorities, of which a worker node may have none."""
     ca_dir = conf_of(ctx).get("common", "x509_cert_dir", "/etc/grid-security/certificates")
     web = Web(ca_dir if ca_dir and os.path.isdir(ca_dir) else None)
-    known = where._replace(metadata_file=where.metadata_file or default_file(os.environ))
-    found = locations(os.environ, **known._asdict(), fetch=web.get)
+    where["metadata_file"] = where["metadata_file"] or default_file(os.environ)
+    found = locations(os.environ, **where, fetch=web.get)
     if not found:
         raise UsageError("neither $MACHINEFEATURES nor $JOBFEATURES is set; give --machine or --job")
     return web, found
