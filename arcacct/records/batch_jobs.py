@@ -188,6 +188,18 @@ def same_host(place: str, schedd: str) -> bool:
     return host == other or (host.partition(".")[0] == other.partition(".")[0] and not ("." in host and "." in other))
 
 
+TERM = 15
+"""The signal of a job that was removed, where nothing says another."""
+SIGNALLED = 256
+"""What A-REX adds to the number of a signal that ended a job."""
+
+
+def exit_code(status: int | None, signal: int | None, *, is_removed: bool) -> int | None:
+    """The exit status; of a job that a signal ended its number and 256, as A-REX has it; never 0 of one removed."""
+    code = SIGNALLED + signal if signal else status
+    return code or TERM if is_removed else code
+
+
 def measured(job: Job) -> dict[str, int | str | None]:
     """What the batch system measured of a job, for the record of A-REX's that it is (`filling.enrich`)."""
     has_cpu = job.cpu_user_s or job.cpu_kernel_s

@@ -21,9 +21,6 @@ _SPELT |= {"cpu_user_s": "CPUUser", "cpu_kernel_s": "CPUKernel", "memory_kib": "
 _SPELT |= {"virtual_memory_kib": "MaxVMSize", "queue": "QueueName", "user": "UserName", "group": "GroupName"}
 _SPELT |= {"name": "JobName"}
 NO_TASK = -1
-_SIGNALLED = 256
-"""What A-REX adds to the number of a signal that ended a job."""
-_TERM = 15
 _LATEST_S = 2**34
 """Later than this (year 2514) is no time of a job."""
 LARGEST = 2**53
@@ -150,7 +147,7 @@ class LogSource(SourceType[BatchRun]):
             endpoint_type=batch_jobs.LOCAL,
             queue=run.queue,
             **batch_jobs.accounted_to({name: value or None for name, value in whose.items()}, site.rules)._asdict(),
-            exit_code=_exit_code(run),
+            exit_code=batch_jobs.exit_code(run.exit_status, run.exit_signal, is_removed=run.state == ABORTED),
             node_count=len(nodes) or None,
             core_count=run.cores,
             memory_kib=run.memory_kib,
@@ -188,12 +185,6 @@ class LogSource(SourceType[BatchRun]):
         """The number that A-REX's LocalJobID names."""
         found = batch_jobs.local_id(local_job_id)
         return None if found is None or found.task or found.is_element else (found.number, NO_TASK)
-
-
-def _exit_code(run: BatchRun) -> int | None:
-    """The exit status; of a job that a signal ended its number and 256, as A-REX has it; never 0 of one removed."""
-    code = _SIGNALLED + run.exit_signal if run.exit_signal else run.exit_status
-    return code or _TERM if run.state == ABORTED else code
 
 
 # Logs of lines, one record to a line.

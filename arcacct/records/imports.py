@@ -265,19 +265,13 @@ def pages(con: Connection, query: str, last: tuple[Any, ...], *values: object) -
 class BatchSlice:
     """The work of one transaction."""
 
-    def __init__(self, con: Connection, policy: BatchPolicy, source: str, lrms_names: Collection[str]) -> None:
-        """``lrms_names``: what [lrms] of arc.conf may call the batch system, in small letters."""
+    def __init__(self, con: Connection, policy: BatchPolicy, source: str) -> None:
         self.con = con
         self.policy = policy
         self.taken = BatchTaken()
         self._source = source
-        self._lrms_names = lrms_names
         self.has_arc_jobs = batch_jobs.has_arc_jobs(con)
         self._unfinished = batch_jobs.earliest_unfinished(con) if self.has_arc_jobs else None
-
-    def arc_job(self, job: Job) -> int | None:
-        """The record of A-REX's that a job is."""
-        return batch_jobs.arc_job(self.con, job, self._lrms_names) if self.has_arc_jobs else None
 
     def existing(self, record_ids: Iterable[int]) -> dict[int, tuple[str, str | None]]:
         """JobID and source of those of some records that still exist: others were pruned."""

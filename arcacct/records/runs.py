@@ -380,7 +380,7 @@ def _sum(values: Sequence[int | None]) -> int | None:
 
 class _RunsSlice(BatchSlice, Generic[RunT]):
     def __init__(self, con: Connection, policy: BatchPolicy, source: SourceType[RunT]) -> None:
-        super().__init__(con, policy, source.system.source, source.system.lrms_names)
+        super().__init__(con, policy, source.system.source)
         self.type = source
         self.next_no = source.table.next_no(con)
         self.kept: dict[int, KeptRun[RunT]] = {}

@@ -14,6 +14,7 @@ from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.errors import InputError
 from arcacct.files.follow import FileOffset, FileTailer, Overlong, Reader
+from arcacct.records import batch_jobs
 from arcacct.records.batch_jobs import Figures, figures
 from arcacct.records.batch_systems import GRIDENGINE as SYSTEM
 from arcacct.records.enrichment import GRIDENGINE
@@ -65,7 +66,7 @@ def column(field: str) -> str:
 
 COLUMNS = ", ".join(map(column, STORED))
 _JOB = "JobNumber = ? AND TaskNumber = ? AND Cell = ?"
-_IS_MASTER = "coalesce(PeTaskID, '') = ''"
+_IS_MASTER, _IS_TASK = "coalesce(PeTaskID, '') = ''", "coalesce(PeTaskID, '') > ''"
 _KEY = (
     "JobNumber = ? AND TaskNumber = ? AND coalesce(PeTaskID, '') = ? AND SubmissionTimeUs = ? AND StartTimeUs = ?"
     " AND EndTimeUs = ? AND Failed = ? AND ExitStatus = ? AND coalesce(QName, '') = ? AND coalesce(Hostname, '') = ?"
@@ -96,37 +97,6 @@ class LinePlace(NamedTuple):
     line: int
 
 
-def next_record_no(con: Connection) -> int:
-    """The number of the next new record; true while the transaction lasts."""
-    return int(con.execute("SELECT ifnull(max(RecordNo), 0) + 1 FROM GridEngineRecords").fetchone()[0])
-
-
-def known_numbers(con: Connection, cell: str, job_numbers: Sequence[int]) -> set[Number]:
-    """The job and task numbers among these jobs' that the database has records of."""
-    marks = ",".join(map(str, job_numbers))
-    rows = con.execute(
-        f"SELECT DISTINCT JobNumber, TaskNumber FROM GridEngineRecords WHERE JobNumber IN ({marks}) AND Cell = ?",
-        (cell,),
-    )
-    return {(job, task) for job, task in rows}
-
-
-def masters(con: Connection, cell: str, number: Number) -> list[Stored]:
-    """The records of a job (or array task) itself: one for each attempt."""
-    return _stored(con, f"{_JOB} AND {_IS_MASTER}", (*number, cell))
-
-
-def tasks(con: Connection, cell: str, number: Number) -> list[Stored]:
-    """The records of the tasks of a tightly integrated parallel job."""
-    return _stored(con, f"{_JOB} AND coalesce(PeTaskID, '') > ''", (*number, cell))
-
-
-def same(con: Connection, cell: str, key: RecordKey) -> Stored | None:
-    """The record that is known by this key."""
-    found = _stored(con, _KEY, (*key, cell))
-    return found[0] if found else None
-
-
 def _stored(con: Connection, condition: str, values: tuple[object, ...]) -> list[Stored]:
     rows = con.execute(
         f"SELECT RecordNo, RecordID, {COLUMNS} FROM GridEngineRecords WHERE {condition} ORDER BY RecordNo", values
@@ -135,51 +105,10 @@ def _stored(con: Connection, condition: str, values: tuple[object, ...]) -> list
     return [Stored(row[0], row[1], Record._make((*row[2:], tuple(con.execute(usage, row[:1]))))) for row in rows]
 
 
-def add(con: Connection, cell: str, rows: Sequence[tuple[Stored, LinePlace]]) -> None:
-    """Write new records under the numbers that they have been given."""
-    con.executemany(_INSERT, [(new.record_no, cell, new.record_id, *place, *new.record[:-1]) for new, place in rows])
-    _add_usage(con, [new for new, _place in rows])
-
-
-def replace(con: Connection, stored: Stored) -> None:
-    """Make a record what a richer encoding of it says."""
-    con.execute(_REPLACE, (*stored.record[:-1], stored.record_no))
-    con.execute("DELETE FROM GridEngineUsage WHERE RecordNo = ?", (stored.record_no,))
-    _add_usage(con, [stored])
-
-
 def _add_usage(con: Connection, rows: Iterable[Stored]) -> None:
     usage = [(one.record_no, *custom) for one in rows for custom in one.record.custom]
     if usage:
         con.executemany("INSERT OR REPLACE INTO GridEngineUsage VALUES (?, ?, ?, ?)", usage)
-
-
-def link(con: Connection, links: Iterable[tuple[int | None, int]]) -> None:
-    """Say which AAR each record went into: ``(RecordID, RecordNo)``."""
-    con.executemany(
-        "UPDATE GridEngineRecords SET RecordID = ?1 WHERE RecordNo = ?2 AND RecordID IS NOT ?1", list(links)
-    )
-
-
-def numbers_without_record(con: Connection, cell: str) -> list[Number]:
-    """Jobs that ran and went into no AAR yet: they wait for A-REX's."""
-    never = ",".join(map(str, sorted(DID_NOT_RUN)))
-    rows = con.execute(
-        "SELECT DISTINCT JobNumber, TaskNumber FROM GridEngineRecords"
-        " WHERE RecordID IS NULL AND StartTimeUs > 0 AND PeTaskID IS NULL"
-        f" AND Failed NOT IN ({never}) AND Cell = ?",
-        (cell,),
-    )
-    return [(job, task) for job, task in rows]
-
-
-def all_numbers(con: Connection, cell: str) -> Iterator[list[Number]]:
-    """Every job and task number of a cell, in pages."""
-    query = (
-        "SELECT DISTINCT JobNumber, TaskNumber FROM GridEngineRecords"
-        " WHERE (JobNumber, TaskNumber) > (?, ?) AND Cell = ? ORDER BY JobNumber, TaskNumber LIMIT 1000"
-    )
-    return pages(con, query, (-1, -1), cell)
 
 
 # A slice of Grid Engine's records into the database, and the jobs that they change, in one transaction.
@@ -197,24 +126,29 @@ class _Plan(NamedTuple):
 
 class _Slice(BatchSlice):
     def __init__(self, con: Connection, policy: BatchPolicy) -> None:
-        super().__init__(con, policy, GRIDENGINE, SYSTEM.lrms_names)
+        super().__init__(con, policy, GRIDENGINE)
         self.cell = policy.site.cell
-        self.next_no = next_record_no(con)
+        # The numbers of new records: true while the transaction lasts.
+        (self.next_no,) = con.execute("SELECT ifnull(max(RecordNo), 0) + 1 FROM GridEngineRecords").fetchone()
         self.new: dict[int, tuple[Stored, LinePlace]] = {}
         self.links: dict[int, int | None] = {}
         self.plans: list[_Plan] = []
 
     def number(self, number: Number, records: Sequence[tuple[Record, LinePlace]], *, anyway: bool = False) -> None:
         """The records of one job number, and what they change; ``anyway``: make the jobs also if nothing is new."""
-        found = {key(one.record): one for one in masters(self.con, self.cell, number)}
+        found = self._of_number(number, _IS_MASTER)
         affected = anyway
         for record, place in records:
             affected |= self._record(record, place, found)
         if not affected or all(one.record.pe_taskid is not None for one in found.values()):
             return
         if any(one.record.granted_pe or one.record.pe_taskid for one in found.values()):
-            found = {key(one.record): one for one in tasks(self.con, self.cell, number)} | found
+            found = self._of_number(number, _IS_TASK) | found
         self._jobs(found)
+
+    def _of_number(self, number: Number, which: str) -> dict[RecordKey, Stored]:
+        """Records of a job (or array task): those of itself, one for each attempt, or those of parallel tasks."""
+        return {key(one.record): one for one in _stored(self.con, f"{_JOB} AND {which}", (*number, self.cell))}
 
     def single(self, record: Record, place: LinePlace) -> None:
         """The only record of a number: most jobs have no more, and need no looking up."""
@@ -234,7 +168,7 @@ class _Slice(BatchSlice):
         known_by = key(record)
         old = found.get(known_by)
         if old is None and record.pe_taskid is not None:
-            old = same(self.con, self.cell, known_by)
+            old = next(iter(_stored(self.con, _KEY, (*known_by, self.cell))), None)
         if old is None:
             found[known_by] = self._new(record, place)
             return True
@@ -247,7 +181,9 @@ class _Slice(BatchSlice):
         if old.record_no in self.new:
             self.new[old.record_no] = found[known_by], self.new[old.record_no][1]
         else:
-            replace(self.con, found[known_by])
+            self.con.execute(_REPLACE, (*better[:-1], old.record_no))
+            self.con.execute("DELETE FROM GridEngineUsage WHERE RecordNo = ?", (old.record_no,))
+            _add_usage(self.con, [found[known_by]])
         return True
 
     def _jobs(self, found: dict[RecordKey, Stored]) -> None:
@@ -269,7 +205,7 @@ class _Slice(BatchSlice):
     def _job(self, job: Job, members: tuple[Stored, ...], existing: dict[int, str], claimed: set[int]) -> None:
         linked = {one.record_id for one in members if one.record_id is not None}
         candidates = sorted(linked & existing.keys() - claimed, key=lambda one: (existing[one] != job.job_id, one))
-        record_id = self.arc_job(job)
+        record_id = batch_jobs.arc_job(self.con, job, SYSTEM.lrms_names) if self.has_arc_jobs else None
         if record_id is not None:
             # Its record is completed, and there is no other.
             self.enrich(record_id, job)
@@ -306,8 +242,14 @@ class _Slice(BatchSlice):
                 self._link(plan.members, written.record_ids[job_id])
             self.taken = self.taken._replace(added=written.added, changed=written.changed)
         self.taken = self.taken._replace(new=len(self.new))
-        add(self.con, self.cell, list(self.new.values()))
-        link(self.con, [(record_id, record_no) for record_no, record_id in self.links.items()])
+        new = self.new.values()
+        rows = [(one.record_no, self.cell, one.record_id, *place, *one.record[:-1]) for one, place in new]
+        self.con.executemany(_INSERT, rows)
+        _add_usage(self.con, [one for one, _place in new])
+        self.con.executemany(
+            "UPDATE GridEngineRecords SET RecordID = ?2 WHERE RecordNo = ?1 AND RecordID IS NOT ?2",
+            list(self.links.items()),
+        )
         return self.taken
 
 
@@ -317,7 +259,12 @@ def take(con: Connection, policy: BatchPolicy, records: Sequence[tuple[Record, L
     for record, place in records:
         by_number.setdefault((record.job_number, record.task_number), []).append((record, place))
     work = _Slice(con, policy)
-    known = known_numbers(con, work.cell, list({job for job, _task in by_number}))
+    marks = ",".join({str(job) for job, _task in by_number})
+    rows = con.execute(
+        f"SELECT DISTINCT JobNumber, TaskNumber FROM GridEngineRecords WHERE JobNumber IN ({marks}) AND Cell = ?",
+        (work.cell,),
+    )
+    known = set(map(tuple, rows))
     for number, some in by_number.items():
         if number not in known and len(some) == 1 and some[0][0].pe_taskid is None:
             work.single(*some[0])
@@ -546,9 +493,14 @@ class Import(BatchImport[Number]):
         return (int(local_job_id), 0) if is_number else None
 
     def _pages(self, *, waiting: bool) -> Iterable[Sequence[Number]]:
+        columns = "SELECT DISTINCT JobNumber, TaskNumber FROM GridEngineRecords WHERE"
         if waiting:
-            return [numbers_without_record(self._con, self._scope)]
-        return all_numbers(self._con, self._scope)
+            # They ran, and wait for A-REX's job.
+            never = ",".join(map(str, sorted(DID_NOT_RUN)))
+            which = f"RecordID IS NULL AND StartTimeUs > 0 AND PeTaskID IS NULL AND Failed NOT IN ({never})"
+            return [self._con.execute(f"{columns} {which} AND Cell = ?", (self._scope,)).fetchall()]
+        which = "(JobNumber, TaskNumber) > (?, ?) AND Cell = ? ORDER BY JobNumber, TaskNumber LIMIT 1000"
+        return pages(self._con, f"{columns} {which}", (-1, -1), self._scope)
 
     def _called(self, job: Number) -> str:
         number, task = job

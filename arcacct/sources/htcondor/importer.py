@@ -28,9 +28,6 @@ _SPELT |= {"token_id": "TokenID"}
 
 LRMS = SYSTEM.lrms_names[0]
 """As [lrms] of arc.conf has it."""
-_TERM = 15
-_SIGNALLED = 256
-"""What A-REX adds to the number of a signal that ended a job."""
 
 
 def local_job(job: CondorJob, site: BatchSite) -> Job:
@@ -39,19 +36,21 @@ def local_job(job: CondorJob, site: BatchSite) -> Job:
     owner = batch_jobs.accounted_to({name: value or None for name, value in whose.items()}, site.rules)
     if not owner.vo:
         # No map line says whose it is: the credential that it was submitted with does.
-        owner = _of_proxy(job) if job.vo or job.user_dn or job.fqan else _of_token(job)
+        of_proxy = batch_jobs.Owner(job.vo, job.user_dn, (("mainfqan", job.fqan),) if job.fqan else ())
+        owner = of_proxy if any(of_proxy) else _of_token(job)
     benchmark, source = (job.benchmark, "") if job.benchmark else site.benchmark(job.queue or None, job.end_time)
     names = node_names(job)
+    code = batch_jobs.exit_code(job.exit_status, job.exit_signal, is_removed=job.status == REMOVED)
     return Job(
         batch_jobs.job_id("htcondor", job.schedd, job.number, job.queued),
-        ABORTED if job.status == REMOVED else FAILED if exit_code(job) else COMPLETED,
+        ABORTED if job.status == REMOVED else FAILED if code else COMPLETED,
         job.submit_time,
         job.end_time,
         local_job_id=job.number,
         endpoint_type=batch_jobs.LOCAL,
         queue=job.queue,
         **owner._asdict(),
-        exit_code=exit_code(job),
+        exit_code=code,
         node_count=len(names) or None,
         core_count=job.cores,
         memory_kib=job.memory_kib,
@@ -69,10 +68,6 @@ def local_job(job: CondorJob, site: BatchSite) -> Job:
         events=(("LRMSSTART", job.start_time), ("LRMSEND", job.end_time)),
         field_sources=(("benchmark", source),) if benchmark and source else (),
     )
-
-
-def _of_proxy(job: CondorJob) -> batch_jobs.Owner:
-    return batch_jobs.Owner(job.vo, job.user_dn, (("mainfqan", job.fqan),) if job.fqan else ())
 
 
 def _of_token(job: CondorJob) -> batch_jobs.Owner:
@@ -96,12 +91,6 @@ def node_names(job: CondorJob) -> tuple[str, ...]:
     """The nodes of its last run, without their slots: ``slot1_3@node.example.org``."""
     names = (slot.strip().rpartition("@")[2] for slot in job.hosts.split(","))
     return tuple(dict.fromkeys(name for name in names if name))
-
-
-def exit_code(job: CondorJob) -> int | None:
-    """The exit status; of a job that a signal ended its number and 256, as A-REX has it; never 0 of one removed."""
-    code = _SIGNALLED + job.exit_signal if job.exit_signal else job.exit_status
-    return code or _TERM if job.status == REMOVED else code
 
 
 def _extra(job: CondorJob) -> list[tuple[str, str]]:

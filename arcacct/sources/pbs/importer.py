@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 
+from arcacct.records.batch_jobs import SIGNALLED
 from arcacct.records.batch_runs import (
     LARGEST,
     NO_TASK,
@@ -45,7 +46,7 @@ _USERS_TEXTS = ("user", "group", "account", "project", "jobname", "queue")
 _TWICE = "\0"
 """Stands for a value that is reported twice, and differently."""
 _MOST_CORES = 2**31
-_SIGNALLED, _LARGEST_SIGNAL = 256, 127
+_LARGEST_SIGNAL = 127
 _DEFAULT_SERVER = "default"
 WHOLE_ARRAY = "of an array as a whole, which uses nothing itself"
 WITHOUT_END = {
@@ -152,10 +153,6 @@ def _of_nodes(text: str) -> int | None:
     return _count(str(total))
 
 
-def _gpus(text: str) -> float | None:
-    return _count(text)
-
-
 FIELDS = (
     Field("ctime", _needed_time, "submit_time", is_needed=True, unit="s since 1970"),
     Field("start", _needed_time, "start_time", is_needed=True, unit="s since 1970"),
@@ -169,7 +166,7 @@ FIELDS = (
     Field("total_execution_slots", _count, "cores"),
     Field("Resource_List.ncpus", _count, "requested_cores"),
     Field("Resource_List.nodes", _of_nodes, "requested_cores"),
-    Field("Resource_List.ngpus", _gpus, "gpus"),
+    Field("Resource_List.ngpus", _count, "gpus"),
     Field("Exit_status", _code, "exit"),
 )
 """What is read behind ctime, and ctime."""
@@ -291,8 +288,8 @@ def _exit(code: int | None) -> tuple[int | None, int | None]:
     """
     if code is None:
         return None, None
-    if 0 < code - _SIGNALLED <= _LARGEST_SIGNAL:
-        return None, code - _SIGNALLED
+    if 0 < code - SIGNALLED <= _LARGEST_SIGNAL:
+        return None, code - SIGNALLED
     return (1, None) if code < 0 else (code, None)
 
 

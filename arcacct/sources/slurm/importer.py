@@ -60,9 +60,6 @@ def sonars_record(con: Connection, run: SlurmRun) -> int | None:
 
 
 _US = 10**6
-_TERM = 15
-_SIGNALLED = 256
-"""What A-REX adds to the number of a signal that ended a job."""
 _STATUS = {"COMPLETED": COMPLETED, "RESIZING": COMPLETED, "CANCELLED": ABORTED}
 """Of a job that was resized the other part is a run of its own."""
 
@@ -117,11 +114,11 @@ def exit_code(run: SlurmRun) -> int:
     (Slurm has 0:0 for most that it ended itself, and 0:15 for some.)
     """
     if run.state == "CANCELLED":
-        return run.exit_status or _TERM
+        return run.exit_status or batch_jobs.TERM
     if run.exit_status:
         return run.exit_status
     if run.exit_signal:
-        return _SIGNALLED + run.exit_signal
+        return batch_jobs.SIGNALLED + run.exit_signal
     return 0 if run.state in ("COMPLETED", "RESIZING") else 1
 
 

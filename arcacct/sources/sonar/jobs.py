@@ -42,7 +42,6 @@ class Site(NamedTuple):
 # bounds is taken, and said which.
 
 
-_TERM = 15
 _STATUS = {"COMPLETED": COMPLETED, "CANCELLED": ABORTED}
 
 
@@ -89,7 +88,7 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int | 
     return SlurmUsage(
         status=_STATUS.get(state, FAILED),
         # Sonar loses the signal: success is only what the state says (exit_code is 0 for a job that was killed).
-        exit_code=main.number("exit_code") or {"COMPLETED": 0, "CANCELLED": _TERM}.get(state, 1),
+        exit_code=main.number("exit_code") or {"COMPLETED": 0, "CANCELLED": batch_jobs.TERM}.get(state, 1),
         submit_time=main.number("submit_time") or start,
         start_time=start,
         end_time=end,

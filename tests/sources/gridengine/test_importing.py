@@ -451,7 +451,7 @@ def test_an_import_that_was_stopped(world, tmp_path, monkeypatch) -> None:
     """An import that dies between two statements loses nothing and doubles nothing."""
     path = tmp_path / "accounting"
     path.write_bytes(b"".join(ran(number, 1, 10, 20) for number in range(1, 500)))
-    real, calls = importer.add, []
+    real, calls = importer._add_usage, []
 
     def fails_later(*args: object) -> None:
         calls.append(1)
@@ -459,7 +459,7 @@ def test_an_import_that_was_stopped(world, tmp_path, monkeypatch) -> None:
             raise sqlite3.OperationalError("disk I/O error")
         real(*args)
 
-    monkeypatch.setattr(importer, "add", fails_later)
+    monkeypatch.setattr(importer, "_add_usage", fails_later)
     with pytest.raises(StoreError, match="disk I/O error"):
         world.take(path)
     done = world.value("SELECT count(*) FROM GridEngineRecords")

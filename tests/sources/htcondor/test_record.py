@@ -7,9 +7,10 @@ from htcondor_files import BEGIN, HISTORY, ad, jobs, reasons, told
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arcacct.records.imports import BatchSite
 from arcacct.records.runs import NoUsage
 from arcacct.sources.htcondor.history import CondorJob, joined
-from arcacct.sources.htcondor.importer import exit_code
+from arcacct.sources.htcondor.importer import local_job
 
 
 def one(**values: object) -> CondorJob:
@@ -159,7 +160,7 @@ def test_a_signal_that_cannot_be_read_is_no_success() -> None:
     (found,) = told(ad(ExitBySignal="true", ExitSignal='"9"').encode())
 
     assert (found.what.exit_status, found.what.exit_signal, found.unusable) == (1, None, {"ExitSignal"})
-    assert exit_code(found.what) == 1
+    assert local_job(found.what, BatchSite()).exit_code == 1
 
 
 @pytest.mark.parametrize(
