@@ -98,6 +98,14 @@ def time_s(text: str | None) -> int:
     return found
 
 
+def known_time_s(text: str | None) -> int:
+    """UTC seconds. Raises ValueError also where there are none."""
+    found = time_s(text)
+    if not found:
+        raise ValueError("it is missing")
+    return found
+
+
 class LogSource(SourceType[BatchRun]):
     """A batch system whose runs are in the table of all; a subclass reads its log."""
 

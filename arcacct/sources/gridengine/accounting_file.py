@@ -38,8 +38,8 @@ def _text(value: Any) -> str | None:
 def _whole(value: Any) -> int:
     if type(value) is int:
         return value
-    if type(value) is float and abs(value) < 2**53:
-        return round(value)
+    if type(value) is float and value.is_integer() and abs(value) < 2**53:
+        return int(value)
     raise ValueError("it is missing" if value is None else f"{value!r:.40} is no number")
 
 
@@ -366,6 +366,8 @@ def _of_parts(parts: list[str]) -> Record:
     except ValueError:
         raise ValueError(_not_a_number(parts)) from None
     *rusage, slots, task_number, cpu, mem, io, iow, maxvmem = measured
+    if job_number % 1 or task_number % 1:
+        raise ValueError(f"job {job_number}.{task_number} is no number of a job")
     qname, hostname, group, owner, job_name, _, account = [text or None for text in parts[:7]]
     submission, start, end = int(submission), int(start), int(end)
     unit = us_of((submission, start, end))

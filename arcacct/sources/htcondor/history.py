@@ -160,6 +160,12 @@ def _whole(value: Value) -> int | None:
     return None if number is None else int(number)
 
 
+def _count(value: Value) -> int | None:
+    """A count of at least 0."""
+    _share(value)
+    return _whole(value)
+
+
 def _cpus(value: Value) -> int | None:
     """CPUs, rounded up: who has a part of one keeps others from it."""
     number = _share(value)
@@ -176,13 +182,17 @@ def _time(value: Value) -> int | None:
 
 def _text(value: Value) -> str | None:
     """A text as a database keeps it: without zeros and halves of characters, which become what Python calls them."""
-    if not isinstance(value, str):
+    if value is None or isinstance(value, Expression):
         return None
+    if not isinstance(value, str):
+        raise ValueError(f"no text: {str(value)[:40]}")  # noqa: TRY004  a value of the ad, not of the program
     return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00") or None
 
 
 def _signalled(value: Value) -> bool | None:
-    return value if isinstance(value, bool) else None
+    if value is None or isinstance(value, bool | Expression):
+        return value if isinstance(value, bool) else None
+    raise ValueError(f"neither true nor false: {str(value)[:40]!r}")
 
 
 def _queue(value: Value) -> str | None:
@@ -213,7 +223,7 @@ FIELDS = (
     Field("RemoteWallClockTime", _amount, "wall_s", is_needed=True, unit="s"),
     Field("QDate", _time, "submit_time", unit="s since 1970"),
     Field("JobCurrentStartDate", _time, "last_start", unit="s since 1970"),
-    Field("NumJobStarts", _whole, "starts"),
+    Field("NumJobStarts", _count, "starts"),
     Field("RemoteUserCpu", _amount, "last_user_s", unit="s"),
     Field("RemoteSysCpu", _amount, "last_kernel_s", unit="s"),
     Field("CumulativeRemoteUserCpu", _amount, "every_user_s", unit="s"),
@@ -221,17 +231,17 @@ FIELDS = (
     Field("CpusProvisioned", _cpus, "cores"),
     Field("MachineAttrCpus0", _cpus, "cores"),
     Field("RequestCpus", _cpus, "cores"),
-    Field("MaxHosts", _whole, "nodes"),
+    Field("MaxHosts", _count, "nodes"),
     Field("GPUsProvisioned", _share, "gpus"),
     Field("RequestGPUs", _share, "gpus"),
-    Field("MemoryProvisioned", _whole, "memory_mib", unit="MiB"),
+    Field("MemoryProvisioned", _count, "memory_mib", unit="MiB"),
     Field("ResidentSetSize_RAW", _positive, "memory_kib", unit="KiB"),
     Field("ResidentSetSize", _positive, "memory_kib", unit="KiB"),
     Field("ImageSize_RAW", _positive, "image_kib", unit="KiB"),
     Field("ImageSize", _positive, "image_kib", unit="KiB"),
     Field("ExitCode", _whole, "exit_status"),
     Field("ExitBySignal", _signalled, "is_signalled"),
-    Field("ExitSignal", _whole, "exit_signal"),
+    Field("ExitSignal", _count, "exit_signal"),
     Field("AllRemoteHosts", _text, "hosts"),
     Field("LastRemoteHost", _text, "hosts"),
     Field("RemoteHost", _text, "hosts"),

@@ -13,9 +13,9 @@ from arcacct.records.batch_runs import (
     LogForm,
     LogSource,
     checked,
+    known_time_s,
     log_lines,
     status_of,
-    time_s,
     whole,
 )
 from arcacct.records.batch_systems import LSF
@@ -50,12 +50,6 @@ _MOST_CORES = 2**31
 _BY_PERSON = frozenset(("8", "9", "14", "15", "23"))
 """exitInfo of jobs that their owner or an administrator killed (bkill)."""
 _DEFAULT_CLUSTER = "default"
-
-
-def _time(text: str | None) -> int:
-    if text is None:
-        raise ValueError("it is missing")
-    return time_s(text)
 
 
 def _number(text: str | None) -> int:
@@ -95,8 +89,9 @@ def _code(text: str) -> int:
     return found
 
 
-def _task(text: str) -> int:
-    return whole(text) or NO_TASK
+def _task(text: str | None) -> int:
+    """Old records have none; what is there belongs to what the job is."""
+    return whole(text or "0") or NO_TASK
 
 
 def _text(text: str) -> str | None:
@@ -110,16 +105,17 @@ def _project(text: str) -> str | None:
 
 FIELDS = (
     Field("jobId", _number, "number", is_needed=True),
-    Field("submitTime", _time, "submit_time", is_needed=True, unit="s since 1970"),
-    Field("startTime", _time, "start_time", is_needed=True, unit="s since 1970"),
-    Field("eventTime", _time, "end_time", is_needed=True, unit="s since 1970"),
-    Field("idx", _task, "task", is_needed=False),
+    Field("submitTime", known_time_s, "submit_time", is_needed=True, unit="s since 1970"),
+    Field("startTime", known_time_s, "start_time", is_needed=True, unit="s since 1970"),
+    Field("eventTime", known_time_s, "end_time", is_needed=True, unit="s since 1970"),
+    Field("idx", _task, "task", is_needed=True),
     Field("ru_utime", _seconds, "cpu_user_s", unit="s"),
     Field("ru_stime", _seconds, "cpu_kernel_s", unit="s"),
     Field("maxRMem", _kib, "memory_kib", unit="KiB"),
     Field("ru_maxrss", _kib, "memory_kib", unit="KiB"),
     Field("maxRSwap", _kib, "virtual_memory_kib", unit="KiB"),
     Field("numProcessors", _count, "requested_cores"),
+    Field("jStatus", whole, "ended"),
     Field("exitStatus", _code, "exit"),
     Field("exitInfo", _text, "reason"),
     Field("userName", _text, "user"),
@@ -148,27 +144,23 @@ def run_of(line: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> Batc
     if len(after) < _LEAST:
         raise ValueError("it ends before its exit status")
     said |= dict(zip(_AFTER_HOSTS, after, strict=False))
-    if said["startTime"] == "0":
+    if not said["startTime"].strip("0"):
         return NoUsage(NEVER_STARTED)
-    if "idx" in said and not said["idx"].isdigit():
-        # Which element it is belongs to what the job is.
-        raise ValueError(f"idx: {said['idx'][:40]!r} is no number")
     run = values_of(FIELDS, said.get, unusable)
     requested, reason = run.pop("requested_cores", None), run.pop("reason", None)
     nodes, slots = _slots(hosts)
     status, signal = _exit(run.pop("exit", None))
-    ended = int(said["jStatus"]) if said["jStatus"].isdigit() and len(said["jStatus"]) < 10 else 0
+    ended = run.pop("ended", None) or 0
     if not status and not signal:
         status = 1 if ended & _EXIT else 0 if ended & _DONE else status
     plain = {name: run.get(name) or "" for name in ("user", "queue", "project", "name")}
-    task = run.get("task") or NO_TASK
+    task = run["task"]
     return checked(
         BatchRun(
             **run
             | plain
             | {
                 "place": place,
-                "task": task,
                 "local_id": str(run["number"]) if task == NO_TASK else f"{run['number']}[{task}]",
                 "state": status_of(status, signal, by_person=reason in _BY_PERSON),
                 # LSF reports no other: a suspension is in it, as bacct counts.

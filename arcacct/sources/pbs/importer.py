@@ -14,9 +14,9 @@ from arcacct.records.batch_runs import (
     LogForm,
     LogSource,
     checked,
+    known_time_s,
     log_lines,
     status_of,
-    time_s,
     whole,
 )
 from arcacct.records.batch_systems import PBS
@@ -69,7 +69,7 @@ def _needed(text: str | None) -> str:
 
 
 def _needed_time(text: str | None) -> int:
-    return time_s(_needed(text))
+    return known_time_s(_needed(text))
 
 
 def _text(text: str) -> str | None:
@@ -215,7 +215,7 @@ def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str 
     said = _keys(tail)
     if kind == "R" and ("end" not in said or "start" not in said):
         return None
-    if "start" not in said or said["start"] == "0":
+    if not said.get("start", "").strip("0"):
         return NoUsage(NEVER_STARTED)
     if "[]" in job_id:
         return NoUsage(WHOLE_ARRAY)

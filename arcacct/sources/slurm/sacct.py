@@ -253,6 +253,10 @@ def parts(element: Element, unusable: set[str]) -> tuple[SacctPart, SacctUse]:
     at = next((one for one in names if one in GOES_ON), names[0] if names else "")
     code = _inside(job, "exit_code")
     of_signal = _inside(code, "signal")
+    # An odd one is counted as tables call it; Slurm's marks for none are none.
+    for odd in (code.get("return_code"), of_signal.get("signal_id", of_signal.get("id"))):
+        if isinstance(odd, str | float | bool | list):
+            unusable.add("ExitCode")
     status, signal = _count(code.get("return_code")), _count(of_signal.get("signal_id", of_signal.get("id")))
     if not status and not signal and at != "COMPLETED":
         status = signal = None

@@ -194,6 +194,8 @@ def test_lines_without_a_record(line) -> None:
         pytest.param(ran(7, 1, 2, 3, failed="nan"), "failed .* 'nan'", id="not a number"),
         pytest.param(ran(7, 1, 2, 3, exit_status="1_000"), "exit_status", id="Python's underscore"),
         pytest.param(ran(7, 1, 2, 3, slots=-1), "out of range", id="negative slots"),
+        pytest.param(ran("7.5", 1, 2, 3), "no number of a job", id="a fraction of a job"),
+        pytest.param(changed_json(json_line(), job_number=7.5), "job_number: 7.5", id="a fraction of a job in JSON"),
         pytest.param(ran(10**30, 1, 2, 3), "out of range", id="too large for the database"),
         pytest.param(ran(7, *(10**22,) * 3), "out of range", id="after the year 9999"),
         pytest.param(ran(7, 1, 2, 10**15), "times of different units", id="an end in other units than the start"),

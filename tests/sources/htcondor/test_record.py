@@ -145,6 +145,11 @@ def test_what_cannot_be(values, reason) -> None:
         ("CpusProvisioned", "true", "cores", 2),
         ("QDate", "99999999999", "submit_time", BEGIN),
         ("ExitCode", "1.5", "exit_status", None),
+        ("ExitBySignal", '"yes"', "exit_signal", None),
+        ("ExitBySignal", "1", "exit_signal", None),
+        ("NumJobStarts", "-1", "starts", None),
+        ("MemoryProvisioned", "-1", "memory_mib", None),
+        ("Owner", "5", "user", ""),
     ],
 )
 def test_an_odd_value_costs_itself(name, value, field, expected) -> None:

@@ -78,6 +78,7 @@ def test_the_end_of_a_record_may_lack(keep) -> None:
         (b" 108544 204800 ", b" 1e30 204800 ", "maxRMem"),
         (b" 3500.25 ", b" abc ", "ru_utime"),
         (b'"atlas" 0 1 ', b'"atlas" -5 1 ', "exitStatus"),
+        (b'"n1" 64 ', '"n1" ١٢٣ '.encode(), "jStatus"),
     ],
 )
 def test_an_odd_value_costs_itself(host, old, new, field) -> None:
@@ -87,11 +88,20 @@ def test_an_odd_value_costs_itself(host, old, new, field) -> None:
     assert host.rows("SELECT local_job_id, wall_s FROM v1_jobs") == [("386", 3600)]
 
 
+def test_a_start_of_zeros_is_none(host) -> None:
+    """However many: a run from 1970 on is none."""
+    report = host.take(LINES[0].replace(b" 1793577604 ", b" 00 "))
+
+    assert (report.rejected, report.unused) == (0, {"never started": 1})
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
         (LINES[0].replace(b'0 1 "n1"', b'0 9999 "n1"'), "numExHosts: 9999 hosts, and the record ends before"),
         (LINES[0].replace(b" 386 ", b" x ", 1), "jobId: 'x' is no number"),
+        (LINES[0].replace(b" 1793577600 ", b" 0 ", 1), "submitTime: it is missing"),
+        (LINES[2].replace(b" 7 ", " ² ".encode()), "idx: '²' is no number"),
         (LINES[0][:200] + b"\n", "it ends before its exit status"),
         (LINES[0].replace(b'"pilot"', b'"pi"lot"'), "field 28 cannot be read"),
         (b"Killed\n", "'Killed' is no type of a record"),

@@ -70,6 +70,14 @@ def test_logs_of_torque_and_pbs_professional(host) -> None:
     ]
 
 
+@pytest.mark.parametrize("start", ["", "0", "00"])
+def test_a_start_of_zeros_is_none(host, start) -> None:
+    """A run from 1970 on is none."""
+    report = host.take(line(start=start))
+
+    assert (report.rejected, report.unused) == (0, {"never started": 1})
+
+
 def other(kind: str, job_id: str, message: str = "") -> bytes:
     """A line of a record that is no end."""
     return f"11/02/2026 09:59:00;{kind};{job_id};{message}\n".encode()
@@ -167,6 +175,8 @@ def test_an_odd_value_costs_itself(host, values, name, field) -> None:
     ("content", "reason"),
     [
         (line(end="x"), "end: 'x' is no number"),
+        (line(ctime="00"), "ctime: it is missing"),
+        (line(ctime=""), "ctime: it is missing"),
         (line(end=str(BEGIN)), "it ended 10 s before it started"),
         (line(job_id="?"), "'?' is no id of a job"),
         (line(end=f"{BEGIN + 70} end={BEGIN + 99}"), "end: two values: a text of a user may look like it"),

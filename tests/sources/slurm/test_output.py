@@ -363,10 +363,11 @@ def test_optional_values_of_json_are_counted() -> None:
     job = json.loads(JSON.read_bytes())["jobs"][20]
     job["time"] |= {"suspended": -5, "elapsed": 2**64 - 1}
     job["steps"][0]["tres"]["requested"]["max"] = [{"type": "mem", "name": "", "count": 2**64 - 2}]
+    job["exit_code"] = {"return_code": "0"}
     (one,) = told(json.dumps({"jobs": [job]}).encode())
 
     assert isinstance(one.what, SlurmRun)
-    assert one.unusable == {"Suspended", "ElapsedRaw", "MaxRSS"}
+    assert one.unusable == {"Suspended", "ElapsedRaw", "MaxRSS", "ExitCode"}
 
 
 def test_an_account_with_a_blank() -> None:
