@@ -51,8 +51,8 @@ def look(folders: Iterable[str]) -> Spooled:
     for folder in folders:
         try:
             for name in os.listdir(folder):
-                if name[:1].isdigit():
-                    digits = name.partition("-")[0]
+                digits = name.removeprefix(spool.TEMPORARY).partition("-")[0]
+                if digits[:1].isdigit():
                     times.append(int(digits[:10]) if digits.isdecimal() else 0)
             unusable += len(os.listdir(aside)) if os.path.isdir(aside := os.path.join(folder, "unusable")) else 0
         except FileNotFoundError:
