@@ -360,16 +360,20 @@ def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
         return
     slow = "each state callout starts Python and records by itself"
     if recorder.is_alive:
-        yield Check("recorder", OK, f"process {recorder.process} records what state callouts report, within a second")
+        yield Check(
+            "recorder service", OK, f"process {recorder.process} records what state callouts report, within a second"
+        )
     elif recorder.process is not None:
         text = f"process {recorder.process} has not recorded for {recorder.age_s:.0f} s, so {slow}"
         advice = f"see what it says and waits for: journalctl -u {UNIT}"
-        yield Check("recorder", WARNING, text, advice)
+        yield Check("recorder service", WARNING, text, advice)
     elif recorder.is_enabled or recorder.age_s is not None:
         text = f"{UNIT if recorder.is_enabled else 'it was killed and'} does not run, so {slow}"
-        yield Check("recorder", WARNING, text, f"see why: systemctl status {UNIT}; then: systemctl start {UNIT}")
+        yield Check(
+            "recorder service", WARNING, text, f"see why: systemctl status {UNIT}; then: systemctl start {UNIT}"
+        )
     else:
-        yield Check("recorder", OK, f"none: {slow}")
+        yield Check("recorder service", OK, f"none: {slow}")
 
 
 @_check(

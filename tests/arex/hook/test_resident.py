@@ -33,6 +33,8 @@ from recorder_service import (
 from strace import strace_only
 
 from arcacct.arex.resident import BEAT
+from arcacct.queries.health import OK, WARNING, Thresholds, look
+from arcacct.queries.health_checks import judge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -430,6 +432,31 @@ def test_an_event_that_is_recorded_already_is_the_same(host: Host, record: pathl
         drained(host)
 
     assert events(str(host.database)).count((JOB, "SUBMIT")) == 1
+
+
+def _told(host: Host) -> tuple[int, str]:
+    """What status says of the recorder."""
+    (check,) = [one for one in judge(look(host.places, None), Thresholds()) if one.subject == "recorder service"]
+    return check.severity, check.detail
+
+
+def test_status_tells_which_way_is_in_use(host: Host) -> None:
+    """None, one that works, one that does not go on, one that was killed, one that was ended: with a warning or not."""
+    assert _told(host) == (OK, "none: each state callout starts Python and records by itself")
+    with recorder(host) as service:
+        until(lambda: "within a second" in _told(host)[1])
+        assert _told(host)[0] == OK
+        service.pause()
+        until(lambda: _told(host)[0] == WARNING)
+        assert f"process {service.process.pid} has not recorded for" in _told(host)[1]
+        service.end(signal.SIGKILL)
+        assert _told(host) == (
+            WARNING, "it was killed and does not run, so each state callout starts Python and records by itself",
+        )  # fmt: skip
+        service.start()
+        service.ready()
+        service.end()
+    assert _told(host)[0] == OK
 
 
 @strace_only
