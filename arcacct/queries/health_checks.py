@@ -358,22 +358,18 @@ def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
     recorder = found.recorder
     if recorder is None or found.is_without_arex:
         return
-    slow = "each state callout starts Python and records by itself"
+    subject, slow = "recorder service", "each state callout starts Python and records by itself"
     if recorder.is_alive:
-        yield Check(
-            "recorder service", OK, f"process {recorder.process} records what state callouts report, within a second"
-        )
+        text = f"process {recorder.process} records what state callouts report, within a second"
+        yield Check(subject, OK, text)
     elif recorder.process is not None:
         text = f"process {recorder.process} has not recorded for {recorder.age_s:.0f} s, so {slow}"
-        advice = f"see what it says and waits for: journalctl -u {UNIT}"
-        yield Check("recorder service", WARNING, text, advice)
+        yield Check(subject, WARNING, text, f"see what it says and waits for: journalctl -u {UNIT}")
     elif recorder.is_enabled or recorder.age_s is not None:
         text = f"{UNIT if recorder.is_enabled else 'it was killed and'} does not run, so {slow}"
-        yield Check(
-            "recorder service", WARNING, text, f"see why: systemctl status {UNIT}; then: systemctl start {UNIT}"
-        )
+        yield Check(subject, WARNING, text, f"see why: systemctl status {UNIT}; then: systemctl start {UNIT}")
     else:
-        yield Check("recorder service", OK, f"none: {slow}")
+        yield Check(subject, OK, f"none: {slow}")
 
 
 @_check(
