@@ -358,18 +358,19 @@ def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
     recorder = found.recorder
     if recorder is None or found.is_without_arex:
         return
-    subject, slow = "recorder service", "each state callout starts Python and records by itself"
+    slow = "each state callout starts Python and records by itself"
     if recorder.is_alive:
         text = f"process {recorder.process} records what state callouts report, within a second"
-        yield Check(subject, OK, text)
+        yield Check("recorder service", OK, text)
     elif recorder.process is not None:
         text = f"process {recorder.process} has not recorded for {recorder.age_s:.0f} s, so {slow}"
-        yield Check(subject, WARNING, text, f"see what it says and waits for: journalctl -u {UNIT}")
+        yield Check("recorder service", WARNING, text, f"see what it says and waits for: journalctl -u {UNIT}")
     elif recorder.is_enabled or recorder.age_s is not None:
         text = f"{UNIT if recorder.is_enabled else 'it was killed and'} does not run, so {slow}"
-        yield Check(subject, WARNING, text, f"see why: systemctl status {UNIT}; then: systemctl start {UNIT}")
+        advice = f"see why: systemctl status {UNIT}; then: systemctl start {UNIT}"
+        yield Check("recorder service", WARNING, text, advice)
     else:
-        yield Check(subject, OK, f"none: {slow}")
+        yield Check("recorder service", OK, f"none: {slow}")
 
 
 @_check(
