@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
@@ -155,6 +156,10 @@ class FieldCache(Generic[Options]):
         return [made[values_of(aar)] for made, values_of in self._made]
 
 
+_rendered: Callable[[Any], RenderedRecord] = partial(tuple.__new__, RenderedRecord)
+"""Of all its values, at a third of the cost: there is one of every job."""
+
+
 class RecordOfParts(RecordFormat, Generic[Options]):
     """A format whose records are written of parts, however a job was judged: at once by its parts, or by `accept`."""
 
@@ -191,4 +196,4 @@ class RecordOfParts(RecordFormat, Generic[Options]):
         if found is None:
             return None
         key, group, place = found
-        return RenderedRecord(key, self.written(row, parts, local_id, now), group, place)
+        return _rendered((key, self.written(row, parts, local_id, now), group, place))
