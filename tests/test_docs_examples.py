@@ -221,7 +221,7 @@ def test_uninstalling_takes_the_launcher_last(tmp_path: pathlib.Path) -> None:
     assert [line for line in lines if line in order] == order
     assert len(callouts) == 5
     assert [done.returncode for done in said] == [1, 0]
-    assert said[0].stderr.count(str(conf)) == 5
+    assert f"  {conf}: statecallout in lines 2 3 4 5 6\n" in said[0].stderr
 
 
 def test_whose_commands_nobody_runs_has_a_reason() -> None:

@@ -30,10 +30,21 @@ def test_a_line_that_calls_it_is_told_with_what_to_do_in_which_order(conf) -> No
     done = check(conf)
 
     assert done.returncode == 1
-    assert f"{conf}:2:statecallout=FINISHED" in done.stderr
+    assert f"  {conf}: statecallout in line 2\n" in done.stderr
     assert (
         done.stderr.index("remove these lines") < done.stderr.index("restart A-REX") < done.stderr.index("then remove")
     )
+
+
+def test_many_lines_of_a_file_are_one_line(conf) -> None:
+    """A-REX has twelve states: their lines are named by their numbers, and no other is."""
+    conf.write_text("[arex]\n" + CALL.format(LAUNCHER) * 6 + CALL.format("/usr/bin/true") + CALL.format(LAUNCHER) * 6)
+
+    done = check(conf)
+
+    assert f"  {conf}: statecallout in lines 2 3 4 5 6 7 9 10 11 12 13 14\n" in done.stderr
+    assert done.stderr.count(str(conf)) == 1
+    assert done.stderr.count("\n") == 7
 
 
 def test_files_of_arc_conf_d_count(conf, tmp_path) -> None:
