@@ -103,7 +103,7 @@ def receiver(site: Site, plugin: TargetPlugin) -> Iterator[Check]:
         )
     asked: set[str] = set()
     for probe in probes:
-        found = _name(f"{name} name", transport, probe.url, asked)
+        found = host_name(f"{name} name", transport, probe.url, asked)
         if found is not None:
             yield found
             if found.severity == CRITICAL:
@@ -131,7 +131,7 @@ def _where(url: str) -> str:
     return url.partition("://")[2].partition("/")[0]
 
 
-def _name(what: str, transport: TransportOptions, url: str, asked: set[str]) -> Check | None:
+def host_name(what: str, transport: TransportOptions, url: str, asked: set[str]) -> Check | None:
     """Whether the host has an address; ``None`` if that was said before."""
     from arcacct.publishing.transport import addresses  # noqa: PLC0415  HTTP is slow to import
 

@@ -210,7 +210,7 @@ def look(here: Places, settings: Settings | None) -> Health:
         launchers=tuple(_launcher(path, folders) for path in (() if settings is None else settings.launchers)),
         maintenance_log=durable.last_done(here),
         leftovers=tuple(durable.leftovers(here)),
-        disks=tuple(_disks(here)),
+        disks=tuple(disks(here)),
         recorder=resident.seen(here),
         is_without_arex=is_without_arex(here),
     )
@@ -305,7 +305,8 @@ def there(path: str) -> str:
     return path
 
 
-def _disks(here: Places) -> Iterator[Disk]:
+def disks(here: Places) -> Iterator[Disk]:
+    """The room for the databases and for the second spool, if there is one."""
     for folder in dict.fromkeys((here.directory, here.spool_fallback or here.directory)):
         try:
             room = os.statvfs(there(folder))

@@ -10,19 +10,21 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import NamedTuple
 
 from arcacct.arex.import_database import arex_databases
 from arcacct.arex.resident import UNIT
 from arcacct.config.parser import Conf
+from arcacct.config.paths import STATUS_FOLDERS
 from arcacct.config.review import NEW_STATES, STATES, callouts
 from arcacct.database import access, location, schema
 from arcacct.errors import ArcacctError
 from arcacct.files.directories import resource
 from arcacct.queries import doctor, doctor_checks, doctor_host
 from arcacct.queries.doctor_checks import CONF, STORE, Site
-from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check
+from arcacct.queries.health import BEFORE_LIVE, CRITICAL, OK, UNKNOWN, WARNING, Check, disk_check, disks
+from arcacct.targets import plugins
 
 LAUNCHERS = ("/usr/libexec/arcacct-hook", "/usr/local/libexec/arcacct-hook")
 """Where packages put the launcher, and where the manual puts it."""
@@ -31,6 +33,7 @@ PLANNED = "the lines of this step"
 _OPTIONS = "timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
 _UNITS = {UNIT: WARNING, "arcacct-sweep.timer": CRITICAL, "arcacct-publish.timer": CRITICAL}
 """What it is when one is not enabled: without a recorder callouts are slower, without the others nothing is done."""
+_CLOCK_S = 300
 _RANK = {OK: 0, UNKNOWN: 1, WARNING: 2, CRITICAL: 3}
 
 
@@ -114,6 +117,7 @@ def steps(site: Site, ahead: Site, launcher: str) -> Iterator[SetupStep]:
         tuple(one for one in configuration if one.subject == "configuration" and one not in rated),
         ("arcacct config check",),
     )
+    yield from _clock(site)
     yield _launcher(ahead, launcher)
     yield _callouts(site, ahead, configuration, launcher)
     yield _database(site)
@@ -132,6 +136,30 @@ def steps(site: Site, ahead: Site, launcher: str) -> Iterator[SetupStep]:
     yield _targets(site)
     yield _switch(site)
     yield _timers(site)
+
+
+def _clock(site: Site) -> Iterator[SetupStep]:
+    """
+    Whether A-REX wrote anything later than now: then the clock was wrong when it did, or is wrong now.
+
+    What is recorded has the times of these files, and certificates are judged by this clock.
+    """
+    if site.here is None:
+        return
+    newest, at = 0.0, ""
+    for name in STATUS_FOLDERS:
+        with suppress(OSError), os.scandir(f"{site.here.controldir}/{name}") as found:
+            for one in found:
+                changed_s = one.stat(follow_symlinks=False).st_mtime
+                if changed_s > newest:
+                    newest, at = changed_s, one.path
+    ahead_s = int(newest - site.now)
+    if ahead_s < _CLOCK_S:
+        yield SetupStep("clock", (Check("clock", OK, "nothing in the control directory is from the future"),))
+        return
+    detail = f"{at} is from {ahead_s} s in the future: this host's clock is wrong, or was"
+    advice = "set the clock (chronyc tracking, timedatectl), and see that chronyd or ntpd runs at boot"
+    yield SetupStep("clock", (Check("clock", CRITICAL, detail, advice, CONF),), ("timedatectl",))
 
 
 def _launcher(ahead: Site, launcher: str) -> SetupStep:
@@ -179,9 +207,12 @@ def _database(site: Site) -> SetupStep:
     if location.has_database(here.database):
         return SetupStep("database", (*doctor_host.place(site), *doctor.state(site)))
     wrong = location.misplaced(here)
+    room = [disk_check(one, BEFORE_LIVE) for one in disks(here)]
+    room = [one._replace(exit_code=STORE) if one.severity == CRITICAL else one for one in room]
     detail = f"{here.controldir}: {wrong}" if wrong else f"{here.database} does not exist: nothing is recorded"
     advice = "start A-REX once before, or set database= in [arcacct]" if wrong else "`arcacct db init` makes it"
-    checks = (*doctor_host.place(site), Check("database", CRITICAL, detail, advice, STORE))
+    others = () if wrong else tuple(one for one in doctor_checks.control_directory(site) if one.severity != OK)
+    checks = (*others, *doctor_host.place(site), *room, Check("database", CRITICAL, detail, advice, STORE))
     return SetupStep("database", checks, ("arcacct db init",), (f"rm -r {here.directory} (before it has any job)",))
 
 
@@ -205,13 +236,26 @@ def _history(site: Site) -> SetupStep:
 
 
 def _targets(site: Site) -> SetupStep:
-    checks = (*doctor_checks.targets(site), *doctor_checks.credentials(site))
+    checks = (*doctor_checks.targets(site), *doctor_checks.credentials(site), *_names(site))
     if not checks:
         text = "there is none: jobs are recorded and nothing is published"
         return SetupStep("targets", (Check("targets", OK, text, "write targets into arcacct.conf when you want any"),))
     is_well = all(one.severity == OK for one in checks)
     do = () if is_well else ("arcacct doctor",)
     return SetupStep("targets", checks, (*do, "arcacct publish --dry-run"))
+
+
+def _names(site: Site) -> Iterator[Check]:
+    """Whether each receiver's name has an address; none of them is asked anything."""
+    asked: set[str] = set()
+    for plugin in plugins(site.settings) if site.settings is not None else ():
+        transport = plugin.target.transport_options
+        if transport is None:
+            continue
+        for probe in plugin.connectivity_checks():
+            found = doctor.host_name(f"{plugin.target.name} name", transport, probe.url, asked)
+            if found is not None:
+                yield found
 
 
 def _switch(site: Site) -> SetupStep:

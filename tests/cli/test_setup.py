@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
+import time
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from in_process import said
 from arcacct.config.parser import load
 from arcacct.config.review import STATES
 from arcacct.queries import setup as queries_setup
+from arcacct.queries.health import CRITICAL
+from arcacct.sandbox import authority
 
 
 @pytest.fixture
@@ -174,6 +178,110 @@ def no_site_name(site: Clinic) -> None:
     site.targets = "[arex/jura/apel:a]\ntargeturl=https://ams.example.org\n"
 
 
+def _certified(site: Clinic, **how: Any) -> pathlib.Path:
+    """A host certificate with its key, the CA's directory, and a target that needs them."""
+    made = authority.create(str(site.path / "ca"))
+    made.issue("ce.example.org", directory=str(site.path / "host"), rsa_key=False, **how)
+    host = site.path / "host"
+    site.common = f"x509_host_cert={host}/hostcert.pem\nx509_host_key={host}/hostkey.pem\nx509_cert_dir={made.ca_dir}\n"
+    site.targets = "[arex/jura/sgas:s]\ntargeturl=https://localhost/sgas\n"
+    return host
+
+
+def expired(site: Clinic) -> None:
+    now = int(time.time())
+    _certified(site, not_before=now - 99 * 86_400, not_after=now - 86_400)
+
+
+def key_of_another(site: Clinic) -> None:
+    host = _certified(site)
+    authority.create(str(site.path / "other")).issue("x.example.org", directory=str(site.path / "x"), rsa_key=False)
+    shutil.copy(site.path / "x" / "hostkey.pem", host / "hostkey.pem")
+
+
+def key_that_is_a_directory(site: Clinic) -> None:
+    key = _certified(site) / "hostkey.pem"
+    key.unlink()
+    key.mkdir()
+
+
+def no_authorities(site: Clinic) -> None:
+    _certified(site)
+    site.common = re.sub("x509_cert_dir=.*", f"x509_cert_dir={site.path}/none", site.common)
+
+
+def no_such_receiver(site: Clinic) -> None:
+    _certified(site)
+    site.targets = "[arex/jura/sgas:s]\ntargeturl=https://sgas.invalid/sgas\n"
+
+
+def from_the_future(site: Clinic) -> None:
+    status = site.control / "finished" / "job.abc.status"
+    status.touch()
+    os.utime(status, (time.time() + 90_000,) * 2)
+
+
+def gone(site: Clinic) -> None:
+    shutil.rmtree(site.control)
+
+
+def started_elsewhere(site: Clinic) -> None:
+    (site.path / "arched-arex.cfg").write_text(f"[arex]\ncontroldir={site.path}/another\n")
+
+
+def in_memory(site: Clinic) -> None:
+    site.mounted("tmpfs")
+
+
+def _room(monkeypatch, **fields: int) -> None:
+    """The file system of the databases as statvfs would tell of it: no test fills a disk or mounts one."""
+    statvfs = os.statvfs
+
+    def changed(path: Any) -> Any:
+        known = statvfs(path)
+        names = ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_files", "f_ffree", "f_favail", "f_flag")
+        values = [fields.get(name, getattr(known, name)) for name in (*names, "f_namemax")]
+        return os.statvfs_result((*values, known.f_fsid))
+
+    monkeypatch.setattr(os, "statvfs", changed)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"f_bavail": 10}, "MiB free"),
+        ({"f_files": 1000, "f_favail": 2}, "room for 2 files"),
+        ({"f_flag": os.ST_RDONLY}, "mounted for reading only"),
+    ],
+    ids=["full", "no inodes", "read-only"],
+)
+def test_a_disk_that_cannot_hold_the_database(clinic, run, monkeypatch, fields, words) -> None:
+    """Before the database is made: A-REX's restart would begin to lose events there."""
+    _room(monkeypatch, **fields)
+    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--json").stdout)}
+    wrong = [one for one in found["database"]["details"] if one["verdict"] == "error" and words in str(one)]
+    assert wrong
+    assert wrong[0]["advice"]
+
+
+def test_two_lines_for_one_state_are_named(clinic, run) -> None:
+    """A-REX runs both, one after the other, and waits for both."""
+    clinic.lines = [f"statecallout={state} {OPTIONS} {clinic.launcher} %C %I %S" for state in (*STATES, STATES[0])]
+    clinic.configure()
+    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--json").stdout)}
+    assert found["callouts"]["verdict"] == "warning"
+    assert f"is the second for {STATES[0]}" in json.dumps(found["callouts"])
+
+
+def test_a_configuration_that_cannot_be_read(clinic, run) -> None:
+    """It says which file, and ends as every command does then."""
+    clinic.conf.unlink()
+    clinic.conf.mkdir()
+    done = run("setup", "--check", "--json")
+    assert done.returncode == 78
+    assert str(clinic.conf) in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("broken", "step"),
     [
@@ -204,10 +312,40 @@ def test_a_broken_host_is_found_before_the_restart(clinic, run, broken, step) ->
     assert wrong
     assert all(one["advice"] for one in wrong)
     done = run("setup", "--write", "--yes")
-    assert done.returncode in (74, 77, 78)
+    assert done.returncode in (74, 75, 77, 78)
     if step == "launcher":
         assert list((clinic.path / "arc.conf.d").iterdir()) == []
     assert load(str(clinic.conf), {}).arc_conf == str(clinic.conf)
+
+
+@pytest.mark.parametrize(
+    ("broken", "step", "words"),
+    [
+        (expired, "targets", "expired at"),
+        (key_of_another, "targets", "is not the key of"),
+        (key_that_is_a_directory, "targets", "hostkey.pem"),
+        (no_authorities, "targets", "/none"),
+        (no_such_receiver, "targets", "the name cannot be resolved"),
+        (from_the_future, "clock", "s in the future"),
+        (gone, "database", "control"),
+        (in_memory, "database", "is in memory"),
+        (on_nfs, "database", "network file system"),
+        (started_elsewhere, "database", "A-REX runs with"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_host_that_cannot_work_is_found_before_the_restart(clinic, broken, step, words) -> None:
+    """Certificates, clock, disks, receivers and A-REX itself: an error that says what is so and what to do."""
+    broken(clinic)
+    clinic.configure()
+
+    site = clinic.site()
+    (found,) = [one for one in queries_setup.steps(site, site, str(clinic.launcher)) if one.name == step]
+
+    wrong = [one for one in found.checks if one.severity == CRITICAL and words in one.detail]
+    assert wrong, found
+    assert all(one.advice for one in wrong)
+    assert all(one.exit_code for one in wrong)
 
 
 def test_a_file_of_somebody_else_is_not_replaced(clinic, run) -> None:
