@@ -7,15 +7,19 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 import time
+from types import SimpleNamespace
 from typing import Any
 
+import arex_corpus as corpus
 import pytest
 from clinic import OPTIONS, RECORD, Clinic
 from in_process import said
 
 from arcacct.config.parser import load
 from arcacct.config.review import STATES
+from arcacct.files.directories import resource
 from arcacct.queries import setup as queries_setup
 from arcacct.queries.health import CRITICAL
 from arcacct.sandbox import authority
@@ -94,8 +98,6 @@ def test_what_it_writes_is_taken_back_by_removing_one_file(clinic, run) -> None:
 
 def test_the_lines_are_those_that_etc_has() -> None:
     """For ARC 6 and ARC 7 each."""
-    from arcacct.files.directories import resource
-
     for is_arc7, path in ((False, ("arc.conf.statecallout",)), (True, ("arc.conf.d", "arcacct.conf"))):
         text = pathlib.Path(resource("etc", *path)).read_text()
         lines = [line for line in text.splitlines() if line.startswith("statecallout=")]
@@ -387,3 +389,65 @@ def test_without_a_configuration_nothing_is_called_well(tmp_path, capsys) -> Non
 
     verdicts = {one["step"]: one["verdict"] for one in json.loads(done.stdout)}
     assert "ok" not in {verdicts[step] for step in ("benchmark", "database", "history", "targets")}, verdicts
+
+
+@pytest.mark.parametrize("arc", [6, 7])
+def test_from_nothing_to_a_verified_month_by_the_printed_commands(tmp_path, capsys, monkeypatch, arc) -> None:
+    """A control directory as A-REX left it: after all that setup prints every job of the month is there and agrees."""
+    control = (corpus.rebuild if arc == 6 else corpus.rebuild_hashed)(tmp_path / "control").path
+    conf, launcher = tmp_path / "arc.conf", tmp_path / "libexec" / "arcacct-hook"
+    conf.write_text(
+        f"[common]\nhostname=ce.example.org\n[lrms]\nlrms=fork\nbenchmark=HEPSPEC:11.11\n[arex]\ncontroldir={control}\n"
+    )
+    if arc == 7:
+        (tmp_path / "arc.conf.d").mkdir()
+    systemctl(SimpleNamespace(path=tmp_path), f"case $1 in is-enabled) cat {tmp_path}/$2 || echo disabled ;; esac")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    (tmp_path / "arcacct.conf").write_text("[arcacct]\ndeadline=300\n")
+
+    def arcacct(*words: str) -> Any:
+        return said(capsys, "--config", conf, *words)
+
+    def do(line: str) -> None:
+        program, *words = line.partition(" (")[0].split()
+        if program.startswith(("[", "statecallout=", "#")):
+            if arc == 6:
+                conf.write_text(f"{conf.read_text()}{line}\n")
+        elif program == "arcacct":
+            done = arcacct(*words)
+            assert done.returncode in (0, 69), (line, done.stderr)
+        elif program == "systemctl":
+            # What systemd starts then.
+            for unit in words[2:]:
+                (tmp_path / unit).write_text("enabled\n")
+                service = pathlib.Path(resource("etc", unit.replace(".timer", ".service"))).read_text()
+                (command,) = re.findall(r"^ExecStart=\S*/arcacct (.*)$", service, re.MULTILINE)
+                assert arcacct(*command.split()).returncode == 0, command
+        else:
+            subprocess.run(["sh", "-c", line], check=True)
+            if program == "mv":
+                # The manual: for another place than /opt/arcacct, edit this line.
+                text = re.sub("(?m)^record=.*", f"record={RECORD}", launcher.read_text())
+                launcher.write_text(re.sub("(?m)^limit=.*", "limit=400", text))
+
+    seen = []
+    for _turn in range(12):
+        steps = json.loads(arcacct("setup", "--check", "--json", "--launcher", str(launcher)).stdout)
+        left = [one for one in steps if one["verdict"] == "error"]
+        if not left:
+            break
+        seen.append(left[0]["step"])
+        if left[0]["step"] == "callouts" and arc == 7:
+            assert arcacct("setup", "--write", "--yes", "--launcher", str(launcher)).returncode in (0, 74, 78)
+            continue
+        for line in left[0]["do"]:
+            do(line)
+    assert seen == ["launcher", "callouts", "database", "timers"]
+    assert arcacct("config", "check").returncode == 0
+
+    verified = arcacct("verify", "2026-11", "--format", "json")
+    sources = {one["name"]: one for one in json.loads(verified.stdout)["sources"]}
+    assert sources["control directory"]["agrees"], verified.stdout
+    recorded = json.loads(arcacct("stats", "--by", "month", "--format", "json").stdout)
+    assert [row["jobs"] for row in recorded if row["month"] == "2026-11"] == [sources["control directory"]["jobs"]]
+    assert sources["control directory"]["jobs"] > 30
