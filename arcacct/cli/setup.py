@@ -39,8 +39,9 @@ def setup(ctx: click.Context, *, only_check: bool, form: str, write: bool, launc
     Lead through the installation: look at everything before A-REX restarts, and say what to do next.
 
     The steps are configuration, clock, launcher, callouts, database, history, benchmark, targets with the DNs to
-    register, switch from jura-ng, timers. Each is judged by what the host has now, so stop and resume where you like.
-    Callouts are judged with the launcher before any line of them is written. Without --write nothing is changed.
+    register, rehearsal, switch from jura-ng, timers. Each is judged by what the host has now, so stop and resume where
+    you like. Callouts are judged with the launcher before any line of them is written. Without --write nothing is
+    changed.
 
     Exits with 0 if no step is left that must be done, else with the code of the most severe: 78 configuration, 77
     credentials, 74 database.

@@ -134,6 +134,7 @@ def steps(site: Site, ahead: Site, launcher: str) -> Iterator[SetupStep]:
         ("remove the line",) if rated else (),
     )
     yield _targets(site)
+    yield _rehearsal(site)
     yield _switch(site)
     yield _timers(site)
 
@@ -243,6 +244,14 @@ def _targets(site: Site) -> SetupStep:
     is_well = all(one.severity == OK for one in checks)
     do = () if is_well else ("arcacct doctor",)
     return SetupStep("targets", checks, (*do, "arcacct publish --dry-run"))
+
+
+def _rehearsal(site: Site) -> SetupStep:
+    if site.settings is None or not site.settings.targets:
+        return SetupStep("rehearsal", (Check("rehearsal", OK, "there is no target to rehearse"),))
+    text = "as you like: look at what would be sent, and send it to receivers on this host first"
+    do = ("arcacct publish --now --dry-run", "arcacct help rehearse")
+    return SetupStep("rehearsal", (Check("rehearsal", OK, text),), do)
 
 
 def _names(site: Site) -> Iterator[Check]:

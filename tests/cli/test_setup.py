@@ -266,6 +266,17 @@ def test_a_disk_that_cannot_hold_the_database(clinic, run, monkeypatch, fields, 
     assert wrong[0]["advice"]
 
 
+def test_what_receivers_must_register_is_printed_letter_for_letter(clinic, run) -> None:
+    """The DN as APEL and as SGAS spell it, and the commands of a rehearsal."""
+    _certified(clinic)
+    clinic.configure()
+    shown = run("setup").stdout
+    dn = "/DC=org/DC=example/O=Sandbox/CN=ce.example.org"
+    assert f"{dn} at APEL (GOCDB), CN=ce.example.org,O=Sandbox,DC=example,DC=org at SGAS" in shown
+    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--json").stdout)}
+    assert found["rehearsal"]["do"] == ["arcacct publish --now --dry-run", "arcacct help rehearse"]
+
+
 def test_two_lines_for_one_state_are_named(clinic, run) -> None:
     """A-REX runs both, one after the other, and waits for both."""
     clinic.lines = [f"statecallout={state} {OPTIONS} {clinic.launcher} %C %I %S" for state in (*STATES, STATES[0])]
