@@ -260,7 +260,7 @@ def _room(monkeypatch, **fields: int) -> None:
 def test_a_disk_that_cannot_hold_the_database(clinic, run, monkeypatch, fields, words) -> None:
     """Before the database is made: A-REX's restart would begin to lose events there."""
     _room(monkeypatch, **fields)
-    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--json").stdout)}
+    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}
     wrong = [one for one in found["database"]["details"] if one["verdict"] == "error" and words in str(one)]
     assert wrong
     assert wrong[0]["advice"]
@@ -273,7 +273,7 @@ def test_what_receivers_must_register_is_printed_letter_for_letter(clinic, run) 
     shown = run("setup").stdout
     dn = "/DC=org/DC=example/O=Sandbox/CN=ce.example.org"
     assert f"{dn} at APEL (GOCDB), CN=ce.example.org,O=Sandbox,DC=example,DC=org at SGAS" in shown
-    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--json").stdout)}
+    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}
     assert found["rehearsal"]["do"] == ["arcacct publish --now --dry-run", "arcacct help rehearse"]
 
 
@@ -281,7 +281,7 @@ def test_two_lines_for_one_state_are_named(clinic, run) -> None:
     """A-REX runs both, one after the other, and waits for both."""
     clinic.lines = [f"statecallout={state} {OPTIONS} {clinic.launcher} %C %I %S" for state in (*STATES, STATES[0])]
     clinic.configure()
-    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--json").stdout)}
+    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}
     assert found["callouts"]["verdict"] == "warning"
     assert f"is the second for {STATES[0]}" in json.dumps(found["callouts"])
 
@@ -290,7 +290,7 @@ def test_a_configuration_that_cannot_be_read(clinic, run) -> None:
     """It says which file, and ends as every command does then."""
     clinic.conf.unlink()
     clinic.conf.mkdir()
-    done = run("setup", "--check", "--json")
+    done = run("setup", "--check", "--format", "json")
     assert done.returncode == 78
     assert str(clinic.conf) in done.stdout + done.stderr
 
@@ -443,7 +443,7 @@ def test_from_nothing_to_a_verified_month_by_the_printed_commands(tmp_path, caps
 
     seen = []
     for _turn in range(12):
-        steps = json.loads(arcacct("setup", "--check", "--json", "--launcher", str(launcher)).stdout)
+        steps = json.loads(arcacct("setup", "--check", "--format", "json", "--launcher", str(launcher)).stdout)
         left = [one for one in steps if one["verdict"] == "error"]
         if not left:
             break
