@@ -431,6 +431,9 @@ def test_from_nothing_to_a_verified_month_by_the_printed_commands(tmp_path, caps
             # What systemd starts then.
             for unit in words[2:]:
                 (tmp_path / unit).write_text("enabled\n")
+                if not unit.endswith(".timer"):
+                    # A service that stays; without it callouts record by themselves.
+                    continue
                 service = pathlib.Path(resource("etc", unit.replace(".timer", ".service"))).read_text()
                 (command,) = re.findall(r"^ExecStart=\S*/arcacct (.*)$", service, re.MULTILINE)
                 assert arcacct(*command.split()).returncode == 0, command
