@@ -146,11 +146,11 @@ def _document(reader: Reader, failed: list[object], *, is_in_list: bool) -> Iter
 
 
 def _name(reader: Reader) -> str:
-    """The name of a member, and its colon."""
+    """The name of a member, and its colon; empty: one that is longer than any that is read."""
     try:
         name = reader.value(_LONGEST_NAME)
-    except BeyondBoundsError as error:
-        raise InputError(f"damaged: a name is {error}") from None
+    except BeyondBoundsError:
+        name = ""
     if type(name) is not str:
         raise InputError(f"damaged: a name is {name!r:.40}")
     reader.expect(":")

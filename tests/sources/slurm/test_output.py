@@ -572,6 +572,16 @@ def test_damage_in_a_document_costs_its_job_however_it_comes(damage: str) -> Non
         assert sum(isinstance(one, Fault) for one in found) == 1
 
 
+@pytest.mark.parametrize("size", [1000, 1 << 20])
+def test_a_name_that_is_longer_than_any_is_not_read(size: int) -> None:
+    """It is no damage: the job is taken, also the last one."""
+    jobs = json.loads(JSON.read_bytes())["jobs"][20:23]
+    odd = [{**job, "x" * 5000: {"y": 1}} for job in jobs]
+
+    found = [one.what for one in told(json.dumps({"jobs": odd, "z" * 2000: 1}).encode(), size)]
+    assert found == [one.what for one in told(json.dumps({"jobs": jobs}).encode())]
+
+
 def test_damage_before_the_jobs_costs_none() -> None:
     jobs = json.loads(JSON.read_bytes())["jobs"]
     text = json.dumps({"meta": {"Slurm": {"version": {"major": 22}}}, "jobs": jobs}, indent=2)
