@@ -85,7 +85,7 @@ def canonical_type(name: str) -> str | None:
 
 
 FALLBACK = Benchmark("HEPSPEC", 1000)
-"""What ARC records and publishes for a job without a benchmark. No core is that slow: it stands for none."""
+"""What ARC records and publishes for a job without a benchmark. No core is that slow: it means no benchmark."""
 FALLBACK_SHOWN = "HEPSPEC 1.0"
 """It for people, as ARC writes it."""
 

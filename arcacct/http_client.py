@@ -2,10 +2,10 @@
 HTTP by `requests` and urllib3: the only module of the program, besides the sandbox, that opens a network connection.
 
 `requests` limits single waits only. Here one limit covers the whole exchange, in time and in bytes: a receiver that
-sends one byte a second, in a header, in endless "100 Continue" or in trailers, would otherwise keep us for ever. The
-sockets apply it: each call that may wait (connect, handshake, send, receive) gets what is left of the exchange, and
-every received byte counts. No thread and no signal interrupts anything. The resolver alone has its own limits
-(resolv.conf), because getaddrinfo cannot be interrupted.
+sends one byte a second, in a header, in endless "100 Continue" or in trailers, would otherwise block this process
+permanently. The sockets apply it: each call that may wait (connect, handshake, send, receive) gets the remaining time
+of the exchange, and every received byte counts. No thread and no signal interrupts anything. Only the resolver has its
+own limits (resolv.conf), because getaddrinfo cannot be interrupted.
 
 Requests are prepared and handed to the adapter. `requests.Session` is not used: it takes proxies, CA bundles and logins
 from the environment and from .netrc, keeps cookies, and follows redirects.

@@ -44,7 +44,7 @@ def keep_login(url: str) -> None:
         # What Proxy-Authorization has in it.
         keep_secret(_in_base64(text))
     if len(password) < SHORTEST:
-        # By itself such a word is everywhere.
+        # Such a word alone occurs everywhere.
         keep_secret([f":{password}{at}"])
     else:
         keep(password)
@@ -54,7 +54,7 @@ def without_login(url: str) -> str:
     """
     A URL, or what should be one, as it may be shown: all before its last ``@`` is hidden, but the scheme.
 
-    And what stands where a port should, and is none.
+    And text in the place of a port that is not a port.
     """
     rest = _after_scheme(url)
     scheme = url[: len(url) - len(rest)]

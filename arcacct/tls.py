@@ -31,7 +31,7 @@ def tls_context(
 
     TLS 1.2 or newer; the host has to stand among the alternative names of its certificate (RFC 9525: a common name does
     not count). AMS has a certificate of a public web CA, which a grid's CA directory may
-    lack: hence `system_store`. A CA directory without OpenSSL's hashed names is read file by file.
+    lack: so there is `system_store`. A CA directory without OpenSSL's hashed names is read file by file.
     Raises CredentialError for certificate and key, ConfigError for places of CAs.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -58,7 +58,7 @@ def load_credential(context: ssl.SSLContext, cert_path: str, key_path: str) -> N
     """
 
     def never() -> str:
-        # Without this OpenSSL would ask on the terminal, or wait for ever where there is none.
+        # Without this OpenSSL would ask on the terminal, or block without one.
         raise CredentialError(f"{key_path}: the key is encrypted; a service needs it in clear")
 
     for path in (cert_path, key_path):
@@ -128,7 +128,7 @@ def _trust_system(context: ssl.SSLContext) -> None:
     The system's CAs, from its file and its directory.
 
     Where the file lies in the directory, as Debian makes both at once, and has as many CAs, the directory is enough:
-    OpenSSL opens what it needs, instead of reading 140 CAs of which it needs one.
+    OpenSSL opens only the CAs it needs, instead of reading 140 to use one.
     """
     paths = ssl.get_default_verify_paths()
     if paths.cafile and paths.capath and _is_all_of(paths.capath, paths.cafile):

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 LONGEST = 2000
 """Characters of one message, where its words have no lower limit of their own."""
 HIDDEN = "***"
-"""What stands where a secret stood."""
+"""Replacement for a secret."""
 CUT = " [cut]"
-"""What stands where the rest of a text stood."""
+"""Replacement for the rest of a text."""
 PART = 8
-"""So many characters of a secret in a row are hidden as the whole is: whoever quotes it may have cut it."""
+"""This many consecutive characters of a secret are also hidden: a quotation may be cut."""
 SHORTEST = 4
-"""A shorter word is in every sentence: it cannot be hidden by itself."""
+"""A shorter word occurs in every sentence, so it cannot be hidden alone."""
 
 _EVERYTHING = 1 << 62
 _SHORT_FORMS = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -34,7 +34,7 @@ _LOWER = {ord(letter): ord(letter) + 32 for letter in "ABCDEFGHIJKLMNOPQRSTUVWXY
 _ENDS_AUTHORITY = frozenset("/?#\"'<>\\ \t\r\n")
 _LONGEST_AUTHORITY = 1024
 _SAMPLE = 4
-"""Of PART characters in a row, wherever they begin, so many stand at a multiple of as many."""
+"""Any PART consecutive characters contain this many at a multiple of that number."""
 
 
 def sanitise_line(text: str, limit: int | None = LONGEST, keep: str = "") -> str:
@@ -118,7 +118,7 @@ class Secrets:
         self._short: tuple[str, ...] = ()
 
     def keep(self, forms: "Iterable[str]") -> None:
-        """Add texts; those that are too short to be told from any other word are passed over."""
+        """Add texts; texts too short to differ from ordinary words are ignored."""
         parts, samples, short = set(), set(), set()
         for form in map(_lower, forms):
             parts |= {form[at : at + PART] for at in range(len(form) - PART + 1)}

@@ -151,7 +151,8 @@ def test_the_way_back_from_a_newer_version(tmp_path: pathlib.Path) -> None:
         "arcacct publish --dry-run",
     ]  # fmt: skip
     shown = (
-        "...\narcacct: /home/you/arcacct-demo/accounting.db: schema version 99; this program knows ...\nexit code 74\n"
+        "...\narcacct: /home/you/arcacct-demo/accounting.db: schema version 99; this program supports ...\n"
+        "exit code 74\n"
         "...\n0 events from the spool; 12 jobs in /home/you/arcacct-demo/control, 0 read, 0 recorded\n"
         "...\nsgas:demo: nothing new\n...\n"
     )

@@ -23,7 +23,7 @@ from generated import Part
 
 from arcacct.cli.config import VERDICTS
 from arcacct.cli.progress import STOPPED
-from arcacct.cli.targets import GRAVEST_FIRST
+from arcacct.cli.targets import MOST_SEVERE_FIRST
 from arcacct.config.options import options_of
 from arcacct.config.paths import places
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
@@ -151,10 +151,10 @@ def error_codes(kind: type[ArcacctError] = ArcacctError) -> set[int]:
 
 def test_every_exit_code_is_in_the_reference_and_no_other() -> None:
     """Those of the tree of errors, of what was well, and of what was stopped."""
-    found = sections("reference/exit-codes")["Of all commands"]
+    found = sections("reference/exit-codes")["All commands"]
 
     assert {row[0] for row in rows(found)} == {f"`{code}`" for code in {0, STOPPED} | error_codes()}
-    assert f"in the order {', '.join(map(str, GRAVEST_FIRST))}." in found
+    assert f"in the order {', '.join(map(str, MOST_SEVERE_FIRST))}." in found
 
 
 REACHED = {
@@ -184,9 +184,7 @@ def test_every_exit_code_is_met_by_a_test() -> None:
 
 def test_every_command_with_codes_of_its_own_is_in_the_reference_and_no_other() -> None:
     """A command that decides on its exit code returns a number."""
-    named = [
-        name for row in rows(sections("reference/exit-codes")["Of single commands"]) for name in row[0].split(", ")
-    ]
+    named = [name for row in rows(sections("reference/exit-codes")["Single commands"]) for name in row[0].split(", ")]
     callbacks = {ctx.command_path: ctx.command.callback for ctx in commands_page.contexts()}
     deciding = [
         path
@@ -236,7 +234,7 @@ def test_every_file_that_is_made_is_in_the_reference() -> None:
     made = {value for value in vars(here).values() if isinstance(value, str) and value.startswith("/controldir/")}
     made |= {f"{here.directory}/{name}" for name in spoken.beside_databases()}
     section = sections("reference/files")
-    told = {f"{here.directory}/{name}" for row in rows(section["Beside the databases"]) for name in names_of(row[0])}
+    told = {f"{here.directory}/{name}" for row in rows(section["Databases directory"]) for name in names_of(row[0])}
     told |= {
         name.replace("<controldir>", "/controldir") for row in rows(section["Elsewhere"]) for name in names_of(row[0])
     }
@@ -263,7 +261,7 @@ def test_what_commands_leave_is_in_the_reference(tmp_path: pathlib.Path, capsys:
     assert in_process.said(capsys, "--config", conf, "db", "move", tmp_path / "new", "--yes").returncode == 0
 
     section = sections("reference/files")
-    known = [f"arcacct/{name}" for row in rows(section["Beside the databases"]) for name in names_of(row[0])]
+    known = [f"arcacct/{name}" for row in rows(section["Databases directory"]) for name in names_of(row[0])]
     known += [
         name.removeprefix("<controldir>/accounting/") for row in rows(section["Elsewhere"]) for name in names_of(row[0])
     ]

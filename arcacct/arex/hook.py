@@ -249,7 +249,7 @@ def _waits(begins: bool) -> None:
 
 
 def _broken(path: str) -> str:
-    """Why not even to try: a hook was too slow a moment ago. Empty when there is no reason."""
+    """Why not even to try: a hook was too slow just now. Empty when there is no reason."""
     try:
         fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
     except OSError:
@@ -262,7 +262,7 @@ def _broken(path: str) -> str:
 
     # One from a time that is none (a clock that was wrong) says nothing.
     if text.isdigit() and 0 < int(text) - time() <= _BREAK_S:
-        return f"{path}: a hook was too slow a moment ago"
+        return f"{path}: a hook was too slow just now"
     return ""
 
 
@@ -389,7 +389,7 @@ def _refuse_maintenance(path: str) -> None:
     from arcacct.errors import StoreBusy  # noqa: PLC0415
 
     if _is_there(path):
-        raise StoreBusy(f"{path} is there: the database is being worked on, try again later")
+        raise StoreBusy(f"{path} exists: database maintenance is running, try again later")
 
 
 def _spool(here: "Places", files: "JobFiles | None", event: tuple[str, str, str], problem: str) -> str:

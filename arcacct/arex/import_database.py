@@ -137,7 +137,7 @@ def import_arex(
     """
     origin = os.path.realpath(path)
     if origin == os.path.realpath(here.database):
-        raise InputError(f"{path}: that is the database to import into; give the path of the one that A-REX writes")
+        raise InputError(f"{path}: this is the database to import into; give the path of A-REX's own")
     with import_lock(os.path.join(here.directory, "import.lock")):
         with access.translating(here.database):
             position = _position(con, origin)
@@ -156,7 +156,7 @@ def import_lock(path: str) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StoreBusy(f"{path}: another import is at work; wait until it is done") from None
+            raise StoreBusy(f"{path}: another import is running; wait until it ends") from None
         yield
     finally:
         os.close(fd)

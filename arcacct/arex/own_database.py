@@ -83,7 +83,7 @@ def opened(
         raise StoreBusy(f"{path}: A-REX does not use it now; try again when A-REX runs")
     way = "live" if live else "copy"
     if _ways.setdefault((header.device, header.inode), way) != way:
-        raise StoreBusy(f"{path}: another program changed its journal mode meanwhile; start the command again")
+        raise StoreBusy(f"{path}: another program changed its journal mode meanwhile; run the command again")
     copy = os.path.join(workspace, f"arex-copy-{os.path.basename(path)}")
     try:
         stamp = "" if live else _copied(path, copy, patience_s)
@@ -106,7 +106,7 @@ def opened(
                 raise translated(error, path) from error
             if "interrupted" in text:
                 raise StoreError(
-                    f"{path}: reading it took more than {LONGEST_S:g} s at one place, and was given up"
+                    f"{path}: reading it took more than {LONGEST_S:g} s at one point and was stopped"
                 ) from error
             said = "a name in it is no text" if isinstance(error, UnicodeDecodeError) else text
             raise _damaged(path, said) from error
@@ -134,7 +134,7 @@ def _has_wal(path: str) -> bool:
 
 
 def _damaged(path: str, what: str) -> StoreError:
-    return StoreError(f"{path}: it is damaged: {' '.join(what.split())}; stop A-REX and look at it with `sqlite3`")
+    return StoreError(f"{path}: it is damaged: {' '.join(what.split())}; stop A-REX and check it with `sqlite3`")
 
 
 def _copied(path: str, folder: str, patience_s: float) -> str:
@@ -158,7 +158,7 @@ def _copied(path: str, folder: str, patience_s: float) -> str:
             return stamp
         if time.monotonic() + pause_s > deadline:
             raise StoreBusy(
-                f"{path}: A-REX writes it all the time, no whole copy within {patience_s:g} s; try again later, or "
+                f"{path}: A-REX writes it constantly, no complete copy within {patience_s:g} s; try again later, or "
                 "once while A-REX is stopped"
             )
         time.sleep(pause_s)

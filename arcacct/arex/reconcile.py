@@ -99,7 +99,7 @@ class ArexLookup:
         if self._waited_for and self._problem:
             self._run.complaints.append(
                 f"{self._problem}; {count_of(self._waited_for, 'job')} with no files left: waiting for what A-REX has"
-                " recorded of them, for a day at most; `arcacct import arex` takes it over later, too"
+                " recorded of them, for a day at most; `arcacct import arex` imports it later, too"
             )
 
     def take(self, job_ids: Iterable[str]) -> set[str]:
@@ -163,7 +163,7 @@ class ArexLookup:
         whole: set[str] = set()
 
         def refused(job: Job, error: Exception) -> None:
-            self._run.complaints.append(f"{job.job_id}: {reason(error, path)}; what A-REX has of it is not taken over")
+            self._run.complaints.append(f"{job.job_id}: {reason(error, path)}; what A-REX has of it is not imported")
 
         for some in self._run.slices(jobs):
             write = partial(self._write, os.path.realpath(path))
@@ -290,8 +290,8 @@ def _end(run: SweepRun, jobs: list[Gone]) -> None:
             run.found[Gap.VANISHED] += aborted
         for job_id in held:
             run.complaints.append(
-                f"{job_id}: it has ended, its files in {here.controldir} are gone, and nothing tells what it used, not "
-                f"A-REX's own database either; it stays in progress and is not published: {REMEDIES}"
+                f"{job_id}: it has ended, its files in {here.controldir} are gone, and its usage is unknown, also in "
+                f"A-REX's own database; it stays in progress and is not published: {REMEDIES}"
             )
 
 
@@ -303,7 +303,7 @@ def give_up(run: SweepRun, job_ids: Sequence[str]) -> None:
     for job_id in wanted:
         if job_id not in waiting:
             run.complaints.append(
-                f"{job_id}: not given up: no sweep has put it on hold; `arcacct job info` shows what is known of it"
+                f"{job_id}: not given up: no sweep has put it on hold; `arcacct job info` shows its record"
             )
     for some in run.slices([waiting[job_id] for job_id in wanted if job_id in waiting]):
         with run.recording(len(some)):
@@ -475,7 +475,7 @@ def _present(run: SweepRun, job_id: str, path: str) -> _Present | None:
     if status is None or not status.state:
         return None
     if not is_job_id(job_id) or status.state not in STATES:
-        raise InputError(f"{path}: not a status file of A-REX (it says {status.state[:40]!r})")
+        raise InputError(f"{path}: not a status file of A-REX (its content is {status.state[:40]!r})")
     is_deleted = status.state == "DELETED"
     if is_deleted:
         status.state = "FINISHED"

@@ -98,19 +98,19 @@ def from_bytes(content: bytes, name: str) -> tuple[JobFiles, bool]:
         line, end, rest = rest.partition(b"\n")
         key, equals, value = line.decode("utf-8", "surrogateescape").partition("=")
         if not equals or not end:
-            raise InputError(f"{name}: torn or not a spool file of arcacct: line {line[:60]!r}")
+            raise InputError(f"{name}: truncated or not a spool file of arcacct: line {line[:60]!r}")
         if key == "file":
             which, _, text = value.partition(" ")
             length = _number(text)
             if which not in _FILES or length is None or rest[length : length + 1] != b"\n":
-                raise InputError(f"{name}: torn or not a spool file: file={value[:60]!r}")
+                raise InputError(f"{name}: truncated or not a spool file: file={value[:60]!r}")
             blobs[which], rest = rest[:length], rest[length + 1 :]
         elif key == "parts":
             words = value.split(" ") if value else []
             lengths = [_number(text) for text in words[1::2]]
             known = [length for length in lengths if length is not None]
             if len(words) % 2 or known != lengths or not set(words[::2]) <= set(_FILES) or sum(known) != len(rest):
-                raise InputError(f"{name}: torn or not a spool file: parts={value[:60]!r} and {len(rest)} bytes")
+                raise InputError(f"{name}: truncated or not a spool file: parts={value[:60]!r} and {len(rest)} bytes")
             for which, length in zip(words[::2], known, strict=True):
                 blobs[which], rest = whole_lines(rest[:length]), rest[length:]
         else:
@@ -149,7 +149,7 @@ def from_name(name: str, controldir: str) -> JobFiles | None:
 
 def _job_files(values: dict[str, str], blobs: dict[str, bytes], name: str) -> JobFiles:
     if values.get("version") != VERSION:
-        raise InputError(f"{name}: spool version {values.get('version')!r}; this program knows {VERSION}")
+        raise InputError(f"{name}: spool version {values.get('version')!r}; this program supports {VERSION}")
     job_id = values.get("jobid", "")
     controldir, state = values.get("controldir", ""), values.get("state", "")
     if not is_job_id(job_id) or state not in STATES or not controldir.startswith("/") or "\0" in controldir:
@@ -187,5 +187,5 @@ def _nanoseconds(text: str, name: str) -> int:
     if number is not None and number < 2**33:
         number *= 10**9
     if number is None or number >= 2**63:
-        raise InputError(f"{name}: time={text[:40]!r} is no time")
+        raise InputError(f"{name}: time={text[:40]!r} is not a time")
     return number

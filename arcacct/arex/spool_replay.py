@@ -143,8 +143,8 @@ def _drain(run: SweepRun, arex_lookup: ArexLookup | None, folder: str, left: set
         owner = spooled.status.st_uid
         if owner not in trusted_owners(run.here):
             run.complaints.append(
-                f"{folder}: it belongs to user {owner}, who is neither root nor the user of A-REX, so no event in it "
-                "is believed; look who made it"
+                f"{folder}: it belongs to user {owner}, who is neither root nor the user of A-REX, so its events "
+                "are rejected; check who created it"
             )
             return 0
         drained = 0
@@ -225,7 +225,7 @@ def _spool_files(run: SweepRun, folder: Directory, left: set[str] | None) -> Ite
             # What neither hook nor launcher makes.
             stranger = folder.doubt(status)
             if status.st_uid not in owners:
-                stranger = f"a file of user {status.st_uid}, who has no business in the spool"
+                stranger = f"a file of user {status.st_uid}, who may not use the spool"
             if stranger:
                 _leave_alone(run, folder, name, stranger)
             else:
@@ -242,7 +242,7 @@ def _is_being_written(folder: Directory, name: str, content: bytes) -> bool:
 
 
 def _leave_alone(run: SweepRun, folder: Directory, name: str, why: str) -> None:
-    run.complaints.append(f"{printable(folder.path_of(name))}: {why}; it is left alone: look who made it")
+    run.complaints.append(f"{printable(folder.path_of(name))}: {why}; it is not touched: check who created it")
 
 
 def _spooled(run: SweepRun, folder: Directory, name: str) -> _Event | None:
@@ -273,7 +273,7 @@ def _spooled(run: SweepRun, folder: Directory, name: str) -> _Event | None:
     try:
         facts = job_facts(event, run.here.rules) if complete else _explained(run, event)
     except OSError as error:
-        run.complaints.append(f"{path}: {reason(error, event.controldir)}; it is tried again by the next sweep")
+        run.complaints.append(f"{path}: {reason(error, event.controldir)}; the next sweep tries it again")
         return None
     except Exception as error:
         if not is_of_one_job(error):
@@ -292,9 +292,9 @@ def _content(run: SweepRun, folder: Directory, name: str) -> bytes | None:
         return None
     except OSError as error:
         path = printable(folder.path_of(name))
-        run.complaints.append(f"{path}: {error.strerror}; it is tried again by the next sweep")
+        run.complaints.append(f"{path}: {error.strerror}; the next sweep tries it again")
     except InputError:
-        _leave_alone(run, folder, name, "somebody exchanged it while it was read")
+        _leave_alone(run, folder, name, "it was replaced during reading")
     return None
 
 
@@ -316,7 +316,7 @@ def _explained(run: SweepRun, event: JobFiles) -> StateChange:
 def _set_aside(run: SweepRun, folder: Directory, name: str, why: str) -> None:
     path, target = printable(folder.path_of(name)), printable(folder.path_of(f"{_ASIDE}/{name}"))
     if run.dry_run:
-        run.complaints.append(f"{path}: {why}; a sweep would set it aside as {target}")
+        run.complaints.append(f"{path}: {why}; a sweep would move it to {target}")
         return
     try:
         with folder.make(_ASIDE) as aside:
@@ -326,9 +326,9 @@ def _set_aside(run: SweepRun, folder: Directory, name: str, why: str) -> None:
         return
     except (OSError, InputError) as error:
         said = error.strerror if isinstance(error, OSError) else error
-        run.complaints.append(f"{path}: {why}; it cannot be set aside: {said}")
+        run.complaints.append(f"{path}: {why}; it cannot be moved to spool/unusable: {said}")
         return
-    run.complaints.append(f"{target}: {why}; set aside, look at it and remove it")
+    run.complaints.append(f"{target}: {why}; moved to spool/unusable, check it and remove it")
 
 
 def _remove(run: SweepRun, folder: Directory, name: str) -> None:

@@ -310,9 +310,7 @@ class _Database:
             return self._con
         self.close()
         if identity is None and not is_whole(self.here.controldir):
-            raise InputError(
-                f"{self.here.controldir}: no control directory of A-REX is there now; waiting for it to come back"
-            )
+            raise InputError(f"{self.here.controldir}: A-REX's control directory is missing; waiting for it")
         self._con = open_accounting(self.here)
         self._identity = _identity(self.here.database)
         return self._con

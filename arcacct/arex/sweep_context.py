@@ -132,7 +132,7 @@ class SweepRun:
 
     def complain(self, job_id: str, path: str, error: Exception) -> None:
         """Tell what is wrong with a job of the control directory; ``path`` is the file at hand."""
-        self.complaints.append(f"{job_id}: {reason(error, path)}; the job is looked at again by the next sweep")
+        self.complaints.append(f"{job_id}: {reason(error, path)}; the next sweep checks the job again")
 
     def record_each(
         self, items: list[T], record: Callable[[list[T]], R], wrong: Callable[[T, Exception], None]
@@ -190,7 +190,7 @@ def reason(error: Exception, path: str) -> str:
         return str(error)
     if isinstance(error, OSError):
         return f"{error.filename or path}: {error.strerror or error}"
-    return f"{path}: unforeseen {type(error).__name__}: {error}; please report it"
+    return f"{path}: unexpected {type(error).__name__}: {error}; please report it"
 
 
 def is_of_one_job(error: Exception) -> bool:

@@ -29,33 +29,33 @@ if TYPE_CHECKING:
 # `arcacct doctor`: is everything right to go live?
 
 
-VERDICTS = ("ok", "warning", "error", "cannot be told")
+VERDICTS = ("ok", "warning", "error", "unknown")
 """The words of this command for severities."""
 _WIDTH = max(map(len, VERDICTS))
 
 
 @click.command(epilog=examples("arcacct doctor", "arcacct doctor --offline", "arcacct doctor --format json"))
-@click.option("--offline", is_flag=True, help="Connect to no receiver, and look up no name of one.")
+@click.option("--offline", is_flag=True, help="Do not connect to receivers, and do not resolve their names.")
 @click.option(
     "--timeout",
     "limit_s",
     type=click.FloatRange(1, 3600),
     default=30,
     metavar="SECONDS",
-    help="End after SECONDS, whatever does not answer; default 30.",
+    help="End after SECONDS, even without answers; default 30.",
 )
 @format_option(LISTED, "a list of verdicts: what, verdict, detail, advice, exit_code, manual", ("json",))
 @click.pass_context
 def doctor(ctx: click.Context, offline: bool, limit_s: float, form: str) -> int:
     """
-    Check everything that recording and publishing need, from the ground up; change and send nothing.
+    Check everything that recording and publishing need; change and send nothing.
 
-    One verdict a line (ok, warning, error, or that it cannot be told) with what to do about it. Receivers are connected
-    to and asked for nothing but an answer; from AMS a token is asked for and thrown away. The launcher is run in a way
-    that records nothing. Run it as the user of A-REX.
+    Prints one verdict per line (ok, warning, error or unknown) with what to do about it. It connects to receivers and
+    only checks their answer; from AMS it requests a token and discards it. It runs the launcher without recording
+    anything. Run it as the user of A-REX.
 
-    Exits with 0 if there is no error, else with the most severe code: 78 configuration, 77 credentials, 69 refused
-    by a receiver, 74 databases, 70 a check of the doctor's own that failed, 75 no answer in time.
+    Exits with 0 if there is no error, else with the most severe code: 78 configuration, 77 credentials, 69 rejected by
+    a receiver, 74 databases, 70 internal error of a check, 75 no answer in time.
     """
     from arcacct.queries.doctor import examine  # noqa: PLC0415
     from arcacct.queries.doctor_checks import Site, of_error  # noqa: PLC0415
@@ -121,11 +121,11 @@ def next_start(ctx: click.Context) -> Conf:
 @click.pass_context
 def check_command(ctx: click.Context, form: str) -> int:
     """
-    List everything that is wrong: file, line, block, option, what is wrong, what would be right.
+    List every error: file, line, block, option, what is wrong, what is right.
 
-    Looks at arc.conf and arc.conf.d as the next start of A-REX will read them, at arcacct.conf, and at the files they
-    name (certificate, key, CA directory, the programs of callouts).
-    Exits with 78 if there is an error, with 0 if there are only warnings.
+    Checks arc.conf and arc.conf.d as the next start of A-REX will read them, arcacct.conf, and the files they name
+    (certificate, key, CA directory, the programs of callouts). Exits with 78 if there is an error, with 0 if there are
+    only warnings.
     """
     from arcacct.config.check import check, not_restarted  # noqa: PLC0415
     from arcacct.queries.doctor_checks import unknown_vos  # noqa: PLC0415
@@ -133,7 +133,7 @@ def check_command(ctx: click.Context, form: str) -> int:
     running, conf = conf_of(ctx), next_start(ctx)
     if conf.arc_conf != running.arc_conf:
         print_line(
-            f"{parser.ARC_CONF}: as the next start of A-REX reads it; it now runs with {running.arc_conf}", err=True
+            f"{parser.ARC_CONF}: applies from the next start of A-REX, which now runs with {running.arc_conf}", err=True
         )
     given = ctx.obj["database"]
     problems = [
@@ -158,9 +158,9 @@ def check_command(ctx: click.Context, form: str) -> int:
 @click.pass_context
 def show_command(ctx: click.Context) -> None:
     """
-    Print the settings in force, each under the file and line that sets it.
+    Print the settings in use, each under its file and line.
 
-    The output has the syntax of arcacct.conf; it names key files but never what is in them.
+    The output has the syntax of arcacct.conf. It names key files but never shows their content.
     """
     from arcacct.config.check import show  # noqa: PLC0415
 
@@ -178,7 +178,7 @@ def _astray(conf: Conf, database: str | None) -> Iterator[Problem]:
     if what:
         line = conf.option("arex", "controldir")
         text = (
-            f"{here.controldir}: {what}; no database is begun below it before A-REX was started with it (on a host "
+            f"{here.controldir}: {what}; arcacct does not create a database there until A-REX has run once (on a host "
             "without A-REX set database= in [arcacct])"
         )
         file, number = (conf.arc_conf, None) if line is None else (line.file, line.line)

@@ -18,7 +18,7 @@ _WIPE = "\r\033[K"
 """Empties the line of a terminal."""
 _drawing = Lock()
 _drawn = False
-"""Whether a line that says that a command is at work stands on the terminal."""
+"""Whether the terminal shows a progress line."""
 ERROR, WARNING, INFO = 3, 4, 6
 """Priorities of syslog, as the journal reads them from the beginning of a line (sd-daemon(3))."""
 
@@ -33,7 +33,7 @@ def print_line(*parts: str, err: bool = False, priority: int = INFO) -> None:
     """
     One line for people, on stdout or on stderr; what is for stderr or a terminal has an end.
 
-    ``priority``: what the journal is told of a line on stderr, where that is the journal.
+    ``priority``: the journal's priority of a line on stderr, if stderr is the journal.
 
     A script that reads it finds ordinary names as they are, and one line for each, whatever they contain.
     """
@@ -61,7 +61,7 @@ def print_lines(lines: Iterable[Sequence[str]]) -> None:
 
 
 def print_error(*complaints: str) -> None:
-    """What is wrong beside the answer, on stderr: a line for each."""
+    """Print problems to stderr, one line each, in addition to the answer."""
     for complaint in complaints:
         print_line(f"arcacct: {complaint}", err=True, priority=WARNING)
 
@@ -107,16 +107,16 @@ def _is_journal(stream: TextIO) -> bool:
 
 
 def confirm(question: str) -> None:
-    """Ask on stderr whether to go on; raises click.Abort when the answer is no."""
+    """Ask on stderr whether to continue. Raises click.Abort if the answer is no."""
     click.confirm(sanitise_line(question), abort=True, err=True)
 
 
 def ask(question: str, *, yes: bool) -> None:
-    """`confirm`, unless ``yes``. Raises UsageError where nobody is there to be asked."""
+    """`confirm`, unless ``yes``. Raises UsageError without a terminal."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} nobody can be asked without a terminal: say --yes")
+        raise UsageError(f"{question} not a terminal: pass --yes to proceed")
     confirm(question)
 
 

@@ -33,24 +33,25 @@ from arcacct.wording import count_of
 
 @click.group(epilog=examples("arcacct db init", "arcacct db backup /var/backups/arcacct"))
 def db() -> None:
-    """Create, check and keep the database."""
+    """Create, check and maintain the database."""
 
 
 @db.command(
-    short_help="Create both databases: of accounting and of publishing.",
+    short_help="Create both databases, accounting.db and publishing.db.",
     epilog=examples("arcacct db init", "arcacct db init --new-life"),
 )
-@click.option("--new-life", is_flag=True, help="Begin an accounting database although there was one, which is lost.")
+@click.option("--new-life", is_flag=True, help="Create a new accounting database although an earlier one is lost.")
 @click.pass_context
 def init(ctx: click.Context, new_life: bool) -> None:
     """
-    Create both databases: of accounting and of publishing.
+    Create both databases, accounting.db and publishing.db.
 
-    Databases that are there are taken forward if they are of an older version, after a backup beside each, and
-    opened to read_group= if it is set; otherwise nothing happens to them.
+    Existing databases of an older version are upgraded, after a backup next to each, and readable by read_group= if it
+    is set; otherwise they do not change.
 
-    Where there was a database before, none is created: a backup, the right database= or `arcacct db move` keep what
-    was published right. When it is lost for good, --new-life begins a new one, which goes on from the lost one.
+    If a database existed before, none is created: restore a backup, fix database= or use `arcacct db move`, so that
+    published figures stay right. If it is lost permanently, --new-life creates a new one, which continues from the lost
+    one.
     """
     here = places_of(ctx)
     if not new_life:
@@ -62,20 +63,20 @@ def init(ctx: click.Context, new_life: bool) -> None:
     _initialise(here, scripts)
     if inherited:
         print_error(
-            f"{here.database}: a new life begins, which goes on from {len(inherited)} before: months that "
+            f"{here.database}: a new incarnation starts, which continues from {len(inherited)} before: months that "
             "were published are held until their figures are proven or accepted; `arcacct import arex` takes over what "
             "A-REX recorded"
         )
 
 
-@db.command(short_help="Take both databases forward to this version of arcacct.", epilog=examples("arcacct db upgrade"))
+@db.command(short_help="Upgrade both databases to this version of arcacct.", epilog=examples("arcacct db upgrade"))
 @click.pass_context
 def upgrade(ctx: click.Context) -> None:
     """
-    Take both databases forward to this version of arcacct, after a backup beside each.
+    Upgrade both databases to this version of arcacct, after a backup next to each.
 
-    Hooks spool meanwhile, and the next sweep records what they spooled. Interrupted anywhere, it can be repeated. A
-    database of a newer version is refused: nothing goes backward, except by `arcacct db restore` of the backup.
+    Hooks spool meanwhile, and the next sweep records what they spooled. You can repeat an interrupted upgrade. A
+    database of a newer version is rejected: the only way back is `arcacct db restore` of the backup.
     """
     here = places_of(ctx)
     require(here)
@@ -84,38 +85,38 @@ def upgrade(ctx: click.Context) -> None:
 
 def _initialise(here: Places, made: Sequence[int] = ()) -> None:
     """Create or take forward; ``made``: the scripts by which the accounting database was created just now."""
-    with at_work("taking the databases forward"):
+    with at_work("upgrading the databases"):
         initialised = initialise(here)
     for path, ran in initialised.items():
         steps = [*made, *ran] if path == here.database else ran
         if steps:
-            print_line(f"{path}: {'created' if not steps[0] else f'taken forward to schema version {steps[-1]}'}")
+            print_line(f"{path}: {'created' if not steps[0] else f'upgraded to schema version {steps[-1]}'}")
         else:
             print_line(f"{path}: exists and is up to date")
-    # Whoever may only read needs the files that an open database has.
+    # A read-only user needs the files of an open database.
     with accounting(here) as con, at_work("summing up"):
         usage.update_breakdown(con, here, everything=True)
     leave_open(open_publishing(here), here.publishing_database)
 
 
 @db.command(
-    short_help="Look for damage in both databases; changes nothing.",
+    short_help="Check both databases for damage; change nothing.",
     epilog=examples("arcacct db check", "arcacct db check --anew"),
 )
 @click.option(
-    "--anew", is_flag=True, help="Check everything again, also the parts that an interrupted check has finished."
+    "--anew", is_flag=True, help="Check everything again, including the parts that an interrupted check finished."
 )
 @format_option(TOLD, "a list of answers: database, question, verdict, problems, parts, earlier")
 @click.pass_context
 def check(ctx: click.Context, anew: bool, form: str) -> int:
     """
-    Look for damage in both databases; changes nothing, and others go on writing.
+    Check both databases for damage; change nothing. Other commands can write meanwhile.
 
-    Pages and indexes, that each page is used once, references, the schema, rows without a record, the log of finished
-    records, and the usage cells against a recount, table by table. Of the ledger also its texts, the counts of what
-    receivers were given, and for each configured target that every record up to its place in the log was sent or has a
-    reason not to be. Exits with 74 when something is wrong. Stopped, the
-    same command goes on within an hour, and says which answers are those of before.
+    Checks pages and indexes, single use of each page, references, the schema, rows without a record, the log of
+    finished records, and the usage cells against a recount, table by table. In the ledger it also checks texts, the
+    counts of what receivers got, and for each configured target that every record up to its position in the log was
+    sent or has a reason. Exits with 74 if there is damage. If stopped, the same command continues within an hour, and
+    says which results are from before.
     """
     from arcacct.publishing.audit import questions  # noqa: PLC0415  slow to import
     from arcacct.publishing.ledger_rows import iso  # noqa: PLC0415  slow to import
@@ -138,15 +139,15 @@ def check(ctx: click.Context, anew: bool, form: str) -> int:
                 targets = plugins(settings_of(ctx, warns=False))
             except ConfigError as error:
                 targets = ()
-                print_error(f"{error}: places in the log are not checked")
+                print_error(f"{error}: positions in the log are not checked")
             audits = partial(questions, plugins=targets)
             answers.extend(check_all(here, anew=anew, progress=told, stopping=stopping, audits=audits))
     finally:
         # Behind the bar, which may be on the same terminal; and what was answered before a database failed.
         if any(one.earlier for one in answers):
             print_error(
-                f"continues the check that began at {iso(answers[0].begun_s)} and was stopped: what was sound then is "
-                "not looked at again (`arcacct db check --anew` does)"
+                f"continues the check that began at {iso(answers[0].begun_s)} and was stopped: parts that were sound "
+                "then are not checked again (`arcacct db check --anew` checks them)"
             )
         if form != "text":
             rows = (
@@ -167,17 +168,17 @@ def check(ctx: click.Context, anew: bool, form: str) -> int:
 
 
 @db.command(
-    short_help="Update the statistics that keep queries fast; --shrink also compacts the file.",
+    short_help="Update query statistics; --shrink also compacts the file.",
     epilog=examples("arcacct db optimize", "arcacct db optimize --shrink"),
 )
-@click.option("--shrink", is_flag=True, help="Compact the file by writing it anew; hooks spool meanwhile.")
+@click.option("--shrink", is_flag=True, help="Compact the file by rewriting it; hooks spool meanwhile.")
 @click.pass_context
 def optimize(ctx: click.Context, shrink: bool) -> None:
     """
-    Update the statistics by which SQLite chooses indexes, so that queries stay fast.
+    Update the statistics that SQLite uses to choose indexes, so that queries stay fast.
 
-    --shrink also gives back the room that pruned jobs left; that takes about a second for 50 MB, and as much free room
-    on the disk as the database has, twice.
+    --shrink also frees the space of pruned jobs. That takes about a second for 50 MB, and needs twice the size of the
+    database as free disk space.
     """
     from arcacct.database import upkeep  # noqa: PLC0415  psutil is slow to import
 
@@ -191,15 +192,16 @@ def optimize(ctx: click.Context, shrink: bool) -> None:
 
 
 @db.command(
-    short_help="Copy both databases while others write.", epilog=examples("arcacct db backup /var/backups/arcacct")
+    short_help="Copy both databases during normal operation.", epilog=examples("arcacct db backup /var/backups/arcacct")
 )
 @click.argument("directory", required=False, metavar="[DIR]")
 @click.pass_context
 def backup(ctx: click.Context, directory: str | None) -> None:
     """
-    Copy both databases into DIR while others write; by default into `backups` beside them.
+    Copy both databases into DIR during normal operation; default: `backups` next to them.
 
-    Each copy is checked, on disk, and for its owner only. Never use cp: it misses what is in the WAL.
+    Each copy is checked, synced to disk, and readable only by its owner. Never use cp: it misses the content of the
+    WAL.
     """
     from arcacct.database import upkeep  # noqa: PLC0415  psutil is slow to import
 
@@ -210,18 +212,18 @@ def backup(ctx: click.Context, directory: str | None) -> None:
 
 
 @db.command(
-    short_help="Copy both databases for readers, in the place of the last copies.",
+    short_help="Copy both databases for readers; replaces the last copies.",
     epilog=examples("arcacct db snapshot /var/lib/arcacct-snapshot"),
 )
 @click.argument("directory", metavar="DIR")
 @click.pass_context
 def snapshot(ctx: click.Context, directory: str) -> None:
     """
-    Copy both databases into DIR for readers, in the place of the copies that are there.
+    Copy both databases into DIR for readers, replacing the last copies.
 
-    DIR/accounting.db and DIR/publishing.db are whole, checked, of one moment, read-only, and for the group of
-    read_group=. They have no WAL: who may read them needs nothing beside them. Who has the former ones open keeps them.
-    They are no backup.
+    DIR/accounting.db and DIR/publishing.db are complete, checked, of one moment, read-only, and readable by the group
+    in read_group=. They have no WAL, so readers need no other file. Readers with open copies keep the old ones. The
+    copies are not a backup.
     """
     from arcacct.database.moving import snapshots  # noqa: PLC0415  psutil is slow to import
 
@@ -232,46 +234,46 @@ def snapshot(ctx: click.Context, directory: str) -> None:
 
 
 @db.command(
-    short_help="Replace the database by a backup.",
+    short_help="Replace the database with a backup.",
     epilog=examples("arcacct db restore /var/backups/arcacct/accounting.db"),
 )
 @click.argument("file")
-@click.option("--yes", is_flag=True, help="Go on without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_context
 def restore(ctx: click.Context, file: str, yes: bool) -> None:
     """
-    Put a backup in the place of the database that it is one of.
+    Replace a database with its backup.
 
-    The old database is kept beside it under another name. Hooks spool meanwhile; commands that use the database have
-    to end first. Then run `arcacct sweep`, which records what the backup lacks and the control directory has. The
-    publisher compares what is in the backup with what was sent before.
+    The old database stays next to it under another name. Hooks spool meanwhile; commands that use the database must end
+    first. Then run `arcacct sweep`, which records jobs of the control directory that the backup does not have. The
+    publisher compares the backup with what was sent before.
     """
     from arcacct.database import upkeep  # noqa: PLC0415  slow to import
     from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
 
     here = _site(places_of(ctx))
     upkeep.may_restore(here)
-    ask(f"put {file} in the place of the database in {here.directory}?", yes=yes)
+    ask(f"put {file} over the database in {here.directory}?", yes=yes)
     with publishing_lock(here.publishing_lock), at_work("restoring"):
         done = upkeep.restore(here, file)
     print_line(f"{done.database}: restored from {file}")
     if done.scripts:
-        print_line(f"{done.database}: taken forward to schema version {done.scripts[-1]}")
+        print_line(f"{done.database}: upgraded to schema version {done.scripts[-1]}")
     if done.kept:
         print_line(f"{done.kept}: the old database", err=True)
 
 
 @db.command(short_help="Move both databases to another directory.", epilog=examples("arcacct db move /var/lib/arcacct"))
 @click.argument("directory", metavar="DIR")
-@click.option("--yes", is_flag=True, help="Go on without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_context
 def move(ctx: click.Context, directory: str, yes: bool) -> None:
     """
-    Move both databases and the spool to DIR, which is made if it is missing.
+    Move both databases and the spool to DIR. Creates DIR if it is missing.
 
-    Prints the line for [arcacct] of the configuration. Hooks spool meanwhile; commands that use the databases have to
-    end first. Until the configuration has the new line, commands refuse to write and hooks go on spooling in the old
-    place, which the sweep drains. The old databases are kept there under other names. Interrupted, it can be repeated.
+    Prints the line for [arcacct] of the configuration. Hooks spool meanwhile; commands that use the databases must end
+    first. Until you add the line to the configuration, commands refuse to write, and hooks spool in the old directory,
+    which the sweep drains. The old databases stay there under other names. You can repeat an interrupted move.
     """
     from arcacct.database import moving  # noqa: PLC0415  slow to import
     from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
@@ -284,8 +286,8 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     for path in done.kept:
         print_line(f"{path}: the old database", err=True)
     if done.spooled:
-        print_line(f"{count_of(done.spooled, 'event')} of the spool taken along", err=True)
-    print_error("moved; now put this line into [arcacct] of the configuration:")
+        print_line(f"{count_of(done.spooled, 'event')} of the spool moved", err=True)
+    print_error("moved; now add this line to [arcacct] of the configuration:")
     print_line(f"database={done.database}")
 
 
@@ -294,17 +296,17 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     epilog=examples("arcacct db prune --before 2025-05-01 --dry-run", "arcacct db prune --before 2025-05-01 --yes"),
 )
 @click.option("--before", type=INSTANT, required=True, metavar="TIME", help="Jobs that ended before this time.")
-@click.option("--archive", metavar="FILE", help="The archive; by default archive.db beside the database.")
-@click.option("--dry-run", is_flag=True, help="Show what would be moved, and what would stay and why; change nothing.")
+@click.option("--archive", metavar="FILE", help="The archive; default: archive.db next to the database.")
+@click.option("--dry-run", is_flag=True, help="Show what would move, and what would stay and why; change nothing.")
 @click.option(
     "--without-target",
     "without",
     multiple=True,
     metavar="BLOCK",
-    help="Ignore what this target, which is no longer used, was not sent: its block, e.g. arex/jura/sgas:old.",
+    help="Ignore unsent records of this target, which is no longer used: its block, e.g. arex/jura/sgas:old.",
 )
 @controldir_option
-@click.option("--yes", is_flag=True, help="Go on without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_context
 def prune(
     ctx: click.Context,
@@ -318,9 +320,9 @@ def prune(
     """
     Move jobs that ended before TIME into an archive, a database of the same schema.
 
-    Only jobs that every target has been sent, that nothing holds back, and that are gone from the control directory.
-    Monthly usage still counts them; queries can attach the archive. The file becomes smaller by `arcacct db optimize
-    --shrink`. Others have their turn every few hundred jobs; stopped, the same command goes on.
+    Moves only jobs that were sent to every target, are not on hold, and are gone from the control directory. Monthly
+    usage still counts them; queries can attach the archive. Afterwards `arcacct db optimize --shrink` makes the file
+    smaller. Other processes can write every few hundred jobs. If stopped, the same command continues.
     """
     from arcacct.arex.control_files import scan_status_files  # noqa: PLC0415  with its command
     from arcacct.publishing.ledger_rows import iso  # noqa: PLC0415  slow to import
@@ -395,22 +397,22 @@ def prune(
     multiple=True,
     type=RATING,
     metavar="TYPE:VALUE",
-    help="What was recorded where a job had no benchmark; else the one of [lrms]. May be repeated.",
+    help="The benchmark recorded for jobs without their own; default: the one of [lrms]. May be repeated.",
 )
 @click.option(
     "--as",
     "everything",
     type=RATING,
     metavar="TYPE:VALUE",
-    help="This for all of them, whatever the configuration says.",
+    help="Use this benchmark for all jobs instead of the configuration.",
 )
 @click.option(
     "--counted-twice",
     "even_so",
     is_flag=True,
-    help="Also months that an APEL target was sent as job records: APEL counts such jobs twice then.",
+    help="Also months sent to APEL as job records: APEL then counts these jobs twice.",
 )
-@click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show what would change and stop.")
+@click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show what would change; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @format_option()
 @click.pass_context
@@ -429,9 +431,9 @@ def benchmark(
     """
     Correct the benchmarks of jobs that had none of their own, by queue_benchmark= and node_benchmark=.
 
-    A job's benchmark is taken when it is recorded; nothing but this command changes it for what is recorded. It shows
-    first, by month and VO, hours times benchmark before and after, and asks. A benchmark that the job itself or machine
-    features told stays. The next `arcacct publish` sends the corrected records and months.
+    A job's benchmark is fixed when it is recorded; only this command changes it later. It first shows hours times
+    benchmark before and after, by month and VO, and asks for confirmation. A benchmark from the job itself or from
+    machine features does not change. The next `arcacct publish` sends the corrected records and months.
     """
     from arcacct.queries.usage import COLUMNS, counted_twice, rows  # noqa: PLC0415  with its command
     from arcacct.records import benchmarks  # noqa: PLC0415  with its command
@@ -458,13 +460,13 @@ def benchmark(
         twice = counted_twice(found, publishing, changes)
     for text in twice:
         print_error(
-            f"{text}: sent as job records, of which APEL keeps the sums by the former benchmark: it would count"
+            f"{text}: sent as job records, and APEL keeps their sums by the former benchmark: it would count"
             " corrected jobs twice there, until its administrators delete these sums"
         )
     if plan_only:
         return 0
     if twice and not even_so:
-        raise UsageError("nothing is corrected: leave these months out by --from and --to, or give --counted-twice")
+        raise UsageError("nothing is corrected: exclude these months with --from and --to, or pass --counted-twice")
     ask("correct these benchmarks?", yes=yes)
     with accounting(here) as con, progress("Jobs") as show_progress, stop_on_signal() as stopping:
         done = benchmarks.correct(con, here, options, lambda jobs: show_progress(jobs, jobs), stopping)
@@ -473,7 +475,7 @@ def benchmark(
     count = "1 job has" if done == 1 else f"{done} jobs have"
     print_line(f"{count} another benchmark now: the next `arcacct publish` sends the correction", err=True)
     if stopped:
-        print_error("stopped: the same command again goes on with the others")
+        print_error("stopped: run the same command again for the others")
         return STOPPED
     return 0
 
@@ -482,7 +484,7 @@ def _site(here: Places) -> Places:
     """The ledger of a rehearsal says nothing about what the site has published."""
     if here.rehearsal is not None:
         raise ConfigError(
-            f"[arcacct] rehearsal={here.rehearsal}: this configuration is one of a rehearsal; use that of the site"
+            f"[arcacct] rehearsal={here.rehearsal}: this is the configuration of a rehearsal; use that of the site"
         )
     return here
 

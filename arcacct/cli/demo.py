@@ -73,7 +73,7 @@ class Rehearsal(NamedTuple):
     documents: int
     """Files in ``received``, without those that only repeat a signed body."""
     missing: list[str]
-    """What was not recorded, not sent or not accepted; empty when all is well."""
+    """Records that were not recorded, sent or accepted; empty if there are none."""
 
 
 def rehearse(directory: str) -> Rehearsal:
@@ -132,7 +132,7 @@ def rehearse(directory: str) -> Rehearsal:
 
 
 class DemoSite:
-    """The shipped control directory: laid out with its times moved by whole days, its owners kept beside it."""
+    """The shipped control directory: with its times moved by whole days, and its owners in a separate file."""
 
     def __init__(self, control: str, days: int) -> None:
         self.control = control
@@ -185,13 +185,13 @@ def _new_directory(directory: str) -> Iterator[str]:
     """The absolute path of a directory that is made, or empty; failures to write below it become ConfigError."""
     home = os.path.abspath(directory)
     if not home.isprintable():
-        raise UsageError(f"{home!r}: such a name cannot stand in a configuration file; choose another directory")
+        raise UsageError(f"{home!r}: a configuration file cannot contain such a name; choose another directory")
     if os.path.isfile(home):
-        raise UsageError(f"{directory}: that is a file; name a new directory")
+        raise UsageError(f"{directory}: this is a file; give a new directory")
     try:
         with open_directory(home, make=0o700) as made:
             if os.listdir(made.fd):
-                raise UsageError(f"{directory}: directory is not empty; remove it, or name a new directory")
+                raise UsageError(f"{directory}: the directory is not empty; remove it, or give a new directory")
         yield home
     except OSError as error:
         raise ConfigError(
@@ -205,7 +205,7 @@ def _configured(home: str, box: Sandbox) -> Settings:
     _write_text(
         arc_conf,
         f"""\
-# What A-REX would be configured with. Any command of arcacct uses this file and arcacct.conf beside it with
+# A-REX's configuration. Any command of arcacct uses this file and arcacct.conf next to it with
 #   arcacct --config {arc_conf} COMMAND
 
 [common]
@@ -226,7 +226,7 @@ controldir = {os.path.join(home, "control")}
     _write_text(
         os.path.join(home, "arcacct.conf"),
         f"""\
-# Where accounting goes. The receivers of the demo ended with it; to start them again, for more publishing:
+# The targets. The receivers ended with the demo; to start them again for more publishing:
 #   arcacct sandbox --dir {home} {ports}
 
 [arcacct]
@@ -235,7 +235,7 @@ database = {os.path.join(home, "accounting.db")}
 [arex/jura/sgas:demo]
 targeturl = {box.sgas_url}
 
-# Each target of APEL is a site of its own here: job records and summaries of one site would be added up.
+# Each target of APEL is a separate site here: job records and summaries of one site would be added up.
 [arex/jura/apel:records]
 targeturl = {box.ams_url}
 authn_port = {box.authn_port}
@@ -268,7 +268,7 @@ def _missing(
         if outcome.error is not None:
             yield f"{outcome.target}: {outcome.error}"
         if outcome.summary.quarantined:
-            yield f"{outcome.target}: {count_of(outcome.summary.quarantined, 'record')} set aside"
+            yield f"{outcome.target}: {count_of(outcome.summary.quarantined, 'record')} quarantined"
     yield from _lacking("SGAS", shipped, {row.global_job_id for row in box.sgas.records.values()})
     if box.sgas.ignored_repeats != len(shipped):
         yield f"SGAS: {count_of(len(shipped), 'repeated record')} expected, {box.sgas.ignored_repeats} arrived"
@@ -311,19 +311,19 @@ def _lacking(where: str, wanted: set[str], found: set[str | None]) -> Iterator[s
             type=click.IntRange(0, 65535),
             default=0,
             metavar="PORT",
-            help=f"Port of {receiver.title}{'; a free one if not given' if receiver is RECEIVERS[0] else ''}.",
+            help=f"Port of {receiver.title}{'; default: a free one' if receiver is RECEIVERS[0] else ''}.",
         )
         for receiver in RECEIVERS
     )
 )
 def sandbox(directory: str, **ports: int) -> None:
     """
-    Run receivers on this machine to rehearse publishing.
+    Run receivers on this machine, to rehearse publishing.
 
     SGAS, and APEL behind the ARGO Messaging Service, on the loopback address, until Ctrl-C or SIGTERM. Prints the
-    blocks of a test's own arcacct.conf to publish to them ($ARCACCT_CONFIG names it), with a ledger of its own: that of
-    the site is neither read nor written. What they receive lies in DIR/received. At the end, and at each SIGUSR1,
-    prints what the portals would show of it.
+    blocks for a test arcacct.conf ($ARCACCT_CONFIG names it), with a separate ledger: the site's ledger is neither read
+    nor written. Received documents are in DIR/received. At the end, and at each SIGUSR1, prints what the portals would
+    show.
     """
     wanted = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
     # Blocked before any thread starts, so that every thread leaves them to the wait below.
@@ -346,14 +346,14 @@ def sandbox(directory: str, **ports: int) -> None:
 
 
 KINDS = {"ur": "usage records", "car": "job records", "summaries": "summaries"}
-"""What the records of a message are called; the sync message is told of apart."""
+"""Names of the records of a message; the sync message is separate."""
 PLACES = {
-    "accounting.db": "the records, in the tables that A-REX knows (SQLite)",
-    "publishing.db": "the ledger: every message, what was in it, what was answered",
+    "accounting.db": "the records, in A-REX's tables (SQLite)",
+    "publishing.db": "the ledger: every message, its records, its answer",
     "received/": "the {documents} documents that SGAS and APEL got, and index.jsonl with the answers",
     "control/": "the jobs' files, as A-REX keeps them",
     "arc.conf": "the configuration of the computing element",
-    "arcacct.conf": "the targets, and where the databases are",
+    "arcacct.conf": "the targets, and the path of the databases",
 }
 QUERY = "SELECT Users.Name, count(*), sum(UsedWalltime) FROM AAR JOIN Users ON Users.ID = UserID GROUP BY 1"
 
@@ -362,11 +362,12 @@ QUERY = "SELECT Users.Name, count(*), sum(UsedWalltime) FROM AAR JOIN Users ON U
 @click.argument("directory", metavar="[DIR]", default="arcacct-demo")
 def demo(directory: str) -> None:
     """
-    Record and publish a small real control directory, here and now.
+    Record and publish a small, real control directory.
 
-    Lays out the files of twelve jobs of an ARC computing element in DIR (arcacct-demo), a new directory, records them,
-    runs receivers that answer as SGAS and APEL do, publishes to them and publishes the same day again. Nothing leaves
-    this machine. Exits with 0 only if every record was recorded, sent and accepted, else with 70 and what is missing.
+    Creates the files of twelve jobs of an ARC computing element in DIR (arcacct-demo), a new directory, records them,
+    runs receivers that answer like SGAS and APEL, publishes to them, and publishes the same day again. Nothing leaves
+    this machine. Exits with 0 only if every record was recorded, sent and accepted, else with 70 and a list of what is
+    missing.
     """
     done = rehearse(directory)
     print_line(f"Twelve jobs of an ARC computing element, their times moved to yesterday, {done.day}.")
@@ -381,7 +382,7 @@ def demo(directory: str) -> None:
     if done.missing:
         raise ArcacctError(f"{done.directory}: not everything arrived:", *(f"  {line}" for line in done.missing))
     print_line(
-        f"All {len(done.records)} jobs were recorded, sent and accepted. Nothing counts twice: of what came again,"
+        f"All {len(done.records)} jobs were recorded, sent and accepted. Nothing counts twice: of the repeated records,"
     )
     print_line(f"SGAS ignored all {done.ignored_repeats} records, and APEL replaced what it had.")
     print_line()

@@ -1,4 +1,4 @@
-"""`arcacct features`: what jobs are told about their machine and themselves (HSF-TN-2016-02)."""
+"""`arcacct features`: data for jobs about their machine and themselves (HSF-TN-2016-02)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from arcacct.sources.features.reader import remove as remove_directory
 from arcacct.sources.features.values import NAMES, default_file, from_here, job_values_of_environment, locations, valid
 from arcacct.wording import count_of
 
-_FORCE = click.option("--force", is_flag=True, help="Also write what looks wrong or should not change.")
+_FORCE = click.option("--force", is_flag=True, help="Also write keys that look wrong or should not change.")
 _HEPSCORE = click.option("--hepscore-is-hs06", is_flag=True, help="Also write a rating in HEPscore23 as hs06.")
 
 
@@ -47,12 +47,10 @@ def _key_options(keys: tuple[Key, ...], but: tuple[str, ...] = ()) -> Decorator:
 
 
 _places = in_order(
-    click.option("--machine", metavar="PLACE", help="Directory or URL; $MACHINEFEATURES without it."),
-    click.option("--job", metavar="PLACE", help="Directory or URL; $JOBFEATURES without it."),
-    click.option("--metadata-url", metavar="URL", help="A cloud's metadata that name both places."),
-    click.option(
-        "--metadata-file", metavar="FILE", help="File in which its answer is kept, since it may only be asked once."
-    ),
+    click.option("--machine", metavar="PLACE", help="Directory or URL; default: $MACHINEFEATURES."),
+    click.option("--job", metavar="PLACE", help="Directory or URL; default: $JOBFEATURES."),
+    click.option("--metadata-url", metavar="URL", help="A cloud's metadata service that names both directories."),
+    click.option("--metadata-file", metavar="FILE", help="File for its answer, because it may be asked only once."),
     together(dict, "where", ("machine", "job", "metadata_url", "metadata_file")),
 )
 """The options that say where features are; the command gets them as ``where``."""
@@ -77,10 +75,10 @@ def job() -> None:
     "write", epilog=examples("arcacct features machine write /etc/machinefeatures --benchmark HEPscore23:12.3")
 )
 @click.argument("directory")
-@click.option("--benchmark", type=RATING, metavar="TYPE:VALUE", help="Rating of one core, from which hs06 is made.")
+@click.option("--benchmark", type=RATING, metavar="TYPE:VALUE", help="Rating of one core, to calculate hs06.")
 @_HEPSCORE
 @_key_options(MACHINE_KEYS, ("total_cpu", "hs06"))
-@click.option("--total-cpu", type=click.IntRange(min=1), help="Processors for jobs; those of the system without it.")
+@click.option("--total-cpu", type=click.IntRange(min=1), help="Processors for jobs; default: all of the system.")
 @click.option("--hs06", metavar="VALUE", help="HS06 rating of the whole machine.")
 @_FORCE
 def machine_write(
@@ -104,7 +102,7 @@ def machine_write(
 @click.option(
     "--environment/--no-environment",
     default=True,
-    help="Take missing values from the environment that the batch system sets.",
+    help="Take missing values from the batch system's environment variables.",
 )
 @click.option("--record", metavar="JOBID", help="Take missing values from JOBID's record.")
 @_HEPSCORE
@@ -126,8 +124,8 @@ def job_write(
     """
     Write the features of a job into DIRECTORY.
 
-    Options win over the environment of a batch system (Slurm, Torque, LSF, Grid Engine; of HTCondor also the ads of
-    job and slot that it names), that wins over our record. Where nothing has a value nothing is written, and the exit
+    Options have priority over the environment of a batch system (Slurm, Torque, LSF, Grid Engine; for HTCondor also the
+    ads of job and slot that it names), and this over our record. If there is no value, nothing is written, and the exit
     code is 64.
     """
     values: dict[str, str] = {}
@@ -135,12 +133,12 @@ def job_write(
         with closing(read_accounting(settings_of(ctx).places)) as con:
             aar = by_job_id(con, [record]).get(record)
         if aar is None:
-            raise InputError(f"{record}: there is no record of this job")
+            raise InputError(f"{record}: this job has no record")
         values = features_values.job_values_of_record(aar, hepscore_is_hs06=hepscore_is_hs06)
     values |= (job_values_of_environment(os.environ) if environment else {}) | given
     if not values:
         raise UsageError(
-            f"{directory}: nothing to write: no option gives a value, and the environment is not that of a job of "
+            f"{directory}: nothing to write: no option gives a value, and this is not the environment of a job of "
             f"{NAMES}; run it in the job or in its prologue, or give values"
         )
     place = from_here(machine_place) if machine_place else os.environ.get("MACHINEFEATURES")
@@ -162,20 +160,20 @@ def job_write(
 @click.argument("value")
 @_FORCE
 def job_set(directory: str, key: str, value: str, force: bool) -> None:
-    """Write one KEY of a job; further keys than those of the specification are allowed."""
+    """Write one KEY of a job; keys outside the specification are allowed."""
     features_values.write_job(directory, {key: value}, force=force)
 
 
 @job.command("remove", epilog=examples("arcacct features job remove /tmp/job1/jobfeatures"))
 @click.argument("directory")
 def job_remove(directory: str) -> None:
-    """Remove a job's DIRECTORY, after the job; nothing if it holds anything but keys."""
+    """Remove a job's DIRECTORY, after the job; does nothing if the directory contains anything but keys."""
     remove_directory(directory)
 
 
 @features.group(epilog=examples("arcacct features shutdown clear /etc/machinefeatures"))
 def shutdown() -> None:
-    """Announce a shutdown, or take it back."""
+    """Announce a shutdown, or cancel it."""
 
 
 @shutdown.command("set", epilog=examples("arcacct features shutdown set /etc/machinefeatures 2026-12-01T06:00:00"))
@@ -184,7 +182,7 @@ def shutdown() -> None:
 @click.option("--job", "of_job", is_flag=True, help="DIRECTORY is a job's: the job is shut down, not the machine.")
 @_FORCE
 def shutdown_set(directory: str, when: int, of_job: bool, force: bool) -> None:
-    """Announce in DIRECTORY that jobs have to be done at WHEN; not sooner than its grace_secs promises."""
+    """Announce in DIRECTORY that jobs must end by WHEN; not earlier than its grace_secs allows."""
     features_values.set_shutdown(directory, when, job=of_job, force=force)
 
 
@@ -192,7 +190,7 @@ def shutdown_set(directory: str, when: int, of_job: bool, force: bool) -> None:
 @click.argument("directory")
 @click.option("--job", "of_job", is_flag=True, help="DIRECTORY is a job's.")
 def shutdown_clear(directory: str, of_job: bool) -> None:
-    """Take the announcement back: no file means that no shutdown is foreseen."""
+    """Cancel the announcement: without a file, no shutdown is planned."""
     features_values.clear_shutdown(directory, job=of_job)
 
 
@@ -201,7 +199,7 @@ def shutdown_clear(directory: str, of_job: bool) -> None:
 @_places
 @format_option(TOLD, "an object with machine, job and remaining_secs")
 def show(ctx: click.Context, where: dict[str, str | None], form: str) -> int:
-    """Show what a job would read: values, what is missing or wrong, the time that is left."""
+    """Show what a job would read: values, missing or wrong keys, the remaining time."""
     web, places = _found(ctx, where)
     found = {kind: read(place, fetch=web.get) for kind, place in valid(places).items()}
     left = remaining_s(found.get("machine"), found.get("job"))
@@ -232,7 +230,7 @@ def show(ctx: click.Context, where: dict[str, str | None], form: str) -> int:
 @_places
 @format_option(LISTED)
 def check(ctx: click.Context, where: dict[str, str | None], form: str) -> int:
-    """Judge what is provided by 35 rules, one verdict a line; exits with 65 if one says fail."""
+    """Check the features with 35 rules, one verdict per line; exits with 65 if one says fail."""
     web, places = _found(ctx, where)
     verdicts = check_all(places, web=web)
     if form == "text":
@@ -246,15 +244,15 @@ def check(ctx: click.Context, where: dict[str, str | None], form: str) -> int:
 
 @features.command(epilog=examples("arcacct features record --from '/var/spool/arc/features/{jobid}'"))
 @click.argument("jobid", nargs=-1)
-@click.option("--from", "pattern", required=True, metavar="PATTERN", help="Where features are saved, with {jobid}.")
+@click.option("--from", "pattern", required=True, metavar="PATTERN", help="Path of the saved features, with {jobid}.")
 @click.option("--retry", is_flag=True, help="Only jobs whose features could not be used, see `import rejected`.")
 @click.pass_context
 def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str, retry: bool) -> int:
     """
-    Put features that jobs' wrappers have saved into their records.
+    Add features saved by jobs' wrappers to their records.
 
-    PATTERN is a directory or a file of key=value lines for each job, e.g. a place in its session directory. Without
-    JOBID all jobs are looked for that ended since the last time. hs06_job over allocated_cpu becomes the benchmark.
+    PATTERN is a directory or a file of key=value lines for each job, e.g. in its session directory. Default for JOBID:
+    all jobs that ended since the last run. hs06_job divided by allocated_cpu becomes the benchmark.
     """
     here = places_of(ctx)
     with accounting(here) as con:
@@ -272,13 +270,13 @@ def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str, retry: b
 
 
 def _found(ctx: click.Context, where: dict[str, str | None]) -> tuple[Web, dict[str, str]]:
-    """The web, and where features are; it trusts the grid's authorities, of which a worker node may have none."""
+    """The web, and the place of features; it trusts the grid's authorities, which a worker node may lack."""
     ca_dir = conf_of(ctx).get("common", "x509_cert_dir", "/etc/grid-security/certificates")
     web = Web(ca_dir if ca_dir and os.path.isdir(ca_dir) else None)
     where["metadata_file"] = where["metadata_file"] or default_file(os.environ)
     found = locations(os.environ, **where, fetch=web.get)
     if not found:
-        raise UsageError("neither $MACHINEFEATURES nor $JOBFEATURES is set; give --machine or --job")
+        raise UsageError("neither $MACHINEFEATURES nor $JOBFEATURES is set; pass --machine or --job")
     return web, found
 
 

@@ -45,16 +45,16 @@ from arcacct.wording import count_of
     type=click.Choice(NAMES),
     default="plain",
     show_default=True,
-    help="Names of users: as they are, hashed with the key of this site, or left out.",
+    help="Names of users: plain, hashed with the key of this site, or left out.",
 )
 @click.pass_context
 def export(ctx: click.Context, directory: str, site: str | None, ce: str | None, names: str) -> int:
     """
     Write the finished jobs of this CE into a dataset of many CEs, as Parquet.
 
-    DIR is a directory, or a URL such as s3://bucket/path. Only months that changed are written, and who reads
-    meanwhile finds each month as it was or as it is, never half of it. What cannot be exported is named, the rest goes
-    on, and the exit code is 65.
+    DIR is a directory, or a URL such as s3://bucket/path. Only months that changed are written. Readers see each month
+    either before or after the change, never a part of it. Anything that cannot be exported is named, the rest is
+    exported, and the exit code is 65.
     """
     # pyarrow takes a moment, and few hosts have it.
     from arcacct.export.storage import open_store  # noqa: PLC0415
@@ -64,7 +64,7 @@ def export(ctx: click.Context, directory: str, site: str | None, ce: str | None,
         sites = sorted({one for target in settings.targets if (one := getattr(target, "gocdb_name", None))})
         if len(sites) != 1:
             known = f"the targets have several ({', '.join(sites)})" if sites else "no target has a gocdb_name"
-            raise UsageError(f"which site is this? {known}: name it with --site")
+            raise UsageError(f"unknown site: {known}: name it with --site")
         site = sites[0]
     ce = ce or settings.hostname
     key_name(site, "--site")
@@ -101,15 +101,15 @@ def export(ctx: click.Context, directory: str, site: str | None, ce: str | None,
     "tables",
     multiple=True,
     type=click.Choice(TABLES),
-    help="Load jobs and this table alone; rows of others go from the months that are loaded. May be repeated.",
+    help="Load only jobs and this table; rows of other tables are removed for the loaded months. May be repeated.",
 )
 def load(directories: tuple[str, ...], tables: tuple[str, ...]) -> int:
     """
-    Bring PostgreSQL to what the CEs have exported.
+    Load what the CEs have exported into PostgreSQL.
 
-    The server is found as by psql: PGSERVICE, PGHOST, PGDATABASE, ~/.pgpass. The first load makes the schema arcacct
-    with the tables of the dataset. A month of a CE is one transaction; what is there already costs nothing, a later
-    export replaces an earlier one and never the other way round, and jobs that are gone from the export are deleted.
+    The server is found as by psql: PGSERVICE, PGHOST, PGDATABASE, ~/.pgpass. The first load creates the schema arcacct
+    with the tables of the dataset. A month of a CE is one transaction. A month that is already loaded costs nothing. A
+    later export replaces an earlier one, never the reverse. Jobs missing from the export are deleted.
     """
     try:
         from arcacct.fleet import postgresql  # noqa: PLC0415  the packages of two extras
@@ -159,11 +159,11 @@ class FleetOptions(NamedTuple):
 )
 def fleet() -> None:
     """
-    Ask many CEs at once, by the files that `arcacct export` writes.
+    Query many CEs at once, from the files of `arcacct export`.
 
-    Each DIR is a dataset of one CE or of many, a directory or a URL such as s3://bucket/path. What a manifest names is
-    read, and nothing else. A file that is damaged or differs from the schema of the dataset is named on stderr and left
-    out; the rest is answered, and the exit code is 65.
+    Each DIR is a dataset of one or more CEs, a directory or a URL such as s3://bucket/path. Only files named in
+    manifests are read. A file that is damaged or differs from the schema of the dataset is named on stderr and skipped;
+    the rest is answered, and the exit code is 65.
     """
 
 
@@ -183,12 +183,12 @@ def fleet() -> None:
     )
 )
 @click.option(
-    "--engine", type=click.Choice([*ENGINES]), default="duckdb", show_default=True, help="What reads the files."
+    "--engine", type=click.Choice([*ENGINES]), default="duckdb", show_default=True, help="Engine that reads the files."
 )
 @click.option(
     "--master",
     metavar="URL",
-    help="With --engine spark: the cluster, like spark://head:7077; without it this host alone, local[*].",
+    help="With --engine spark: the cluster, like spark://head:7077; default: only this host, local[*].",
 )
 @together(FleetOptions, "given")
 @together(Selection, "chosen")
@@ -204,11 +204,11 @@ def stats(
     """
     Sum jobs of all CEs by site, CE, month, VO, user, ...
 
-    Options and columns are those of `arcacct stats` with --by, and so are the figures: finished jobs as they are
-    published, or with -a, --filter-state or --by status all that have ended.
+    Options, columns and figures are those of `arcacct stats` with --by: finished jobs as published, or all ended jobs
+    with -a, --filter-state or --by status.
     """
     if given.master is not None and given.engine != "spark":
-        raise UsageError("--master is where Spark runs: it needs --engine spark")
+        raise UsageError("--master needs --engine spark")
     by = named(given.by, FLEET_NEEDS)
     order = order_of(given.sort, given.top)
     chosen = in_period(chosen, period)
@@ -232,7 +232,7 @@ def stats(
             given.master,
         )
     if not table.rows and any(isinstance(asked, tuple) and asked for asked in (*chosen, *which)):
-        print_error("no job of the dataset is as the filters ask for")
+        print_error("no job of the dataset matches the filters")
     out = print_line if given.form == "table" else data
     if given.form == "table":
         complain_of(table.lacking)
@@ -272,10 +272,10 @@ def verify(directories: tuple[str, ...], deep: bool, form: str) -> int:
     """
     Compare every manifest with its files, and the CEs with each other.
 
-    Of each file: size, rows, range of end times, columns and their types; with --deep its digest and every value.
-    Partitions that are half written, of another version, exported twice, or of two databases under one name. Missing
-    months between others are listed and are no error: perhaps no job ended then. Nor are jobs of two CEs of a site that
-    APEL would take for one: perhaps localid_prefix tells them apart.
+    For each file: size, rows, range of end times, columns and their types; with --deep also its digest and every value.
+    Reports partitions that are half written, of another version, exported twice, or of two databases under one name.
+    Missing months between others are listed, but are not errors, because perhaps no job ended then. Jobs of two CEs of
+    a site with one key at APEL are not errors either, because localid_prefix may distinguish them.
     """
     with at_work("checking"):
         checked = engine.check(dataset(directories), deep=deep)
@@ -285,7 +285,7 @@ def verify(directories: tuple[str, ...], deep: bool, form: str) -> int:
     for note in checked.notes:
         print_line(note)
     print_line(
-        f"{count_of(checked.partitions, 'partition')}, {count_of(checked.files, 'file')}, jobs that can be asked:"
+        f"{count_of(checked.partitions, 'partition')}, {count_of(checked.files, 'file')}, jobs for queries:"
         f" {checked.jobs}; {count_of(len(checked.problems), 'problem')}"
     )
     return report_problems(checked.problems)
@@ -303,11 +303,11 @@ def verify(directories: tuple[str, ...], deep: bool, form: str) -> int:
 @limit_options
 def sql(directories: tuple[str, ...], sql: str, form: str, limits: QueryLimits) -> int:
     """
-    Run one SQL query that only reads, in the SQL of DuckDB.
+    Run one read-only SQL query, in the SQL of DuckDB.
 
     SQL is one statement, or - to read it from standard input. The tables are jobs, events, transfers, attributes and
-    accelerators, of all CEs, with the columns site, year, month and ce beside their own; record_id names a job of its
-    CE. No other file is opened, and nothing is written, loaded or installed, whatever the statement says.
+    accelerators, of all CEs, with the additional columns site, year, month and ce; record_id identifies a job within
+    its CE. No statement can open another file, or write, load or install anything.
     """
     try:
         from arcacct.fleet import duckdb_engine  # noqa: PLC0415  the package of an extra

@@ -233,7 +233,7 @@ def load() -> Manual:
     found = [_read(root, name) for name in iglob("**/*.md", root_dir=root, recursive=True)]
     if not any(page.name == "index" for page in found):
         raise StoreError(
-            f"{root}: the pages of the manual are not there; install arcacct again, or look at the commands alone: "
+            f"{root}: the pages of the manual are missing; install arcacct again, or see only the commands: "
             "arcacct --help"
         )
     order = list(FOLDERS)
@@ -336,7 +336,7 @@ def complete_topic(ctx: click.Context, _param: click.Parameter, incomplete: str)
 @click.pass_context
 def help(ctx: click.Context, topic: tuple[str, ...]) -> None:  # noqa: A001  what the command is called
     """
-    Show a page of the manual, or find one.
+    Show a page of the manual, or search it.
 
     TOPIC is the name of a page or its start, a command, an exit code, a subject of `arcacct status`, an option of the
     configuration, or any other heading. Otherwise TOPIC is searched for in all pages. Subjects of `arcacct status`,
@@ -356,7 +356,7 @@ def _answer(ctx: click.Context, manual: Manual, topic: Sequence[str], width: int
     page = manual.named("-".join(words))
     if page:
         if found:
-            yield (f"`{found.command_path}` is a command, too: `{found.command_path} --help`.",)
+            yield (f"`{found.command_path}` is also a command: `{found.command_path} --help`.",)
             yield ()
         yield from _rendered(manual, page, width)
     elif found:
@@ -415,7 +415,7 @@ def _nothing(ctx: click.Context, manual: Manual, shown: str) -> UsageError:
     names = [*map(manual.topic, manual.pages), *(" ".join(_words(one)) for one in _commands_below(_root(ctx)))]
     known = " or ".join(f"`arcacct help {name}`" for name in near(shown, names))
     return UsageError(
-        f"{shown!r}: no page, command or exit code is called so, and no page has these words; "
+        f"{shown!r}: no page, command or exit code has this name, and no page has these words; "
         + (f"did you mean {known}? " if known else "")
         + "`arcacct help` lists all pages"
     )
@@ -467,7 +467,7 @@ def _words(ctx: click.Context) -> list[str]:
 
 
 def _contents(manual: Manual) -> Iterator[Sequence[str]]:
-    yield (f"The manual of arcacct {__version__}. What to type:",)
+    yield (f"The manual of arcacct {__version__}. Commands:",)
     yield ()
     yield from (
         ("  arcacct help NAME      the page of this name",),

@@ -27,7 +27,7 @@ from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.records.runs import NEVER_STARTED, UNFINISHED, RunsImport, RunsReport, SourceType
 from arcacct.wording import count_of
 
-_EXIT = "What cannot be used is shown, left out and kept (`import rejected`); then the exit code is 65, but not again"
+_EXIT = "Unusable input is shown, left out and stored (`import rejected`); the exit code is then 65, but not again"
 LEFT_OUT = f"{_EXIT} for what was rejected before."
 
 
@@ -45,7 +45,7 @@ class BatchOptions(NamedTuple):
 def batch_options(system: BatchSystem, what: str, *, follow: bool = False) -> Decorator:
     """The options of every such command, which gets them as ``given``, a `BatchOptions`; ``what`` is kept of a job."""
     followed = click.option(
-        "--follow", is_flag=True, help="Go on reading what is added, through rotation, until SIGTERM or Ctrl-C."
+        "--follow", is_flag=True, help="Keep reading new data, through rotation, until SIGTERM or Ctrl-C."
     )
     return in_order(
         *((followed,) if follow else ()),
@@ -54,7 +54,7 @@ def batch_options(system: BatchSystem, what: str, *, follow: bool = False) -> De
             f"--prefer-{system.name}",
             "prefer",
             is_flag=True,
-            help=f"In jobs of A-REX, {system.title}'s measured values win.",
+            help=f"In jobs of A-REX, {system.title}'s measured values have priority.",
         ),
         click.option(
             "--derive-again",
@@ -64,9 +64,9 @@ def batch_options(system: BatchSystem, what: str, *, follow: bool = False) -> De
         click.option(
             "--retry",
             is_flag=True,
-            help="Try again what was rejected, see `import rejected`; then FILE, if given.",
+            help="Retry rejected records (see `import rejected`); then read FILE, if given.",
         ),
-        click.option("--lenient", is_flag=True, help="Exit with 0 also if jobs or files could not be used."),
+        click.option("--lenient", is_flag=True, help="Exit with 0 even if jobs or files could not be used."),
         click.pass_context,
         together(BatchOptions, "given", BatchOptions._fields if follow else BatchOptions._fields[:-1]),
     )
@@ -114,10 +114,10 @@ def print_report(source: SourceType[Any], report: RunsReport) -> None:
     ]
     print_counts(
         (report.rejected, "job", " not usable; all others are imported"),
-        (report.lines, "line", " not usable; no job was left out for that"),
+        (report.lines, "line", " not usable; no job was left out because of it"),
         (report.noise, "line", " ignored: blank, or no record"),
-        (report.failed_jobs, "job", " not made from what is kept of it: see the reasons above"),
-        (report.more_conflicts, "further value", f" told differently by A-REX and {source.system.title}"),
+        (report.failed_jobs, "job", " not rebuilt from the stored runs: see the reasons above"),
+        (report.more_conflicts, "further value", f" with different values in A-REX and {source.system.title}"),
         *others,
         (taken.waiting, what, " not recorded yet: each may be an unfinished ARC job (see --wait)"),
         (taken.pruned, what, " left out: moved into an archive by `arcacct db prune`"),
@@ -143,16 +143,16 @@ def log_command(source: LogSource) -> click.Command:
     name, place, title = source.system.name, source.place_option, source.system.title
 
     def called(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, place: str | None) -> int:
-        need_input(files, given, f"no FILE: give {source.file_help}, or - for standard input")
+        need_input(files, given, f"no FILE: pass {source.file_help}, or - for standard input")
         if place is not None and not _PLACE.fullmatch(place):
-            raise UsageError(f"--{source.place_option} {place!r}: write letters, digits, dots, - and _")
+            raise UsageError(f"--{source.place_option} {place!r}: use letters, digits, dots, - and _")
         return run_import(ctx, source, given, LogForm(place), files)
 
     called.__doc__ = f"""
-    Take over the jobs of {source.system.accounting}.
+    Import the jobs of {source.system.accounting}.
 
     FILE is {source.file_help}, compressed or not, a directory of such files, or - for standard input.
-    Repeat it as often as you like, in any order: each run of a job is taken once, when it is over. {LEFT_OUT}
+    You can repeat it, in any order: each run of a job is imported once, after its end. {LEFT_OUT}
     """
     command = in_order(
         click.command(name, epilog=examples(f"arcacct import {name} {source.example}")),

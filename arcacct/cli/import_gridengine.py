@@ -50,35 +50,35 @@ class GridEngineOptions(NamedTuple):
 @click.argument("files", nargs=-1, metavar="FILE...")
 @batch_options(GRIDENGINE, "record", follow=True)
 @click.option("--cell", default="default", show_default=True, help="Name of the cell; part of each job's identity.")
-@click.option("--summary", is_flag=True, is_eager=True, help="Import nothing; print what qacct prints of the files.")
+@click.option("--summary", is_flag=True, is_eager=True, help="Import nothing; print the same as qacct for the files.")
 @click.option("--by", metavar="COLUMN,...", help="With --summary: sums by host, queue, group, owner, project, ...")
 @click.option(
     "-b",
     "--begin",
     type=QacctInstant("summary"),
     metavar="TIME",
-    help="With --summary: start (inclusive) of when they began.",
+    help="With --summary: start of the period of start times (inclusive).",
 )
 @click.option(
     "-e",
     "--end",
     type=QacctInstant("summary"),
     metavar="TIME",
-    help="With --summary: end (inclusive) of when they began.",
+    help="With --summary: end of the period of start times (inclusive).",
 )
 @click.option("-j", "--job", metavar="JOB", help="With --summary: the records of a job, by number, name or pattern.")
-@click.option("-t", "--tasks", metavar="N[-M[:STEP]]", help="With --job: of these tasks of an array job.")
+@click.option("-t", "--tasks", metavar="N[-M[:STEP]]", help="With --job: only these tasks of an array job.")
 @format_option(("qacct", *FORMATS), before="With --summary: ")
 @question_options
 @together(GridEngineOptions, "asked")
 def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, asked: GridEngineOptions) -> int:
     """
-    Take over the jobs of Grid Engine's accounting files.
+    Import the jobs of Grid Engine's accounting files.
 
-    FILE is a file as Grid Engine writes it, colon-separated or JSON, compressed or not, or - for standard input. Repeat
-    it as often as you like: each record is taken once, and what was rotated since the last time is read first. Lines
-    that cannot be used are counted, the first ones shown, and kept (`import rejected`); then the exit code is 65, but
-    not again for what was rejected before.
+    FILE is an accounting file of Grid Engine, colon-separated or JSON, compressed or not, or - for standard input. You
+    can repeat it: each record is imported once, and files rotated since the last run are read first. Unusable lines are
+    counted, the first ones shown, and stored (`import rejected`); the exit code is then 65, but not again for what was
+    rejected before.
     """
     _check(files, given, asked)
     if asked.summary:
@@ -103,8 +103,8 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, 
     report, taken = work.report, work.report.taken
     print_counts(
         (report.bad_lines, "line", " not usable; all others are imported"),
-        (report.failed_jobs, "job", " not made from the imported records: see the reasons above"),
-        (report.more_conflicts, "further value", " told differently by A-REX and Grid Engine"),
+        (report.failed_jobs, "job", " not rebuilt from the imported records: see the reasons above"),
+        (report.more_conflicts, "further value", " with different values in A-REX and Grid Engine"),
         (taken.waiting, "job", " not recorded yet: each may be an unfinished ARC job (see --wait)"),
         (taken.pruned, "job", " left out: moved into an archive by `arcacct db prune`"),
     )
@@ -119,22 +119,22 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, 
 
 
 def _check(files: tuple[str, ...], given: BatchOptions, asked: GridEngineOptions) -> None:
-    need_input(files, given, "no FILE: give the path of an accounting file, or - for standard input")
+    need_input(files, given, "no FILE: pass the path of an accounting file, or - for standard input")
     if not _CELL.fullmatch(asked.cell):
-        raise UsageError(f"--cell {asked.cell!r}: write letters, digits, dots, - and _")
+        raise UsageError(f"--cell {asked.cell!r}: use letters, digits, dots, - and _")
     of_files = (
         *(("--by", asked.by), ("--begin", asked.begin), ("--end", asked.end)),
         *(("--job", asked.job), ("--tasks", asked.tasks)),
     )
     options = [*asked.qacct.names(), *(name for name, value in of_files if value is not None)]
     if options and not asked.summary:
-        raise UsageError(f"{options[0]} asks about files: it needs --summary")
+        raise UsageError(f"{options[0]} needs --summary")
     if asked.summary and (given.follow or given.derive_again or given.retry):
         raise UsageError("--summary imports nothing: it cannot be combined with --follow, --derive-again or --retry")
     if asked.tasks is not None and asked.job is None:
-        raise UsageError("--tasks needs --job: which tasks of which job")
+        raise UsageError("--tasks needs --job")
     if asked.job is not None and asked.by:
-        raise UsageError("--job lists records, --by sums them: give one of them")
+        raise UsageError("--job lists records, --by sums them: use only one of them")
 
 
 def _summary(files: tuple[str, ...], asked: GridEngineOptions, *, is_lenient: bool) -> int:

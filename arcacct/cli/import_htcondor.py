@@ -36,8 +36,8 @@ def _scores(text: str) -> Scores:
     ),
 )
 @click.argument("files", nargs=-1, metavar="FILE...")
-@click.option("--run", is_flag=True, help="Ask condor_history itself, for all time since it was asked last.")
-@click.option("--since", type=INSTANT, metavar="TIME", help="With --run: for jobs that ended since then.")
+@click.option("--run", is_flag=True, help="Run condor_history, for the time since its last run.")
+@click.option("--since", type=INSTANT, metavar="TIME", help="With --run: for jobs that ended since TIME.")
 @click.option(
     "--condor-history",
     default="condor_history",
@@ -45,21 +45,20 @@ def _scores(text: str) -> Scores:
     metavar="PROGRAM",
     help="With --run: its name or path.",
 )
-@click.option("--name", metavar="SCHEDD", help="With --run: ask this schedd; else the history of this host.")
+@click.option("--name", metavar="SCHEDD", help="With --run: read the history of this schedd; default: of this host.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",
-    help="With --run: how long it may take.",
+    help="With --run: time limit.",
 )
 @click.option("--schedd", metavar="NAME", help="Name of the schedd, part of each job's identity; else HTCondor's own.")
 @click.option(
     "--benchmark",
     metavar="TYPE=ATTRIBUTE",
-    help="The attribute in which jobs have the benchmark of a core of their machine, e.g."
-    " HEPscore23=MachineAttrHEPscore230.",
+    help="The job attribute with the benchmark per core of its machine, e.g. HEPscore23=MachineAttrHEPscore230.",
 )
 @batch_options(SOURCE.system, SOURCE.what)
 def htcondor(
@@ -76,17 +75,17 @@ def htcondor(
     benchmark: str | None,
 ) -> int:
     """
-    Take over the jobs of HTCondor's history.
+    Import the jobs of HTCondor's history.
 
-    FILE is a history file of a schedd, or what condor_history printed with -json, -jsonl or -long, compressed or not,
-    or - for standard input. With --run condor_history is asked. Repeat it as often as you like, in any order: each job
-    is taken once. What cannot be used is said, left out and kept (`import rejected`); then the exit code is 65, but not
-    again for what was rejected before.
+    FILE is a history file of a schedd, or output of condor_history with -json, -jsonl or -long, compressed or not, or -
+    for standard input. With --run it runs condor_history. You can repeat it, in any order: each job is imported once.
+    Unusable records are shown, left out and stored (`import rejected`); the exit code is then 65, but not again for
+    what was rejected before.
     """
-    complaint = "no FILE: give a history file or what condor_history printed, or - for standard input; or --run"
+    complaint = "no FILE: pass a history file or what condor_history printed, or - for standard input; or --run"
     need_input(files, given, complaint, run=run)
     if (since is not None or name is not None) and not run:
-        raise UsageError("--since and --name ask condor_history: they need --run")
+        raise UsageError("--since and --name need --run")
     form = HistoryForm(schedd, None if benchmark is None else _scores(benchmark))
     command = HistoryCommand(condor_history, timeout, name)
     ask = (lambda work: work.ask(command, since, name or "")) if run else None

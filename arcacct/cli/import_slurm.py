@@ -22,8 +22,8 @@ from arcacct.sources.slurm.sacct import TIMEOUT_S, OutputForm, SacctCommand
     ),
 )
 @click.argument("files", nargs=-1, metavar="FILE...")
-@click.option("--run", is_flag=True, help="Ask sacct itself, for all time since it was asked last (and a day before).")
-@click.option("--since", type=INSTANT, metavar="TIME", help="With --run: for all time since then.")
+@click.option("--run", is_flag=True, help="Run sacct, for the time since its last run (and a day before).")
+@click.option("--since", type=INSTANT, metavar="TIME", help="With --run: for the time since TIME.")
 @click.option("--sacct", default="sacct", show_default=True, metavar="PROGRAM", help="With --run: its name or path.")
 @click.option(
     "--timeout",
@@ -31,12 +31,12 @@ from arcacct.sources.slurm.sacct import TIMEOUT_S, OutputForm, SacctCommand
     default=TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",
-    help="With --run: how long it may take for a day.",
+    help="With --run: time limit for one day.",
 )
 @click.option("--cluster", metavar="NAME", help="Name of the cluster, part of each job's identity; else Slurm's own.")
 @click.option("--timezone", metavar="ZONE", help="Zone of the times in FILE, e.g. Europe/Oslo; else this host's.")
 @click.option(
-    "--delimiter", metavar="TEXT", help="The text between the fields of FILE; only needed where it has letters."
+    "--delimiter", metavar="TEXT", help="The separator of the fields in FILE; only needed if it contains letters."
 )
 @batch_options(SOURCE.system, SOURCE.what)
 def slurm(
@@ -53,20 +53,20 @@ def slurm(
     delimiter: str | None,
 ) -> int:
     """
-    Take over the jobs of Slurm's own accounting.
+    Import the jobs of Slurm's own accounting.
 
-    FILE is what sacct printed: with --parsable2 or --json, all users' jobs, with their steps and duplicates (-a -D),
-    compressed or not, or - for standard input. Of columns at least JobIDRaw, State, Submit, Start, End and AllocCPUS
-    are needed; without TotalCPU and MaxRSS nothing is known of CPU time and memory. With --run sacct is asked in the
-    right way. Repeat it as often as you like, in any order: each run of a job is taken once, when it is over. What
-    cannot be used is said, left out and kept (`import rejected`); then the exit code is 65, but not
-    again for what was rejected before.
+    FILE is output of sacct with --parsable2 or --json, for all users' jobs, with their steps and duplicates (-a -D),
+    compressed or not, or - for standard input. The columns JobIDRaw, State, Submit, Start, End and AllocCPUS are
+    required; without TotalCPU and MaxRSS, CPU time and memory are unknown. With --run it runs sacct with the right
+    options. You can repeat it, in any order: each run of a job is imported once, after its end. Unusable records are
+    shown, left out and stored (`import rejected`); the exit code is then 65, but not again for what was rejected
+    before.
     """
-    need_input(files, given, "no FILE: give what sacct printed, or - for standard input; or --run", run=run)
+    need_input(files, given, "no FILE: pass what sacct printed, or - for standard input; or --run", run=run)
     if since is not None and not run:
-        raise UsageError("--since asks sacct: it needs --run")
+        raise UsageError("--since needs --run")
     if delimiter == "":
-        raise UsageError("--delimiter is empty: nothing divides fields")
+        raise UsageError("--delimiter is empty: give the separator of the fields")
     form = OutputForm(delimiter, zone_of(timezone), cluster)
     command = SacctCommand(sacct, timeout)
     ask = (lambda work: work.ask(command, since, cluster or "")) if run else None

@@ -23,32 +23,32 @@ from arcacct.wording import count_of
     ),
 )
 @click.argument("files", nargs=-1, metavar="FILE...")
-@click.option("--follow", is_flag=True, help="Go on reading what is added, until SIGTERM or Ctrl-C.")
-@click.option("--retry", is_flag=True, help="Try again what was rejected, see `import rejected`; then FILE, if given.")
+@click.option("--follow", is_flag=True, help="Keep reading new data, until SIGTERM or Ctrl-C.")
+@click.option("--retry", is_flag=True, help="Retry rejected records (see `import rejected`); then read FILE, if given.")
 @click.option(
     "--records/--no-records",
     default=None,
-    help="Make records of finished Slurm jobs; the default where A-REX has no jobs.",
+    help="Make records of finished Slurm jobs; the default if A-REX has no jobs.",
 )
 @click.option(
     "--details",
     is_flag=True,
-    help="Also keep, for each job and hour, what Sonar says of CPU and GPU in percent, and commands.",
+    help="Also store Sonar's CPU and GPU percentages and commands for each job and hour.",
 )
 @click.pass_context
 def sonar(
     ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bool, records: bool | None, details: bool
 ) -> int:
     """
-    Take in telemetry of Sonar, or of `arcacct node`.
+    Import telemetry of Sonar, or of `arcacct node`.
 
-    FILE is a file of JSON envelopes, compressed or not, a directory of such files, or - for standard input. In
-    whatever order they come, and however often, the result is the same. A value that cannot be used is taken as
-    absent. What cannot be used at all is shown on stderr, left out and kept (`import rejected`); then the exit code
-    is 65, but not again for what was rejected before.
+    FILE is a file of JSON envelopes, compressed or not, a directory of such files, or - for standard input. The result
+    does not depend on order or repetition. An unusable value is treated as absent. Unusable records are shown on
+    stderr, left out and stored (`import rejected`); the exit code is then 65, but not again for what was rejected
+    before.
     """
     if not files and not retry:
-        raise UsageError("no FILE: give files or directories of telemetry, or - for standard input")
+        raise UsageError("no FILE: pass files or directories of telemetry, or - for standard input")
     settings = settings_of(ctx)
     codes = []
     with accounting(settings.places) as con:
@@ -83,12 +83,12 @@ def _tell(report: SonarReport) -> int:
         print_error(f"{count_of(report.rejected, 'telemetry record')} not usable; all others are imported")
     if report.dropped:
         fields = ", ".join(f"{field} {count}" for field, count in sorted(report.dropped.items()))
-        print_error(f"values that could not be used, taken as absent: {fields}")
+        print_error(f"unusable values, treated as absent: {fields}")
     if report.late:
         print_error(f"hourly totals are final; late samples of {count_of(report.late, 'hour')} ignored")
     if report.unrecorded:
         print_error(
-            f"{count_of(report.unrecorded, 'finished Slurm job')} not recorded: they may be ARC jobs already recorded; "
+            f"{count_of(report.unrecorded, 'finished Slurm job')} not recorded: they may be recorded ARC jobs; "
             "--records makes records of all others"
         )
     for why, count in sorted(Counter(why for why, _record_id in report.unjoined).items()):
@@ -96,8 +96,8 @@ def _tell(report: SonarReport) -> int:
     outside = [samples for samples in report.outside.values() if samples]
     if outside:
         print_error(
-            f"{count_of(sum(outside), 'sample')} of {count_of(len(outside), 'job number')} taken outside every known "
-            "run of the number: added to no job unless a run of that time is imported"
+            f"{count_of(sum(outside), 'sample')} of {count_of(len(outside), 'job number')} outside every known "
+            "run of this number: added to no job until a run of that time is imported"
         )
     kinds = (
         ", ".join(count_of(count, f"{kind} envelope") for kind, count in sorted(report.envelopes.items())) or "nothing"

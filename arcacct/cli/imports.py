@@ -46,19 +46,17 @@ class _SourceName(click.Choice[str]):
 )
 @click.option("--source", type=_SourceName(_SOURCES), help="Only records from this source, or an installed one.")
 @format_option()
-@click.option(
-    "--show", type=int, metavar="ID", help="Print this record as it was read; what steers a terminal is escaped."
-)
+@click.option("--show", type=int, metavar="ID", help="Print this record unchanged, with control characters escaped.")
 @click.option(
     "--drop",
     "dropped",
     type=int,
     multiple=True,
     metavar="ID",
-    help="Forget the record with this number. May be repeated.",
+    help="Delete the record with this number. May be repeated.",
 )
-@click.option("--drop-all", is_flag=True, help="Forget all, or all from --source; asks first.")
-@click.option("--yes", is_flag=True, help="With --drop-all: go on without asking.")
+@click.option("--drop-all", is_flag=True, help="Delete all, or all from --source, after confirmation.")
+@click.option("--yes", is_flag=True, help="With --drop-all: do not ask for confirmation.")
 @click.pass_context
 def rejected(
     ctx: click.Context,
@@ -71,11 +69,11 @@ def rejected(
     yes: bool,
 ) -> None:
     """
-    Records of imports that could not be used, with where they stood and why.
+    List import records that could not be used, with their place and the reason.
 
-    They are not counted and not published. After an upgrade of arcacct, or a change of the configuration,
-    `import SOURCE --retry` tries them again; what can be used then leaves the list. (Records that a target does not
-    take are another thing: `quarantine`.)
+    They are not counted and not published. After an upgrade of arcacct, or a change of the configuration, `import
+    SOURCE --retry` tries them again; records that are now usable leave the list. (For records that a target rejects,
+    see `quarantine`.)
     """
     if sum((show is not None, bool(dropped), drop_all)) > 1:
         raise UsageError("--show, --drop and --drop-all exclude each other")
@@ -86,10 +84,10 @@ def rejected(
             is_known = bool(listed(con, source)) or batch_source(source) is not None
         if not is_known:
             raise UsageError(
-                f"--source {source}: no such source; write one of {', '.join(_SOURCES)}, or an installed one"
+                f"--source {source}: no such source; use one of {', '.join(_SOURCES)}, or an installed one"
             )
     if drop_all:
-        ask(f"forget all rejected records{f' from {source}' if source else ''}?", yes=yes)
+        ask(f"delete all rejected records{f' from {source}' if source else ''}?", yes=yes)
     if dropped or drop_all:
         with accounting(here) as con, writing(con, here):
             known = [one.rejected_id for one in listed(con, source if drop_all else None)]
@@ -164,25 +162,25 @@ class _ImportGroup(click.Group):
     epilog=examples("arcacct import arex", "arcacct import gridengine /var/lib/gridengine/default/common/accounting"),
 )
 def import_() -> None:
-    """Take over jobs that other programs have recorded."""
+    """Import jobs that other programs have recorded."""
 
 
 @import_.command(
     epilog=examples("arcacct import arex", "arcacct import arex /root/old-ce/accounting.db --timezone Europe/Oslo")
 )
 @click.argument("path", required=False)
-@click.option("--timezone", metavar="ZONE", help="A-REX's time zone, e.g. Europe/Oslo; this host's without it.")
+@click.option("--timezone", metavar="ZONE", help="A-REX's time zone, e.g. Europe/Oslo; default: this host's.")
 @controldir_option
-@click.option("--retry", is_flag=True, help="Try again what was rejected, see `import rejected`; then PATH, if given.")
+@click.option("--retry", is_flag=True, help="Retry rejected records (see `import rejected`); then read PATH, if given.")
 @click.pass_context
 def arex(ctx: click.Context, path: str | None, *, timezone: str | None, controldir: str | None, retry: bool) -> int:
     """
-    Take over the jobs of the database that A-REX itself writes.
+    Import the jobs of A-REX's own database.
 
-    PATH is an accounting.db (ARC 6) or accounting_v2.db (ARC 7); without it, those of the control directory. A-REX
-    may run meanwhile and notices nothing. Repeat it as often as you like: it takes over what is new and what has
-    changed. What arcacct recorded itself stays as it is, and differences are listed. What cannot be used is said, left
-    out and kept (`import rejected`); then the exit code is 65.
+    PATH is an accounting.db (ARC 6) or accounting_v2.db (ARC 7); default: those of the control directory. A-REX may run
+    meanwhile and is not affected. You can repeat it: it imports new and changed jobs. Jobs that arcacct recorded itself
+    do not change, and differences are listed. Unusable records are shown, left out and stored (`import rejected`); the
+    exit code is then 65.
     """
     zone = zone_of(timezone)
     here = places_of(ctx, controldir)
@@ -207,9 +205,9 @@ def _tell(report: ImportReport) -> None:
     for difference in report.differences[:_SHOWN]:
         print_line(f"{difference.job_id}: {'; '.join(difference.what)}", err=True)
     if report.differing:
-        print_line(f"{count_of(report.differing, 'job')} recorded here with other values: what is here stays", err=True)
+        print_line(f"{count_of(report.differing, 'job')} here with other values: the values here stay", err=True)
     for line in report.complaints:
-        print_line(f"{report.path}: {line}: left out, and kept", err=True)
+        print_line(f"{report.path}: {line}: left out, and stored as rejected", err=True)
     if report.rejected > len(report.complaints):
         print_line(f"{report.path}: {count_of(report.rejected, 'rejected record')} in all", err=True)
     for line in report.lost[:_SHOWN]:

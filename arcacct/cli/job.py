@@ -33,15 +33,15 @@ _job_id = click.argument("job_id", metavar="JOBID", shell_complete=completed("jo
 
 
 @click.group(
-    short_help="Tell all about one job: record, events, transfers, or why it was not sent.",
+    short_help="Show everything about one job: record, events, transfers, or why it was not sent.",
     epilog=examples("arcacct job why rUkNDmRi", "arcacct job info 27647"),
 )
 def job() -> None:
-    """Tell all about one job: JOBID is its id or URL, its id in the batch system, or how its id begins."""
+    """Show everything about one job: JOBID is its id or URL, its id in the batch system, or the beginning of its id."""
 
 
 @job.command(
-    short_help="What is recorded of it.",
+    short_help="Its record.",
     epilog=examples("arcacct job info rUkNDmRi", "arcacct job info -o json rUkNDmRi"),
 )
 @click.option(
@@ -57,7 +57,7 @@ def job() -> None:
 @_job_id
 @click.pass_context
 def info(ctx: click.Context, output: str, form: str, arcctl: str | None, job_id: str) -> None:
-    """What is recorded of a job, as arcctl accounting job info prints it; times in UTC."""
+    """Show a job's record, in the format of arcctl accounting job info; times in UTC."""
     record = _record(ctx, job_id, arcctl)
     unfinished = None if form == "json" else queries_arcctl.unfinished(record)
     if unfinished is not None:
@@ -69,13 +69,13 @@ def info(ctx: click.Context, output: str, form: str, arcctl: str | None, job_id:
             print_line(line)
 
 
-@job.command(short_help="When it changed its state.", epilog=examples("arcacct job events rUkNDmRi"))
+@job.command(short_help="Its changes of state.", epilog=examples("arcacct job events rUkNDmRi"))
 @format_option(LISTED)
 @arcctl_option
 @_job_id
 @click.pass_context
 def events(ctx: click.Context, form: str, arcctl: str | None, job_id: str) -> None:
-    """When a job changed its state, as arcctl accounting job events prints it; times in UTC."""
+    """Show a job's changes of state, in the format of arcctl accounting job events; times in UTC."""
     record = _record(ctx, job_id, arcctl)
     if form == "text":
         _some(record, queries_arcctl.events(record), "events")
@@ -83,13 +83,15 @@ def events(ctx: click.Context, form: str, arcctl: str | None, job_id: str) -> No
         show(("event", "time"), record["JobEvents"], form)
 
 
-@job.command(short_help="Which files A-REX moved for it.", epilog=examples("arcacct job transfers rUkNDmRi"))
+@job.command(short_help="The files that A-REX transferred for it.", epilog=examples("arcacct job transfers rUkNDmRi"))
 @format_option(LISTED)
 @arcctl_option
 @_job_id
 @click.pass_context
 def transfers(ctx: click.Context, form: str, arcctl: str | None, job_id: str) -> None:
-    """Which files A-REX moved for a job, as arcctl accounting job transfers prints it; times in UTC."""
+    """
+    Show the files that A-REX transferred for a job, in the format of arcctl accounting job transfers; times in UTC.
+    """
     record = _record(ctx, job_id, arcctl)
     if form == "text":
         _some(record, queries_arcctl.transfers(record), "data transfers")
@@ -112,19 +114,19 @@ def _some(record: queries_arcctl.ArcctlJob, lines: Iterable[str], what: str) -> 
 
 
 @job.command(
-    short_help="Its whole story: seen, recorded, sent, answered, or why not.",
+    short_help="Its history: seen, recorded, sent, answered, or why not.",
     epilog=examples("arcacct job why rUkNDmRi", "arcacct job why --sent rUkNDmRi"),
 )
-@click.option("--sent", "with_texts", is_flag=True, help="With what each message said of it, as far as that is known.")
+@click.option("--sent", "with_texts", is_flag=True, help="Also show its text in each message, as far as it is known.")
 @format_option(TOLD, "a list of lines")
 @_job_id
 @click.pass_context
 def why(ctx: click.Context, job_id: str, *, with_texts: bool, form: str) -> None:
     """
-    Tell the whole story of a job: control files, events, record, every message that carried it with its answer.
+    Show the history of a job: control files, events, record, and every message that contained it with its answer.
 
-    For each target that has no such message it says why not. Of a job whose record was pruned or deleted, given by its
-    whole id, it tells what was sent.
+    For each target without such a message it says why. For a pruned or deleted record, given by its whole id, it shows
+    what was sent.
     """
     from arcacct.queries import job_history  # noqa: PLC0415  all of publishing is slow to import
 
@@ -164,7 +166,7 @@ limit_options = in_order(
         default=60.0,
         show_default=True,
         metavar="S",
-        help="Give up after so many seconds.",
+        help="Stop after so many seconds.",
     ),
     click.option(
         "--max-rows",
@@ -173,7 +175,7 @@ limit_options = in_order(
         default=1_000_000,
         show_default=True,
         metavar="N",
-        help="Give up after so many rows.",
+        help="Stop after so many rows.",
     ),
     click.option(
         "--max-memory",
@@ -182,7 +184,7 @@ limit_options = in_order(
         default=512,
         show_default=True,
         metavar="MIB",
-        help="Give up when the query or its result needs more memory.",
+        help="Stop if the query or its result needs more memory.",
     ),
     together(database_query.QueryLimits, "limits"),
 )
@@ -208,17 +210,17 @@ class StatementCommand(click.Command):
 )
 @click.argument("sql")
 @format_option()
-@click.option("--ledger", is_flag=True, help="Ask publishing.db: v1_publications, v1_quarantine.")
+@click.option("--ledger", is_flag=True, help="Query publishing.db: v1_publications, v1_quarantine.")
 @limit_options
 @click.pass_context
 def query(ctx: click.Context, sql: str, form: str, ledger: bool, limits: database_query.QueryLimits) -> None:
     """
-    Run one SQL query that only reads.
+    Run one read-only SQL query.
 
     SQL is one statement, or - to read it from standard input. If its first line is a comment with the name
-    publishing.db, it asks the ledger, as with --ledger. The views v1_jobs, v1_job_events, v1_transfers,
-    v1_job_attributes and v1_usage_by_month keep their columns from version to version; the tables of A-REX are there
-    too. Recording goes on beside it. Nothing is written, attached or loaded, whatever the statement says.
+    publishing.db, the query reads the ledger, as with --ledger. The views v1_jobs, v1_job_events, v1_transfers,
+    v1_job_attributes and v1_usage_by_month keep their columns in all versions; A-REX's tables are also available.
+    Recording continues meanwhile. No statement can write, attach or load anything.
     """
     statement = statement_of(sql)
     ledger = ledger or re.match(r"\s*--\s*publishing\.db\s*\n", statement) is not None

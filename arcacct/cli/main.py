@@ -19,31 +19,31 @@ from arcacct.cli.console import block, print_line, report_error
 from arcacct.errors import ArcacctError, StoreError, UsageError, cannot_load
 
 COMMANDS = {
-    "setup": "Lead through the installation: look at everything before A-REX restarts, and say what to do next.",
+    "setup": "Guide the installation: check everything before A-REX restarts, and show the next steps.",
     "record": "Record one state change of a job, as the hook does.",
-    "sweep": "Record what hooks have spooled or missed.",
+    "sweep": "Record events that hooks spooled or missed.",
     "switch": "Take over from jura-ng without counting a job twice.",
     "publish": "Send new records to every configured target.",
     "republish": "Send the records of a period again.",
-    "quarantine": "List, retry, drop or decide about records that are not sent.",
-    "job": "Tell all about one job: record, events, transfers, or why it was not sent.",
-    "stats": "Sum jobs, as arcctl prints them or by month, VO, user, ...",
+    "quarantine": "List, retry, drop or decide on records that are not sent.",
+    "job": "Show everything about one job: record, events, transfers, or why it was not sent.",
+    "stats": "Sum jobs, in arcctl's format or by month, VO, user, ...",
     "report": "Report a month: usage, pledge, failures, users, energy and publishing.",
     "export": "Write the finished jobs of this CE into a dataset of many CEs, as Parquet.",
-    "query": "Run one SQL query that only reads.",
-    "fleet": "Ask many CEs at once, by the files that `arcacct export` writes.",
-    "status": "Tell whether all is well, on one screen and by exit code.",
-    "metrics": "Print the health metrics for Prometheus, or write them for its textfile collector.",
+    "query": "Run one read-only SQL query.",
+    "fleet": "Query many CEs at once, from the files of `arcacct export`.",
+    "status": "Show the health of everything, on one screen and by exit code.",
+    "metrics": "Print health metrics for Prometheus, or write them for its textfile collector.",
     "verify": "Compare a month's counts and hours in all places that have them.",
-    "import": "Take over jobs that other programs have recorded.",
-    "node": "Print what this host is and does, as Sonar would.",
+    "import": "Import jobs that other programs have recorded.",
+    "node": "Print data about this host in Sonar's format.",
     "features": "Write, show and check machine and job features.",
-    "db": "Create, check and keep the database.",
+    "db": "Create, check and maintain the database.",
     "config": "Check and show the configuration.",
-    "doctor": "Check everything that recording and publishing need, from the ground up; change and send nothing.",
-    "sandbox": "Run receivers on this machine to rehearse publishing.",
-    "demo": "Record and publish a small real control directory, here and now.",
-    "help": "Show a page of the manual, or find one.",
+    "doctor": "Check everything that recording and publishing need; change and send nothing.",
+    "sandbox": "Run receivers on this machine, to rehearse publishing.",
+    "demo": "Record and publish a small, real control directory.",
+    "help": "Show a page of the manual, or search it.",
 }
 """Name and help of each command, in the order of a job's life."""
 MODULES = {
@@ -59,7 +59,7 @@ MODULES = {
 
 
 _ADVICE = {
-    errno.ENOSPC: "make room on that disk (df)",
+    errno.ENOSPC: "free space on that disk (df)",
     errno.EDQUOT: "the quota of this user is used up",
     errno.ENOLCK: "put the databases on a local disk, or start the lock service of that file system",
     errno.EMFILE: "raise the limit of open files (ulimit -n, LimitNOFILE)",
@@ -92,7 +92,7 @@ class LazyGroup(click.Group):
             # As etc/arcacct starts us: what is loaded by now never becomes garbage.
             gc.freeze()
             gc.enable()
-        # In full, for shells that show it beside what they complete.
+        # In full, for shells that show it next to a completion.
         command.short_help = command.get_short_help_str(200)
         return command
 
@@ -108,7 +108,7 @@ class LazyGroup(click.Group):
     epilog="\b\nExamples:\n  arcacct status\n  arcacct publish --dry-run\n  arcacct stats --by month,vo",
 )
 @click.version_option(__version__, prog_name="arcacct")
-@click.option("--config", metavar="FILE", help="Read this arc.conf instead of the one of the host.")
+@click.option("--config", metavar="FILE", help="Read this arc.conf instead of the host's.")
 @click.option("--database", metavar="FILE", help="Use this accounting database instead of the configured one.")
 @click.option("--debug", is_flag=True, help="Show where an error came from.")
 @click.pass_context
@@ -155,20 +155,20 @@ def as_ours(error: Exception) -> ArcacctError:
         # Python keeps bytes of the command line that are no text as halves of characters.
         for given in sys.argv:
             if any("\ud800" <= letter <= "\udfff" for letter in given):
-                return UsageError(f"{given!a}: not UTF-8, as all is that a database can keep or find; use another name")
+                return UsageError(f"{given!a}: not UTF-8, so no database can store or find it; use another name")
     from arcacct.database.access import blamed  # noqa: PLC0415  only then
 
     # What comes out of a damaged database may make anything fail.
     if (known := blamed(error)) is not None:
         return known
-    return ArcacctError(f"internal error: {name}: {error}; please report what `arcacct --debug ...` says")
+    return ArcacctError(f"internal error: {name}: {error}; please report the output of `arcacct --debug ...`")
 
 
 def _of_system(error: Exception) -> str:
     """What happened, where, and what to do, if the error is of the system; else empty."""
     if isinstance(error, MemoryError):
         return (
-            "not enough memory: this process may not have more; ask for less at once, or raise its limit (ulimit -v,"
+            "not enough memory: this process is at its limit; request less at once, or raise the limit (ulimit -v,"
             " MemoryMax of its service)"
         )
     if isinstance(error, OSError):

@@ -26,32 +26,32 @@ from arcacct.queries import health, health_checks
 from arcacct.queries.health import Check, Health
 
 _FLAGS = (
-    ("arcacct_build_info", "1; which arcacct wrote this, under which Python", ("version", "python")),
-    ("arcacct_metrics_written_timestamp_seconds", "When this was written: what is older tells nothing of today", ()),
-    ("arcacct_config_ok", "1: the configuration could be read; 0: it could not, and all of its targets is absent", ()),
-    ("arcacct_database_ok", "1: both databases could be read; 0: they could not, and all of theirs is absent", ()),
-    ("arcacct_check", "0 ok, 1 warning, 2 critical, 3 unknown, as `arcacct status` judges", ("subject",)),
+    ("arcacct_build_info", "1; version of arcacct and of Python", ("version", "python")),
+    ("arcacct_metrics_written_timestamp_seconds", "Time of writing; an old file is not current", ()),
+    ("arcacct_config_ok", "1: the configuration could be read; 0: it could not, and metrics of targets are absent", ()),
+    ("arcacct_database_ok", "1: both databases could be read; 0: they could not, and their metrics are absent", ()),
+    ("arcacct_check", "0 ok, 1 warning, 2 critical, 3 unknown, as in `arcacct status`", ("subject",)),
 )
 METRICS = (*_FLAGS, *((one.name, one.help, one.labels) for row in health_checks.CHECKS for one in row.metrics))
 """Every metric with its help text and its labels: what is always there, then those of the checks."""
 
 
 @click.command(epilog=examples("arcacct metrics", "arcacct metrics --output /var/lib/node_exporter/arcacct.prom"))
-@click.option("--output", metavar="FILE", help="Write this file, as a whole or not at all, instead of stdout.")
+@click.option("--output", metavar="FILE", help="Write this file atomically, instead of stdout.")
 @click.pass_context
 @threshold_options
 def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -> int:
     """
-    Print the health metrics for Prometheus, or write them for its textfile collector.
+    Print health metrics for Prometheus, or write them for its textfile collector.
 
-    FILE is written whatever is wrong: without a configuration or a database it has arcacct_config_ok or
-    arcacct_database_ok 0 and the rest that is known, and the exit code is that of the error (78, 74). What is not known
-    is left out. Run it from a timer, as a user who may read the databases and write the file.
+    FILE is always rewritten, so a stale "OK" cannot persist: without a configuration or a database it has
+    arcacct_config_ok or arcacct_database_ok 0 and all known metrics, and the exit code is that of the error (78, 74).
+    Unknown metrics are left out. Run it from a timer, as a user who may read the databases and write the file.
     """
     found, wrong = None, None
     try:
         found = health.examine(settings_of(ctx))
-    except Exception as error:  # noqa: BLE001  whatever it is, the file must not go on to say that all is well
+    except Exception as error:  # noqa: BLE001  on any error, a stale OK must not persist in the file
         wrong = error
     unknown = Check("configuration", health.UNKNOWN, "")
     checks = [unknown] if found is None else health_checks.judge(found, limits)

@@ -18,7 +18,7 @@ from arcacct.sources.sonar.sysinfo import cluster as probe_cluster
 from arcacct.sources.sonar.sysinfo import sysinfo as probe_sysinfo
 
 _CLUSTER = click.option("--cluster", default="", metavar="NAME", help="Name of the cluster, as in all its telemetry.")
-_NODE = click.option("--node", default="", metavar="NAME", help="Name of this node, if not that of the host.")
+_NODE = click.option("--node", default="", metavar="NAME", help="Name of this node; default: the host's.")
 _INTERVAL = click.option(
     "--interval", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Repeat, this often, until SIGTERM or Ctrl-C."
 )
@@ -27,10 +27,10 @@ _INTERVAL = click.option(
 @click.group(epilog=examples("arcacct node sysinfo --cluster hpc.example.org"))
 def node() -> None:
     """
-    Print what this host is and does, as Sonar would.
+    Print data about this host in Sonar's format.
 
-    One JSON envelope a line, for `arcacct import sonar` or any other reader of Sonar's format. `sysinfo` and `sample`
-    are of the node where they run, `jobs` and `cluster` of a whole Slurm, asked on one node.
+    Prints one JSON envelope per line, for `arcacct import sonar` or any other reader of Sonar's format. `sysinfo` and
+    `sample` describe the node where they run; `jobs` and `cluster` a whole Slurm cluster, so run them on one node.
     """
 
 
@@ -40,7 +40,7 @@ def node() -> None:
 @_INTERVAL
 @click.option("--topology", is_flag=True, help="With the text of lstopo, if it is installed.")
 def sysinfo(cluster: str, node: str, interval: float | None, topology: bool) -> int:
-    """Print what this host is: processors, memory, GPUs."""
+    """Print the hardware of this host: processors, memory, GPUs."""
     host = Host(cluster, node)
     return _tell(partial(probe_sysinfo, host, topology=topology), "sysinfo", host, interval)
 
@@ -49,15 +49,15 @@ def sysinfo(cluster: str, node: str, interval: float | None, topology: bool) -> 
 @_CLUSTER
 @_NODE
 @_INTERVAL
-@click.option("--exclude-system-jobs", is_flag=True, help="Without the processes of system accounts.")
+@click.option("--exclude-system-jobs", is_flag=True, help="Exclude processes of system accounts.")
 @click.option(
     "--job-variable",
     metavar="NAME",
     help="Environment variable with the batch job id, if the cgroup lacks it (JOB_ID for Grid "
-    "Engine, with the task of an array); only root may see it of others.",
+    "Engine, with the task of an array); only root can read it for other users.",
 )
 def sample(cluster: str, node: str, interval: float | None, exclude_system_jobs: bool, job_variable: str | None) -> int:
-    """Print what this host does: load, memory, GPUs, disks, and its jobs with their processes."""
+    """Print the activity of this host: load, memory, GPUs, disks, and its jobs with their processes."""
     host = Host(cluster, node)
     probe = partial(probe_sample, host, system_jobs=not exclude_system_jobs, variable=job_variable)
     return _tell(probe, "sample", host, interval)
@@ -72,11 +72,11 @@ def sample(cluster: str, node: str, interval: float | None, exclude_system_jobs:
     default=WINDOW_S,
     show_default=True,
     metavar="SECONDS",
-    help="How far back to ask. Longer than the interval, since Slurm's accounting lags; told twice does no harm.",
+    help="Length of the period to read. Longer than the interval, because Slurm's accounting lags; repeats do no harm.",
 )
 @click.option("--sacct", default="sacct", show_default=True, metavar="PROGRAM", help="Name or path of sacct.")
 def jobs(cluster: str, interval: float | None, window: int, sacct: str) -> int:
-    """Print what Slurm knows of its jobs and their steps, as sacct says."""
+    """Print Slurm's jobs and their steps, from sacct."""
     return _repeat(partial(_tell_jobs, Host(cluster), window, sacct), interval)
 
 
@@ -102,7 +102,7 @@ def _tell_jobs(host: Host, window_s: int, program: str) -> bool:
 @_INTERVAL
 @click.option("--sinfo", default="sinfo", show_default=True, metavar="PROGRAM", help="Name or path of sinfo.")
 def cluster(cluster: str, interval: float | None, sinfo: str) -> int:
-    """Print Slurm's partitions and the states of its nodes, as sinfo says."""
+    """Print Slurm's partitions and the states of its nodes, from sinfo."""
     host = Host(cluster)
     return _tell(partial(probe_cluster, sinfo), "cluster", host, interval, of_node=False)
 

@@ -45,7 +45,7 @@ def places_of(ctx: click.Context, controldir: str | None = None) -> Places:
     conf = conf_of(ctx)
     if not conf.files and not controldir and not ctx.obj["database"]:
         raise ConfigError(
-            f"{conf.arc_conf}: there is no such file, nor {conf.our_conf}; name a configuration with --config, "
+            f"{conf.arc_conf}: no such file, and no {conf.our_conf}; name a configuration with --config, "
             "or the control directory"
         )
     return places(conf, controldir, ctx.obj["database"])
@@ -77,7 +77,7 @@ def name_of_user() -> str:
 
 # Times and periods on the command line, the same for every command; UTC unless an offset from it is written.
 #
-# A day, a week, a month or a year stands for its first second, so that `--from 2026-10 --to 2026-11` is October.
+# A day, a week, a month or a year means its first second, so that `--from 2026-10 --to 2026-11` is October.
 
 
 _EPOCH = re.compile("[0-9]{9,11}")
@@ -91,12 +91,12 @@ _AGO = re.compile(r"([0-9]{1,5}) (min|h|d|w)(?:ute|our|ay|eek)?s? ago")
 _UNITS_S = {"min": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _DAYS_BACK = {"today": 0, "yesterday": 1}
 _KNOWN = (
-    "write 2026-11-20, 2026-11-20T10:30 (UTC; +01:00 behind it is another zone), 202611201030, 2026-11, 2026-W47 or"
-    " 2026 (where it begins), seconds since 1970, now, today, yesterday, -7d (min, h, d, w) or '2 weeks ago'"
+    "write 2026-11-20, 2026-11-20T10:30 (UTC; or add a zone like +01:00), 202611201030, 2026-11, 2026-W47 or"
+    " 2026 (its start), seconds since 1970, now, today, yesterday, -7d (min, h, d, w) or '2 weeks ago'"
 )
 _KNOWN_OF_QACCT = (
     "write 202611201030 or another [[CC]YY]MMDDhhmm[.SS] (this host's time, or that of --timezone), 2026-11-20T10:30"
-    " (UTC; +01:00 behind it is another zone), @ and seconds since 1970, now, today, yesterday or -7d"
+    " (UTC; or add a zone like +01:00), @ and seconds since 1970, now, today, yesterday or -7d"
 )
 _NO_YEAR_DIGITS = 4
 _FIRST_YEAR = 70
@@ -238,7 +238,7 @@ def named_month(text: str) -> tuple[int, int]:
     Neither ``this`` nor ``last`` will do, since what is done then cannot be taken back.
     """
     if not text[:1].isdigit():
-        raise ValueError(f"{text!r} is not the name of a month; write it like {PERIODS['month']}")
+        raise ValueError(f"{text!r} is not a month; write it like {PERIODS['month']}")
     return month(text)
 
 
@@ -249,9 +249,9 @@ NAMED_MONTH = Parsed("month", named_month)
 
 class QacctInstant(Parsed):
     """
-    A time as UTC seconds since 1970, beside a switch that makes it one of qacct's: with it also as qacct writes it.
+    A time as UTC seconds since 1970, with a switch that also accepts qacct's form.
 
-    The switch, --timezone and --now have to be eager: they are read before.
+    The switch, --timezone and --now must be eager: they are read first.
     """
 
     def __init__(self, switch: str) -> None:
@@ -278,7 +278,7 @@ class QacctInstant(Parsed):
 def in_turn(first_s: int | None, first: str, last_s: int | None, last: str) -> None:
     """Raises UsageError where a range of time ends before it begins; ``first``, ``last`` are the options."""
     if first_s is not None and last_s is not None and first_s > last_s:
-        raise UsageError(f"{first} is later than {last}: no job can be in such a range")
+        raise UsageError(f"{first} is later than {last}: the range is empty")
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:
@@ -288,7 +288,7 @@ def zone_of(name: str | None) -> ZoneInfo | None:
     from zoneinfo import ZoneInfo, available_timezones  # noqa: PLC0415  few commands know zones, and many know times
 
     if name not in available_timezones():
-        raise UsageError(f"--timezone {name}: there is no such zone; write a name of the tz database, as Europe/Oslo")
+        raise UsageError(f"--timezone {name}: no such zone; use a name of the tz database, like Europe/Oslo")
     return ZoneInfo(name)
 
 
@@ -329,5 +329,5 @@ def together(make: Callable[..., object], name: str, options: Iterable[str] | No
 
 
 def in_order(*decorators: Decorator) -> Decorator:
-    """All of them as one, the first outermost: options stand in this order in a command's help."""
+    """Combine all of them, the first outermost: a command's help has options in this order."""
     return lambda command: reduce(lambda made, decorator: decorator(made), reversed(decorators), command)

@@ -38,10 +38,10 @@ wait_option = click.option(
 @contextmanager
 def until_signal() -> Iterator[Callable[[], bool]]:
     """
-    What goes on until SIGTERM, as service managers send it, or Ctrl-C, and ends well with these.
+    Run until SIGTERM, as service managers send it, or Ctrl-C, and then exit with 0.
 
     So does SIGINT where it was ignored: a shell starts what it puts into the background (``&``) deaf to it. Gives what
-    says whether to go on, to be asked in each turn: where Python calls back from C an exception may be lost.
+    returns whether to continue, to check in each round: an exception may be lost in Python's callbacks from C.
     """
     asked = Event()
 
@@ -76,7 +76,7 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def progress(label: str, *, has_end: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """To be told how many of how many are done: a bar on a terminal, nothing elsewhere, or with no end to come to."""
+    """Progress as done of total: a bar on a terminal, nothing elsewhere or without a total."""
     if not has_end or not sys.stderr.isatty():
         yield lambda _done, _all: None
         return
@@ -127,12 +127,12 @@ STOPPED = 130
 
 
 def print_retried(done: RetryResult) -> None:
-    """What became of rejected records that were tried again."""
-    print_line(f"{count_of(done.tried, 'rejected record')} tried again: {done.good} can be used now")
+    """Print the result of a retry of rejected records."""
+    print_line(f"{count_of(done.tried, 'rejected record')} tried again: {done.good} now usable")
     if done.needs_file:
         print_error(
-            f"{count_of(done.needs_file, 'further record')} too long to be kept whole: import the files that "
-            "`arcacct import rejected` names again, with --retry"
+            f"{count_of(done.needs_file, 'further record')} too long to be stored whole: import the files in "
+            "`arcacct import rejected` again, with --retry"
         )
 
 
@@ -140,13 +140,13 @@ def print_unmeasured(taken: BatchTaken) -> None:
     """How many of the jobs that were added or changed the batch system did not measure."""
     for what, jobs in (("wall", taken.without_wall), ("CPU", taken.without_cpu)):
         if jobs:
-            print_line(f"{count_of(jobs, 'job')} without {what} time: it is unknown, and receivers are sent 0")
+            print_line(f"{count_of(jobs, 'job')} without {what} time: it is unknown, and receivers get 0")
 
 
 def print_unusable(unusable: Mapping[str, int]) -> None:
     """How many jobs were taken without a value that cannot be used, by field."""
     for name, jobs in sorted(unusable.items()):
-        print_line(f"{name} unusable in {count_of(jobs, 'job')}: taken as unknown")
+        print_line(f"{name} unusable in {count_of(jobs, 'job')}: treated as unknown")
 
 
 def print_counts(*counts: tuple[int, str, str]) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _SWEEP_S = 20.0
-"""How long a sweep goes on with it; the next one does the rest."""
+"""Seconds that a sweep spends on it; the next one does the rest."""
 
 
 @click.command(
@@ -34,18 +34,18 @@ _SWEEP_S = 20.0
     epilog=examples("arcacct db forget --plan", "arcacct db forget '/DC=org/DC=example/CN=Jane Doe' --plan"),
 )
 @click.argument("user_dn", metavar="[DN]", required=False)
-@click.option("--plan", "plan_only", is_flag=True, help="Show what would be replaced and stop: change nothing.")
-@click.option("--yes", is_flag=True, help="Go on without asking.")
+@click.option("--plan", "plan_only", is_flag=True, help="Show what would be replaced; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_context
 def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) -> int:
     """
-    Replace names of users by pseudonyms: of the user DN, or of all jobs older than names_kept_months.
+    Replace names of users by pseudonyms: of one user DN, or of all jobs older than names_kept_months.
 
-    DN, account, address, job name and what a token says of the user, in every table of both databases and in archives.
-    Sums stay as they are. What was published is not touched: it stays at its receivers, and is never sent again. Only
-    months before the last one go, and only when all their jobs were sent, or dropped, and are gone from the control
-    directory. With DN both databases are written anew at the end, so that nothing is left in free pages. Backups and
-    copies of the databases keep the names. A DN that nothing has is an error (65), as a mistyped one would be.
+    Replaces DN, account, address, job name and personal claims of tokens, in every table of both databases and in
+    archives. Sums do not change. Published records stay at their receivers and are never sent again. Only months before
+    the last one are included, and only if all their jobs were sent or dropped and are gone from the control directory.
+    With DN, both databases are finally rewritten, so that no name is left in free pages. Backups and copies of the
+    databases keep the names. An unknown DN is an error (65), because it may be mistyped.
     """
     from arcacct.records import pseudonymise  # noqa: PLC0415  slow to import
 
@@ -54,9 +54,7 @@ def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) 
     here = found.places
     with closing(read_accounting(here)) as con, closing(read_publishing(here)) as publishing:
         if user_dn is not None and not pseudonymise.is_known(here, con, publishing, user_dn):
-            raise InputError(
-                f"{user_dn}: no job, sum or message has this user; write the DN as `arcacct stats --by user` shows it"
-            )
+            raise InputError(f"{user_dn}: no job, sum or message of this user; use the DN in `arcacct stats --by user`")
         plan = pseudonymise.plan(con, publishing, scope)
     before = time.strftime("%Y-%m-%d", time.gmtime(scope.ended_before))
     would = "would become" if plan_only else "become"
@@ -65,10 +63,10 @@ def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) 
         print_line(f"  {table}: {count_of(count, 'row')}")
     for reason, jobs in plan.left:
         print_line(f"{count_of(jobs, 'job')} kept, with all others of the month: {reason}", err=True)
-    print_line("what was published stays at its receivers; names stay in backups and copies of the databases", err=True)
+    print_line("receivers keep what was published; backups and copies of the databases keep the names", err=True)
     if plan_only or not (plan.rows or user_dn):
         return 0
-    ask("replace these names? There is no way back.", yes=yes)
+    ask("replace these names? This cannot be undone.", yes=yes)
     with (
         accounting(here) as con,
         closing(open_publishing(here)) as publishing,
@@ -97,7 +95,7 @@ def scope_of(found: Settings, user_dn: str | None, now: int) -> Scope:
         raise ConfigError(f"[arcacct] rehearsal={found.places.rehearsal}: use the configuration of the site")
     months = 1 if user_dn is not None else found.names_kept_months
     if not months:
-        raise UsageError("give a DN, or set names_kept_months in [arcacct]")
+        raise UsageError("pass a DN, or set names_kept_months in [arcacct]")
     year, month = time.gmtime(now)[:2]
     index = year * 12 + month - 1 - months
     try:
@@ -117,7 +115,7 @@ def scope_of(found: Settings, user_dn: str | None, now: int) -> Scope:
 
 def forget_old(found: Settings, con: Connection) -> None:
     """
-    What a sweep does of it: once a day, for some seconds; the next sweep goes on.
+    The part of a sweep: once a day, for some seconds; the next sweep continues.
 
     Raises StoreError and its kinds, StoreBusy while somebody publishes.
     """

@@ -25,7 +25,7 @@ from arcacct.wording import count_of
     )
 )
 @target_option
-@click.option("--now", is_flag=True, help="Ignore urdelivery_frequency: send also to targets that are not due yet.")
+@click.option("--now", is_flag=True, help="Ignore urdelivery_frequency: also send to targets that are not due yet.")
 @click.option(
     "--since",
     type=INSTANT,
@@ -38,10 +38,10 @@ from arcacct.wording import count_of
     multiple=True,
     type=NAMED_MONTH,
     metavar="YYYY-MM",
-    help="Send this held month with the figures that the database has now; your name is noted. May be repeated.",
+    help="Send this held month with the current figures of the database; your name is stored. May be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
-@click.option("--write-to", metavar="DIR", help="Write exactly what would be sent into a directory; send nothing.")
+@click.option("--write-to", metavar="DIR", help="Write the exact messages to a directory; send nothing.")
 @click.pass_context
 def publish(
     ctx: click.Context,
@@ -55,18 +55,18 @@ def publish(
     """
     Send new records to every configured target.
 
-    Each target continues where it stopped. What a receiver would refuse is set aside with the reason, and the rest
-    goes on. Interrupted at any moment, the next run continues. A month whose published figures would fall, and nothing
-    that was logged explains it, is held and said (69), and the rest goes on. Exit code: the gravest of the targets
-    (78, 77, 69, 75; 65 when something was set aside).
+    Each target continues where it stopped. A record that a receiver would reject is quarantined with the reason, and
+    the others are sent. If the run is interrupted, the next one continues. If a month's published figures would fall
+    and no logged change explains it, the month is held and reported (69), and the rest is sent. Exit code: the most
+    severe of the targets (78, 77, 69, 75; 65 if a record was quarantined).
     """
     # Records are no cycles: looking for some among them at the usual pace is a twelfth of the whole cost.
     gc.freeze()
     gc.set_threshold(50_000)
     for year, month in accepted:
-        # What is accepted holds for the whole of a month: not for one of which nobody knows anything.
+        # An acceptance applies to a whole month, so a future month cannot be accepted.
         if (year, month) > time.gmtime()[:2]:
-            raise click.UsageError(f"--accept-lower: {year:04d}-{month:02d} has not begun yet")
+            raise click.UsageError(f"--accept-lower: {year:04d}-{month:02d} is in the future")
     settings = settings_of(ctx, to_publish=True)
     targets = plugins(settings, target)
     planned = dry_run or write_to is not None

@@ -37,7 +37,7 @@ _IMPLAUSIBLE = "implausible"
 
 
 @click.group(
-    short_help="List, retry, drop or decide about records that are not sent.",
+    short_help="List, retry, drop or decide on records that are not sent.",
     epilog=examples(
         "arcacct quarantine list",
         "arcacct quarantine retry --all --target sgas:s",
@@ -46,25 +46,25 @@ _IMPLAUSIBLE = "implausible"
 )
 def quarantine() -> None:
     """
-    Records that are not sent to a target: those its receiver would refuse or refused, and corrections it ignores.
+    Records that are not sent to a target: those its receiver would reject or rejected, and corrections it ignores.
 
-    Their neighbours are not affected. "held" waits for another try by itself, "quarantined" is believed to be refused.
-    "implausible" has values that cannot be true (a run that lasts longer than its job exists): no target is sent it,
-    and no sum has it, until `quarantine decide` says what counts.
+    Other records are not affected. "held": waits and is retried automatically. "quarantined": the receiver rejects it.
+    "implausible": has values that cannot be true (a run that lasts longer than its job exists). It is not sent to any
+    target and not in any sum, until `quarantine decide` says how to count it.
     """
 
 
 @quarantine.command(
     "list",
-    short_help="Every record that is set aside, with the reason.",
+    short_help="All quarantined records, with the reasons.",
     epilog=examples("arcacct quarantine list --format json"),
 )
 @target_option
-@click.option("--decided", is_flag=True, help="Implausible records about which something was decided, too.")
+@click.option("--decided", is_flag=True, help="Also implausible records that have a decision.")
 @format_option()
 @click.pass_context
 def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -> None:
-    """List every record that is set aside, with the reason."""
+    """List every quarantined record, with the reason."""
     settings = settings_of(ctx)
     with closing(access.read_publishing(settings.places)) as con:
         found = held.quarantine_entries(con, target=_block(settings, target))
@@ -75,7 +75,7 @@ def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -
         show_object([*map(_as_json, implausible), *rows_of_target])
         return
     if not found and not implausible and form == "table":
-        print_line("nothing is set aside", err=True)
+        print_line("nothing is quarantined", err=True)
         return
     names = {one.block: one.name for one in settings.targets}
     reasons, causes = _reasons(settings, found) if form == "table" else ([one.reason for one in found], [])
@@ -97,13 +97,13 @@ def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -
 
 
 @quarantine.command(
-    short_help="All that is known of one record that is set aside.", epilog=examples("arcacct quarantine show rUkNDmRi")
+    short_help="All details of one quarantined record.", epilog=examples("arcacct quarantine show rUkNDmRi")
 )
 @click.argument("job_id", metavar="JOBID")
 @format_option(TOLD, "as of quarantine list")
 @click.pass_context
 def show(ctx: click.Context, job_id: str, form: str) -> None:
-    """Show where and why a record is set aside; `arcacct job why` tells the rest of its story."""
+    """Show where and why a record is quarantined; `arcacct job why` shows the rest of its history."""
     settings = settings_of(ctx)
     with closing(access.read_publishing(settings.places)) as con:
         found = held.quarantine_entries(con, job_id=job_id)
@@ -117,7 +117,7 @@ def show(ctx: click.Context, job_id: str, form: str) -> None:
             for decision in hold_decisions.decisions(con, record.record_id):
                 print_line(f"  {iso(decision.decided_s)} {decision.decided_by} decided: {decision.state}")
     if not found and not implausible:
-        raise InputError(f"{job_id}: not set aside; see `arcacct quarantine list` and `arcacct job why {job_id}`")
+        raise InputError(f"{job_id}: not quarantined; see `arcacct quarantine list` and `arcacct job why {job_id}`")
     if form == "json":
         show_object([*map(_as_json, implausible), *(one._asdict() for one in found)])
         return
@@ -128,7 +128,7 @@ def show(ctx: click.Context, job_id: str, form: str) -> None:
         if one.state == "correction" and (changed := _changed(settings, [one])[0]):
             print_line(f"  {changed}")
         if one.refusals:
-            print_line(f"  the receiver refused it in {count_of(one.refusals, 'run')}")
+            print_line(f"  the receiver rejected it in {count_of(one.refusals, 'run')}")
         if one.retry_text:
             print_line(f"  {one.retry_text}")
 
@@ -138,11 +138,11 @@ def show(ctx: click.Context, job_id: str, form: str) -> None:
     epilog=examples("arcacct quarantine retry rUkNDmRi", "arcacct quarantine retry --all"),
 )
 @click.argument("job_ids", metavar="JOBID...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All records that are set aside.")
+@click.option("--all", "everything", is_flag=True, help="All quarantined records.")
 @target_option
 @click.pass_context
 def retry(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target: str | None) -> None:
-    """Send records again with the next run: after the cause was removed, here or at the receiver."""
+    """Send records again with the next run, after you fixed the cause here or at the receiver."""
     _change(ctx, job_ids, "retry", everything=everything, target=target)
 
 
@@ -150,24 +150,24 @@ def retry(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target
     short_help="Never send these records.", epilog=examples("arcacct quarantine drop rUkNDmRi --target sgas:s")
 )
 @click.argument("job_ids", metavar="JOBID...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All records that are set aside.")
+@click.option("--all", "everything", is_flag=True, help="All quarantined records.")
 @target_option
-@click.option("--yes", is_flag=True, help="With --all: go on without asking.")
+@click.option("--yes", is_flag=True, help="With --all: do not ask for confirmation.")
 @click.pass_context
 def drop(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target: str | None, yes: bool) -> None:
     """
     Never send these records; they stay in the database, and `quarantine retry JOBID` brings them back.
 
-    With --all it asks first; without a terminal that needs --yes.
+    With --all it asks for confirmation; without a terminal it needs --yes.
     """
     if everything and not job_ids:
-        where = f"that is set aside for {target}" if target else "that is set aside, for all targets"
+        where = f"that is quarantined for {target}" if target else "that is quarantined, for all targets"
         ask(f"never send any record {where}?", yes=yes)
     _change(ctx, job_ids, "dropped", everything=everything, target=target)
 
 
 @quarantine.command(
-    short_help="Decide what counts of records with values that cannot be true.",
+    short_help="Decide how to count records with values that cannot be true.",
     epilog=examples(
         "arcacct quarantine decide --as bound rUkNDmRi",
         "arcacct quarantine decide --as unknown --reason cpu-beyond-cores",
@@ -181,13 +181,13 @@ def drop(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target:
     "state",
     type=click.Choice([*DECISIONS, HELD]),
     required=True,
-    help="unknown: the value is not known; bound: what is possible at most; reported: what was reported; excluded: the"
-    " job is never counted; held: take a decision back.",
+    help="unknown: treat the value as unknown; bound: use the possible maximum; reported: use the reported value;"
+    " excluded: never count the job; held: cancel a decision.",
 )
-@click.option("--reason", type=click.Choice(list(BOUNDS)), help="All that are held for this reason.")
-@click.option("--month", type=MONTH, metavar="YYYY-MM", help="All that are held and ended in this month (UTC).")
-@click.option("--published", is_flag=True, help="Those that were published before arcacct checked values, instead.")
-@click.option("--yes", is_flag=True, help="With --reason or --month: go on without asking.")
+@click.option("--reason", type=click.Choice(list(BOUNDS)), help="All records held for this reason.")
+@click.option("--month", type=MONTH, metavar="YYYY-MM", help="All held records that ended in this month (UTC).")
+@click.option("--published", is_flag=True, help="Instead, records that were published before arcacct checked values.")
+@click.option("--yes", is_flag=True, help="With --reason or --month: do not ask for confirmation.")
 @click.pass_context
 def decide(
     ctx: click.Context,
@@ -200,14 +200,14 @@ def decide(
     yes: bool,
 ) -> None:
     """
-    Decide what counts of records with values that cannot be true; the next run publishes them so, as records and sums.
+    Decide how to count records with values that cannot be true; the next run publishes them so, as records and sums.
 
-    Of these records what was reported stays in the database; `quarantine list` names it, and the bound. A decision
-    applies to the values that it was made about: if the record changes in these, it is held again. It is noted with
-    the time and the operator (`arcacct job why`), and `--as held` takes it back.
+    The reported values stay in the database; `quarantine list` shows them with the bound. A decision applies to the
+    values it was made for: if these values change, the record is held again. The decision is stored with time and
+    operator (`arcacct job why`), and `--as held` cancels it.
     """
     if bool(job_ids) == bool(reason or month):
-        raise click.UsageError("give the ids of jobs, or --reason or --month")
+        raise click.UsageError("pass ids of jobs, or --reason or --month")
     here = settings_of(ctx).places
     states = (PUBLISHED,) if published else DECISIONS if state == HELD else (HELD,)
     period = (None, None) if month is None else month_bounds(*month)
@@ -216,7 +216,7 @@ def decide(
         records = list(hold_decisions.held_records(con, asked))
         unknown = [job_id for job_id in job_ids if job_id not in {one.job_id for one in records}]
         if unknown:
-            raise InputError(f"{unknown[0]}: no value of it is implausible; see `arcacct quarantine list`")
+            raise InputError(f"{unknown[0]}: it has no implausible value; see `arcacct quarantine list`")
         if not job_ids and records:
             where = f"{f' for {reason}' if reason else ''}{f' of {month_name(month)}' if month else ''}"
             ask(f"decide `{state}` about {count_of(len(records), 'record')}{where}?", yes=yes)
@@ -228,7 +228,7 @@ def decide(
 
 @quarantine.command(
     "sql",
-    short_help="What SGAS's administrator runs to make room for corrections.",
+    short_help="Print SQL for SGAS's administrator, to allow corrections.",
     epilog=examples("arcacct quarantine sql sgas:s > corrections.sql"),
 )
 @click.argument("target", shell_complete=complete_target)
@@ -237,8 +237,8 @@ def sql(ctx: click.Context, target: str) -> None:
     """
     Print the transaction that removes outdated records from the database of an SGAS server, for its administrator.
 
-    They are those that are set aside as corrections. It also has the daily sums made anew, which deleting alone would
-    leave as they are. Afterwards `arcacct quarantine retry --all --target TARGET` sends the records as they are now.
+    The records are those quarantined as corrections. The transaction also recalculates the daily sums, because deletion
+    alone does not change them. Afterwards `arcacct quarantine retry --all --target TARGET` sends the current records.
     """
     settings = settings_of(ctx)
     (found,) = plugins(settings, target)
@@ -248,7 +248,7 @@ def sql(ctx: click.Context, target: str) -> None:
 
 def _change(ctx: click.Context, job_ids: tuple[str, ...], state: str, *, everything: bool, target: str | None) -> None:
     if bool(job_ids) == everything:
-        raise click.UsageError("give the ids of jobs, or --all")
+        raise click.UsageError("pass ids of jobs, or --all")
     settings = settings_of(ctx)
     with closing(access.open_publishing(settings.places)) as con:
         changed = held.change_state(con, _block(settings, target), job_ids, state)
@@ -299,9 +299,9 @@ def _changed(settings: Settings, entries: Sequence[held.QuarantineEntry]) -> lis
 
 def _reasons(settings: Settings, found: Sequence[held.QuarantineEntry]) -> tuple[list[str], list[str]]:
     """
-    Of each what to print in the table; and the long reasons that several have, which stand below it once.
+    For each the text in the table; and long reasons of several records, printed once below the table.
 
-    A reason may name the record: where it does JOB stands for its name.
+    A reason may name the record: JOB replaces its name there.
     """
     common = [one.reason.replace(one.job_id, "JOB") for one in found]
     often = [reason for reason, count in Counter(common).items() if count > 1 and len(reason) > _LONG]

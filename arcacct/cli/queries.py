@@ -62,7 +62,7 @@ def asking(ctx: click.Context) -> Iterator[Connection]:
 arcctl_option = click.option(
     "--arcctl",
     type=click.Choice(["6", "7"]),
-    help="Answer as the arcctl of ARC 6 or ARC 7; without it 7 for a database of ARC 7, else 6.",
+    help="Use the format of arcctl in ARC 6 or ARC 7; default: 7 for a database of ARC 7, else 6.",
 )
 
 

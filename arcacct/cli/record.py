@@ -38,21 +38,21 @@ def record(ctx: click.Context, controldir: str, jobid: str, state: str) -> None:
     """
     Record one state change of a job, as the hook does.
 
-    Reads the control files that job JOBID has in CONTROLDIR now and records them as of STATE; the database is made if
-    it is missing. Recording twice changes nothing. Unlike the hook it writes nothing into the spool: when it cannot
-    record it says why, and `arcacct sweep` finds what is missing later.
+    Reads the current control files of job JOBID in CONTROLDIR and records them as of STATE. Creates the database if it
+    is missing. Recording twice changes nothing. Unlike the hook, it does not spool: if it cannot record, it says why,
+    and a later `arcacct sweep` records what is missing.
     """
     from arcacct.arex.hook import record_event  # noqa: PLC0415  `arcacct sweep` does not need it
 
     here = places_of(ctx, controldir)
     if not is_job_id(jobid):
-        raise UsageError(f"{jobid!r} is not the id of a job; give the id alone, without job. and path")
+        raise UsageError(f"{jobid!r} is not the id of a job; give only the id, without job. and path")
     try:
         files = read_job(here.controldir, jobid, state)
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be read: {error.strerror}; run as the user of A-REX") from error
     if state == "DELETED":
-        print_line(f"{jobid} DELETED: nothing to record, a record outlives its job")
+        print_line(f"{jobid} DELETED: nothing to record, because a record outlives its job")
         return
     with accounting(here) as con:
         new = record_event(here, files, con)
@@ -69,20 +69,20 @@ _HUNG_S = 900
 
 @click.command(epilog=examples("arcacct sweep", "arcacct sweep --dry-run"))
 @controldir_option
-@click.option("--dry-run", is_flag=True, help="Say what would be recorded, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be recorded; write nothing.")
 @click.option("--follow", is_flag=True, help="Keep sweeping, as a service, until SIGTERM or Ctrl-C.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
     metavar="SECONDS",
-    help=f"With --follow: how long to wait between two sweeps; default {_INTERVAL_S:g}.",
+    help=f"With --follow: seconds between two sweeps; default {_INTERVAL_S:g}.",
 )
 @click.option(
     "--give-up",
     "given_up",
     multiple=True,
     metavar="JOBID",
-    help="Record this job as aborted: it has ended, and nothing tells what it used. `all`: every such job.",
+    help="Record this job as aborted: it has ended, and its usage is unknown. `all`: every such job.",
 )
 @click.pass_context
 def sweep(
@@ -94,13 +94,12 @@ def sweep(
     given_up: tuple[str, ...],
 ) -> int:
     """
-    Record what hooks have spooled or missed.
+    Record events that hooks spooled or missed.
 
-    Drains the spool, then compares every job of the control directory with the database, which is made if it is
-    missing. Prints what was done, and on stderr what could not be used; exits with 65 if there was any of that, and the
-    rest is recorded.
-    Of a job in progress of which nothing is left in the control directory the end is taken from A-REX's own database,
-    or it becomes aborted; not so with --controldir and a database that has jobs of other directories too.
+    Drains the spool, then compares every job of the control directory with the database. Creates the database if it is
+    missing. Prints what was done, and on stderr what could not be used; if there was any, exits with 65. The rest is
+    recorded. If a job in progress has no files left in the control directory, its end comes from A-REX's own database,
+    or the job is aborted. This is not done with --controldir and a database that has jobs of other directories.
     """
     # Half of all modules: neither help nor `arcacct record` needs them.
     from arcacct.arex.sweep import follow as follow_all  # noqa: PLC0415
@@ -136,7 +135,7 @@ def sweep(
     con = access.open_as_it_is(here) if dry_run else access.open_accounting(here)
     try:
         with progress("Jobs") as show:
-            # Without a terminal nobody needs to know how many jobs there are.
+            # Without a terminal the number of jobs is not needed.
             told = show if sys.stderr.isatty() else None
             report = sweep_all(here, con, progress=told, dry_run=dry_run, take_vanished=own, given_up=given_up)
         if own and not dry_run and conf_of(ctx).get("arcacct", "names_kept_months"):

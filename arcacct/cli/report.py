@@ -48,19 +48,19 @@ def _month(ctx: click.Context, param: click.Parameter, value: Month | None) -> M
     type=MONTH,
     callback=_month,
     metavar="YYYY-MM",
-    help="Jobs that ended in this month (UTC). Required; with --fleet the last month of the dataset without it.",
+    help="Jobs that ended in this month (UTC). Required; with --fleet default: the last month of the dataset.",
 )
 @click.option(
     "--fleet",
     multiple=True,
     is_eager=True,
     metavar="DIR",
-    help="Of all CEs that exported into this dataset (see `arcacct fleet`), instead of this one; can be repeated.",
+    help="Report all CEs in this dataset (see `arcacct fleet`) instead of this CE. May be repeated.",
 )
-@click.option("--html", "html_file", metavar="FILE", help="Write a page that needs nothing else, to be forwarded.")
-@click.option("--csv", "csv_file", metavar="FILE", help="Write every figure as a line of CSV, safe for a spreadsheet.")
+@click.option("--html", "html_file", metavar="FILE", help="Write a self-contained page to this file.")
+@click.option("--csv", "csv_file", metavar="FILE", help="Write every figure as CSV, safe for a spreadsheet.")
 @format_option(LISTED, "every figure as an object of a list")
-@click.option("--pledge", metavar="FILE", help="CSV of what is promised to VOs: vo,from,hours,kind (hours a month).")
+@click.option("--pledge", metavar="FILE", help="CSV of pledges to VOs: vo,from,hours,kind (hours per month).")
 @click.option(
     "--pseudonymous", "is_pseudonymous", is_flag=True, help="Replace names of users by pseudonyms of this site."
 )
@@ -71,7 +71,7 @@ def _month(ctx: click.Context, param: click.Parameter, value: Month | None) -> M
     "--verify/--skip-verify",
     "with_publishing",
     default=True,
-    help="Whether to compare the month in all places, as `arcacct verify` does, which reads every job of it.",
+    help="Compare the month in all places, as `arcacct verify` does, which reads every job of the month.",
 )
 @click.pass_context
 @together(ReportRequest, "asked")
@@ -86,13 +86,12 @@ def report(
     """
     Report a month: usage, pledge, failures, users, energy and publishing.
 
-    Prints tables; with --html or --csv it writes these files instead. Figures that are estimated and not measured
-    are marked with *. What the last report of the month said is remembered beside the databases, and what has changed
-    since is told.
+    Prints tables; with --html or --csv it writes these files instead. Estimated figures are marked with *. The report
+    is stored next to the databases, and the next report of the month shows what changed since.
 
     With --fleet: usage by VO, site, CE and day, pledge and users over all CEs, and when each of them exported the
-    month; failures, energy, publishing and changes are in each CE's own report. What is wrong with any of the files
-    is named on stderr, and the exit code is 65.
+    month. Failures, energy, publishing and changes are in each CE's own report. Faulty files are named on stderr, and
+    the exit code is 65.
     """
     if fleet:
         of_all, problems = _of_fleet(ctx, fleet, asked)
@@ -115,7 +114,7 @@ def report(
 def _of_fleet(ctx: click.Context, directories: tuple[str, ...], asked: ReportRequest) -> tuple[Report, Sequence[str]]:
     from arcacct.reports.federation import federation_report  # noqa: PLC0415  few reports are of many CEs
 
-    # Who has no CE of his own needs no configuration, unless pseudonyms are to be made.
+    # On a host without a CE no configuration is needed, except for pseudonyms.
     try:
         pseudonyms = site_names(settings_of(ctx).places) if asked.is_pseudonymous else None
     except StoreError as error:
@@ -182,6 +181,6 @@ def _remember(settings: Settings, made: ReportData) -> None:
         tables.save(settings.places, made.report.month_name, made.history, made.current, is_unchanged=made.is_unchanged)
     except OSError as error:
         print_error(
-            f"this report is not remembered ({error.filename}: {error.strerror}): the next one tells what changed"
-            " since an earlier one; the owner of the databases writes reports that are remembered"
+            f"this report is not stored ({error.filename}: {error.strerror}): the next report compares with"
+            " an earlier one; only the owner of the databases can store reports"
         )

@@ -44,9 +44,9 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
     first = from_s if from_s is not None else None if after_s is None else after_s + 1
     before = to_s if to_s is not None else None if till_s is None else till_s + 1
     if first is None or before is None:
-        raise UsageError("give a period: --from TIME --to TIME (or arcctl's -b TIME -e TIME)")
+        raise UsageError("pass a period: --from TIME --to TIME (or arcctl's -b TIME -e TIME)")
     if first >= before:
-        raise UsageError(f"nothing ends between {iso(first)} and {iso(before)}: the period has to begin before it ends")
+        raise UsageError(f"nothing ends between {iso(first)} and {iso(before)}: the period must start before it ends")
     return target_run.Period(first, before)
 
 
@@ -74,8 +74,8 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
     shell_complete=complete_target,
     help="Only this target: sgas:x, apel:x, directory:x, or x.",
 )
-@click.option("-a", "--apel-url", metavar="URL", help="Send to AMS at this URL, which need not be configured.")
-@click.option("-s", "--sgas-url", metavar="URL", help="Send to SGAS at this URL, which need not be configured.")
+@click.option("-a", "--apel-url", metavar="URL", help="Send to AMS at this URL, without configuration.")
+@click.option("-s", "--sgas-url", metavar="URL", help="Send to SGAS at this URL, without configuration.")
 @in_order(
     *(
         conf_option(named(kinds()["arex/jura/apel"].options, name), f"{when}: {{}}.", flag)
@@ -89,9 +89,9 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
     type=click.Path(exists=True, dir_okay=False),
     help="Export of APEL's tables: rows of this CE that it does not publish are sent with zeros. Repeatable.",
 )
-@click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show the plan and stop: send nothing.")
-@click.option("--write-to", metavar="DIR", help="Write exactly what would be sent into a directory; send nothing.")
-@click.option("--yes", is_flag=True, help="Go on without asking.")
+@click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show the plan; send nothing.")
+@click.option("--write-to", metavar="DIR", help="Write the exact messages to a directory; send nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_context
 @together(_period, "period", ("from_s", "to_s", "after_s", "till_s"))
 @together(dict, "of_url", [name for name, _when in _OF_URLS.values()])
@@ -111,13 +111,13 @@ def republish(
     """
     Send the records of a period again: jobs with FROM <= end time < TO, all times UTC.
 
-    First shows the plan. Summaries are always sent as whole months; SGAS ignores records that it has, APEL replaces
-    them; keys at APEL that no longer hold are sent with zeros. The regular publishing goes on where it is, and an
-    interrupted republish can be repeated.
+    First shows the plan. Summaries are always sent as whole months. SGAS ignores records that it has, APEL replaces
+    them. Outdated keys at APEL are sent with zeros. Regular publishing is not affected, and you can repeat an
+    interrupted republish.
     """
     found, targets = _targets(ctx, target, apel_url, sgas_url, of_url)
     if receiver_rows and len(targets) > 1:
-        raise UsageError("--receiver-rows is about one receiver: give --target NAME")
+        raise UsageError("--receiver-rows needs one receiver: pass --target NAME")
     if not plan_only and write_to is None:
         access.refuse_unasked(found.places)
     print_line(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
@@ -178,12 +178,12 @@ def _targets(
 ) -> tuple[Settings, Sequence[TargetPlugin]]:
     """The targets that are meant: configured ones, or one that only the command line knows."""
     if sum(choice is not None for choice in (name, apel_url, sgas_url)) > 1:
-        raise UsageError("give one of --target, --apel-url and --sgas-url")
+        raise UsageError("pass one of --target, --apel-url and --sgas-url")
     url = apel_url or sgas_url
     if url is None:
         for flag, (option, _when) in _OF_URLS.items():
             if of_url[option] is not None:
-                raise UsageError(f"{flag} goes with --apel-url or --sgas-url")
+                raise UsageError(f"{flag} needs --apel-url or --sgas-url")
         found = settings_of(ctx, to_publish=True)
         return found, plugins(found, name)
     kind = "arex/jura/apel" if apel_url else "arex/jura/sgas"

@@ -28,26 +28,26 @@ _WIDTH = max(map(len, VERDICTS))
 
 
 @click.command(epilog=examples("arcacct setup", "arcacct setup --write", "arcacct setup --check --format json"))
-@click.option("--check", "only_check", is_flag=True, help="Only say by exit code and verdicts whether all is done.")
+@click.option("--check", "only_check", is_flag=True, help="Only check whether all steps are done.")
 @format_option(TOLD, "the steps as a list: step, verdict, details, do, undo")
-@click.option("--write", is_flag=True, help="Write the callouts into arc.conf.d, once the launcher was seen to work.")
-@click.option("--launcher", metavar="FILE", help="The launcher that the callouts name, if it is elsewhere.")
-@click.option("--yes", is_flag=True, help="With --write: go on without asking.")
+@click.option("--write", is_flag=True, help="Write the callouts to arc.conf.d, after the launcher has run.")
+@click.option("--launcher", metavar="FILE", help="The launcher in the callouts, if it is elsewhere.")
+@click.option("--yes", is_flag=True, help="With --write: do not ask for confirmation.")
 @click.pass_context
 def setup(ctx: click.Context, *, only_check: bool, form: str, write: bool, launcher: str | None, yes: bool) -> int:
     """
-    Lead through the installation: look at everything before A-REX restarts, and say what to do next.
+    Guide the installation: check everything before A-REX restarts, and show the next steps.
 
     The steps are configuration, clock, launcher, callouts, database, history, benchmark, targets with the DNs to
     register, rehearsal, switch from jura-ng, timers. Each is judged by what the host has now, so stop and resume where
     you like. Callouts are judged with the launcher before any line of them is written. Without --write nothing is
     changed.
 
-    Exits with 0 if no step is left that must be done, else with the code of the most severe: 78 configuration, 77
-    credentials, 74 database.
+    Exits with 0 if no required step is left, else with the most severe code: 78 configuration, 77 credentials, 74
+    database.
     """
     if write and only_check:
-        raise UsageError("--write changes a file and --check changes nothing: give one of them")
+        raise UsageError("--write changes a file and --check changes nothing: use only one of them")
     found = _steps(ctx, launcher)
     if write:
         _write(ctx, found, launcher, yes=yes)
@@ -61,7 +61,7 @@ def setup(ctx: click.Context, *, only_check: bool, form: str, write: bool, launc
         left = [one for one in found if one.is_open]
         if left and not only_check:
             _lead(left[0])
-        done = f"{count_of(len(left), 'step')} left" if left else "no step is left; say `arcacct doctor`"
+        done = f"{count_of(len(left), 'step')} left" if left else "no step is left; run `arcacct doctor`"
         print_line(done, err=True)
     return most_severe(verdict.exit_code for one in found for verdict in one.checks if verdict.severity == CRITICAL)
 
@@ -81,7 +81,7 @@ def _write(ctx: click.Context, found: list[SetupStep], launcher: str | None, *, 
     conf = next_start(ctx)
     if not reads_directory(conf):
         raise ConfigError(
-            f"{conf.arc_conf}.d: there is no such directory, so this A-REX is 6 and reads none; add the lines that"
+            f"{conf.arc_conf}.d: no such directory, so this is A-REX 6, which does not read one; add the lines that"
             f" `arcacct setup` prints to [arex] of {conf.arc_conf}"
         )
     if by_name["launcher"].is_open:
@@ -92,7 +92,7 @@ def _write(ctx: click.Context, found: list[SetupStep], launcher: str | None, *, 
     _conf, program = planned(next_start(ctx), launcher)
     text = "\n".join(
         (
-            "# Written by `arcacct setup --write`. To take it back: remove this file and restart A-REX.",
+            "# Written by `arcacct setup --write`. To undo: remove this file and restart A-REX.",
             "[arex]",
             *callout_lines(program, is_arc7=True),
             "",
@@ -102,7 +102,7 @@ def _write(ctx: click.Context, found: list[SetupStep], launcher: str | None, *, 
     with suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
         old = file.read()
     if old is not None and not is_own_file(old):
-        raise ConfigError(f"{path}: is there, with other lines than callouts of arcacct; move them to another file")
+        raise ConfigError(f"{path}: contains lines other than callouts of arcacct; move them to another file")
     ask(f"write {path}?", yes=yes)
     folder, name = os.path.split(path)
     with open_directory(folder) as place:
@@ -115,7 +115,7 @@ def _write(ctx: click.Context, found: list[SetupStep], launcher: str | None, *, 
                 os.unlink(name, dir_fd=place.fd)
             else:
                 place.replace(name, old.encode(), 0o644)
-        raise ConfigError(f"{path}: taken back, since the configuration would be wrong with it:", *map(str, new))
+        raise ConfigError(f"{path}: removed again, because the configuration would be wrong with it:", *map(str, new))
     print_line(f"{path}: written; restart A-REX: systemctl restart arc-arex", err=True)
 
 
@@ -127,7 +127,7 @@ def _show(one: SetupStep) -> None:
         )
         print_line(Coloured(word), "  ", one.name, ": ", verdict.text)
     for verdict in one.checks:
-        # What a receiver has to be given, letter for letter.
+        # The exact text for a receiver.
         if verdict.subject == "DN" and verdict.severity == OK:
             print_line(Coloured(" " * _WIDTH), "  ", one.name, ": ", verdict.text)
 
@@ -138,7 +138,7 @@ def _lead(one: SetupStep) -> None:
     for line in one.do:
         print_line("  ", line)
     if one.undo:
-        print_line("to take it back:")
+        print_line("to undo:")
         for line in one.undo:
             print_line("  ", line)
 

@@ -78,13 +78,13 @@ question_options = in_order(
         "--days",
         type=click.IntRange(min=0),
         metavar="DAYS",
-        help="Length in days: from -b, or back from -e or now.",
+        help="Length in days: after -b, or before -e or now.",
     ),
     click.option("--now", type=INSTANT, is_eager=True, metavar="TIME", help="Use TIME as the current time."),
     click.option(
         "--on",
         type=click.Choice(("start", "end")),
-        help="Whether -b, -e and -d mean when a job started or ended; default start.",
+        help="Apply -b, -e and -d to the start or the end of a job; default start.",
     ),
     click.option(
         "--timezone",
@@ -97,7 +97,7 @@ question_options = in_order(
         "-l",
         "--resources",
         metavar="NAME=PATTERN,...",
-        help="Of queues with these resources; records know hostname (h) and qname (q), no other.",
+        help="Only queues with these resources; records have only hostname (h) and qname (q).",
     ),
     together(_qacct, "qacct", (*COLUMNS, "days", "now", "on", "timezone", "masters", "resources")),
 )
@@ -120,7 +120,7 @@ def _wanted(asked: tuple[str, str]) -> tuple[str, str]:
     """A pattern as records have it: a group by its name, a host in small letters. Raises UsageError."""
     column, pattern = asked
     if column == "queue" and "@@" in pattern:
-        raise UsageError(f"--queue {pattern}: which hosts are of a group only qmaster knows; name them: QUEUE@HOST")
+        raise UsageError(f"--queue {pattern}: only qmaster knows the hosts of a group; name them: QUEUE@HOST")
     if column == "group" and pattern.isascii() and pattern.isdecimal():
         with suppress(KeyError, OverflowError):
             return column, grp.getgrgid(int(pattern)).gr_name
@@ -205,7 +205,7 @@ class StatsOptions(NamedTuple):
 
 
 class Periods(NamedTuple):
-    """Each ``[from, before)``, of which one may be given."""
+    """Each is ``[from, before)``; only one may be given."""
 
     month: tuple[int, int] | None
     week: tuple[int, int] | None
@@ -245,7 +245,7 @@ class Periods(NamedTuple):
     "submitted_after_s",
     type=INSTANT,
     metavar="TIME",
-    help="Jobs that were submitted after this time.",
+    help="Jobs submitted after this time.",
 )
 @click.option(
     "--from",
@@ -293,24 +293,22 @@ class Periods(NamedTuple):
     "-o",
     "--output",
     type=click.Choice(OUTPUTS),
-    help="Print what arcctl prints for this kind of output; default brief.",
+    help="Print arcctl's output of this kind; default brief.",
 )
 @arcctl_option
 @click.option("--by", metavar="COLUMN,...", help=f"A table by any of {', '.join(NEEDS)}.")
-@click.option("--details", is_flag=True, help="With --by: failed jobs and data volumes too.")
-@click.option(
-    "--gpu", "measured", is_flag=True, help="With --by: GPU hours and energy too, as far as anything tells them."
-)
+@click.option("--details", is_flag=True, help="With --by: also failed jobs and data volumes.")
+@click.option("--gpu", "measured", is_flag=True, help="With --by: also GPU hours and energy, as far as known.")
 @click.option(
     "--sort",
     metavar="COLUMN[:asc|:desc]",
-    help="With --by: by this column; without :asc or :desc amounts from the largest, names from A to Z.",
+    help="With --by: sort by this column; default: amounts descending, names ascending.",
 )
 @click.option(
     "--top",
     type=click.IntRange(min=1),
     metavar="N",
-    help="With --by: the first N rows, by core_hours without --sort, and one row for the others.",
+    help="With --by: the first N rows (by core_hours without --sort), and one row for the others.",
 )
 @click.option(
     "--benchmark-as",
@@ -329,7 +327,7 @@ class Periods(NamedTuple):
     f"{', '.join(COLUMNS)}. The options that follow need it.",
 )
 @click.option("-j", "--job", metavar="JOB", help="The records of a job: number, name or pattern of names.")
-@click.option("-t", "--tasks", metavar="N[-M[:STEP]]", help="With --job: of these tasks of an array job.")
+@click.option("-t", "--tasks", metavar="N[-M[:STEP]]", help="With --job: only these tasks of an array job.")
 @click.pass_context
 @question_options
 @together(Selection, "chosen")
@@ -337,24 +335,24 @@ class Periods(NamedTuple):
 @together(Periods, "period")
 def stats(ctx: click.Context, chosen: Selection, given: StatsOptions, period: Periods) -> None:
     """
-    Sum jobs, as arcctl prints them or by month, VO, user, ...
+    Sum jobs, in arcctl's format or by month, VO, user, ...
 
-    Without --by the options and the output are those of arcctl accounting stats, of ARC 6 or ARC 7, times in UTC. With
-    --by: jobs, wall and CPU time in s, core hours, core hours times benchmark, CPU time over core time; of finished
-    jobs as they are published, or of any with -a, --filter-state or --by status. --filter-... can be repeated. A table
-    of several rows ends with their total; CSV and JSON have none.
+    Without --by, options and output are those of arcctl accounting stats, of ARC 6 or ARC 7, times in UTC. With --by:
+    jobs, wall and CPU time in s, core hours, core hours times benchmark, CPU time over core time. They cover finished
+    jobs as published, or all jobs with -a, --filter-state or --by status. --filter-... can be repeated. A table of
+    several rows ends with their total; CSV and JSON have none.
 
-    With --gridengine: of records of Grid Engine instead of jobs, what qacct answers, and slots times wall clock.
+    With --gridengine: qacct's results from records of Grid Engine instead of jobs, and slots times wall clock.
     """
     _refuse_mixtures(ctx, chosen._asdict() | given._asdict() | period._asdict(), given)
     chosen = in_period(chosen, period)
     if not given.by and not given.gridengine and given.form != "table":
         if given.form != "json" or given.output not in (None, "json"):
-            raise UsageError(f"--format {given.form} is about a table: it needs --by")
+            raise UsageError(f"--format {given.form} needs --by")
         given = given._replace(output="json")
     for option, value in (("-o", given.output), ("--arcctl", given.arcctl)):
         if given.by and value:
-            raise UsageError(f"--by makes a table of its own, {option} prints what arcctl prints: give one of them")
+            raise UsageError(f"--by prints a table, {option} prints arcctl's output: use only one of them")
     is_table = given.form == "table" if given.by or given.gridengine else given.output != "json"
     out = print_line if is_table else data
     with asking(ctx) as con:
@@ -368,7 +366,7 @@ def in_period(chosen: Selection, period: Periods) -> Selection:
     bounds = {"--from": chosen.from_s, "--to": chosen.before_s, "-b": chosen.after_s, "-e": chosen.until_s}
     ranges = [*periods, *(name for name, bound in bounds.items() if bound is not None)]
     if periods and len(ranges) > 1:
-        raise UsageError(f"{ranges[0]} is a whole range of time: it does not go with {ranges[1]}")
+        raise UsageError(f"{ranges[0]} is a complete period: do not combine it with {ranges[1]}")
     for first, first_s in (("--from", chosen.from_s), ("-b", chosen.after_s)):
         for last, last_s in (("--to", chosen.before_s), ("-e", chosen.until_s)):
             in_turn(first_s, first, last_s, last)
@@ -379,7 +377,7 @@ def in_period(chosen: Selection, period: Periods) -> Selection:
 
 
 def _refuse_mixtures(ctx: click.Context, values: dict[str, object], given: StatsOptions) -> None:
-    """Options that do not go together, of which ``values`` are. Raises UsageError."""
+    """Raise UsageError if ``values`` are options that exclude each other."""
     if not given.by:
         of_table: dict[str, object] = {
             "--gpu": given.measured,
@@ -389,20 +387,20 @@ def _refuse_mixtures(ctx: click.Context, values: dict[str, object], given: Stats
         }
         alone = [name for name, value in of_table.items() if value]
         if alone and not given.gridengine:
-            raise UsageError(f"{alone[0]} is about a table: it needs --by")
+            raise UsageError(f"{alone[0]} needs --by")
     if not given.gridengine:
         of_job = (("--job", given.job), ("--tasks", given.tasks))
         needless = [*given.qacct.names(), *(name for name, value in of_job if value is not None)]
         if needless:
-            raise UsageError(f"{needless[0]} asks for records of Grid Engine: it needs --gridengine")
+            raise UsageError(f"{needless[0]} needs --gridengine")
         return
     for param in ctx.command.params:
         if param.name in _OF_JOBS and values[param.name]:
-            raise UsageError(f"{param.opts[-1]} asks for jobs, --gridengine for its records: give one of them")
+            raise UsageError(f"{param.opts[-1]} reads jobs, --gridengine reads its records: use only one of them")
     if given.tasks is not None and given.job is None:
-        raise UsageError("--tasks needs --job: which tasks of which job")
+        raise UsageError("--tasks needs --job")
     if given.job is not None and given.by:
-        raise UsageError("--job lists records, --by sums them: give one of them")
+        raise UsageError("--job lists records, --by sums them: use only one of them")
 
 
 def _of_records(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator[str]:
@@ -418,7 +416,7 @@ def _of_records(con: Connection, chosen: Selection, given: StatsOptions) -> Iter
 
 def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator[str]:
     for kind, name in questions.unknown_names(con, chosen):
-        print_error(f"there are no jobs with {kind} {name} in the database")
+        print_error(f"the database has no jobs with {kind} {name}")
     if chosen.states and given.show_active:
         chosen = chosen._replace(states=(*chosen.states, IN_PROGRESS))
     if not given.by:
@@ -445,12 +443,12 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
 
 
 def complain_of(lacking: Lacking) -> None:
-    """Say how many of the jobs count with 0, since nobody measured them."""
+    """Print how many jobs count with 0, because they have no measurement."""
     for name, jobs in (("wall", lacking.wall), ("CPU", lacking.cpu)):
         if jobs:
             print_error(
-                f"{jobs} of {lacking.jobs} jobs have no measured {name} time: it counts 0 here;"
-                " --details has the number of each row"
+                f"{jobs} of {lacking.jobs} jobs have no measured {name} time: they count as 0 here;"
+                " --details shows the number for each row"
             )
 
 

@@ -91,8 +91,8 @@ _OPTIONS = {
     "spool_files": ("spool", 1, "N", "at {} events in the spool"),
     "spool_s": ("spool-age", HOUR_S, "H", "when the oldest event in the spool is older than {} hours"),
     "certificate_s": ("certificate", DAY_S, "D", "when a certificate expires within {} days"),
-    "quarantined": ("quarantine", 1, "N", "at {} records that a target refuses"),
-    "implausible": ("implausible", 1, "N", "at {} jobs that are held, since values cannot be true"),
+    "quarantined": ("quarantine", 1, "N", "at {} records that a target rejects"),
+    "implausible": ("implausible", 1, "N", "at {} jobs held because of values that cannot be true"),
     "unmeasured_percent": ("unmeasured", 1, "P", "when {} percent of the jobs of two months have no wall time"),
     "backup_s": ("backup", DAY_S, "D", "when the last backup is older than {} days"),
     "free_mib": ("disk", 1, "MIB", "when less than {} MiB are free on the disk of the databases"),
@@ -147,10 +147,10 @@ COLOURS = ("green", "yellow", "red", "magenta")
 @threshold_options
 def status(ctx: click.Context, form: str, limits: health.Thresholds) -> int:
     """
-    Tell whether all is well, on one screen and by exit code.
+    Show the health of everything, on one screen and by exit code.
 
-    Exits as monitoring plug-ins do: 0 all is well, 1 warning, 2 critical, 3 unknown. The first line is the verdict.
-    Needs nothing but the right to read the databases (read_group=) and the certificates.
+    Exits as monitoring plug-ins do: 0 OK, 1 warning, 2 critical, 3 unknown. The first line is the overall result. It
+    needs only the right to read the databases (read_group=) and the certificates.
     """
     try:
         settings = settings_of(ctx)
@@ -188,7 +188,7 @@ def _plug_in(checks: list[health.Check], figures: str) -> None:
     """
     One line with the figures behind a bar, then the long output: what is not well, then the rest.
 
-    (Whoever is called shows the first line, so that has the first trouble with its text.)
+    (A pager shows the first line, so that has the first problem with its text.)
     """
     graver = sorted(checks, key=lambda check: -_GRAVITY[check.severity])
     grave = [check for check in graver if check.severity]

@@ -27,7 +27,7 @@ _SHOWN = 20
 
 @click.command(epilog=examples("arcacct switch --plan", "arcacct switch --target apel:egi --yes"))
 @click.argument("path", required=False)
-@click.option("--plan", "plan_only", is_flag=True, help="Show the plan and stop: change nothing.")
+@click.option("--plan", "plan_only", is_flag=True, help="Show the plan; change nothing.")
 @click.option(
     "--target", metavar="NAME", shell_complete=complete_target, help="Only this target: apel:x, directory:x, or x."
 )
@@ -37,10 +37,10 @@ _SHOWN = 20
     type=MONTH,
     multiple=True,
     metavar="YYYY-MM",
-    help="This month, repeatable; without it that of jura-ng's last job and the one before.",
+    help="This month, repeatable; default: the month of jura-ng's last job and the one before.",
 )
-@click.option("--arc", type=click.Choice(["6", "7"]), help="Whose jura-ng it was, if the database does not tell.")
-@click.option("--yes", is_flag=True, help="Go on without asking.")
+@click.option("--arc", type=click.Choice(["6", "7"]), help="The target of jura-ng, if the database does not have it.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @format_option()
 @click.pass_context
 def switch(
@@ -58,12 +58,12 @@ def switch(
     """
     Take over from jura-ng without counting a job twice.
 
-    jura-ng sent summaries under keys of its own, and APEL would add ours to them. This shows each key that it used,
-    from the database that A-REX writes, and notes those that ours do not replace: the next `arcacct publish` sends
-    zeros for them. Nothing is sent from here, and repeating it changes nothing.
+    jura-ng sent summaries under its own keys, and APEL would add our summaries to them. This command reads the keys
+    that jura-ng used from A-REX's database, shows them, and stores those that our records do not replace: the next
+    `arcacct publish` sends zeros for them. The command itself sends nothing, and you can repeat it.
 
-    PATH is an accounting.db (ARC 6) or accounting_v2.db (ARC 7) with jura-ng's publishing.db beside it; without it,
-    those of the control directory.
+    PATH is an accounting.db (ARC 6) or accounting_v2.db (ARC 7) with jura-ng's publishing.db next to it; default: those
+    of the control directory.
     """
     # A plan is made while jura-ng still publishes, on the configuration as it is.
     settings = settings_of(ctx, to_publish=not plan_only)
@@ -78,14 +78,14 @@ def switch(
     if plan_only:
         return
     if not any(map(jura.anything_left, plans)):
-        print_line("nothing to note: ours replace all that APEL has", err=True)
+        print_line("nothing to store: our records replace all that APEL has", err=True)
         return
-    ask("note these keys?", yes=yes)
+    ask("store these keys?", yes=yes)
     for name, new in jura.take_over(settings, plans).items():
         words = (
-            f"{count_of(new, 'key')} noted: the next `arcacct publish` sends zeros for them"
+            f"{count_of(new, 'key')} stored: the next `arcacct publish` sends zeros for them"
             if new
-            else "all was noted before"
+            else "everything was already stored"
         )
         print_line(f"{name}: {words}", err=True)
 
@@ -110,28 +110,28 @@ def _tell(one: TargetPlan) -> None:
     told = [one.says, *map(_sentence, one.sums)]
     for jobs in one.jobs:
         told.append(_job_sentence(jobs))
-        told += [f"{job_id}: here with another end or id of the batch system" for job_id in jobs.differing[:_SHOWN]]
-        told += [f"{job_id}: resumed; APEL may have it with an earlier end, too" for job_id in jobs.again[:_SHOWN]]
+        told += [f"{job_id}: recorded here with another end or batch system id" for job_id in jobs.differing[:_SHOWN]]
+        told += [f"{job_id}: resumed; APEL may also have it with an earlier end" for job_id in jobs.again[:_SHOWN]]
     for text in (*told, *one.notes):
         print_line(f"{one.target}: {text}", err=True)
 
 
 def _sentence(one: SumsOfMonth) -> str:
     if not one.sums:
-        return f"{month_name(one.month)}: the given databases of A-REX have nothing that jura-ng sent"
+        return f"{month_name(one.month)}: the given databases of A-REX have no messages of jura-ng"
     jobs, wall_s = sum(summary.jobs for summary in one.sums), sum(summary.wall_s for summary in one.sums)
     twice, twice_s = sum(summary.jobs for summary in one.left), sum(summary.wall_s for summary in one.left)
     return (
         f"{month_name(one.month)}: APEL has {count_of(jobs, 'job')} and {hours(wall_s)} hours from jura-ng under"
-        f" {count_of(len(one.sums), 'key')}; {len(one.left)} of these ours do not replace: "
+        f" {count_of(len(one.sums), 'key')}; our records do not replace {len(one.left)} of them: "
         f"{count_of(twice, 'job')} and {hours(twice_s)} hours would count"
-        f" twice. Here are {count_of(one.ours[0], 'job')} and {hours(one.ours[1])} hours"
+        f" twice. This database has {count_of(one.ours[0], 'job')} and {hours(one.ours[1])} hours"
     ) + _counts(one.syncs)
 
 
 def _job_sentence(one: JobsOfMonth) -> str:
     if not one.jobs:
-        return f"{month_name(one.month)}: the given databases of A-REX have nothing that jura-ng sent"
+        return f"{month_name(one.month)}: the given databases of A-REX have no messages of jura-ng"
     same = one.jobs - len(one.differing)
     return (
         f"{month_name(one.month)}: APEL has {count_of(one.jobs, 'job record')} and {hours(one.wall_s)} hours from "
@@ -141,4 +141,4 @@ def _job_sentence(one: JobsOfMonth) -> str:
 
 
 def _counts(syncs: Sequence[object]) -> str:
-    return f". Its sync message counts {len(syncs)} SubmitHosts that ours does not have" if syncs else ""
+    return f". Its sync message counts {len(syncs)} SubmitHosts that our sync message does not have" if syncs else ""

@@ -141,7 +141,7 @@ def _text(value: Any) -> str:
 
 def _spreadsheet(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
     """
-    CSV whose texts stay texts, whoever chose them: ``=HYPERLINK(...)`` as a job's name would be run by who looks at it.
+    CSV whose texts stay texts: a spreadsheet would execute ``=HYPERLINK(...)`` as a job's name.
 
     All texts are in quotes, since where a semicolon separates cells it would begin one with whatever follows.
     """

@@ -51,10 +51,10 @@ target_option = click.option(
 )
 
 
-# What came of each target, for people: results on stdout, notes and errors on stderr, and the exit code.
+# The result of each target: results on stdout, notes and errors on stderr, and the exit code.
 
 
-GRAVEST_FIRST = (78, 77, 69, 74, 70, 75, 65)
+MOST_SEVERE_FIRST = (78, 77, 69, 74, 70, 75, 65)
 
 
 def show(outcomes: Sequence[TargetResult], *, planned: bool = False) -> None:
@@ -78,14 +78,14 @@ def show(outcomes: Sequence[TargetResult], *, planned: bool = False) -> None:
         summary = outcome.summary
         for number, what, became in (
             (summary.resent, "message", "of an earlier run had no answer"),
-            (summary.quarantined, "record", "set aside"),
+            (summary.quarantined, "record", "quarantined"),
             (
                 summary.implausible,
                 "record",
                 "held: values that cannot be true, or no wall time; see `arcacct quarantine list`",
             ),
-            (summary.refused_once, "record", "refused, to be tried again"),
-            (summary.ahead, "record", "of the future, by this host's clock: sent once it is right"),
+            (summary.refused_once, "record", "rejected, to be tried again"),
+            (summary.ahead, "record", "in the future by this host's clock: sent later"),
             (summary.not_selected, "job", NOT_SELECTED),
         ):
             if number:
@@ -101,9 +101,9 @@ def announce(target: str, note: str) -> None:
 
 def exit_code(outcomes: Sequence[TargetResult], complaints: Sequence[str] = ()) -> int:
     """
-    The gravest of the targets; 65 when something was set aside or is held, 75 when it is to be tried again, else 0.
+    The most severe code of the targets; 65 if a record was quarantined or held, 75 if it will be retried, else 0.
 
-    ``complaints``: what of the spool could not be used, which is set aside, too.
+    ``complaints``: unusable files of the spool, which also give 65.
     """
     codes = {outcome.error.exit_code for outcome in outcomes if outcome.error is not None}
     if complaints or any(outcome.summary.quarantined or outcome.summary.implausible for outcome in outcomes):
@@ -116,4 +116,4 @@ def exit_code(outcomes: Sequence[TargetResult], complaints: Sequence[str] = ()) 
 def most_severe(codes: Iterable[int]) -> int:
     """One exit code for several; 0 for none."""
     found = {*codes}
-    return next((code for code in GRAVEST_FIRST if code in found), max(found, default=0))
+    return next((code for code in MOST_SEVERE_FIRST if code in found), max(found, default=0))

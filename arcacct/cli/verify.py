@@ -55,16 +55,15 @@ _HOUR_S = 3600
     "--exported",
     type=INSTANT,
     metavar="TIME",
-    help="With --portal: when the exports were made; else when their files were written.",
+    help="With --portal: time of the exports; default: time of their files.",
 )
 @click.option(
     "--lrms",
     multiple=True,
     metavar="SOURCE",
-    help="The batch system's own accounting: slurm (asks sacct), htcondor (asks condor_history), or a file as"
-    f" `arcacct import` takes it: {', '.join(f'{name}:FILE' for name in BATCH_SYSTEMS)}, or an installed source;"
-    " by account and user, too."
-    " May be repeated.",
+    help="The batch system's own accounting: slurm (asks sacct), htcondor (asks condor_history), or a file for"
+    f" `arcacct import`: {', '.join(f'{name}:FILE' for name in BATCH_SYSTEMS)}, or an installed source."
+    " Also compares by account and user. May be repeated.",
 )
 @click.option("--sacct", default="sacct", show_default=True, metavar="PROGRAM", help="With --lrms slurm: its path.")
 @click.option(
@@ -74,7 +73,7 @@ _HOUR_S = 3600
     metavar="PROGRAM",
     help="With --lrms htcondor: its path.",
 )
-@click.option("--timezone", metavar="ZONE", help="With --lrms slurm:FILE: zone of its times; else this host's.")
+@click.option("--timezone", metavar="ZONE", help="With --lrms slurm:FILE: zone of its times; default: this host's.")
 @click.option(
     "--all", "everything", is_flag=True, help=f"Show every difference, not only the first {_SHOWN} of each place."
 )
@@ -96,14 +95,14 @@ def verify(
     """
     Compare a month's counts and hours in all places that have them.
 
-    The database is compared with the control directory, with the database that A-REX itself writes, with what the
-    ledger says that each target was given, with the sync message, with the batch system's own accounting, and with the
-    portal. SGAS names each record that it stored; what was handed to AMS is only confirmed by the portal. There are
-    three answers for each place: yes (with how many jobs vofilter leaves out), NO, and unknown with what would settle
-    it. Exits with 0 when all agree, else with 1; differences are shown job by job.
+    The database is compared with the control directory, A-REX's own database, the ledger's records of each target, the
+    sync message, the batch system's own accounting, and the portal. SGAS names each record that it stored; only the
+    portal confirms messages that went to AMS. Each place has one of three results: yes (with the number of jobs that
+    vofilter excludes), NO, and unknown (with what would decide it). Exits with 0 if everything agrees, else with 1;
+    differences are shown job by job.
     """
     if exported is not None and not portal:
-        raise UsageError("--exported says when the files of --portal were made: it needs --portal")
+        raise UsageError("--exported is the time of the --portal files: it needs --portal")
     asked: list[tuple[BatchSystem, str, partial[Iterator[Figures]]]] = []
     for text in lrms:
         kind, has_path, path = text.partition(":")

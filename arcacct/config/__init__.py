@@ -1,1 +1,1 @@
-"""Configuration: arc.conf as ARC reads it, arcacct.conf beside it, and what both mean for arcacct."""
+"""Configuration: arc.conf as ARC reads it, arcacct.conf next to it, and the settings of both for arcacct."""

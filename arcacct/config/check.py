@@ -38,7 +38,7 @@ def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
     """
     Every problem of the configuration and of the files it names, in the order of the files.
 
-    ``now`` (UTC seconds) is when certificates have to be valid; default: the present.
+    ``now`` (UTC seconds) is the time at which certificates must be valid; default: the present.
     """
     problems = check_text(conf, kinds)
     # A configuration with errors still has targets whose files can be looked at.
@@ -62,23 +62,23 @@ def launcher_problem(program: str, what: str = "the launcher") -> str:
     """Why A-REX cannot start the program of a callout, and after a semicolon what to do; empty: it can."""
     fails = "A-REX fails each job whose callout cannot be started"
     if not program.startswith("/"):
-        return f"{program}: {what} is named without its whole path; write the path from / on"
+        return f"{program}: {what} has no absolute path; write the path from /"
     try:
         mode = os.stat(program).st_mode
     except OSError as error:
         reason = (error.strerror or "").lower()
         return (
-            f"{program}: {what} cannot be found ({reason}): {fails}; put etc/arcacct-hook there by mv, or fix the path"
+            f"{program}: {what} does not exist ({reason}): {fails}; put etc/arcacct-hook there with mv, or fix the path"
         )
     if not stat.S_ISREG(mode) or not mode & 0o111:
-        return f"{program}: {what} is no program that can be started: {fails}; chmod 755 {program}"
+        return f"{program}: {what} is not an executable program: {fails}; chmod 755 {program}"
     return ""
 
 
 def check_text(conf: Conf, kinds: Kinds) -> list[Problem]:
-    """The same without the files that targets name: what the text itself says, and A-REX's own file beside it."""
+    """The same without the files that targets name: only the text, and A-REX's run-time file."""
     if not conf.files:
-        text = f"there is no such file, nor {conf.our_conf}; name one by --config or write it"
+        text = f"no such file, and no {conf.our_conf}; pass one with --config, or create it"
         return [Problem(ERROR, conf.arc_conf, None, None, None, text)]
     _, problems = examine(conf, kinds)
     callouts = (
@@ -94,12 +94,12 @@ def _no_benchmark(conf: Conf) -> Iterator[Problem]:
     for block in conf.blocks.values():
         names = rating.get("arcacct" if block.name == "custom:arcacct" else block.kind, "").split()
         lines = [line.value for name in names for line in block.options.get(name, ()) if line.value]
-        # The default stands for none.
+        # The default means no benchmark.
         if any(parsed_benchmark(value) != FALLBACK for value in lines):
             return
     text = (
-        f"there is none, neither here nor for a queue or a kind of node: jobs are published with {FALLBACK_SHOWN}, and"
-        " there are no normalised figures; measure one core and write benchmark=HEPscore23:VALUE"
+        f"none is set, here or for a queue or a kind of node: jobs are published with {FALLBACK_SHOWN}, without"
+        " normalised figures; measure one core and set benchmark=HEPscore23:VALUE"
     )
     yield Problem(WARNING, conf.files[0], None, "lrms", "benchmark", text)
 
@@ -113,12 +113,11 @@ def not_restarted(conf: Conf) -> Iterator[Problem]:
         for path in (parser.ARC_CONF, *parser.conf_d(parser.ARC_CONF)):
             if os.stat(path).st_mtime_ns > began_ns:
                 text = (
-                    f"A-REX runs with this file, and arcacct reads it, but {path} was changed since it was made; "
-                    "restart A-REX"
+                    f"A-REX runs with this file and arcacct reads it, but {path} was changed afterwards; restart A-REX"
                 )
                 yield Problem(WARNING, conf.arc_conf, None, None, None, text)
     except (OSError, ConfigError):
-        return  # who may not see them is told nothing
+        return  # no message to a user who may not see them
 
 
 def _findings(target: Target, now: int) -> Iterator[tuple[str, Finding]]:

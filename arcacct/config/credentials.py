@@ -81,7 +81,7 @@ def pair_findings(target: Target) -> list[tuple[str, Finding]]:
         return [("x509_host_key", data)]
     found = []
     if stat.S_IMODE(os.stat(key).st_mode) & 0o077:
-        text = f"{key} can be read by others than its owner; chmod 600 it"
+        text = f"{key} can be read by users other than its owner; chmod 600 it"
         found.append(("x509_host_key", Finding(WARNING, text)))
     if not isinstance(_certificate(cert), Finding):
         try:
@@ -126,7 +126,7 @@ def _certificate(path: str) -> x509.Certificate | Finding:
     try:
         return x509.load_pem_x509_certificate(data)
     except ValueError:
-        return Finding(ERROR, f"{path} holds no certificate in PEM form; name the file of the certificate")
+        return Finding(ERROR, f"{path} contains no certificate in PEM form; set the file of the certificate")
 
 
 def _read(path: str) -> bytes | Finding:
@@ -134,4 +134,4 @@ def _read(path: str) -> bytes | Finding:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        return Finding(ERROR, f"{path} cannot be read: {error.strerror}; name a file that this user may read")
+        return Finding(ERROR, f"{path} cannot be read: {error.strerror}; use a file that this user may read")

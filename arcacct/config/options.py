@@ -60,7 +60,7 @@ def in_order(problems: Iterable[Problem], files: list[str]) -> list[Problem]:
 
 # The options that arcacct reads: their blocks, their defaults, how their text becomes a value.
 #
-# Those of a kind of target stand in its folder (`config.options.TargetKind`), but for what is the same for all of them.
+# Options of a kind of target are in its folder (`config.options.TargetKind`), except those common to all targets.
 #
 # The names and defaults of ARC's options are ARC's (arc.conf.reference); etc/arcacct.conf.reference describes each one,
 # and a test keeps both in step.
@@ -84,7 +84,7 @@ class Spec(NamedTuple):
     may_be_empty: bool = False
     """Whether lines without a value mean nothing at all, in place of the default."""
     is_url: bool = False
-    """Whether there may be a password in it, which nobody is shown."""
+    """Whether it may contain a password, which is never shown."""
     advice: Callable[[str], str | None] | None = None
     """What to say of a text that is right, and could be better."""
     about: str = ""
@@ -358,7 +358,7 @@ class Target(ABC):
             load_credential(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), shown.x509_host_cert, shown.x509_host_key)
 
     def wrong(self) -> Iterator[tuple[str, str]]:
-        """What the host lacks for this target, beside credentials: the option that names it, and what is wrong."""
+        """What the host lacks for this target, apart from credentials: the option that names it, and the problem."""
         return iter(())
 
 
@@ -446,9 +446,9 @@ def shared_receivers(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:
             continue
         why = target.doubles(other)
         text = f"goes to the same receiver as {other.name}" + (
-            "; every job is sent twice and counted once, keep one of them"
+            "; every job is sent twice and counted once; keep one of them"
             if why is None
-            else f" {why}; keep one of them, or give each its own VOs by vofilter"
+            else f" {why}; keep one of them, or give each its own VOs with vofilter"
         )
         block = conf.blocks[target.block]
         yield Problem(WARNING if why is None else ERROR, block.file, block.line, block.name, None, text)

@@ -103,7 +103,7 @@ def _wrong_option(name: str, equals: str, options: dict[str, list[Option]] | Non
         what = f"{name!r} is not the name of an option" if can_be_told else "this line has no option"
         return f"{what}; write option = value, and # before a comment"
     if options is None:
-        return f"option {name} stands before any block; write the [block] it belongs to above it"
+        return f"option {name} is before any block; write its [block] above it"
     return None
 
 
@@ -195,7 +195,7 @@ def find_conf(config: str | None, environ: "Mapping[str, str]") -> str:
 
 
 def our_conf(arc_conf: str, environ: "Mapping[str, str]") -> str:
-    """The path of arcacct.conf: $ARCACCT_CONFIG, else beside arc.conf; /etc for A-REX's run-time file."""
+    """The path of arcacct.conf: $ARCACCT_CONFIG, else next to arc.conf; /etc for A-REX's run-time file."""
     given = environ.get("ARCACCT_CONFIG")
     if given:
         return given
@@ -212,7 +212,7 @@ def conf_d(arc_conf: str) -> list[str]:
     The files in ``<arc.conf>.d`` in the order in which ARC reads them; none for a file that A-REX runs with.
 
     As `get_arc_conf_d` of ARC 7: names that end in ``.conf``, in the order of their bytes, then those in directories
-    below. (What an editor keeps there meanwhile, ``*~`` and links ``.#*``, is none.) Raises ConfigError.
+    below. (An editor's files, ``*~`` and links ``.#*``, do not count.) Raises ConfigError.
     """
     return [] if is_run_time(arc_conf) else _conf_files(f"{arc_conf}.d")
 
@@ -255,7 +255,7 @@ def load(config: str | None, environ: "Mapping[str, str]") -> Conf:
     """
     Read arc.conf, then the files of arc.conf.d, which add to it, then arcacct.conf over both.
 
-    A file that was asked for (``config``, $ARC_CONFIG, $ARCACCT_CONFIG) has to be there; of the usual ones either
+    A requested file (``config``, $ARC_CONFIG, $ARCACCT_CONFIG) must exist; of the usual ones either
     may be missing: a host without A-REX has only arcacct.conf.
     [custom:arcacct] of arc.conf serves as [arcacct] where there is none.
     Raises ConfigError for a file that cannot be read.
@@ -280,8 +280,8 @@ def _read(conf: Conf, path: str, *, required: bool, further: bool = False) -> No
             text = file.read().replace("\0", "\N{REPLACEMENT CHARACTER}")
     except FileNotFoundError:
         if required:
-            todo = "mend or remove the link" if further else "name an existing arc.conf"
-            raise ConfigError(f"{path}: there is no such file; {todo}") from None
+            todo = "fix or remove the link" if further else "give an existing arc.conf"
+            raise ConfigError(f"{path}: no such file; {todo}") from None
         return
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; run as a user who may read it") from error

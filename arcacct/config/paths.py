@@ -30,7 +30,7 @@ DEADLINE_S = 5.0
 AREX_DATABASES = ("accounting.db", "accounting_v2.db")
 """What A-REX 6.4 and later, and ARC 7, write themselves into ``<controldir>/accounting``."""
 AREX_WRITES = (
-    "that is the file A-REX writes, and A-REX loses rows when another program writes it too; leave database= out, "
+    "this is the file that A-REX writes, and A-REX loses rows if another program writes it; leave database= out, "
     "or set arex_writes_no_accounting=yes on a host where no A-REX writes it"
 )
 STATUS_FOLDERS = ("accepting", "processing", "finished", "restarting")
@@ -38,7 +38,7 @@ STATUS_FOLDERS = ("accepting", "processing", "finished", "restarting")
 GIVEN = "the command line"
 """Who says where the control directory is."""
 ZERO, WAIT, LRMS = MISSING_WALL_TIME = ("zero", "wait", "lrms")
-"""What a site does about jobs of which nobody measured the wall time (`records.hold_decisions`)."""
+"""The site's choice for jobs without a measured wall time (`records.hold_decisions`)."""
 PUBLISHED, RECORDED = KILLED_BEFORE_AREX = ("published", "recorded")
 """What a site does about jobs that were killed before A-REX took them."""
 YES = ("yes", "true", "1", "on")
@@ -79,7 +79,7 @@ class Validity:
 
 
 class JobRules:
-    """What the site has decided about records of jobs, beside what the jobs' files say."""
+    """The site's settings for records of jobs, in addition to the jobs' files."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ def places(conf: Conf | None, controldir: str | None = None, database: str | Non
     The places of this host: those given, else those of the configuration, else ARC's defaults.
 
     Raises ConfigError for a database that A-REX itself writes, a benchmark without type or value, a deadline that is
-    no time, and rules about VOs and claims that are none. In the hook that means: spool in the usual directory, and
+    no time, and invalid rules about VOs and claims. In the hook that means: spool in the usual directory, and
     lose nothing.
     """
     if conf is None:
@@ -173,7 +173,7 @@ def places(conf: Conf | None, controldir: str | None = None, database: str | Non
     fallback = conf.get("arcacct", "spool_fallback")
     control = absolute(controldir or conf.get("arex", "controldir") or CONTROLDIR)
     alone = yes_or_no(conf.get("arcacct", "arex_writes_no_accounting") or "no") or False
-    origin = "ARC's default, since [arex] controldir is set nowhere"
+    origin = "ARC's default, because [arex] controldir is not set"
     if controldir:
         origin = GIVEN
     elif conf.option("arex", "controldir") is not None:
@@ -228,7 +228,7 @@ def benchmark(text: str) -> str:
         number = 0.0
     # The upper bound also refuses inf, the comparison refuses nan.
     if not kind or " " in kind or not 0 < number < 1e9:
-        raise ValueError(f"{text!r} is not a benchmark; write TYPE:VALUE or TYPE VALUE, as HEPscore23:11.5")
+        raise ValueError(f"{text!r} is not a benchmark; write TYPE:VALUE or TYPE VALUE, like HEPscore23:11.5")
     return f"{kind}:{value}"
 
 
@@ -266,7 +266,7 @@ def rated(text: str, what: str) -> "tuple[str, str, Validity]":
         value = ""
     if not name or not value:
         raise ValueError(
-            f'{text!r} is not a line of benchmarks; write "{what}" TYPE:VALUE, and from=DAY or to=DAY behind it, as'
+            f'{text!r} is not a benchmark line; write "{what}" TYPE:VALUE, then optionally from=DAY or to=DAY, like'
             f' "{what}" HEPscore23:14.5 from=2026-07-01'
         )
     return name, value, valid
@@ -284,7 +284,7 @@ def dated(words: "list[str]") -> "tuple[list[str], Validity]":
             values.append(word)
     if bounds["to"] and bounds["from"] >= bounds["to"]:
         text = " ".join(words)
-        raise ValueError(f"{text!r} holds for no job: to= is the first day after from= for which it does not hold")
+        raise ValueError(f"{text!r} applies to no job: to= must be after from= (the first day without this value)")
     return values, Validity(bounds["from"], bounds["to"])
 
 
@@ -308,7 +308,7 @@ def vomsless_vo(text: str) -> "tuple[str | None, str, str | None]":
     names, _, issuer = text.partition("#")
     words = names.split()
     if not 1 <= len(words) <= 2 or not names.isascii() or not names.isprintable():
-        what = "names no VO" if not words else "is no VO, nor an authgroup and a VO"
+        what = "names no VO" if not words else "is neither a VO nor an authgroup and a VO"
         raise ValueError(f"{text!r} {what}; write NAME, NAME#ISSUER or AUTHGROUP NAME")
     return (words[0] if len(words) == 2 else None), words[-1], issuer.strip() or None
 
@@ -320,7 +320,7 @@ def claim_names(text: str) -> "list[tuple[str, str]]":
         claim, colon, name = part.partition(":")
         claim, name = claim.strip(), name.strip()
         if not colon or not claim or not name or " " in claim or " " in name:
-            raise ValueError(f"{part.strip()!r} is not a pair; write CLAIM:NAME, with commas between, as sub:user")
+            raise ValueError(f"{part.strip()!r} is not a pair; write CLAIM:NAME, separated by commas, like sub:user")
         found.append((claim, name))
     return found
 
@@ -330,7 +330,7 @@ def vo_claim(text: str) -> "tuple[str, str | None]":
     words = text.split()
     if not 1 <= len(words) <= 2 or (len(words) == 2 and "://" not in words[1]):
         raise ValueError(
-            f"{text!r} is not a rule; write CLAIM or CLAIM ISSUER, as wlcg.groups https://iam.example.org/"
+            f"{text!r} is not a rule; write CLAIM or CLAIM ISSUER, like wlcg.groups https://iam.example.org/"
         )
     return words[0], (words[1] if len(words) == 2 else None)
 

@@ -1,5 +1,5 @@
 """
-What stands in the files without being wrong in itself: misspellings, wrong places, two publishers, callouts that do
+Problems beyond single values: misspellings, wrong places, two publishers, callouts that do
 not call us.
 """
 
@@ -14,7 +14,7 @@ from arcacct.config.options import ARC_BLOCKS, ARC_ONLY, ERROR, OBSOLETE, WARNIN
 from arcacct.config.parser import ARC_CONF, OUR_CONF, Block, Conf, Option, is_run_time
 from arcacct.config.values import benchmark_advice
 
-# What stands in the files without being wrong in itself: misspellings, wrong places, two publishers at once.
+# Problems beyond single values: misspellings, wrong places, two publishers at once.
 
 
 ARCHIVING = "arex/jura/archiving"
@@ -31,8 +31,8 @@ def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
     ]
     if conf.arc_files and conf.arc_files[0] != conf.arc_conf:
         text = (
-            "there is no such file, and A-REX does not start without it; write it, if only with a comment "
-            f"(what is in {conf.arc_conf}.d counts all the same)"
+            "no such file, and A-REX does not start without it; create it, at least with a comment "
+            f"(arcacct reads {conf.arc_conf}.d without it)"
         )
         problems.append(Problem(WARNING, conf.arc_conf, None, None, None, text))
     problems += _two_publishers(conf, kinds, allow_jura=allow_jura)
@@ -43,9 +43,7 @@ def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
     for block in conf.replaced:
         ours = conf.blocks[block.name]
         for line in block.options.get("vomsless_vo", ()) if "vomsless_vo" not in ours.options else ():
-            text = (
-                f"counts for A-REX alone, since [{ours.name}] in {ours.file} replaces this block; repeat the line there"
-            )
+            text = f"applies only to A-REX: [{ours.name}] in {ours.file} replaces this block; repeat the line there"
             problems.append(_option(block, line, "vomsless_vo", WARNING, text))
     return problems
 
@@ -66,7 +64,7 @@ def _two_publishers(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> Iterator[P
     for block in targets:
         there = conf.blocks[block.name].file == conf.our_conf
         what = f"is also in {conf.our_conf}: A-REX's jura-ng" if there else "is a target of A-REX's jura-ng, which"
-        text = f"{what} would publish beside arcacct; {_moving(conf)}, or set allow_jura=yes"
+        text = f"{what} would publish in addition to arcacct; {_moving(conf)}, or set allow_jura=yes"
         # In each file that has something of it: at the block's line, in further files at that of its first option.
         first = {block.file: block.line}
         for line in sorted((line for lines in block.options.values() for line in lines), key=lambda line: line.line):
@@ -106,9 +104,9 @@ def _block(conf: Conf, block: Block, kinds: Kinds) -> Iterator[Problem]:
         known = [*options, *ARC_BLOCKS]
         yield _about(block, ERROR, f"is not a block of {OUR_CONF}; {_instead(kind, known, 'remove it')}")
     if block.file in conf.arc_files and is_ours:
-        other = ", or call it [custom:arcacct]" if block.kind == "arcacct" else ""
+        other = ", or rename it [custom:arcacct]" if block.kind == "arcacct" else ""
         yield _about(
-            block, ERROR, f"is not a block of arc.conf and A-REX refuses it; move it to {conf.our_conf}{other}"
+            block, ERROR, f"is not a block of arc.conf and A-REX rejects it; move it to {conf.our_conf}{other}"
         )
     if block.name == "custom:arcacct" and conf.blocks["arcacct"] is not block:
         yield _about(block, WARNING, f"is ignored: {conf.blocks['arcacct'].file} has [arcacct]")
@@ -120,7 +118,7 @@ def _contradictions(block: Block, options: Iterable[Spec]) -> Iterator[Problem]:
         lines = [line for line in block.options.get(spec.name, ()) if line.value and not spec.repeated]
         for other in lines[:-1]:
             if other.file != lines[-1].file and other.value != lines[-1].value:
-                text = f"counts, but {other.file}:{other.line} has another value; keep one of them"
+                text = f"is used, but {other.file}:{other.line} has another value; keep one of them"
                 yield _option(block, lines[-1], spec.name, WARNING, text)
 
 
@@ -137,7 +135,7 @@ def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:
         known[authgroup] = line
         if earlier is not None and authgroup is None:
             there = f"line {earlier.line}" if earlier.file == line.file else f"{earlier.file}:{earlier.line}"
-            text = f"replaces that of {there}: of several for any job only the last counts; remove the others"
+            text = f"replaces that of {there}: of several for all jobs only the last counts; remove the others"
             yield _option(block, line, "vomsless_vo", WARNING, text)
         elif earlier is not None:
             text = (
@@ -168,9 +166,9 @@ def _lines(block: Block, spec: Spec, lines: list[Option]) -> Iterator[Problem]:
         yield _option(block, lines[-1], spec.name, WARNING, text)
     for line in lines:
         if not line.value:
-            yield _option(block, line, spec.name, WARNING, "has no value and counts as not set; remove it")
+            yield _option(block, line, spec.name, WARNING, "has no value, so it is not set; remove it")
         elif len(line.value) > 1 and line.value[0] == line.value[-1] and line.value[0] in "'\"":
-            yield _option(block, line, spec.name, ERROR, "is in quotes, which would be part of it; remove them")
+            yield _option(block, line, spec.name, ERROR, "has quotes, which would be part of the value; remove them")
         elif spec.advice is not None and (advice := spec.advice(line.value)):
             yield _option(block, line, spec.name, WARNING, advice)
 
@@ -181,11 +179,11 @@ def _unknown(block: Block, kind: str, name: str, line: Option, kinds: Kinds, *, 
     homes = [f"[{other}]" for other in ("arcacct", *kinds) if name in names[other]]
     if not strict:
         if _like(name, specs):
-            yield _option(block, line, name, WARNING, f"is no option of [{kind}]; {_instead(name, specs, '')}")
+            yield _option(block, line, name, WARNING, f"is not an option of [{kind}]; {_instead(name, specs, '')}")
     elif homes:
-        yield _option(block, line, name, ERROR, f"is no option of [{kind}]; it belongs in {' or '.join(homes)}")
+        yield _option(block, line, name, ERROR, f"is not an option of [{kind}]; it belongs in {' or '.join(homes)}")
     else:
-        yield _option(block, line, name, ERROR, f"is no option of [{kind}]; {_instead(name, specs, 'remove it')}")
+        yield _option(block, line, name, ERROR, f"is not an option of [{kind}]; {_instead(name, specs, 'remove it')}")
 
 
 def _instead(name: str, known: Iterable[str], otherwise: str) -> str:
@@ -224,7 +222,7 @@ class Callout(NamedTuple):
     line: Option
     state: str
     options: str
-    """As they stand there; empty: none, and A-REX does not start with such a line."""
+    """As written there; empty: no options, and A-REX does not start with such a line."""
     program: str
     arguments: tuple[str, ...]
 
@@ -273,22 +271,18 @@ def wrong_callouts(conf: Conf) -> Iterator[Wrong]:
     often = Counter(one.state for one in found)
     lacking = [state for state in STATES if state not in often]
     if found and lacking:
-        text = (
-            f"there is none for {', '.join(lacking)}: only a sweep tells of these states; add their lines from {_FILE}"
-        )
+        text = f"missing for {', '.join(lacking)}: only a sweep sees these states; add their lines from {_FILE}"
         yield Wrong(found[-1].line, False, text)
     for one in found:
         earlier = next(other for other in found if other.state == one.state)
         if earlier is not one:
-            text = (
-                f"is the second for {one.state}: A-REX waits for both, and nothing more is recorded; keep one of them"
-            )
+            text = f"is the second for {one.state}: A-REX waits for both, without any benefit; keep one of them"
             yield Wrong(one.line, False, text)
 
 
 def _of_line(one: Callout, deadline: str) -> Iterator[Wrong]:
     if one.state not in (*STATES, *NEW_STATES, "DELETED"):
-        text = f"{one.state} is no state that has a callout, and A-REX does not start with it; write one as in {_FILE}"
+        text = f"{one.state} is not a state with callouts, and A-REX does not start with it; write one as in {_FILE}"
         yield Wrong(one.line, True, text)
     if not one.options:
         text = f"has no options between state and program, and A-REX does not start with it; {_LINE}"
@@ -302,7 +296,7 @@ def _of_line(one: Callout, deadline: str) -> Iterator[Wrong]:
     if wrong:
         yield Wrong(one.line, False, f"{wrong}; {_LINE}")
     if [word for word in one.arguments if word != "spool-only"][:3] != ["%C", "%I", "%S"]:
-        text = f"does not tell {one.program} what happened; end it with %C %I %S, in this order"
+        text = f"lacks the arguments of {one.program}; end it with %C %I %S, in this order"
         yield Wrong(one.line, True, text)
 
 

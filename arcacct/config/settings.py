@@ -79,7 +79,7 @@ def settings(conf: Conf, kinds: Kinds, *, database: str | None = None, to_publis
     The settings of this host; ``database`` of the command line wins.
 
     ``kinds``: the targets that there may be (`arcacct.targets.kinds`). ``to_publish``: whether something may be sent,
-    so that targets of jura-ng in arc.conf are an error; who only asks is told of them (`Settings.jura_targets`).
+    so that targets of jura-ng in arc.conf are an error; other commands get them in `Settings.jura_targets`.
 
     Raises ConfigError whose text has one line for each error of the configuration.
     """
@@ -163,7 +163,7 @@ def _unwanted(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:
     for target in found:
         block = conf.blocks[target.block]
         if block.file == conf.our_conf:
-            text = "is a target, and [arcacct] publishes=no says that nothing is published; remove one of them"
+            text = "is a target, but [arcacct] publishes=no means that nothing is published; remove one of them"
             yield Problem(ERROR, block.file, block.line, block.name, None, text)
 
 
@@ -207,9 +207,9 @@ def _contradicting(conf: Conf, option: str, read: Callable[[str], tuple[str, Val
 
 def remember_secrets(conf: Conf) -> None:
     """
-    Hide the password of every URL from now on, also where the option is misspelt or the URL is none.
+    Hide the password of every URL from now on, even if the option is misspelt or the URL is invalid.
 
-    And what stands behind its path: no URL of ours has a query, but that of another program may have a token there.
+    And the part after its path: no URL of ours has a query, but another program's may have a token there.
     """
     for block in [*conf.blocks.values(), *conf.replaced]:
         for name, lines in block.options.items():

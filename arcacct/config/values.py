@@ -59,7 +59,7 @@ class NodeBenchmark:
 
     pattern: str
     benchmark: str
-    valid: paths.Validity = paths.Validity()  # noqa: RUF009  nobody changes it
+    valid: paths.Validity = paths.Validity()  # noqa: RUF009  it never changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class QueueBenchmark:
 
     queue: str
     benchmark: str
-    valid: paths.Validity = paths.Validity()  # noqa: RUF009  nobody changes it
+    valid: paths.Validity = paths.Validity()  # noqa: RUF009  it never changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class InstalledCores:
     """One ``cores`` line: how many cores the batch system has for jobs."""
 
     cores: int
-    valid: paths.Validity = paths.Validity()  # noqa: RUF009  nobody changes it
+    valid: paths.Validity = paths.Validity()  # noqa: RUF009  it never changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def word(value: str) -> str:
 def path(value: str) -> str:
     """An absolute path."""
     if not value.startswith("/"):
-        raise ValueError(f"{value!r} is not an absolute path; begin it with /")
+        raise ValueError(f"{value!r} is not an absolute path; start it with /")
     return value
 
 
@@ -131,7 +131,7 @@ def yes_no(value: str) -> bool:
 def whole(value: str) -> int:
     """A whole number, zero included."""
     if not (value.isascii() and value.isdigit()):
-        raise ValueError(f"{value!r} is not a whole number; write digits alone, as 3600")
+        raise ValueError(f"{value!r} is not a whole number; write only digits, like 3600")
     return int(value)
 
 
@@ -176,7 +176,7 @@ def host(value: str) -> str:
 
         return socket.getfqdn()
     if not _HOST.fullmatch(value):
-        raise ValueError(f"{value!r} is not a host name; write the full name, as ce.example.org")
+        raise ValueError(f"{value!r} is not a host name; write the full name, like ce.example.org")
     return value
 
 
@@ -188,12 +188,12 @@ def benchmark_advice(value: str) -> str | None:
         return None
     kind, _, _number = known.partition(":")
     if canonical_type(kind) is None:
-        return f"is of a type that APEL refuses, {kind!r}; it knows HEPscore23, HEPSPEC (HS06) and Si2k"
+        return f"is of a type that APEL rejects, {kind!r}; it knows HEPscore23, HEPSPEC (HS06) and Si2k"
     rated = measured_benchmark(known)
     if rated is None or rated.is_plausible:
         return None
     least, most = PLAUSIBLE[rated.type]
-    return f"is {rated}, and a core has {least} to {most} {rated.type}; give the value of one core, not of a node"
+    return f"is {rated}, and a core has {least} to {most} {rated.type}; use the value of one core, not of a node"
 
 
 def rated_advice(value: str) -> str | None:
@@ -249,8 +249,8 @@ def local_jobs(value: str) -> LocalJobs:
     found = _LOCAL_JOBS.fullmatch(value)
     if found is None:
         raise ValueError(
-            f"{value!r} is not a valid local_jobs line; write own or arc, with the batch system (sge, slurm) before it"
-            " if it is only for that one, and infrastructure=NAME behind it if the receiver is to read that name"
+            f"{value!r} is not a valid local_jobs line; write own or arc, optionally after a batch system (sge, slurm)"
+            " to apply only to it, and before infrastructure=NAME to send that name"
         )
     lrms, profile, infrastructure = found.groups()
     return LocalJobs(profile, lrms and lrms.lower(), infrastructure)
@@ -287,18 +287,18 @@ def cpu_watts(value: str) -> CPUWatts:
 
 def watts(value: str) -> float:
     """What one core draws, in W."""
-    return _amount(value, 0, 1000, "watts of one core, as 4.5")
+    return _amount(value, 0, 1000, "watts of one core, like 4.5")
 
 
 def pue(value: str) -> float:
     """What a site draws over what its machines draw."""
-    return _amount(value, 0.999, 10, "what the site draws over what its machines draw, as 1.35")
+    return _amount(value, 0.999, 10, "power of the site divided by power of its machines, like 1.35")
 
 
 def carbon_intensity(value: str) -> str:
     """A number of g CO2e per kWh, or the path of a table of them."""
     if not value.startswith("/"):
-        _amount(value, -1, 10_000, "g CO2e per kWh, as 45, or the path of a file time,gco2e_per_kwh")
+        _amount(value, -1, 10_000, "g CO2e per kWh, like 45, or the path of a file time,gco2e_per_kwh")
     return value
 
 
@@ -318,7 +318,9 @@ def https_url(value: str) -> SplitResult:
     if url.scheme != "https" or not url.hostname:
         raise ValueError(f"{without_login(value)!r} is not an https URL; write https://HOST[:PORT]/PATH")
     if url.username is not None or url.query or url.fragment:
-        raise ValueError(f"{without_login(value)!r} has more than host, port and path; write https://HOST[:PORT]/PATH")
+        raise ValueError(
+            f"{without_login(value)!r} has parts other than host, port and path; write https://HOST[:PORT]/PATH"
+        )
     return url
 
 

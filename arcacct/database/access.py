@@ -62,7 +62,7 @@ def require_own_schema(con: Connection, path: str, kind: DatabaseKind, *, exactl
     """
     found = _described(con)
     with closing(in_memory(kind)) as newest:
-        # It is the same in every version, and has to be read to know which one this is.
+        # It is the same in every version, and must be read to know the version.
         _compare(path, "DBConfig", found, _described(newest))
     number = version(con, path)
     if number > kind.schema:
@@ -77,8 +77,8 @@ def require_own_schema(con: Connection, path: str, kind: DatabaseKind, *, exactl
         if exactly and name not in wanted and not text.startswith("CREATE TABLE ") and _SQLITES_OWN.get(name) != text:
             what = " ".join(text.split()[1:3])
             raise SchemaError(
-                f"{path}: it has {what!a}, which arcacct did not make; if you know it take it out of a copy of the file"
-                " with `sqlite3` (DROP ...), else take another backup"
+                f"{path}: it has {what!a}, which arcacct did not create; if you know it, remove it from a copy of the"
+                " file with `sqlite3` (DROP ...); otherwise use another backup"
             )
     return number
 
@@ -86,10 +86,10 @@ def require_own_schema(con: Connection, path: str, kind: DatabaseKind, *, exactl
 def _compare(path: str, name: str, found: dict[str, str], wanted: dict[str, str]) -> None:
     if name not in found:
         raise SchemaError(
-            f"{path}: not a database of arcacct, or not a whole one: {name} is missing; take another backup"
+            f"{path}: not a database of arcacct, or not a complete one: {name} is missing; use another backup"
         )
     if found[name] != wanted[name]:
-        raise SchemaError(f"{path}: {name} is not as arcacct makes it; take another backup")
+        raise SchemaError(f"{path}: {name} differs from arcacct's schema; use another backup")
 
 
 def _described(con: Connection) -> dict[str, str]:
@@ -102,7 +102,7 @@ def _described(con: Connection) -> dict[str, str]:
 
 
 READABLE = partial(str, encoding="utf-8", errors="replace")
-"""How a database's texts are read: one name that is no UTF-8 must not hide what there is beside it."""
+"""How to read a database's texts: one name that is not UTF-8 must not hide the others."""
 _OF_VALUES = (DataError, IntegrityError, InterfaceError, ProgrammingError)
 
 
@@ -145,7 +145,7 @@ def open_accounting(here: Places) -> Connection:
     is_there = refuse_unasked(here)
     con = None
     if is_there:
-        # To look whether it has to be taken forward one would open and close it: whoever closes last writes the WAL
+        # To check whether it must be upgraded, one would open and close it: the last process to close it writes the WAL
         # back, and all hooks wait for his disk.
         refuse_foreign(here.database)
         with suppress(SchemaError):
@@ -206,8 +206,8 @@ def open_again(here: Places) -> tuple[Connection, Connection]:
     The accounting and the publishing database, for one more thread of a process that has both open.
 
     Nothing but SQLite touches the files, so nothing is looked at before: closing any other descriptor of a database
-    drops the locks of all connections that this process has to it, and whoever closes it elsewhere then takes the WAL
-    away from under them (INVARIANTS 7; seen: a damaged ledger). Raises StoreError and its kinds.
+    drops the locks of all connections that this process has to it, and another process that closes it then removes
+    their WAL (INVARIANTS 7; seen: a damaged ledger). Raises StoreError and its kinds.
     """
     con = _for_records(open_database(here.database, ACCOUNTING_SCHEMA))
     try:
@@ -261,7 +261,7 @@ def close_or_leave_open(con: Connection, path: str, here: Places) -> Iterator[Co
         yield con
     finally:
         if here.read_group is None:
-            # Whoever closes last writes the WAL back with all hooks waiting: there is to be nothing left for that.
+            # The last process to close writes the WAL back while all hooks wait: so leave nothing to write.
             write_back(con)
             con.close()
         else:
@@ -300,7 +300,7 @@ def read_publishing(here: Places) -> Connection:
     """
     The publishing database for reading only; an empty one in memory when nothing was ever published.
 
-    Raises ConfigError where not even an accounting database could be begun, StoreError and its kinds.
+    Raises ConfigError if an accounting database could not be created there, and StoreError.
     """
     if os.path.exists(here.publishing_database):
         location.refuse_no_file(here.publishing_database)
@@ -313,7 +313,7 @@ def read_publishing(here: Places) -> Connection:
 def writing(con: Connection, here: Places) -> Iterator[Connection]:
     """One transaction on the accounting database, in turn with the hooks; keep it below 50 ms."""
     if is_trial(con):
-        # Nobody else writes what it writes.
+        # No other process writes what it writes.
         yield con
         return
     with writing_much(con, here):
@@ -378,7 +378,7 @@ def scratch(script: str) -> Iterator[connection.Connection]:
             if "full" not in str(error):
                 raise
             raise StoreError(
-                "the disk with temporary files is full: make room in /var/tmp, or name another directory in TMPDIR"
+                "the disk with temporary files is full: free space in /var/tmp, or set TMPDIR to another directory"
             ) from error
 
 
@@ -391,7 +391,7 @@ _STEPS = 100_000
 
 def blamed(error: Exception) -> StoreError | None:
     """
-    What to say of an error that nobody expected, if a database that this process has opened is to blame.
+    The message for an unexpected error, if a database opened by this process caused it.
 
     SQLite's own errors are about one of them even when none is found damaged.
     """

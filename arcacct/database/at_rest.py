@@ -35,7 +35,7 @@ class AtRest(Connection):
 
     def _look(self) -> None:
         if self.stamp is not None and _stamp(self.path) != self.stamp:
-            raise StoreBusy(f"{self.path}: it was changed while it was read; run the command again")
+            raise StoreBusy(f"{self.path}: it changed during reading; run the command again")
 
 
 def connect_to_read(path: str, *, timeout_s: float = 30.0) -> Connection:
@@ -67,8 +67,8 @@ def connect_at_rest(path: str, refusal: BaseException) -> Connection:
     stamp = _stamp(path)
     if stamp is None or _in_wal(path):
         raise StoreError(
-            f"{path}: {text}; who may not write it needs {path}-wal and {path}-shm beside it, for this user to read: "
-            "`arcacct sweep` as the user of A-REX makes them, and `arcacct db init` lets read_group= read them"
+            f"{path}: {text}; a user without write access needs readable {path}-wal and {path}-shm files: "
+            "`arcacct sweep` as the user of A-REX creates them, and `arcacct db init` lets read_group= read them"
         ) from refusal
     if 0 <= time.time_ns() - max(stamp[3:]) < _SETTLED_NS:
         time.sleep(_SETTLED_NS / 1e9)
@@ -83,7 +83,7 @@ def connect_at_rest(path: str, refusal: BaseException) -> Connection:
 
 
 def refuse_hidden(path: str) -> None:
-    """Raise StoreError for a database that this user may not read, or of which he cannot even see whether it is."""
+    """Raise StoreError for a database that this user may not read or cannot even see."""
     try:
         os.stat(path)
         is_hidden = not os.access(path, os.R_OK, effective_ids=True)
@@ -93,8 +93,8 @@ def refuse_hidden(path: str) -> None:
         return
     if is_hidden:
         raise StoreError(
-            f"{path}: this user may not read it; run as its owner, or as a member of the group that read_group= in "
-            "[arcacct] names (`arcacct db init` as the owner lets it read)"
+            f"{path}: this user may not read it; run as its owner, or as a member of the group in read_group= of "
+            "[arcacct] (`arcacct db init`, run by the owner, gives it access)"
         )
 
 

@@ -1,4 +1,4 @@
-"""Writing the WAL back into the database while nobody waits for the disk (INVARIANTS 7 and 13)."""
+"""Write the WAL back into the database while no process waits for the disk (INVARIANTS 7 and 13)."""
 
 import fcntl
 import posix
@@ -8,7 +8,7 @@ from arcacct.database.connection import WAL_LIMIT_BYTES, Connection, DatabaseErr
 from arcacct.errors import StoreError
 
 _TRIES = 8
-"""Passes until there is one during which nobody has committed."""
+"""Maximum number of passes; a pass succeeds if no process committed meanwhile."""
 _RESETS, _RESET_PAUSE_S = 10, 0.002
 """How often the reset is tried, and the pause between: the queue waits for it."""
 _MOST_WAL_BYTES = 64 * WAL_LIMIT_BYTES
@@ -33,7 +33,7 @@ def shrink(con: Connection, database: str) -> None:
 
 
 def begun(database: str) -> int:
-    """A descriptor that keeps other processes from doing the same; -1 when one is at it, or nobody may."""
+    """A descriptor that keeps other processes from doing the same; -1 if one does it now, or it is not allowed."""
     try:
         fd = open_lock(_beside(database, "checkpoint.lock"))
     except StoreError:
@@ -64,9 +64,9 @@ def shrink_begun(con: Connection, database: str) -> None:
 
 
 def _written_back(con: Connection, reader: Connection, database: str, *, force: bool) -> bool:
-    """One pass: all syncs first, then the reset, if nobody has committed meanwhile."""
+    """One pass: all syncs first, then the reset, if no process committed meanwhile."""
     before = _data_version(con)
-    # While somebody reads, no hook begins the WAL anew by itself, with the sync of its header.
+    # While a process reads, no hook restarts the WAL, with the sync of its header.
     reader.execute("BEGIN")
     _data_version(reader)
     con.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -85,7 +85,7 @@ def _written_back(con: Connection, reader: Connection, database: str, *, force: 
             # A reader still needs it.
             return True
         # The first commit syncs the new header: A-REX need not wait for that. (SQLite writes nothing that is there
-        # already, hence nanoseconds.)
+        # already, so it uses nanoseconds.)
         con.execute(
             "INSERT INTO DBConfig VALUES ('ARCACCT_LAST_CHECKPOINT', ?)"
             " ON CONFLICT (KeyName) DO UPDATE SET KeyValue = excluded.KeyValue",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Functools:
-    """What stands for `functools` while `_sqlite3` is imported."""
+    """Substitute for `functools` while `_sqlite3` is imported."""
 
     @staticmethod
     def lru_cache(maxsize: int) -> "object":
@@ -76,7 +76,7 @@ ACCOUNTING_SCHEMA = 28
 """The number of the last script in schema/upgrade/accounting; a test keeps it true."""
 PUBLISHING_SCHEMA = 11
 """The number of the last script in schema/upgrade/publishing."""
-_BACK = "`arcacct db restore FILE` puts a backup in its place"
+_BACK = "`arcacct db restore FILE` restores a backup"
 _READING = ("query_only = 1",)
 opened: dict[str, None] = {}
 """The databases that this process has opened, in order."""
@@ -150,14 +150,14 @@ def version(con: Connection, path: str) -> int:
             raise
         row = None
     if row is None or not str(row[0]).isdecimal():
-        raise SchemaError(f"{path}: not a database of arcacct; give the path of ours, or move this file away")
+        raise SchemaError(f"{path}: not a database of arcacct; give the path of arcacct's, or move this file away")
     return int(row[0])
 
 
 def other_version(path: str, found: int, known: int) -> SchemaError:
     """The complaint about a schema that this program does not know how to use."""
     if found > known:
-        todo = f"this program knows {known}: install the arcacct that made it, or a newer one"
+        todo = f"this program supports {known}: install the version of arcacct that created it, or a newer one"
     else:
         todo = f"this program needs {known}: run `arcacct db upgrade`"
     return SchemaError(f"{path}: schema version {found}; {todo}")
@@ -176,22 +176,22 @@ def translated(error: BaseException, path: str) -> StoreError:
     if "unable to open" in text or "readonly" in text:
         return StoreError(f"{path}: {text}; check that this user may write the file and its directory")
     if isinstance(error, UnicodeDecodeError):
-        # SQLite tells of damage with the names that it read.
+        # SQLite reports damage with the names that it read.
         text = "malformed: a name in it is no text"
     if advice := _of_system(text, path):
         return StoreError(f"{path}: {text}; {advice}")
     if "interrupted" in text:
-        text = "the question took too long, and was given up"
+        text = "the query took too long and was stopped"
     elif "malformed" in text or "not a database" in text or "UTF-8" in text:
         words = " ".join(text.split())
-        text = f"{words}; it is damaged or no database: `arcacct db check` tells more, {_BACK}"
+        text = f"{words}; it is damaged or not a database: `arcacct db check` shows details, {_BACK}"
     return StoreError(f"{path}: {text}")
 
 
 def _of_system(text: str, path: str) -> str:
     """What to do if SQLite's error is about the disk or the memory; empty: it is not."""
     if "out of memory" in text:
-        return "this process may not have more: raise its limit (ulimit -v, MemoryMax)"
+        return "this process is at its limit: raise it (ulimit -v, MemoryMax)"
     if "disk is full" not in text and "disk I/O" not in text:
         return ""
     import os  # noqa: PLC0415  only for complaints
@@ -203,10 +203,10 @@ def _of_system(text: str, path: str) -> str:
     except OSError:
         is_full = False
     if is_full:
-        return f"the file system of {folder} is full: make room there; nothing that was recorded is lost"
+        return f"the file system of {folder} is full: free space there; nothing recorded is lost"
     return (
         f"look at the file system of {folder} (df {folder}, a quota, dmesg): it is full or failed, or temporary files"
-        " have no room (TMPDIR)"
+        " have no space (TMPDIR)"
     )
 
 
@@ -214,7 +214,7 @@ def _of_system(text: str, path: str) -> str:
 #
 # Writers wait for each other on a flock, which wakes the next one at once; SQLite's own busy handler sleeps and is
 # unfair (200 writers: 1 s at worst against 13 s). The lock is on a file of its own: closing any descriptor of the
-# database would drop SQLite's locks. Nobody holds it for more than 50 ms; checkpoints sync outside of it
+# database would drop SQLite's locks. It is held for at most 50 ms; checkpoints sync outside it
 # (`checkpoint`).
 
 
@@ -232,7 +232,7 @@ class Transaction:
     A context manager: wait for the turn, BEGIN IMMEDIATE, then COMMIT, or ROLLBACK when the block raises.
 
     ``lock_path`` is the queue of the database's writers, ``database`` its path, for complaints. What SQLite refuses, in
-    the block too, becomes StoreBusy or StoreError. ``patient`` is told when the wait for the turn begins (True) and
+    the block too, becomes StoreBusy or StoreError. ``patient`` is called when the wait for the turn starts (True) and
     when it is over (False).
     """
 

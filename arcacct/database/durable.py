@@ -125,7 +125,7 @@ def refuse_foreign(path: str) -> None:
         with open(path, "rb") as file:
             begin = file.read(_FIRST_BYTES)
     except (OSError, InputError):
-        # Missing, empty or no database: whoever opens it says what is wrong.
+        # Missing, empty or not a database: opening it reports the problem.
         return
     if b"ARCACCT_SCHEMA" not in begin:
         raise SchemaError(
@@ -134,9 +134,9 @@ def refuse_foreign(path: str) -> None:
         )
 
 
-# The file `maintenance` beside the database: while it is there, hooks spool and commands wait for another day.
+# The file `maintenance` next to the database: while it exists, hooks spool and commands exit.
 #
-# Whoever makes it holds a lock on it. One without a lock is what a killed process left behind, and is cleared away; one
+# The process that creates it holds a lock on it. One without a lock was left by a killed process, and is removed; one
 # that somebody made by hand (empty, or with words of his own) stays until he removes it.
 
 
@@ -152,7 +152,7 @@ _TURN_S = 5.0
 """How long its part between two turns may take; some tenths of a second do."""
 _RESTORE = "`arcacct db restore FILE`"
 _AGAIN = {"init": "`arcacct db init --new-life`"}
-"""What goes on with a work that was interrupted while there was no database, by its first word."""
+"""The command that continues an interrupted one while there is no database, by its first word."""
 
 
 @contextmanager
@@ -180,9 +180,9 @@ def maintenance(database: str, work: str) -> Iterator[None]:
 @contextmanager
 def alone(database: str, queue_lock: str, work: str) -> Iterator[None]:
     """
-    `maintenance` with nobody left in the queue of the database's writers.
+    `maintenance` with an empty queue of the database's writers.
 
-    Whoever holds it is waited for: each hook looks for the file when its turn comes.
+    Waits for the current holder: each hook checks the file at its turn.
     """
     with maintenance(database, work):
         with locked(open_lock(queue_lock)):
@@ -212,19 +212,19 @@ def refuse_maintenance(database: str) -> None:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except PermissionError as error:
-        raise StoreBusy(f"{path}: the database may be being worked on: {error.strerror}; run as its owner") from error
+        raise StoreBusy(f"{path}: database maintenance may be running: {error.strerror}; run as its owner") from error
     except OSError:
-        # Not there, or nowhere: whoever opens the database says what is wrong.
+        # Missing file or directory: opening the database reports the problem.
         return
     try:
         words = os.pread(fd, 200, 0).decode("utf-8", "replace").strip()
         if not words.startswith(_OURS):
-            raise StoreBusy(f"{path} is there: somebody made it by hand to work on the database; remove it when done")
+            raise StoreBusy(f"{path} exists: it was created by hand for maintenance; remove it afterwards")
         deadline = time.monotonic() + (_TURN_S if words.startswith(_IN_TURNS) else 0)
         while not (is_ours := _lock(fd)) and time.monotonic() < deadline:
             time.sleep(0.01)
         if not is_ours:
-            raise StoreBusy(f"{path}: the database is being worked on ({words}); try again later")
+            raise StoreBusy(f"{path}: database maintenance is running ({words}); try again later")
         if not os.path.exists(database):
             raise StoreError(f"{path}: {words} was interrupted; run {_AGAIN.get(words.split()[1], _RESTORE)} again")
         if _is_still(path, fd):
@@ -261,7 +261,7 @@ def _taken(path: str, words: bytes) -> int:
             if os.path.lexists(draft):
                 os.unlink(draft)
     except OSError as error:
-        raise StoreError(f"{path}: cannot be made: {error.strerror}; run as the owner of the database") from error
+        raise StoreError(f"{path}: cannot be created: {error.strerror}; run as the owner of the database") from error
     return fd
 
 
@@ -283,7 +283,7 @@ def killed(directory: str, name: re.Pattern[str]) -> list[str]:
 
 
 def leftovers(here: Places) -> list[str]:
-    """What killed commands left beside the databases and among the backups there; the next such command removes it."""
+    """Files that killed commands left next to the databases and in the backups; the next such command removes them."""
     return [*killed(here.directory, _DRAFT), *killed(os.path.join(here.directory, "backups"), UNFINISHED)]
 
 
@@ -301,7 +301,7 @@ def _is_named(draft: str, path: str) -> bool:
         return False
     try:
         if not _lock(old):
-            raise StoreBusy(f"{path}: the database is being worked on; try again later")
+            raise StoreBusy(f"{path}: database maintenance is running; try again later")
         if not _is_still(path, old):
             return False
         os.rename(draft, path)
@@ -331,7 +331,7 @@ def _is_still(path: str, fd: int) -> bool:
 
 # When the databases were last cared for: backed up, checked, pruned, copied for readers.
 #
-# A small file beside them, `care.json`, by what was done: when it ended (UTC seconds), and whether all was well; of a
+# A small file next to them, `care.json`, by operation: its end (UTC seconds), and whether it succeeded; of a
 # copy for readers also the life of the database, and where it is. It is no part of the databases: a check changes
 # nothing in them, and one that is put back must not say that it was checked.
 
@@ -356,7 +356,7 @@ def log_done(here: Places, kind: str, *, is_well: bool = True, life: str = "", p
     """What was done now; by who may only read the databases nothing is remembered."""
     done = MaintenanceEntry(int(time.time()), is_well, life, path)
     found = {name: [one for one in care if one != ""] for name, care in (last_done(here) | {kind: done}).items()}
-    # Whoever gets into the directory may know it.
+    # Any user with access to the directory may read it.
     with suppress(OSError, InputError), open_directory(here.directory) as folder:
         folder.replace(_FILE, f"{json.dumps(found)}\n".encode(), 0o644)
 

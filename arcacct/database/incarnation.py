@@ -40,25 +40,25 @@ class DatabaseMismatch(Enum):
     """What is wrong with how the two databases know each other, and what that means, for people."""
 
     LEDGER_OLD = (
-        "publishing.db is an older copy of itself: what was sent since it was made is not known any more. What may have"
-        " gone out then is sent again, which changes nothing where it did, and keys in doubt are sent with zeros"
+        "publishing.db is an older copy: what was sent since the copy is unknown. It is sent again, which changes"
+        " nothing where it had arrived, and zeros are sent for doubtful keys"
     )
     LEDGER_LOST = (
-        "publishing.db was lost: what was sent before is not known any more. Everything since the target's beginning is"
-        " sent again, which changes nothing where it was sent before, and keys in doubt are sent with zeros"
+        "publishing.db was lost: what was sent before is unknown. Everything since the target's start is"
+        " sent again, which changes nothing where it had arrived, and zeros are sent for doubtful keys"
     )
     ACCOUNTING_OLD = (
-        "accounting.db is an older copy of itself: what is sent is compared with what was sent before, and no published"
-        " figure falls for it"
+        "accounting.db is an older copy: new messages are compared with what was sent before, and no published"
+        " figure falls because of it"
     )
     ACCOUNTING_OTHER = (
-        "the accounting database was restored or begun anew: what is sent is compared with what was sent before, and no"
-        " published figure falls for it"
+        "the accounting database was restored or newly created: new messages are compared with what was sent before,"
+        " and no published figure falls because of it"
     )
     FOREIGN = (
-        "publishing.db is the ledger of another accounting database: publishing from both would take back what that one"
-        " sent. Put back the files that belong together (`arcacct db restore`), or, if this is meant,"
-        " say `arcacct db init --new-life`"
+        "publishing.db is the ledger of another accounting database: publishing from both would cancel what that one"
+        " sent. Restore the files that belong together (`arcacct db restore`), or, if this is intended,"
+        " run `arcacct db init --new-life`"
     )
 
 
@@ -75,14 +75,14 @@ class IncarnationState(NamedTuple):
     """How many fences the accounting database has passed, and up to which Seq of FinishedLog the last one was."""
     horizon: int
     ledger_of: str | None
-    """The ledger that accounting.db knows, and how many runs that had begun."""
+    """The ledger that accounting.db knows, and its number of started runs."""
     runs_of: int
     ledger: str
     runs: int
     fences: int | None
     """How many fences of accounting.db the ledger knows."""
     target_incarnations: frozenset[str]
-    """The incarnations of accounting.db that the ledger's targets stand in."""
+    """The incarnations of accounting.db in the ledger's targets."""
     known_incarnations: frozenset[str]
     """Those, and all that it has ever met with what they came from."""
     restored: bool
@@ -112,7 +112,7 @@ def incarnation_state(
     accounting: Connection, publishing: Connection, *, rehearsing: bool = False, fences_noted: int = 0
 ) -> IncarnationState:
     """
-    What both remember, by reading alone, beside how many fences the note of the place knows.
+    The state in both, read-only, and the number of fences in the place file.
 
     Of the ledger of a rehearsal neither accounting.db nor the note knows anything.
     """
@@ -173,7 +173,7 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
     """
     Begin a run of publishing: each database notes the other, and the fence makes the accounting database durable.
 
-    An older copy of the accounting database begins a life of its own here, and after an older ledger every target has
+    An older copy of the accounting database starts its own incarnation here, and after an older ledger every target has
     a doubt. Raises ConfigError for two databases that do not belong together. Killed anywhere, the next run notices
     the same.
     """
@@ -239,8 +239,8 @@ def compare_ledgers(con: Connection) -> None:
     """
     Note in a ledger that is about to replace another one, attached as ``Replaced``, what that one knows besides.
 
-    A month of which that one gave a receiver something else is one that the restore touches. Its sums are taken over
-    with their keys, or nobody could zero them any more; no message of ours has them (MessageID 0). Nothing is noted
+    A month for which that one sent a receiver something else is affected by the restore. Its sums are copied
+    with their keys, so that zeros can be sent for them; no message of ours has them (MessageID 0). Nothing is stored
     where it is no later state of the same ledger. In the caller's transaction.
     """
     mine, theirs = (
@@ -281,7 +281,7 @@ def _note_unsure(
     accounting: Connection, publishing: Connection, what: IncarnationState, found: list[DatabaseMismatch]
 ) -> None:
     """
-    Note the months of which nobody knows what receivers have, since both databases are copies of the past.
+    Store the months whose data at receivers are unknown, because both databases are old copies.
 
     Where the ledger was not compared with the one that it replaced: those that runs sent since, which is also the month
     before each. Where accounting.db is not a copy, it knows what to send again, and nothing is unsure.
@@ -341,7 +341,7 @@ def raise_fence(con: Connection, here: Places, also: Callable[[], None] = lambda
     Commit one real row with an fsync: all that was committed before is on disk since.
 
     With synchronous=NORMAL the last commits may be lost with the power; their Seq would be issued again for other jobs
-    while the publisher's cursor stands behind them.
+    while the publisher's cursor is behind them.
     (Synced before the turn as well, so that the sync in the turn, for which hooks wait, has next to nothing to write.)
     ``also`` is done in the same transaction; the fences are counted on from ``at_least``.
     """
@@ -402,7 +402,7 @@ def last_row(con: Connection, target: str) -> int:
     """
     The highest number that a receiver (SGAS) gave to a record, as accounting.db remembers it; 0 for none.
 
-    A number up to there that a lost ledger does not know is of a record that the receiver had before. Nobody knows how
+    A number up to there that a lost ledger does not know belongs to an older record of the receiver. It is unknown how
     far that goes if the last run before the loss did not come to its end.
     """
     row, run = (noted(con, f"{_LAST_ROW}{target}") or "0 0").split()

@@ -1,4 +1,4 @@
-"""What SQLite can tell of a database: whether its pages, references and schema are whole."""
+"""SQLite's checks of a database: pages, references and schema."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHARED = "SELECT pageno, count(*), group_concat(DISTINCT name) FROM dbstat GROU
 
 
 def tables(con: Connection) -> list[str]:
-    """Each can be looked at alone: a WAL begins anew only when nobody reads, and all hooks read what it has."""
+    """Each can be checked alone: a WAL restarts only without readers, and all hooks read its content."""
     return [name for (name,) in con.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
 
 
@@ -27,10 +27,10 @@ def pages(con: Connection, table: str) -> list[str]:
 
 def use_of_pages(con: Connection) -> list[str]:
     """
-    What no table can tell: pages that two of them use, or nobody. One read transaction, a tenth of what tables cost.
+    Problems beyond one table: pages used twice or not at all. One read transaction, a tenth of the cost of tables.
 
     (The whole integrity_check does not tell it either, where SQLite happens to come to a view first: then it takes
-    itself for a check of one table.) Where SQLite is built without dbstat, pages that nobody uses are not found. Of
+    itself for a check of one table.) If SQLite is built without dbstat, unused pages are not found. Of
     pages that are free SQLite tells only how many there are.
     """
     if ("ENABLE_DBSTAT_VTAB",) not in con.execute("PRAGMA compile_options").fetchall():
@@ -42,7 +42,7 @@ def use_of_pages(con: Connection) -> list[str]:
         used, different = con.execute("SELECT count(*), count(DISTINCT pageno) FROM dbstat").fetchone()
         shared = con.execute(_SHARED).fetchall() if used > different else []
     problems = [f"page {page} is used {times} times, by {names}" for page, times, names in shared]
-    # The page with the byte that SQLite locks belongs to nobody.
+    # The page with SQLite's lock byte belongs to no table.
     lost = pages - different - free - (pages > _LOCKED_BYTE // size)
     if lost > 0:
         problems.append(f"{lost} of {count_of(pages, 'page')} neither used nor free")
@@ -74,7 +74,7 @@ def schema(con: Connection, kind: DatabaseKind) -> list[str]:
     with closing(in_memory(kind)) as fresh:
         wanted, found = _described(fresh), _described(con)
     missing = [f"{name} is missing" for name in wanted if name not in found]
-    different = [f"{name} is not as it should be" for name in wanted if name in found and wanted[name] != found[name]]
+    different = [f"{name} differs from the schema" for name in wanted if name in found and wanted[name] != found[name]]
     return missing + different
 
 

@@ -1,4 +1,4 @@
-"""The note of which accounting database a control directory has (INVARIANTS 11)."""
+"""The place file: which accounting database a control directory has (INVARIANTS 11)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _DIGITS = 19
 _FIRST_PAGE_BYTES = 4096
 """What a database has before its first script is committed; SQLite's size of a page."""
 _WAYS = (
-    "if it is elsewhere, mend database= in [arcacct]; if it is lost, put a backup back with `arcacct db restore FILE`; "
-    "without a backup begin anew with `arcacct db init --new-life`, then `arcacct import arex` and `arcacct sweep` "
-    "take over what A-REX has recorded and still has"
+    "if it is elsewhere, fix database= in [arcacct]; if it is lost, restore a backup with `arcacct db restore FILE`; "
+    "without a backup create a new one with `arcacct db init --new-life`, then run `arcacct import arex` and `arcacct "
+    "sweep` to recover what A-REX has"
 )
 
 
 PSEUDONYMS, REPORTS = "pseudonyms.key", "reports.json"
-"""What a site keeps beside its databases: the key of its pseudonyms, and what its last reports said."""
+"""Files next to the databases: the key of the pseudonyms, and the content of the last reports."""
 
 
 class LocationFile(NamedTuple):
@@ -56,8 +56,8 @@ def read(here: Places) -> LocationFile | None:
     values = {key: value for key, _equals, value in lines}
     if not values.get("database", "").startswith("/") or not values.get("incarnation"):
         raise ConfigError(
-            f"{here.place_note}: it has no lines database= and incarnation=; remove it when you have made sure that "
-            "[arcacct] database= names the right database: the next sweep writes it anew"
+            f"{here.place_note}: the lines database= and incarnation= are missing; check that [arcacct] database= is "
+            "right, then remove this file: the next sweep writes it again"
         )
     former = tuple(value for key, _equals, value in lines if key == "former" and value.startswith("/"))
     return LocationFile(values["database"], values["incarnation"], former)
@@ -132,7 +132,7 @@ def settle(here: Places, con: Connection) -> None:
     Note the place of an open database where there is no note yet, and where the files were moved by hand.
 
     A note that cannot be written is no error: there may be no control directory. Raises ConfigError when the noted
-    database is gone and this one does not go on from it.
+    database is gone and this one does not continue from it.
     """
     note = read(here)
     if note is not None and _same(note.database, here.database):
@@ -174,7 +174,7 @@ def former_of(before: LocationFile | None, directory: str) -> tuple[str, ...]:
 
 
 def former_spools(here: Places) -> list[str]:
-    """The spools of earlier places: a hook whose configuration is not mended yet goes on spooling there."""
+    """The spools of earlier places: a hook with an old configuration still spools there."""
     note = read(here)
     return [] if note is None else [os.path.join(one, "spool") for one in note.former]
 
@@ -184,8 +184,8 @@ def spools(here: Places) -> list[str]:
     The directories in which events may wait.
 
     A launcher that cannot read the configuration, and a hook that cannot understand it, spool below the control
-    directory, wherever the database is; those that are not told yet spool where the database was before.
-    Raises ConfigError for a note of the place that is none, StoreError when the file system refuses.
+    directory, wherever the database is; hooks with an old configuration spool at the former place.
+    Raises ConfigError for an invalid place file, StoreError for a file system error.
     """
     usual = os.path.join(os.path.dirname(usual_database(here.controldir)), "spool")
     fallback = [] if here.spool_fallback is None else [here.spool_fallback]
@@ -202,15 +202,15 @@ def refuse_another(here: Places) -> None:
     if note is None:
         usual = usual_database(here.controldir)
         if not has_database(here.database) and not _same(usual, here.database) and _is_ours(usual):
-            raise _elsewhere(here, usual, "is there")
+            raise _elsewhere(here, usual, "exists")
     elif not _same(note.database, here.database) and _is_ours(note.database):
         if has_database(here.database):
             raise ConfigError(
-                f"{here.database} and {note.database} are both there, and {here.controldir} has only one accounting: "
-                f"{here.place_note} names {note.database}; set database={note.database} in [arcacct], or say by "
-                "`arcacct db init --new-life` that the other one goes on from it"
+                f"{here.database} and {note.database} both exist, but {here.controldir} can have only one: "
+                f"{here.place_note} names {note.database}; set database={note.database} in [arcacct], or run "
+                "`arcacct db init --new-life` to continue with the other one"
             )
-        raise _elsewhere(here, note.database, f"is noted in {here.place_note}")
+        raise _elsewhere(here, note.database, f"is recorded in {here.place_note}")
 
 
 def refuse_lost(here: Places) -> bool:
@@ -223,28 +223,28 @@ def refuse_lost(here: Places) -> bool:
         return True
     why = _lost(here)
     if why:
-        raise ConfigError(f"{here.database}: the database is not there, and no empty one is begun: {why}; {_WAYS}")
+        raise ConfigError(f"{here.database}: the database is missing; refusing to create an empty one: {why}; {_WAYS}")
     refuse_misplaced(here)
     return False
 
 
 def refuse_misplaced(here: Places) -> None:
-    """Raise ConfigError that says what to do, when a database would be begun `misplaced`."""
+    """Raise ConfigError with the solution, if a database would be created `misplaced`."""
     what = misplaced(here)
     if what:
         raise ConfigError(
-            f"{here.controldir}: {what}, and no database is begun below it; the path is from {here.controldir_from}. "
-            "Name the control directory that A-REX has set up: by --config with its arc.conf, by [arex] controldir, or "
-            "by --controldir where the command has it. For a host without A-REX say where the database is to be, by "
-            "database= in [arcacct] or by --database"
+            f"{here.controldir}: {what}, so no database is created there; the path is from {here.controldir_from}. "
+            "Give A-REX's control directory: with --config and its arc.conf, with [arex] controldir, or with "
+            "--controldir if the command has it. On a host without A-REX, give the path of the database, with "
+            "database= in [arcacct] or --database"
         )
 
 
 def misplaced(here: Places) -> str:
     """
-    What is wrong with the control directory when a database would be begun below one that is none; else empty.
+    The problem, if a database would be created in a directory that is not a control directory; else empty.
 
-    (It would be empty for ever: A-REX works elsewhere, or the file system is not mounted.)
+    (It would stay empty: A-REX uses another directory, or the file system is not mounted.)
     """
     usual = _same(here.database, usual_database(here.controldir))
     # A-REX makes all four folders when it starts; a copy may lack those that were empty. Or it at least writes its own
@@ -253,18 +253,18 @@ def misplaced(here: Places) -> str:
     if not usual or has_database(here.database) or any(os.path.exists(f"{here.controldir}/{name}") for name in made):
         return ""
     if not os.path.isdir(here.controldir):
-        return "there is no such control directory"
+        return "no such control directory"
     folders = f"{', '.join(STATUS_FOLDERS[:-1])} or {STATUS_FOLDERS[-1]}"
-    return f"this is no control directory of A-REX (it has no folder {folders})"
+    return f"not a control directory of A-REX (it has no folder {folders})"
 
 
 def refuse_no_file(*paths: str) -> None:
-    """Raise StoreError for what is no plain file: SQLite would wait for ever at a pipe."""
+    """Raise StoreError for anything but a plain file: SQLite would block on a pipe."""
     for path in paths:
         try:
             mode = os.stat(path).st_mode
         except OSError:
-            # Whoever opens it says what is wrong.
+            # Opening it reports the problem.
             continue
         if not stat.S_ISREG(mode):
             what = "a directory" if stat.S_ISDIR(mode) else "a pipe or a device"
@@ -294,17 +294,17 @@ def refuse_missing(here: Places) -> None:
 def _elsewhere(here: Places, other: str, how: str) -> ConfigError:
     return ConfigError(
         f"{here.database}: no such database; that of {here.controldir} is {other}, which {how}: set database={other} "
-        "in [arcacct]; to have it elsewhere use `arcacct db move DIR`. Only to give that one up: `arcacct db init "
-        "--new-life` begins a new one, and `arcacct import arex` fills it"
+        "in [arcacct]; to move it use `arcacct db move DIR`. Only to give that one up: `arcacct db init "
+        "--new-life` creates a new one, and `arcacct import arex` fills it"
     )
 
 
 def _lost(here: Places) -> str:
-    """Why a database must have been there; empty when nothing tells of one."""
+    """Why a database must have existed; empty if nothing records one."""
     if read(here) is not None:
-        return f"{here.place_note} tells of one"
+        return f"{here.place_note} records that one existed"
     if ledger_incarnations(here.publishing_database):
-        return f"{here.publishing_database} tells what was published from one"
+        return f"{here.publishing_database} records what was published from one"
     return ""
 
 
@@ -324,7 +324,7 @@ def has_database(path: str) -> bool:
         with _looked_at(path) as con:
             return con.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
     except (SchemaError, DatabaseError):
-        # Whoever opens it says what is wrong.
+        # Opening it reports the problem.
         return True
 
 

@@ -45,11 +45,11 @@ from arcacct.files.safe_open import TEMPORARY, Directory
 # Moving both databases to another directory: the same life in another place.
 #
 # Whole copies first, then the note of the place, then the old databases out of the way. Until the note is rewritten the
-# old place is the one that counts, from then on the new one; killed anywhere, the same command goes on.
+# old place is in use, from then on the new one; if killed, the same command continues.
 
 
 _UNFINISHED = "moving"
-"""A folder in the new place as long as a move is under way: what is beside it may be overwritten."""
+"""A folder in the new place during a move: other files there may be overwritten."""
 
 
 class Moved(NamedTuple):
@@ -71,13 +71,13 @@ def check(here: Places, directory: str) -> str:
     writes its own accounting into, and as `refuse_unasked` and `require` when there is nothing to move.
     """
     if not os.path.isabs(directory) or "\n" in directory:
-        raise UsageError(f"{directory}: give the whole path of a directory, as /var/lib/arcacct")
+        raise UsageError(f"{directory}: give the absolute path of a directory, like /var/lib/arcacct")
     directory = os.path.normpath(directory)
     new = os.path.join(directory, "accounting.db")
     if arex_writes(new, here.controldir):
         raise ConfigError(f"{new}: {AREX_WRITES}")
     if os.path.realpath(new) == os.path.realpath(here.database):
-        raise UsageError(f"{here.database}: the database is there already; give another directory")
+        raise UsageError(f"{here.database}: the database is already there; give another directory")
     if not _is_noted(here, new):
         if not refuse_unasked(here):
             require(here)
@@ -89,18 +89,18 @@ def _refuse_directory(here: Places, directory: str) -> None:
     if not os.path.exists(directory):
         if not os.path.isdir(os.path.dirname(directory)):
             raise UsageError(
-                f"{os.path.dirname(directory)}: no such directory; make it first, for all who have to enter"
+                f"{os.path.dirname(directory)}: no such directory; create it first, accessible to all its users"
             )
         return
     if not os.path.isdir(directory):
-        raise UsageError(f"{directory}: not a directory; give one for the databases alone")
+        raise UsageError(f"{directory}: not a directory; give one only for the databases")
     if os.path.exists(here.directory) and os.stat(directory).st_uid != os.stat(here.directory).st_uid:
-        raise UsageError(f"{directory}: belongs to another user than {here.directory}: hooks could not write there")
+        raise UsageError(f"{directory}: does not belong to {here.directory}: hooks could not write there")
     if os.path.isdir(os.path.join(directory, _UNFINISHED)):
         return
     for name in ("accounting.db", "publishing.db"):
         if os.path.exists(os.path.join(directory, name)):
-            raise UsageError(f"{os.path.join(directory, name)}: there is a database already; give another directory")
+            raise UsageError(f"{os.path.join(directory, name)}: already contains a database; give another directory")
 
 
 def move(here: Places, directory: str, *, patience_s: float = PATIENCE_S) -> Moved:
@@ -183,7 +183,7 @@ def _copied_spool(here: Places, target: str, workshop: str) -> int:
     """
     Copy the events that wait in the spool, each whole or not at all; returns how many.
 
-    What is being written now ends in the old spool, which is drained, too. What was set aside stays where it is.
+    Events being written now go to the old spool, which is also drained. Unusable files stay there.
     """
     events = _events(here.spool)
     if events and not os.path.isdir(target):
@@ -215,7 +215,7 @@ def _write_note(here: Places, note: LocationFile) -> None:
         location.write(here, note)
     except OSError as error:
         raise StoreError(
-            f"{here.place_note}: cannot be written: {error.strerror}; without it the old configuration would begin an "
+            f"{here.place_note}: cannot be written: {error.strerror}; without it the old configuration would create an "
             f"empty database: the databases are still in {here.directory}"
         ) from error
 
@@ -243,8 +243,8 @@ def _finished(here: Places, new: str, spooled: int) -> Moved:
 # Copies of both databases for readers: a portal, analysts, whatever would hold up the WAL of the live files.
 #
 # They stand under fixed names and are exchanged by a rename each: who has the old one open keeps it, who opens one gets
-# a whole one. Without a WAL they need nothing beside them, so whoever may read the file can read it, also as immutable:
-# nobody writes to one that has its name.
+# a complete one. Without a WAL they need no other file, so any user who may read the file can read it, also as
+# immutable: no process writes to a file of that name.
 
 
 _NAMES = ("accounting.db", "publishing.db")
@@ -299,7 +299,7 @@ def _refuse_others(here: Places, folder: Directory) -> None:
     # SQLite would take the journal of another file for that of the new one.
     for path in (folder.path_of(name) + suffix for name in _NAMES for suffix in ("", "-wal", "-journal")):
         if os.path.lexists(path) and not _is_snapshot(path):
-            raise StoreError(f"{path}: is no snapshot, so it is not replaced; choose another directory, or remove it")
+            raise StoreError(f"{path}: not a snapshot, so it is not replaced; choose another directory, or remove it")
 
 
 def _is_snapshot(path: str) -> bool:
@@ -314,7 +314,7 @@ def _copy(here: Places, folder: Directory, workshop: str) -> str:
     """Copies of one moment of both databases, checked, noted as snapshots, without a WAL; the life that they are of."""
     now, found, life = int(time.time()), [], ""
     with ExitStack() as reading:
-        # The ledger's moment is the first: it tells of nothing then that the other database does not have.
+        # The ledger is copied first, so it has nothing that the other database does not have.
         for path, kind in reversed(files(here)):
             con = reading.enter_context(closing(open_for_reading(path, kind.schema)))
             copy = f"{workshop}/{kind.folder}.db"
@@ -326,7 +326,7 @@ def _copy(here: Places, folder: Directory, workshop: str) -> str:
         free, need = shutil.disk_usage(workshop).free, sum(size for *_copy, size in found) + _RESERVE_BYTES
         if free < need:
             free_mb, need_mb = f"{free / 1e6:,.0f} MB", f"{need / 1e6:,.0f} MB"
-            raise StoreError(f"{folder.path}: {free_mb} are free and {need_mb} are needed; make room")
+            raise StoreError(f"{folder.path}: {free_mb} are free and {need_mb} are needed; free space")
         for con, _path, copy, _size in found:
             backup(con, copy)
     # Not before the databases are let go: while one is read its WAL cannot begin anew.
@@ -342,7 +342,7 @@ def _finish(path: str, copy: str, now: int) -> None:
         note(con, SNAPSHOT, now)
         (found,) = con.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
-        raise StoreError(f"{path}: it is damaged: {found}; the last snapshot stays: run `arcacct db check`")
+        raise StoreError(f"{path}: it is damaged: {found}; the last snapshot stays; run `arcacct db check`")
 
 
 def _exchange(here: Places, folder: Directory, workshop: str, group: int | None) -> list[BackupFile]:
@@ -357,7 +357,7 @@ def _exchange(here: Places, folder: Directory, workshop: str, group: int | None)
             os.rename(copy, target)
             done.append(BackupFile(target, os.path.getsize(target)))
         elif os.path.exists(target):
-            # The ledger of a life that is lost.
+            # The ledger of a lost incarnation.
             os.unlink(target)
     sync(folder.path)
     return done
@@ -369,6 +369,4 @@ def _let_read(here: Places, path: str, group: int | None, mode: int) -> None:
             os.chown(path, -1, group)
         os.chmod(path, mode)
     except OSError as error:
-        raise StoreError(
-            f"{path}: cannot set who may read it (read_group={here.read_group}): {error.strerror}"
-        ) from error
+        raise StoreError(f"{path}: cannot set its readers (read_group={here.read_group}): {error.strerror}") from error

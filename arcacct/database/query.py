@@ -17,7 +17,7 @@ from arcacct.wording import count_of
 # Reading a database that somebody else made: its tables are read, and nothing else of it is run.
 #
 # A file can have a view with a query without end in the place of a table, columns that are computed, modules of
-# SQLite's behind its tables, or one value of a gigabyte. What A-REX makes has none of that, so nobody loses by its
+# SQLite's behind its tables, or one value of a gigabyte. A-REX's databases have none of that, so no user loses by its
 # being refused.
 
 
@@ -71,7 +71,7 @@ class Foreign(Connection):
         self.set_progress_handler(lambda: 0 if time.monotonic() < self._deadline and alive() else 1, STEPS)
 
     def allows(self, action: int, one: str | None, via: str | None) -> bool:
-        """Whether an action of a statement (as an authorizer is told it) is none through a view."""
+        """Whether an action of a statement (as in an authorizer) does not come through a view."""
         named = action in (sqlite3.SQLITE_READ, sqlite3.SQLITE_SELECT)
         return not (named and {str(one).lower(), str(via).lower()} & self.views)
 
@@ -108,7 +108,7 @@ def require_tables(con: Foreign, path: str) -> int:
         if kind == "view":
             views.add(str(name).lower())
         elif kind == "table" and not root:
-            raise InputError(f"{path}: {name!a} is a virtual table; A-REX makes none: give the file that A-REX writes")
+            raise InputError(f"{path}: {name!a} is a virtual table; A-REX has none; give the file that A-REX writes")
         elif kind == "table":
             tables[str(name)] = str(sql).upper()
     con.views = frozenset(views)
@@ -127,14 +127,14 @@ def require_tables(con: Foreign, path: str) -> int:
 def _plain_columns(con: Foreign, path: str, table: str, tables: dict[str, str]) -> set[str]:
     """The columns of a table; none where there is no such table. Raises InputError for one that is not plain."""
     if table.lower() in con.views:
-        raise InputError(f"{path}: {table} is a view, and a table in what A-REX writes: views of others are not run")
+        raise InputError(f"{path}: {table} is a view, but A-REX writes a table: views of other programs are not run")
     if table not in tables:
         return set()
     columns = set()
     odd = "it is WITHOUT ROWID" if "ROWID" in tables[table].rpartition(")")[2] else ""
     for _place, name, kind, _not_null, _default, key, hidden in con.execute(f"PRAGMA table_xinfo({table})"):
         if hidden:
-            raise InputError(f"{path}: {table}.{name!a} is a computed column: expressions of others are not run")
+            raise InputError(f"{path}: {table}.{name!a} is a computed column: foreign expressions are not run")
         if str(name).lower() in {"rowid", "_rowid_", "oid"}:
             odd = f"its column {name!a} hides SQLite's own"
         if name == _NUMBERED.get(table) and (str(kind).upper() != "INTEGER" or key != 1):
@@ -207,7 +207,7 @@ class _Refusals(list[str]):
         function = action == sqlite3.SQLITE_FUNCTION and str(two).lower() not in _REFUSED_FUNCTIONS
         pragma = action == sqlite3.SQLITE_PRAGMA and str(one).lower() in _PRAGMAS
         if self._foreign is not None and not self._foreign.allows(action, one, via):
-            self.append(f"the view {via or one} of a database of others")
+            self.append(f"the view {via or one} of another program's database")
         elif action in _ALLOWED or function or pragma:
             return sqlite3.SQLITE_OK
         else:
@@ -251,7 +251,7 @@ def query_result(con: Connection, sql: str, limits: QueryLimits) -> Iterator[Res
     # SQLite declares these tables when they are first used, which the authorizer would take for CREATE TABLE.
     for table in ("json_each('[]')", "json_tree('[]')", "pragma_table_info('AAR')", "pragma_index_list('AAR')"):
         con.execute(f"SELECT 1 FROM {table}").fetchall()
-    # Whoever asks a dataset does not need it.
+    # Queries of a dataset do not need it.
     dedupe_keys = sqlite_utils_package().utils.dedupe_keys
 
     refusals = _Refusals(con)
@@ -265,13 +265,13 @@ def query_result(con: Connection, sql: str, limits: QueryLimits) -> Iterator[Res
     ):
         cursor = con.execute(sql)
         if cursor.description is None:
-            raise UsageError(f"{beginning(sql)}: this is no statement that returns rows")
+            raise UsageError(f"{beginning(sql)}: this statement does not return rows")
         columns = tuple(dedupe_keys(column[0] for column in cursor.description))
         yield Result(columns, _counted(cursor, limits, row))
 
 
 def too_long(seconds: float) -> str:
-    """What to say of a query that had to be ended."""
+    """The message for a query that was stopped."""
     return f"the query ran for {seconds:g} s: make it smaller, or raise --timeout"
 
 

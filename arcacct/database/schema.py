@@ -25,7 +25,7 @@ class DatabaseKind(NamedTuple):
     folder: str
     schema: int
     oldest: int
-    """The schema of arcacct 0.2: an older one has to be taken forward by that program first."""
+    """The schema of arcacct 0.2: an older one must first be upgraded by that program."""
 
 
 ACCOUNTING = DatabaseKind("accounting", ACCOUNTING_SCHEMA, 21)
@@ -36,7 +36,7 @@ _FORMER, _LIFE_SEQ = "ARCACCT_FORMER_INCARNATIONS", "ARCACCT_LIFE_SEQ"
 AREX_FIRST = "AREX_FIRST "
 """Before the path of a database of A-REX that was imported: when the first job in it ended, UTC seconds."""
 PLAUSIBLE_S = 1_000_000_000
-"""An end before September 2001 is none: no A-REX ran then."""
+"""An end before September 2001 is invalid: no A-REX ran then."""
 SNAPSHOT = "ARCACCT_SNAPSHOT"
 """In a copy for readers: when it was taken, UTC seconds; two of the same second belong together."""
 
@@ -61,7 +61,7 @@ def views_of(source: str) -> dict[str, str]:
     """
     The views of a source (gridengine, slurm, htcondor, sonar; batch: PBS, LSF and others) by name, as text.
 
-    A database has them from its first import of that source on: whoever opens a database parses all that is in it, the
+    A database has them from its first import of that source: opening a database parses its whole schema, the
     hook with each event, and most sites have none of these sources.
     """
     with closing(connect(":memory:")) as scratch:
@@ -105,7 +105,7 @@ def _sql_files(*folder: str) -> list[str]:
 
 def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_create: bool = True) -> list[int]:
     """
-    Create a database, or take it forward after a backup beside it; returns the schemas that it went through: 0 is none.
+    Create a database, or upgrade it after a backup next to it; returns the schemas that it went through: 0 means none.
 
     With ``may_create=False`` one that is missing stays so, and is a StoreError. Raises SchemaError for a file that is
     not ours or newer than this program, StoreError when SQLite or the file system refuses, ConfigError for a
@@ -130,7 +130,7 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
                     return [0, kind.schema]
                 if found < kind.oldest:
                     raise SchemaError(
-                        f"{path}: schema version {found} is of arcacct 0.1: take it forward with arcacct 0.2 first"
+                        f"{path}: schema version {found} is of arcacct 0.1: first upgrade it with arcacct 0.2"
                         " (`arcacct db upgrade`), then with this program"
                     )
                 if found < kind.schema:
@@ -163,13 +163,13 @@ def _found(con: Connection, path: str) -> int:
 
 
 def in_memory(kind: DatabaseKind, version: int | None = None) -> Connection:
-    """An empty database that nobody else sees, of this version (since that of 0.2) or of ours. Raises SchemaError."""
+    """An empty private database, of this version (0.2 or later) or of the current one. Raises SchemaError."""
     con = connect(":memory:", isolation_level=None)
     if version is None or version == kind.schema:
         _create(con, ":memory:", kind)
         return con
     if version < kind.oldest:
-        raise SchemaError(f"schema version {version} is of arcacct 0.1: only arcacct 0.2 can take it forward")
+        raise SchemaError(f"schema version {version} is of arcacct 0.1: only arcacct 0.2 can upgrade it")
     texts = [_read(path) for number, path in upgrades(kind) if number <= version]
     _run(con, ":memory:", texts, version, is_new=True)
     return con
@@ -193,7 +193,7 @@ def open_to_group(path: str, read_group: str | None) -> None:
             os.chown(directory, -1, group)
             os.chmod(directory, 0o750)  # noqa: S103  the group was asked for
     except OSError as error:
-        raise StoreError(f"{path}: cannot set who may read it (read_group={read_group}): {error.strerror}") from error
+        raise StoreError(f"{path}: cannot set its readers (read_group={read_group}): {error.strerror}") from error
 
 
 def group_id(read_group: str | None) -> int | None:
@@ -290,7 +290,7 @@ def _run(
     is_new: bool = False,
     to_newest: DatabaseKind | None = None,
 ) -> None:
-    # executescript() commits what is open before it runs, so the transaction has to be part of the text.
+    # executescript() first commits an open transaction, so the transaction must be part of the text.
     try:
         con.executescript("BEGIN IMMEDIATE;\n" + "\n".join(texts))
         if to_newest is not None:
@@ -332,7 +332,7 @@ def _adopt_texts(con: Connection, path: str, kind: DatabaseKind) -> None:
         for (type_, name), sql in wanted.items():
             if type_ in ("table", "index") and ours.get((type_, name)) != sql:
                 if _structure(con, type_, name) != _structure(fresh, type_, name):
-                    raise SchemaError(f"{path}: {name} is not as arcacct makes it; restore a backup (`db restore`)")
+                    raise SchemaError(f"{path}: {name} differs from arcacct's schema; restore a backup (`db restore`)")
                 con.execute("UPDATE sqlite_master SET sql = ? WHERE type = ? AND name = ?", (sql, type_, name))
 
 
@@ -368,7 +368,7 @@ def complete_since(con: Connection, published_until: int | None = None) -> int:
     From which end time on the database has every job, UTC seconds.
 
     It is when it was made: of earlier jobs the control directory has lost those that A-REX cleaned up. 0 once A-REX's
-    own database was imported, and for databases that do not know when they were made. An A-REX that has begun its own
+    own database was imported, and for databases without a creation time. An A-REX that has newly created its own
     database anew has no earlier jobs either: its first job ended after one that was recorded here, or after
     ``published_until``, when the last job ended that another program published.
     """

@@ -56,7 +56,7 @@ def _publishing(here: Places) -> Connection:
             if "full" not in str(error):
                 raise
             raise StoreError(
-                f"no room for a copy of {here.publishing_database}, which a dry run needs: make room in /var/tmp, or"
+                f"no space for a copy of {here.publishing_database}, which a dry run needs: make room in /var/tmp, or"
                 " name another directory in TMPDIR"
             ) from error
     return con

@@ -71,7 +71,7 @@ class Restored(NamedTuple):
 
 def backups(here: Places, directory: str) -> list[BackupFile]:
     """
-    Whole, checked copies of both databases in a directory, which is made if it is missing; others go on writing.
+    Complete, checked copies of both databases in a directory, which is created if missing; other processes can write.
 
     Their names have the time. Raises as `backup_directory`, and leaves no half copy behind.
     """
@@ -94,9 +94,7 @@ def backup_directory(here: Places, directory: str) -> Iterator[Directory]:
         with open_directory(directory, make=0o700) as place:
             # SQLite goes by paths. Whose the databases are may do with them what he likes anyway.
             if not place.sure and place.status.st_uid != os.stat(here.directory).st_uid:
-                raise StoreError(
-                    f"{place.path}: others than this user can exchange what is there; choose a directory of your own"
-                )
+                raise StoreError(f"{place.path}: other users can replace files there; choose a directory of your own")
             yield place
     except OSError as error:
         raise StoreError(
@@ -107,8 +105,8 @@ def backup_directory(here: Places, directory: str) -> Iterator[Directory]:
 def _backup(path: str, kind: DatabaseKind, place: Directory, name: str) -> BackupFile:
     target = place.path_of(name)
     if os.path.lexists(target):
-        raise StoreError(f"{target}: is there already; wait a second, or choose another directory")
-    # Made where nobody else can have put a link: the name can be foreseen, and everybody may write in /tmp.
+        raise StoreError(f"{target}: already exists; wait a second, or choose another directory")
+    # Created where no other user can have put a link: the name is predictable, and all users may write in /tmp.
     with place.make(f"{TEMPORARY}{secrets.token_hex(8)}") as folder:
         fcntl.flock(folder.fd, fcntl.LOCK_EX)
         copy = folder.path_of(name)
@@ -139,18 +137,18 @@ def copy_whole(path: str, kind: DatabaseKind, copy: str) -> None:
 
 
 def connect_unused(path: str) -> Connection:
-    """A file that nobody uses; without locks, and without making -wal and -shm beside it. Raises DatabaseError."""
+    """Open an unused file without locks, and without creating -wal and -shm files. Raises DatabaseError."""
     return connect(f"{uri(path, 'ro')}&immutable=1", isolation_level=None, uri=True)
 
 
 def restore(here: Places, source: str, *, patience_s: float = PATIENCE_S) -> Restored:
     """
-    Put a backup in the place of the database that it is one of; the old one is kept beside it under another name.
+    Replace a database with its backup; the old one is kept next to it under another name.
 
-    A backup of the accounting database goes on from its own old life and from that of the database it replaces, or
-    that was noted. Hooks spool meanwhile. Raises SchemaError for a file that is no backup of ours (its schema has to be
-    ours, without triggers and views of others) or newer than this program, InputError when it cannot be read, StoreBusy
-    when other processes do not let go of the database, ConfigError as `may_restore`.
+    A backup of the accounting database continues from its own incarnation and from that of the replaced database, or
+    the recorded one. Hooks spool meanwhile. Raises SchemaError for a file that is not a backup of ours (its schema must
+    be ours, without foreign triggers and views) or newer than this program, InputError if it cannot be read, StoreBusy
+    if other processes do not close the database, ConfigError as `may_restore`.
     """
     may_restore(here)
     kind = _kind_of(source, here)
@@ -165,7 +163,7 @@ def restore(here: Places, source: str, *, patience_s: float = PATIENCE_S) -> Res
 
 
 def may_restore(here: Places) -> None:
-    """Raise ConfigError where a backup must not be put: the directory has its database elsewhere, or is none."""
+    """Raise ConfigError if a backup must not be restored: the database is elsewhere, or the directory is wrong."""
     location.refuse_another(here)
     location.refuse_misplaced(here)
 
@@ -178,10 +176,10 @@ def _note(here: Places) -> None:
 
 def start_new_incarnation(here: Places) -> tuple[list[int], frozenset[str]]:
     """
-    The operator's word that the accounting database begins anew: it is made whatever tells of an earlier one.
+    Create a new accounting database on the operator's request, even if an earlier one is recorded.
 
     The schema scripts that made the database, none where it was there; and the incarnations that it resumes from.
-    It goes on from the lives that the ledger beside it and the note know; so does one that is there. What the old
+    It continues from the incarnations in the ledger and the place file; so does an existing one. What the old
     place had in its spool stays to be drained. Raises StoreError and its kinds.
     """
     note = location.read(here)
@@ -214,7 +212,7 @@ def _make_inheriting(here: Places, known: Iterable[str]) -> list[int]:
         sync(made)
         with maintenance(here.database, "init"):
             if location.has_database(here.database):
-                raise StoreBusy(f"{here.database}: somebody else has just put a database there; look at it first")
+                raise StoreBusy(f"{here.database}: another process has just created a database there; check it first")
             # An empty file may be there, and the WAL of a lost database.
             _exchange(here.database, made, "new-life")
             open_to_group(here.database, here.read_group)
@@ -228,7 +226,7 @@ def _kind_of(source: str, here: Places) -> DatabaseKind:
     if any(os.path.exists(one) and os.path.samefile(source, one) for one in live):
         raise InputError(f"{source}: that is the database itself; give a backup")
     if os.path.exists(f"{source}-wal"):
-        raise InputError(f"{source}: it is in use (there is a -wal beside it); make a copy with `arcacct db backup`")
+        raise InputError(f"{source}: it is in use (a -wal file exists); make a copy with `arcacct db backup`")
     with access.translating(source), closing(connect_unused(source)) as con:
         tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "DBConfig" not in tables:
@@ -236,9 +234,9 @@ def _kind_of(source: str, here: Places) -> DatabaseKind:
         kind = ACCOUNTING if "AAR" in tables else PUBLISHING
         require_own_schema(con, source, kind, exactly=True)
         if noted(con, ARCHIVE_MARK) is not None:
-            raise SchemaError(f"{source}: an archive of pruned jobs, no backup; queries can attach it")
+            raise SchemaError(f"{source}: an archive of pruned jobs, not a backup; queries can attach it")
         if noted(con, schema.SNAPSHOT) is not None:
-            raise SchemaError(f"{source}: a snapshot for readers, no backup; take one that `arcacct db backup` made")
+            raise SchemaError(f"{source}: a snapshot for readers, not a backup; use one that `arcacct db backup` made")
     return kind
 
 
@@ -255,14 +253,14 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
                 require_own_schema(con, source, kind, exactly=True)
                 (found,) = con.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
-            raise StoreError(f"{source}: it is damaged: {found}; take an older backup")
+            raise StoreError(f"{source}: it is damaged: {found}; use an older backup")
         done = ensure(copy, kind)
         # The last connection takes the WAL into the file.
         with access.translating(copy), closing(connect(copy, isolation_level=None, uri=True)) as con:
             con.execute("BEGIN IMMEDIATE")
             if kind is ACCOUNTING:
                 # The publisher's cursors belong to the old life: what is sent is compared with what was (INVARIANTS 3).
-                # It goes on from the database that it replaces; where none can be read, from what was noted.
+                # It continues from the replaced database; if that is unreadable, from the recorded incarnation.
                 known = location.incarnations_of(here.database)
                 if not known and (before := location.read(here)) is not None:
                     known = frozenset((before.incarnation,))
@@ -289,7 +287,7 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
 
 @contextmanager
 def _temp_directory(here: Places, name: str) -> Iterator[str]:
-    """A folder beside the databases, in which one is made ready; empty at the beginning, gone at the end."""
+    """A folder next to the databases, in which one is prepared; empty at the start, removed at the end."""
     folder = os.path.join(here.directory, name)
     shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -302,7 +300,7 @@ def _temp_directory(here: Places, name: str) -> Iterator[str]:
 
 
 def wait_until_unused(path: str, patience_s: float) -> None:
-    """Raises StoreBusy when other processes still have the database open: they would go on writing the old one."""
+    """Raises StoreBusy if other processes still have the database open: they would keep writing the old one."""
     deadline = time.monotonic() + patience_s
     while holders := _holders(path):
         if time.monotonic() > deadline:
@@ -364,7 +362,7 @@ def shrink(here: Places, con: Connection) -> tuple[int, int]:
     room = shutil.disk_usage(here.directory).free
     if room < 2 * before:
         raise StoreError(
-            f"{here.directory}: {room / 1e6:,.0f} MB are free and {2 * before / 1e6:,.0f} MB are needed; make room"
+            f"{here.directory}: {room / 1e6:,.0f} MB are free and {2 * before / 1e6:,.0f} MB are needed; free space"
         )
     with alone(here.database, here.queue_lock, "optimize"), access.translating(here.database):
         con.execute("VACUUM")

@@ -77,7 +77,7 @@ class Partition(NamedTuple):
 
 
 def partition_of(path: str) -> Partition | None:
-    """The partition that a file is the manifest of, by its path below the dataset; ``None`` if it is none."""
+    """The partition of a manifest, by its path in the dataset; ``None`` if the file is not a manifest."""
     match = _MANIFEST.fullmatch(path)
     return None if match is None else Partition(match[1], int(match[2]), int(match[3]), match[4])
 
@@ -112,7 +112,7 @@ def is_part_name(name: str) -> bool:
 
 def key_name(name: str, what: str) -> str:
     """
-    The name of a site or a CE, as it stands in paths.
+    The name of a site or a CE in the form used in paths.
 
     Raises InputError for one that not every file system and engine takes: ``what`` tells where it is from.
     """
@@ -242,7 +242,7 @@ def parse(data: bytes, partition: Partition, path: str) -> Manifest:
         raise InputError(f"{path}: the manifest is damaged ({type(error).__name__}: {error}); {_ANEW}") from None
 
 
-_ANEW = "remove the file, and the next `arcacct export` of that CE writes the month anew"
+_ANEW = "remove the file, and the next `arcacct export` of that CE writes the month again"
 _LEVELS = 8
 _DIGEST = re.compile("[0-9a-f]{64}")
 _MOST_ROWS = 10**11
@@ -255,7 +255,7 @@ _LONGEST = 200
 def _made(whole: dict[str, Any], partition: Partition) -> Manifest:
     said = tuple(whole[name] for name in ("site", "year", "month", "ce"))
     if said != tuple(partition):
-        raise ValueError(f"it says that it is of {', '.join(map(_shown, said))}, but stands at {partition}")
+        raise ValueError(f"it says that it is for {', '.join(map(_shown, said))}, but is at {partition}")
     if whole["names"] not in NAMES:
         raise ValueError(f"names: {_shown(whole['names'])}")
     tables = {table: _part(whole["tables"][table], partition) for table in TABLES}
@@ -281,7 +281,7 @@ def _part(told: dict[str, Any], partition: Partition) -> Part:
     first, last = (None if told[name] is None else _number(told, name, 2**63) for name in ("end_min_s", "end_max_s"))
     part = Part(_text(told, "file"), rows, first, last, _text(told, "sha256"), _number(told, "bytes", _MOST_PART_BYTES))
     if _DIGEST.fullmatch(part.sha256) is None or part.file != part_name(part.sha256):
-        raise ValueError(f"{part.file} is no name of a part with this digest")
+        raise ValueError(f"{part.file} is not the name of a part with this digest")
     if not part.bytes or (first is None) != (last is None):
         raise ValueError(f"{part.file}: impossible numbers")
     if first is not None and last is not None and not begin <= first <= last < end:

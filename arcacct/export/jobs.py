@@ -26,13 +26,13 @@ from arcacct.sources.gridengine.record import GPU_FIELDS, RUNS_WITH_GPUS, gpu_co
 
 
 JOBS, FORGOTTEN, CLOSED, TELEMETRY, RUNS = "jobs", "forgotten", "closed", "telemetry", "runs"
-"""What a month is known by, beside what the log tells: `Now.seen`, and whether it is one of `Withdrawn.closed`."""
+"""The key of a month, in addition to the log: `Now.seen`, and whether it is one of `Withdrawn.closed`."""
 _MONTH = "CAST(strftime('%Y%m', EndTime, 'unixepoch') AS INTEGER)"
 _OF_MONTHS = f"EndTime BETWEEN 1 AND {LAST_SECOND}"
 
 
 class Withdrawn(NamedTuple):
-    """What was taken out of the database, of which the log says nothing."""
+    """What was removed from the database without an entry in the log."""
 
     pruned_before: int
     """UTC seconds: no job that ended then or later was moved into an archive."""
@@ -50,7 +50,7 @@ class Now(NamedTuple):
     events_row: int
     """The last row of JobEvents: what comes to a job that has ended is no change to the log."""
     seen: dict[int, dict[str, int]]
-    """By month: how many jobs, how many without names, and what is told of accelerators, added up."""
+    """By month: the number of jobs, the number without names, and the sums of accelerators."""
     withdrawn: Withdrawn
 
 
@@ -102,7 +102,7 @@ def withdrawn(con: Connection) -> Withdrawn:
 ACCELERATORS = (
     *("GPUCount", "GPUAllocatedS", "GPUModel", "GPUOccupiedS", "GPUBusyS", "GPUPeakMemory", "GPUEnergyJ", "EnergyJ"),
 )
-"""Columns of JobTelemetry of which one at least is known of what gets a row in the table accelerators."""
+"""Columns of JobTelemetry; at least one must be known for a row in the table accelerators."""
 OF_ACCELERATORS = "(instr(AllocTRES, 'gres/gpu') OR instr(AllocTRES, 'energy='))"
 """The runs of SlurmRuns that tell something for it."""
 
@@ -251,7 +251,7 @@ def _group_and_role(fqan: object) -> tuple[str | None, str | None]:
     return group, None if role in ("", "NULL") else role
 
 
-# In the order in which they were told: the plus keeps SQLite on the index of RecordID.
+# In the order in which they were recorded: the plus keeps SQLite on the index of RecordID.
 _CHILDREN = {
     "events": (
         "SELECT RecordID, EventKey, CAST(strftime('%s', EventTime) AS INTEGER) AS T FROM JobEvents"
@@ -279,7 +279,7 @@ _CHILDREN = {
 
 
 class _Run(NamedTuple):
-    """What a batch system tells of a run of a job."""
+    """A batch system's data on a run of a job."""
 
     record_id: int
     cluster: str
@@ -290,7 +290,7 @@ class _Run(NamedTuple):
 
 
 def _of_slurm(con: Connection, numbers: str) -> Iterator[_Run]:
-    """The runs of some records that sacct told of, in order."""
+    """The runs of some records from sacct, in order."""
     query = (
         f"SELECT RecordID, Cluster, Elapsed, AllocTRES FROM SlurmRuns WHERE RecordID IN ({numbers}) AND "
         f"{OF_ACCELERATORS} ORDER BY RecordID, RunNo"
@@ -301,7 +301,7 @@ def _of_slurm(con: Connection, numbers: str) -> Iterator[_Run]:
 
 
 def _of_gridengine(con: Connection, numbers: str) -> Iterator[_Run]:
-    """The runs of some records that Grid Engine told of, in order."""
+    """The runs of some records from Grid Engine, in order."""
     query = (
         f"SELECT RecordID, Cell, Elapsed, {', '.join(GPU_FIELDS)} FROM {RUNS_WITH_GPUS} WHERE RecordID IN ({numbers})"
         " ORDER BY RecordID, RecordNo"
@@ -354,7 +354,7 @@ def _by_record(con: Connection, query: str) -> dict[int, list[Values]]:
 _NAMED = ("user_dn", "job_name", "client_host")
 """Columns of jobs whose text is a name, or leads to one."""
 _WITH_NAMES = ("fqan", "vo_group")
-"""Of which a part may be one."""
+"""Kinds that a part may have."""
 
 
 class Concealer:

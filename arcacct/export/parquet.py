@@ -78,7 +78,7 @@ def schema_of(table: str) -> pa.Schema:
 
 
 def how_written(table: str, names: Sequence[str]) -> dict[str, Any]:
-    """What pyarrow is told of these columns of a table: how each is encoded and compressed."""
+    """Options of pyarrow for these columns of a table: encoding and compression of each."""
     # Numbers from 0 to 2^31 and no others: half of what eight bytes cost, whatever compresses them.
     numbers = {one.name: _DELTA for one in columns()[table] if one.type == "int64" and one.name not in _FEW}
     encodings = {name: how for name, how in (numbers | _ENCODINGS.get(table, {})).items() if name in names}
@@ -243,12 +243,12 @@ def former_jobs(paths: Mapping[str, str], rows: Mapping[str, int], partition: Pa
         why = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(
             f"{path}: a part that it names cannot be read ({why}); jobs that were pruned are in it alone: put it back,"
-            " or remove the manifest to go on without them"
+            " or remove the manifest to continue without them"
         ) from error
 
 
 def _in_order(rows: Iterable[Values], partition: Partition) -> Iterator[Job]:
-    """Jobs without what is beside them. Raises ValueError for one that no export can have put there."""
+    """Jobs without their child rows. Raises ValueError for one that no export can have written."""
     end = [column.name for column in columns()["jobs"]].index("end_time")
     first, behind = partition.bounds
     before = (first, 0)

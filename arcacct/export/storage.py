@@ -29,7 +29,7 @@ _OTHERS = frozenset(
 )
 """What the system says when something else stands under a name: the store itself is well."""
 _NOT_OURS = frozenset((errno.EACCES, errno.EPERM))
-"""When what stands there may not be read or replaced."""
+"""Raised if an existing file may not be read or replaced."""
 _GONE = _OTHERS | _NOT_OURS | {errno.ENOENT}
 
 
@@ -50,7 +50,7 @@ class Listing(NamedTuple):
     """What is something else than it should be (a link, a pipe), or too much: a message for each."""
 
     def obstacle(self, path: str) -> str | None:
-        """The message about what stands in the place of a file, or of a folder on the way to it; ``None``: nothing."""
+        """The message about something else in the place of a file or of a folder on its path; ``None``: nothing."""
         return next((why for place, why in self.refused.items() if place == path or path.startswith(f"{place}/")), None)
 
 
@@ -185,7 +185,7 @@ class LocalStore(Store):
                 return _read(file, self.path_of(path), os.fstat(fd).st_size, most_bytes)
 
     def open(self, path: str) -> Any:
-        """See `Store`; whoever reads it reads what was looked at, whatever is put in its place."""
+        """See `Store`; the reader gets the checked file, even if it is replaced."""
         from pyarrow import PythonFile  # noqa: PLC0415  of the extra
 
         with self._named(path, _GONE):
@@ -224,7 +224,7 @@ class LocalStore(Store):
     def put(self, path: str, file: IO[bytes]) -> None:
         """As the others, and on disk when it returns."""
         folder, _, name = path.rpartition("/")
-        # Where nothing may be made the store is at fault, and not what stands there.
+        # If nothing can be created, the store is at fault, not an existing file.
         with self._named(path, _OTHERS), self._folder(folder, self._folder_mode) as there:
             temporary = f"{TEMPORARY}{os.urandom(8).hex()}-{name}"
             try:
@@ -281,7 +281,7 @@ class _Walk:
         if self._left_of_site < 0:
             raise _TooManyError
         if len(names) > _MOST_IN_A_FOLDER:
-            self._refuse(path, f"more than {_MOST_IN_A_FOLDER} files, so all are left out; remove what is strange")
+            self._refuse(path, f"more than {_MOST_IN_A_FOLDER} files, so all are skipped; remove unknown files")
             return
         expected = names_in(path)
         for name in sorted(names):

@@ -43,7 +43,7 @@ from arcacct.publishing.run import Reading, exporter
 from arcacct.records.pseudonyms import site_names
 
 _TRIES = 3
-"""A month of which a job left while it was read is read again so often."""
+"""How often a month is read again if one of its jobs disappeared during reading."""
 _KEPT_S = 86400
 """For who began to read with a former manifest."""
 
@@ -55,7 +55,7 @@ _SOME_JOBS = 100_000
 """So many a former part may have beyond what the log accounts for: of a database that was restored."""
 _MOST_ROWS_OF_A_JOB = 1000
 """In one table, on average."""
-_KEEP = "jobs that were pruned are in it alone: put it back, or remove the manifest to go on without them"
+_KEEP = "jobs that were pruned are in it alone: restore it, or remove the manifest to continue without them"
 
 
 class _Position(NamedTuple):
@@ -87,7 +87,7 @@ class Exported(NamedTuple):
     unchanged: int
     """Months."""
     problems: tuple[str, ...]
-    """What could not be exported: a line for each, and the rest went on."""
+    """Failures, one line each; the rest was exported."""
 
 
 def export(
@@ -168,7 +168,7 @@ class _Export:
     @contextmanager
     def _database(self) -> Iterator[Connection]:
         """
-        The database, as long as it is read; meanwhile nobody prunes it or puts another one in its place.
+        The database, while it is read; meanwhile no prune or restore can run.
 
         A month is read as a whole: a job that is pruned meanwhile would be in it twice, or not at all. Nothing is read
         from the store or written to it in here: a store can take hours, and a prune would wait for it. A restore waits
@@ -177,7 +177,7 @@ class _Export:
         What was read is on disk at the end: a power cut must not leave a dataset that has more than the database, whose
         numbers would then be given to other jobs (INVARIANTS 16).
 
-        Raises StoreBusy when another database stands there than before.
+        Raises StoreBusy if the database there is another one than before.
         """
         with self._reading.now(), closing(read_accounting(self._here)) as con:
             life = incarnation(con)
@@ -191,14 +191,14 @@ class _Export:
             make_durable(self._here.database)
 
     def _there(self) -> tuple[set[int], Listing]:
-        """The months that have a manifest, and what stands where one could be; halves of manifests go."""
+        """The months with a manifest, and other files in such places; removes partial manifests."""
         position = position_path(self._options.site, self._options.ce)
         listing = self._store.listing(f"{MANIFESTS}/site={self._options.site}", os.path.dirname(position))
         found = set()
         for path in sorted(listing.files):
             partition = partition_of(path)
             if is_half(path, os.path.basename(position)):
-                # What was exchanged since is no half of ours, and harms nobody.
+                # A file replaced since is not a part of ours, and does no harm.
                 with suppress(InputError):
                     self._store.remove(path)
             if partition is not None and partition.ce == self._options.ce:
@@ -228,7 +228,7 @@ class _Export:
         return found
 
     def _is_new(self, month: int, former: Manifest, logged: frozenset[int] | None) -> bool:
-        """Whether there may be something to write of a month; ``logged``: those that the log tells of, if it can."""
+        """Whether a month may have something to write; ``logged``: the months in the log, if known."""
         return (
             logged is None
             or month in logged
@@ -241,7 +241,7 @@ class _Export:
         Whether all parts of a month that stays as it is are there; takes away what it had before.
 
         A part that is lost, as by a power cut, is written anew, unless jobs of it are in an archive alone or something
-        else stands in its place: then InputError is raised.
+        else is in its place: then InputError is raised.
         """
         for table, part in manifest.tables.items():
             path = manifest.partition.part(table, part.file)
@@ -253,7 +253,7 @@ class _Export:
                 what = "is missing" if size is None else f"has {size} bytes, its manifest says {part.bytes}"
                 raise InputError(
                     f"{listing.obstacle(path) or f'{self._store.path_of(path)}: {what}'}; remove"
-                    f" {self._store.path_of(manifest.partition.manifest)}, and the next export writes the month anew"
+                    f" {self._store.path_of(manifest.partition.manifest)}, and the next export writes the month again"
                 )
             if abs(time.time() - manifest.written_s) > _KEPT_S:
                 self._clear(listing.files.keys() - {path})
@@ -265,7 +265,7 @@ class _Export:
             self._store.remove(path)
 
     def _last(self) -> _Position:
-        """How far the last export came; a note that cannot be used, whatever stands there, is as good as none."""
+        """The position of the last export; an unusable note counts as none."""
         try:
             data = self._store.read(position_path(self._options.site, self._options.ce), _MOST_NOTE_BYTES)
             return _position(data or b"")
@@ -273,7 +273,7 @@ class _Export:
             return _Position("", 0, 0)
 
     def _logged(self, con: Connection, last: _Position) -> frozenset[int] | None:
-        """The months that the log tells of since the last export; ``None`` if nobody knows where that stood."""
+        """The months in the log since the last export; ``None`` if its position is unknown."""
         if last.life != self._life or last.seq > self._now.seq or last.events_row > self._now.events_row:
             return None
         return frozenset(export_jobs.changed(con, last.seq, last.events_row))
@@ -339,10 +339,10 @@ class _Export:
 
     def _fetched(self, former: Manifest, folder: str) -> dict[str, str]:
         """
-        Local copies of its parts, by table: the place that they are in is not waited for while the database is read.
+        Local copies of its parts, by table, so that reading the database does not wait for the store.
 
-        Raises InputError when one is missing, is another than the manifest says, or cannot be ours. (Whoever may write
-        there can change both: the jobs of former parts are believed as far as the dataset is.)
+        Raises InputError when one is missing, differs from the manifest, or cannot be ours. (A user who can write there
+        can change both: former parts are trusted as much as the dataset.)
         """
         path = self._store.path_of(former.partition.manifest)
         rows = {table: part.rows for table, part in former.tables.items()}
@@ -393,7 +393,7 @@ class _Export:
         pruned_before, _forgotten, closed = self._now.withdrawn
         conceal = None
         if self._options.names != "plain" or partition.year * 100 + partition.month in closed:
-            # In an archive nobody here knows whose names were forgotten: of the whole month, then.
+            # For an archive the erased names are unknown: so those of the whole month.
             conceal = self._concealer()
         rows = {table: part.rows for table, part in former.tables.items()}
         for page in paged(former_jobs(paths, rows, partition, self._store.path_of(partition.manifest))):

@@ -1,5 +1,5 @@
 """
-Directories of our own: private ones, which nobody else may read, and those of the package, ``schema/`` and ``etc/``.
+Directories of our own: private ones, readable only by their owner, and those of the package, ``schema/`` and ``etc/``.
 
 The hook imports this module when it spools, so it imports nothing but ``os``.
 """

@@ -23,7 +23,7 @@ from arcacct.errors import InputError
 # Files that others write: read as they are now, from where an earlier reading stopped.
 #
 # A writer appends whole buffers, so a reader can see a torn end: of lines only those that end in a newline are taken.
-# Files are renamed, copied, cut and compressed by whoever rotates them: a file is known by what it begins with, and a
+# Log rotation renames, copies, truncates and compresses files: a file is identified by its beginning, and a
 # position in it holds only while the bytes before it are the same.
 
 
@@ -86,15 +86,15 @@ class Reader:
     An open file, compressed or not, or ``-`` for standard input, and where we are in it; ``with`` closes it.
 
     ``identity`` is ``None`` of what has no beginning to go back to: standard input, pipes, devices. ``state`` is the
-    source's own, and goes over to whatever file goes on where this one ended.
+    source's own, and moves to the file that continues where this one ended.
     """
 
     def __init__(self, path: str, *, named: bool = True) -> None:
         """
         Raises InputError when it cannot be opened.
 
-        A pipe that was ``named`` is waited for. Of a directory only regular files are read: whoever may write there
-        could make us wait for ever.
+        A pipe that was ``named`` is waited for. In a directory only regular files are read: a user who may write there
+        could block us permanently.
         """
         self.path = path
         flags = os.O_RDONLY | os.O_CLOEXEC | (0 if named else os.O_NONBLOCK | os.O_NOCTTY)
@@ -106,7 +106,7 @@ class Reader:
         is_file = stat.S_ISREG(status.st_mode)
         if not is_file and not named:
             self.close()
-            raise InputError(f"{self.path}: a pipe or a device, so it is left out; name it to read from it")
+            raise InputError(f"{self.path}: a pipe or a device, so it is skipped; name it explicitly to read it")
         try:
             self._file = self._decompressed() if is_file else self._raw
         except BaseException:
@@ -135,7 +135,7 @@ class Reader:
         with _complaining(self.path):
             magic = os.pread(self._raw.fileno(), 8, 0)
         if magic.startswith(_ZSTANDARD):
-            raise InputError(f"{self.path}: compressed by zstd, which is not read: give what zstdcat prints, through -")
+            raise InputError(f"{self.path}: compressed with zstd, which is not supported; pipe zstdcat's output to -")
         opener = next((opener for mark, opener in _COMPRESSED.items() if magic.startswith(mark)), None)
         return self._raw if opener is None else cast("BinaryIO", opener(self._raw))
 
@@ -243,7 +243,7 @@ class Reader:
                 if overlong is None:
                     break
                 yield overlong
-                # What stands behind it in the same piece: whole lines, too.
+                # The rest of the same piece may have whole lines, too.
                 end = rest.rfind(b"\n") + 1
                 if end:
                     yield [line + b"\n" for line in rest[: end - 1].split(b"\n")]
@@ -252,7 +252,7 @@ class Reader:
 
     def chunks(self) -> Iterator[bytes]:
         """
-        What stands after the position, in pieces of any length; of a pipe as they come.
+        The data after the position, in pieces of any length; from a pipe as they arrive.
 
         Moves the position. What cannot be read is in ``complaint`` after all that could be.
         """
@@ -262,7 +262,7 @@ class Reader:
             yield chunk
 
     def _new(self, first: Callable[[], None] = lambda: None) -> Iterator[bytes]:
-        """What stands after the position."""
+        """The data after the position."""
         self.complaint = ""
         try:
             first()
@@ -283,7 +283,7 @@ class Reader:
         return chunk
 
     def _go(self, place: int) -> bytes:
-        """Go to a place in the file, or to its end if that comes first; what stands before it."""
+        """Go to a position in the file, or to its end if that comes first; returns the data before it."""
         start = max(0, place - _TAIL_BYTES)
         self._at = self._file.seek(start)
         self._tail = b""
@@ -314,11 +314,11 @@ def _complaining(path: str) -> Iterator[None]:
     try:
         yield
     except EOFError as error:
-        raise InputError(f"{path}: cut: it ends before its compressed end; what came before is imported") from error
+        raise InputError(f"{path}: cut: it ends before its compressed end; everything before is imported") from error
     except _UNREADABLE as error:
         if isinstance(error, OSError) and not _is_damage(error):
             raise unreadable(path, error) from error
-        raise InputError(f"{path}: damaged: {error}; what came before is imported") from error
+        raise InputError(f"{path}: damaged: {error}; everything before is imported") from error
 
 
 def _is_damage(error: BaseException) -> bool:
@@ -339,7 +339,7 @@ def rotated_since(path: str, time_s: int, is_copy: Callable[[str], bool] = lambd
     """
     The files that a path was rotated to (``.0``, ``.1.gz``, ``-20261120``) and that were written since, in order.
 
-    ``is_copy`` knows those beside it that have another name. Raises InputError when the directory cannot be read.
+    ``is_copy`` recognises copies next to it with another name. Raises InputError when the directory cannot be read.
     """
     folder, name = os.path.split(path)
     found = []
@@ -358,8 +358,8 @@ def rotated_since(path: str, time_s: int, is_copy: Callable[[str], bool] = lambd
 
 # Files that are read once, or followed as they grow: named ones, those of directories, standard input.
 #
-# What a path is renamed, copied or compressed to is read to its end before what stands at the path then, whatever it is
-# called if it is beside it; where there is no copy of a file that was cut, that is said. Each file is given to its
+# If a file was renamed, copied or compressed, the old file next to it is read to its end before the new one, whatever
+# its name. If a truncated file has no copy, that is reported. Each file is given to its
 # source as a `Reader`, to be read before the next; how far it was read is the source's, if it keeps that.
 
 
@@ -381,7 +381,7 @@ class FileTailer:
     """
     The files of some paths, directories among them if there are ``endings`` of the files in them that are meant.
 
-    ``complain`` is told of what cannot be read, or not to its end; while one follows, once until it is something else.
+    ``complain`` gets files that cannot be read, or not to their end; while following, once until the problem changes.
     ``positions``: without them files are read from their beginning, and known again only while they are followed.
     ``order`` sorts files, so that what was written first is read first; standard input comes last.
     """
@@ -421,12 +421,12 @@ class FileTailer:
         """
         Every file, and what comes; ``None`` whenever all was read that there is.
 
-        Goes on as long as ``goes_on`` says so. A file that is not there, or cannot be read now, is tried again.
-        Standard input ends when its writer does; InputError is raised for it beside anything else.
+        Continues while ``goes_on`` returns true. A missing or unreadable file is tried again.
+        Standard input ends when its writer does; raises InputError for standard input together with files.
         """
         if STDIN in self._paths:
             if len(self._paths) > 1:
-                raise InputError("-: standard input is followed alone; follow the files by another command")
+                raise InputError("-: standard input cannot be followed with files; follow the files by another command")
             with Reader(STDIN) as reader:
                 reader.is_last = True
                 yield reader
@@ -552,7 +552,7 @@ class _Path:
         is_moved = reader.identity not in (None, identity)
         if reader.has_changed():
             # More of a compressed file, or a damaged one that was put right, is found by its position as any other;
-            # of one that nothing was read of it cannot be told whether it was copied away and cut.
+            # if nothing was read of it, it is unknown whether it was copied and truncated.
             is_unsure = reader.compressed or not reader.position.position
             was_cut = reader.was_cut()
             if was_cut or (is_unsure and not is_moved and reader.identity is not None):
@@ -570,8 +570,8 @@ class _Path:
         """A file that is read to its end, once. Raises InputError."""
         reader = self._open(path)
         is_former = self._former is not None and reader.identity == self._former.identity
-        # The former file goes on being read under the name that it had. Where nothing was rotated somebody may still
-        # write into what was before, but what he puts beside it is nobody's.
+        # The former file is still read under its old name. Without a rotation, a writer may still append to the old
+        # file, but new files next to it are not part of it.
         if is_former or (path != self.path and self._is_same and not reader.position.position):
             reader.close()
             return
@@ -580,7 +580,7 @@ class _Path:
             raise InputError(reader.complaint)
 
     def leave(self) -> Iterator[Reader]:
-        """The path is no longer meant: what is left of its files."""
+        """The path is no longer followed: read the rest of its files."""
         for reader in (self._former, self.reader):
             if reader is not None:
                 yield from self._end(reader)
@@ -599,7 +599,7 @@ class _Path:
                 with Reader(self.path, named=False) as reader:
                     # Not by the inode: a file that is made anew often gets that of the one that was removed.
                     self._is_same = reader.holds(position)
-                    # Of a line that was corrected what stands behind it is as it was.
+                    # After a corrected line, the rest of the file is unchanged.
                     if not self._is_same and self.reader is None and self._former is None:
                         gone = None if reader.holds(position._replace(bad_lines=0)) else position
             if not looked_s:
@@ -611,8 +611,8 @@ class _Path:
             found = rotated_since(self.path, looked_s, holds)
             if not any(map(holds, (*found, *self._others))):
                 self._complain(
-                    f"{self.path}: cut, or another file, since it was read up to byte {gone.position}, and no file "
-                    "beside it goes on there: if lines were written meanwhile, import the copy that was made of it, too"
+                    f"{self.path}: truncated or replaced after it was read up to byte {gone.position}, and no file "
+                    "next to it continues there: if lines were written meanwhile, also import the copy of the old file"
                 )
             return found
         return []
@@ -633,7 +633,7 @@ class _Path:
         return reader
 
     def _end(self, reader: Reader) -> Iterator[Reader]:
-        """What is left of a file that nothing more is to come from."""
+        """Read the rest of a file that gets no more data."""
         reader.is_last = True
         try:
             yield reader

@@ -58,7 +58,7 @@ def parsed(text: str | bytes, *, most_depth: int = DEEPEST, most_length: int | N
 
 class Scan:
     """
-    Finds the end of one object, array or string in pieces of text, each of which is looked at once.
+    Finds the end of one object, array or string in pieces of text, each read once.
 
     Only brackets and strings are looked at: what ends may still be damaged. ``is_too_deep``: there were more than
     ``most_depth`` levels. ``is_broken``: it has no end, since a line ends within a string, or it is nothing of these.
@@ -282,7 +282,7 @@ class Objects:
     def _next(self, place: int, *, final: bool) -> tuple[Found | None, int]:
         """What is at a place, and where it ends; ``None``: more must come first."""
         is_cut = knows_place = False
-        fails_at, fault = place, "no object begins here"
+        fails_at, fault = place, "no object starts here"
         if place < self._known_until and self._text[place] == "{" and not self._may_begin(place):
             fault = "it has no end"
         elif self._text[place] == "{":
@@ -366,7 +366,7 @@ class Objects:
         """
         Find where objects end that begin and end between two places: where one can begin, and behind another one.
 
-        What stands in a string is no object. But a text that the decoder refused may be torn in a string, and an object
+        Text in a string is not an object. But a text that the decoder rejected may be cut in a string, and an object
         follow (``all_begin``). The last one without an end may still get it (``keeps_last``).
         """
         self._places, self._ends = array("q"), array("q")
@@ -546,7 +546,7 @@ class Reader:
 
     def _comes(self) -> bool:
         """
-        Read on behind the text, all of which was passed; whether there was anything.
+        Read more after the text, which is used up; returns whether there was any.
 
         Raises InputError where an object of the list begins in another value.
         """

@@ -24,7 +24,7 @@ _MOST_LINKS = 40
 """As the kernel."""
 _OPENAT2 = {"x86_64": 437, "aarch64": 437}
 """The number of the system call on machines that we know; on others the way is gone step by step."""
-_INSTEAD = "name what it leads to"
+_INSTEAD = "give its target"
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 2, 4, 8
 
 
@@ -101,8 +101,8 @@ class Directory:
         # By its owner alone it could be one of root's that a user has moved here; in that there would be something.
         if self.status.st_uid != os.geteuid() or os.listdir(self.fd):
             raise InputError(
-                f"{self.path}: somebody put another directory into the place of the one just made; "
-                "choose a directory that others may not write"
+                f"{self.path}: another process replaced the directory just created; "
+                "choose a directory that other users cannot write"
             )
         self.made = True
         # The bit by which files get the directory's group was inherited, and stays.
@@ -163,7 +163,7 @@ class Directory:
 
     def plain(self, name: str) -> int:
         """
-        A descriptor of a plain file in it, whoever owns that, to be read.
+        A descriptor of a plain file in it, with any owner, for reading.
 
         Raises InputError for a link, a pipe and whatever else is no plain file, OSError when it cannot be opened.
         """
@@ -217,7 +217,7 @@ class Directory:
             with suppress(OSError):
                 is_link = stat.S_ISLNK(self.lstat(name).st_mode)
         if is_link:
-            return InputError(f"{path} is a symbolic link, which is not followed; remove it, or name what it leads to")
+            return InputError(f"{path} is a symbolic link, which is not followed; remove it, or give its target")
         error.filename = path
         return error
 
@@ -283,12 +283,12 @@ def replace_file(path: str, content: bytes, mode: int) -> None:
         with folder:
             folder.replace(name, content, mode)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}; name a directory of this user") from error
+        raise InputError(f"{path}: cannot be written: {error.strerror}; give a directory of this user") from error
 
 
 def private(path: str, flags: int) -> int:
     """
-    An opener for `open`, in a directory of our own: the file is for its owner alone, and no link is followed.
+    An opener for `open`, in a directory of our own: the file is readable only by its owner, and no link is followed.
 
     Raises OSError.
     """
@@ -352,11 +352,11 @@ def _target(here: Directory, name: str, *, followed: bool) -> str:
         if not stat.S_ISLNK(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         if not followed:
-            raise InputError(f"{path} is a symbolic link; name the directory itself")
+            raise InputError(f"{path} is a symbolic link; give the directory itself")
         if not _is_ours(status):
             raise InputError(f"{path} is a symbolic link of user {status.st_uid}, so it is not followed; {_INSTEAD}")
         if not here.sure:
-            raise InputError(f"{path} is a symbolic link where others may write, so it is not followed; {_INSTEAD}")
+            raise InputError(f"{path} is a symbolic link where others can write, so it is not followed; {_INSTEAD}")
         return os.readlink("", dir_fd=fd)
     finally:
         os.close(fd)

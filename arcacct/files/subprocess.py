@@ -24,7 +24,7 @@ def printed(
     What a program prints, as it comes; ``arguments`` begins with its name or path.
 
     Raises InputError when it cannot be started, fails, or takes longer than ``timeout_s`` (what is done with its output
-    meanwhile is not its time); what came before is good. A program that ``is_silent`` when all is well fails also with
+    meanwhile is not its time); what came before is good. A program that ``is_silent`` on success also fails with
     anything on its standard error, whatever its exit code.
     """
     program = arguments[0]
@@ -44,15 +44,15 @@ def printed(
             yield from _output(process, program, timeout_s)
             code = process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
-            raise InputError(f"{program}: no end after {timeout_s:g} s") from error
+            raise InputError(f"{program}: did not end after {timeout_s:g} s") from error
         finally:
             _end(process)
         complaints.seek(0)
         said = " ".join(complaints.read(_MOST_COMPLAINT).decode("utf-8", "backslashreplace").split())
         if code:
-            raise InputError(f"{program}: exit code {code}: {said or 'it does not say why'}")
+            raise InputError(f"{program}: exit code {code}: {said or 'without a message'}")
         if said and is_silent:
-            raise InputError(f"{program}: exit code 0, but it says: {said}")
+            raise InputError(f"{program}: exit code 0, but with the message: {said}")
 
 
 def _output(process: subprocess.Popen[bytes], program: str, timeout_s: float) -> Iterator[bytes]:
@@ -62,7 +62,7 @@ def _output(process: subprocess.Popen[bytes], program: str, timeout_s: float) ->
         selector.register(process.stdout, selectors.EVENT_READ)
         while True:
             if not selector.select(max(0.0, until - time.monotonic())):
-                raise InputError(f"{program}: no end after {timeout_s:g} s")
+                raise InputError(f"{program}: did not end after {timeout_s:g} s")
             chunk = os.read(process.stdout.fileno(), _CHUNK_BYTES)
             if not chunk:
                 return
@@ -72,7 +72,7 @@ def _output(process: subprocess.Popen[bytes], program: str, timeout_s: float) ->
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End it, and what it started, if it goes on."""
+    """End it and its child processes, if it still runs."""
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

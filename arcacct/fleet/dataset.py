@@ -34,7 +34,7 @@ class Unsound(Exception):
 
 
 class Exported(NamedTuple):
-    """A CE's jobs that ended in one month (UTC), as a manifest tells of them."""
+    """A CE's jobs that ended in one month (UTC), from its manifest."""
 
     path: str
     """Of the manifest."""
@@ -44,7 +44,7 @@ class Exported(NamedTuple):
 
     @property
     def partition(self) -> Partition:
-        """Which month of which CE."""
+        """The month and the CE."""
         return self.manifest.partition
 
     @property
@@ -70,7 +70,7 @@ class Footer(NamedTuple):
     """What is known of a file by its footer."""
 
     names: tuple[str, ...]
-    """All of its columns: a later version may have written some that nobody knows here."""
+    """All of its columns: a later version may have written unknown ones."""
     most_bytes: int
     """That its rows may have, uncompressed."""
 
@@ -107,7 +107,7 @@ def dataset(directories: Sequence[str]) -> Dataset:
         store = open_store(directory)
         manifests = store.listing(os.path.dirname(MANIFESTS))
         if not manifests.files and not manifests.refused:
-            raise InputError(f"{directory}: there is no exported dataset; `arcacct export {directory}` writes one")
+            raise InputError(f"{directory}: no exported dataset; `arcacct export {directory}` writes one")
         problems += _refused(store, manifests)
         parts = store.listing(*(f"{table}/v{VERSION}" for table in TABLES))
         known = set()
@@ -128,12 +128,12 @@ def last_month(directories: Sequence[str]) -> tuple[int, int]:
     """The last month (year and month) that any CE exported. Raises InputError without any."""
     known = [one.partition for one in dataset(directories).partitions]
     if not known:
-        raise InputError(f"{', '.join(directories)}: nothing of it can be read; `arcacct fleet verify` says why")
+        raise InputError(f"{', '.join(directories)}: unreadable; `arcacct fleet verify` shows why")
     return max((one.year, one.month) for one in known)
 
 
 def _refused(store: Store, manifests: Listing) -> Iterator[str]:
-    """What stands where manifests could be, as far as people read on."""
+    """Other files in places of manifests, up to a limit."""
     for number, path in enumerate(sorted(manifests.refused)):
         if number == _MOST_NAMED:
             yield f"{store.path_of(os.path.dirname(MANIFESTS))}: {len(manifests.refused) - number} more like these"
@@ -164,7 +164,7 @@ def _usable(store: Store, partition: Partition, parts: Listing) -> Exported:
         found = _read(store, partition, path)
         wrong = _absent(found, store.listing(*map(partition.folder, TABLES)))
         if wrong is not None:
-            raise InputError(f"{path}: {wrong}; remove it, and the next export of that CE writes the month anew")
+            raise InputError(f"{path}: {wrong}; remove it, and the next export of that CE writes the month again")
     return found
 
 
@@ -212,7 +212,7 @@ def _one_of_each(found: Sequence[Exported]) -> tuple[list[Exported], list[str]]:
 
 
 def _lives(kept: Sequence[Exported]) -> Iterator[str]:
-    """CEs of which some months are of another database than others."""
+    """CEs whose months come from several databases."""
     lives: dict[str, dict[str, Exported]] = {}
     for one in sorted(kept, key=lambda one: (one.partition.ce, one.month_name, one.path)):
         lives.setdefault(one.partition.ce, {}).setdefault(one.manifest.life, one)

@@ -29,7 +29,7 @@ from arcacct.fleet.engine import VIEWS, EngineFailed, damaged, judged, left_out,
 MEMORY_MIB = 1024
 """What a question may take, unless it says otherwise."""
 _BESIDE_BYTES, _OF_THREAD_BYTES = 2**27, 2**23
-"""What the process may take beside the question, and for the stack of each of DuckDB's threads."""
+"""Memory of the process in addition to the query, and of the stack of each of DuckDB's threads."""
 _VALUE = re.compile(r":([a-z]\w*)")
 _TYPES = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
 _HIVE = "hive_partitioning = true, hive_types = {'site': VARCHAR, 'year': BIGINT, 'month': VARCHAR, 'ce': VARCHAR}"
@@ -192,7 +192,7 @@ class Remote(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
     cachable = False
 
     def __init__(self, protocol: str, store: Store, sizes: dict[str, int]) -> None:
-        """``sizes``: bytes by the path that DuckDB is told."""
+        """``sizes``: bytes by the path that DuckDB gets."""
         super().__init__()
         self.protocol = protocol
         self._store, self._sizes = store, sizes
@@ -216,7 +216,7 @@ class Remote(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
         return datetime.fromtimestamp(0, UTC)
 
     def glob(self, path: str, **_options: object) -> list[str]:
-        """The file itself: nobody is shown what else is there."""
+        """The file itself; other files there are hidden."""
         return [path] if path in self._sizes else []
 
     def unstrip_protocol(self, name: str) -> str:

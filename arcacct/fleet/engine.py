@@ -60,9 +60,9 @@ def check(found: Dataset, *, deep: bool) -> Checked:
 
 def judged(found: Dataset, *, empty: bool = False) -> Dataset:
     """
-    The same without the partitions of which a file differs from the schema or its manifest, by the footers.
+    The same without partitions with a file that differs from the schema or its manifest, by the footers.
 
-    ``empty``: also files without rows, which nobody reads. Raises UsageError without pyarrow.
+    ``empty``: also files without rows, which are never read. Raises UsageError without pyarrow.
     """
     try:
         from arcacct.fleet.footers import Footers  # noqa: PLC0415  the package of an extra
@@ -125,7 +125,7 @@ def _complaint(one: Exported, table: str, error: Exception) -> str:
     said = str(error) if isinstance(error, Unsound) else f"cannot be read: {first_line(error)}"
     return (
         f"{one.path}: {one.file(table)} {said}; {one.partition} is left out: remove the manifest, and the next export"
-        " of that CE writes the month anew"
+        " of that CE writes the month again"
     )
 
 

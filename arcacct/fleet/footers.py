@@ -2,7 +2,7 @@
 What the footer of a file says, compared with the one schema of the dataset before anything else of the file is read.
 
 Files are of other CEs, and their types may be chosen to harm: what differs is left out, and so decides nothing for
-others. Parquet has a type for each column, and the schema of Arrow that a file may have beside it another one: engines
+others. Parquet has a type for each column, and Arrow's schema, which a file may also have, another one: engines
 read the one or the other, so both must be right. A footer can say less than the pages hold; engines read under a limit
 of memory for that (`arcacct.fleet.duckdb_engine`).
 """
@@ -88,7 +88,7 @@ def _metadata(file: Any) -> Any:
     tail = file.read(_TAIL_BYTES)
     length = int.from_bytes(tail[-8:-4], "little")
     if tail[-4:] != _MAGIC or length > size - 12:
-        raise Unsound("is no Parquet file")
+        raise Unsound("is not a Parquet file")
     if length > _FOOTER_BYTES:
         raise Unsound(f"has a footer of {length} bytes; at most {_FOOTER_BYTES} are read")
     if length + 8 > len(tail):
@@ -126,7 +126,7 @@ def _difference(table: str, names: Sequence[str], schema: Any) -> str | None:
             is_lie = name in wanted and told == _ARROW[wanted[name]]
             found = f"{column.physical_type} of Parquet" if is_lie else str(told)
             return f"column {name} is {found}, not {wanted.get(name) or ' or '.join(_ARROW)}"
-    return None if "record_id" in names else "there is no column record_id"
+    return None if "record_id" in names else "the column record_id is missing"
 
 
 def _most_bytes(metadata: Any) -> int:

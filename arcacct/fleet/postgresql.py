@@ -30,7 +30,7 @@ class Loaded(NamedTuple):
     """In the partitions that were taken."""
     unchanged: int
     older: int
-    """Partitions of which the server has a later export."""
+    """Partitions with a later export on the server."""
     problems: tuple[str, ...]
 
 
@@ -84,8 +84,8 @@ def _connected() -> Iterator[psycopg.Connection]:
             yield con
     except psycopg.OperationalError as error:
         raise TargetError(
-            f"cannot reach PostgreSQL: {_said(error)}; PGSERVICE, PGHOST and PGDATABASE say where it is, ~/.pgpass has"
-            " the passwords"
+            f"cannot reach PostgreSQL: {_said(error)}; PGSERVICE, PGHOST and PGDATABASE set the server, ~/.pgpass the"
+            " passwords"
         ) from error
 
 
@@ -99,7 +99,7 @@ def _known(con: psycopg.Connection) -> dict[Partition, tuple[int, int, str]]:
     except psycopg.Error as error:
         if con.broken:
             raise
-        raise TargetError(f"PostgreSQL refuses: {_said(error)}") from error
+        raise TargetError(f"PostgreSQL error: {_said(error)}") from error
 
 
 def _taken(con: psycopg.Connection, found: Dataset, tables: Sequence[str], digest: str) -> bool:

@@ -32,7 +32,7 @@ class Spark:
             raise UsageError(f"{away}: Spark reads directories that its workers have, too; ask this by DuckDB")
         master = master or LOCAL
         if not master.startswith(_MASTERS):
-            raise UsageError(f"--master {master}: it begins with one of {', '.join(_MASTERS)}")
+            raise UsageError(f"--master {master}: it must start with one of {', '.join(_MASTERS)}")
         builder = SparkSession.builder.master(master).appName("arcacct fleet")
         settings = {
             # Sums of a few files need no two hundred further steps.
@@ -44,7 +44,7 @@ class Spark:
             "spark.ui.showConsoleProgress": "false",
         }
         if master.startswith("local"):
-            # Nobody else is to be listened to.
+            # No other host may connect.
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         try:
             with warnings.catch_warnings():
@@ -66,7 +66,7 @@ class Spark:
             raise EngineFailed(_first(error)) from error
 
     def _table(self, found: Dataset, table: str) -> DataFrame:
-        """All files of a table; partitions are told by the paths below each dataset."""
+        """All files of a table; partitions come from the paths in each dataset."""
         by_root: dict[str, list[str]] = {}
         for path, one in found.files(table).items():
             by_root.setdefault(one.store.path_of(f"{table}/v{VERSION}"), []).append(path)

@@ -40,7 +40,7 @@ _MADE_OF = {
     "wait": (classified("wait_s", WAIT_CLASSES),),
     "walltime": (classified("measured_wall_s", WALLTIME_CLASSES),),
 }
-"""What is no column of counted_jobs by itself."""
+"""Keys that are not columns of counted_jobs."""
 _BOUNDS = {"after_s": "end_time >", "until_s": "end_time <=", "from_s": "end_time >=", "before_s": "end_time <"}
 
 

@@ -133,7 +133,7 @@ def cursor(
 def _never_sent(job_ids: Sequence[str]) -> str:
     some = f"{', '.join(job_ids[:3])}{', ...' if len(job_ids) > 3 else ''}"
     return (
-        f"{count_of(len(job_ids), 'record')} up to its place in the log were never sent, and no reason is noted"
+        f"{count_of(len(job_ids), 'record')} up to its position in the log were never sent, for no recorded reason"
         f" ({some}): `arcacct republish` of their months sends them"
     )
 
@@ -153,7 +153,7 @@ def given(con: Connection) -> list[str]:
         " HAVING PublishedTotals.Jobs <> total(Change.Jobs) OR PublishedTotals.Wall <> total(Change.Wall)"
     )
     return [
-        f"{target}: {year:04d}-{month:02d}: {count_of(jobs, 'job')} and {wall_s} s noted as given, its messages have"
+        f"{target}: {year:04d}-{month:02d}: {count_of(jobs, 'job')} and {wall_s} s recorded as sent, its messages have"
         f" {count_of(int(found), 'job')} and {int(found_s)} s"
         for target, year, month, jobs, wall_s, found, found_s in rows
     ]
@@ -188,7 +188,7 @@ def questions(
     bounds = [*range(0, highest, _SLICE), highest]
     return {
         "texts": {table: partial(texts, publishing, table) for table in _TEXTS},
-        "what receivers were given, compared with a recount": {"": partial(given, publishing)},
+        "the totals sent to receivers, compared with a recount": {"": partial(given, publishing)},
         "places in the log: all up to them was sent, or has a reason": {
             f"{plugin.target.block} from {low}": partial(cursor, accounting, publishing, plugin, low, high)
             for plugin in plugins

@@ -22,11 +22,10 @@ from arcacct.records.reader import Logged
 from arcacct.records.states import FAILED
 
 _GONE = (
-    "the receiver has this record, but the database has no such job to publish any more: {room}, then run"
-    " `arcacct quarantine drop`"
+    "the receiver has this record, but the database no longer has this job: {room}, then run `arcacct quarantine drop`"
 )
 _CORRECTION = (
-    "the receiver has an older version of this record and keeps the first one it got: {room}, then run"
+    "the receiver has an older version of this record and keeps the first version: {room}, then run"
     " `arcacct quarantine retry`"
 )
 

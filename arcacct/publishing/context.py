@@ -143,9 +143,9 @@ class RunDeadline:
     def expired_reason(self) -> str | None:
         """Why nothing more may start, as text; ``None`` while it may."""
         if self._stopping.is_set():
-            return "stopped; the next run goes on"
+            return "stopped; the next run continues"
         if self.left_s() <= 0:
-            return f"the time of this run is over (run_timeout={self._run_s:g}); the next run goes on"
+            return f"the time of this run is over (run_timeout={self._run_s:g}); the next run continues"
         return None
 
     def left_s(self) -> float:

@@ -419,7 +419,7 @@ class Delivery(MessageSink):
                     continue
                 record = batch[0].record
                 if record is None:
-                    what = "a sum" if batch[0].sum is not None else "zeros under a key that no longer holds"
+                    what = "a sum" if batch[0].sum is not None else "zeros under an outdated key"
                     self._summary.note(f"{what}: not sent: {error}")
                     self._summary.quarantined += 1
                 else:
@@ -470,7 +470,7 @@ class Delivery(MessageSink):
         for job_id in kept if self._origin == "publish" else ():
             self._summary.corrections += 1
             self._summary.quarantined += 1
-            self._summary.note(f"{job_id}: sent, and the receiver kept the older version that it has; set aside")
+            self._summary.note(f"{job_id}: sent, and the receiver kept its older version; quarantined")
         self._accepted += 1
         self._summary.add(message.message_format, message.record_count, len(message.data))
 
@@ -494,8 +494,8 @@ class Delivery(MessageSink):
             # So many refusals in a row: the target has to prove that it still works.
             if not self._still_works(self._suspects[0].message):
                 raise TargetRefuses(
-                    f"{error_of(answer)}; it refused {SUSPECTS} records one by one and took none:"
-                    " look at the server's log. Nothing was set aside, the next run tries again"
+                    f"{error_of(answer)}; it rejected {SUSPECTS} records one by one and accepted none:"
+                    " check the server's log. Nothing was quarantined, the next run tries again"
                 )
             self._decide()
 
@@ -549,12 +549,11 @@ class Delivery(MessageSink):
         self._summary.quarantine(new)
         if aside.state == "held":
             self._summary.refused_once += 1
-            again = "believed when it is repeated: the next run sends it again, apart from new records"
+            again = "the next run sends it again alone, and quarantines it if it is rejected again"
             if aside.refusals > 1:
                 when = iso(aside.next_try or 0)
                 again = (
-                    f"so it was in {aside.refusals} runs, which is not believed of so small a record: sent again from"
-                    f" {when}"
+                    f"so in {aside.refusals} runs, which is implausible for so small a record: sent again from {when}"
                 )
             self._summary.note(f"{record.job_id}: {aside.reason}; {again}")
 
@@ -568,8 +567,8 @@ class Delivery(MessageSink):
             self._summary.quarantined += 1
         else:
             self._summary.refused_once += 1
-        again = "the next run sends it again" if count <= 1 else f"so it was in {count} runs; each sends it again"
-        self._summary.note(f"a record of a {message.message_format} message: refused by the receiver: {words}; {again}")
+        again = "the next run sends it again" if count <= 1 else f"so in {count} runs; each run sends it again"
+        self._summary.note(f"a record of a {message.message_format} message: rejected: {words}; {again}")
 
 
 class PlannedSender(Sender):
@@ -620,7 +619,7 @@ class PlannedSender(Sender):
 
 
 def _forbidden(record: SentRecord, answer: Answer) -> HeldRecord:
-    return HeldRecord(record, "held", f"the receiver does not take records of this machine from us: {answer.text}")
+    return HeldRecord(record, "held", f"the receiver rejects records of this machine from us: {answer.text}")
 
 
 def _refused(
@@ -634,7 +633,7 @@ def _refused(
     and sent again without new neighbours; then its state is ``believed``. Not even that is the last word: servers are
     mended, and one small message a week costs nobody anything.
     """
-    words, now = f"refused by the receiver: {_words_of(answer)}", int(time.time())
+    words, now = f"rejected by the receiver: {_words_of(answer)}", int(time.time())
     count = 1 if before is None else before.refusals + (before.run != run)
     was_believed = before is not None and before.state == "quarantined"
     # Without a status it was never sent: no message can be that large.

@@ -280,13 +280,13 @@ def outdated(con: Connection, target: Target) -> list[str]:
     """
     By what a receiver that keeps the first version of a record knows those of which there are corrections.
 
-    Raises InputError when nothing is set aside as a correction.
+    Raises InputError when nothing is quarantined as a correction.
     """
     aside = [one.job_id for one in quarantine_entries(con, target=target.block) if one.state == "correction"]
     known = versions(con, target.block, aside, keeps_first=True)
     keys = sorted({version.key for found in known.values() for version in found})
     if not keys:
-        raise InputError(f"{target.name}: nothing is set aside as a correction; see `arcacct quarantine list`")
+        raise InputError(f"{target.name}: nothing is quarantined as a correction; see `arcacct quarantine list`")
     return keys
 
 
@@ -308,6 +308,6 @@ def change_state(con: Connection, target: str | None, job_ids: Sequence[str], st
             records = con.execute(f"{statement}JobID = ?3", (state, target, job_id)).rowcount
             if not records:
                 at = f" at {target}" if target else ""
-                raise InputError(f"{job_id}: not set aside{at}; see `arcacct quarantine list`")
+                raise InputError(f"{job_id}: not quarantined{at}; see `arcacct quarantine list`")
             changed += records
         return changed

@@ -17,8 +17,8 @@ from arcacct.wording import sanitise_line
 COUNTS = "sync"
 """The kind of messages that say how many jobs a receiver was given: sums, but none of usage."""
 DAMAGED = (
-    "publishing.db has two notes of how far the log was read, and they differ: nothing up to there counts as sent; the"
-    " next run of `arcacct publish` reads the log from its beginning, and knows what was sent before"
+    "publishing.db has two different positions in the log: nothing up to there counts as sent; the next run of `arcacct"
+    " publish` reads the log from its start, and sends only unsent records"
 )
 
 
@@ -307,7 +307,7 @@ def stored(con: Connection, message_id: int) -> Message:
     """One message of the ledger, with its bytes. Raises zlib.error when those are damaged."""
     values = con.execute(f"SELECT MessageID, {_MESSAGE_COLUMNS} FROM Messages WHERE MessageID = ?", (message_id,))
     data = kept_bytes(con, message_id)
-    assert data is not None, "they are kept until there is an answer"
+    assert data is not None, "they are kept until they are answered"
     return Message._make((*values.fetchone(), data, tuple(records_of(con, message_id).values()), ()))
 
 

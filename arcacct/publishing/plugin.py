@@ -561,7 +561,7 @@ class TargetPlugin(ABC):
 
         Raises InputError for a file that cannot be used, and where the receiver has no keys that can be zeroed.
         """
-        raise InputError(f"{self.target.name}: rows of a receiver can be taken back at APEL only")
+        raise InputError(f"{self.target.name}: rows of a receiver can be cancelled only at APEL")
 
     def folded(self, text: str) -> str:
         """A name of a site or a submit host as the receiver compares it."""
@@ -571,6 +571,6 @@ class TargetPlugin(ABC):
         """
         What the receiver's administrator runs to make room for what is set aside as a correction (`quarantine sql`).
 
-        Raises InputError where the receiver needs none of it, and when nothing is set aside.
+        Raises InputError where the receiver needs none of it, and when nothing is quarantined.
         """
         raise InputError(f"{self.target.name}: not an SGAS server; APEL takes corrections as they are")

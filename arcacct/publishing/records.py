@@ -28,8 +28,8 @@ Versions = dict[str, list[SentVersion]]
 
 
 TWIN = (
-    "the receiver would take it for job {}, which has the same id in the batch system and the same end: one would"
-    " replace the other. Sums (apel_messages=summaries) count both, from the first month of which nothing was published"
+    "the receiver would treat it as job {}, which has the same id in the batch system and the same end: one would"
+    " replace the other. Sums (apel_messages=summaries) count both, from the first month with nothing published"
 )
 
 
@@ -419,7 +419,7 @@ def add_period(ctx: RunContext, router: RecordRouter, ended_from: int, ended_bef
     if left:
         ctx.summary.note(
             f"{count_of(left, 'job')} not sent again: the names of the users were replaced by pseudonyms (`arcacct db"
-            " forget`), and what was sent before stays"
+            " forget`), and sent records stay"
         )
 
 

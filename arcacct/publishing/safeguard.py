@@ -272,7 +272,7 @@ Selection = Mapping[str, object]
 
 _WAYS_OUT = (
     "publishing resumes automatically once the jobs are restored (`arcacct sweep`, `arcacct import arex`, `arcacct db"
-    " restore`) or the configuration is fixed; `arcacct publish {options}` sends what the database has"
+    " restore`) or the configuration is fixed; `arcacct publish {options}` sends the current figures of the database"
 )
 
 
@@ -452,7 +452,7 @@ class DecreaseGuard:
         self._reported = {*self._kept, *self._waiting}
         for month, kept in self._kept.items():
             given = self._published_jobs.get(month, kept)
-            fall = f"{count_of(given, 'job')} published, and {kept} would be changed, moved or taken back without proof"
+            fall = f"{count_of(given, 'job')} published, and {kept} would be changed, moved or removed without proof"
             had_s, has_s = self._kept_wall_s[month], self._instead_wall_s[month]
             what = "falls" if has_s < had_s else "does not fall"
             figures = f"; their wall time {what}: {had_s / 3600:.2f} h published, {has_s / 3600:.2f} h would be sent"

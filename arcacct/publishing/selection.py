@@ -95,8 +95,8 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plugin: Targe
     concerned = ", ".join(f"{month_name(month)} ({count_of(jobs, 'job')} here)" for month, jobs in sorted(here.items()))
     return (
         f"nothing is sent of {concerned}: what was sent before is unknown{changes(others[-1], now)}, and the receiver"
-        " would have jobs under both names; put publishing.db back (`arcacct db restore`) or fix the configuration."
-        " If the receiver has nothing under the other names, say so of this target: `arcacct publish --target"
+        " would have jobs under both names; restore publishing.db (`arcacct db restore`) or fix the configuration."
+        " If the receiver has nothing under the other names, confirm it for this target: `arcacct publish --target"
         f" {plugin.target.name} --accept-lower YYYY-MM`, with any of these months. If it has, `arcacct republish"
         " --receiver-rows FILE` takes that back first"
     )
@@ -124,9 +124,9 @@ def unresolved_selection(accounting: Connection, plugin: TargetPlugin) -> str:
     if not now or (before and {*before} <= {*now}):
         return ""
     return (
-        f"what the receiver has of jobs that are not selected any more is not known{changes(known[-1], selection)};"
-        " everything is sent again at each run until publishing.db is put back (`arcacct db restore`), the filter is"
-        " fixed, or it is accepted: `arcacct publish --accept-lower YYYY-MM`, of any month"
+        f"the receiver's data of jobs that are no longer selected are unknown{changes(known[-1], selection)};"
+        " each run sends everything again until publishing.db is restored (`arcacct db restore`), the filter is"
+        " fixed, or you accept it: `arcacct publish --accept-lower YYYY-MM`, of any month"
     )
 
 

@@ -96,8 +96,8 @@ def zeros(
             months = sorted({(one.year, one.month) for one in new})
             what = "sync records" if kind == COUNTS else f"{kind} records"
             ctx.summary.note(
-                f"{', '.join(map(month_name, months))}: {len(new)} {what} that were published before are sent again"
-                " with zeros, since nothing is counted under their keys any more"
+                f"{', '.join(map(month_name, months))}: {len(new)} {what} published before are sent again"
+                " with zeros, because no job has their keys any more"
                 " (user, VO, role, SubmitHost, benchmark, nodes, cores)"
             )
         family = ctx.plugin.sums(kind)
@@ -119,7 +119,7 @@ def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str
         if start <= ended_s < end:
             yield (
                 job_id,
-                f"ended at {iso(ended_s)}, its files are gone, and nothing tells what it used: {unfinished.REMEDIES}",
+                f"ended at {iso(ended_s)}, its files are gone, and its usage is unknown: {unfinished.REMEDIES}",
             )
     # The events FINISHED of the time that could not be used: their names say it all (`arex.spool`).
     set_aside = {}
@@ -136,7 +136,7 @@ def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str
         if not known_jobs(con, [job_id]):
             yield (
                 job_id,
-                f"has ended, and nothing more is known of it: look at {path}, and remove it when that is settled",
+                f"has ended, and its state is unknown: check {path}, and remove it afterwards",
             )
 
 
@@ -172,7 +172,7 @@ def send_summaries(
     for month in sorted(closed):
         ctx.summary.note(
             f"{month_name(month)}: not sent any more: names of users were replaced by pseudonyms (`arcacct db forget`),"
-            " and what was sent before stays"
+            " and sent records stay"
         )
     wanted = sorted(month for month in {*months} - closed if month_bounds(*month)[0] < coming)
     _leave(ctx, sorted({*months} - closed - {*wanted}))
@@ -233,7 +233,7 @@ def zero_sums(ctx: RunContext, delivery: MessageSink) -> None:
 def _leave(ctx: RunContext, months: Sequence[Month]) -> None:
     """Months that have not begun stay as they are: at the receiver, and held or not."""
     for month in months:
-        ctx.summary.note(f"{month_name(month)}: has not begun by this host's clock: nothing of it is sent")
+        ctx.summary.note(f"{month_name(month)}: is in the future by this host's clock: it is not sent")
     holding = held_months(ctx.publishing, ctx.block) if months else {}
     for one in holding.get(ctx.block, ()):
         if (one.year, one.month) in months:
@@ -261,10 +261,10 @@ def _begun_later(ctx: RunContext, month: Month) -> str | None:
     if month_bounds(*month)[0] >= since:
         return None
     if since == schema.complete_since(ctx.accounting):
-        return f"the database was begun at {iso(since)} and may lack the month's earlier jobs"
+        return f"the database was created at {iso(since)} and may lack the month's earlier jobs"
     return (
-        f"A-REX's own database was begun anew: its first job ended at {iso(since)}, and jura-ng published jobs until"
-        f" {iso(until)}; import the former one, too (`arcacct import arex FILE`)"
+        f"A-REX's own database was newly created: its first job ended at {iso(since)}, but jura-ng published jobs until"
+        f" {iso(until)}; also import the former one (`arcacct import arex FILE`)"
     )
 
 
@@ -377,9 +377,9 @@ def _may_count(ctx: RunContext, month: Month, one: SentSum, live: Sequence[SentS
         # What is pruned was sent: only a ledger that was lost, or that of a new target, has no count of the month.
         name = month_name(month)
         ctx.summary.note(
-            f"{name}: no count is announced: {count_of(gone, 'job')} of it are in an archive of `arcacct db prune`, and"
+            f"{name}: no count is sent: {count_of(gone, 'job')} of it are in an archive of `arcacct db prune`, and"
             " publishing.db does not know whether they were sent;"
-            f" `arcacct publish --accept-lower {name}` announces the others alone"
+            f" `arcacct publish --accept-lower {name}` sends the count of the others"
         )
         return False
     block, vos = ctx.block, ctx.plugin.target.vofilter
@@ -390,9 +390,9 @@ def _may_count(ctx: RunContext, month: Month, one: SentSum, live: Sequence[SentS
     others = sent.not_sent_again(ctx.publishing, ctx.accounting, block, (begin, before), vos)
     if others:
         ctx.summary.note(
-            f"{month_name(month)}: no count is announced: {count_of(others, 'job')} that ended before "
+            f"{month_name(month)}: no count is sent: {count_of(others, 'job')} that ended before "
             f"{iso(before)}, when the"
-            " target began, were another program's to publish; `arcacct republish` of the month sends them and "
+            " target started, were for another program to publish; `arcacct republish` of the month sends them and "
             "counts all"
         )
     return not others

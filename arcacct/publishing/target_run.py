@@ -67,7 +67,7 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
     found = cursors.cursor(ctx.publishing, ctx.block) or _taken_over(ctx)
     if found is None:
         start, why = first_start(ctx.publishing, ctx.accounting, ctx.plugin, since)
-        ctx.summary.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; --since TIME changes that)")
+        ctx.summary.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; change with --since TIME)")
         begun = Cursor(ctx.block, ctx.incarnation, 0, start, last_success=None)
     elif found.incarnation != ctx.incarnation or incarnation.highest_seq(ctx.accounting) < found.last_seq:
         ctx.summary.note(MEANING[DatabaseMismatch.ACCOUNTING_OTHER])
@@ -96,7 +96,7 @@ def _taken_over(ctx: RunContext) -> Cursor | None:
     if len(candidates) != 1:
         return None
     (old,) = candidates
-    ctx.summary.note(f"goes on where [{old}] stopped: it went to the same receiver and is not configured any more")
+    ctx.summary.note(f"continues where [{old}] stopped: it went to the same receiver and is not configured any more")
     found = cursors.cursor(ctx.publishing, old)
     cursors.rename_target(ctx.publishing, old, ctx.block)
     return None if found is None else found._replace(target=ctx.block)
@@ -112,13 +112,13 @@ def first_start(
     imported from before then was another program's to publish.
     """
     if since is not None:
-        return since, "as --since says"
+        return since, "set by --since"
     stopped = cursors.jura_end_time(publishing, plugin.target.block)
     if stopped is None:
         stopped = cursors.published_until(plugin.settings, plugin.target.block)
     if stopped is not None:
         return max(0, stopped - DAY_S), f"a day before jura-ng stopped at {iso(stopped)}"
-    return schema.created(accounting), "when the database was made, and recording began"
+    return schema.created(accounting), "when the database was created"
 
 
 # One run of one target: what began and has no answer, then what is new or asked for, then the sync message.
@@ -433,10 +433,10 @@ class TargetRun:
     def _hold_unknown(self, ctx: RunContext, month: Month, jobs: int | None) -> None:
         """Hold a month of which a lost ledger may have known more; ``jobs`` as that one said, if it could be asked."""
         here = self._jobs_here(ctx, month)
-        change = f"{'unknown' if jobs is None else jobs} -> {count_of(here, 'job')}: both databases were put back, and"
-        why = "the ledger that was replaced says that the receiver has more"
+        change = f"{'unknown' if jobs is None else jobs} -> {count_of(here, 'job')}: both databases were restored, and"
+        why = "the replaced ledger says that the receiver has more"
         if jobs is None:
-            why = "neither knows what was published since: the receiver may have more"
+            why = "neither knows the later publications: the receiver may have more"
         ctx.guard.hold(HeldMonth(*month, f"{change} {why}", jobs or 0, here))
 
     def _say_families(self, ctx: RunContext) -> None:
@@ -444,8 +444,8 @@ class TargetRun:
         for month in sorted(recent_months(int(time.time())) & ctx.months.keys()):
             if (kind := ctx.message_format_of(month)) != self._plugin.message_format:
                 self.summary.note(
-                    f"{month_name(month)} was begun as {kind} and stays so: a month has one family;"
-                    f" {self._plugin.message_format} begins with the first month of which nothing was published"
+                    f"{month_name(month)} was published as {kind} and stays so: a month has one family;"
+                    f" {self._plugin.message_format} applies from the first month with nothing published"
                 )
 
     def _refuse_other_names(self, ctx: RunContext) -> None:

@@ -167,7 +167,7 @@ def _meaning(where: str, failure: ExchangeFailed, *, may_be_done: bool) -> Answe
     proxy = failure.cause(ProxyFails)
     if proxy is not None:
         if proxy.status is not None and 400 <= proxy.status < 500 and proxy.status not in {408, 429}:
-            return _stopped(f"{where}the proxy refuses to connect us (HTTP {proxy.status}); check http_proxy")
+            return _stopped(f"{where}the proxy rejects the connection (HTTP {proxy.status}); check http_proxy")
         why = f"HTTP {proxy.status}" if proxy.status is not None else failure
         return Answer(Outcome.TRY_LATER, text=f"{where}the proxy cannot connect us ({why})")
     if may_be_done:
@@ -193,16 +193,16 @@ def _tls_meaning(where: str, cause: ssl.SSLError, *, may_be_done: bool) -> Answe
     if isinstance(cause, ssl.SSLCertVerificationError):
         if cause.verify_code in _OTHER_NAME:
             return _stopped(
-                f"{where}its certificate is not for this name, which has to stand among its subject alternative names"
-                " (a common name alone does not count): check targeturl, or ask the target's administrator for such a"
-                " one"
+                f"{where}its certificate is not for this name, which must be among its subject alternative names"
+                " (a common name alone does not count): check targeturl, or ask the target's administrator for one"
+                " with this name"
             )
         return _stopped(
             f"{where}its certificate cannot be verified ({cause.verify_message}); check targeturl and x509_cert_dir,"
             " and the CAs in it"
         )
     if "ALERT" in what and re.search("CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE_FAILURE|DECRYPT", what):
-        text = f"{where}our certificate is refused ({words}); check x509_host_cert: its end, its CA"
+        text = f"{where}our certificate is rejected ({words}); check x509_host_cert: its expiry, its CA"
         return _stopped(text, about_credentials=True)
     if re.search("VERSION|PROTOCOL|HTTP_REQUEST|HTTPS_PROXY|INSUFFICIENT_SECURITY|TOO_SMALL|CIPHER", what):
         return _stopped(f"{where}no common TLS ({words}); check the port in targeturl")
@@ -270,7 +270,7 @@ def addresses(transport: TransportOptions, url: str) -> tuple[str, list[str]]:
         return http_client.addresses(transport.proxy or url)
     except ValueError:
         # Without the reason, which may quote a password.
-        raise ValueError("no URL that can be connected to") from None
+        raise ValueError("not a URL to connect to") from None
 
 
 def _seconds(date: str) -> int | None:

@@ -15,7 +15,7 @@ from arcacct.records.row_mapping import Row, schema_version
 from arcacct.records.states import IN_PROGRESS
 from arcacct.targets.common import LAST_SECOND
 
-# What `arcctl accounting` prints, value for value, so that scripts that read it go on working: that of ARC 6 or of ARC
+# What `arcctl accounting` prints, value by value, so that scripts that read it still work: that of ARC 6 or of ARC
 # 7.
 #
 # Times are UTC (arcctl 6: the zone of the process, without a marker). Texts are shown as they are stored, percent-
@@ -36,7 +36,7 @@ def when(seconds: object) -> str:
 
 
 def size(amount: object) -> str:
-    """``333``, ``19.9K``: powers of 1024. arcctl passes memory in KiB for bytes; so do we. What is none, as it is."""
+    """``333``, ``19.9K``: powers of 1024. arcctl treats memory in KiB as bytes; so do we. Other values unchanged."""
     if not isinstance(amount, int) or amount < 1024:
         return str(amount)
     number = float(amount)
@@ -77,7 +77,7 @@ def brief(totals: JobTotals, version: int, *, active: bool) -> Iterator[str]:
 def stats_json(
     totals: JobTotals, version: int, *, users: list[str], vos: list[str], fqans: list[str]
 ) -> dict[str, int | list[str]]:
-    """What ``-o json`` is of; ``fqans`` are told by arcctl 7 only."""
+    """The data of ``-o json``; only arcctl 7 prints ``fqans``."""
     names = ("count", "walltime", "cpuusertime", "cpukerneltime", "stagein", "stageout")
     found: dict[str, int | list[str]] = {name: getattr(totals, name) for name in names}
     if version == 6:
@@ -106,7 +106,7 @@ def info(job: ArcctlJob, wanted: str) -> Iterator[str]:
     """
     The lines of ``job info -o WANTED``: all, description, resources, rtes or authtokens.
 
-    A record with the keys FQAN and Benchmark is told as arcctl 7 does, one without as arcctl 6 does.
+    A record with the keys FQAN and Benchmark is printed as by arcctl 7, one without as by arcctl 6.
     """
     everything = wanted == "all"
     tab = "  " if everything else ""

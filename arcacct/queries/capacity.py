@@ -16,7 +16,7 @@ class Capacity(NamedTuple):
     """The installed cores by day (since 1970), and where they are from."""
 
     cores: dict[int, int]
-    """Days without are those of which the cores are not known."""
+    """Days with unknown cores are missing."""
     source: str
     """For people."""
     lacking: str = ""

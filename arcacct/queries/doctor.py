@@ -33,7 +33,7 @@ _LONGEST_BREAK_S = 60
 def state(site: Site) -> Iterator[Check]:
     """The checks that `arcacct status` has, with the limits of a host before it goes live."""
     if site.here is None:
-        yield Check("database", UNKNOWN, "the configuration does not say where it is", "fix it first")
+        yield Check("database", UNKNOWN, "the configuration does not name it", "fix it first")
         return
     found = health.look(site.here, site.settings)
     for one in health_checks.judge(found, health.BEFORE_LIVE, (row for row in health_checks.CHECKS if row.by_doctor)):
@@ -43,7 +43,7 @@ def state(site: Site) -> Iterator[Check]:
 
 
 def spools_of(site: Site) -> Iterator[Check]:
-    """Who may write into each folder in which events may wait."""
+    """Check which users may write to each spool."""
     here = site.here
     if here is None:
         return
@@ -61,7 +61,7 @@ def spools_of(site: Site) -> Iterator[Check]:
                 f"{folder} belongs to {user_name(owner)}, who is neither root nor the user of A-REX: its events are"
                 " rejected"
             )
-            yield Check("spool", CRITICAL, detail, "look who made it, and chown it to the user of A-REX", STORE)
+            yield Check("spool", CRITICAL, detail, "check who created it, and chown it to the user of A-REX", STORE)
         elif not os.access(folder, os.W_OK | os.X_OK):
             detail = f"{folder} cannot be written by {user_name(os.geteuid())}"
             yield Check("spool", CRITICAL, detail, "run as the user of A-REX, or fix its mode", STORE)
@@ -75,8 +75,8 @@ def _breaker(path: str, now: int) -> Iterator[Check]:
     except OSError:
         return
     if text.isdigit() and now < int(text) <= now + _LONGEST_BREAK_S:
-        detail = f"a hook was too slow a moment ago, so all events are spooled until {iso(int(text))} ({path})"
-        yield Check("spool", WARNING, detail, "if that comes again, see what the disk of the database is busy with")
+        detail = f"a hook was too slow just now, so all events are spooled until {iso(int(text))} ({path})"
+        yield Check("spool", WARNING, detail, "if this repeats, check what keeps the disk of the database busy")
 
 
 # The way to each receiver: its name, the connection, TLS both ways, and a question that changes nothing there.
@@ -99,7 +99,7 @@ def receiver(site: Site, plugin: TargetPlugin) -> Iterator[Check]:
         return
     if plugin.target.credentials() is None:
         yield Check(
-            name, WARNING, f"{plugin.target.url}: in clear, without TLS", "write https:// if the receiver has it"
+            name, WARNING, f"{plugin.target.url}: in clear, without TLS", "use https:// if the receiver supports it"
         )
     asked: set[str] = set()
     for probe in probes:
@@ -151,11 +151,11 @@ def host_name(what: str, transport: TransportOptions, url: str, asked: set[str])
 
 
 def _receiver_clock(what: str, ahead_s: int) -> Check:
-    """This host's clock beside the receiver's."""
+    """This host's clock compared with the receiver's."""
     if abs(ahead_s) < _CLOCK_WARNING_S:
         return Check(f"{what} clock", OK, f"{abs(ahead_s)} s from this host's")
     detail = f"this host's clock is {abs(ahead_s)} s {'ahead of' if ahead_s > 0 else 'behind'} the receiver's"
-    advice = "see that chronyd or ntpd runs on this host: certificates, and ends of jobs, are judged by it"
+    advice = "check that chronyd or ntpd runs on this host: certificates and ends of jobs depend on its clock"
     if abs(ahead_s) < _CLOCK_ERROR_S:
         return Check(f"{what} clock", WARNING, detail, advice)
     return Check(f"{what} clock", CRITICAL, detail, advice, TargetRefuses.exit_code)
@@ -169,7 +169,7 @@ def not_asked(reason: str, advice: str = "") -> Check:
 # `arcacct doctor`: everything that must be right before a site goes live, from the ground up.
 #
 # A check is a function of a `Site` that gives verdicts; one that fails is a verdict, and so is one that takes too long:
-# the others go on. Nothing is changed and nothing is sent. Each runs in a thread of its own, since a file system or a
+# the others continue. Nothing is changed and nothing is sent. Each runs in its own thread, because a file system or a
 # resolver that does not answer cannot be interrupted; receivers are asked meanwhile, side by side.
 
 
@@ -191,7 +191,7 @@ CHECKS: tuple[tuple[str, Step], ...] = (
 
 def examine(site: Site, *, limit_s: float, offline: bool) -> Iterator[Check]:
     """
-    Every verdict, in the order of the checks; done after ``limit_s`` seconds, whoever does not answer.
+    Every verdict, in the order of the checks; ends after ``limit_s`` seconds, even without answers.
 
     ``offline``: nothing is connected to, nor any name looked up.
     """
@@ -204,7 +204,7 @@ def examine(site: Site, *, limit_s: float, offline: bool) -> Iterator[Check]:
     if offline:
         yield not_asked("not asked (--offline)")
     elif site.settings is None:
-        yield not_asked("not asked, since the configuration has errors", "fix it first")
+        yield not_asked("not checked, because the configuration has errors", "fix it first")
     for name, results in asked:
         yield from _gathered(name, results, ends)
 
@@ -220,12 +220,12 @@ def _begun(check: Callable[[], Iterable[Check]]) -> Results:
         try:
             for verdict in check():
                 results.put(verdict)
-        except Exception as error:  # noqa: BLE001  whatever it is, the others go on
+        except Exception as error:  # noqa: BLE001  on any error, the others continue
             results.put(error)
         else:
             results.put(None)
 
-    # Nobody waits for it at the end of the process.
+    # The process does not wait for it at its end.
     threading.Thread(target=work, daemon=True).start()
     return results
 
@@ -235,7 +235,7 @@ def _gathered(name: str, results: Results, ends: float) -> Iterator[Check]:
         try:
             found = results.get(timeout=max(0.01, ends - time.monotonic()))
         except queue.Empty:
-            advice = "see what does not answer (a file system, a resolver, a receiver), or give it longer by --timeout"
+            advice = "check what does not answer (a file system, a resolver, a receiver), or raise --timeout"
             yield Check(name, UNKNOWN, "not done within the time limit", advice, TargetBusy.exit_code)
             return
         if found is None:

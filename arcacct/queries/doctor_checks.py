@@ -108,7 +108,7 @@ def arex_processes() -> list[Process]:
 
 
 class Site:
-    """The host as its configuration has it; what cannot be made of a wrong one is ``None``."""
+    """The configured host; ``None`` replaces a part that a wrong configuration lacks."""
 
     def __init__(
         self,
@@ -176,10 +176,8 @@ def _subject(problem: options.Problem) -> str:
 def targets(site: Site) -> Iterator[Check]:
     """Which targets there are, in earnest, and with all that they need of this host."""
     if site.here is not None and site.here.rehearsal is not None:
-        detail = (
-            f"rehearsal= is set: what was published is noted in {site.here.rehearsal}, and not in the site's ledger"
-        )
-        yield Check("rehearsal", WARNING, detail, "remove it, with its targets, before this host publishes in earnest")
+        detail = f"rehearsal= is set: publications are recorded in {site.here.rehearsal}, and not in the site's ledger"
+        yield Check("rehearsal", WARNING, detail, "remove it and its targets before this host publishes for real")
     for one in found_targets(site.conf, site.kinds, None, []):
         for option, text in one.wrong():
             yield advised(one.name, CRITICAL, f"{option}: {text}", CONF)
@@ -190,14 +188,14 @@ def targets(site: Site) -> Iterator[Check]:
 
 
 def permissions(site: Site) -> Iterator[Check]:
-    """Who may change the configuration and the databases, and whether A-REX's hook may write them."""
+    """Check which users may change the configuration and the databases, and whether A-REX's hook may write them."""
     for path in site.conf.files:
         yield _changeable("permissions", path, CONF)
         mode = os.stat(path).st_mode
         proxy = site.conf.option("common", "http_proxy")
         if proxy is not None and proxy.file == path and mode & 0o044 and without_login(proxy.value) != proxy.value:
             yield Check(
-                "permissions", WARNING, f"{path} has a password in it, and others may read it", f"chmod 600 {path}"
+                "permissions", WARNING, f"{path} contains a password, and other users may read it", f"chmod 600 {path}"
             )
     yield from _doctor(site)
     here = site.here
@@ -209,8 +207,8 @@ def permissions(site: Site) -> Iterator[Check]:
         yield Check(
             "permissions",
             WARNING,
-            f"{here.directory} can be read by everybody, and has the names of users",
-            f"chmod o-rwx {here.directory}; who is to read it belongs into the group of read_group=",
+            f"{here.directory} is readable by all users, and contains names of users",
+            f"chmod o-rwx {here.directory}; add its readers to the group of read_group=",
         )
     yield from _owners(site)
 
@@ -219,7 +217,7 @@ def _changeable(what: str, path: str, exit_code: int) -> Check:
     """Whether others than root and its owner may change a file or directory."""
     status = os.stat(path)
     if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid):
-        return Check(what, CRITICAL, f"{path} can be changed by others than its owner", f"chmod go-w {path}", exit_code)
+        return Check(what, CRITICAL, f"{path} can be changed by other users", f"chmod go-w {path}", exit_code)
     return Check(what, OK, f"{path} belongs to {user_name(status.st_uid)}, who alone may change it")
 
 
@@ -290,7 +288,7 @@ def credentials(site: Site) -> Iterator[Check]:
     for (cert, key), found in pairs.items():
         findings = [finding for option, finding in found if option == "x509_host_key"]
         if findings or not found:
-            yield from _judged("key", findings, f"{key} is the key of {cert}, for its owner alone", KEYS)
+            yield from _judged("key", findings, f"{key} is the key of {cert}, readable only by its owner", KEYS)
     shown = [way for _, way in named]
     for directory in dict.fromkeys(way.x509_cert_dir for way in shown):
         yield from _authorities(directory, site.now)
@@ -332,7 +330,7 @@ def _authorities(directory: str, now: int) -> Iterator[Check]:
     hashed = [name for name in names if config_credentials.HASHED.fullmatch(name)]
     ended = [name for name in hashed if _ends_before(os.path.join(directory, name), now)]
     if hashed and len(ended) == len(hashed):
-        findings = [Finding(options.ERROR, f"{directory}: every CA certificate there has expired; install today's")]
+        findings = [Finding(options.ERROR, f"{directory}: all CA certificates there have expired; install new ones")]
     yield from _judged("CA directory", findings, f"{directory} has {count_of(len(hashed), 'CA certificate')}", CONF)
     stale = [name for name in names if _CRL.fullmatch(name) and _is_stale(os.path.join(directory, name), now)]
     if stale:
@@ -341,8 +339,8 @@ def _authorities(directory: str, now: int) -> Iterator[Check]:
             "CRLs",
             WARNING,
             f"{count_of(len(stale), 'list')} of revoked certificates in {directory} out of date ({shown}): A-REX "
-            "refuses users because of that, arcacct does not use them",
-            "run fetch-crl, and see that its timer does",
+            "rejects users because of that; arcacct does not use these lists",
+            "run fetch-crl, and check its timer",
         )
 
 
@@ -375,7 +373,7 @@ def _system(shown: list[TransportOptions]) -> Iterator[Check]:
         yield Check(
             "CAs of the system",
             WARNING,
-            "the operating system has no CA certificates, and ca_system=yes counts on them",
+            "the operating system has no CA certificates, but ca_system=yes needs them",
             "install the package ca-certificates, or set ca_system=no",
         )
 
@@ -401,7 +399,7 @@ def control_directory(site: Site) -> Iterator[Check]:
             "control directory",
             CRITICAL,
             f"{here.controldir} (from {here.controldir_from}): {wrong}",
-            "start A-REX once, or name its control directory by controldir= in [arex]",
+            "start A-REX once, or set controldir= in [arex] to its control directory",
             CONF,
         )
         return
@@ -411,7 +409,7 @@ def control_directory(site: Site) -> Iterator[Check]:
             "control directory",
             CRITICAL,
             f"{here.controldir} (from {here.controldir_from}), and A-REX runs with {running} ({site.run_time_conf})",
-            "name the arc.conf that A-REX runs with by --config, or restart A-REX",
+            "pass the arc.conf of the running A-REX with --config, or restart A-REX",
             CONF,
         )
         return
@@ -451,8 +449,8 @@ def running(site: Site) -> Iterator[Check]:
                 yield Check(
                     "A-REX",
                     CRITICAL,
-                    f"process {one.pid} of A-REX has {here.database} open: two write it, and A-REX loses rows",
-                    "give arcacct another file (database= in [arcacct]); `arcacct import arex` takes A-REX's over",
+                    f"process {one.pid} of A-REX has {here.database} open: two programs write it, and A-REX loses rows",
+                    "give arcacct another file (database= in [arcacct]); `arcacct import arex` imports A-REX's",
                     STORE,
                 )
 
@@ -468,17 +466,17 @@ def states(site: Site) -> Iterator[Check]:
         yield Check(
             "callouts",
             WARNING,
-            "none: A-REX tells arcacct nothing, and a job whose files are cleaned between two sweeps is lost",
+            "none: A-REX reports nothing to arcacct, and a job whose files are cleaned between two sweeps is lost",
             "add the lines of etc/arc.conf.statecallout to [arex] and restart A-REX",
         )
     elif is_new and not {*NEW_STATES} <= {*found}:
-        detail = f"none for {new}, which A-REX 7 has: only a sweep tells of this state"
+        detail = f"none for {new}, which A-REX 7 has: only a sweep sees this state"
         yield Check("callouts", WARNING, detail, "add its line from etc/arc.conf.d/arcacct.conf and restart A-REX")
     elif {*NEW_STATES} & {*found} and _has_file(site, "accounting.db") and not is_new:
-        detail = f"one for {new}: this A-REX is 6, by the database that it has, and does not start with that"
+        detail = f"one for {new}: this is A-REX 6 (by its database), which does not start with that"
         yield Check("callouts", WARNING, detail, "remove the line, unless A-REX 7 is about to be started here")
     elif not any(wrong_callouts(site.conf)):
-        yield Check("callouts", OK, f"{', '.join(found)}: with options that harm no job")
+        yield Check("callouts", OK, f"{', '.join(found)}: with options that cannot harm a job")
 
 
 def _has_file(site: Site, name: str) -> bool:

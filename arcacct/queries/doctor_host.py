@@ -78,8 +78,8 @@ def place(site: Site) -> Iterator[Check]:
     folder = there(here.directory)
     mount = mount_of(folder, site.mounts)
     if os.statvfs(folder).f_flag & os.ST_RDONLY:
-        detail = f"{here.directory} is on a file system that is mounted for reading only"
-        yield Check("place", CRITICAL, detail, "mount it for writing: until then nothing is recorded", STORE)
+        detail = f"{here.directory} is on a read-only file system"
+        yield Check("place", CRITICAL, detail, "mount it read-write: until then nothing is recorded", STORE)
     elif mount is None:
         yield Check("place", UNKNOWN, f"{site.mounts} does not tell on what file system {here.directory} is")
     elif mount.kind in _NETWORK:
@@ -87,12 +87,12 @@ def place(site: Site) -> Iterator[Check]:
             "place",
             CRITICAL,
             f"{here.directory} is on a network file system ({mount.kind} at {mount.point}): SQLite's write-ahead log "
-            "works on one host's own disk alone",
+            "works only on a local disk of one host",
             "`arcacct db move DIR` to a disk of this host",
             STORE,
         )
     elif mount.kind in _FORGETS:
-        detail = f"{here.directory} is in memory ({mount.kind} at {mount.point}), and gone after the next boot"
+        detail = f"{here.directory} is on a memory disk ({mount.kind} at {mount.point}), and lost at the next boot"
         yield Check("place", CRITICAL, detail, "`arcacct db move DIR` to a disk", STORE)
     else:
         yield Check("place", OK, f"{here.directory} is on {mount.kind} at {mount.point}")
@@ -100,7 +100,7 @@ def place(site: Site) -> Iterator[Check]:
 
 # The launcher that A-REX calls: is it there, is it safe to be run by root, and is it quick enough?
 #
-# It is run with the state DELETED, of which neither launcher nor hook records anything, with a control directory and
+# It is run with the state DELETED, for which neither launcher nor hook records anything, with a control directory and
 # spools that are made for it and thrown away: nothing of the site is touched, however it ends.
 
 
@@ -148,7 +148,7 @@ def launcher(site: Site) -> Iterator[Check]:
             continue
         found = settings_of(program)
         yield from _settings(site, program, found, lines)
-        unsafe = _unsafe(site, found.record, "what the launcher starts (record=)") if found.record else None
+        unsafe = _unsafe(site, found.record, "the program of the launcher (record=)") if found.record else None
         if unsafe is not None:
             yield unsafe
         else:
@@ -157,8 +157,8 @@ def launcher(site: Site) -> Iterator[Check]:
             yield Check(
                 "launcher",
                 WARNING,
-                f"{program} is inside of the Python environment: while that is upgraded it is away, and each job fails",
-                "copy etc/arcacct-hook to /usr/local/libexec, and name that in the callouts",
+                f"{program} is inside the Python environment: during an upgrade it is missing, and each job fails",
+                "copy etc/arcacct-hook to /usr/local/libexec, and use that path in the callouts",
             )
 
 
@@ -177,7 +177,7 @@ def _unsafe(site: Site, program: str, what: str = "the launcher") -> Check | Non
     except (OSError, ArcacctError):
         sure = False
     if not sure or status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid):
-        detail = f"{program}: others than root can exchange {what}, on the way to it or in its place; it was not run"
+        detail = f"{program}: users other than root can replace {what} on its path; it was not run"
         return _error(detail, f"chmod go-w {program} and each directory above it")
     return None
 
@@ -187,8 +187,8 @@ def _of_another(site: Site, program: str, what: str, uid: int) -> Check:
     if uid == _user_of_arex(site):
         detail = f"{program} belongs to {owner}, as whom A-REX runs; as {user_name(os.geteuid())} it was not run"
         return Check("launcher", UNKNOWN, detail, f"run `arcacct doctor` as {owner}")
-    detail = f"{program}: {what} belongs to {owner}, who decides what A-REX runs with its own rights; it was not run"
-    return _error(detail, f"chown root {program}, when you have seen what is in it")
+    detail = f"{program}: {what} belongs to {owner}, who so controls what A-REX runs; it was not run"
+    return _error(detail, f"chown root {program}, after you have checked its content")
 
 
 def _error(detail: str, advice: str) -> Check:
@@ -209,15 +209,15 @@ def _settings(site: Site, program: str, found: Launcher, lines: list[Callout]) -
         yield Check(
             "launcher",
             CRITICAL,
-            f"{program} spools in {found.fallback} (fallback=) when the disk is full, and no sweep looks there",
-            f"write spool_fallback={found.fallback} into [arcacct]",
+            f"{program} spools in {found.fallback} (fallback=) when the disk is full, and no sweep reads it",
+            f"add spool_fallback={found.fallback} into [arcacct]",
             CONF,
         )
     if found.spool and here is not None and found.spool not in spools(here):
         yield Check(
             "launcher",
             CRITICAL,
-            f"{program} spools in {found.spool} (spool=), and no sweep looks there",
+            f"{program} spools in {found.spool} (spool=), and no sweep reads it",
             "empty spool= in the launcher: then it is below the control directory",
             CONF,
         )
@@ -240,7 +240,7 @@ def _deadline_s(site: Site) -> float:
 def _run(site: Site, program: str, lines: list[Callout]) -> Check:
     deadline_s = _deadline_s(site)
     command = [program, *(word for word in lines[0].arguments if word == "spool-only")]
-    anew = "copy etc/arcacct-hook there anew, by mv"
+    anew = "replace it by a new copy of etc/arcacct-hook, with mv"
     try:
         code, said, took_s = _ran(command, min(deadline_s, site.limit_s))
     except OSError as error:
@@ -252,17 +252,17 @@ def _run(site: Site, program: str, lines: list[Callout]) -> Check:
         exit_code = CONF if is_over else TargetBusy.exit_code
         within = f"its deadline of {deadline_s:g} s" if is_over else f"{site.limit_s:g} s"
         detail = f"{program} did not end within {within}, with nothing to record"
-        advice = f"run `{' '.join(command)} /tmp doctor DELETED` and see what holds it up"
+        advice = f"run `{' '.join(command)} /tmp doctor DELETED` and check what delays it"
         return Check("launcher", CRITICAL if is_over else UNKNOWN, detail, advice, exit_code)
     if code:
-        detail = f"{program} ends with {code}, and A-REX takes that for a failure: {said or 'it says nothing'}"
+        detail = f"{program} ends with {code}, and A-REX treats that as a failure: {said or 'it prints nothing'}"
         return Check("launcher", CRITICAL, detail, anew, CONF)
     if said:
-        advice = "fix record= in the launcher, or the environment it names: until then all events wait for the sweep"
+        advice = "fix record= in the launcher, or its environment: until then all events wait for the sweep"
         return Check("launcher", CRITICAL, f"{program} cannot record: {said}", advice, CONF)
     if took_s > deadline_s / 2:
         detail = f"{program} took {took_s:.1f} s with nothing to record; its deadline is {deadline_s:g} s"
-        return Check("launcher", WARNING, detail, "see what the host is busy with, or use spool-only")
+        return Check("launcher", WARNING, detail, "check what keeps the host busy, or use spool-only")
     return Check("launcher", OK, f"{program} ran in {took_s:.2f} s; its deadline is {deadline_s:g} s")
 
 
@@ -295,7 +295,7 @@ def _ran(command: list[str], limit_s: float) -> tuple[int | None, str, float]:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """The launcher and what it has started, of which `timeout` makes a group of its own."""
+    """The launcher and its child processes, which `timeout` puts into a separate group."""
     with suppress(psutil.Error):
         for one in psutil.Process(process.pid).children(recursive=True):
             with suppress(psutil.Error):

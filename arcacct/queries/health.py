@@ -43,7 +43,7 @@ WORDS = ("ok", "WARNING", "CRITICAL", "UNKNOWN")
 _BYTES_A_JOB = 1700
 """What a job takes in both databases, where too few are recorded to tell: three targets, a year (DESIGN section 8)."""
 _MANY_JOBS = 10_000
-"""So many have to be there for the size of the files to tell what one takes."""
+"""Minimum number of jobs to estimate the size of one from the size of the files."""
 _GROWTH_DAYS = 7
 _YEARS_DAYS = 3650
 
@@ -72,7 +72,7 @@ class Thresholds(NamedTuple):
     implausible: Limit = Limit(1, 1000)
     """Records that are held, since values of theirs cannot be true."""
     unmeasured_percent: Limit = Limit(5, 50)
-    """Of the jobs of this month and the last, those that nobody measured the wall time of, if they are ten at least."""
+    """Of the jobs of this month and the last, those without a measured wall time, if there are at least ten."""
     backup_s: Limit = Limit(7 * DAY_S, 30 * DAY_S)
     """Since the last `arcacct db backup`, or since the database was made."""
     free_mib: Limit = Limit(1024, 128)
@@ -91,7 +91,7 @@ BEFORE_LIVE = Thresholds(
     free_days=Limit(90, 7),
     swept_percent=Limit(10, 101),
 )
-"""Those of `arcacct doctor`: some CAs take weeks, and nobody may be there to look."""
+"""Those of `arcacct doctor`: some CAs take weeks, and no one may be present to check."""
 
 
 class Check(NamedTuple):
@@ -167,7 +167,7 @@ class Health(NamedTuple):
     maintenance_log: Mapping[str, MaintenanceEntry] = MappingProxyType({})
     """By kind when the databases were cared for last."""
     leftovers: tuple[str, ...] = ()
-    """What killed commands left beside the databases."""
+    """Files that killed commands left next to the databases."""
     disks: tuple[Disk, ...] = ()
     """The databases' own first; empty: not known."""
     on_hold: int = 0
@@ -221,7 +221,7 @@ def look(here: Places, settings: Settings | None) -> Health:
             # Another process started to write after the check for a writer.
             return _looked(here, settings, found)
     except ArcacctError as error:
-        # Also a ConfigError: that of a control directory that is none, or of another place.
+        # Also a ConfigError, for an invalid control directory or another place.
         return found._replace(problem=_hidden(here.database) or str(error))
 
 
@@ -230,7 +230,7 @@ def _hidden(path: str) -> str:
     try:
         os.stat(path)
     except PermissionError:
-        return f"{path} cannot be looked at by {user_name(os.geteuid())}; run as the user of A-REX, usually root"
+        return f"{path} cannot be read by {user_name(os.geteuid())}; run as the user of A-REX, usually root"
     except OSError:
         pass
     return ""
@@ -338,7 +338,7 @@ def _certificates(settings: Settings) -> dict[str, int | str]:
         except OSError as error:
             found[path] = f"cannot be read: {error.strerror}"
         except ValueError:
-            found[path] = "holds no certificate in PEM form"
+            found[path] = "contains no certificate in PEM form"
     return found
 
 
@@ -360,11 +360,11 @@ def disk_check(disk: Disk, limits: Thresholds) -> Check:
     """Whether there is room for as long as an administrator is away: bytes, files, days."""
     mib = disk.free_bytes // 2**20
     text = f"{disk.folder}: {mib / 1024:.1f} GiB free" if mib >= 1024 else f"{disk.folder}: {mib} MiB free"
-    severity, advice = under(mib, limits.free_mib), "make room: with database and spool full, events are lost"
+    severity, advice = under(mib, limits.free_mib), "free disk space: if database and spool are full, events are lost"
     if disk.days is not None:
         severity = max(severity, under(disk.days, limits.free_days))
-        lasts = "years" if disk.days >= _YEARS_DAYS else f"{disk.days} days at the pace of the last week"
-        text, advice = f"{text}, enough for {lasts}", f"{advice}; `arcacct db prune` removes what no target needs"
+        lasts = "years" if disk.days >= _YEARS_DAYS else f"{disk.days} days at the rate of the last week"
+        text, advice = f"{text}, enough for {lasts}", f"{advice}; `arcacct db prune` removes jobs that no target needs"
     if disk.free_files is not None and (few := under(disk.free_files, limits.free_files)):
         severity, text = max(severity, few), f"{text}, and room for {count_of(disk.free_files, 'file')} (inodes) only"
         advice = "remove small files: each event of the spool is one"

@@ -48,8 +48,8 @@ _CLOCK_TOLERANCE_S = 300
 _SNAPSHOT_S = 2 * DAY_S
 """A copy for readers that is older is not what its readers take it for."""
 UNMEASURED_TODO = (
-    "look at the .diag of a job without wall time: is GNU time on the worker nodes? What is published of such jobs is"
-    " the site's choice (missing_wall_time= in [arcacct])"
+    "look at the .diag of a job without wall time: is GNU time on the worker nodes? missing_wall_time= in [arcacct]"
+    " sets what is published for such jobs"
 )
 _SNAPSHOT = "run `arcacct db snapshot DIR` by its timer, or remove it"
 
@@ -141,18 +141,18 @@ def _databases(found: Health, _limits: Thresholds) -> Iterator[Check]:
         yield Check("database", OK, f"{found.database}: {size}, {count_of(found.recorded.jobs, 'job')}")
     if found.writer is not None:
         text = f"process {found.writer} keeps the database locked: hooks spool until it ends"
-        yield Check("lock", CRITICAL, text, f"see what it does (ps {found.writer})")
+        yield Check("lock", CRITICAL, text, f"check what it does (ps {found.writer})")
     if found.maintenance:
-        text = "the database is being worked on: hooks spool until that is done"
+        text = "database maintenance is running: hooks spool until it ends"
         yield Check("maintenance", WARNING, text, "wait for that `arcacct db` command, or repeat one that was killed")
     if found.leftovers:
-        text = f"{', '.join(found.leftovers)}: left by a command that was killed"
-        advice = "the next `arcacct db backup` (or `db optimize --shrink`) removes it; you may remove it yourself"
+        text = f"{', '.join(found.leftovers)}: left by a killed command"
+        advice = "the next `arcacct db backup` (or `db optimize --shrink`) removes it; you may also remove it"
         yield Check("leftovers", WARNING, text, advice)
     if found.recorded is not None and found.recorded.foreign_records:
         text = (
-            f"{found.recorded.foreign_records} of the newest records were written by another program: if A-REX writes"
-            " this file it loses rows"
+            f"{found.recorded.foreign_records} of the newest records were written by another program: if that is"
+            " A-REX, it loses rows"
         )
         yield Check("writers", CRITICAL, text, "give arcacct another path (database= in arcacct.conf)")
 
@@ -161,7 +161,7 @@ def _databases(found: Health, _limits: Thresholds) -> Iterator[Check]:
     "reference/messages.md#the-two-databases",
     Metric(
         "arcacct_ledger_doubts",
-        "What is wrong between accounting.db and publishing.db; 0 is well",
+        "Disagreement between accounting.db and publishing.db; 0: none",
         lambda found: (
             None if found.recorded is None else len(found.doubts) + sum(one.in_doubt for one in found.targets)
         ),
@@ -176,12 +176,12 @@ def _doubts(found: Health, _limits: Thresholds) -> Iterator[Check]:
     "explanation/recording.md",
     Metric(
         "arcacct_last_event_timestamp_seconds",
-        "Time of the state change that was recorded last",
+        "Time of the last recorded state change",
         _recorded(lambda one: one.last_event_s),
     ),
     Metric(
         "arcacct_cut_records",
-        "Records of the last day that were cut short, since a file or value was too long",
+        "Records of the last day that were cut, because a file or value was too long",
         _recorded(lambda one: one.cut_records),
     ),
 )
@@ -195,7 +195,7 @@ def _recorder(found: Health, _limits: Thresholds) -> Iterator[Check]:
         cut_files = found.recorded.cut_files
         files = f", {cut_files} of them with a file above 1 MiB" if cut_files else ""
         text = (
-            f"{count_of(found.recorded.cut_records, 'record')} of the last day cut short, since a file or "
+            f"{count_of(found.recorded.cut_records, 'record')} of the last day cut, because a file or "
             f"value was too long{files}"
         )
         advice = 'see `arcacct query "SELECT * FROM v1_record_notes"`'
@@ -224,7 +224,7 @@ def _sweep(found: Health, limits: Thresholds) -> Iterator[Check]:
     ),
     Metric(
         "arcacct_import_rejected_oldest_timestamp_seconds",
-        "Time when the oldest of them was met",
+        "Time of the oldest of them",
         _recorded(lambda one: one.rejected.oldest_s),
     ),
     Metric(
@@ -238,9 +238,9 @@ def _imports(found: Health, _limits: Thresholds) -> Iterator[Check]:
     rejected = None if found.recorded is None else found.recorded.rejected
     if rejected is not None and rejected.by_source and rejected.oldest_s is not None:
         counts = ", ".join(f"{count} of {source}" for source, count in rejected.by_source.items())
-        ours = f", {rejected.ours} by an error of arcacct's own (please report it)" if rejected.ours else ""
+        ours = f", {rejected.ours} by an internal error (please report it)" if rejected.ours else ""
         text = f"{counts} could not be used{ours}, the oldest {ago(found.now, rejected.oldest_s)}"
-        advice = "see `arcacct import rejected`, and try them again (--retry) after an upgrade or a correction"
+        advice = "see `arcacct import rejected`, and retry them (--retry) after an upgrade or a correction"
         yield Check("imports", WARNING, text, advice)
 
 
@@ -262,7 +262,7 @@ def _vanished(found: Health, _limits: Thresholds) -> Iterator[Check]:
     "howto/implausible.md",
     Metric(
         "arcacct_implausible_jobs{reason,state}",
-        "Jobs with values that cannot be true, by reason: held, decided about, or published before this was checked",
+        "Jobs with values that cannot be true, by reason: held, decided, or published before values were checked",
         _implausible_values,
     ),
 )
@@ -270,16 +270,16 @@ def _implausible(found: Health, limits: Thresholds) -> Iterator[Check]:
     """Whether figures lack jobs whose values cannot be true, or have some."""
     held, published = found.implausible.get(HELD, NONE), found.implausible.get(PUBLISHED, NONE)
     if held.records:
-        text = f"{count_of(held.records, 'job')} held, in no figure and at no receiver, {held.why} ({held.text})"
-        advice = "see `arcacct quarantine list`, and settle them by `arcacct quarantine decide`"
+        text = f"{count_of(held.records, 'job')} held, not counted and not sent, {held.why} ({held.text})"
+        advice = "see `arcacct quarantine list`, and decide on them with `arcacct quarantine decide`"
         yield Check("implausible", over(held.records, limits.implausible), text, advice)
     if published.records:
         text = (
-            f"{count_of(published.records, 'job')} published before values were checked, with values that cannot be"
-            f" true ({published.text})"
+            f"{count_of(published.records, 'job')} with values that cannot be true were published before values were"
+            f" checked ({published.text})"
         )
         advice = (
-            "see `arcacct quarantine list --decided`, and correct or keep them by `arcacct quarantine decide"
+            "see `arcacct quarantine list --decided`, and correct or keep them with `arcacct quarantine decide"
             " --published`"
         )
         severity = over(published.records, limits.implausible._replace(critical=2**63))
@@ -290,12 +290,12 @@ def _implausible(found: Health, limits: Thresholds) -> Iterator[Check]:
     "howto/implausible.md#unmeasured-jobs",
     Metric(
         "arcacct_recent_jobs",
-        "Jobs that ended in this month or the one before, as the sums count them",
+        "Jobs that ended in this month or the one before, by the sums",
         _of_basis(lambda one: one.jobs),
     ),
     Metric(
         "arcacct_recent_jobs_without{what}",
-        "Those of them without a measured wall time, without CPU time, and with no benchmark but the default",
+        "Those without a measured wall time, without CPU time, and with only the default benchmark",
         _of_basis(
             lambda one: {
                 ("wall",): one.without_wall,
@@ -328,7 +328,7 @@ def _launchers(found: Health, _limits: Thresholds) -> Iterator[Check]:
     "howto/install.md#4-add-the-callouts",
     Metric(
         "arcacct_ended_jobs{told_by}",
-        "Jobs of A-REX that ended within the last day, by what reported their end: callout or sweep",
+        "Jobs of A-REX that ended within the last day, by the reporter of their end: callout or sweep",
         _recorded(lambda one: {("callout",): one.ends.jobs - one.ends.swept, ("sweep",): one.ends.swept}),
     ),
 )
@@ -358,7 +358,7 @@ def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
     recorder = found.recorder
     if recorder is None or found.is_without_arex:
         return
-    slow = "each state callout starts Python and records by itself"
+    slow = "each state callout starts Python and records its event"
     if recorder.is_alive:
         text = f"process {recorder.process} records what state callouts report, within a second"
         yield Check("recorder service", OK, text)
@@ -381,10 +381,10 @@ def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
         "Time of the oldest event in the spool",
         _left(lambda one: one.oldest_s),
     ),
-    Metric("arcacct_spool_unusable_files", "Files of the spool that were set aside", _left(lambda one: one.unusable)),
+    Metric("arcacct_spool_unusable_files", "Unusable files of the spool", _left(lambda one: one.unusable)),
     Metric(
         "arcacct_spool_known",
-        "1: every spool could be listed; 0: the figures are those that the last sweep left",
+        "1: every spool could be listed; 0: the metrics are those of the last sweep",
         lambda found: not found.spool.unknown,
     ),
 )
@@ -397,19 +397,19 @@ def _spool(found: Health, limits: Thresholds) -> Iterator[Check]:
         left = None if found.recorded is None else found.recorded.left
         hidden = f"this user cannot list {', '.join(spool.unknown)}"
         if left is None:
-            text = f"{text}; {hidden}, and no sweep has noted what is there"
+            text = f"{text}; {hidden}, and no sweep has recorded its content"
             yield Check("spool", severity or UNKNOWN, text, exit_code=TargetBusy.exit_code)
             return
         severity = max(severity, _waits(left, found.now, limits))
-        text = f"{_events(found.now, left)}, as the last sweep left them ({hidden})"
-    yield Check("spool", severity, text, "run `arcacct sweep` and read what it says" if severity else "")
+        text = f"{_events(found.now, left)}, as of the last sweep ({hidden})"
+    yield Check("spool", severity, text, "run `arcacct sweep` and read its messages" if severity else "")
 
 
 @_check(
     "explanation/recording.md",
     Metric(
         "arcacct_launcher_spool_files{launcher}",
-        "Events in a spool of the launcher's own, which no sweep drains",
+        "Events in the launcher's own spool, which no sweep drains",
         _each_launcher(lambda one: one.astray.files),
     ),
     Metric(
@@ -423,9 +423,9 @@ def _launcher_spools(found: Health, limits: Thresholds) -> Iterator[Check]:
         if launcher.places:
             astray, places = launcher.astray, " and ".join(launcher.places)
             severity = max(WARNING, _waits(astray, found.now, limits))
-            text = f"{launcher.path} spools in {places}, where no sweep looks: {_events(found.now, astray)}"
+            text = f"{launcher.path} spools in {places}, which no sweep reads: {_events(found.now, astray)}"
             advice = (
-                "name the same directory as spool_fallback= in [arcacct], or leave spool= of the launcher empty, and"
+                "set spool_fallback= in [arcacct] to the same directory, or leave spool= of the launcher empty, and"
                 " run `arcacct sweep`"
             )
             yield Check("launcher spool", severity, text, advice)
@@ -442,7 +442,7 @@ def _events(now: int, spool: Spooled) -> str:
     text = "empty"
     if spool.oldest_s is not None:
         text = f"{count_of(spool.files, 'event')}, the oldest from {ago(now, spool.oldest_s)}"
-    return f"{text}; {count_of(spool.unusable, 'file')} set aside in spool/unusable" if spool.unusable else text
+    return f"{text}; {count_of(spool.unusable, 'file')} in spool/unusable" if spool.unusable else text
 
 
 @_check(
@@ -454,7 +454,7 @@ def _events(now: int, spool: Spooled) -> str:
     ),
     Metric(
         "arcacct_check_found_damage",
-        "1: the last `arcacct db check` found something wrong",
+        "1: the last `arcacct db check` found damage",
         lambda found: None if (last := found.maintenance_log.get(durable.CHECK)) is None else not last.is_well,
     ),
 )
@@ -484,12 +484,12 @@ def _care(found: Health, limits: Thresholds) -> Iterator[Check]:
     "howto/switch-from-jura-ng.md",
     Metric(
         "arcacct_targets",
-        "Targets that arcacct publishes to, as configured",
+        "Configured targets of arcacct",
         _of_settings(lambda one: len(one.targets)),
     ),
     Metric(
         "arcacct_publishes",
-        "0: the configuration says that this host only records (publishes=no)",
+        "0: this host only records (publishes=no)",
         _of_settings(lambda one: one.publishes),
     ),
     Metric(
@@ -499,13 +499,13 @@ def _care(found: Health, limits: Thresholds) -> Iterator[Check]:
     ),
 )
 def _publishers(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    """Whether there is a target, and nobody else publishes to it."""
+    """Whether there is a target, and no other program publishes to it."""
     who = found.settings
     if who is None:
         return
     blocks = dict.fromkeys(who.jura_targets)
     names = ", ".join(f"[{block}]" for block in blocks)
-    only_records = "for a host that is only to record set publishes=no in [arcacct]"
+    only_records = "if this host must only record, set publishes=no in [arcacct]"
     if blocks and not who.publishes:
         yield Check("jura", OK, f"A-REX's jura publishes to {names}; arcacct only records (publishes=no)")
     elif blocks and who.allow_jura:
@@ -513,14 +513,14 @@ def _publishers(found: Health, _limits: Thresholds) -> Iterator[Check]:
     elif blocks:
         text = (
             f"A-REX's jura publishes to the same targets: {names} in arc.conf; arcacct records, and does not publish"
-            " until they are moved to arcacct.conf (`arcacct config check` tells the lines)"
+            " until they are moved to arcacct.conf (`arcacct config check` lists the lines)"
         )
         yield Check("jura", WARNING, text, only_records)
     elif not who.publishes:
         yield Check("targets", OK, "none: this host only records (publishes=no)")
     elif not who.targets:
         text = "no target is configured, so nothing is published"
-        yield Check("targets", WARNING, text, f"name one in arcacct.conf; {only_records}")
+        yield Check("targets", WARNING, text, f"configure one in arcacct.conf; {only_records}")
 
 
 @_check(
@@ -537,7 +537,7 @@ def _publishers(found: Health, _limits: Thresholds) -> Iterator[Check]:
     ),
     Metric(
         "arcacct_target_waiting_records{target}",
-        "Records that a target has still to be sent",
+        "Unsent records of a target",
         _each_target(lambda one: one.waiting.records),
     ),
     Metric(
@@ -552,7 +552,7 @@ def _publishers(found: Health, _limits: Thresholds) -> Iterator[Check]:
     ),
     Metric(
         "arcacct_target_never_sent_records{target}",
-        "Jobs from before a target's beginning that it never got",
+        "Jobs from before a target's start that were never sent to it",
         _each_target(lambda one: one.never_sent),
     ),
     by_doctor=False,
@@ -611,12 +611,12 @@ def _target_check(found: Health, state: TargetState, limits: Thresholds) -> Chec
     "explanation/figures-that-do-not-fall.md",
     Metric(
         "arcacct_target_held_months{target}",
-        "Months that are not sent, since figures would fall without proof",
+        "Months on hold, because figures would fall without proof",
         _each_target(lambda one: len(one.held_months)),
     ),
     Metric(
         "arcacct_target_held_month_jobs{target,month,kind}",
-        "Jobs of such a month: published (given), and in the database now (found)",
+        "Jobs of such a month: published (given), and now in the database (found)",
         lambda found: {
             (target.name, f"{one.year:04d}-{one.month:02d}", kind): jobs
             for target in found.targets
@@ -645,7 +645,7 @@ def _figures(found: Health, _limits: Thresholds) -> Iterator[Check]:
         if target.ledger_problem:
             yield Check(f"{target.name} ledger", CRITICAL, target.ledger_problem)
         if target.in_doubt:
-            text = "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
+            text = "an older ledger was restored: what was sent since is unknown until the next run sends it again"
             yield Check(f"{target.name} ledger", WARNING, text)
 
 
@@ -653,7 +653,7 @@ def _figures(found: Health, _limits: Thresholds) -> Iterator[Check]:
     "howto/set-aside.md",
     Metric(
         "arcacct_target_held_records{target,state}",
-        "Records that are set aside",
+        "Quarantined records",
         lambda found: {(one.name, state): one.held.get(state, 0) for one in found.targets for state in _STATES},
     ),
     by_doctor=False,
@@ -671,20 +671,20 @@ def _quarantines(found: Health, limits: Thresholds) -> Iterator[Check]:
             severity = max(severity, over(found.now - once.since_s, limits.unsent_s))
             when = "with the next run" if once.next_s <= found.now else f"from {iso(once.next_s)}"
             first = ago(found.now, once.since_s)
-            parts.append(f"{once.records} refused, to be tried again {when}, the first refused {first}")
+            parts.append(f"{once.records} rejected, to be tried again {when}, the first refused {first}")
         if ahead is not None:
             parts.append(
                 f"{ahead.records} with an end in the future by this host's clock, held until {iso(ahead.next_s)}"
             )
         advice = "see `arcacct quarantine list`" if severity else ""
-        yield Check(f"{target.name} quarantine", severity, ", ".join(parts) or "nothing set aside", advice)
+        yield Check(f"{target.name} quarantine", severity, ", ".join(parts) or "nothing quarantined", advice)
 
 
 @_check(
     "howto/monitor.md",
     Metric(
         "arcacct_certificate_not_after_timestamp_seconds{file}",
-        "When a certificate ends",
+        "End of a certificate's validity",
         lambda found: {(path,): end for path, end in found.certificates.items() if isinstance(end, int)},
     ),
     by_doctor=False,
@@ -701,7 +701,7 @@ def _ends_of_certificates(found: Health, limits: Thresholds) -> Iterator[Check]:
     "howto/care-of-the-database.md",
     Metric(
         "arcacct_database_free_bytes",
-        "Room on the disk of the databases",
+        "Free space on the disk of the databases",
         lambda found: found.disks[0].free_bytes if found.disks else None,
     ),
 )
@@ -724,7 +724,7 @@ def _clock(found: Health, _limits: Thresholds) -> Iterator[Check]:
         if at_s is not None and at_s > found.now + _CLOCK_TOLERANCE_S
     ]
     if ahead:
-        advice = "check the clock of this host (chronyd or ntpd): records of the future are not sent"
+        advice = "check the clock of this host (chronyd or ntpd): records with a future end are not sent"
         yield Check("clock", CRITICAL, f"{', '.join(ahead)} in the future", advice)
     else:
         yield Check("clock", OK, iso(found.now))

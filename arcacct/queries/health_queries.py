@@ -33,7 +33,7 @@ from arcacct.wording import count_of
 # What the figures of some months rest on: how many jobs were measured, how many have a benchmark, and how many are
 # held.
 #
-# Read from the monthly sums, so it counts the jobs that are published, pruned ones too; held jobs are beside them.
+# Read from the monthly sums, so it counts published jobs, including pruned ones; held jobs are separate.
 
 
 _FEW_JOBS = 10
@@ -44,10 +44,10 @@ class Basis(NamedTuple):
 
     jobs: int = 0
     without_wall: int = 0
-    """Jobs whose wall time nobody measured; like the next they count 0 in sums, and receivers are sent 0."""
+    """Jobs without a measured wall time; like the next they count 0 in sums, and receivers get 0."""
     without_cpu: int = 0
     without_benchmark: int = 0
-    """Jobs of which receivers are sent the default benchmark."""
+    """Jobs for which receivers get the default benchmark."""
     held: int = 0
     """Jobs that are in no figure, since values of theirs cannot be true."""
     rated: tuple[RatedJobs, ...] = ()
@@ -68,14 +68,14 @@ class Basis(NamedTuple):
             f"CPU time of {self.jobs - self.without_cpu}",
         ]
         if self.without_wall or self.without_cpu:
-            parts.append("what was not measured counts 0")
+            parts.append("values that were not measured count 0")
         if self.without_benchmark:
             default = f"{FALLBACK_SHOWN} is sent"
             if self.without_benchmark == self.jobs:
-                parts.append(f"no benchmark: there are no normalised figures, and {default}")
+                parts.append(f"no benchmark: no normalised figures, and {default}")
             else:
                 parts.append(f"{self.without_benchmark} without a benchmark: {default}")
-        return f"{count_of(self.jobs, 'job')}: {', '.join(parts)}{f'; {held}, in no figure' if self.held else ''}"
+        return f"{count_of(self.jobs, 'job')}: {', '.join(parts)}{f'; {held}, not counted' if self.held else ''}"
 
 
 def basis(con: Connection, months: Sequence[Month]) -> Basis:
@@ -116,19 +116,19 @@ def ended_since(con: Connection, since_s: int) -> int:
     return int(jobs)
 
 
-# What both databases tell of their own health; everything by reading alone.
+# The health of both databases, from read-only queries.
 
 
 _WRITE_LOCK_BYTE = 120
 """Where in -shm a process that writes the database holds its lock (SQLite's WAL format)."""
 _FLOCK = "hhqqi4x"
-"""struct flock: type, whence, start, length, pid."""
+"""struct flock: type, `whence`, start, length, pid."""
 _NEWEST_RECORDS = 200
 _NEWEST_EVENTS = 500
 _STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "INLRMS", "CANCELING", "FINISHING", "FINISHED")
 """Events with the time of A-REX's own host. Workers write LRMSSTART and LRMSEND in local time with a false Z."""
 RECENT_S = 86_400
-"""What was left out of records is told for so long."""
+"""Seconds for which omissions from records are reported."""
 
 
 class RecordingState(NamedTuple):
@@ -141,11 +141,11 @@ class RecordingState(NamedTuple):
     last_sweep_s: int | None
     """``None``: there never was one."""
     foreign_records: int
-    """Of the newest records those that nobody of us wrote."""
+    """Newest records that arcacct did not write."""
     cut_records: int
-    """Records of which something was left out within the last day."""
+    """Records with omissions within the last day."""
     cut_files: int
-    """Those of them of which a whole control file was too long."""
+    """Those with a control file that was too long."""
     rejected: Rejections
     """Records of imports that could not be used."""
     dropped: dict[str, int]
@@ -161,21 +161,21 @@ class RecordingState(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """What a target still has to be sent."""
+    """Unsent records of a target."""
 
     records: int
     oldest_end_s: int | None
 
 
 class TargetState(NamedTuple):
-    """What both databases tell of a configured target."""
+    """The state of a configured target in both databases."""
 
     name: str
     block: str
     due_s: int
     """When it is due next; in the past: with the next run. 0: it never published."""
     names_in_doubt: str
-    """Why nothing may be sent, since nobody knows what the receiver has under other names."""
+    """Why nothing may be sent: the receiver's data under other names are unknown."""
     last_run_s: int | None
     last_success_s: int | None
     last_error: str | None
@@ -183,21 +183,21 @@ class TargetState(NamedTuple):
     """The exit code of that error; 0: none, or an older program noted it."""
     waiting: Waiting
     unanswered: int
-    """Messages that were begun and have no answer."""
+    """Messages without an answer."""
     held: dict[str, int]
-    """Records that are set aside, by state."""
+    """Quarantined records, by state."""
     start_s: int
     """Jobs that ended earlier are none of the target's business ..."""
     never_sent: int
     """... and so many of them were never sent."""
     held_months: tuple[HeldMonth, ...]
-    """Months that are not sent, since figures would fall without proof."""
+    """Months on hold, because figures would fall without proof."""
     refused_once: RetrySummary | None
     """Of those that are held: what the receiver refused, and that is tried again before it is believed ..."""
     ahead: RetrySummary | None
     """... and what lies in the future, by this host's clock."""
     refused_sums: tuple[RefusedSum, ...]
-    """Months of which the receiver refused a sum in the last run."""
+    """Months with a sum that the receiver rejected in the last run."""
     not_selected: int
     """Jobs of the current and the previous month that ``vofilter`` leaves out."""
     ledger_problem: str
@@ -208,7 +208,7 @@ class TargetState(NamedTuple):
 
 def writer_of(database: str, patience_s: float = 2.0) -> int | None:
     """
-    The process that kept the database locked for writing all the time that we looked, ``None`` for nobody.
+    The process that kept the database locked for writing during the whole check, ``None`` if there is none.
 
     Asks the kernel and takes no lock. To be called before the database is opened: closing a file of it would drop
     this process's locks.

@@ -35,34 +35,33 @@ from arcacct.wording import count_of
 
 
 KEPT = "byte for byte as it was sent: the ledger has the message"
-MADE_AGAIN = "byte for byte as it was sent: the message was made again, with the SHA-256 of what was sent"
+MADE_AGAIN = "byte for byte as it was sent: the message was rebuilt, with the SHA-256 of the sent one"
 AS_IT_IS = (
-    "as the record is: the version that was sent, but the message cannot be made again to compare its bytes: its other"
-    " records, the configuration or the program are not as they were"
+    "as the record is: the sent version, but the bytes cannot be compared: other records of the message, the"
+    " configuration or the program have changed"
 )
 AS_IT_IS_THERE = (
-    "as the record is: the version that the receiver kept; the message may have brought another one, and cannot be made"
-    " again"
+    "as the record is: the version that the receiver kept; the message may have contained another one, and cannot be"
+    " rebuilt"
 )
 SUM_AS_IT_IS = (
-    "as the sum is: of as many jobs and as much wall time as was sent, but the message cannot be made again to compare"
-    " its bytes"
+    "as the sum is: with the same jobs and wall time as sent, but the message cannot be rebuilt to compare its bytes"
 )
-_UNKNOWN = "not known any more: {why}, and the bytes of the message are not kept; {advice}"
-_ADVICE = "keep_messages=DAYS in [arcacct] keeps those of what is sent from now on"
+_UNKNOWN = "unknown: {why}, and the bytes of the message are not kept; {advice}"
+_ADVICE = "keep_messages=DAYS in [arcacct] keeps those of later messages"
 _ADVICE_OF_DAYS = "keep_messages={days} in [arcacct] keeps them for {days} days"
 
 _RUN_S = 600
 """So long before a message was written down its texts may have been made; or longer, up to a day, if ..."""
 _HASHED_BYTES = 1_000_000_000
-"""... no more than this has to be hashed to find out: a second or two."""
+"""... and at most so many bytes are hashed to find out: a second or two."""
 _FAR_S = 221_845_392_000
 _FAR_SECONDS = 10**10
 """Some time from the year 9000 on: one of so many that no name of a job hits it."""
 
 
 class SentText(NamedTuple):
-    """A text that was sent, or why it cannot be told."""
+    """A text that was sent, or why it is unknown."""
 
     how: str
     """In words: how far it is known."""
@@ -140,7 +139,7 @@ class SentTexts:
 
     def _made_again(self, message: SentMessage) -> _Whole | None:
         """The message, if a text of what is known now has its digest, whenever it was made."""
-        # When a record was made stands in its text and nowhere else: a time that nobody can guess holds its place.
+        # The creation time of a record is only in its text: an unguessable time is its placeholder.
         stand_in = _FAR_S + secrets.randbelow(_FAR_SECONDS)
         if message.sums:
             texts = [text for text, _one in self._sums(message.message_format, message.sums).values()]
@@ -223,8 +222,8 @@ class ChangedRecord(NamedTuple):
     def text(self) -> str:
         """One line for people."""
         if not self.fields:
-            return "changed in a value of which the former one is not kept"
-        more = "" if self.is_all else "; perhaps in further values, of which the former ones are not kept"
+            return "changed in a value whose former one is not stored"
+        more = "" if self.is_all else "; perhaps in further values whose former ones are not stored"
         return f"{'; '.join(map(str, self.fields))}{more}"
 
 
@@ -331,7 +330,7 @@ def why(
     yield f"  user {aar.user_dn or 'unknown'}, VO {aar.vo or 'none'}"
     record = f"{aar.status}, submitted {iso(aar.submit_time)}"
     if aar.end_time:
-        # The sum of CPU times; of what are no numbers what stands there.
+        # The sum of CPU times; values that are not numbers are unchanged.
         both = aar.cpu_user_s, aar.cpu_kernel_s
         cpu = str(sum(both)) if {int}.issuperset(map(type, both)) else " + ".join(map(str, both))
         record = (
@@ -352,13 +351,13 @@ def why(
         for path in status_files(controldir, aar.job_id, "", hashed=hashed)
         if os.path.exists(path)
     ]
-    yield f"  control directory: {', '.join(there) if there else 'no files of this job any more'}"
+    yield f"  control directory: {', '.join(there) if there else 'this job has no files any more'}"
     seen = status_file_seen(accounting, found.record_id)
     if seen is not None:
         state, event_s, is_swept = seen
         swept = "and its files were read by a sweep" if is_swept else "not yet confirmed by a sweep"
         if state == unfinished.ON_HOLD and not aar.end_time:
-            yield f"  last event at {iso(event_s)}; its files are gone, and nothing tells what it used:"
+            yield f"  last event at {iso(event_s)}; its files are gone, and its usage is unknown:"
             yield f"  {unfinished.REMEDIES}"
         else:
             yield f"  last state recorded: {state} at {iso(event_s)}, {swept}"
@@ -368,9 +367,9 @@ def why(
     seq = seq_of(accounting, found.record_id)
     yield "publishing"
     if seq is None:
-        yield "  not final yet: nothing is published before the job has ended"
+        yield "  not final yet: nothing is published before the job ends"
         return
-    yield f"  became final, or changed last, as number {seq} of FinishedLog"
+    yield f"  became final, or last changed, as number {seq} of FinishedLog"
     if not settings.targets:
         yield "  no targets are configured"
     for plugin in plugins(settings):
@@ -385,7 +384,7 @@ def _implausible(con: Connection, record_id: int) -> Iterator[str]:
     held = hold_decisions.held_record(con, record_id)
     if held is None:
         return
-    what = "nobody measured" if held.reasons == (NOT_MEASURED,) else "reported, and cannot be true"
+    what = "not measured" if held.reasons == (NOT_MEASURED,) else "reported, and cannot be true"
     yield f"  {what}: {held.text}"
     for one in hold_decisions.decisions(con, record_id):
         yield f"  {iso(one.decided_s)}: {one.decided_by} decided: {one.state}"
@@ -393,11 +392,11 @@ def _implausible(con: Connection, record_id: int) -> Iterator[str]:
 
 
 _COUNTED_AS = {
-    "held": "held: in no figure and at no receiver until `arcacct quarantine decide` settles it",
+    "held": "held: not counted and not sent until a decision with `arcacct quarantine decide`",
     "unknown": "counted with these values as unknown",
-    "bound": "counted with these values at their bounds, or as unknown where there is none",
+    "bound": "counted with these values at their bounds, or as unknown without a bound",
     "reported": "counted as reported",
-    "excluded": "excluded: in no figure and at no receiver",
+    "excluded": "excluded: not counted and not sent",
     "published": "published before values were checked, so counted as reported",
 }
 
@@ -410,9 +409,9 @@ def was_sent(publishing: Connection, job_id: str) -> bool:
 def why_gone(
     settings: Settings, accounting: Connection, publishing: Connection, job_id: str, *, with_texts: bool = False
 ) -> Iterator[str]:
-    """What is left of the story of a job that only the ledger knows."""
+    """The remaining history of a job that only the ledger knows."""
     yield f"job {job_id}"
-    yield "  record: none any more; it was deleted, or pruned, and the ledger has what was sent of it"
+    yield "  record: deleted or pruned; the ledger has what was sent"
     yield from _in_the_ledger(settings, accounting, publishing, job_id, with_texts=with_texts)
 
 
@@ -477,10 +476,10 @@ def _beside_records(
     if not aside and counted is None and not any(one.state in ("accepted", "sending") for one in sent):
         month = ledger_rows.month_of(aar.end_time) if reader.is_time(aar.end_time) else None
         if month is not None and safeguard.held_month(con, target.block, month) is not None:
-            reason = f"{ledger_rows.month_name(month)} is held; `arcacct status` says why and what to do"
+            reason = f"{ledger_rows.month_name(month)} is on hold; `arcacct status` shows the cause and the solution"
         elif aar.held:
             why = hold_decisions.why_held(aar.held.split())
-            reason = f"held, {why} ({aar.held}); `arcacct quarantine decide` settles it"
+            reason = f"held, {why} ({aar.held}); decide with `arcacct quarantine decide`"
         else:
             reason = _reason(target, con, aar, seq)
         yield f"  {target.name}: not sent: {reason}"
@@ -489,7 +488,7 @@ def _beside_records(
 def _message(one: SentInMessage, aar: AAR | None) -> str:
     what = f"message {one.message_id} ({one.kind}, {one.origin}) of {iso(one.created_s)}"
     if one.state == "sending":
-        answer = "no answer yet: it is sent again by the next run"
+        answer = "no answer yet: the next run sends it again"
     elif one.answered_s is not None:
         code = f" with HTTP {one.answer_code}" if one.answer_code else ""
         answer = f"{one.state}{code} at {iso(one.answered_s)}"
@@ -498,7 +497,7 @@ def _message(one: SentInMessage, aar: AAR | None) -> str:
     details = [
         f"receiver's id {one.receiver_id}" if one.receiver_id else "",
         f"the receiver said: {one.answer}" if one.answer else "",
-        "with zeros, to take back what was sent before" if one.zeros else "",
+        "with zeros, to cancel what was sent before" if one.zeros else "",
         f"repaired: {one.notes}" if one.notes and not one.zeros else "",
         "" if one.zeros or aar is None or one.digest is None or is_same(aar, one.digest) else _OLDER,
     ]
@@ -521,17 +520,17 @@ def _counted(con: Connection, plugin: TargetPlugin, aar: AAR) -> tuple[SentInMes
 def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
     position = cursors.cursor(con, target.block)
     if not target.wants(aar.vo):
-        return f"its VO is not among those of the target (vofilter={', '.join(target.vofilter)})"
+        return f"its VO is not selected by the target (vofilter={', '.join(target.vofilter)})"
     if position is None:
         return "nothing was published to this target yet"
     if reader.is_time(aar.end_time) and aar.end_time < position.start_end_time:
         begun = iso(position.start_end_time)
-        return f"it ended before this target's time, {begun}; `publish --since` or `republish` send it"
+        return f"it ended before this target's start, {begun}; `publish --since` or `republish` send it"
     if aar.status == ABORTED and not reader.is_publishable(aar):
         return "it is aborted and used nothing: it vanished unfinished, or was killed before A-REX took it"
     if seq > position.last_seq:
         return "it waits for the next run"
-    return "the ledger does not know why; `arcacct republish` sends it"
+    return "reason unknown to the ledger; `arcacct republish` sends it"
 
 
 def status_file_seen(con: Connection, record_id: int) -> tuple[str, int, bool] | None:

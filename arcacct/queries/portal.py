@@ -1,5 +1,5 @@
 """
-The jobs of a month beside what a receiver has of them, and an export of the EGI accounting portal beside the
+The jobs of a month compared with a receiver's data, and an export of the EGI accounting portal compared with the
 database.
 """
 
@@ -101,7 +101,7 @@ class MonthJobs:
         closed: Callable[[Sequence[int]], Collection[int]] = lambda _record_ids: (),
     ) -> Iterator[MonthJobs]:
         """
-        Of records in pages; without their digests nobody can ask `sent`.
+        Records in pages; `sent` needs their digests.
 
         ``closed``: which of some records are never sent again (`records.pseudonyms`), whatever they are since.
         """
@@ -142,7 +142,7 @@ class MonthJobs:
         return vo
 
     def add_pruned(self, pruned: Iterable[Pruned]) -> None:
-        """Count what is left of jobs that are in an archive."""
+        """Count the remaining data of archived jobs."""
         for one in pruned:
             self._count(*one)
             self.pruned += one.jobs
@@ -263,7 +263,7 @@ class MonthJobs:
 
 
 class ReceiverSide:
-    """What a receiver has of a month, beside the jobs of the database; until the next receiver is asked for."""
+    """A receiver's data of a month, next to the jobs of the database; valid until the next receiver is requested."""
 
     def __init__(self, con: Connection, vos: str) -> None:
         self._con = con
@@ -330,7 +330,7 @@ _TOO_MUCH = 1e18
 
 NOT_SENT = "not sent yet"
 HELD = "held"
-ASIDE = "set aside"
+ASIDE = "quarantined"
 FILTERED = "not selected"
 BEFORE = "before the target began"
 CHANGED = "changed since it was sent"
@@ -345,16 +345,16 @@ NOT_THERE = "not at the portal at all"
 
 TODO = {
     NOT_SENT: "the next `arcacct publish` sends them",
-    HELD: "`arcacct status` says why, `arcacct publish --accept-lower MONTH` sends them",
-    ASIDE: "`arcacct quarantine list` says why",
-    FILTERED: "no target that the portal counts selects this VO: see vofilter=, and `arcacct republish` then",
+    HELD: "`arcacct status` shows the cause, `arcacct publish --accept-lower MONTH` sends them",
+    ASIDE: "`arcacct quarantine list` shows the reasons",
+    FILTERED: "no target of this portal selects this VO: check vofilter=, then `arcacct republish`",
     BEFORE: "`arcacct republish` sends them",
     CHANGED: "the next `arcacct publish` sends the correction",
     LATER: "the portal counts once a day: compare with a newer export",
-    GONE: "a correction takes them back, or `arcacct job why JOBID` tells of them",
-    SITE: "export the table of the site that gocdb_name= names",
-    BENCHMARK: "`arcacct stats --by benchmark` has what was recorded, `arcacct db benchmark --plan` a correction",
-    LESS: "not arrived, or not summarised yet: it takes a day, `arcacct republish` then",
+    GONE: "a correction sends zeros for them, or `arcacct job why JOBID` shows them",
+    SITE: "export the table of the site in gocdb_name=",
+    BENCHMARK: "`arcacct stats --by benchmark` shows what is recorded, `arcacct db benchmark --plan` a correction",
+    LESS: "not arrived, or not summarised yet: wait a day, then `arcacct republish`",
     MORE: "another CE or program of the site, or counted twice under two keys",
     ONLY_THERE: "another CE or program of the site, or published before under another VO",
     NOT_THERE: "sent under another VO, or a rejected message: `arcacct republish`",
@@ -403,7 +403,7 @@ class PortalRow(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """An export beside the database; amounts are jobs, or hours."""
+    """An export compared with the database; amounts are jobs, or hours."""
 
     measure: str
     found: float
@@ -426,7 +426,7 @@ _SAME_RATIO = 0.005
 
 def compare_portal(path: str, month: Month, cells: Sequence[UsageCell], known: PortalContext | None = None) -> Compared:
     """
-    One export beside the usage cells of the same month; raises InputError for a file that has no such table.
+    Compare one export with the usage cells of the same month. Raises InputError for a file without such a table.
 
     Hours are rounded there: they agree when less than one hour is between them, for each VO.
     """
@@ -546,8 +546,8 @@ def read_portal(path: str, month: Month) -> Export:
     """
     What an export says of a month.
 
-    One dimension of the table has to be months. Rows and columns of totals and percentages are left out; what the
-    table is of stands in its title, and is jobs without one. Raises InputError when the file has no such table.
+    One dimension of the table must be months. Rows and columns of totals and percentages are ignored; the title has
+    the measure of the table, by default jobs. Raises InputError if the file has no such table.
     """
     rows = _rows(path)
     for number, header in enumerate(rows):
@@ -597,7 +597,7 @@ def _rows_of(found: object) -> list[list[str]]:
     """
     Rows of JSON: a list of objects whose first value is a name, or an object of names with an object for each.
 
-    What the table is of may stand beside, as any text. Raises ValueError.
+    The measure of the table may be next to it, as any text. Raises ValueError.
     """
     title: list[str] = []
     if isinstance(found, dict):

@@ -47,7 +47,7 @@ def opened_to_ask(path: str, *, anybodys: bool = False) -> Iterator[Connection]:
             con.text_factory = READABLE
             yield con
         return
-    import tempfile  # noqa: PLC0415  only beside A-REX's own database
+    import tempfile  # noqa: PLC0415  only for A-REX's own database
 
     with tempfile.TemporaryDirectory(prefix="arcacct-") as workspace, own_database.opened(path, workspace) as arex:
         arex.con.text_factory = READABLE
@@ -203,10 +203,10 @@ _RAW = {
     "project": _EXTRA.format(keys="'projectname'"),
     "benchmark": _EXTRA.format(keys="'benchmark'"),
 }
-"""What jobs can be told apart by, as stored."""
+"""Columns by which jobs can be grouped, as stored."""
 _GROUP_BY = {"user_dn": "UserID", "vo": "VOID", "queue": "QueueID", "endpoint_url": "EndpointID", "status": "StatusID"}
-"""Numbers group faster than the names they stand for."""
-# Version 2 has the first FQAN and the benchmark beside the record, by number; the empty name stands for none.
+"""Numbers group faster than their names."""
+# Version 2 has the first FQAN and the benchmark with the record, by number; the empty name means none.
 _RAW_2 = _RAW | {
     "fqan": "(SELECT nullif(Name, '') FROM FQANs WHERE ID = FQANID)",
     "benchmark": "(SELECT nullif(Name, '') FROM Benchmarks WHERE ID = BenchmarkID)",
@@ -284,10 +284,10 @@ class UsagePart(NamedTuple):
     stage_in_bytes: int
     stage_out_bytes: int
     jobs_without_wall: int = 0
-    """Those whose clock time nobody measured: it counts 0."""
+    """Those without a measured clock time: it counts 0."""
     jobs_without_cpu: int = 0
     wall_without_cpu_s: int = 0
-    """The clock time of those whose CPU time nobody measured."""
+    """The clock time of those without a measured CPU time."""
 
 
 class MeasuredPart(NamedTuple):
@@ -386,7 +386,7 @@ def measured_parts(
     """
     What is known of GPUs and energy of the selected jobs, by ``keys``; of our own database.
 
-    From telemetry, and from what sacct, Grid Engine and HTCondor told of runs where telemetry has no word of the batch
+    From telemetry, and from runs of sacct, Grid Engine and HTCondor if telemetry has no data of the batch
     system. No kept sum has these: it reads the telemetry of the range of time, or all of it.
     """
     is_bounded = any(bound is not None for bound in selection[:4])
@@ -410,7 +410,7 @@ def measured_parts(
             yield MeasuredPart(_key(row, len(keys)), *(total if count else None for total, count in pairs))
 
     def runs(any_of: str, fields: Sequence[str], told: str) -> Iterable[tuple[Any, ...]]:
-        """Keys and fields of the runs that a batch system told of, if there are ``any_of`` those that it may have."""
+        """Keys and fields of a batch system's runs, if there are ``any_of`` those that it may have."""
         if con.execute(f"SELECT 1 FROM {any_of} LIMIT 1").fetchone() is None:
             return ()
         source = _joined(f"(SELECT RecordID AS Of, {', '.join(fields)} FROM {told})", is_bounded=is_bounded)
@@ -453,12 +453,12 @@ def _gpu_s(gpus: float, elapsed_s: object) -> float | None:
     return float(gpu_s) if 0 < gpu_s <= _LARGEST else None
 
 
-def _joined(told: str, *, is_bounded: bool) -> str:
-    """Records with what is told of them: from the index of ends where a range of time is asked for."""
-    condition = "ON AAR.RecordID = Told.Of"
+def _joined(source: str, *, is_bounded: bool) -> str:
+    """Records with the data about them: from the index of ends if a range of time is requested."""
+    condition = "ON AAR.RecordID = Source.Of"
     if is_bounded:
-        return f"{_OURS} CROSS JOIN {told} AS Told {condition}"
-    return f"{told} AS Told CROSS JOIN {_OURS} {condition}"
+        return f"{_OURS} CROSS JOIN {source} AS Source {condition}"
+    return f"{source} AS Source CROSS JOIN {_OURS} {condition}"
 
 
 def _key(row: Sequence[Any], width: int) -> tuple[str | None, ...]:
@@ -501,7 +501,7 @@ def _sound(column: str) -> str:
 
 
 class _KeptSums(NamedTuple):
-    """Sums of finished jobs that are kept up to date, told apart by cores and benchmark and ..."""
+    """Sums of finished jobs that are kept up to date, grouped by cores and benchmark and ..."""
 
     extra_columns: frozenset[str]
     """... these columns."""
@@ -514,7 +514,7 @@ class _KeptSums(NamedTuple):
     is_daily: bool = False
     """A period is a day (since 1970), not a month (202611)."""
     has_details: bool = True
-    """Failed jobs and volumes are told."""
+    """Failed jobs and volumes are included."""
 
 
 def _finer(kind: BreakdownKind, *, is_daily: bool = False) -> _KeptSums:

@@ -91,7 +91,7 @@ def planned(conf: Conf, launcher: str | None) -> tuple[Conf, str]:
     """
     The configuration with our callouts in it, as the next start of A-REX would read it, and the launcher they call.
 
-    ``conf`` may get the lines: give one that nothing else uses. ``launcher``: of which they are, if not of the lines
+    ``conf`` may get the lines: give one that nothing else uses. ``launcher``: their launcher, if not that of the lines
     that are there or of the first of `LAUNCHERS` that is there.
     """
     ours = callouts(conf)
@@ -170,7 +170,7 @@ def _launcher(ahead: Site, launcher: str) -> SetupStep:
     do = (f"mkdir -p {folder}", f"cp {source} {new}", f"chmod 755 {new}", f"mv {new} {launcher}")
     checks = tuple(one for one in doctor_host.launcher(ahead) if one.subject == "launcher")
     is_well = all(one.severity == OK for one in checks)
-    undo = f"rm {launcher} (only once no line statecallout= names it and A-REX was restarted)"
+    undo = f"rm {launcher} (only after no statecallout= line names it and A-REX was restarted)"
     return SetupStep("launcher", checks, () if is_well else do, () if is_well else (undo,))
 
 
@@ -182,7 +182,7 @@ def _callouts(site: Site, ahead: Site, configuration: Sequence[Check], launcher:
         return SetupStep("callouts", (Check("callouts", OK, "no A-REX is expected on this host"),))
     has_directory = reads_directory(site.conf)
     lines = callout_lines(launcher, is_arc7=has_directory)
-    text = "no line statecallout= of arcacct: A-REX reports no job"
+    text = "no statecallout= lines of arcacct: A-REX reports no job"
     if has_directory:
         place = callout_file(site.conf)
         advice = f"`arcacct setup --write` makes {place}; then restart A-REX (systemctl restart arc-arex)"
@@ -192,7 +192,7 @@ def _callouts(site: Site, ahead: Site, configuration: Sequence[Check], launcher:
             (f"# {place}", "[arex]", *lines),
             (f"rm {place}", "systemctl restart arc-arex"),
         )
-    advice = f"add these lines to [arex] of {site.conf.arc_conf}, say `arcacct config check`, and restart A-REX"
+    advice = f"add these lines to [arex] of {site.conf.arc_conf}, run `arcacct config check`, and restart A-REX"
     return SetupStep(
         "callouts",
         (*wrong, Check("callouts", CRITICAL, text, advice, CONF)),
@@ -211,7 +211,7 @@ def _database(site: Site) -> SetupStep:
     room = [disk_check(one, BEFORE_LIVE) for one in disks(here)]
     room = [one._replace(exit_code=STORE) if one.severity == CRITICAL else one for one in room]
     detail = f"{here.controldir}: {wrong}" if wrong else f"{here.database} does not exist: nothing is recorded"
-    advice = "start A-REX once before, or set database= in [arcacct]" if wrong else "`arcacct db init` makes it"
+    advice = "first start A-REX once, or set database= in [arcacct]" if wrong else "`arcacct db init` creates it"
     others = () if wrong else tuple(one for one in doctor_checks.control_directory(site) if one.severity != OK)
     checks = (*others, *doctor_host.place(site), *room, Check("database", CRITICAL, detail, advice, STORE))
     return SetupStep("database", checks, ("arcacct db init",), (f"rm -r {here.directory} (before it has any job)",))
@@ -232,15 +232,15 @@ def _history(site: Site) -> SetupStep:
     if is_done:
         return SetupStep("history", (Check("history", OK, "A-REX's own database was imported"),))
     detail = f"jobs from before this database was made are in {', '.join(known)} alone"
-    check = Check("history", WARNING, detail, "`arcacct import arex` takes them over; nothing is sent by it")
+    check = Check("history", WARNING, detail, "`arcacct import arex` imports them; it sends nothing")
     return SetupStep("history", (check,), ("arcacct import arex",))
 
 
 def _targets(site: Site) -> SetupStep:
     checks = (*doctor_checks.targets(site), *doctor_checks.credentials(site), *_names(site))
     if not checks:
-        text = "there is none: jobs are recorded and nothing is published"
-        return SetupStep("targets", (Check("targets", OK, text, "write targets into arcacct.conf when you want any"),))
+        text = "none: jobs are recorded and nothing is published"
+        return SetupStep("targets", (Check("targets", OK, text, "add targets to arcacct.conf to publish"),))
     is_well = all(one.severity == OK for one in checks)
     do = () if is_well else ("arcacct doctor",)
     return SetupStep("targets", checks, (*do, "arcacct publish --dry-run"))
@@ -272,7 +272,7 @@ def _switch(site: Site) -> SetupStep:
     if not blocks:
         return SetupStep("switch", (Check("switch", OK, "jura-ng publishes nothing here"),))
     detail = f"A-REX's jura-ng publishes to {', '.join(f'[{one}]' for one in blocks)}: arcacct only records"
-    check = Check("switch", WARNING, detail, "look at the plan; switch when you want arcacct to publish")
+    check = Check("switch", WARNING, detail, "read the plan; switch when you want arcacct to publish")
     undo = ("move the blocks back into arc.conf and restart A-REX",)
     return SetupStep("switch", (check,), ("arcacct switch --plan", "arcacct help switch-from-jura-ng"), undo)
 
@@ -285,8 +285,8 @@ def _timers(site: Site) -> SetupStep:
         if state:
             checks.append(Check("timers", OK, f"{unit} is enabled"))
         elif state is None:
-            text = f"{unit}: systemd cannot be asked here"
-            checks.append(Check("timers", UNKNOWN, text, "see that something starts this command regularly"))
+            text = f"{unit}: systemd does not answer here"
+            checks.append(Check("timers", UNKNOWN, text, "start this command regularly by other means"))
         else:
             missing.append(unit)
             checks.append(Check("timers", severity, f"{unit} is not enabled", "enable it", CONF))

@@ -131,11 +131,11 @@ class UsageSum:
     default_millionths: int = 0
     """Core time times the default benchmark, as it is published of jobs without another."""
     jobs_without_wall: int = 0
-    """Jobs whose clock time nobody measured: it counts 0."""
+    """Jobs without a measured clock time: it counts 0."""
     jobs_without_cpu: int = 0
     jobs_without_benchmark: int = 0
     core_without_cpu_s: int = 0
-    """Core time of jobs whose CPU time nobody measured."""
+    """Core time of jobs without a measured CPU time."""
 
     def add(self, part: UsagePart, conversion: Conversion | None = None) -> None:
         """Add some jobs."""
@@ -261,7 +261,7 @@ def usage(
 
 def tabulated(
     parts: Iterable[UsagePart],
-    told: Iterable[MeasuredPart] | None,
+    measures: Iterable[MeasuredPart] | None,
     by: Sequence[str],
     needs: Mapping[str, str],
     *,
@@ -271,9 +271,9 @@ def tabulated(
     conversion: Conversion | None = None,
 ) -> UsageTable:
     """
-    The answer of `usage` from parts, wherever they are from: told apart by what ``needs`` says of each of ``by``.
+    The result of `usage` from parts of any source, grouped by the columns in ``needs`` for each of ``by``.
 
-    ``told`` has what was measured of the same jobs. Raises UsageError for an order by what is no column.
+    ``measures`` has the measurements of the same jobs. Raises UsageError for an order by an unknown column.
     """
     keys = tuple(dict.fromkeys(needs[name] for name in by))
     places = [(name, keys.index(needs[name])) for name in by]
@@ -281,7 +281,7 @@ def tabulated(
     for part in parts:
         shown = tuple(_shown(name, part.key[place]) for name, place in places)
         sums.setdefault(shown, UsageSum()).add(part, conversion)
-    for one in told or ():
+    for one in measures or ():
         shown = tuple(_shown(name, one.key[place]) for name, place in places)
         if shown in sums:
             sums[shown].add_measured(one)

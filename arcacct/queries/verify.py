@@ -63,9 +63,9 @@ _LOCKED_S = 2.0
 _PATIENCE_S = 20.0
 """How long to wait for a moment in which A-REX does not write."""
 _LOOKED_UP_JOBS = 500
-_TODO = "`arcacct import arex` takes it over"
-_LATE = "`arcacct sweep` takes what came after the end was recorded"
-_NOT_FROM_FILES = "`arcacct job info` shows where the database has it from"
+_TODO = "`arcacct import arex` imports it"
+_LATE = "`arcacct sweep` records what came after the end"
+_NOT_FROM_FILES = "`arcacct job info` shows the source of the record"
 
 
 def verify(
@@ -137,14 +137,12 @@ def _portals(
     portal: Sequence[tuple[str, Month, int | None]],
 ) -> None:
     """
-    Exports beside the database: path, month, and when it was made, ``None`` for when the file was written.
+    Exports to compare: path, month, and time of the export; ``None`` means the time of the file.
 
     Those of jobs first: where the jobs agree, normalised hours differ by what they are worth.
     """
     if not targets:
-        report.add_deviations(
-            "portal", [(None, "no target is configured that the portal counts ([arex/jura/apel:NAME])")]
-        )
+        report.add_deviations("portal", [(None, "no target for this portal is configured ([arex/jura/apel:NAME])")])
     unselected = {
         folded_vo(vo): jobs.example(vo) for vo in jobs.vos if targets and not any(one.wants(vo) for one in targets)
     }
@@ -183,7 +181,7 @@ def _implausible(report: MonthReport, con: Connection, month: Month) -> Doubtful
     start, end = month_bounds(*month)
     found = {one.job_id: one for one in held_records(con, ImplausibleFilter(ended_from=start, ended_before=end))}
     held = [one for one in found.values() if one.state == HELD]
-    late, decides = f"{_LATE}, ", "`arcacct quarantine decide` settles it"
+    late, decides = f"{_LATE}, ", "decide with `arcacct quarantine decide`"
     if found:
         report.add(
             Source("held as implausible", len(held)),
@@ -209,7 +207,7 @@ def _control_directory(
                     yield job_id, job
                     continue
                 if job_id in doubtful:
-                    # Told already: what counts is not what its files say.
+                    # Reported already: its files do not count.
                     continue
                 total = total.plus(*job)
                 known = ours.get(job_id)
@@ -287,7 +285,7 @@ def _arex(
                 total = total.plus(1, one.wall_s, one.cpu_s)
                 if job_id in ours and ours[job_id].wall_s < one.wall_s:
                     text = f"wall {one.wall_s} s, in the database {ours[job_id].wall_s} s"
-                    yield job_id, f"{text}; `arcacct job info` shows what ours is from"
+                    yield job_id, f"{text}; `arcacct job info` shows the source of ours"
             absent = [(job_id, one) for job_id, one in ended.items() if job_id not in ours]
             for lacking in map(dict, batches(absent, _LOOKED_UP_JOBS)):
                 put_away = archives.archived(con, {job_id: one.end_time for job_id, one in lacking.items()})
@@ -328,7 +326,7 @@ def _absent(con: Connection, ended: Mapping[str, Ended], archived: set[str]) -> 
 
 
 _CAUSES = {
-    "waits: its month is held": portal.HELD,
+    "waits: its month is on hold": portal.HELD,
     "waits": portal.NOT_SENT,
     "not sent: the target never published": portal.NOT_SENT,
     "not sent: it ended before": portal.BEFORE,
@@ -336,11 +334,11 @@ _CAUSES = {
     "changed since it was sent": portal.CHANGED,
     "sent, and": portal.GONE,
 }
-"""How what a target lacks is said, by how that begins, and the cause; anything else is why a job is set aside."""
+"""Text for a missing job, by its beginning, and the cause; any other text is the reason for its quarantine."""
 
 
 _MOST_COMPARED = 1000
-"""Of so many changed records is told what they were: each is looked up by itself."""
+"""Maximum number of changed records with their old values: each is looked up separately."""
 
 
 class _TargetMonth:
@@ -389,10 +387,10 @@ class _AtTarget:
         # Of sums the ledger that was replaced knew every key, and this one took them over.
         is_answered = unsure is not None and unsure.answered_s is not None
         self._is_unsure = is_answered and (target.has_records or unsure is None or unsure.jobs is None)
-        # Its months are never held, so nobody answers for them.
+        # Its months are never held, so no one accepts them.
         self._may_keep_forgotten = unsure is not None and self._plugin.keeps_first
         self._pruned_unknown = 0
-        """Jobs in an archive of which a ledger that was lost may have known that they were sent."""
+        """Archived jobs that a lost ledger may have known as sent."""
 
     def compare(self, report: MonthReport) -> None:
         """Its jobs or its sums, and the counts of the sync message."""
@@ -419,22 +417,22 @@ class _AtTarget:
             report.add(count, wrong)
 
     def _unknown(self) -> str:
-        """Why nobody here can know what the receiver has, and what settles that; empty if the ledger knows."""
+        """Why the receiver's data are unknown here, and what decides it; empty if the ledger knows."""
         if self._may_keep_forgotten:
             return (
-                "unknown until compared with the receiver: both databases were put back, and it keeps the first version"
-                " of a job, also one that neither knows; compare the wall time of the month with its administrator"
+                "unknown until compared with the receiver: both databases were restored, and it keeps the first version"
+                " of a job, even if neither knows it; compare the wall time of the month with its administrator"
             )
         if self._pruned_unknown:
             return (
-                f"{UNTIL_PORTAL}: publishing.db was lost, and whether {count_of(self._pruned_unknown, 'job')} in an"
-                " archive of `arcacct db prune` were sent is not known"
+                f"{UNTIL_PORTAL}: publishing.db was lost, and it is unknown whether "
+                f"{count_of(self._pruned_unknown, 'job')} in an archive of `arcacct db prune` were sent"
             )
         if not self._is_unsure or self._plugin.keeps_first:
             return ""
         return (
-            f"{UNTIL_PORTAL}: both databases were put back, and keys that neither knows may"
-            f" count there, too; `arcacct verify {month_name(self._target.month)} --portal FILE` compares"
+            f"{UNTIL_PORTAL}: both databases were restored, and keys that neither knows may"
+            f" also count there; `arcacct verify {month_name(self._target.month)} --portal FILE` compares"
         )
 
     def _noted(self, differences: Iterable[Finding]) -> Iterator[Finding]:
@@ -477,13 +475,13 @@ class _AtTarget:
                 yield NotedJobs(name, plugin.target.name, cause, *lacking, self._jobs.example(name))
 
     def _doubts(self) -> Iterator[str]:
-        """Why nobody can say that the receiver has what it should have."""
+        """Why it is unknown whether the receiver has the right data."""
         if self._held_month is not None:
             yield held_text(self._held_month)
         if in_doubt := names_in_doubt(self._accounting, self._ledger, self._plugin):
             yield in_doubt
         elif incarnation.uncertain_after_seq(self._ledger, self._block) is not None:
-            yield "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
+            yield "an older ledger was restored: what was sent since is unknown until the next run sends it again"
 
     def _live_sums(self, kind: str) -> list[SentSum]:
         """The sums of a kind that the receiver has, without those in doubt."""
@@ -491,7 +489,7 @@ class _AtTarget:
         return [one for found, one in live if found == kind and one.key not in self._unanswered]
 
     def _aside(self, job: MonthJob) -> str | None:
-        """Why a job is set aside, if it is."""
+        """Why a job is quarantined, if it is."""
         if not self._is_any_aside:
             return None
         start, end = self._target.ended
@@ -499,17 +497,17 @@ class _AtTarget:
         return next((f"{one.state}: {one.reason}" for one in found if start <= one.end_time < end), None)
 
     def _why_not(self, job: MonthJob) -> str:
-        """Why it has not got a job, for all that is known but that it is set aside."""
+        """Why it does not have a job, apart from quarantine."""
         if self._cursor is None:
             return "not sent: the target never published"
         if job.end_time < self._cursor.start_end_time:
-            return "not sent: it ended before the target began; `arcacct republish` sends it"
+            return "not sent: it ended before the target's start; `arcacct republish` sends it"
         if self._held_month is not None:
-            return "waits: its month is held"
+            return "waits: its month is on hold"
         seq = seq_of(self._accounting, job.record_id)
         if seq is not None and seq > self._cursor.last_seq:
             return "waits for the next run"
-        return "not sent, for a reason that the ledger does not know; `arcacct republish` sends it"
+        return "not sent, reason unknown to the ledger; `arcacct republish` sends it"
 
     def _delivered(self) -> tuple[Source, Iterator[Finding]]:
         has = self._jobs.sent(
@@ -535,9 +533,9 @@ class _AtTarget:
                 yield None, f"{count_of(has.jobs, 'job')}, in the database and its archives {self._wanted.jobs}"
             for job_id in self._lost(has):
                 if job_id in self._doubtful:
-                    yield job_id, f"sent in another version, and held since: {self._doubtful[job_id].text}"
+                    yield job_id, f"sent in another version, and held since then: {self._doubtful[job_id].text}"
                 else:
-                    yield job_id, "sent, and not in the database with an end in this month any more"
+                    yield job_id, "sent, and no longer in the database with an end in this month"
             left = _MOST_COMPARED
             for job_id, changed, is_wanted in has.otherwise():
                 if changed is None:
@@ -548,7 +546,7 @@ class _AtTarget:
                     left -= 1
                     yield job_id, f"changed since it was sent{told}: {why}"
                 else:
-                    yield job_id, "sent, and vofilter does not select it any more"
+                    yield job_id, "sent, and vofilter no longer selects it"
 
         return Source(self._plugin.target.name, has.jobs, has.wall_s, cpu_s), differences()
 

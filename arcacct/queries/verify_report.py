@@ -10,7 +10,7 @@ from typing import NamedTuple
 from arcacct.queries.portal import Compared
 
 _IN_MEMORY_BYTES = 1_000_000
-"""Of what is told of single jobs; more goes to disk."""
+"""Bytes of reports on single jobs in memory; more goes to disk."""
 UNTIL_PORTAL = "unknown until compared with the portal"
 
 
@@ -25,7 +25,7 @@ class Source(NamedTuple):
     proof: str = ""
     """How far a receiver's figures are known: ``stored`` (it named each record), ``handed to AMS``, ``written``."""
     unknown: str = ""
-    """Why nobody here can say whether it agrees, and what settles that; only where it does not differ."""
+    """Why it is unknown whether it agrees, and what decides it; only if it does not differ."""
     not_selected: int = 0
     """Jobs of the database that ``vofilter`` keeps from this target: no difference, and never left unsaid."""
 

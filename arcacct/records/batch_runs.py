@@ -86,7 +86,7 @@ def status_of(exit_status: int | None, exit_signal: int | None, *, by_person: bo
 def whole(text: str) -> int:
     """A whole number that is no more than a measurement can be. Raises ValueError."""
     if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= LARGEST):
-        raise ValueError(f"{text[:40]!r} is no number")
+        raise ValueError(f"{text[:40]!r} is not a number")
     return int(text)
 
 
@@ -94,7 +94,7 @@ def time_s(text: str | None) -> int:
     """UTC seconds; 0: none. Raises ValueError."""
     found = whole(text or "0")
     if found >= _LATEST_S:
-        raise ValueError(f"{found} is no time of a job")
+        raise ValueError(f"{found} is not a time of a job")
     return found
 
 

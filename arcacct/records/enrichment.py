@@ -36,8 +36,8 @@ SOURCES = {
     ARC: "A-REX's control directory",
     AREX: "A-REX's own database",
     **{one.source: one.accounting for one in BATCH_SYSTEMS.values()},
-    SLURM: "what Sonar has of Slurm's jobs",
-    SAMPLES: "what Sonar has of processes and nodes",
+    SLURM: "Sonar's data on Slurm's jobs",
+    SAMPLES: "Sonar's data on processes and nodes",
     FEATURES: "machine/job features",
     CONFIGURED: "the benchmark of [queue:NAME] of arc.conf",
     DEFAULT: "the benchmark of [lrms] of arc.conf; a count or a wall time that is a guess",
@@ -68,48 +68,48 @@ PRECEDENCE = (
     Precedence(
         ("user_dn", "vo", "auth_tokens", "queue", "endpoint_type", "endpoint_url", "submit_time", "status", "end_time"),
         _RECORDS,
-        "Who, where and when is told by the record's own source alone: a batch system knows no credential, and its"
-        " times are those of its own part of the job.",
+        "Only the record's own source has these: a batch system knows no credential, and its times are those of its own"
+        " part of the job.",
     ),
     Precedence(
         ("exit_code", "node_count", "core_count", "virtual_memory_kib", "cpu_user_s", "cpu_kernel_s"),
         _RECORDS,
-        "A-REX's measured values are what ARC would have published; what its backend drops or cannot see, the batch"
-        " system fills in. `import NAME --prefer-NAME` turns the two of them round, as `import slurm --prefer-slurm`.",
+        "ARC would have published A-REX's measured values; the batch system fills in values that A-REX's backend"
+        " drops or cannot see. `import NAME --prefer-NAME` reverses the two, like `import slurm --prefer-slurm`.",
     ),
     Precedence(
         ("wall_s",),
         (*_RECORDS, DERIVED),
-        "As the other measured values. What nobody measured may be the time between the start and the end of the run.",
+        "As the other measured values. Without a measurement, it may be the time between start and end of the run.",
     ),
     Precedence(
         ("memory_kib",),
         (*_RECORDS, SAMPLES),
-        "As the other measured values; the largest sum over sampled processes is better than nothing, and no more than"
-        " a lower bound.",
+        "As the other measured values; the largest sum over sampled processes is only a lower bound, but better than"
+        " nothing.",
     ),
     Precedence(
         ("node_names", "project"),
         _RECORDS,
-        "Facts of the batch system, which A-REX has from it: only what it has not is filled in.",
+        "A-REX gets these from the batch system, so only missing values are filled in.",
     ),
     Precedence(
         ("lrms_start_time", "lrms_end_time"),
         _RECORDS,
-        "The same; times are events of the job, so they are added where there are none, and none is taken away.",
+        "The same; times are events of the job, so missing ones are added, and none is removed.",
     ),
     Precedence(
         ("benchmark",),
         (FEATURES, *_RECORDS, CONFIGURED, SAMPLES, DEFAULT),
-        "Features are of the very slot that the job had; then what the job's own record says, and what the site says of"
-        " its queue. The CPU models of its nodes (`node_benchmark`) are better than one benchmark for the whole site.",
+        "Features describe the job's own slot; next are the job's own record and the site's setting for its queue."
+        " The CPU models of its nodes (`node_benchmark`) are better than one benchmark for the whole site.",
     ),
     Precedence(
         ("system_software", "wn_instance"),
         (*_RECORDS, SAMPLES),
-        "What the job's own record says; else the nodes as Sonar saw them when the job started.",
+        "From the job's own record; otherwise the nodes as Sonar reported them when the job started.",
     ),
-    Precedence(("mjf_*",), (FEATURES,), "Nobody else knows of them."),
+    Precedence(("mjf_*",), (FEATURES,), "No other source has them."),
 )
 
 _RANKS = {(field, source): rank for row in PRECEDENCE for field in row.fields for rank, source in enumerate(row.order)}

@@ -127,11 +127,11 @@ def decisions(con: Connection, record_id: int) -> list[Decision]:
 
 
 def why_held(reasons: Iterable[str]) -> str:
-    """``since values cannot be true``, or that nobody measured them."""
+    """``because values cannot be true``, or that nobody measured them."""
     kinds = {reason == states.NOT_MEASURED for reason in reasons}
     if kinds == {True}:
         return "until their wall time is known"
-    return "since values cannot be true or are not known" if True in kinds else "since values cannot be true"
+    return "because values cannot be true or are unknown" if True in kinds else "because values cannot be true"
 
 
 class Counts(NamedTuple):

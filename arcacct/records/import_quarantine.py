@@ -30,7 +30,7 @@ _LONGEST = 300
 _OF_VALUES = {
     "OverflowError": "a number is too large",
     "RecursionError": "nested too deeply",
-    "MemoryError": "it needs more memory than there is",
+    "MemoryError": "it needs more memory than available",
     "DataError": "a value is too large for the database",
     "IntegrityError": "the database does not allow its values",
 }
@@ -68,7 +68,7 @@ def fault_of(error: Exception) -> Fault:
         return Fault(text[:_LONGEST] or "not usable")
     if name in _OF_VALUES:
         return Fault(_OF_VALUES[name])
-    return Fault(f"an error of arcacct itself ({name}: {text[:_LONGEST]}): please report it with the record", True)
+    return Fault(f"internal error ({name}: {text[:_LONGEST]}): please report it with the record", True)
 
 
 # The quarantine of imports: records that could not be used, with where they stood and why, until they can be.
@@ -122,7 +122,7 @@ class RejectedEntry(NamedTuple):
 
 
 class RetryResult(NamedTuple):
-    """What became of rejected records that were tried again."""
+    """Print the result of a retry of rejected records."""
 
     tried: int = 0
     good: int = 0
@@ -251,9 +251,7 @@ class Quarantine:
             (self._source, self._scope, digest),
         )
         if not done.rowcount:
-            fault = Fault(
-                "only counted: there is no room for more of them; correct the file and import it with --retry"
-            )
+            fault = Fault("only counted: the list is full; correct the file and import it with --retry")
             self._insert(file, "further records", digest, fault, -1, None)
         query = "SELECT Records FROM ImportQuarantine WHERE Source = ? AND Scope = ? AND Digest = ?"
         return int(self._con.execute(query, (self._source, self._scope, digest)).fetchone()[0])

@@ -500,7 +500,7 @@ class BatchImport(ImportRun, Generic[N]):
     def _cannot_make(self, job: N, why: Fault) -> None:
         self.report.failed_jobs += 1
         if self.report.failed_jobs <= SHOWN:
-            self._say(f"{self._called(job)}: {why.reason}; it stays as it was")
+            self._say(f"{self._called(job)}: {why.reason}; it does not change")
 
     def _retried(self, kept: RejectedEntry, content: bytes) -> bool:
         refused: list[object] = []

@@ -718,7 +718,7 @@ def find_job(con: Connection, text: str) -> FoundJob:
         # A range instead of LIKE: it uses the index and knows no wildcards.
         found = _rows(con, "JobID >= ? AND JobID < ?", (escaped(text), escaped(text) + "\U0010ffff"))
     if not found:
-        raise InputError(f"{text}: no such job; give its id, its id in the batch system or how its id begins")
+        raise InputError(f"{text}: no such job; give its id, its id in the batch system or the beginning of its id")
     return _only(found, text)
 
 

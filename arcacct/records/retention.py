@@ -213,7 +213,7 @@ def judged(
         elif one.held:
             yield one, "held for their values (`arcacct quarantine list`)"
         elif job_id in held:
-            yield one, "held back or set aside (`arcacct quarantine list`)"
+            yield one, "held or quarantined (`arcacct quarantine list`)"
         else:
             yield one, None
 

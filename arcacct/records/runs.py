@@ -597,7 +597,7 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
         report = self.report
         noise = [one for one in jobs if isinstance(one.what, Noise)]
         for count, note in enumerate((one for one in noise if one.content.strip()), report.noise + 1):
-            self._show(count, f"{name}: {note.position}: {note.content[:_MOST_SHOWN]!r} is no row; ignored")
+            self._show(count, f"{name}: {note.position}: {note.content[:_MOST_SHOWN]!r} is not a row; ignored")
         lines = sum(one.is_line for one in jobs)
         report.jobs += len(jobs) - lines
         report.noise += len(noise)
@@ -621,7 +621,7 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
 
     def _called(self, job: JobNumber) -> str:
         place, *number = job
-        return f"job {'.'.join(map(str, number))} of {place}: cannot be made from what is kept of it"
+        return f"job {'.'.join(map(str, number))} of {place}: cannot be rebuilt from its stored runs"
 
     def _once_more(self, kept: RejectedEntry, content: bytes) -> None:
         found = [one.what for one in self.type.read([content], self._form)]

@@ -53,7 +53,7 @@ def duration_us(text: str) -> int | None:
         return None
     match = _DURATION.fullmatch(text)
     if match is None or (match[1] is not None and match[2] is None):
-        raise ValueError(f"{text[:40]!r} is no duration")
+        raise ValueError(f"{text[:40]!r} is not a duration")
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
     total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     if total_s in UNSET:
@@ -68,7 +68,7 @@ def amount(text: str) -> int | None:
     if text in _NOTHING:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 20):
-        raise ValueError(f"{text[:40]!r} is no number")
+        raise ValueError(f"{text[:40]!r} is not a number")
     number = known(int(text))
     if number is not None and number > LARGEST:
         raise ValueError(f"{text[:40]!r} is larger than any measurement")
@@ -124,9 +124,9 @@ def instants(text: str, zone: tzinfo | None) -> Instants | None:
         try:
             when = datetime.fromisoformat(text)
         except ValueError as error:
-            raise ValueError(f"{text[:40]!r} is no time") from error
+            raise ValueError(f"{text[:40]!r} is not a time") from error
         if len(text) < len("2026-11-22T05:42:00"):
-            raise ValueError(f"{text[:40]!r} is no time: its seconds are missing")
+            raise ValueError(f"{text[:40]!r} is not a time: its seconds are missing")
         if when.tzinfo is None:
             folds = [_seconds(when.replace(tzinfo=zone, fold=fold)) for fold in (0, 1)]
             # In a gap the folds are the other way round.
@@ -134,7 +134,7 @@ def instants(text: str, zone: tzinfo | None) -> Instants | None:
         else:
             found = Instants(_seconds(when), _seconds(when))
     if not 0 <= found.early <= found.late < LATEST_S:
-        raise ValueError(f"{text[:40]!r} is no time of a job")
+        raise ValueError(f"{text[:40]!r} is not a time of a job")
     return found if found.late else None
 
 
@@ -151,7 +151,7 @@ def exit_code(text: str) -> tuple[int | None, int | None] | None:
         return None
     match = _EXIT.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text[:40]!r} is no exit code")
+        raise ValueError(f"{text[:40]!r} is not an exit code")
     return known_count(int(match[1])), known_count(int(match[2]))
 
 
@@ -159,7 +159,7 @@ def state(text: str) -> str:
     """The state, without who cancelled the job (``CANCELLED by 1004``). Empty: not said."""
     word = text.partition(" ")[0].rstrip("+")
     if not re.fullmatch(r"[A-Z_]{0,40}", word):
-        raise ValueError(f"{text[:40]!r} is no state of a job")
+        raise ValueError(f"{text[:40]!r} is not a state of a job")
     return word
 
 
@@ -171,7 +171,7 @@ def job_number(text: str) -> tuple[int, str]:
     """
     match = _JOB.fullmatch(text)
     if match is None or not 0 < int(match[1]) < _LARGEST_JOB or int(match[1]) in UNSET:
-        raise ValueError(f"{text[:40]!r} is no number of a job")
+        raise ValueError(f"{text[:40]!r} is not a number of a job")
     return int(match[1]), match[2] or ""
 
 

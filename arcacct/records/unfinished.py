@@ -20,8 +20,8 @@ from arcacct.records.states import SQL_ABORTED, SQL_IN_PROGRESS
 ON_HOLD = "VANISHED"
 """StatusFiles.State of a job on hold. Any state that is recorded later takes its place: the job is looked at anew."""
 REMEDIES = (
-    "`arcacct import arex FILE` takes that from a backup of A-REX's database, `arcacct sweep --give-up JOBID` makes it "
-    "aborted, without usage"
+    "`arcacct import arex FILE` imports it from a backup of A-REX's database, `arcacct sweep --give-up JOBID` marks it "
+    "as aborted, without usage"
 )
 """How a job comes off hold."""
 _LAST_OF = (

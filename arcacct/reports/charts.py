@@ -1,4 +1,4 @@
-"""Charts of a report as SVG that stands in a page: by pygal, without its scripts and colours."""
+"""Charts of a report as inline SVG: by pygal, without its scripts and colours."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from xml.etree import ElementTree as ET
 from arcacct.reports.tables import Report, Row, Table, readable
 from arcacct.wording import sanitise_line
 
-# Charts of a report as SVG that stands in a page: by pygal, without its scripts and colours.
+# Charts of a report as inline SVG: by pygal, without its scripts and colours.
 #
 # Colours, sizes of letters and what is in them are the page's (`arcacct.reports.page`), so that a chart follows the
 # reader's choice of light or dark, and paper.
 
 
 COLOURS = 6
-"""Series that can be told apart; what is more goes into one called "others"."""
+"""Maximum number of distinguishable series; the rest goes into one called "others"."""
 _WIDTH = 360
 _WIDE = 720
 """Of a chart with a place for each day: the page gives it its whole width."""
@@ -29,9 +29,9 @@ _MIDDLE = 440
 """Of a chart with a place for each month: letters stay readable on a phone, too."""
 _HEIGHT = 250
 _BARS = 60
-"""More of them nobody reads: how many are left out is said."""
+"""Maximum number to show; the chart says how many are left out."""
 _BAR = 26
-"""Units of the drawing, of which a phone has about as many pixels: letters stay readable there."""
+"""Units of the drawing, about the pixels of a phone: letters stay readable there."""
 _LABEL = 18
 _LEGEND = 26
 _FEWEST_MONTHS = 2
@@ -76,7 +76,7 @@ def charts(report: Report) -> dict[str, Chart]:
 
 
 def _short(name: str, most: int = _LABEL) -> str:
-    """A name as it fits beside a bar."""
+    """A name cut to fit next to a bar."""
     text = sanitise_line(readable(name), None)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 

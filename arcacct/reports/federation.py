@@ -83,7 +83,7 @@ def _joined(answer: UsageTable) -> UsageTable:
 
 
 def _completeness(found: Dataset) -> Table:
-    """When each CE exported the month; which have none is not known, since nobody lists those that should."""
+    """When each CE exported the month; missing CEs are unknown, because there is no list of CEs."""
     columns = (
         Column("jobs", "Jobs", "jobs"),
         Column("written", "Exported"),

@@ -41,8 +41,8 @@ _DAY_S = 86_400
 _LARGEST_SAMPLE = 25_000
 """Jobs whose waiting times are looked at: nine events of each are read. Enough for a third of a per cent of rank."""
 _EXAMPLES = 3
-"""Differences of each place that are told; `arcacct verify` tells all."""
-_CODES = {0: "it ran and ended with 0", 1: "exit code 1, or none was learned"}
+"""Number of differences shown per place; `arcacct verify` shows all."""
+_CODES = {0: "it ran and ended with 0", 1: "exit code 1 or unknown"}
 """What A-REX writes where the job did not fail, and where it did not learn how."""
 _SIGNALS = range(129, 161), range(257, 289)
 """Exit codes of jobs that a signal ended: of a shell, and of PBS and Torque, which add 256."""
@@ -229,7 +229,7 @@ def _rated(found: Basis) -> Table:
             " between these ends."
         )
     notes += [
-        f"{one} is outside of what a core has; see `arcacct config check`." for one in kinds if not _is_sound(one)
+        f"{one} is outside the range of a core; see `arcacct config check`." for one in kinds if not _is_sound(one)
     ]
     return Table("benchmark", "Measurements and benchmarks", "Benchmark", columns).filled(rows, notes=notes)
 
@@ -259,7 +259,7 @@ class ByDayAndVO(NamedTuple):
 
     table: Table
     parts: tuple[reports_tables.EnergyUse, ...]
-    """The same as nobody has measured it."""
+    """The same without a measurement."""
 
 
 def by_day_with_vo(ask: Ask, start_s: int) -> ByDayAndVO:
@@ -288,11 +288,11 @@ def _failures(con: Connection, start_s: int, before_s: int, by_vo: Table) -> Tab
         sums[1] += one.core_s
     columns = (_USAGE["jobs"], Column("core_hours", "Core hours lost", "h"))
     rows = [(key, {"jobs": int(count), "core_hours": _hours(core_s)}) for key, (count, core_s) in jobs.items()]
-    note = "Exit codes and states are what the records have; texts of A-REX about single jobs are not kept in them."
+    note = "Exit codes and states come from the records; A-REX's texts about single jobs are not stored."
     notes = [note] if rows else ["No job failed." if by_vo.rows else "No job ended in this month."]
     lacking = int(_all(by_vo, "failed_jobs")) - found
     if lacking > 0:
-        notes = [note, f"Of {lacking} that `arcacct db prune` put away nobody knows the reason."]
+        notes = [note, f"For {lacking} archived by `arcacct db prune` the reason is unknown."]
     return Table("failure", "Failures by reason", "Reason", columns).filled(rows, "jobs", notes=notes)
 
 
@@ -323,7 +323,7 @@ def top_users(ask: Ask, most: int, pseudonyms: Names | None) -> Table:
         ranked.append((shown, of | {"vo": _name(of["vo"]), "cpu_hours": _hours(of["cpu_s"])}))
     notes = ["Names are replaced by pseudonyms of this site."] if pseudonyms is not None else []
     if len(ranked) > most:
-        notes.append(f"The {most} that used most, of {len(ranked)}.")
+        notes.append(f"Top {most} of {len(ranked)} users.")
     table = Table("user", "Top users", "User", columns, naming=1).filled(ranked, "core_hours", notes=notes)
     return table._replace(rows=table.rows[:most])
 
@@ -341,7 +341,7 @@ def _energy(
     drawn = _drawn(parts, model, models)
     lacking_h = _all(by_vo, "core_hours") - sum(one.core_s for one in parts) / _HOUR_S
     if drawn.rows and lacking_h > _LEAST_H:
-        note = f"{lacking_h:.1f} core hours are of jobs that `arcacct db prune` put away: their energy lacks."
+        note = f"{lacking_h:.1f} core hours are of jobs that `arcacct db prune` archived: their energy is missing."
         drawn = drawn._replace(notes=(*drawn.notes, note))
     return _gpus(con, start_s, before_s), drawn
 
@@ -359,7 +359,7 @@ def _gpus(con: Connection, start_s: int, before_s: int) -> Table:
     )
     found = usage(con, Selection(from_s=start_s, before_s=before_s), ("vo",), details=False, measured=True)
     rows = [(_name(of["vo"]), of) for of in found.named() if any(of[column.name] for column in columns)]
-    note = "No GPU is known: telemetry and the batch system's own accounting tell of none."
+    note = "No GPU is known: telemetry and the batch system's own accounting have none."
     return Table("gpu", "GPUs", "VO", columns).filled(rows, "gpu_hours", empty=note)
 
 
@@ -383,7 +383,7 @@ def _drawn(parts: Sequence[reports_tables.EnergyUse], model: EnergyModel, cpu_mo
     for vo, one in found.items():
         energy_j = one.measured_j + one.estimated_j
         figures = {
-            # Nobody measures or estimates 0.
+            # Neither a measurement nor an estimate is 0.
             "measured_kwh": _kwh(one.measured_j or None),
             "estimated_kwh": _kwh(one.estimated_j or None),
             "site_kwh": None if model.pue is None else _kwh(energy_j * model.pue),
@@ -408,9 +408,9 @@ def _method(model: EnergyModel, unknown_core_s: float, uncharged_j: float) -> li
         known = "watts per core of its CPU model (cpu_watts)" if model.cpu_watts else ""
         rest = "" if model.core_watts is None else f"{model.core_watts:g} W per core (core_watts)"
         others = f"{known}, of others {rest}" if known and rest else known or rest
-        notes.append(f"Estimated: core hours of jobs whose cores nobody measured, times {others}.")
+        notes.append(f"Estimated: core hours of jobs without measured cores, times {others}.")
     if unknown_core_s:
-        notes.append(f"{unknown_core_s / _HOUR_S:.1f} core hours are on CPUs of which no watts are known: they lack.")
+        notes.append(f"{unknown_core_s / _HOUR_S:.1f} core hours are on CPUs with unknown watts: they are missing.")
     if model.pue is None:
         notes.append("No PUE is configured: cooling and supply are not in these figures.")
     else:
@@ -426,8 +426,8 @@ def _method(model: EnergyModel, unknown_core_s: float, uncharged_j: float) -> li
         notes.append(f"Carbon: energy{'' if model.pue is None else ' with PUE'} times {what}.")
         if uncharged_j:
             notes.append(
-                f"{uncharged_j / J_PER_KWH:.3f} kWh were drawn before the table of intensities begins: their carbon"
-                " lacks."
+                f"{uncharged_j / J_PER_KWH:.3f} kWh were used before the table of intensities starts: their carbon"
+                " is missing."
             )
     return notes
 
@@ -473,7 +473,7 @@ def _publishing(
         verdict = _verdict(settings, agrees=report.agrees, differs=report.differs)
         notes = [verdict.text, *examples]
         if sum(counts.values()) > len(examples):
-            notes.append(f"`arcacct verify {asked.month[0]:04d}-{asked.month[1]:02d} --all` tells every difference.")
+            notes.append(f"`arcacct verify {asked.month[0]:04d}-{asked.month[1]:02d} --all` shows every difference.")
         places = {one.name: [one.jobs] for one in report.sources if one.proof and one.jobs is not None}
     finally:
         report.close()
@@ -487,13 +487,13 @@ def _verdict(settings: Settings, *, agrees: bool, differs: bool) -> Verdict:
         text = "A-REX's jura-ng publishes (it has targets in arc.conf), and arcacct does not: what it sent is unknown."
         return Verdict(text, is_well=False)
     if not agrees and not differs:
-        return Verdict("What a receiver has is unknown: see below what settles that.", is_well=False)
+        return Verdict("The receivers' data are unknown: see below how to find out.", is_well=False)
     if not agrees:
         return Verdict("NOT all places agree with the database.", is_well=False)
     if settings.targets:
-        return Verdict("Every receiver was given what the database has.", is_well=True)
+        return Verdict("Every receiver has the same jobs as the database.", is_well=True)
     if not settings.publishes:
-        return Verdict("This site publishes nothing, as it is configured (publishes=no).", is_well=True)
+        return Verdict("This site publishes nothing, by its configuration (publishes=no).", is_well=True)
     return Verdict("No target is configured: nothing of this month is published.", is_well=False)
 
 
@@ -524,7 +524,7 @@ def _changes(con: Connection, now: PreviousReport, before: PreviousReport | None
         logged = reports_tables.changes(con, before.seq, start_s, before_s)
         if any(logged):
             late, corrected = _jobs(logged.recorded), _jobs(logged.corrected)
-            notes.append(f"Since then {late} recorded late or told more of, {corrected} corrected.")
+            notes.append(f"Since then {late} recorded late or completed, {corrected} corrected.")
     else:
         notes.append("The database was restored since: which jobs are new is not known.")
     if not rows:

@@ -58,10 +58,10 @@ def _page(report: Report, drawn: dict[str, Chart]) -> Iterator[str]:
             yield from _section(table, drawn.get(table.name))
     yield "</main>"
     yield "<footer>"
-    yield f'<p id="estimated">{_MARK} estimated, not measured; how, stands below the table.</p>'
+    yield f'<p id="estimated">{_MARK} estimated, not measured; the method is below the table.</p>'
     if not available():
         yield (
-            "<p>There are no charts: the package pygal is not installed where this page was written"
+            "<p>No charts: the package pygal is not installed on the host that wrote this page"
             " (<code>pip install 'arcacct[report]'</code>).</p>"
         )
     yield f"<p>arcacct {_text(__version__)}</p>"

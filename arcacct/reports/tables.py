@@ -65,7 +65,7 @@ class Table(NamedTuple):
     rows: tuple[Row, ...] = ()
     total: Row | None = None
     notes: tuple[str, ...] = ()
-    """What has to be known to read it; also why it is empty."""
+    """Notes for reading it; also why it is empty."""
     naming: int = 0
     """So many of the first columns tell, with the key, what a row is about: no two rows have the same."""
     is_detail: bool = False
@@ -147,7 +147,7 @@ class Report(NamedTuple):
     verdict: Verdict | None = None
     basis: str = ""
     """What the figures rest on, in one line: how many jobs were measured, and have a benchmark."""
-    """``None``: nobody asked."""
+    """``None``: not requested."""
 
     @property
     def month_name(self) -> str:
@@ -181,7 +181,7 @@ _TOLD_BY_SLURM = (
     "(SELECT CASE WHEN nullif(EnergyJ, 0) IS NULL AND instr(AllocTRES, 'energy=') THEN AllocTRES END FROM SlurmRuns"
     " WHERE SlurmRuns.RecordID = Used.RecordID ORDER BY RunNo DESC LIMIT 1)"
 )
-"""What sacct tells of jobs whose energy telemetry does not know."""
+"""sacct's energy of jobs without energy in telemetry."""
 _VO = "(SELECT Name FROM WLCGVOs WHERE ID = VOID)"
 
 
@@ -198,7 +198,7 @@ class Failed(NamedTuple):
 
 
 class EnergyUse(NamedTuple):
-    """What jobs of a day, VO and CPU used; energy in J, ``None``: nobody measured it."""
+    """Usage of the jobs of a day, VO and CPU; energy in J, ``None``: not measured."""
 
     day: int
     """Since 1970."""
@@ -244,7 +244,7 @@ def failures(con: Connection, start_s: int, before_s: int) -> Iterator[Failed]:
 
 
 def has_measurements(con: Connection) -> bool:
-    """Whether telemetry or sacct told anything of any job."""
+    """Whether telemetry or sacct has data of any job."""
     asked = "SELECT 1 FROM (SELECT 1 FROM JobTelemetry LIMIT 1) UNION ALL SELECT 1 FROM SlurmRuns LIMIT 1"
     return con.execute(asked).fetchone() is not None
 
@@ -255,13 +255,13 @@ def drawn(con: Connection, start_s: int, before_s: int, *, with_hosts: bool) -> 
     told = _TOLD_BY_SLURM if con.execute("SELECT 1 FROM SlurmRuns LIMIT 1").fetchone() is not None else "NULL"
     rows = con.execute(
         f"SELECT Day, {_VO}, CPUModel, Host, sum(CoreS), sum(CASE WHEN EnergyJ IS NULL THEN 0 ELSE CoreS END),"
-        " sum(EnergyJ), sum(CASE WHEN EnergyJ IS NULL THEN GPUEnergyJ END), Told, count(*) FROM"
+        " sum(EnergyJ), sum(CASE WHEN EnergyJ IS NULL THEN GPUEnergyJ END), Known, count(*) FROM"
         " (SELECT CAST(EndTime / 86400 AS INTEGER) AS Day, VOID, Wall * 1.0 * CPUCount AS CoreS, CPUModel,"
         f" {host} AS Host, nullif(EnergyJ, 0) AS EnergyJ, GPUEnergyJ,"
-        f" {told} AS Told"
+        f" {told} AS Known"
         " FROM RecordUsage AS Used LEFT JOIN JobTelemetry ON JobTelemetry.RecordID = Used.RecordID"
-        " WHERE EndTime >= ? AND EndTime < ?) GROUP BY Day, VOID, CPUModel, Host, Told"
-        " ORDER BY 1, 2, 3, 4, Told",
+        " WHERE EndTime >= ? AND EndTime < ?) GROUP BY Day, VOID, CPUModel, Host, Known"
+        " ORDER BY 1, 2, 3, 4, Known",
         (start_s, before_s),
     )
     for day, vo, model, node, *amounts, tres_text, jobs in rows:
@@ -301,7 +301,7 @@ def changes(con: Connection, seq: int, start_s: int, before_s: int) -> Changes:
     return Changes(every - corrected, corrected)
 
 
-# What the last report of a month said, to tell what has changed since: a small file beside the databases.
+# The content of the last report of a month, to show later changes: a small file next to the databases.
 #
 # Two reports of the same data are one: the second compares with what the first compared with, so it says the same.
 
@@ -424,7 +424,7 @@ class Pledge(NamedTuple):
 
 def pledges(path: str, month: Month) -> list[Pledge]:
     """
-    The pledges that hold in a month, by VO and kind; a first line with the names of the columns may stand there.
+    The pledges valid in a month, by VO and kind; the first line may have the names of the columns.
 
     Empty lines and lines that begin with # are passed over. Raises InputError with the number of a line that is wrong.
     """
@@ -461,7 +461,7 @@ def _lines(path: str) -> list[tuple[int, list[str]]]:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         place = content[: error.start].count(b"\n") + 1
-        raise InputError(f"{path}:{place}: not UTF-8; write the file anew as UTF-8") from error
+        raise InputError(f"{path}:{place}: not UTF-8; save the file as UTF-8") from error
     if len(content) > _LARGEST_PLEDGE_BYTES:
         raise InputError(f"{path}: larger than 1 MiB; a pledge file has a line for each VO and change")
     found: list[tuple[int, list[str]]] = []
@@ -534,9 +534,9 @@ class Energy(NamedTuple):
     carbon_g: float | None = None
     """With the PUE; ``None``: the intensity is not known of any part."""
     unknown_core_s: float = 0.0
-    """Core time of which the energy is neither measured nor estimated."""
+    """Core time whose energy is neither measured nor estimated."""
     uncharged_j: float = 0.0
-    """Energy at times of which the intensity is not known."""
+    """Energy at times with unknown intensity."""
 
     def plus(self, other: Energy) -> Energy:
         """Both together."""

@@ -21,7 +21,7 @@ from arcacct.sandbox.http_server import Faults, Journal, Receiver, Server, serve
 from arcacct.sandbox.sgas import SGAS
 
 RECEIVERS: tuple[type[Receiver], ...] = (SGAS, AMS, Authn, Auditor)
-"""What is served, each on a port of its own; a new one is a module beside these, and its name here."""
+"""The receivers, each on its own port; a new one is a module here, and its name in this list."""
 
 CE = "ce.example.org"
 """The name of the computing element whose certificate the sandbox makes."""
@@ -59,7 +59,7 @@ class Sandbox:
             self.receivers.append(kind.beside(self))
             setattr(self, kind.endpoint, self.receivers[-1])
         self.received = self.journal.directory
-        # EC and of its own: made in no time, and the computing element's key is nobody else's.
+        # A separate EC key: quick to create, and the computing element's key stays private.
         credential = self.authority.issue("localhost", stem="receiver", rsa_key=False)
         self.servers: dict[str, Server] = {}
         with ExitStack() as started:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # An ARGO Messaging Service: publish, subscribe, pull, acknowledge, with the real one's words (apel section 1).
 #
-# Messages stay for ever, one list a topic; a subscription is an offset into it. Behind each topic may stand a reader
+# Messages stay permanently, one list per topic; a subscription is an offset into it. Each topic may have a reader
 # (here: APEL's receiver), which gets every message at once.
 
 
@@ -67,7 +67,7 @@ def error(code: int, status: str, message: str) -> HTTPAnswer:
 
 
 def read_object(body: bytes, complaint: str) -> dict[str, Any]:
-    """The JSON object of a request; 400 with this complaint if it is none."""
+    """The JSON object of a request; 400 with this message if it is not an object."""
     value = None
     with contextlib.suppress(ValueError):
         value = json.loads(body)
@@ -233,7 +233,7 @@ class AMS(Receiver):
         ]
 
     def totals(self) -> list[str]:
-        """A line for each month of a site at whoever reads the topics."""
+        """A line for each month of a site at the readers of the topics."""
         return [
             f"APEL {site} {year}-{month:02d}: jobs {total.jobs}, wall {total.wall_s} s, CPU {total.cpu_s} s,"
             f" normalised wall {total.normalised_wall_s} s, normalised CPU {total.normalised_cpu_s} s"
@@ -379,7 +379,7 @@ _ASKED = {
     ("GET", "subscriptions", "offsets", True): Subscription.offsets,
     ("GET", "subscriptions", "timeToOffset", True): Subscription.time_to_offset,
 }
-"""What a subscription answers by itself."""
+"""The default answer of a subscription."""
 
 
 def _found(kept: dict[str, Kept], name: str, what: str) -> Kept:

@@ -471,12 +471,12 @@ class APEL:
         self.journal = journal
         self.ca_dir = ca_dir
         self.allowed_dns: set[str] | None = set()
-        """Slash DNs that may send; None: whoever has a certificate of a known authority."""
+        """Slash DNs that may send; None: every certificate of a known authority."""
         self.credential: Credential | None = None
         """The certificate to which messages may be encrypted, with its key; None: none can be read."""
         self.rejected: list[Rejection] = []
         self.stopped: Rejection | None = None
-        """The message over which the receiver died: it comes again for ever, and what follows waits."""
+        """The message that killed the receiver: it is delivered again and again, and later ones wait."""
         self.waiting: list[str] = []
         """Files of messages behind the one that stopped the receiver."""
         self.received: list[VerifiedMessage] = []

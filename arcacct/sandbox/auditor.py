@@ -77,7 +77,7 @@ class StoredRecord(NamedTuple):
 
 def read(sent: Any) -> StoredRecord:
     """
-    A posted record; fields that nobody knows are passed over.
+    A posted record; unknown fields are ignored.
 
     Raises ValueError for what the server refuses, UnexpectedError for what its database does.
     """
@@ -167,7 +167,7 @@ def _written(when: datetime) -> str:
 # An AUDITOR server: what it answers, and what its database would hold (version 0.11.0).
 #
 # A record that is there already is an error of its own, 500 with the body RECORD_EXISTS, and has all the others of its
-# request refused; under an option of the server it is none, and the others are lost all the same. A record never
+# request refused; under an option of the server it is not an error, and the others are still lost. A record never
 # changes but for its end, and nothing is ever deleted.
 
 
@@ -181,7 +181,7 @@ _SORTED_BY = ("start_time", "stop_time", "runtime", "record_id")
 
 
 class AuditorAccess(NamedTuple):
-    """Who may do what, by the common name of the certificate: the server's ``tls_config`` and ``rbac_config``."""
+    """Permissions by the common name of the certificate: the server's ``tls_config`` and ``rbac_config``."""
 
     write: frozenset[str] = frozenset()
     """``write_access_cn``: may send records, and read none."""
@@ -198,7 +198,7 @@ class Auditor(Receiver):
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.access: AuditorAccess | None = None
-        """``None``: everybody may do everything, as whoever comes by plain HTTP."""
+        """``None``: every client may do everything, as over plain HTTP."""
         self.ignores_repeats = False
         """``ignore_record_exists_error`` of its configuration."""
         self.largest_body = LARGEST_BODY
@@ -262,11 +262,11 @@ class Auditor(Receiver):
         return answer._replace(arrivals=(Arrival("auditor", count, file, verdict),))
 
     def _may(self, request: HTTPRequest) -> bool:
-        # Over plain HTTP nobody shows a certificate, and nobody is asked who he is.
+        # Over plain HTTP there are no certificates, and no authentication.
         if self.access is None or request.peer is None:
             return True
         if request.method == "GET":
-            # The server's own rule has another path for it, so that nobody may ask for its health.
+            # The server's own rule has another path, so no client may request its health.
             return request.path != "/health_check" and request.peer.common_name in self.access.read
         return request.peer.common_name in self.access.write
 

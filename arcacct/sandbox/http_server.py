@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from arcacct.sandbox import Sandbox
 
 
-# What stands behind a port, what the servers hand to it, and what it gives back.
+# The receiver on a port, its requests and its answers.
 
 
 class Peer(NamedTuple):
@@ -67,11 +67,11 @@ class Arrival(NamedTuple):
     target: str
     """The receiver's `documents`."""
     records: int | None
-    """None: nobody could count them."""
+    """None: not countable."""
     file: str | None
     """Below ``received/``; None: the document was not kept, because a fault came first."""
     verdict: str
-    """What became of it, in words."""
+    """The result as text."""
 
 
 class HTTPAnswer(NamedTuple):
@@ -86,7 +86,7 @@ class HTTPAnswer(NamedTuple):
 
 class Receiver(ABC):
     """
-    What stands behind a port. A new one is a module with a class of this kind, and a line in `sandbox.RECEIVERS`.
+    The receiver on a port. A new one is a module with a class of this kind, and a line in `sandbox.RECEIVERS`.
 
     Requests come from many threads at once.
     """
@@ -212,7 +212,7 @@ class Faults:
     """
     The queues of all endpoints; used from the servers' threads and from the test at once.
 
-    Whoever orders a fault says by fields of `InjectedFault` which requests meet it, and when.
+    The fields of `InjectedFault` select the requests that get the fault, and when.
     """
 
     def __init__(self, endpoints: Iterable[str]) -> None:
@@ -371,7 +371,7 @@ class Server:
 
 
 class _Listener(ThreadingMixIn, TCPServer):
-    """Accepts; the TLS handshake happens in the connection's own thread, so that a silent client stops nobody."""
+    """Accepts; the TLS handshake happens in the connection's own thread, so that a silent client blocks no other."""
 
     allow_reuse_address = True
     request_queue_size = 128

@@ -253,7 +253,7 @@ def _virtual_organisation(record: ET.Element) -> dict[str, Any]:
 
 def _cpu(values: list[int | None]) -> int | None:
     if len(values) > 1 and None in values:
-        raise UnreadableRecord("one CpuDuration of several cannot be read")
+        raise UnreadableRecord("one of several CpuDuration values cannot be read")
     return sum(value for value in values if value is not None) if values and None not in values else None
 
 
@@ -331,7 +331,7 @@ def _last(parent: ET.Element, path: str, read: Callable[[str], Value]) -> Value 
 
 
 def _each(parent: ET.Element, path: str, read: Callable[[str], Value]) -> list[Value]:
-    """What `read` makes of such elements, of which none may be empty."""
+    """The result of `read` for such elements; each must have a text."""
     found = []
     for element in parent.findall(path, NAMESPACES):
         if not element.text:
@@ -475,7 +475,7 @@ class SGAS(Receiver):
         """
         Do what the server's periodic task does: count what is queued anew from all rows, and empty the queue.
 
-        A record that comes is not counted: its day of insertion and machine are put into the queue. What nobody queues
+        A new record is not counted: its day of insertion and machine go to the queue. Days outside the queue
         keeps its old count, even if its rows are gone.
         """
         with self._lock:
@@ -494,10 +494,10 @@ class SGAS(Receiver):
 
     def delete_records(self, record_ids: Iterable[str]) -> int:
         """
-        Do what the server's administrator would, in one transaction; how many records were there to be deleted.
+        Delete records as the server's administrator would, in one transaction; returns their number.
 
-        Their days and machines are queued, then runtime environments, transfers and rows go; the next update mends
-        the aggregates.
+        Their days and machines are queued, then runtime environments, transfers and rows are removed. The next update
+        corrects the aggregates.
         """
         with self._lock:
             found = set(record_ids) & self._stored.keys()

@@ -87,7 +87,7 @@ def _content_of(encoded: bytes, kind: str) -> Any:
 
 
 def _identity(of: Any) -> tuple[bytes, int]:
-    """Issuer, in DER, and serial number, by which CMS names a certificate; of nobody where it names a key."""
+    """Issuer, in DER, and serial number, by which CMS names a certificate; empty if it names a key."""
     if of.name != "issuer_and_serial_number":
         return b"", 0
     return of.chosen["issuer"].dump(), of.chosen["serial_number"].native
@@ -114,7 +114,7 @@ class Signed(NamedTuple):
     content: bytes
     """The signed part with its own header, lines ending in CRLF."""
     certificates: tuple[x509.Certificate, ...]
-    """As they stand in the message, the signer's among them."""
+    """In the order of the message, including the signer's."""
 
 
 def verify(message: bytes) -> Signed:
@@ -228,7 +228,7 @@ def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
 
 # The Secure STOMP Messenger's steps between the messaging service and APEL (apel 2.2).
 #
-# A message ends in one of three ways: its text goes on to the loader, it is rejected, or the daemon dies over it, which
+# A message ends in one of three ways: its text goes to the loader, it is rejected, or the daemon dies, which
 # leaves it unacknowledged, so that it comes back and nothing behind it gets through.
 
 
@@ -241,7 +241,7 @@ class Crashed(Exception):
 
 
 class VerifiedMessage(NamedTuple):
-    """A message's text, and the DN of whoever signed it."""
+    """A message's text, and the DN of its signer."""
 
     text: str
     signer: str
@@ -251,7 +251,7 @@ def accept(
     message: bytes, ca_dir: str, allowed_dns: Container[str] | None, credential: Credential | None = None
 ) -> VerifiedMessage:
     """
-    Unwrap a signed message; `allowed_dns` are slash DNs compared letter by letter (None: whoever the CAs vouch for).
+    Unwrap a signed message; `allowed_dns` are slash DNs, compared exactly (None: every certificate of the CAs).
 
     One that is encrypted is decrypted with `credential` before. Raises MessageRejected or Crashed.
     """
@@ -290,7 +290,7 @@ def _check_ascii(message: bytes) -> None:
 
 
 def _body(content: str) -> str:
-    """What stands behind the first blank line, its lines ending in LF, trimmed at both ends."""
+    """The text after the first blank line, with LF line ends, trimmed at both ends."""
     header, blank, body = content.strip().replace("\r\n", "\n").partition("\n\n")
     if not blank:
         raise MessageRejected("No blank line between message header and body")

@@ -81,7 +81,7 @@ def _wrong(name: str, source: LogSource) -> Iterator[str]:
     if name in (*BATCH_SYSTEMS, *_OTHERS):
         yield f"{name} is built in"
     if not _NAME.fullmatch(name):
-        yield f"{name!r} is no name of a source: write small letters and digits, a letter first"
+        yield f"{name!r} is not a name of a source: use lower-case letters and digits, a letter first"
     yield from (f"JobIDs of {one.title} begin with {name}" for one in BATCH_SYSTEMS.values() if one.kind == name)
     if name in SOURCES or name == UNKNOWN:
         yield f"{name} is another source of values"

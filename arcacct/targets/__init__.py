@@ -56,7 +56,7 @@ def _installed(block: str) -> Any:
     found = entry_points(group=GROUP, name=block)
     named = f"[{block}]: the entry point {GROUP} of {', '.join(sorted(one.value for one in found))}"
     if len(found) > 1:
-        raise ConfigError(f"{named}: only one package may have it; uninstall the others")
+        raise ConfigError(f"{named}: only one package may provide it; uninstall the others")
     for one in found:
         try:
             module = one.load()

@@ -35,7 +35,7 @@ _WRITTEN = {byte: chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02X}" for byt
 def ascii_text(text: str) -> str:
     """The text in printable ASCII, with nothing in it that a receiver would take for something else."""
     if not (text.isascii() and text.isprintable()):
-        # Half a surrogate pair stands for one raw byte that was not UTF-8, else for itself.
+        # Half a surrogate pair means one raw byte that was not UTF-8, else itself.
         try:
             encoded = text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
@@ -71,7 +71,7 @@ def spelt(text: str, limit: int) -> str:
 
 
 # White space is written as references: parsers turn plain line ends into LF, and any of the three into a blank
-# inside an attribute. The apostrophe stays, because all our attributes stand in double quotes.
+# inside an attribute. The apostrophe stays, because all our attributes are in double quotes.
 _REFERENCES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
 _ILLEGAL = [*range(0x20), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF]
 _TABLE: dict[int, str | None] = {
@@ -99,7 +99,7 @@ def escape(text: str) -> str:
 
 
 def carried(text: str) -> str:
-    """What is left of a text in XML: all but what :func:`escape` has to remove."""
+    """The text as stored in XML: all characters except those that :func:`escape` must remove."""
     return text if text.isprintable() else _FORBIDDEN.sub("", text)
 
 
@@ -149,7 +149,7 @@ now_time = lru_cache(maxsize=16)(iso_time)
 """The same of a time that many records share: that of their making."""
 
 
-# SQL for receivers whose administrators have to do by hand what they offer nobody else.
+# SQL for receivers whose administrators must make corrections by hand.
 
 
 def quoted(text: str) -> str:
@@ -158,7 +158,7 @@ def quoted(text: str) -> str:
     return f"E'{doubled.replace(chr(92), 2 * chr(92))}'" if "\\" in text else f"'{doubled}'"
 
 
-# How a table of a receiver's rules is written: for each field what it may hold, and what becomes of a record otherwise.
+# Form of a table of a receiver's rules: for each field its allowed values, and the result for a record otherwise.
 #
 # Such a table (`sgas.rules`, `apel.rules`) is the one place that knows: acceptance has its limits from there, the
 # sandbox judges by it, and the tests walk it.
@@ -219,7 +219,7 @@ class Rule(NamedTuple):
     source: str = "column"
     """Where the rule is from: ``column`` of the receiver's database, its ``procedure``, or the ``parser`` before it."""
     element: str = ""
-    """Where it stands in a record of XML, below the record."""
+    """Its path in an XML record, below the record."""
 
 
 FUTURE_S = 2 * 86400
@@ -233,7 +233,7 @@ FUTURE_S = 2 * 86400
 
 
 _UNNAMED = "LOCAL"
-"""The infrastructure of a job of which no batch system is known."""
+"""The infrastructure of a job without a known batch system."""
 
 
 class LocalJobValues(NamedTuple):

@@ -27,7 +27,7 @@ _MOST_CHARACTERS = 1_000_000
 _CHARACTERS_OF_ENTRY = 100
 _NODES = ("node_names",)
 _LATEST = 2**37
-"""Of times, in the year 6325: every receiver's calendar goes on until 9999."""
+"""Of times, in the year 6325: every receiver's calendar ends in 9999."""
 
 SOUND = AAR(
     record_id=1, job_id="sound", local_job_id="1", endpoint_type=None, endpoint_url="https://ce.example.org/arex",
@@ -84,7 +84,7 @@ def _alone_sound(row: Row, now: int) -> bool:
     submitted = 0 if submitted is None else submitted
     started = 0 if started is None else started
     ended = 0 if ended is None else ended
-    # Numbers are joined by "or": only whole ones can be, and what comes of it is negative if one of them is, and below
+    # Numbers are joined by "or": only whole ones can be, and the result is negative if one of them is, and below
     # a power of two if all of them are.
     return (
         0 < submit_time <= end_time <= now
@@ -138,7 +138,7 @@ class FieldCache(Generic[Options]):
         """
         The parts of a record that plainly needs no repair, in the order of their makers.
 
-        ``None`` where something is odd about it: a value that no other job has, or one of which the rules would note
+        ``None`` for an unusual record: a value that no other job has, or one for which the rules would note
         something. Raises TypeError for what is no number where one should be.
         """
         if not _alone_sound(row, now):

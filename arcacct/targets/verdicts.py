@@ -1,7 +1,7 @@
 """
 What each receiver would refuse, found before it is sent: the rules that all of them share.
 
-A receiver refuses whole batches: SGAS rolls the transaction back, APEL drops the message and tells nobody. So each
+A receiver refuses whole batches: SGAS rolls the transaction back, APEL drops the message without a report. So each
 record is measured by the receiver's own rules first. What can be repaired without changing what is accounted
 (a name cut, an optional value left out) is repaired and noted; the rest is refused with the reason, alone.
 
@@ -73,13 +73,13 @@ def outside(*bounds: tuple[str, object, int]) -> str | None:
 
 def known_count(name: str, count: object, notes: list[str]) -> int:
     """
-    Nodes or cores as every receiver holds them; 0 stands for "unknown", also in the place of an impossible number.
+    Nodes or cores in every receiver's range; 0 means "unknown", and also replaces an impossible number.
 
     Not the largest that a column holds: receivers multiply wall times by it.
     """
     if isinstance(count, int) and 0 <= count <= INT4:
         return count
-    notes.append(f"{name} {_shown(count)} is outside 0..{INT4}: taken as unknown")
+    notes.append(f"{name} {_shown(count)} is outside 0..{INT4}: treated as unknown")
     return 0
 
 
@@ -132,7 +132,7 @@ def repair_values(aar: AAR, notes: list[str]) -> AAR:
     nodes, cores = known_count("node count", aar.node_count, notes), known_count("core count", aar.core_count, notes)
     aar = aar._replace(node_count=nodes, core_count=cores)
     if not isinstance(aar.exit_code, int):
-        notes.append(f"exit code {_shown(aar.exit_code)} is no number: taken as unknown")
+        notes.append(f"exit code {_shown(aar.exit_code)} is no number: treated as unknown")
         aar = aar._replace(exit_code=UNKNOWN_EXIT_CODE)
     return aar
 
@@ -171,7 +171,7 @@ def cut_texts(aar: AAR, widths: tuple[tuple[str, int], ...], notes: list[str]) -
 
 
 def note_cuts(record: AAR | UsageCell, widths: tuple[tuple[str, int], ...], notes: list[str]) -> None:
-    """Say of which texts APEL gets the beginning and a digest; cutting is the formats' business."""
+    """Note the texts for which APEL gets the beginning and a digest; the formats cut them."""
     for name, width in widths:
         text = getattr(record, name)
         length = 0 if text is None else _sent_length(text)

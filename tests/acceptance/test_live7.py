@@ -270,7 +270,7 @@ def test_the_import_finds_no_other_difference(lived: Lived) -> None:
     assert [line.partition(" has ")[0] for line in differing] == [
         f"{lived.jobs['through-groups']}: AuthTokenAttributes"
     ]
-    assert count == "1 job recorded here with other values: what is here stays"
+    assert count == "1 job here with other values: the values here stay"
 
 
 def test_the_vo_can_be_asked_for(lived: Lived) -> None:

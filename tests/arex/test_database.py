@@ -82,7 +82,7 @@ def test_a_database_that_is_being_written_is_not_copied(arex, work) -> None:
         con.execute("BEGIN IMMEDIATE")
         con.execute("UPDATE AAR SET ExitCode = 7")
 
-        with pytest.raises(StoreBusy, match="A-REX writes it all the time"):
+        with pytest.raises(StoreBusy, match="A-REX writes it constantly"):
             jobs(arex, work, patience_s=0.1)
         con.execute("ROLLBACK")
 
@@ -132,7 +132,7 @@ def test_one_process_never_reads_a_file_both_ways(arex, work) -> None:
 
     with closing(sqlite3.connect(arex)) as con:
         con.execute("SELECT count(*) FROM AAR").fetchone()
-        with pytest.raises(StoreBusy, match="start the command again"):
+        with pytest.raises(StoreBusy, match="run the command again"):
             jobs(arex, work)
         assert in_another_process(arex, work) == "2 live"
 

@@ -165,22 +165,24 @@ TORN_PARTS = (
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        pytest.param(b"", "spool version None; this program knows 1", id="empty"),
-        pytest.param(b"\x00\xff\xfe", "torn or not a spool file", id="anything"),
+        pytest.param(b"", "spool version None; this program supports 1", id="empty"),
+        pytest.param(b"\x00\xff\xfe", "truncated or not a spool file", id="anything"),
         pytest.param(LAUNCHER.replace("version=1", "version=2").encode() % b"1", "spool version '2'", id="newer"),
-        pytest.param(LAUNCHER.encode() % b"x", "time='x' is no time", id="no time"),
-        pytest.param(LAUNCHER.encode() % "²".encode(), "is no time", id="a digit that is none"),
-        pytest.param(LAUNCHER.encode() % (b"9" * 19), "is no time", id="a time beyond the end"),
-        pytest.param(LAUNCHER.encode() % (b"9" * 5000), "is no time", id="an endless time"),
-        pytest.param(LAUNCHER.encode() % b"-1", "is no time", id="negative time"),
+        pytest.param(LAUNCHER.encode() % b"x", "time='x' is not a time", id="no time"),
+        pytest.param(LAUNCHER.encode() % "²".encode(), "is not a time", id="a digit that is none"),
+        pytest.param(LAUNCHER.encode() % (b"9" * 19), "is not a time", id="a time beyond the end"),
+        pytest.param(LAUNCHER.encode() % (b"9" * 5000), "is not a time", id="an endless time"),
+        pytest.param(LAUNCHER.encode() % b"-1", "is not a time", id="negative time"),
         pytest.param((LAUNCHER % "1").replace(JOB, "../../etc").encode(), "no jobid, state or controldir", id="path"),
         pytest.param((LAUNCHER % "1").replace("SUBMIT", "DROP TABLE").encode(), "no jobid, state", id="no state"),
         pytest.param((LAUNCHER % "1").replace("/control", "control").encode(), "no jobid, state", id="relative"),
         pytest.param((LAUNCHER % "1").encode() + b"file=local 9\nabc\n", "torn", id="torn"),
         pytest.param((LAUNCHER % "1").encode() + b"file=local x\nabc\n", "torn", id="no length"),
-        pytest.param((LAUNCHER % "1").encode() + b"file=shadow 3\nabc\n", "torn or not a spool file", id="other file"),
+        pytest.param(
+            (LAUNCHER % "1").encode() + b"file=shadow 3\nabc\n", "truncated or not a spool file", id="other file"
+        ),
         *(
-            pytest.param((LAUNCHER % "1").encode() + parts, "torn or not a spool file: parts=", id=parts.decode())
+            pytest.param((LAUNCHER % "1").encode() + parts, "truncated or not a spool file: parts=", id=parts.decode())
             for parts in TORN_PARTS
         ),
     ],

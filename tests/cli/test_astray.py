@@ -51,7 +51,7 @@ def test_no_command_begins_a_database_there(tmp_path: pathlib.Path, conf: str, c
 
     assert (done.returncode, done.stdout) == (78, "")
     assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith(f"arcacct: {tmp_path}/control: this is no control directory of A-REX")
+    assert done.stderr.startswith(f"arcacct: {tmp_path}/control: not a control directory of A-REX")
     assert f"the path is from {conf}:5: [arex] controldir." in done.stderr
     for way in ("--config", "[arex] controldir", "--controldir", "database=", "--database"):
         assert way in done.stderr
@@ -64,7 +64,7 @@ def test_a_command_that_reads_says_so_too(tmp_path: pathlib.Path, conf: str, com
     done = arcacct("--config", conf, *words(command, conf))
 
     assert done.returncode == 74
-    assert f"{tmp_path}/control: this is no control directory of A-REX" in done.stderr
+    assert f"{tmp_path}/control: not a control directory of A-REX" in done.stderr
     assert made(tmp_path) == ["control", "out"]
 
 
@@ -88,8 +88,8 @@ def test_a_directory_that_is_not_there(tmp_path: pathlib.Path) -> None:
     right = arcacct("--config", conf, "sweep", "--controldir", set_up(tmp_path / "right"))
 
     assert (done.returncode, given.returncode, right.returncode) == (78, 78, 0)
-    assert done.stderr.startswith("arcacct: /var/spool/arc/jobstatus: there is no such control directory")
-    assert "the path is from ARC's default, since [arex] controldir is set nowhere" in done.stderr
+    assert done.stderr.startswith("arcacct: /var/spool/arc/jobstatus: no such control directory")
+    assert "the path is from ARC's default, because [arex] controldir is not set" in done.stderr
     assert "the path is from the command line" in given.stderr
 
 
@@ -157,6 +157,6 @@ def test_config_check_warns(tmp_path: pathlib.Path, conf: str) -> None:
     done = arcacct("--config", conf, "config", "check")
 
     assert done.returncode == 0
-    assert done.stdout.startswith(f"{conf}:5: warning: [arex] controldir: {tmp_path}/control: this is no control dir")
+    assert done.stdout.startswith(f"{conf}:5: warning: [arex] controldir: {tmp_path}/control: not a control dir")
     set_up(tmp_path / "control")
     assert arcacct("--config", conf, "config", "check").stdout == ""

@@ -159,7 +159,7 @@ def unknown_target(home):
         (not_a_database, 74, "accounting.db"),
         (newer_database, 74, "99"),
         (no_certificate, 77, "hostcert.pem"),
-        (no_configuration, 78, "arc.conf: there is no such file"),
+        (no_configuration, 78, "arc.conf: no such file"),
         (wrong_configuration, 78, "arcacct.conf:2: [arcacct] deadline"),
     ],
 )
@@ -236,7 +236,7 @@ def test_output_that_cannot_be_written_is_an_error(tmp_path) -> None:
 
     assert (done.returncode, done.stderr) == (
         74,
-        b"arcacct: system: No space left on device; make room on that disk (df)\n",
+        b"arcacct: system: No space left on device; free space on that disk (df)\n",
     )
 
 

@@ -92,7 +92,7 @@ def test_lines_of_benchmarks_are_judged_as_well(tmp_path, run, option):
     (said,) = [line for line in out.splitlines() if f" {option}: " in line]
     assert said == (
         f"{tmp_path}/arcacct.conf:3: warning: [arcacct] {option}: is HEPscore23:1500, and a core has 2 to 100"
-        " HEPscore23; give the value of one core, not of a node"
+        " HEPscore23; use the value of one core, not of a node"
     )
 
 
@@ -104,7 +104,7 @@ def test_every_problem_is_listed(tmp_path, run):
     assert code == 78
     assert "Traceback" not in err
     assert f"{tmp_path}/arc.conf:3: [common] x509_host_key: {tmp_path}/key.pem cannot be read" in out
-    assert f"{tmp_path}/arcacct.conf:2: [arcacct] settel: is no option of [arcacct]; did you mean settle?" in out
+    assert f"{tmp_path}/arcacct.conf:2: [arcacct] settel: is not an option of [arcacct]; did you mean settle?" in out
     assert f"{tmp_path}/arcacct.conf:3: [arex/jura/sgas:one] x509_host_cert: /etc/grid-security/hostcert.pem" in out
     assert (
         f"{tmp_path}/arcacct.conf:6: [arcacct/directory:out] path: {tmp_path}/missing/outgoing is no directory" in out
@@ -206,9 +206,9 @@ def a_directory(hook: pathlib.Path) -> str:
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        (missing, "the launcher cannot be found (no such file or directory)"),
-        (not_executable, "the launcher is no program that can be started"),
-        (a_directory, "the launcher is no program that can be started"),
+        (missing, "the launcher does not exist (no such file or directory)"),
+        (not_executable, "the launcher is not an executable program"),
+        (a_directory, "the launcher is not an executable program"),
     ],
 )
 def test_a_launcher_that_a_rex_cannot_start_is_an_error(tmp_path, run, broken, said):
@@ -244,7 +244,7 @@ def test_what_the_next_start_will_read_is_judged(tmp_path, run, monkeypatch):
 
     assert code == 78
     assert f"{arc_conf}:10: [arex] statecallout: has no options between state and program" in out
-    assert f"{arc_conf}: as the next start of A-REX reads it; it now runs with {running}" in err
+    assert f"{arc_conf}: applies from the next start of A-REX, which now runs with {running}" in err
 
 
 def test_states_without_a_callout_or_with_two_are_warnings(tmp_path, run):
@@ -253,7 +253,7 @@ def test_states_without_a_callout_or_with_two_are_warnings(tmp_path, run):
     arc = f"[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n{line}\n{line}\n"
     code, out, _ = run("--config", conf_files.write(tmp_path, None, arc), "config", "check")
     assert code == 0
-    assert "there is none for PREPARING, SUBMIT, FINISHING, FINISHED" in out
+    assert "missing for PREPARING, SUBMIT, FINISHING, FINISHED" in out
     assert "arc.conf:4: warning: [arex] statecallout: is the second for ACCEPTED" in out
 
 
@@ -261,14 +261,14 @@ def test_a_missing_file_is_one_clear_line(tmp_path, run):
     """No traceback, the configuration's exit code."""
     code, out, err = run("--config", f"{tmp_path}/missing.conf", "config", "check")
     assert (code, out) == (78, "")
-    assert err == f"arcacct: {tmp_path}/missing.conf: there is no such file; name an existing arc.conf\n"
+    assert err == f"arcacct: {tmp_path}/missing.conf: no such file; give an existing arc.conf\n"
 
 
 def test_no_file_at_all_is_an_error(tmp_path):
     """A host without arc.conf and arcacct.conf is told where they were looked for."""
     (problem,) = check(Conf(f"{tmp_path}/arc.conf", f"{tmp_path}/arcacct.conf"), kinds())
     assert str(problem) == (
-        f"{tmp_path}/arc.conf: there is no such file, nor {tmp_path}/arcacct.conf; name one by --config or write it"
+        f"{tmp_path}/arc.conf: no such file, and no {tmp_path}/arcacct.conf; pass one with --config, or create it"
     )
 
 

@@ -65,8 +65,8 @@ def test_a_newer_database_is_74(tmp_path: pathlib.Path) -> None:
 
     assert (done.returncode, done.stdout) == (74, "")
     assert done.stderr == (
-        f"arcacct: {tmp_path}/a.db: schema version 999; this program knows {ACCOUNTING_SCHEMA}: "
-        "install the arcacct that made it, or a newer one\n"
+        f"arcacct: {tmp_path}/a.db: schema version 999; this program supports {ACCOUNTING_SCHEMA}: "
+        "install the version of arcacct that created it, or a newer one\n"
     )
 
 

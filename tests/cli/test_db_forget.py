@@ -116,7 +116,7 @@ def test_one_user_is_forgotten(site, run) -> None:
         0,
         f"{had[dn]} jobs that ended before 2026-12-01: names would become pseudonyms",
     ), err
-    assert "what was published stays" in err
+    assert "receivers keep what was published" in err
     assert users(site) == had
 
     assert run("db", "forget", dn)[0] == 64
@@ -195,7 +195,7 @@ def test_a_mistyped_user_is_an_error(site, run) -> None:
     for plan in ((), ("--plan",)):
         code, out, err = run("db", "forget", dn[:-1], "--yes", *plan)
         assert (code, out) == (65, "")
-        assert f"{dn[:-1]}: no job, sum or message has this user" in err
+        assert f"{dn[:-1]}: no job, sum or message of this user" in err
     assert run("db", "prune", "--before", "2026-12-01", "--archive", str(site.path / "old.db"), "--yes")[0] == 0
     assert run("db", "forget", dn, "--yes")[0] == 0
     assert with_text(site, dn) == []

@@ -132,10 +132,10 @@ def test_back_again(site: Host, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("where", "code", "words"),
     [
-        ("new", 64, "give the whole path"),
-        ("{tmp}/control/accounting", 78, "that is the file A-REX writes"),
-        ("{tmp}/control/accounting/arcacct", 64, "the database is there already"),
-        ("{tmp}/taken", 64, "publishing.db: there is a database already"),
+        ("new", 64, "give the absolute path"),
+        ("{tmp}/control/accounting", 78, "this is the file that A-REX writes"),
+        ("{tmp}/control/accounting/arcacct", 64, "the database is already there"),
+        ("{tmp}/taken", 64, "publishing.db: already contains a database"),
         ("{tmp}/arc.conf", 64, "not a directory"),
         ("{tmp}/no/where", 64, "no such directory"),
     ],

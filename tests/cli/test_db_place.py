@@ -335,7 +335,7 @@ def test_a_note_that_is_none_is_told(ce: CE) -> None:
     done = ce.run("sweep")
 
     assert done.returncode == 78
-    assert f"{ce.here.place_note}: it has no lines database= and incarnation=" in done.stderr
+    assert f"{ce.here.place_note}: the lines database= and incarnation= are missing" in done.stderr
 
 
 def test_a_host_without_a_control_directory_gets_no_note(tmp_path) -> None:

@@ -98,7 +98,7 @@ def test_a_decision_counts_and_is_taken_back(conf) -> None:
     assert "reported, and cannot be true: wall-beyond-life (wall_s 100000, at most 3600)" in story
     for state in ("bound", "unknown", "held"):
         assert f"decided: {state}" in story
-    assert "not sent: held, since values cannot be true (wall-beyond-life)" in story
+    assert "not sent: held, because values cannot be true (wall-beyond-life)" in story
     shown = arcacct("--config", conf, "quarantine", "show", "STORED000001").stdout
     assert "wall time is at most end - submission + 300 s" in shown
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_decided_is_refused(conf) -> None:
     done = arcacct("--config", conf, "quarantine", "decide", "--as", "reported", "STORED000003")
     assert (done.returncode, "does not fit into the columns of receivers" in done.stderr) == (65, True)
     done = arcacct("--config", conf, "quarantine", "decide", "--as", "bound", "STORED000000")
-    assert (done.returncode, "STORED000000: no value of it is implausible" in done.stderr) == (65, True)
+    assert (done.returncode, "STORED000000: it has no implausible value" in done.stderr) == (65, True)
     for options in (("--as", "bound"), ("--as", "bound", "STORED000001", "--reason", "out-of-range")):
         assert decide(conf, *options) == 64
     assert listed(conf).keys() == LIES.keys()

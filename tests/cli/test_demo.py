@@ -228,17 +228,17 @@ def test_demo_overwrites_nothing(demo) -> None:
 
     assert again.returncode == 64
     assert again.stdout == ""
-    assert again.stderr == "arcacct: arcacct-demo: directory is not empty; remove it, or name a new directory\n"
+    assert again.stderr == "arcacct: arcacct-demo: the directory is not empty; remove it, or give a new directory\n"
     assert {path: path.stat().st_mtime_ns for path in demo.home.rglob("*")} == before
 
 
 @pytest.mark.parametrize(
     ("directory", "code", "message"),
     [
-        pytest.param("file", 64, "arcacct: file: that is a file; name a new directory", id="a file"),
+        pytest.param("file", 64, "arcacct: file: this is a file; give a new directory", id="a file"),
         pytest.param("file/demo", 78, "Not a directory; choose a directory that can be written", id="below a file"),
         pytest.param("/proc/demo", 78, "choose a directory that can be written", id="not writable"),
-        pytest.param("a\nb", 64, "cannot stand in a configuration file", id="newline"),
+        pytest.param("a\nb", 64, "a configuration file cannot contain", id="newline"),
     ],
 )
 def test_unusable_directory_is_refused(tmp_path, directory, code, message) -> None:

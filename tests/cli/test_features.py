@@ -270,7 +270,7 @@ def test_values_are_read_as_jobs_read_them(tmp_path):
     shown = arcacct("features", "show", "--job", str(job))
     assert "allocated_cpu 2\n" in shown.stdout
     assert "wall_limit_secs 3600\njob_id 7\n" in shown.stdout or "job_id 7\nwall_limit_secs 3600\n" in shown.stdout
-    assert "taken as absent" not in shown.stderr
+    assert "treated as absent" not in shown.stderr
     checked = arcacct("features", "check", "--job", str(job))
     assert checked.returncode == 65
     assert " 2 fail" in checked.stdout
@@ -336,6 +336,6 @@ def test_a_benchmark_is_read_as_in_the_configuration(capsys, tmp_path, command) 
     checked = in_process.said(capsys, "--config", tmp_path / "arc.conf", "config", "check")
 
     assert (said.returncode, checked.returncode) == (64, 78)
-    wrong = "'fast' is not a benchmark; write TYPE:VALUE or TYPE VALUE, as HEPscore23:11.5"
+    wrong = "'fast' is not a benchmark; write TYPE:VALUE or TYPE VALUE, like HEPscore23:11.5"
     assert wrong in said.stderr
     assert wrong in checked.stdout

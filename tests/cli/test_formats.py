@@ -172,4 +172,4 @@ def test_a_format_that_an_answer_has_not_is_refused(
     for options in (("--format", "csv"), ("-o", "users", "--format", "json")):
         done = in_process.said(capsys, "--config", places_of["conf"], "stats", *options)
         assert (done.returncode, done.stdout) == (64, "")
-        assert "is about a table: it needs --by" in done.stderr
+        assert "needs --by" in done.stderr

@@ -82,7 +82,7 @@ def test_a_page_that_is_called_as_a_command_is_shown(ask) -> None:
     code, out, _err = ask("verify")
 
     assert code == 0
-    assert out.startswith("`arcacct verify` is a command, too: `arcacct verify --help`.\n\nVerify: do all agree\n=====")
+    assert out.startswith("`arcacct verify` is also a command: `arcacct verify --help`.\n\nVerify: do all agree\n=====")
 
 
 @pytest.mark.parametrize("topic", ["69", "EX_UNAVAILABLE", "unavailable"])
@@ -123,7 +123,7 @@ The spool, the spool, and the spool.
 
 | message | what to do |
 |---|---|
-| `no room in the spool *` | make room |
+| `no room in the spool *` | free space |
 | `other` | the spool |
 """
 
@@ -209,7 +209,7 @@ def test_what_is_nowhere_is_a_wrong_argument(ask) -> None:
     code, out, err = ask("tutroial")
 
     assert (code, out) == (64, "")
-    assert "'tutroial': no page, command or exit code is called so, and no page has these words" in err
+    assert "'tutroial': no page, command or exit code has this name, and no page has these words" in err
     assert "did you mean `arcacct help tutorial`? `arcacct help` lists all pages" in err
 
 
@@ -219,7 +219,7 @@ def test_without_its_pages_it_says_what_is_missing(tmp_path, monkeypatch, capsys
         main(["help"])
 
     assert raised.value.code == 74
-    assert "the pages of the manual are not there; install arcacct again" in capsys.readouterr().err
+    assert "the pages of the manual are missing; install arcacct again" in capsys.readouterr().err
 
 
 def test_an_option_by_its_name(ask) -> None:

@@ -94,12 +94,10 @@ def test_both_databases_after_an_upgrade_to_arc_7(tmp_path, arex, run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        pytest.param(["--timezone", "Mars/Olympus"], 64, "there is no such zone; write a name", id="no zone"),
+        pytest.param(["--timezone", "Mars/Olympus"], 64, "no such zone; use a name", id="no zone"),
         pytest.param(["/nowhere/accounting.db"], 65, "/nowhere/accounting.db: cannot be read", id="missing"),
         pytest.param([__file__], 65, "not an SQLite database", id="no database"),
-        pytest.param(
-            ["--controldir", "/nowhere"], 78, "/nowhere: there is no such control directory", id="nothing there"
-        ),
+        pytest.param(["--controldir", "/nowhere"], 78, "/nowhere: no such control directory", id="nothing there"),
     ],
 )
 def test_what_cannot_be_imported(tmp_path, arex, run, arguments, code, message) -> None:
@@ -122,7 +120,7 @@ def test_a_database_that_arex_writes_is_never_written(tmp_path, arex, run) -> No
         other = run("--config", conf, "--database", str(elsewhere), "import", "arex")
 
     assert own[0] == 78
-    assert "that is the file A-REX writes" in own[2]
+    assert "this is the file that A-REX writes" in own[2]
     assert other[0] == 74
     assert "not a database of arcacct" in other[2]
     assert jobs(arex) == jobs(elsewhere) == 36

@@ -58,14 +58,14 @@ def test_a_name_that_is_none(conf) -> None:
     done = arcacct("--config", conf, "import", "lsf", "--cluster", "a b", LOGS["lsf"])
 
     assert done.returncode == 64
-    assert "--cluster 'a b': write letters, digits, dots, - and _" in done.stderr
+    assert "--cluster 'a b': use letters, digits, dots, - and _" in done.stderr
 
 
 def test_nothing_to_do(conf) -> None:
     done = arcacct("--config", conf, "import", "pbs")
 
     assert done.returncode == 64
-    assert "no FILE: give an accounting log of PBS" in done.stderr
+    assert "no FILE: pass an accounting log of PBS" in done.stderr
 
 
 def test_a_directory_is_followed_through_days(conf, tmp_path) -> None:

@@ -58,7 +58,7 @@ def test_questions_that_mean_nothing(conf) -> None:
     assert arcacct("--config", conf, "import", "rejected", "--show", "1", "--drop", "1").returncode == 64
     assert arcacct("--config", conf, "import", "sonar").returncode == 64
     unasked = arcacct("--config", conf, "import", "rejected", "--drop-all")
-    assert (unasked.returncode, "say --yes" in unasked.stderr) == (64, True)
+    assert (unasked.returncode, "pass --yes" in unasked.stderr) == (64, True)
     assert len(listed(conf)) == 3
 
 
@@ -68,7 +68,7 @@ def test_a_retry_is_asked_of_each_source(conf, source, tried, code) -> None:
     done = arcacct("--config", conf, "import", source, "--retry")
 
     assert done.returncode == code
-    assert done.stdout.splitlines()[0] == f"{count_of(tried, 'rejected record')} tried again: 0 can be used now"
+    assert done.stdout.splitlines()[0] == f"{count_of(tried, 'rejected record')} tried again: 0 now usable"
     assert len(listed(conf)) == 3
 
 

@@ -15,7 +15,7 @@ from slurm_files import CASES, DATA, JSON, TABLE, row, table
 
 DONE = "64 jobs read, 2 unfinished, 3 never started: 59 new runs, 0 known; 59 jobs added, 0 changed, 0 jobs of others"
 
-UNMEASURED = "2 jobs without CPU time: it is unknown, and receivers are sent 0\n"
+UNMEASURED = "2 jobs without CPU time: it is unknown, and receivers get 0\n"
 """Their node failed."""
 
 
@@ -46,7 +46,7 @@ def test_files(conf) -> None:
 def test_an_output_without_cpu_time(conf) -> None:
     """How many jobs have none is said; `stats` says that their CPU time lacks, and shows none."""
     done = import_(conf, CASES / "x2.txt")
-    assert done.stdout.endswith("1 job without CPU time: it is unknown, and receivers are sent 0\n")
+    assert done.stdout.endswith("1 job without CPU time: it is unknown, and receivers get 0\n")
     assert "without CPU time" not in import_(conf, CASES / "x2.txt").stdout
 
     done = arcacct("--config", conf, "stats", "--by", "month", "--details", "--format", "json")
@@ -58,7 +58,7 @@ def test_an_output_without_cpu_time(conf) -> None:
         4.0,
     )
     told = arcacct("--config", conf, "stats", "--by", "month").stderr
-    assert "1 of 1 jobs have no measured CPU time: it counts 0 here" in told
+    assert "1 of 1 jobs have no measured CPU time: they count as 0 here" in told
 
 
 def test_times_of_another_zone(conf) -> None:
@@ -82,7 +82,7 @@ def test_what_cannot_be_used(conf, tmp_path) -> None:
     path.write_bytes(table(row(1), row(2, Cluster="")))
     done = import_(conf, path)
     assert done.returncode == 65
-    assert done.stderr.startswith(f"arcacct: {path}: line 3: nothing says which cluster it ran on")
+    assert done.stderr.startswith(f"arcacct: {path}: line 3: its cluster is unknown")
     again = import_(conf, path)
     assert (again.returncode, again.stderr) == (0, "arcacct: 1 job not usable; all others are imported\n")
     path.write_bytes(table(row(1), row(2, Cluster="", User="bob")))
@@ -91,7 +91,7 @@ def test_what_cannot_be_used(conf, tmp_path) -> None:
     listed = arcacct("--config", conf, "import", "rejected", "--source", "slurm")
     assert str(path) in listed.stdout
     done = import_(conf, "--retry", "--cluster", "testgrid")
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "1 rejected record tried again: 1 can be used now")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "1 rejected record tried again: 1 now usable")
     assert value(conf, "SELECT count(*) FROM v1_jobs") == 2
 
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_used(conf, tmp_path) -> None:
     [
         ([], "no FILE"),
         (["--since", "2026-11-01", "x"], "needs --run"),
-        (["--run"], "give --since"),
+        (["--run"], "pass --since"),
         (["--timezone", "Europe/Atlantis", "x"], "no such zone"),
         (["--delimiter", "", "x"], "--delimiter is empty"),
     ],

@@ -67,7 +67,7 @@ def test_nothing_in_a_directory_is_waited_for(tmp_path):
 
     assert done.returncode == 65
     assert done.stderr.splitlines() == [
-        f"arcacct: {folder}/{name}: a pipe or a device, so it is left out; name it to read from it"
+        f"arcacct: {folder}/{name}: a pipe or a device, so it is skipped; name it explicitly to read it"
         for name in ("a.json", "b.json")
     ]
     assert rows(tmp_path, "SELECT cpu_s FROM v1_sampled_jobs WHERE job_id = 4242") == [(30,)]
@@ -145,7 +145,7 @@ def test_standard_input_is_followed(tmp_path):
     done = arcacct("--config", conf, "import", "sonar", "--follow", "-", "other")
     assert (done.returncode, done.stderr) == (
         65,
-        "arcacct: -: standard input is followed alone; follow the files by another command\n",
+        "arcacct: -: standard input cannot be followed with files; follow the files by another command\n",
     )
 
 
@@ -186,7 +186,7 @@ def test_samples_of_no_run_are_reported(tmp_path):
     done = piped(conf, "".join(lines[:-1]))
     assert done.returncode == 0
     assert done.stderr.endswith(
-        "6 samples of 1 job number taken outside every known run of the number: added to no job unless a run of that"
+        "6 samples of 1 job number outside every known run of this number: added to no job until a run of that"
         " time is imported\n"
     )
     assert piped(conf, lines[-1]).stderr == ""
@@ -210,7 +210,7 @@ def test_a_hostile_record_costs_its_values(tmp_path):
     done = piped(conf, "".join([*lines[:4], HOSTILE, *lines[4:]]))
 
     assert done.returncode == 0
-    assert "taken as absent: SystemCPU 1, UserCPU 1, job_state 1" in done.stderr
+    assert "treated as absent: SystemCPU 1, UserCPU 1, job_state 1" in done.stderr
     assert rows(tmp_path, "SELECT cpu_s FROM v1_sampled_jobs WHERE job_id = 4242") == [(30,)]
     assert rows(tmp_path, "SELECT job_id, nodes FROM v1_slurm_jobs WHERE job_id = 6") == [(6, None)]
 
@@ -232,7 +232,7 @@ def test_a_damaged_packed_file_costs_its_rest(tmp_path, damage):
     done = arcacct("--config", conf, "import", "sonar", str(tmp_path / "a.jsonl.gz"), str(tmp_path / "b.jsonl.gz"))
 
     assert done.returncode == 65
-    wanted = r"arcacct: .*a.jsonl.gz: (cut|damaged): .*; what came before is imported"
+    wanted = r"arcacct: .*a.jsonl.gz: (cut|damaged): .*; everything before is imported"
     assert any(re.fullmatch(wanted, said) for said in done.stderr.splitlines())
     assert rows(tmp_path, "SELECT sum(samples) FROM v1_sampled_jobs WHERE job_id = 4242")[0][0] >= 6
 

@@ -50,7 +50,7 @@ def test_lines_have_their_priority(tmp_path) -> None:
     assert (code, [line[:12] for line in lines]) == (65, ["<4>arcacct: "])
 
     code, lines = _stderr(tmp_path, "--config", conf, "quarantine", "list", stream=journal)
-    assert (code, lines) == (0, ["<6>nothing is set aside"])
+    assert (code, lines) == (0, ["<6>nothing is quarantined"])
 
 
 @pytest.mark.parametrize("stream", [None, "", "{inode}:{device}0", "nonsense"])

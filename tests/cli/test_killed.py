@@ -94,7 +94,7 @@ def test_a_full_disk_is_named_with_its_place(tmp_path: pathlib.Path) -> None:
     said = on_small_disk(tmp_path, 400, code, str(tmp_path))
     assert f"{tmp_path}/a.db: " in said
     assert "full" in said
-    assert "df " in said or "make room" in said
+    assert "df " in said or "free space" in said
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_full_disk_is_named_with_its_place(tmp_path: pathlib.Path) -> None:
     [
         (MemoryError(), ["not enough memory", "ulimit"]),
         (OSError(errno.ENOLCK, "No locks available"), ["No locks available", "local disk"]),
-        (OSError(errno.ENOSPC, "No space left on device", "/data/x"), ["/data/x", "make room"]),
+        (OSError(errno.ENOSPC, "No space left on device", "/data/x"), ["/data/x", "free space"]),
         (
             ImportError("libarrow.so.2100: cannot open shared object file", name="pyarrow.lib"),
             ["the package pyarrow is installed and cannot be loaded", "libarrow.so.2100"],

@@ -157,7 +157,7 @@ def test_deleted_is_told(control: pathlib.Path) -> None:
     done = arcacct("--config", control.parent / "arc.conf", "record", control, JOB, "DELETED")
 
     assert done.returncode == 0
-    assert done.stdout == f"{JOB} DELETED: nothing to record, a record outlives its job\n"
+    assert done.stdout == f"{JOB} DELETED: nothing to record, because a record outlives its job\n"
 
 
 def test_the_help_says_what_differs_from_the_hook() -> None:

@@ -114,8 +114,8 @@ def test_arcctl_period_ends_with_its_last_second(run) -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        pytest.param((), "give a period", id="no period"),
-        pytest.param(("--from", "2026-11-02", "--to", "2026-11-01"), "begin before it ends", id="backwards"),
+        pytest.param((), "pass a period", id="no period"),
+        pytest.param(("--from", "2026-11-02", "--to", "2026-11-01"), "start before it ends", id="backwards"),
         pytest.param(("--from", "tea", "--to", "2026-11-01"), "is not a time", id="no time"),
         pytest.param((*PERIOD, "--target", "nobody"), "sgas:s, apel:a", id="unknown target"),
         pytest.param((*PERIOD, "--apel-topic", "X"), "--apel-topic goes with --apel-url", id="option without its URL"),
@@ -136,7 +136,7 @@ def test_an_option_of_a_url_is_judged_as_in_the_configuration(site, run) -> None
     code, _out, err = run("republish", *PERIOD, "--sgas-url", site.box.sgas_url, "--urbatchsize", "many")
 
     assert code == 78
-    assert "urbatchsize: 'many' is not a whole number; write digits alone, as 3600" in err
+    assert "urbatchsize: 'many' is not a whole number; write only digits, like 3600" in err
 
 
 def test_a_receiver_of_the_command_line(site, run) -> None:
@@ -188,7 +188,7 @@ def test_why_says_why_not(site, run) -> None:
     run("publish", "--since", "2026-11-01", "--target", "s")
     _code, out, _err = run("job", "why", JOB)
 
-    assert "sgas:s: not sent: its VO is not among those of the target (vofilter=atlas)" in out
+    assert "sgas:s: not sent: its VO is not selected by the target (vofilter=atlas)" in out
     assert "apel:a: not sent: nothing was published to this target yet" in out
 
 
@@ -197,7 +197,7 @@ def test_quarantine_names_retries_and_drops(site, run) -> None:
     site.box.faults.answer("sgas", 500, "value too long for type character varying(200)", times=None, containing=JOB)
     code, out, err = run("publish", "--since", "2026-11-01", "--target", "s")
     assert code == 75
-    assert "1 record refused, to be tried again" in out
+    assert "1 record rejected, to be tried again" in out
     assert JOB in err
     assert len(site.box.sgas.records) == 34
     assert " held " in run("quarantine", "list")[1]
@@ -239,7 +239,7 @@ def test_all_are_dropped_only_when_asked_or_told(site, run, monkeypatch) -> None
 
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     code, _out, err = run("quarantine", "drop", "--all")
-    assert (code, "that is set aside, for all targets? nobody can be asked" in err) == (64, True)
+    assert (code, "that is quarantined, for all targets? not a terminal" in err) == (64, True)
     assert "quarantined" in run("quarantine", "list")[1]
     assert run("quarantine", "drop", "--all", "--target", "sgas:s", "--yes")[:2] == (0, "1 record: dropped\n")
 

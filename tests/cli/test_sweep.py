@@ -124,7 +124,7 @@ def test_no_configuration_at_all_is_78(tmp_path: pathlib.Path) -> None:
     given = arcacct("sweep", "--controldir", set_up(tmp_path))
 
     assert (done.returncode, done.stdout) == (78, "")
-    assert "/etc/arc.conf: there is no such file" in done.stderr
+    assert "/etc/arc.conf: no such file" in done.stderr
     assert "--config" in done.stderr
     assert given.returncode == 0
 
@@ -214,7 +214,7 @@ def test_a_dry_run_writes_nothing(control: pathlib.Path) -> None:
         "1 never seen, 1 corrected\n"
     )
     assert "1-2-SUBMIT-X" in done.stderr
-    assert "a sweep would set it aside" in done.stderr
+    assert "a sweep would move it to" in done.stderr
     assert rows(here.database) == before
     assert len(os.listdir(here.spool)) == 2
     # The event in the spool comes first, and leaves nothing to correct.

@@ -47,7 +47,7 @@ def test_the_plan_names_every_key(tmp_path, box, run) -> None:
     (robot,) = [row for row in rows if row["group"] == "/atlas/Role" and row["cores"] == 8]
     assert (robot["jobs"], robot["month"], robot["service_level"]) == (1, "2026-11", "HEPSPEC:1.0")
     assert "apel:a: jura-ng of ARC 6 sent summaries of the jobs that ended until 2026-11-20T10:14:31Z" in err
-    assert "under 9 keys; 7 of these ours do not replace" in err
+    assert "under 9 keys; our records do not replace 7 of them" in err
     assert "sgas:s: nothing to do" in err
 
 
@@ -55,8 +55,8 @@ def test_the_keys_are_noted_once(tmp_path, box, run) -> None:
     """--yes notes them; again there is nothing new."""
     jura_site.site(tmp_path, box, 6)
 
-    assert "apel:a: 8 keys noted" in run("switch", "--yes")[2]
-    assert "apel:a: all was noted before" in run("switch", "--yes")[2]
+    assert "apel:a: 8 keys stored" in run("switch", "--yes")[2]
+    assert "apel:a: everything was already stored" in run("switch", "--yes")[2]
 
 
 def test_nothing_is_noted_unasked(tmp_path, box, run) -> None:
@@ -85,7 +85,7 @@ def test_job_records_of_version_6_are_all_replaced(tmp_path, box, run) -> None:
     code, _out, err = run("switch")
 
     assert code == 0
-    assert "nothing to note" in err
+    assert "nothing to store" in err
     assert "ServiceLevels" not in err
 
 
@@ -98,7 +98,7 @@ def test_a_database_elsewhere(tmp_path, box, run) -> None:
 
     jura_site.write_arex_database(old, 6)
     shutil.move(tmp_path / "publishing.db", old / "publishing.db")
-    assert "7 of these ours do not replace" in run("switch", str(old / "accounting.db"), "--plan")[2]
+    assert "our records do not replace 7 of them" in run("switch", str(old / "accounting.db"), "--plan")[2]
 
 
 def test_other_months_and_versions_on_request(tmp_path, box, run) -> None:

@@ -112,7 +112,7 @@ def test_without_arc_conf_the_files_still_count(tmp_path, conf_d, monkeypatch):
     conf = load(None, {})
     assert (conf.get("arex", "controldir"), conf.files) == ("/srv/arc/control", [f"{conf_d}/1.conf"])
     (said,) = conf_files.lines(check(conf, kinds()), tmp_path)
-    assert said.startswith("arc.conf: warning: there is no such file, and A-REX does not start without it; write it")
+    assert said.startswith("arc.conf: warning: no such file, and A-REX does not start without it; create it")
 
 
 def test_what_was_changed_since_a_rex_started_is_told(tmp_path, conf_d, monkeypatch):
@@ -128,8 +128,8 @@ def test_what_was_changed_since_a_rex_started_is_told(tmp_path, conf_d, monkeypa
     for path, mtime in ((arc, 1), (run_time, 2), (conf_d / "1.conf", 3)):
         os.utime(path, (mtime, mtime))
     assert conf_files.lines(check(load(None, {}), kinds()), tmp_path) == [
-        f"run/arched-arex.cfg: warning: A-REX runs with this file, and arcacct reads it, but {conf_d}/1.conf was "
-        "changed since it was made; restart A-REX".replace(f"{tmp_path}/", "")
+        f"run/arched-arex.cfg: warning: A-REX runs with this file and arcacct reads it, but {conf_d}/1.conf was "
+        "changed afterwards; restart A-REX".replace(f"{tmp_path}/", "")
     ]
     os.utime(run_time, (4, 4))
     assert check(load(None, {}), kinds()) == []
@@ -146,7 +146,7 @@ def test_an_option_without_a_value_unsets_nothing(tmp_path, conf_d):
 def test_a_link_that_leads_nowhere_is_named(tmp_path, conf_d):
     """Half of a configuration would be a wrong one; A-REX does not start with it either."""
     (conf_d / "1.conf").symlink_to("/nowhere")
-    with pytest.raises(ConfigError, match=f"^{conf_d}/1.conf: there is no such file; mend or remove the link"):
+    with pytest.raises(ConfigError, match=f"^{conf_d}/1.conf: no such file; fix or remove the link"):
         load(conf_files.write(tmp_path), {})
 
 

@@ -104,8 +104,8 @@ def test_keys_that_cannot_be_used(tmp_path, host_key):
 def test_a_certificate_that_is_none(tmp_path):
     """A missing file and one without a certificate are told apart."""
     (tmp_path / "text.pem").write_text("hello")
-    assert "holds no certificate" in certificate_findings(str(tmp_path / "text.pem"), NOW)[0].text
-    assert "holds no certificate" in ca_file_findings(str(tmp_path / "text.pem"))[0].text
+    assert "contains no certificate" in certificate_findings(str(tmp_path / "text.pem"), NOW)[0].text
+    assert "contains no certificate" in ca_file_findings(str(tmp_path / "text.pem"))[0].text
     assert "cannot be read" in certificate_findings(str(tmp_path / "missing.pem"), int(time.time()))[0].text
 
 

@@ -66,7 +66,7 @@ def test_a_block_has_a_kind_and_a_name(line, kind, label, name):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        pytest.param("a = b\n", "arc.conf:1: option a stands before any block", id="option-first"),
+        pytest.param("a = b\n", "arc.conf:1: option a is before any block", id="option-first"),
         pytest.param("[a]\n[b\n", "arc.conf:2: '[b' is not the name of a block", id="open-block"),
         pytest.param("[]\n", "arc.conf:1: '[]' is not the name of a block", id="empty-block"),
         pytest.param("[a] b = c\n", "arc.conf:1: '[a] b = c' is not the name of a block", id="text-behind-block"),
@@ -160,7 +160,7 @@ def test_a_file_that_was_asked_for_has_to_be_there(tmp_path, config, environ):
     conf_files.write(tmp_path)
     config = config and config.replace("{dir}", str(tmp_path))
     environ = {name: value.replace("{dir}", str(tmp_path)) for name, value in environ.items()}
-    with pytest.raises(ConfigError, match=r"missing\.conf: there is no such file"):
+    with pytest.raises(ConfigError, match=r"missing\.conf: no such file"):
         load(config, environ)
 
 

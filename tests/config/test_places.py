@@ -41,9 +41,9 @@ def test_the_file_that_arex_writes_is_refused(tmp_path, name):
     (tmp_path / "control" / "accounting").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "control" / "accounting")
     line = f"[arcacct]\ndatabase = {tmp_path}/link/{name}\n"
-    with pytest.raises(ConfigError, match=r"arcacct\.conf:2: \[arcacct\] database: that is the file A-REX writes"):
+    with pytest.raises(ConfigError, match=r"arcacct\.conf:2: \[arcacct\] database: this is the file that A-REX writes"):
         places(conf_files.read(tmp_path, line))
-    with pytest.raises(ConfigError, match="that is the file A-REX writes"):
+    with pytest.raises(ConfigError, match="this is the file that A-REX writes"):
         places(conf_files.read(tmp_path), database=f"{tmp_path}/control/../control/accounting/{name}")
     allowed = places(conf_files.read(tmp_path, line + "arex_writes_no_accounting = yes\n"))
     assert allowed.database == f"{tmp_path}/link/{name}"

@@ -90,15 +90,16 @@ def test_every_complaint_at_once(tmp_path):
         settings(conf, kinds())
     assert str(raised.value).replace(f"{tmp_path}/", "") == (
         "9 errors in the configuration:\n"
-        "arc.conf:2: [common] hostname: 'ce example' is not a host name; write the full name, as ce.example.org\n"
-        "arc.conf:4: [lrms] benchmark: 'fast' is not a benchmark; write TYPE:VALUE or TYPE VALUE, as HEPscore23:11.5\n"
-        "arcacct.conf:2: [arcacct] keep_mesages: is no option of [arcacct]; did you mean keep_messages?\n"
+        "arc.conf:2: [common] hostname: 'ce example' is not a host name; write the full name, like ce.example.org\n"
+        "arc.conf:4: [lrms] benchmark: 'fast' is not a benchmark; write TYPE:VALUE or TYPE VALUE, like "
+        "HEPscore23:11.5\n"
+        "arcacct.conf:2: [arcacct] keep_mesages: is not an option of [arcacct]; did you mean keep_messages?\n"
         "arcacct.conf:3: [arcacct] deadline: 'soon' is not a time; write seconds, as 5\n"
         "arcacct.conf:4: [arcacct] map: 'owner' is not a valid map line; "
         "write owner|group|project|account PATTERN vo=VO [group=G] [user=DN|withheld]\n"
         "arcacct.conf:6: [arex/jura/sgas:one] targeturl: 'http://sgas.example.org/sgas' is not an https URL; "
         "write https://HOST[:PORT]/PATH\n"
-        "arcacct.conf:7: [arex/jura/sgas:one] urbatchsize: 'many' is not a whole number; write digits alone, as 3600\n"
+        "arcacct.conf:7: [arex/jura/sgas:one] urbatchsize: 'many' is not a whole number; write only digits, like 3600\n"
         "arcacct.conf:8: [arex/jura/apel:two] gocdb_name: is not set and this target needs it; "
         "add a line gocdb_name = ...\n"
         "arcacct.conf:10: [arex/jura/apel:two] apel_messages: 'sumaries' is not known; write urs, individual, "
@@ -116,18 +117,18 @@ def test_every_complaint_at_once(tmp_path):
         pytest.param("deadline = nan", "is not a time", id="nan"),
         pytest.param("lrms_host = -x.org", "is not a host name", id="host"),
         pytest.param("local_group_prefix = a b", "is not one word", id="two-words"),
-        pytest.param("read_group = 'staff'", "is in quotes", id="quotes"),
+        pytest.param("read_group = 'staff'", "has quotes", id="quotes"),
         pytest.param("map = user x vo=a", "is not a valid map line", id="map-unknown-field"),
         pytest.param("map = owner x", "is not a valid map line", id="map-without-vo"),
         pytest.param("map = owner x vo=", "is not a valid map line", id="map-empty-vo"),
         pytest.param("map = owner x vo=a role=b", "is not a valid map line", id="map-unknown-word"),
-        pytest.param("node_benchmark = AMD HEPSPEC:1", "is not a line of benchmarks", id="pattern-without-quotes"),
-        pytest.param('node_benchmark = "AMD" fast', "is not a line of benchmarks", id="node-benchmark"),
-        pytest.param('node_benchmark = "" HEPSPEC:1', "is not a line of benchmarks", id="empty-pattern"),
+        pytest.param("node_benchmark = AMD HEPSPEC:1", "is not a benchmark line", id="pattern-without-quotes"),
+        pytest.param('node_benchmark = "AMD" fast', "is not a benchmark line", id="node-benchmark"),
+        pytest.param('node_benchmark = "" HEPSPEC:1', "is not a benchmark line", id="empty-pattern"),
         pytest.param('queue_benchmark = "q" HEPSPEC:1 from=2026-02-29', "is not a day", id="no-day"),
         pytest.param('queue_benchmark = "q" HEPSPEC:1 from=²026', "is not a day", id="no-digits"),
-        pytest.param('queue_benchmark = "q" HEPSPEC:1 from=2026-07 to=2026-07-01', "holds for no job", id="no-time"),
-        pytest.param('queue_benchmark = "q" HEPSPEC:1e999', "is not a line of benchmarks", id="endless-benchmark"),
+        pytest.param('queue_benchmark = "q" HEPSPEC:1 from=2026-07 to=2026-07-01', "applies to no job", id="no-time"),
+        pytest.param('queue_benchmark = "q" HEPSPEC:1e999', "is not a benchmark line", id="endless-benchmark"),
     ],
 )
 def test_a_wrong_value_is_an_error_at_its_line(tmp_path, line, wrong):
@@ -143,7 +144,7 @@ def test_the_database_of_arex_is_one_complaint_among_others(tmp_path):
     ours = f"[arcacct]\ndatabase = {tmp_path}/control/accounting/accounting.db\nsettel = 3\n"
     _, problems = examine(conf_files.read(tmp_path, ours), kinds())
     assert [problem.line for problem in problems] == [2, 3]
-    with pytest.raises(ConfigError, match="the file A-REX writes"):
+    with pytest.raises(ConfigError, match="the file that A-REX writes"):
         settings(conf_files.read(tmp_path), kinds(), database=f"{tmp_path}/control/accounting/accounting.db")
 
 

@@ -59,9 +59,9 @@ def test_where_messages_go_and_the_token_comes_from(tmp_path, targeturl, port, u
         pytest.param(SGAS.replace("https://", ""), "is not an https URL", id="no-scheme"),
         pytest.param(SGAS.replace("sgas.example.org:6143", ""), "is not an https URL", id="no-host"),
         pytest.param(SGAS.replace(":6143", ":port"), "is not a URL", id="port-in-letters"),
-        pytest.param(SGAS.replace("//sgas", "//me:pw@sgas"), "more than host, port and path", id="password"),
+        pytest.param(SGAS.replace("//sgas", "//me:pw@sgas"), "parts other than host, port and path", id="password"),
         pytest.param(APEL.replace("example.org", "example.org/v1"), "has a path", id="ams-path"),
-        pytest.param(APEL + "topic = a/b\n", "no name for AMS", id="topic"),
+        pytest.param(APEL + "topic = a/b\n", "not a name for AMS", id="topic"),
         pytest.param(APEL + "authn_port = 70000\n", "is not a port", id="authn-port"),
         pytest.param(APEL + "apel_dialect = seed\n", "is only for [arcacct/directory] targets", id="seed-to-apel"),
         pytest.param(APEL.replace("EXAMPLE", "Ünal"), "other than ASCII", id="site-not-ascii"),
@@ -97,7 +97,7 @@ def test_where_messages_go_and_the_token_comes_from(tmp_path, targeturl, port, u
             SGAS + "gocdb_name = X\n", "it belongs in [arex/jura/apel] or [arcacct/directory]", id="elsewhere"
         ),
         pytest.param(SGAS + "urbachsize = 5\n", "did you mean urbatchsize?", id="misspelt"),
-        pytest.param(SGAS + "colour = red\n", "is no option of [arex/jura/sgas]; remove it", id="unknown"),
+        pytest.param(SGAS + "colour = red\n", "is not an option of [arex/jura/sgas]; remove it", id="unknown"),
         pytest.param("[arex/jura/apl:x]\n", "did you mean arex/jura/apel?", id="misspelt-block"),
     ],
 )
@@ -115,16 +115,16 @@ def test_a_wrong_target_is_one_error(tmp_path, block, wrong):
     [
         pytest.param(SGAS.replace("/sgas\n", "\n"), "has no path, so /sgas/ur is used", id="no-path"),
         pytest.param(SGAS + "urbatchsize = 5\nurbatchsize = 6\n", "is set 2 times; only this line counts", id="twice"),
-        pytest.param(SGAS + "vofilter =\n", "has no value and counts as not set", id="empty"),
+        pytest.param(SGAS + "vofilter =\n", "has no value, so it is not set", id="empty"),
         pytest.param(APEL + "use_ssl = yes\n", "is obsolete since ARC 6.8", id="obsolete-option"),
         pytest.param("[arex/jura/archiving]\narchivettl = 3\n", "is obsolete since ARC 6.8", id="archiving"),
         pytest.param("[arex/jura]\nvomsles_vo = a\n", "did you mean vomsless_vo?", id="likely-slip"),
-        pytest.param("[lrms]\nbenchmark = SPECint:3\n", "type that APEL refuses", id="benchmark-type"),
+        pytest.param("[lrms]\nbenchmark = SPECint:3\n", "type that APEL rejects", id="benchmark-type"),
         pytest.param(
             "[authgroup:tokens]\n[arex/jura]\nvomsless_vo = token atlas\n", "did you mean tokens?", id="authgroup"
         ),
         pytest.param(
-            "[arex/jura]\nvomsless_vo = a\nvomsless_vo = b\n", "of several for any job only the last", id="two-for-any"
+            "[arex/jura]\nvomsless_vo = a\nvomsless_vo = b\n", "of several for all jobs only the last", id="two-for-any"
         ),
         pytest.param(
             "[arex/jura]\nvomsless_vo = x a\nvomsless_vo = x b\n", "is never reached", id="one-authgroup-twice"
@@ -164,7 +164,7 @@ def test_our_blocks_do_not_belong_in_arc_conf(tmp_path):
         conf_files.read(tmp_path, arc=conf_files.ARC + "[arcacct]\nsettle = 1\n" + DIRECTORY), kinds()
     )
     assert [problem.block for problem in problems] == ["arcacct", "arcacct/directory:out"]
-    assert "or call it [custom:arcacct]" in problems[0].text
+    assert "or rename it [custom:arcacct]" in problems[0].text
 
 
 def test_misplaced_lines_are_errors_in_our_file_and_warnings_in_arcs(tmp_path):
@@ -244,4 +244,4 @@ def test_lines_that_only_a_rex_sees_are_told(tmp_path):
     for ours, told in (("[arex/jura]\nvo_group = /atlas\n", True), ("[arex/jura]\nvomsless_vo = dteam\n", False)):
         _, problems = examine(conf_files.read(tmp_path, ours, arc), kinds())
 
-        assert any("counts for A-REX alone" in str(problem) for problem in problems) is told
+        assert any("applies only to A-REX" in str(problem) for problem in problems) is told

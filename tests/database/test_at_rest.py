@@ -89,7 +89,7 @@ def test_what_begins_meanwhile_spoils_no_answer(shared) -> None:
         assert con.execute(JOBS).fetchone() == (1,)
         rows = con.execute("SELECT JobID FROM AAR")
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        with pytest.raises(StoreBusy, match="it was changed while it was read; run the command again"):
+        with pytest.raises(StoreBusy, match="it changed during reading; run the command again"):
             con.execute(JOBS)
         # What is being read is not looked at, but whoever used it hears of it.
         rows.fetchall()
@@ -114,8 +114,8 @@ def test_what_the_file_does_not_have_is_not_left_out(shared) -> None:
     with acting_as("nobody", groups=(GROUP,)), pytest.raises(StoreError) as raised:
         open_for_reading(str(shared), ACCOUNTING_SCHEMA)
 
-    assert f"needs {shared}-wal and {shared}-shm beside it" in str(raised.value)
-    assert "`arcacct sweep` as the user of A-REX makes them" in str(raised.value)
+    assert f"needs {shared}-wal and {shared}-shm files" in str(raised.value)
+    assert "`arcacct sweep` as the user of A-REX creates them" in str(raised.value)
 
 
 def test_who_may_not_read_is_told_so(shared, capfd) -> None:
@@ -127,4 +127,4 @@ def test_who_may_not_read_is_told_so(shared, capfd) -> None:
                 done = said(capfd, "--config", shared.parents[1] / "arc.conf", *command)
             assert (done.returncode, "read_group=" in done.stderr) == (74, True), done.stderr
             assert "this user may not read it" in done.stderr
-            assert "db init` as the owner" in done.stderr
+            assert "db init`, run by the owner" in done.stderr

@@ -162,7 +162,7 @@ def test_a_backup_is_written_nowhere_else(here, public_dir) -> None:
 def test_a_backup_in_a_directory_of_another_user(here, public_dir) -> None:
     """He could put another database in its place, and root would restore it; the owner of the database could anyway."""
     place = theirs(public_dir / "backups")
-    with pytest.raises(StoreError, match=f"{place}: others than this user can exchange"):
+    with pytest.raises(StoreError, match=f"{place}: other users can replace"):
         upkeep.backups(here, str(place))
     assert os.listdir(place) == []
     os.chown(here.directory, THEM.pw_uid, THEM.pw_gid)

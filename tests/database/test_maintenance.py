@@ -42,7 +42,7 @@ def test_commands_wait_while_it_is_there(here) -> None:
     """The complaint says what is being done; afterwards all goes on."""
     with maintenance(here.database, "prune"):
         for refused in (open_accounting, open_publishing):
-            with pytest.raises(StoreBusy, match=r"maintenance: the database is being worked on \(arcacct: prune"):
+            with pytest.raises(StoreBusy, match=r"maintenance: database maintenance is running \(arcacct: prune"):
                 refused(here)
         with pytest.raises(StoreBusy), maintenance(here.database, "upgrade"):
             pass
@@ -78,7 +78,7 @@ def test_one_that_was_made_by_hand_stays(here, words) -> None:
     """Only who made it knows when the work is done."""
     pathlib.Path(here.maintenance).write_text(words)
 
-    with pytest.raises(StoreBusy, match="made it by hand"):
+    with pytest.raises(StoreBusy, match="created by hand"):
         open_accounting(here)
     assert os.path.exists(here.maintenance)
 

@@ -114,7 +114,7 @@ def test_a_newer_database_is_refused(tmp_path: pathlib.Path, kind: DatabaseKind)
 
     for refused in (lambda: ensure(path, kind), lambda: open_database(path, kind.schema)):
         with pytest.raises(
-            SchemaError, match=f"x.db: schema version {kind.schema + 1}; this program knows {kind.schema}"
+            SchemaError, match=f"x.db: schema version {kind.schema + 1}; this program supports {kind.schema}"
         ):
             refused()
 
@@ -137,7 +137,7 @@ def test_a_version_that_is_no_number_is_refused(tmp_path: pathlib.Path, version:
 
 
 def test_a_foreign_database_is_refused_and_left_alone(tmp_path: pathlib.Path) -> None:
-    """A database of A-REX, or of anyone, is not taken over: not a byte of it changes."""
+    """A database of A-REX, or of anyone, is not imported: not a byte of it changes."""
     path = tmp_path / "accounting.db"
     with closing(sqlite3.connect(path)) as con:
         con.execute("CREATE TABLE DBConfig (KeyName TEXT PRIMARY KEY, KeyValue TEXT NOT NULL)")
@@ -291,7 +291,7 @@ def test_an_object_that_is_not_as_arcacct_makes_it_stops_the_upgrade(tmp_path: p
         con.execute("ALTER TABLE StatusFiles ADD COLUMN Extra TEXT")
         con.commit()
 
-    with pytest.raises(SchemaError, match="StatusFiles is not as arcacct makes it"):
+    with pytest.raises(SchemaError, match="StatusFiles differs from arcacct's schema"):
         ensure(path, ACCOUNTING)
     with closing(sqlite3.connect(path)) as con:
         assert ("KeyValue",) not in con.execute("SELECT KeyValue FROM DBConfig").fetchall()
@@ -304,7 +304,7 @@ def test_a_database_of_0_1_is_refused(tmp_path: pathlib.Path) -> None:
     of_0_2(path)
     _set_version(path, "6")
 
-    with pytest.raises(SchemaError, match=r"take it forward with arcacct 0\.2 first"):
+    with pytest.raises(SchemaError, match=r"first upgrade it with arcacct 0\.2"):
         ensure(path, ACCOUNTING)
 
 

@@ -176,7 +176,7 @@ def test_a_directory_of_another_user(here, public_dir) -> None:
     """He could show the readers another database."""
     place = theirs(public_dir / "snapshot")
 
-    with pytest.raises(StoreError, match=f"{place}: others than this user can exchange"):
+    with pytest.raises(StoreError, match=f"{place}: other users can replace"):
         snapshots(here, str(place))
     assert os.listdir(place) == []
 
@@ -206,7 +206,7 @@ def test_what_is_no_snapshot_is_not_replaced(here, tmp_path) -> None:
     ):
         path = str(tmp_path / "other" / name)
         make(path)
-        with pytest.raises(StoreError, match=re.escape(f"{path}: is no snapshot")):
+        with pytest.raises(StoreError, match=re.escape(f"{path}: not a snapshot")):
             snapshots(here, str(tmp_path / "other"))
         assert os.listdir(tmp_path / "other") == [name]
         (os.rmdir if os.path.isdir(path) else os.unlink)(path)
@@ -231,7 +231,7 @@ def test_a_full_disk_leaves_the_last_one(here, folder, tmp_path) -> None:
     (known,) = on_small_disk(disk, 100_000, f"{code}made()", here.controldir, str(disk)).splitlines()
     (_known, unknown) = on_small_disk(disk, 64, code + late, here.controldir, str(disk)).splitlines()
 
-    assert re.fullmatch(rf"{disk}: 102 MB are free and 13\d MB are needed; make room \[\]", known)
+    assert re.fullmatch(rf"{disk}: 102 MB are free and 13\d MB are needed; free space \[\]", known)
     assert re.search(r"the backup failed: .*disk.*\[\]$", unknown)
 
     # In the middle of a copy, beside the last one.
@@ -245,7 +245,7 @@ def test_a_full_disk_leaves_the_last_one(here, folder, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["database", "publishing_database"])
-@pytest.mark.parametrize(("version", "todo"), [(1, "run `arcacct db upgrade`"), (99, "install the arcacct")])
+@pytest.mark.parametrize(("version", "todo"), [(1, "run `arcacct db upgrade`"), (99, "install the version of arcacct")])
 def test_of_another_version(here, folder, name, version, todo) -> None:
     """Readers see what this program knows; a snapshot takes no database forward."""
     snapshots(here, folder)
@@ -346,7 +346,7 @@ def test_a_snapshot_is_no_backup(here, folder) -> None:
     """It is read-only, and one without a WAL that stands under a fixed name is gone tomorrow."""
     (made, _ledger) = snapshots(here, folder)
 
-    with pytest.raises(SchemaError, match="a snapshot for readers, no backup"):
+    with pytest.raises(SchemaError, match="a snapshot for readers, not a backup"):
         upkeep.restore(here, made.path)
 
 

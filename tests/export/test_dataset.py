@@ -60,7 +60,7 @@ def test_a_manifest_comes_back() -> None:
     [
         pytest.param({"dataset_version": 2}, "version 2 of the dataset", id="version"),
         pytest.param(
-            {"ce": "other.example.org"}, "it says that it is of SITE-1, 2024, 12, other.example.org", id="another CE"
+            {"ce": "other.example.org"}, "it says that it is for SITE-1, 2024, 12, other.example.org", id="another CE"
         ),
         pytest.param({"names": "guessed"}, "guessed", id="names"),
         pytest.param({"tables": {}}, "jobs", id="no tables"),
@@ -110,7 +110,7 @@ def test_a_manifest_that_cannot_be_is_named(change, message) -> None:
 )
 def test_a_manifest_of_others_is_read_in_one_pass(data) -> None:
     """However deep its JSON is, it is damaged and nothing else."""
-    with pytest.raises(InputError, match="writes the month anew"):
+    with pytest.raises(InputError, match="writes the month again"):
         parse(data, MONTH, PATH)
 
 
@@ -128,7 +128,7 @@ def test_only_names_of_the_layout_count() -> None:
 @pytest.mark.parametrize("data", [b"", b"\0" * 50, b"[]", b"{}", manifest().to_json()[:-9]])
 def test_half_a_manifest_is_none(data) -> None:
     """What a power cut leaves is named as what it is."""
-    with pytest.raises(InputError, match="writes the month anew"):
+    with pytest.raises(InputError, match="writes the month again"):
         parse(data, MONTH, PATH)
 
 

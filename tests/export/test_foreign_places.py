@@ -1,4 +1,4 @@
-"""Root's export into a directory where others may write: whatever they put there costs themselves at most."""
+"""Root's export into a directory where others can write: whatever they put there costs themselves at most."""
 
 from __future__ import annotations
 

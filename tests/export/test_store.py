@@ -1,4 +1,4 @@
-"""The files of a dataset in a directory where others may write: links, pipes, devices, sizes and numbers of names."""
+"""The files of a dataset in a directory where others can write: links, pipes, devices, sizes and numbers of names."""
 
 from __future__ import annotations
 

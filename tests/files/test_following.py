@@ -250,7 +250,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path) -> None:
     os.mkfifo(tmp_path / "in" / "a.json")
     complaints: list[str] = []
     assert list(FileTailer([str(tmp_path)], complaints.append, endings=(".json",)).once()) == []
-    assert complaints == [f"{tmp_path}/in/a.json: a pipe or a device, so it is left out; name it to read from it"]
+    assert complaints == [f"{tmp_path}/in/a.json: a pipe or a device, so it is skipped; name it explicitly to read it"]
 
     writer = os.open(tmp_path / "in" / "a.json", os.O_RDWR)
     os.write(writer, b"line\n")
@@ -291,7 +291,7 @@ def test_a_damaged_archive_that_is_put_right(tmp_path, how) -> None:
     found = taken(FileTailer([str(path)], complaints.append), *rounds)
 
     assert b"".join(text for _name, text in found) == bytes(range(256)) * 2000
-    assert complaints == [f"{path}: cut: it ends before its compressed end; what came before is imported"]
+    assert complaints == [f"{path}: cut: it ends before its compressed end; everything before is imported"]
 
 
 def test_members_that_are_added_to_an_archive(tmp_path) -> None:

@@ -108,7 +108,7 @@ def test_a_link_in_a_directory_of_a_user_is_not_followed(public_dir, home):
     (home / "of_root").mkdir()
     (home / "of_root" / "link").symlink_to(public_dir / "real")
     for name in ("roots", "his", "of_root/link"):
-        with pytest.raises(InputError, match=f"^{home}/{name} is a symbolic link .* not followed; name what it leads"):
+        with pytest.raises(InputError, match=f"^{home}/{name} is a symbolic link .* not followed; give its target"):
             content_of(home / name / "value")
     (home / "plain" / "deep").mkdir(parents=True)
     put(home / "plain" / "deep" / "value")
@@ -135,7 +135,7 @@ def test_where_others_may_write_nothing_is_followed(public_dir, mode, group):
     (public_dir / "link").symlink_to("real")
     os.chown(public_dir, 0, group)
     public_dir.chmod(mode)
-    with pytest.raises(InputError, match="where others may write"):
+    with pytest.raises(InputError, match="where others can write"):
         open_directory(str(public_dir / "link"))
 
 
@@ -166,7 +166,7 @@ def test_who_may_write_by_a_list_is_somebody_else(public_dir):
         os.setxattr(public_dir, "system.posix_acl_access", content)
     except OSError:
         pytest.skip("this file system has no access control lists")
-    with pytest.raises(InputError, match="where others may write"):
+    with pytest.raises(InputError, match="where others can write"):
         open_directory(str(public_dir / "link"))
 
 

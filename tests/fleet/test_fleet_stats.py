@@ -182,8 +182,8 @@ def test_the_command_prints_tables(federation, capsys) -> None:
     [
         (("--by", "colour"), "it can be any of site, ce, month"),
         (("--by", "vo", "--sort", "colour"), "the table has the columns"),
-        (("--by", "vo", "--master", "spark://head:7077"), "it needs --engine spark"),
-        (("--by", "vo", "--month", "2026-06", "--from", "2026-05"), "does not go with"),
+        (("--by", "vo", "--master", "spark://head:7077"), "needs --engine spark"),
+        (("--by", "vo", "--month", "2026-06", "--from", "2026-05"), "do not combine it with"),
         ((), "Missing option '--by'"),
     ],
 )
@@ -245,7 +245,7 @@ def test_a_question_that_no_file_concerns(federation, capsys) -> None:
     [
         (("--filter-site", "Souht"), "there is no site Souht in the dataset"),
         (("--filter-site", "South", "--filter-ce", "ce9.example.org"), "there is no CE ce9.example.org in the dataset"),
-        (("--filter-vo", "atals"), "no job of the dataset is as the filters ask for"),
+        (("--filter-vo", "atals"), "no job of the dataset matches the filters"),
     ],
 )
 def test_a_mistyped_filter_is_told(federation, capsys, options, words) -> None:

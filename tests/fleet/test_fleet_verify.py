@@ -18,7 +18,7 @@ from written_partitions import write_partition
 COMPLAINTS = {
     "another version of the dataset": "version 2 of the dataset",
     "a manifest that is cut off": "cut off or damaged",
-    "a manifest of another partition": "but stands at",
+    "a manifest of another partition": "but is at",
     "a part that is half written": "it is cut off or changed",
     "a part that is not there": "which is not there",
     "a part with other bytes": "it is cut off or changed",
@@ -68,7 +68,7 @@ def test_a_sound_dataset(tmp_path, capsys) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "Site-01, ce02.example.org: nothing of 1 month between 2026-02 and 2026-04" in done.stdout
-    assert f"3 partitions, 15 files, jobs that can be asked: {3 * JOBS}; 0 problems" in done.stdout
+    assert f"3 partitions, 15 files, jobs for queries: {3 * JOBS}; 0 problems" in done.stdout
 
 
 def test_other_content_is_found_by_its_digest(tmp_path, capsys) -> None:
@@ -100,7 +100,7 @@ def test_a_manifest_with_other_ends(tmp_path, capsys) -> None:
     assert f"the manifest says {told['tables']['jobs']['end_min_s']} to {told['tables']['jobs']['end_max_s']}" in (
         done.stderr
     )
-    assert f"jobs that can be asked: {JOBS}; 1 problem" in done.stdout
+    assert f"jobs for queries: {JOBS}; 1 problem" in done.stdout
 
 
 def test_a_file_that_no_engine_can_read(tmp_path, capsys) -> None:

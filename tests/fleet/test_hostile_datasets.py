@@ -70,7 +70,7 @@ def test_a_footer_that_differs_is_left_out_by_name(kind, tmp_path, capsys) -> No
     assert f"arcacct: {root / BAD.manifest}: " in verified.stderr
     assert HOSTILE[kind].complaint in verified.stderr
     assert verified.stderr.count("\n") == 1
-    assert f"jobs that can be asked: {JOBS}; 1 problem" in verified.stdout
+    assert f"jobs for queries: {JOBS}; 1 problem" in verified.stdout
     for done, alone in zip(answers(capsys, root), answers(capsys, tmp_path / "alone"), strict=True):
         assert (done.returncode, printed(done)) == (65, printed(alone))
         assert done.stderr == verified.stderr

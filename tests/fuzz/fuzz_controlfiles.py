@@ -163,7 +163,7 @@ def _check_recorded(name: str, files: dict[str, bytes], work: pathlib.Path, err:
     is_job = bool(re.fullmatch("(?![.])[!-.0-~]{1,200}", name)) and state in STATES and name != REFUSED
     if not (is_job and files["local"]):
         assert set(found) == set(GOOD), f"{sorted(found)}: {name!r} is no job"
-        assert state in {"", "DELETED"} or "looked at again by the next sweep" in err, f"{name!r} was not told\n{err}"
+        assert state in {"", "DELETED"} or "the next sweep checks the job again" in err, f"{name!r} was not told\n{err}"
         return
     assert set(found) == {*GOOD, name}, f"{sorted(found)}, not {name}\n{err}"
     status, wall_s, user_s, kernel_s, submitted_s, user, stage_in, stage_out = found[name]

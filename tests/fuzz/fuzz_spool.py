@@ -264,7 +264,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
             assert os.path.lexists(spool / name), f"{name} was touched"
             assert is_strange or name.removeprefix(".tmp-") in told.err, f"{name} was not told\n{told.err}"
     if is_strange:
-        assert "no event in it is believed" in told.err
+        assert "its events are rejected" in told.err
         assert all((spool / name).read_bytes() == content for name, content in given.items()), "a strange spool"
         assert set(found) == set(plan["control"]), "an event of a stranger was believed"
         return
@@ -502,8 +502,8 @@ def _accounted_for(
     fate = {"unusable": "aside", "spool": "waits"}[there[0].parent.name] if there else "gone"
     fates = _fates(name, content, event, age_s, found)
     assert fate in fates, f"{name}: {fate}, not {fates}: {event or _event_of_name(name)}\n{err}"
-    assert fate != "aside" or "set aside" in err
-    assert fate != "waits" or fates == {"waits"} or "again by the next sweep" in err, f"{name} waits unsaid\n{err}"
+    assert fate != "aside" or "moved to spool/unusable" in err
+    assert fate != "waits" or fates == {"waits"} or "the next sweep" in err, f"{name} waits unsaid\n{err}"
 
 
 def _fates(name: str, content: bytes, event: Event | None, age_s: int, found: dict[str, Record]) -> set[str]:

@@ -91,7 +91,7 @@ def test_the_life_of_an_installation(packages, make_host, tmp_path) -> None:
     assert "A newer arcacct made these databases" in downgraded.stdout
     assert f"arcacct db restore {DATABASE}.before-schema-{ACCOUNTING_SCHEMA}." in downgraded.stdout
     assert refused.returncode != 0
-    assert "install the arcacct that made it, or a newer one" in refused.stdout
+    assert "install the version of arcacct that created it, or a newer one" in refused.stdout
     assert ce.sent() == sent
 
     # Forward again: what waited is recorded and sent, once. The same package once more changes nothing.
@@ -151,7 +151,7 @@ def test_it_is_not_erased_while_arex_calls_the_launcher(packages, make_host) -> 
     # By force, without a question: the launcher is left alone, and spools; and the package comes back.
     ce.call_out()
     assert rpm(ce, "-e", "--noscripts", "arcacct").returncode == 0
-    assert "is not there" in ce.run(LAUNCHER, CONTROL, "abcdef", "FINISHED").stdout
+    assert "does not exist" in ce.run(LAUNCHER, CONTROL, "abcdef", "FINISHED").stdout
     assert rpm(ce, "-i", packages.rpm).returncode == 0
     assert rpm(ce, "-V", "arcacct").stdout == ""
 
@@ -180,7 +180,7 @@ def test_from_an_environment_of_pip_to_the_package(packages, make_host, tmp_path
 
     # Between the two the launcher that A-REX knows spools; afterwards it starts the program of the package.
     ce.run("mv", "/opt/arcacct", "/opt/arcacct.pip")
-    assert "is not there" in ce.run(old, CONTROL, jobs[0], "FINISHED").stdout
+    assert "does not exist" in ce.run(old, CONTROL, jobs[0], "FINISHED").stdout
     assert rpm(ce, "-i", packages.rpm).returncode == 0
     ce.run("arcacct", "db", "init")
     assert ce.run(old, CONTROL, jobs[1], "FINISHED").stdout == ""
@@ -195,7 +195,7 @@ def test_from_an_environment_of_pip_to_the_package(packages, make_host, tmp_path
     assert ce.does("/usr/share/arcacct/arcacct-uninstall-check", old).returncode == 1
     assert ce.does("/usr/share/arcacct/arcacct-uninstall-check", LAUNCHER).returncode == 0
     assert rpm(ce, "-e", "arcacct").returncode == 0
-    assert "is not there" in ce.run(old, CONTROL, jobs[2], "FINISHED").stdout
+    assert "does not exist" in ce.run(old, CONTROL, jobs[2], "FINISHED").stdout
 
 
 def test_what_the_package_says_of_itself(packages, tmp_path) -> None:

@@ -58,7 +58,7 @@ def test_a_cursor_with_a_flipped_bit(site, capfd, bit) -> None:
 
     code, text = db_check(site, capfd)
     assert code == 74
-    assert text.count("two notes of how far the log was read") == 2
+    assert text.count("two different positions in the log") == 2
     assert {subject: one for subject, one in severities(site).items() if "ledger" in subject} == {
         "sgas:s ledger": health.CRITICAL,
         "apel:a ledger": health.CRITICAL,
@@ -76,7 +76,7 @@ def test_a_cursor_that_passed_jobs(site, capfd) -> None:
 
     code, text = db_check(site, capfd)
     assert code == 74
-    assert "s: 10 records up to its place in the log were never sent" in text
+    assert "s: 10 records up to its position in the log were never sent" in text
     assert "job00004, job00005, job00006, ..." in text
     assert severities(site)["sgas:s ledger"] == severities(site)["apel:a ledger"] == health.CRITICAL
     republish(site.settings, plugins(site.settings), Period(1, 2_000_000_000), site._options())
@@ -96,7 +96,7 @@ def test_sums_that_lack_jobs(memory, empty_box, capfd) -> None:
     code, text = db_check(site, capfd)
 
     assert code == 74
-    assert "a: 10 records up to its place in the log were never sent" in text
+    assert "a: 10 records up to its position in the log were never sent" in text
 
 
 def test_counts_and_texts(site, capfd) -> None:
@@ -108,6 +108,6 @@ def test_counts_and_texts(site, capfd) -> None:
     code, text = db_check(site, capfd)
 
     assert code == 74
-    assert "2024-06: 36 jobs and 400 s noted as given, its messages have 4 jobs and 400 s" in text
+    assert "2024-06: 36 jobs and 400 s recorded as sent, its messages have 4 jobs and 400 s" in text
     assert "Jobs: 1 row with a JobID that is no text" in text
     assert "SentSummaries: 1 row with a Key that is no JSON" in text

@@ -222,7 +222,8 @@ def test_the_way_back(site, next_program) -> None:
     for words in (("publish",), ("sweep",), ("db", "upgrade")):
         refused = ctx(site, *words)
         assert (
-            f"schema version {NEXT}; this program knows {NEXT - 1}: install the arcacct that made it" in refused.stderr
+            f"schema version {NEXT}; this program supports {NEXT - 1}: install the version of arcacct that created it"
+            in refused.stderr
         )
         assert refused.returncode == 74
     assert pathlib.Path(here.database).read_bytes() == untouched

@@ -257,7 +257,7 @@ def test_a_correction_says_what_was_and_what_is(sgas) -> None:
 
     assert f"wall time: was {first.wall_s} s, is 999 s" in shown
     assert "perhaps in further values" not in shown
-    assert listed.count("keeps the first one it got") == 1
+    assert listed.count("keeps the first version") == 1
     assert "(1); wall time: was" in listed
     assert "CPU time: was" in listed
     assert f"wall time: was {first.wall_s} s, is 999 s" in arcacct("--config", conf, "job", "why", first.job_id).stdout
@@ -265,4 +265,4 @@ def test_a_correction_says_what_was_and_what_is(sgas) -> None:
     assert f"changed since it was sent (wall time: was {first.wall_s} s, is 999 s): " in compared
     sgas.record(third._replace(benchmark="HEPSPEC:77.0"))
     sgas.publish()
-    assert "of which the former one is not kept" in arcacct("--config", conf, "quarantine", "show", third.job_id).stdout
+    assert "whose former one is not stored" in arcacct("--config", conf, "quarantine", "show", third.job_id).stdout

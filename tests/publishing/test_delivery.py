@@ -297,7 +297,7 @@ def test_many_refusals_in_a_row_are_the_servers(make: Callable[..., OfOne]) -> N
     """Unless it takes again what it took before."""
     names = ["a", "b", "c", "d"]
     one = make(**dict.fromkeys(names, REFUSED))
-    with pytest.raises(TargetRefuses, match="it refused 3 records one by one and took none"):
+    with pytest.raises(TargetRefuses, match="it rejected 3 records one by one and accepted none"):
         one.deliver(*names)
     assert (one.receiver.sent, one.aside()) == (["a", "b", "c"], {})
 
@@ -353,7 +353,7 @@ def test_when_a_refusal_is_believed(
     else:
         assert found.next_try is not None
         assert begun + wait_s <= found.next_try <= ended + wait_s
-    assert found.reason == f"refused by the receiver: {answer.text or f'HTTP {answer.status}'}"
+    assert found.reason == f"rejected by the receiver: {answer.text or f'HTTP {answer.status}'}"
 
 
 def test_limits_of_belief() -> None:
@@ -400,7 +400,7 @@ def test_a_machine_that_is_not_ours_holds_nobody_else_up(make: Callable[..., OfO
     assert one.receiver.sent == ["a", "b", "e"]
     assert one.aside() == dict.fromkeys("acd", "held")
     assert {one.reason for one in held.quarantine_entries(one.con)} == {
-        "the receiver does not take records of this machine from us: not yours"
+        "the receiver rejects records of this machine from us: not yours"
     }
     assert one.last_seq == 4
 
@@ -419,7 +419,7 @@ def test_what_is_sent_again_leaves_what_it_may_not_send(make: Callable[..., OfOn
     assert one.aside() == ({"a": "held", "c": "held"} if is_new else {}) | {"b": "correction"}
     assert one.receiver.sent == ["a", "b", "b"]
     assert (one.ctx.summary.corrections, one.ctx.summary.quarantined) == ((2, 2) if is_new else (0, 0))
-    note = "b: sent, and the receiver kept the older version that it has; set aside"
+    note = "b: sent, and the receiver kept its older version; quarantined"
     assert one.ctx.summary.notes == [note] * 2 * is_new
 
 
@@ -438,7 +438,7 @@ def test_a_replacement_that_is_refused_is_a_correction(make: Callable[..., OfOne
         assert (one.ctx.summary.refused_once, one.ctx.summary.quarantined) == (2, 0 if run == 1 else 2)
     notes = one.ctx.summary.notes
     assert [note.partition(":")[0] for note in notes] == ["a", "b", "b"]
-    assert notes[0].endswith("believed when it is repeated: the next run sends it again, apart from new records")
+    assert notes[0].endswith("the next run sends it again alone, and quarantines it if it is rejected again")
 
 
 def test_a_refusal_that_nobody_believes_says_when_it_is_tried_again(make: Callable[..., OfOne]) -> None:
@@ -450,7 +450,7 @@ def test_a_refusal_that_nobody_believes_says_when_it_is_tried_again(make: Callab
     (aside,) = held.quarantine_entries(one.con)
     assert aside.next_try_s is not None
     assert one.ctx.summary.notes[-1].endswith(
-        f"so it was in 2 runs, which is not believed of so small a record: sent again from {iso(aside.next_try_s)}"
+        f"so in 2 runs, which is implausible for so small a record: sent again from {iso(aside.next_try_s)}"
     )
 
 
@@ -470,10 +470,8 @@ def test_a_sum_that_is_refused_is_sent_by_each_run(tmp_path: pathlib.Path) -> No
         delivery.settle()
         assert len(receiver.sent) == 5 * run
         assert (ctx.summary.refused_once, ctx.summary.quarantined) == ((1, 0) if run == 1 else (0, 1))
-        again = "the next run sends it again" if run == 1 else "so it was in 2 runs; each sends it again"
-        assert ctx.summary.notes == [
-            f"a record of a summaries message: refused by the receiver: no such thing; {again}"
-        ]
+        again = "the next run sends it again" if run == 1 else "so in 2 runs; each run sends it again"
+        assert ctx.summary.notes == [f"a record of a summaries message: rejected: no such thing; {again}"]
     assert [one.refusals for one in sent.refused_sums(ctx.publishing, ctx.block)] == [2]
     assert sent.open_months(ctx.publishing, ctx.block) == {(2026, 5)}
 

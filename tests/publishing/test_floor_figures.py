@@ -61,7 +61,7 @@ def test_the_figures_of_what_was_kept_grow() -> None:
     one.hold_blocked_months()
     (held,) = one.held.values()
     assert (held.published_jobs, held.found_jobs) == (6, 5)
-    assert held.cause.startswith("6 jobs published, and 1 would be changed, moved or taken back without proof")
+    assert held.cause.startswith("6 jobs published, and 1 would be changed, moved or removed without proof")
     assert not one.has_kept_more()
     assert held.cause.endswith("; their wall time does not fall: 0.00 h published, 0.00 h would be sent")
 

@@ -322,7 +322,7 @@ def test_both_databases_of_the_past(memory, empty_box, messages, ledger) -> None
 
     for _ in range(2):
         error = site.publish().error
-        assert "neither knows what was published" in str(error)
+        assert "neither knows the later publications" in str(error)
         assert synced(site) == {month[1]: 60}
         assert at_portal(site)[month][0] == (60 if messages == SUMMARIES else 61)
     # Runs since the backup sent the month before, too: it is named, and accepted, at once.

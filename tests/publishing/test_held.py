@@ -259,9 +259,9 @@ def test_an_operators_word_is_for_whom_they_name(con: Connection) -> None:
 def test_a_word_about_a_job_that_is_not_set_aside_changes_nothing(con: Connection) -> None:
     """The whole of it: also not for those that were named before it."""
     set_aside(con, "bad", "quarantined")
-    with pytest.raises(InputError, match=rf"^good: not set aside at {ONE}; see"):
+    with pytest.raises(InputError, match=rf"^good: not quarantined at {ONE}; see"):
         held.change_state(con, ONE, ["bad", "good"], "retry")
-    with pytest.raises(InputError, match=r"^good: not set aside; see"):
+    with pytest.raises(InputError, match=r"^good: not quarantined; see"):
         held.change_state(con, None, ["good"], "retry")
     assert states(con) == {"bad": "quarantined"}
 
@@ -275,7 +275,7 @@ def test_keys_of_which_a_receiver_has_older_versions(con: Connection, tmp_path: 
     send(con, record("a", key="key-new"), origin="republish")
     set_aside(con, "bad", "quarantined")
     set_aside(con, "bad", "correction", target=OTHER)
-    with pytest.raises(InputError, match=r"^sgas:one: nothing is set aside as a correction"):
+    with pytest.raises(InputError, match=r"^sgas:one: nothing is quarantined as a correction"):
         held.outdated(con, target)
 
     for name in ("b", "a"):

@@ -341,7 +341,7 @@ def test_a_job_that_apel_would_take_for_another_is_set_aside(memory, empty_box, 
     site.publish()
 
     assert {job_id: state for job_id, (state, _why) in site.held().items()} == {"second": "quarantined"}
-    assert "take it for job first" in site.held()["second"][1]
+    assert "treat it as job first" in site.held()["second"][1]
     assert usage(empty_box.apel.job_records)[0] == 3 * first.wall_s
 
 
@@ -351,7 +351,7 @@ def test_sums_count_two_jobs_with_one_key(memory, empty_box) -> None:
     pair = [Job("first", local_id="77"), Job("second", local_id="77")]
     site.record(*pair)
     site.publish()
-    assert "count both, from the first month of which nothing was published" in site.held()["second"][1]
+    assert "count both, from the first month with nothing published" in site.held()["second"][1]
 
     site.configure(SUMMARIES)
     site.record(*(one._replace(job_id=f"later-{one.job_id}", end_time=one.end_time + 30 * 86_400) for one in pair))
@@ -385,7 +385,7 @@ def test_of_several_with_one_id_the_one_that_was_sent_counts(memory, empty_box) 
     site.record(Job("third", local_id="77", wall_s=50))
     site.publish()
 
-    assert "take it for job second" in site.held()["third"][1]
+    assert "treat it as job second" in site.held()["third"][1]
     assert usage(empty_box.apel.job_records)[0] == Job("second").wall_s
 
 
@@ -403,5 +403,5 @@ def test_a_job_that_is_refused_keeps_none_of_the_same_id_out(memory, empty_box) 
 
     site.record(first._replace(cpu_s=1))
     site.publish()
-    assert "take it for job second" in site.held()["first"][1]
+    assert "treat it as job second" in site.held()["first"][1]
     assert usage(empty_box.apel.job_records)[0] == second.wall_s

@@ -104,7 +104,7 @@ def test_a_new_target_begins_with_our_own_recording_and_says_so(site) -> None:
     site.sql(f"UPDATE DBConfig SET KeyValue = '{made}' WHERE KeyName = 'ARCACCT_CREATED'")
 
     (outcome, _) = site.publish_all(since=None)
-    assert any("when the database was made" in note and "--since TIME" in note for note in outcome.summary.notes)
+    assert any("when the database was created" in note and "--since TIME" in note for note in outcome.summary.notes)
     assert received_by_both(site) == {"evening", "today"}
 
     site.publish_all(since=made - DAY_S)
@@ -250,7 +250,7 @@ def test_a_target_that_is_added_begins_where_no_other_stopped(site) -> None:
     site.record(Job("more"))
 
     (_, added) = site.publish_all(since=None)
-    assert any("when the database was made" in note for note in added.summary.notes)
+    assert any("when the database was created" in note for note in added.summary.notes)
     assert site.ledger("SELECT Target, Runs FROM Targets ORDER BY 1") == [
         ("arex/jura/apel:a", 1),
         ("arex/jura/sgas:s", 4),
@@ -469,7 +469,7 @@ def test_nothing_else_needs_the_bytes_of_what_is_answered(site) -> None:
 
 
 def test_without_bytes_no_receiver_is_asked_whether_it_still_works(site) -> None:
-    """Who refuses everything then is not believed either: nothing is set aside."""
+    """Who refuses everything then is not believed either: nothing is quarantined."""
     site.configure(SGAS)
     site.record(*jobs(2))
     publish_well(site)

@@ -79,7 +79,7 @@ def test_differences_are_grouped_by_their_cause(portal) -> None:
 def test_what_is_known_here_of_a_difference_is_its_cause(portal) -> None:
     """Jobs that are held or set aside, VOs that nobody sends, what came after the export: each with an example."""
     noted = [
-        NotedJobs("atlas", "apel:egi", "set aside", 60, 7_200, 3_600, "JOB1"),
+        NotedJobs("atlas", "apel:egi", "quarantined", 60, 7_200, 3_600, "JOB1"),
         NotedJobs("atlas", "apel:egi", "held", 1, 3_600, 3_600, "JOB2"),
         NotedJobs("bio", "apel:egi", "sent, and no more in the database", 10, 0, 0, "JOB3"),
     ]
@@ -87,7 +87,7 @@ def test_what_is_known_here_of_a_difference_is_its_cause(portal) -> None:
     found = compare_portal(portal("VO,Nov 2026\natlas,900\nbio,30\n"), NOVEMBER, CELLS, known)
 
     texts = {line.partition(" (")[0]: line for line in found.differences}
-    assert texts["set aside"].endswith("atlas 900, in the database 1000 (60 jobs by apel:egi, as JOB1)")
+    assert texts["quarantined"].endswith("atlas 900, in the database 1000 (60 jobs by apel:egi, as JOB1)")
     assert texts["held"].endswith("atlas 900, in the database 1000 (1 job by apel:egi, as JOB2)")
     assert texts["sent after the export was made"].endswith("(up to 30 of its 1000 jobs)")
     assert texts["sent, and no more in the database"].endswith("(10 jobs by apel:egi, as JOB3)")
@@ -116,7 +116,7 @@ def test_a_table_of_sites_is_compared_by_ours(portal) -> None:
 
     assert compare_portal(path, NOVEMBER, CELLS, PortalContext(sites=["our-site"])).differences == []
     (other,) = compare_portal(path, NOVEMBER, CELLS, PortalContext(sites=["MY-SITE"])).differences
-    assert other.startswith("another site name (export the table of the site that gocdb_name= names)")
+    assert other.startswith("another site name (export the table of the site in gocdb_name=)")
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_a_target_under_another_name_goes_on_where_it_stopped(ctx) -> None:
     assert found == known._replace(target=BLOCK)
     assert (found.last_seq, found.start_end_time) == (3, JUNE)
     assert ctx.summary.notes == [
-        f"goes on where [{OLD}] stopped: it went to the same receiver and is not configured any more"
+        f"continues where [{OLD}] stopped: it went to the same receiver and is not configured any more"
     ]
     assert cursors.cursor(ctx.publishing, BLOCK) == found
     assert cursors.cursor(ctx.publishing, OLD) is None
@@ -83,7 +83,7 @@ def test_a_target_goes_on_with_none_of_another_kind_nor_of_two(ctx, others: list
     assert open_cursor(ctx, JUNE) == Cursor(BLOCK, "this", 0, JUNE, last_success=None)
     (note,) = ctx.summary.notes
     assert note.startswith("new target: jobs that ended since 2024-06-1")
-    assert "(as --since says; " in note
+    assert "(set by --since; " in note
 
 
 def test_a_target_begins_a_day_before_jura_stopped(ctx) -> None:

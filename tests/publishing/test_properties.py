@@ -226,7 +226,7 @@ def said(outcomes: list[TargetResult]) -> dict[str, object]:
             one.summary.resent,
             one.summary.implausible,
             one.summary.ahead,
-            [note for note in one.summary.notes if "sent, and the receiver kept the older version" not in note],
+            [note for note in one.summary.notes if "sent, and the receiver kept its older version" not in note],
             type(one.error),
             str(one.error),
         )

@@ -77,7 +77,7 @@ def test_a_job_that_is_nowhere_is_named(tmp_path, empty_box, messages) -> None:
 
     code, told = verdict(site)
     assert code == 1
-    assert "job00002: sent, and not in the database" in told
+    assert "job00002: sent, and no longer in the database" in told
     assert "job00001" not in told
 
 
@@ -124,9 +124,12 @@ def test_the_count_of_a_pruned_month_outlives_a_lost_ledger(pruned, empty_box) -
         assert outcome.error is None
         assert announced() == [7]
     if pruned.settings.targets[0].apel_messages == "urs":
-        assert any("no count is announced: 4 jobs of it are in an archive" in note for note in outcome.summary.notes)
+        assert any("no count is sent: 4 jobs of it are in an archive" in note for note in outcome.summary.notes)
     code, told = verdict(pruned)
     assert " NO " not in told, told
     if pruned.settings.targets[0].apel_messages == "urs":
         assert code == 1
-        assert "publishing.db was lost, and whether 4 jobs in an archive of `arcacct db prune` were sent" in told
+        assert (
+            "publishing.db was lost, and it is unknown whether 4 jobs in an archive of `arcacct db prune` were sent"
+            in told
+        )

@@ -186,7 +186,7 @@ def test_replaced_records(site, why) -> None:
     made.record(*jobs(1, 5))
     made.publish_all()
     first, second = why(made, "job00000")["sgas:s"]
-    assert (first.text, first.how.partition(":")[0]) == ("", "not known any more")
+    assert (first.text, first.how.partition(":")[0]) == ("", "unknown")
     assert second.how == MADE_AGAIN
     assert "<GlobalJobId>job00000#" in second.text
     assert "PT77S" in second.text
@@ -244,8 +244,8 @@ def test_a_neighbour_that_changed(site, why, kind) -> None:
     (changed,) = next(iter(why(made, "job00000").values()))
     assert changed.text == ""
     assert changed.how == (
-        "not known any more: the record changed since, and the bytes of the message are not kept;"
-        " keep_messages=DAYS in [arcacct] keeps those of what is sent from now on"
+        "unknown: the record changed since, and the bytes of the message are not kept;"
+        " keep_messages=DAYS in [arcacct] keeps those of later messages"
     )
 
 
@@ -302,7 +302,7 @@ def test_a_version_that_the_receiver_did_not_take(site, why) -> None:
 
 
 def test_a_sum_whose_message_cannot_be_made_again(site, why) -> None:
-    """A sum that is as it was stands for itself; one that changed is not known any more."""
+    """A sum that is as it was stands for itself; one that changed is unknown: ."""
     made = site(SUMMARIES)
     made.record(*jobs(3), *jobs(1, 3, user_dn="/CN=Other"))
     made.publish_all()
@@ -318,7 +318,7 @@ def test_a_sum_whose_message_cannot_be_made_again(site, why) -> None:
     assert why(made, "job00000")["apel:a"] == [shown._replace(how=SUM_AS_IT_IS)]
     ledger(made, "UPDATE SentSummaries SET Wall = Wall + 1")
     (shown,) = why(made, "job00000")["apel:a"]
-    assert shown.how.startswith("not known any more: the sum changed since")
+    assert shown.how.startswith("unknown: the sum changed since")
 
 
 def test_a_sum_that_was_taken_back(site, why) -> None:
@@ -355,8 +355,8 @@ def test_a_job_without_a_record(site, why) -> None:
     made.publish_all()
     made.sql("DELETE FROM AAR WHERE JobID = 'job00000'")
     shown = why(made, "https://ce.example.org/arex/rest/1.0/jobs/job00000")
-    assert "record: none any more" in why.out
-    assert [one.how.partition(":")[0] for one in shown["sgas:s"]] == ["not known any more"]
+    assert "record: deleted or pruned" in why.out
+    assert [one.how.partition(":")[0] for one in shown["sgas:s"]] == ["unknown"]
     assert [(one.how, got(made, one)) for one in shown["apel:a"]] == [(KEPT, True)]
     assert [one.how for one in why(made, "job00001")["sgas:s"]] == [AS_IT_IS]
 
@@ -369,7 +369,7 @@ def test_a_record_with_a_status_that_nobody_knows(site, why) -> None:
     made.sql("PRAGMA foreign_keys = OFF", "UPDATE AAR SET StatusID = 99 WHERE JobID = 'job00000'")
     shown = why(made, "job00000")
     assert "see `arcacct db check`" in why.out
-    assert [one.how.partition(":")[0] for one in shown["sgas:s"]] == ["not known any more"]
+    assert [one.how.partition(":")[0] for one in shown["sgas:s"]] == ["unknown"]
     assert [(one.how, got(made, one)) for one in shown["directory:d"]] == [(KEPT, True)]
 
 

@@ -203,11 +203,11 @@ def test_a_database_that_a_rex_began_anew_completes_no_month(tmp_path, box, vers
     imported(site, path)
     before = at_apel(box)
 
-    assert any("begun its database anew" in note for note in plan(site).notes)
+    assert any("newly created its database" in note for note in plan(site).notes)
     settings = site.settings()
     (outcome,) = run.publish(settings, plugins(settings), target_run.RunOptions(now=True))
     assert isinstance(outcome.error, FiguresHeld)
-    assert "A-REX's own database was begun anew" in str(outcome.error)
+    assert "A-REX's own database was newly created" in str(outcome.error)
     assert at_apel(box) == before
 
     former = tmp_path / "former.db"

@@ -93,7 +93,7 @@ def test_every_filter_selects_what_arcctl_7_selected(arex7_file, name) -> None:
     done = arcacct("--database", arex7_file, "stats", "-o", "json", *FILTERED[name])
 
     assert in_order(json.loads(done.stdout)) == in_order(json.loads(printed(f"stats-{name}.json")))
-    assert ("there are no jobs with FQAN /nonesuch" in done.stderr) == (name == "fqans")
+    assert ("the database has no jobs with FQAN /nonesuch" in done.stderr) == (name == "fqans")
 
 
 @pytest.mark.parametrize("name", JOBS)

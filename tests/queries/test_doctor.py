@@ -167,14 +167,14 @@ BROKEN_TEXTS = {
     line_without_options: ("callouts", CRITICAL, "has no options between state and program", 78),
     line_that_fails_jobs: ("callouts", WARNING, "would fail the user's job", 0),
     line_with_other_arguments: ("callouts", CRITICAL, "end it with %C %I %S", 78),
-    no_callouts: ("callouts", WARNING, "none: A-REX tells arcacct nothing", 0),
-    no_callout_for_the_end: ("callouts", WARNING, "there is none for FINISHED", 0),
+    no_callouts: ("callouts", WARNING, "none: A-REX reports nothing to arcacct", 0),
+    no_callout_for_the_end: ("callouts", WARNING, "missing for FINISHED", 0),
     callout_twice: ("callouts", WARNING, "is the second for ACCEPTED", 0),
     callout_for_no_state: ("callouts", CRITICAL, "RUNNING is no state", 78),
-    jura: ("jura", CRITICAL, "would publish beside arcacct", 78),
+    jura: ("jura", CRITICAL, "would publish in addition to arcacct", 78),
     misspelt: ("configuration", CRITICAL, "did you mean settle?", 78),
     same_receiver_twice: ("configuration", CRITICAL, "goes to the same receiver as directory:one", 78),
-    arex_writes_the_file: ("configuration", CRITICAL, "that is the file A-REX writes", 78),
+    arex_writes_the_file: ("configuration", CRITICAL, "this is the file that A-REX writes", 78),
 }
 
 
@@ -202,7 +202,7 @@ def test_callouts_of_the_other_version(clinic) -> None:
     assert [one.severity for one in clinic.verdicts() if one.subject == "callouts"] == [OK]
 
     (clinic.control / "accounting" / "accounting_v2.db").rename(clinic.control / "accounting" / "accounting.db")
-    assert "and does not start with that" in about(clinic.verdicts(), "callouts").detail
+    assert "which does not start with that" in about(clinic.verdicts(), "callouts").detail
 
 
 def test_a_site_without_a_target(mended) -> None:
@@ -292,18 +292,18 @@ def with_a_limit_above_the_timeout(site: Clinic) -> None:
 
 
 BROKEN_LAUNCHERS = {
-    missing: (CRITICAL, "cannot be found (no such file or directory): A-REX fails each job"),
-    not_executable: (CRITICAL, "is no program that can be started"),
+    missing: (CRITICAL, "does not exist (no such file or directory): A-REX fails each job"),
+    not_executable: (CRITICAL, "is not an executable program"),
     no_program: (CRITICAL, "cannot be started (Exec format error)"),
-    failing: (CRITICAL, "ends with 3, and A-REX takes that for a failure"),
+    failing: (CRITICAL, "ends with 3, which A-REX treats as a failure"),
     slow: (CRITICAL, "did not end within its deadline of 1 s"),
     hanging: (CRITICAL, "did not end within its deadline of 1 s"),
-    without_its_environment: (CRITICAL, "/nonexistent/bin/arcacct-record: what the launcher starts (record=)"),
+    without_its_environment: (CRITICAL, "/nonexistent/bin/arcacct-record: the program of the launcher (record=)"),
     with_a_broken_environment: (CRITICAL, "cannot record: no module named arcacct"),
-    open_to_all: (CRITICAL, "others than root can exchange the launcher"),
-    in_a_folder_open_to_all: (CRITICAL, "others than root can exchange the launcher"),
-    with_a_fallback_of_its_own: (CRITICAL, "write spool_fallback=/var/spool/elsewhere"),
-    with_a_spool_of_its_own: (CRITICAL, "spools in /var/spool/elsewhere (spool=), and no sweep looks there"),
+    open_to_all: (CRITICAL, "users other than root can replace the launcher"),
+    in_a_folder_open_to_all: (CRITICAL, "users other than root can replace the launcher"),
+    with_a_fallback_of_its_own: (CRITICAL, "add spool_fallback=/var/spool/elsewhere"),
+    with_a_spool_of_its_own: (CRITICAL, "spools in /var/spool/elsewhere (spool=), and no sweep reads it"),
     with_a_limit_above_the_timeout: (WARNING, "choose deadline < limit < timeout"),
 }
 
@@ -520,7 +520,7 @@ def is_down(site: Clinic, box: Sandbox) -> None:
 
 BROKEN_WAYS = {
     expired_at_the_receiver: (SGAS, "sgas:s server", "SSL certificate error", 77),
-    of_another_authority: (APEL, "apel:a token", "our certificate is refused", 77),
+    of_another_authority: (APEL, "apel:a token", "our certificate is rejected", 77),
     not_registered: (APEL, "apel:a token", "register the exact subject", 69),
     trusts_another_authority: (AUDITOR, "auditor:r server", "its certificate cannot be verified", 69),
     nobody_there: (SGAS, "sgas:s server", "connection refused", 75),
@@ -603,7 +603,7 @@ def test_a_check_that_fails_is_a_verdict(mended, monkeypatch) -> None:
     ("kind", "verdict", "words"),
     [
         ("nfs4", CRITICAL, "network file system"),
-        ("tmpfs", CRITICAL, "gone after the next boot"),
+        ("tmpfs", CRITICAL, "lost at the next boot"),
         ("xfs", OK, "is on xfs at /"),
     ],
 )
@@ -634,8 +634,8 @@ def test_the_file_system_that_is_meant(tmp_path) -> None:
         (10**11, None, 4000, OK, "enough for years"),
         (10**11, 10**6, 90, OK, "enough for 90 days"),
         (10**11, 10**6, 89, WARNING, "arcacct db prune"),
-        (10**11, 10**6, 6, CRITICAL, "make room: with database"),
-        (10**8, 10**6, None, CRITICAL, "make room: with database"),
+        (10**11, 10**6, 6, CRITICAL, "free disk space: if database"),
+        (10**8, 10**6, None, CRITICAL, "free disk space: if database"),
         (10**11, 5000, 4000, WARNING, "room for 5000 files (inodes) only"),
         (10**11, 1, 4000, CRITICAL, "room for 1 file (inodes) only"),
     ],
@@ -733,7 +733,7 @@ def test_what_waits_in_the_spools(clinic) -> None:
     (spool / f"{time.time_ns() - 10**9 * 7300}-1-FINISHED-old").touch()
     (spool / "unusable" / "torn").touch()
     (one,) = [one for one in clinic.wrong() if one.subject == "spool"]
-    assert (one.severity, "2 events, the oldest" in one.detail, "1 file set aside" in one.detail) == (
+    assert (one.severity, "2 events, the oldest" in one.detail, "1 file in spool/unusable" in one.detail) == (
         WARNING,
         True,
         True,
@@ -768,7 +768,7 @@ def test_a_user_who_may_not_look(public_dir) -> None:
     with acting_as("nobody"):
         found = site.verdicts()
     one = about(found, "database")
-    assert (one.severity, one.exit_code, "cannot be looked at by nobody" in one.detail) == (CRITICAL, 74, True)
+    assert (one.severity, one.exit_code, "cannot be read by nobody" in one.detail) == (CRITICAL, 74, True)
     assert [one.advice for one in found if "the doctor runs as nobody" in one.detail] == [
         "run `arcacct doctor` as root"
     ]
@@ -779,14 +779,14 @@ def test_a_hook_that_was_too_slow(clinic) -> None:
     """While events are spooled for that, it is said; not afterwards."""
     for ends, said_so in ((time.time() + 20, True), (time.time() - 20, False)):
         pathlib.Path(clinic.here.breaker).write_text(f"{int(ends)}\n")
-        assert any("too slow a moment ago" in one.detail for one in clinic.wrong()) == said_so
+        assert any("too slow just now" in one.detail for one in clinic.wrong()) == said_so
 
 
 def test_files_that_others_can_change(clinic) -> None:
     """A configuration or a directory that anybody may write is an error, and so is a password for all eyes."""
     clinic.ours = "[common]\nhttp_proxy=http://me:s3cr3t-w0rd@proxy.example.org:3128\n"
     clinic.configure()
-    assert "has a password in it" in about(clinic.verdicts(), "permissions").detail
+    assert "contains a password" in about(clinic.verdicts(), "permissions").detail
     clinic.conf.chmod(0o666)
     os.chmod(clinic.here.directory, 0o777)
     found = [one for one in clinic.wrong() if one.subject == "permissions"]
@@ -867,7 +867,7 @@ def test_a_line_for_each_verdict_and_the_sum(live, run, box) -> None:
     # Of what differs from one moment to the next the names.
     moving = ("launcher", "clock", "sweep", "backup", "disk", "recorder")
     said_so = [
-        f"{one['verdict']:<14}  {one['what']}: {'; '.join(filter(None, (one['detail'], one['advice'])))}"
+        f"{one['verdict']:<7}  {one['what']}: {'; '.join(filter(None, (one['detail'], one['advice'])))}"
         for one in found
     ]
     assert len(said_so) == len(lines)
@@ -883,7 +883,7 @@ def test_errors_decide_the_exit_code(live, run) -> None:
     key.chmod(0o644)
     warned = run(live, "--offline")
     assert warned.returncode == 0
-    assert warned.stdout.splitlines()[-1].endswith(" ok, 1 warning, 0 errors, 1 cannot be told")
+    assert warned.stdout.splitlines()[-1].endswith(" ok, 1 warning, 0 errors, 1 unknown")
     key.write_text("no key")
     assert run(live, "--offline").returncode == 77
     live.launcher.unlink()
@@ -906,7 +906,7 @@ def test_a_configuration_that_cannot_be_read(clinic, run) -> None:
     assert (done.returncode, as_json.returncode) == (78, 78)
     assert done.stdout.splitlines()[-1] == "0 ok, 0 warnings, 1 error"
     (one,) = json.loads(as_json.stdout)
-    assert (one["verdict"], "there is no such file" in one["detail"]) == ("error", True)
+    assert (one["verdict"], "no such file" in one["detail"]) == ("error", True)
 
 
 def test_the_password_of_a_proxy_is_never_told(live, run) -> None:

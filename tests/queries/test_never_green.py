@@ -170,7 +170,7 @@ def test_jura_still_publishes(site) -> None:
     for command in (["publish"], ["publish", "--dry-run"], REPUBLISH, ["switch", "--yes"]):
         done = arcacct("--config", site.conf, *command)
         assert (done.returncode, done.stdout) == (78, "")
-        assert "would publish beside arcacct" in done.stderr
+        assert "would publish in addition to arcacct" in done.stderr
 
     site.configure("[arcacct]\npublishes=no\n")
     assert site.status() == {}

@@ -36,7 +36,7 @@ REFUSED = {
     "pragma-checkpoint": ("PRAGMA wal_checkpoint(TRUNCATE)", "wal_checkpoint is refused"),
     "pragma-writable": ("PRAGMA writable_schema = 1", "writable_schema is refused"),
     "two-statements": ("SELECT 1; DELETE FROM AAR", "one statement at a time"),
-    "nothing": ("", "no statement that returns rows"),
+    "nothing": ("", "this statement does not return rows"),
     "no-sql": ("SELEC 1", "syntax error"),
 }
 TOO_MUCH = {

@@ -74,7 +74,7 @@ def test_the_plan_is_what_sql_says_and_the_correction_is_the_plan(ours) -> None:
         assert rows["HEPSPEC"]["difference_h"] == -round(hours, 3)
         assert rows["HEPscore23"]["after_h"] == round(sum(job[4] for job in mine) * 20 / 3600, 3)
     assert asked.stderr.endswith(
-        f"{len(changed)} jobs have another benchmark now: the next `arcacct publish` sends the correction\n"
+        f"{len(changed)} jobs have with a new benchmark: the next `arcacct publish` sends the correction\n"
     )
     with closing(read_accounting(corpus.place(ours.control))) as con:
         logged = con.execute("SELECT count(*) FROM FinishedLog WHERE Seq > ?", (len(before),)).fetchone()[0]
@@ -215,8 +215,6 @@ def test_job_records_at_apel_are_not_corrected_unasked(tmp_path) -> None:
     planned, refused, done = (arcacct(*words, *more) for more in (["--plan"], ["--yes"], ["--yes", "--counted-twice"]))
 
     assert [one.returncode for one in (planned, refused, done)] == [0, 64, 0]
-    assert all(
-        "apel:urs: 2026-11: sent as job records, of which APEL keeps" in one.stderr for one in (planned, refused)
-    )
-    assert "nothing is corrected: leave these months out" in refused.stderr
+    assert all("apel:urs: 2026-11: sent as job records, and APEL keeps" in one.stderr for one in (planned, refused))
+    assert "nothing is corrected: exclude these months" in refused.stderr
     assert "35 jobs have another benchmark now" in done.stderr

@@ -100,7 +100,7 @@ def test_a_name_that_no_job_has_is_told(arex_file) -> None:
     done = arcacct("--database", arex_file, "stats", "-o", "jobcount", "--filter-vo", "atals")
 
     assert done.stdout == "0\n"
-    assert "there are no jobs with WLCG VO atals" in done.stderr
+    assert "the database has no jobs with WLCG VO atals" in done.stderr
 
 
 def test_the_three_formats_say_the_same(ours) -> None:
@@ -291,12 +291,12 @@ def test_a_period_has_the_jobs_that_ended_in_it(ours, options, bounds) -> None:
         (("--from", "2026-11", "--to", "2026-10"), "--from is later than --to"),
         (("-b", "2026-11", "-e", "2026-10"), "-b is later than -e"),
         (("--gridengine", "-b", "2026-11", "-e", "2026-10"), "-b is later than -e"),
-        (("--month", "2026-11", "--year", "2026"), "--month is a whole range of time: it does not go with --year"),
-        (("--week", "last", "-b", "-7d"), "--week is a whole range of time: it does not go with -b"),
-        (("--sort", "jobs"), "--sort is about a table: it needs --by"),
+        (("--month", "2026-11", "--year", "2026"), "--month is a complete period: do not combine it with --year"),
+        (("--week", "last", "-b", "-7d"), "--week is a complete period: do not combine it with -b"),
+        (("--sort", "jobs"), "--sort needs --by"),
         (("--by", "vo", "--sort", "colour"), "--sort colour: the table has the columns vo, jobs, wall_s"),
         (("--by", "vo", "--sort", "jobs:up"), "write COLUMN, COLUMN:asc or COLUMN:desc"),
-        (("--gridengine", "--month", "last"), "--month asks for jobs"),
+        (("--gridengine", "--month", "last"), "--month reads jobs"),
     ],
 )
 def test_questions_that_mean_nothing_are_refused(ours, options, words) -> None:

@@ -94,7 +94,7 @@ def test_a_record_that_waits_for_another_try(site, days, severity) -> None:
     with closing(open_publishing(site.here)) as con:
         record = ledger.SentRecord("J", 1, 1, 1, b"")
         ledger.record_intent(
-            con, BLOCK, [], [ledger.HeldRecord(record, "held", "refused by the receiver: HTTP 413", 2**31, 3, 1)]
+            con, BLOCK, [], [ledger.HeldRecord(record, "held", "rejected by the receiver: HTTP 413", 2**31, 3, 1)]
         )
         con.execute("UPDATE HeldRecords SET Since = Since - ?", (days * DAY_S,))
 
@@ -102,11 +102,11 @@ def test_a_record_that_waits_for_another_try(site, days, severity) -> None:
 
     said = {check["subject"]: check for check in json.loads(done.stdout)}["sgas:s quarantine"]
     assert said["severity"] == done.returncode == severity
-    assert said["text"].startswith("1 refused, to be tried again from 2038-01-19T03:14:08Z")
+    assert said["text"].startswith("1 rejected, to be tried again from 2038-01-19T03:14:08Z")
     header, line = arcacct("--config", site.conf, "quarantine", "list").stdout.splitlines()
     assert header.split() == ["target", "state", "job", "ended", "reason"]
     assert line.split()[:2] == ["sgas:s", "held"]
-    assert line.endswith("refused by the receiver: HTTP 413; tried again from 2038-01-19T03:14:08Z")
+    assert line.endswith("rejected by the receiver: HTTP 413; tried again from 2038-01-19T03:14:08Z")
 
 
 def test_a_sum_that_is_refused_again_and_again(site) -> None:
@@ -178,7 +178,7 @@ def test_a_job_that_nobody_knows_the_usage_of(site) -> None:
     assert "1 job ended and of unknown usage" in found["vanished"].text
     assert "--give-up JOBID" in found["vanished"].text
     told = arcacct("--config", site.conf, "job", "why", job_id).stdout
-    assert "its files are gone, and nothing tells what it used" in told
+    assert "its files are gone, and its usage is unknown" in told
     assert "arcacct_jobs_on_hold 1.0" in arcacct("--config", site.conf, "metrics").stdout
 
 
@@ -308,13 +308,13 @@ def test_records_that_lack_something(site) -> None:
     assert cut() == []
     for field in ("transfers", "node_names"):
         site.update(note, 1, field, int(time.time()))
-    assert cut() == [(health.OK, f"1 record of the last day cut short, since a file or value was too long{see}")]
+    assert cut() == [(health.OK, f"1 record of the last day cut, because a file or value was too long{see}")]
     site.update(note, 2, "diag", int(time.time()))
     assert cut() == [
         (
             health.WARNING,
             (
-                "2 records of the last day cut short, since a file or value was too long, 1 of them with a file above"
+                "2 records of the last day cut, because a file or value was too long, 1 of them with a file above"
                 f" 1 MiB{see}"
             ),
         )
@@ -337,8 +337,8 @@ def test_what_the_figures_rest_on_is_said(site) -> None:
 
     site.update("INSERT OR REPLACE INTO FieldSources SELECT min(RecordID), 'cpu_user_s', 'unknown' FROM RecordUsage")
     site.update("UPDATE JobExtraInfo SET InfoValue = 'HEPSPEC:1.0' WHERE InfoKey = 'benchmark'")
-    assert f"CPU time of {jobs - 1}, what was not measured counts 0" in measured()
-    assert "no benchmark: there are no normalised figures, and HEPSPEC 1.0 is sent" in measured()
+    assert f"CPU time of {jobs - 1}, values that were not measured count 0" in measured()
+    assert "no benchmark: no normalised figures, and HEPSPEC 1.0 is sent" in measured()
     found = site.metrics()
     assert [found["arcacct_recent_jobs_without", what] for what in ("wall", "cpu", "benchmark")] == [0, 1, jobs]
     assert found["arcacct_recent_jobs",] == jobs

@@ -227,7 +227,7 @@ def test_the_portal_is_compared(ours, tmp_path) -> None:
 
     assert code == 1
     nobody, found = (one["text"] for one in report["differences"][:2])
-    assert nobody.startswith("no target is configured that the portal counts")
+    assert nobody.startswith("no target for this portal is configured")
     assert found.startswith("1020 jobs, in the database ")
 
 
@@ -273,7 +273,7 @@ def test_why_the_portal_differs_is_told_by_cause(tmp_path) -> None:
     assert {row["cause"] for vo, row in rows.items() if vo != "atlas"} == {"not selected"}
     texts = [one["text"] for one in told["differences"] if one["source"] == "portal jobs"]
     assert any(text.endswith("(1 job by apel:a, as late)") for text in texts)
-    assert any(text.startswith("not selected (no target that the portal counts selects this VO") for text in texts)
+    assert any(text.startswith("not selected (no target of this portal selects this VO") for text in texts)
     assert {row["vo"]: row["cause"] for row in before["portals"]["portal jobs"]}["atlas"] == (
         "not sent yet; sent after the export was made"
     )

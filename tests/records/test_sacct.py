@@ -49,7 +49,7 @@ def test_nothing_is_no_duration(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["10", "1-00", "-00:10", "00:10.1234567", "1-05:00", "UNLIMITED", "00:5", "9" * 30])
 def test_what_is_no_duration_is_no_number(text: str) -> None:
-    with pytest.raises(ValueError, match="no duration"):
+    with pytest.raises(ValueError, match="not a duration"):
         duration_us(text)
 
 
@@ -99,7 +99,7 @@ def test_what_slurm_writes_for_no_number_is_unknown(number: int) -> None:
         None,
         {},
     ]
-    with pytest.raises(ValueError, match="no number of a job"):
+    with pytest.raises(ValueError, match="not a number of a job"):
         job_number(str(number))
 
 
@@ -153,7 +153,7 @@ def test_exit_codes_and_states() -> None:
         "CANCELLED",
         "",
     ]
-    with pytest.raises(ValueError, match="no exit code"):
+    with pytest.raises(ValueError, match="not an exit code"):
         exit_code("9")
     with pytest.raises(ValueError, match="no state"):
         state("grid")
@@ -163,7 +163,7 @@ def test_numbers_of_jobs() -> None:
     found = [job_number(text) for text in ("24", "24.batch", "21_5.0", "51+1", "22_[1-5%2]", "28.extern")]
     assert found == [(24, ""), (24, "batch"), (21, "0"), (51, ""), (22, ""), (28, "extern")]
     for text in ("", "0", "batch", "-1", "1.", "1_", "9" * 20):
-        with pytest.raises(ValueError, match="no number of a job"):
+        with pytest.raises(ValueError, match="not a number of a job"):
             job_number(text)
 
 

@@ -95,7 +95,7 @@ def test_the_node_tells_the_cpu_where_the_job_does_not(capsys, site, tmp_path) -
 
     assert told["atlas"][:2] == ("", str(round(CORE_H * 20 / 1000, 3)))
     text = said(capsys, "--config", made.conf, "report", *MAY).stdout
-    assert "7.8 core hours are on CPUs of which no watts are known: they lack." in text
+    assert "7.8 core hours are on CPUs with unknown watts: they are missing." in text
 
 
 def test_what_is_measured_is_not_estimated(capsys, site, tmp_path) -> None:
@@ -167,7 +167,7 @@ def test_a_wrong_line_of_the_grid_is_told(tmp_path, line) -> None:
     ("line", "wrong"),
     [
         ("core_watts=0", "'0' is not a valid amount; write watts of one core"),
-        ("pue=0.9", "'0.9' is not a valid amount; write what the site draws"),
+        ("pue=0.9", "'0.9' is not a valid amount; write power of the site"),
         ("carbon_intensity=coal", "'coal' is not a valid amount; write g CO2e per kWh"),
         ("cpu_watts=EPYC 5", 'write "CPU MODEL PATTERN" WATTS'),
         ('cpu_watts="EPYC" much', "'much' is not a valid amount"),

@@ -95,7 +95,7 @@ def test_publishing_is_what_verify_says(capsys, swept) -> None:
     assert "NOT all places agree" in text
     text = said(capsys, "--config", swept, "report", "--month", "2026-11", "--pseudonymous").stdout
     assert verify["differences"][0]["job_id"] not in text
-    assert "`arcacct verify 2026-11 --all` tells every difference." in text
+    assert "`arcacct verify 2026-11 --all` shows every difference." in text
 
 
 def test_failures_have_the_reason_of_the_batch_system(capsys, site) -> None:
@@ -141,7 +141,7 @@ def test_exit_codes_are_told_with_their_signal(capsys, site) -> None:
     assert {key[1]: value for key, value in told.items() if key[0] == "failure" and key[2] == "jobs"} == {
         "failed: exit code 137 (signal 9)": "1",
         "failed: exit code 271 (signal 15)": "1",
-        "failed: exit code 1, or none was learned": "1",
+        "failed: exit code 1 or unknown": "1",
         "failed: it did not run": "1",
     }
 
@@ -204,7 +204,7 @@ def test_who_may_only_read_is_told(capsys, site) -> None:
 
     assert done.returncode == 0
     assert "Usage by VO" in done.stdout
-    assert "this report is not remembered" in done.stderr
+    assert "this report is not stored" in done.stderr
     assert sorted(path.name for path in folder.iterdir() if "reports" in path.name) == ["reports.json"]
 
 
@@ -243,11 +243,12 @@ def test_what_the_figures_rest_on_is_said(capsys, site) -> None:
     assert told["benchmark", "none (HEPSPEC 1.0 is sent)", "jobs"] == "1"
     text = said(capsys, "--config", host.conf, "report", *MAY).stdout
     rests_on = (
-        "wall time of 3 measured, CPU time of 2, what was not measured counts 0, 1 without a benchmark: HEPSPEC 1.0 is"
+        "wall time of 3 measured, CPU time of 2, values that were not measured count 0, 1 without a benchmark: HEPSPEC"
     )
-    assert f"These figures rest on 4 jobs: {rests_on} sent; 1 job held as implausible, in no figure." in text
+    rests_on += " 1.0 is"
+    assert f"These figures rest on 4 jobs: {rests_on} sent; 1 job held as implausible, not counted." in text
     assert "Jobs of this month have 3 benchmarks" in text
-    assert "HEPSPEC:120 is outside of what a core has" in text
+    assert "HEPSPEC:120 is outside the range of a core" in text
 
 
 def test_hours_of_jobs_without_a_benchmark_are_not_normalised(capsys, site) -> None:
@@ -259,7 +260,7 @@ def test_hours_of_jobs_without_a_benchmark_are_not_normalised(capsys, site) -> N
     assert (told["vo", "atlas", "hs06_hours"], told["vo", "atlas", "hepscore23_hours"]) == ("", "")
     text = said(capsys, "--config", host.conf, "report", *MAY).stdout
     assert "No job has a benchmark: there are no normalised figures, and HEPSPEC 1.0 is sent." in text
-    assert "no benchmark: there are no normalised figures" in text
+    assert "no benchmark: no normalised figures" in text
 
 
 def test_an_empty_month_says_so(capsys, site) -> None:
@@ -297,7 +298,7 @@ def test_late_jobs_are_told_once(capsys, site) -> None:
     assert "Since then 2 jobs were recorded late" in said(capsys, "--config", made.conf, "report", *MAY).stdout
     made.add(stored_jobs.job(1)._replace(wall_s=9))
     text = said(capsys, "--config", made.conf, "report", *MAY).stdout
-    assert "0 jobs were recorded late or told more of, 1 job was corrected" in text
+    assert "0 jobs were recorded late or completed, 1 job was corrected" in text
     assert os.stat(f"{made.settings().places.directory}/reports.json").st_mode & 0o777 == 0o600
 
 

@@ -158,7 +158,7 @@ def test_the_page_has_the_figures_of_the_tables(site) -> None:
 
 def test_nothing_is_green_that_should_not_be(capsys, tmp_path) -> None:
     """Without a target, with jura-ng's, with unsent jobs, and with all sent: only the last is well."""
-    green = '<p class="verdict good">Every receiver was given what the database has.</p>'
+    green = '<p class="verdict good">Every receiver has the same jobs as the database.</p>'
     page_of = tmp_path / "report.html"
 
     def verdict(conf: str) -> str:

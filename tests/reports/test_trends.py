@@ -114,7 +114,7 @@ def test_more_than_all_is_explained(capsys, site) -> None:
         ("cores=many", "'many' is not a number of cores; write NUMBER"),
         ("cores=0", "'0' is not a number of cores"),
         ("cores=5 from=2026-02-30", "'2026-02-30' is not a day"),
-        ("cores=5 from=2026-03-01 to=2026-03-01", "holds for no job"),
+        ("cores=5 from=2026-03-01 to=2026-03-01", "applies to no job"),
         ("cores=5\ncores=6 from=2026-03-01", "there is another number of cores at the same time in line"),
     ],
 )

@@ -88,8 +88,8 @@ def test_the_template_of_the_manual_imports(site, tmp_path) -> None:
     assert (unknown.returncode, "--source slots: no such source" in unknown.stderr) == (64, True)
 
     install(tmp_path / "packages")
-    assert "Take over the jobs of the log of the Slots batch system" in run(site, "import", "slots", "--help").stdout
-    assert re.search(r"^  slots +Take over", run(site, "import", "--help").stdout, re.MULTILINE)
+    assert "Import the jobs of the log of the Slots batch system" in run(site, "import", "slots", "--help").stdout
+    assert re.search(r"^  slots +Import the jobs", run(site, "import", "--help").stdout, re.MULTILINE)
     first = run(site, "import", "slots", log)
     assert (first.returncode, "2 jobs added" in first.stdout) == (0, True), first.stderr
     again = run(site, "import", "slots", log)
@@ -215,7 +215,7 @@ def test_a_place_is_known_from_its_first_slice_on(site, tmp_path) -> None:
         ("slots", ("    example =", "    other ="), "SOURCE has no example"),
         ("gesge", ('NAME = "slots"', 'NAME = "gesge"'), "JobIDs of Grid Engine begin with gesge"),
         ("sacct", ('NAME = "slots"', 'NAME = "sacct"'), "sacct is another source of values"),
-        ("sl_ots", ('NAME = "slots"', 'NAME = "sl_ots"'), "'sl_ots' is no name of a source"),
+        ("sl_ots", ('NAME = "slots"', 'NAME = "sl_ots"'), "'sl_ots' is not a name of a source"),
     ],
 )
 def test_a_package_that_cannot_be_used(site, tmp_path, name, change, said) -> None:

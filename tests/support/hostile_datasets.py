@@ -320,7 +320,7 @@ HOSTILE = {
         _column("Wall_S", pa.int64(), lambda rows: [1] * rows), "two columns are called wall_s"
     ),
     "column in other case": Hostile(_renamed("vo", "VO"), "column VO is called vo"),
-    "no record_id": Hostile(_renamed("record_id", "other_id"), "no column record_id"),
+    "no record_id": Hostile(_renamed("record_id", "other_id"), "the column record_id is missing"),
     "more rows": Hostile(_more_rows, "the manifest says"),
     "big texts": Hostile(big_texts, "uncompressed bytes"),
     "a million column chunks": Hostile(_footer(CHUNKS + b"\x00"), "footer"),

@@ -32,34 +32,34 @@ WRITE = "ARCACCT_WRITE_DOCS"
 """With this variable in the environment the tests write the pages anew."""
 MADE = f'.\\" Made from the program ({WRITE}=1 python -m pytest tests/test_man_pages.py): do not edit.\n'
 STATUS = {
-    0: "All is well.",
+    0: "Success.",
     64: "The command line is wrong.",
-    65: "Some input cannot be used, or a record was set aside; the rest was done.",
-    69: "A target refuses us, or a month is held since its figures would fall: the administrator has to act.",
-    70: "An error of arcacct itself.",
-    74: "A database or another file refuses, is damaged, or is of another version.",
-    75: "Try again later: a lock, a receiver that is away, maintenance. Nothing was lost.",
-    77: "A certificate, key or token is missing, expired or refused.",
+    65: "Some input cannot be used, or a record was quarantined; everything else was done.",
+    69: "A target rejects the sender, or a month is on hold because its figures would fall: act on it.",
+    70: "Internal error.",
+    74: "A database or another file is unusable, damaged, or of another version.",
+    75: "Try again later: a lock, a receiver that is down, maintenance. Nothing was lost.",
+    77: "A certificate, key or token is missing, expired or rejected.",
     78: "The configuration is wrong.",
     130: "Stopped by Ctrl-C.",
 }
 """The exit codes of all commands."""
 OWN_STATUS = {
-    "arcacct status": {0: "All is well.", 1: "Warning.", 2: "Critical.", 3: "Unknown.", 64: STATUS[64]},
-    "arcacct verify": {1: "Not all agree."},
+    "arcacct status": {0: "OK.", 1: "Warning.", 2: "Critical.", 3: "Unknown.", 64: STATUS[64]},
+    "arcacct verify": {1: "Not everything agrees."},
 }
 """Those of commands that have codes of their own; ``status`` has no others."""
 FILES = {
     "/etc/arc.conf": "The configuration of ARC.",
     "/etc/arcacct.conf": "The configuration of arcacct; see `arcacct.conf`(5).",
     "<controldir>/accounting/arcacct/accounting.db": "The jobs.",
-    "<controldir>/accounting/arcacct/publishing.db": "What was sent, and what was answered.",
+    "<controldir>/accounting/arcacct/publishing.db": "The ledger: messages and answers.",
     "<controldir>/accounting/arcacct/spool/": "Events that the next `arcacct sweep` records.",
 }
 """What commands read and write, unless the configuration says another place."""
 ENVIRONMENT = {
-    "ARC_CONFIG": "Read this arc.conf. The option `--config` wins.",
-    "ARCACCT_CONFIG": "Read this arcacct.conf, and not the one beside arc.conf.",
+    "ARC_CONFIG": "Read this arc.conf. The option `--config` has priority.",
+    "ARCACCT_CONFIG": "Read this arcacct.conf instead of the one next to arc.conf.",
 }
 _NONE_OF_OURS = ("arcacct demo", "arcacct fleet", "arcacct help", "arcacct node", "arcacct sandbox", "arcacct features")
 """Commands that need neither the configuration nor the databases, or hardly ever."""
@@ -332,8 +332,8 @@ def _of_configuration() -> Page:
             "DESCRIPTION": "\n.PP\n".join(prose(part) for part in described.split("\n\n"))
             + "\n.PP\n"
             + prose(
-                "`arcacct config check` lists every mistake with its line, `arcacct config show` prints what holds and "
-                "which line says so."
+                "`arcacct config check` lists every error with its line, `arcacct config show` prints the settings in "
+                "use with their lines."
             ),
             "OPTIONS": blocks.strip(),
             "FILES": _list(
@@ -365,7 +365,7 @@ _SAID = {
     "multivalued": "May be repeated.",
     "allowedvalues": "One of: {}.",
     "default": "Default: {}.",
-    "inherits": "If it is not set here, {} is asked before the default.",
+    "inherits": "If it is not set here, {} is used before the default.",
 }
 
 
@@ -397,41 +397,40 @@ HOOK = {
         into the spool, with the files of the job, and the next `arcacct sweep` records it. So A-REX waits little longer
         than the limit at most.
 
-        It is a shell script, stands outside of the Python environment of arcacct, and reads no configuration. It is
-        named in the lines `statecallout=` of the block [arex] in arc.conf; `arcacct doctor` tells whether they are
-        right.
+        It is a shell script outside the Python environment of arcacct, and reads no configuration. The lines
+        `statecallout=` of the block [arex] in arc.conf name it; `arcacct doctor` checks them.
 
         Never remove this program while arc.conf names it: A-REX fails every job whose callout cannot be started,
         whatever onfailure= says. First remove the lines `statecallout=`, restart A-REX, and then remove the program.
         Replace it only by a rename in the same directory (`mv`).
 
-        The program `arcacct-record` is not for people. `arcacct record` records an event by hand, and says what went
-        wrong: `arcacct-record`(1) is its page.
+        Do not run the program `arcacct-record` by hand. `arcacct record` records an event by hand and reports errors;
+        `arcacct-record`(1) describes it.
         """,
-    "EXIT STATUS": "Always 0. What went wrong is said on standard error, which A-REX writes into its log.",
+    "EXIT STATUS": "Always 0. Errors go to standard error, which A-REX writes to its log.",
 }
 """What arcacct-hook(8) says in sentences."""
 HOOK_ARGUMENTS = {
     "CONTROLDIR": "The control directory of A-REX.",
-    "JOBID": "The id of the job. (A-REX puts its own words in place of %C, %I and %S.)",
-    "STATE": "ACCEPTED, PREPARING, SUBMIT, INLRMS, CANCELING, FINISHING or FINISHED. At DELETED nothing is done.",
-    "CONF": "The arc.conf to read in place of the one of the host. Only `arcacct-record` reads it.",
+    "JOBID": "The id of the job. (A-REX replaces %C, %I and %S.)",
+    "STATE": "ACCEPTED, PREPARING, SUBMIT, INLRMS, CANCELING, FINISHING or FINISHED. DELETED has no effect.",
+    "CONF": "The arc.conf to read instead of the host's. Only `arcacct-record` reads it.",
     "spool-only": "Leave the event to the next `arcacct sweep`.",
 }
 HOOK_VARIABLES = {
-    "ARCACCT_RECORD": "The program that records. It stands as `record=` at the top of the script, too, "
-    "with its default: /opt/arcacct/bin/arcacct-record.",
+    "ARCACCT_RECORD": "The program that records. The line `record=` at the top of the script also sets it. "
+    "Default: /opt/arcacct/bin/arcacct-record.",
     "ARCACCT_SPOOL": "The directory of the spool (`spool=`). Default: accounting/arcacct/spool below CONTROLDIR.",
     "ARCACCT_SPOOL_FALLBACK": "A directory on another disk, for events that the spool cannot take (`fallback=`): "
-    "the same as `spool_fallback=` of arcacct.conf, or no sweep looks there. Default: none.",
+    "the same as `spool_fallback=` of arcacct.conf, or no sweep reads it. Default: none.",
     "ARCACCT_LIMIT": "Seconds after which `arcacct-record` is killed and the event is spooled (`limit=`): more than "
     "`deadline=` of arcacct.conf, less than the timeout of the callout. Default: 8.",
     "ARCACCT_LEASE": "Hundredths of a second: for so long after its last heartbeat a recorder counts as alive "
     "(`lease=`). Default: 200.",
 }
 HOOK_FILES = {
-    "/usr/libexec/arcacct-hook": "The program, as packages install it; /usr/local/libexec/arcacct-hook by hand.",
-    "/opt/arcacct/bin/arcacct-record": "What it starts.",
+    "/usr/libexec/arcacct-hook": "The program in packages; without a package /usr/local/libexec/arcacct-hook.",
+    "/opt/arcacct/bin/arcacct-record": "The program that it starts.",
     "<controldir>/accounting/arcacct/spool/": FILES["<controldir>/accounting/arcacct/spool/"],
     "<controldir>/accounting/arcacct/spool/.recorder": "What a recorder keeps open and writes to while it records.",
     "<controldir>/accounting/arcacct/breaker": "There after `arcacct-record` took too long: until the time in it, at "

@@ -1,5 +1,5 @@
 """
-What becomes of each field of the five documents that arcacct is made by: docs/reference/seed-coverage.csv, its page.
+Seed coverage: where each field of the source documents is stored and sent (docs/reference/seed-coverage.csv, its page).
 
 ``stored``: columns of views, ``v1_node_usage[...]`` for a measure of nodes. ``sent``: a document with an element (by
 its path, with an attribute in brackets), a key of a message or a key of features. ``why``: for what is not stored, not
@@ -40,17 +40,17 @@ RECORDS = {"UR": "ur.xml", "CAR": "car.xml"}
 FEATURES = {"machine": MACHINE_KEYS, "job-features": JOB_KEYS}
 _ITEM = re.compile(r"(?P<document>\S+) (?P<path>[\w/]+)(?:\[(?P<name>\w+)=(?P<value>\w+)\])?")
 _BEFORE = """\
-# What becomes of each field
+# Seed coverage
 
-The five documents that arcacct is made by, field by field: the columns of the views that have it, where it is sent, or
-why not. This page is made from `seed-coverage.csv` by a test, which also looks up each column, element and key in the
-program, and sees that each column has a value once something of every field is imported.
-`ARCACCT_WRITE_DOCS=1 python -m pytest -q tests/test_seed_coverage.py` writes it anew.
+For each field of the five source documents, this page lists the view columns that have it, where it is sent, or why
+not. A test generates the page from `seed-coverage.csv`. The test also looks up each column, element and key in the
+program, and checks that each column has a value after an import with every field.
+`ARCACCT_WRITE_DOCS=1 python -m pytest -q tests/test_seed_coverage.py` writes it again.
 
 In the column *sent*: UR is the record for SGAS, CAR the record for APEL, `job` its job record (0.4), `job-v0.3` and
 `job-seed` other forms of it, `summary`, `summary-seed` and `normalised` sums, `sync` counts, AUDITOR the record for
-AUDITOR; `machine` and `job-features` are directories that `arcacct features` writes for jobs. Whether a target gets
-them is its configuration.
+AUDITOR; `machine` and `job-features` are directories that `arcacct features` writes for jobs. The configuration of a
+target decides whether it gets them.
 """
 
 

@@ -434,7 +434,7 @@ class Years(World):
         return {name: str(error) for name, error in errors.items()}
 
     def reconcile(self) -> None:
-        """At the end of a month: administrators make room for corrections; what failed at a receiver is sent again."""
+        """At the end of a month: administrators free space for corrections; what failed at a receiver is sent again."""
         aside = self.site.ledger("SELECT Target, JobID FROM HeldRecords WHERE State = 'correction'")
         for block, job_id in aside:
             receiver = self.receivers[block.rpartition("/")[2]]

@@ -170,7 +170,7 @@ def test_an_end_in_the_future_is_refused_until_then(job: AAR, cell: UsageCell) -
         # What is wrong for good is no question of time.
         assert accept(ahead._replace(wall_s=-1), options, NOW).not_before is None
     verdict = accept_cell(cell._replace(month=2), APEL, NOW)
-    assert "has not begun" in (verdict.refusal or "")
+    assert "is in the future" in (verdict.refusal or "")
     assert verdict.not_before == 1_706_745_600
     assert accept_cell(cell._replace(month=2), APEL, verdict.not_before).refusal is None
 

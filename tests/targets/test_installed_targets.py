@@ -106,7 +106,7 @@ def test_two_packages_for_one_kind(site, tmp_path) -> None:
     install(tmp_path / "packages")
     install(tmp_path / "packages", "another", "other_lines")
     done = run(site, "publish")
-    assert (done.returncode, "only one package may have it" in done.stderr) == (78, True)
+    assert (done.returncode, "only one package may provide it" in done.stderr) == (78, True)
 
 
 def test_built_in_targets_look_through_no_package(tmp_path) -> None:

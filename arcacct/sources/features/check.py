@@ -352,7 +352,7 @@ def _permissions(seen: Observations) -> Judgement:
 
 def _links(seen: Observations) -> Judgement:
     wrong = [
-        f"{_shown(seen.locations[kind], name)} is no plain file"
+        f"{_shown(seen.locations[kind], name)} is not a plain file"
         for kind, folder in seen.folders.items()
         for name, file in folder.files.items()
         if not stat.S_ISREG(file.status.st_mode)

@@ -180,7 +180,7 @@ def take_features(con: Connection, job_id: str, values: dict[str, str], extra: d
     """
     row = con.execute("SELECT RecordID, LocalJobID FROM AAR WHERE JobID = ?", (escaped(job_id),)).fetchone()
     if row is None:
-        return Taken(False, f"{job_id}: there is no record of this job; run `arcacct sweep` first")
+        return Taken(False, f"{job_id}: this job has no record; run `arcacct sweep` first")
     record_id, local_job_id = row[0], unescaped(row[1] or "")
     theirs = values.get("job_id")
     if theirs and local_job_id and all(contradict(theirs, one) for one in _names(con, record_id, local_job_id)):

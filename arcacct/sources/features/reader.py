@@ -160,7 +160,7 @@ def remove(directory: str) -> None:
             for name in names:
                 kind = place.lstat(name).st_mode
                 if not stat.S_ISREG(kind) or not (NAME.fullmatch(name) or name.startswith(TEMPORARY)):
-                    raise InputError(f"{place.path_of(name)!r} is no key of features: nothing was removed")
+                    raise InputError(f"{place.path_of(name)!r} is not a key of features: nothing was removed")
             for name in names:
                 os.unlink(name, dir_fd=place.fd)
             os.rmdir(own_name, dir_fd=folder.fd)
@@ -185,7 +185,7 @@ def _refuse_other_than_file(place: Directory, name: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISREG(kind):
-        raise InputError(f"{place.path_of(name)} is no plain file: somebody else put it there; remove it first")
+        raise InputError(f"{place.path_of(name)} is not a plain file: another user created it; remove it first")
 
 
 # Reading features as a job does: from a directory, or from a web server, never trusting what is there.
@@ -254,7 +254,7 @@ def read(location: str, *, fetch: Callable[[str], str | None] | None = None) -> 
         try:
             value = fetch(f"{location}/{name}")
         except (InputError, ValueError) as error:
-            warnings.append(f"{name}: {error}; taken as absent")
+            warnings.append(f"{name}: {error}; treated as absent")
             continue
         if value is not None:
             raw.append((name, value))
@@ -278,7 +278,7 @@ def values_in(place: Directory) -> tuple[list[tuple[str, str]], list[str]]:
             continue
         except (OSError, ValueError, InputError) as error:
             why = getattr(error, "strerror", None) or str(error).removeprefix(f"{place.path_of(name)}: ")
-            warnings.append(f"{name}: {why}; taken as absent")
+            warnings.append(f"{name}: {why}; treated as absent")
     return raw, warnings
 
 
@@ -319,7 +319,7 @@ def doubted(location: str, raw: Sequence[tuple[str, str]], warnings: list[str]) 
                 if problem(today, amount) is None:
                     values[today] = amount
         elif (wrong := problem(name, value)) is not None:
-            warnings.append(f"{name}: {wrong}; taken as absent")
+            warnings.append(f"{name}: {wrong}; treated as absent")
         elif name in KEYS:
             values[name] = value
         else:

@@ -258,7 +258,7 @@ def _there(directory: str, values: Mapping[str, str], suffix: str) -> dict[str, 
     """What stands in a directory into which these values may be written."""
     there = read(os.path.abspath(directory)).values if os.path.isdir(directory) else {}
     if f"shutdowntime{suffix}" in values and f"grace_secs{suffix}" not in {*there, *values}:
-        raise UsageError(f"shutdowntime{suffix} needs grace_secs{suffix}: how long before it jobs are told at least")
+        raise UsageError(f"shutdowntime{suffix} needs grace_secs{suffix}: the minimum warning time for jobs")
     return there
 
 

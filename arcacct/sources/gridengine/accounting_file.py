@@ -40,7 +40,7 @@ def _whole(value: Any) -> int:
         return value
     if type(value) is float and value.is_integer() and abs(value) < 2**53:
         return int(value)
-    raise ValueError("it is missing" if value is None else f"{value!r:.40} is no number")
+    raise ValueError("it is missing" if value is None else f"{value!r:.40} is not a number")
 
 
 def _whole_or_0(value: Any) -> int:
@@ -51,7 +51,7 @@ def _measure(value: Any) -> float:
     if type(value) is int and abs(value) < _LARGEST:
         return value
     if type(value) not in (int, float):
-        raise ValueError(f"{value!r:.40} is no number")
+        raise ValueError(f"{value!r:.40} is not a number")
     # JSON's 1e999 is read as infinity; a whole number may be longer than any float.
     if not -1e300 < value < 1e300:
         raise ValueError("out of range")
@@ -367,7 +367,7 @@ def _of_parts(parts: list[str]) -> Record:
         raise ValueError(_not_a_number(parts)) from None
     *rusage, slots, task_number, cpu, mem, io, iow, maxvmem = measured
     if job_number % 1 or task_number % 1:
-        raise ValueError(f"job {job_number}.{task_number} is no number of a job")
+        raise ValueError(f"job {job_number}.{task_number} is not a number of a job")
     qname, hostname, group, owner, job_name, _, account = [text or None for text in parts[:7]]
     submission, start, end = int(submission), int(start), int(end)
     unit = us_of((submission, start, end))

@@ -504,7 +504,7 @@ class Import(BatchImport[Number]):
 
     def _called(self, job: Number) -> str:
         number, task = job
-        return f"job {f'{number}.{task}' if task else number}: cannot be made from its records"
+        return f"job {f'{number}.{task}' if task else number}: cannot be rebuilt from its records"
 
     def again(self) -> None:
         """Make every job of the cell again from its records, and finish."""

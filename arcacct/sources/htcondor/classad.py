@@ -80,7 +80,7 @@ def _text_of(text: str) -> str | Expression:
     while True:
         place = text.find('"', place)
         if place < 0:
-            raise ValueError(f"a text has no end on its line: {text[:40]!r}")
+            raise ValueError(f"a text is not closed on its line: {text[:40]!r}")
         if text[place - 1] != "\\" or place == 1:
             break
         if place == len(text) - 1:

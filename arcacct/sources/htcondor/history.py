@@ -156,7 +156,7 @@ def _whole(value: Value) -> int | None:
     """A count."""
     number = _number(value)
     if number is not None and number != int(number):
-        raise ValueError(f"{number} is no whole number")
+        raise ValueError(f"{number} is not a whole number")
     return None if number is None else int(number)
 
 
@@ -176,7 +176,7 @@ def _time(value: Value) -> int | None:
     """UTC seconds."""
     found = _amount(value)
     if found is not None and found >= LATEST_S:
-        raise ValueError(f"{found} is no time of a job")
+        raise ValueError(f"{found} is not a time of a job")
     return found or None
 
 
@@ -291,7 +291,7 @@ def job_of(ad: Ad, unusable: set[str], schedd: str | None = None, scores: Scores
     name, *number = _key(run)
     end = (run["completed_s"] if state == COMPLETED else None) or run["left_s"]
     if not end:
-        raise ValueError("it has neither CompletionDate nor EnteredCurrentStatus: nothing says when it ended")
+        raise ValueError("it has neither CompletionDate nor EnteredCurrentStatus: its end is unknown")
     starts, memory_kib, image_kib = run.get("starts"), run.get("memory_kib"), run.get("image_kib")
     user_s, kernel_s = _cpu(run, is_one_run=(starts or 0) < 2 and "NumJobStarts" not in unusable)
     exit_status, exit_signal = _exit(run)
@@ -346,7 +346,7 @@ def _wall(run: Mapping[str, Any], end: int) -> int:
     if wall_s is None:
         wall_s = _only_run(run["status"], run.get("starts"), start, run.get("last_start"), end)
     if wall_s is None:
-        raise ValueError("it has no RemoteWallClockTime: nothing says how long it ran")
+        raise ValueError("it has no RemoteWallClockTime: its duration is unknown")
     if wall_s > end - start + _OFF_S:
         raise ValueError(f"it ran {wall_s} s between a start and an end that are {end - start} s apart")
     return int(wall_s)
@@ -359,7 +359,7 @@ def _cores(run: Mapping[str, Any]) -> int:
     Raises ValueError where only expressions say it.
     """
     if run.get("cores") is None:
-        raise ValueError("nothing says how many CPUs it had: CpusProvisioned and RequestCpus are no numbers")
+        raise ValueError("its number of CPUs is unknown: CpusProvisioned and RequestCpus are not numbers")
     nodes = run.get("nodes") if run["universe"] == _PARALLEL else 1
     cores: int = max(1, run["cores"]) * max(1, nodes or 1)
     return cores

@@ -132,7 +132,7 @@ class HTCondorSource(SourceType[CondorJob]):
     system = SYSTEM
     table = RunTable("HTCondorJobs", CondorJob, _SPELT, no="JobNo", numbers=2, progress=("HTCondorProgress", "Schedd"))
     run_type = CondorJob
-    never_asked = "condor_history was never asked before: give --since, the day when your accounting is to begin"
+    never_asked = "condor_history never ran before: pass --since with the first day of your accounting"
     overlap_s = OVERLAP_S
     form = HistoryForm()
     fields = FIELDS

@@ -55,14 +55,14 @@ _DEFAULT_CLUSTER = "default"
 def _number(text: str | None) -> int:
     found = whole(text or "")
     if not found:
-        raise ValueError("0 is no number of a job")
+        raise ValueError("0 is not a number of a job")
     return found
 
 
 def _seconds(text: str) -> int | None:
     """-1: not measured."""
     if not _REAL.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is no number")
+        raise ValueError(f"{text[:40]!r} is not a number")
     found = float(text)
     if found > LARGEST:
         raise ValueError(f"{text[:40]!r} is longer than any job")
@@ -85,7 +85,7 @@ def _code(text: str) -> int:
     """A wait status: exit code x 256 + signal."""
     found = whole(text)
     if found >= 2**31:
-        raise ValueError(f"{text[:40]!r} is no exit status")
+        raise ValueError(f"{text[:40]!r} is not an exit status")
     return found
 
 
@@ -134,7 +134,7 @@ def run_of(line: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> Batc
     texts = _fields(line)
     if texts[0] != "JOB_FINISH":
         if not re.fullmatch(r"[A-Z][A-Z0-9_]{2,40}", texts[0]):
-            raise ValueError(f"{texts[0][:40]!r} is no type of a record")
+            raise ValueError(f"{texts[0][:40]!r} is not a type of a record")
         return None
     said = dict(zip(_BEFORE_HOSTS, texts, strict=False))
     at = len(_BEFORE_HOSTS)

@@ -89,7 +89,7 @@ def _seconds(text: str) -> int:
     """``HH:MM:SS`` with any number of hours, ``MM:SS``, or seconds."""
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text[:40]!r} is no duration")
+        raise ValueError(f"{text[:40]!r} is not a duration")
     hours, minutes, seconds, alone = (int(part or 0) for part in match.groups())
     found = alone or (hours * 60 + minutes) * 60 + seconds
     if found > LARGEST:
@@ -120,7 +120,7 @@ def _code(text: str) -> int:
     """An exit code; negative: a reason of the server's."""
     found = -whole(text[1:]) if text.startswith("-") else whole(text)
     if abs(found) >= 2**31:
-        raise ValueError(f"{text[:40]!r} is no exit code")
+        raise ValueError(f"{text[:40]!r} is not an exit code")
     return found
 
 
@@ -251,7 +251,7 @@ def _id(text: str) -> tuple[int, int, str]:
     """``123.server``, ``123[4].server``, ``123-4.server`` (old Torque)."""
     match = _ID.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text[:40]!r} is no id of a job")
+        raise ValueError(f"{text[:40]!r} is not an id of a job")
     return int(match[1]), int(match[2] or match[3] or NO_TASK), match[4] or ""
 
 

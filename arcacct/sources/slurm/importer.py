@@ -145,7 +145,7 @@ class SlurmSource(SourceType[SlurmRun]):
     system = SYSTEM
     table = _SlurmRuns("SlurmRuns", SlurmRun, _SPELT, progress=("SlurmProgress", "Cluster"))
     run_type = SlurmRun
-    never_asked = "sacct was never asked before: give --since, the day when your accounting is to begin"
+    never_asked = "sacct never ran before: pass --since with the first day of your accounting"
     overlap_s = OVERLAP_S
     form = OutputForm()
     fields = FIELDS

@@ -152,7 +152,7 @@ def run_of(job: SacctPart, steps: SacctUse, cluster: str | None, unusable: set[s
         return NoUsage(NEVER_STARTED)
     name = cluster or job.run.cluster
     if not name:
-        raise ValueError("nothing says which cluster it ran on; print the column Cluster, or give --cluster")
+        raise ValueError("its cluster is unknown; print the column Cluster, or pass --cluster")
     if job.submit is None:
         raise ValueError("it has no time of submission, by which Slurm knows its runs")
     if job.submit.early != job.submit.late:
@@ -394,7 +394,7 @@ def header_of(line: str, delimiter: str | None = None) -> TableHeader:
         delimiter = match[2] if match else ""
     columns = tuple(line.removesuffix(delimiter).split(delimiter)) if delimiter else ()
     if not delimiter.strip(" ") or len(columns) < 2 or not all(name.isascii() and name.isalpha() for name in columns):
-        raise InputError("its first line is no header of sacct: print it with --parsable2, and with its header")
+        raise InputError("its first line is not a header of sacct: use --parsable2, and keep the header")
     if len(set(columns)) < len(columns):
         raise InputError("its header names a column twice")
     return TableHeader(columns, delimiter, line)

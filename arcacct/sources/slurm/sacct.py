@@ -354,7 +354,7 @@ def _instants(time: dict[str, Any], name: str) -> Instants | None:
     if not found:
         return None
     if found >= LATEST_S:
-        raise ValueError(f"time.{name}: {found} is no time of a job")
+        raise ValueError(f"time.{name}: {found} is not a time of a job")
     return Instants(found, found)
 
 

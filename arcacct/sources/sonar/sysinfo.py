@@ -175,12 +175,12 @@ def _asked(arguments: list[str]) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise OSError(f"{arguments[0]}: no end after {TIMEOUT_S:g} s") from error
+        raise OSError(f"{arguments[0]}: did not end after {TIMEOUT_S:g} s") from error
     except OSError as error:
         raise OSError(f"{arguments[0]}: cannot be started: {error.strerror or error}") from error
     if done.returncode:
         said = " ".join(done.stderr.decode("utf-8", "backslashreplace").split())[:500]
-        raise OSError(f"{arguments[0]}: exit code {done.returncode}: {said or 'it does not say why'}")
+        raise OSError(f"{arguments[0]}: exit code {done.returncode}: {said or 'without a message'}")
     return done.stdout.decode("utf-8", "replace")
 
 

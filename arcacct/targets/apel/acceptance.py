@@ -1,4 +1,4 @@
-"""What APEL would refuse of a job or of a sum, found before it is sent: it drops the message and tells nobody."""
+"""Check jobs and sums against APEL's rules before sending: APEL drops a bad message without a report."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellAcceptan
     # The first second of the next month APEL still counts to it.
     first, last = month_bounds(cell.year, cell.month)
     if first > now:
-        refusal = f"month {cell.year}-{cell.month:02d} has not begun by this host's clock ({iso_time(now)})"
+        refusal = f"month {cell.year}-{cell.month:02d} is in the future by this host's clock ({iso_time(now)})"
         return CellAcceptance(cell, (), refusal, first)
     notes: list[str] = []
     if cell.benchmark and (note := _benchmark_note(cell.benchmark, options.default_benchmark)):
@@ -110,7 +110,7 @@ def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellAcceptan
     earliest = min(max(cell.earliest_end_time, first), last)
     latest = max(min(cell.latest_end_time, last), earliest)
     if (earliest, latest) != (cell.earliest_end_time, cell.latest_end_time):
-        notes.append("earliest and latest end lie outside the month: taken to its bounds")
+        notes.append("earliest and latest end are outside the month: set to its bounds")
         cell = cell._replace(earliest_end_time=earliest, latest_end_time=latest)
     note_cuts(cell, _CUT_OF_CELL, notes)
     return CellAcceptance(cell, tuple(notes))

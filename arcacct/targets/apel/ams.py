@@ -63,7 +63,7 @@ def classify_authn(status: int, headers: Mapping[str, str], body: bytes) -> Answ
     Judge what the authn service answered when asked for a token.
 
     An accepted answer has no text: its body is the secret. What looks like a token in any other is a secret of the run
-    from here on, and of a success that we do not know nothing is told. Nothing is ever half done here.
+    from here on, and an unknown success code is not reported. AMS never does half of a request.
     """
     for token in _tokens(body):
         secrecy.keep(token)
@@ -73,16 +73,16 @@ def classify_authn(status: int, headers: Mapping[str, str], body: bytes) -> Answ
         return Answer(
             Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, 200, "no token in the answer", advice=_ADVICE_AUTHN[None]
         )
-    said = "an answer that may hold a token, so it is not shown" if 200 <= status < 300 else error_text(body)
+    said = "an answer that may contain a token, so it is not shown" if 200 <= status < 300 else error_text(body)
     answer = classify_status(status, headers, said, _ADVICE_AUTHN)
     if answer.kind == Outcome.TOO_LARGE:
-        # No message of ours was there: cutting it would help nobody, and leave single records in doubt.
+        # No message of ours was there: halving it would not help, and would leave single records in doubt.
         answer = answer._replace(kind=Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, advice=_ADVICE_AUTHN[None])
     return answer._replace(outcome_known=True, about_credentials=status in {400, 401, 403})
 
 
 def classify_ams_status(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
-    """Judge what AMS answered when asked how it is; it asks nobody who he is for that."""
+    """Judge AMS's answer to a health request, which needs no authentication."""
     parsed = json_of(body)
     if status == 200 and isinstance(parsed, dict) and "status" in parsed:
         said = sanitise_line(str(parsed["status"]), TEXT_LIMIT)
@@ -104,7 +104,7 @@ def token_of(body: bytes) -> str | None:
 
 
 def _tokens(body: bytes) -> Iterator[str]:
-    """Everything that calls itself a token, also in what is no JSON, since it was cut or stands in a page."""
+    """Everything named token, even outside valid JSON, because the answer was cut or is a page."""
     waiting = [json_of(body)]
     if waiting == [None]:
         text = body.decode("utf-8", "replace")
@@ -126,24 +126,24 @@ _ADVICE_AMS = {
     400: "check project, topic and targeturl",
     403: "our AMS user may not publish to this topic: ask the AMS team for the publisher role",
     404: "check project, topic and targeturl: AMS has no such project or topic",
-    None: "check targeturl: this is not what AMS answers",
+    None: "check targeturl: the answer is not from AMS",
 }
 
-_ADVICE_STATUS = "check targeturl: this is not what AMS answers"
+_ADVICE_STATUS = "check targeturl: the answer is not from AMS"
 
 _ADVICE_AUTHN = {
     400: "check x509_host_cert, and that this host's address resolves back to its name",
     403: "renew the host certificate, or ask its CA: the authn service does not accept it",
     404: "register the exact subject of the host certificate as Host DN of a gLite-APEL service in GOCDB "
-    "(it takes up to four hours to arrive), and check targeturl",
-    None: "check targeturl and authn_port: this is not what the AMS authn service answers",
+    "(this takes up to four hours), and check targeturl",
+    None: "check targeturl and authn_port: the answer is not from the AMS authn service",
 }
 
 
 # Signed messages as SSM wants them, and the host certificate that signs.
 #
 # The form is that of ``openssl smime -sign -text``: multipart/signed, the text in clear, a detached PKCS#7 signature
-# with SHA-256 and PKCS#1 v1.5 (or ECDSA), and in it the signer's certificate alone. With an issuer's certificate beside
+# with SHA-256 and PKCS#1 v1.5 (or ECDSA), and only the signer's certificate in it. With an issuer's certificate next to
 # it SSM takes the first one it finds as the signer, often the issuer.
 
 
@@ -251,7 +251,7 @@ def signing_pair(
             "to files that belong together"
         )
     if isinstance(key, rsa.RSAPrivateKey) and not _signs(key):
-        raise CredentialError(f"{key_path}: the key is damaged: what it signs is none of its signatures")
+        raise CredentialError(f"{key_path}: the key is damaged: its signatures are invalid")
     return certificate, key
 
 
@@ -294,7 +294,7 @@ def signed_text(message: bytes) -> str:
 # The ARGO Messaging Service: a token for our certificate, then one message a request.
 #
 # AMS stores the messages of a request one by one and returns only an error if one fails, so more than one in a request
-# cannot be told apart afterwards. The token stays in memory for one run and travels in a header only.
+# cannot be distinguished afterwards. The token stays in memory for one run and travels in a header only.
 
 
 MAX_ENCODED_BYTES = 1_000_000
@@ -317,10 +317,10 @@ def new_empaid(now_s: int | None = None) -> str:
 
 
 class AMSClient:
-    """Publishes to one topic, with a token of the authn service beside AMS."""
+    """Publishes to one topic, with a token of AMS's authn service."""
 
     def __init__(self, publish_url: str, token_url: str, session: Transport) -> None:
-        """Speak to nobody yet."""
+        """Prepare without connecting."""
         self._transport = session
         self._publish_url = publish_url
         self._token_url = token_url
@@ -388,7 +388,7 @@ class AMSSender(Sender):
         return signed_text(data)
 
     def renewed(self, data: bytes) -> bytes:
-        # APEL drops a message whose signer's certificate has ended, and tells nobody.
+        # APEL drops a message whose signer's certificate has expired, without a report.
         return data if self._signer.signed(data) else self.pack(self.unpack(data))
 
     def send(self, message: Message) -> Answer:

@@ -36,7 +36,7 @@ _RFC_2253 = re.compile(r"(?:[A-Za-z][A-Za-z0-9-]*|(?:[Oo][Ii][Dd]\.)?[0-9]+(?:\.
 
 
 class CARPlace(NamedTuple):
-    """Where a job was sent, what became of it, and what a core was worth there."""
+    """A job's submission, its result, and the benchmark of a core."""
 
     place: tuple[str, str]
     """Where APEL counts it."""
@@ -73,7 +73,7 @@ def car_record(row: Row, shared: Sequence[Any], local_id: str, created: str) -> 
     queued = f'<TimeInstant urf:type="Qtime">{iso_time(lrms_submit)}</TimeInstant>' if lrms_submit else ""
     eligible = f'<TimeInstant urf:type="Etime">{iso_time(lrms_start)}</TimeInstant>' if lrms_start else ""
     job_name = job_name or ""
-    # The parts are as SSM carries them; of the job's own texts it is seldom that one has to be written otherwise.
+    # The parts are in SSM's form; a job's own texts rarely need another form.
     own = f"{id_head}{job_id} {local_id} {job_name}"
     is_plain = _carried(escape(own)) == own
     if not is_plain:
@@ -127,7 +127,7 @@ def user_identity(aar: AAR, options: APELOptions) -> str:
     """
     With VO, group and role. APEL derives all three from the FQAN; only without one it reads the types group and role.
 
-    ``vo-group`` and ``vo-role`` are what the CAR document names, and what nobody reads.
+    ``vo-group`` and ``vo-role`` are the names in the CAR document, which no program reads.
     """
     member = member_of(aar, options)
     user, _, group = (aar.local_user or "").partition(":")

@@ -34,7 +34,7 @@ from arcacct.targets.apel.target import APELMessages
 
 # What jura-ng sent to APEL, by its own rules: the keys of its summaries, sync records and job records.
 #
-# APEL never deletes: where ours have other keys, jura-ng's rows stay beside them and their jobs count twice. The rules
+# APEL never deletes: if ours have other keys, jura-ng's rows stay and their jobs count twice. The rules
 # are those of jura-ng 6.17 and 7.0, faults included; they take values as A-REX wrote them, percent-escapes and all.
 
 
@@ -123,16 +123,16 @@ def _spelling(cell: JuraCell, site: str, version: int) -> SummaryKey:
     kind, value = _service_level(cell.benchmark, version)
     group, role = _group_and_role(cell.fqan, version)
     # Version 6 sends empty values of a user without VO, version 7 no lines.
-    nobody = not cell.vo and version != 6
+    unnamed = not cell.vo and version != 6
     return SummaryKey(
         table="Summaries",
         site=site,
         year=cell.year,
         month=cell.month,
         user=cell.user_dn,
-        vo=None if nobody else cell.vo,
-        group=None if nobody else group or f"/{cell.vo}",
-        role=None if nobody else role or "Role=NULL",
+        vo=None if unnamed else cell.vo,
+        group=None if unnamed else group or f"/{cell.vo}",
+        role=None if unnamed else role or "Role=NULL",
         submit_host=_submit_host(cell.interface, cell.endpoint_url, version),
         infrastructure="grid",
         benchmark_type=kind,
@@ -143,7 +143,7 @@ def _spelling(cell: JuraCell, site: str, version: int) -> SummaryKey:
 
 
 def _key(spelling: SummaryKey, benchmark: Benchmark) -> SummaryKey:
-    """What APEL made of it: an empty text is none, and a number is a number however it is written."""
+    """APEL's value: an empty text means no value, and a number is compared as a number."""
     stored = (field(value, LONG) if isinstance(value, str) else value for value in spelling)
     return folded_key(SummaryKey._make(stored)._replace(table=spelling.table, benchmark_value=benchmark.value))
 
@@ -323,7 +323,7 @@ class Takeover(NamedTuple):
     """What a switch is about."""
 
     databases: Sequence[str]
-    """A-REX's databases; jura-ng's publishing.db is beside them."""
+    """A-REX's databases; jura-ng's publishing.db is in the same directory."""
     months: Sequence[Month] = ()
     """Empty: the month of the last job that jura-ng published, and the one before."""
     arc: int | None = None
@@ -331,7 +331,7 @@ class Takeover(NamedTuple):
 
 
 class SumsOfMonth(NamedTuple):
-    """What APEL has of jura-ng's summaries of a month, and what becomes of it."""
+    """jura-ng's summaries of a month at APEL, and what happens to them."""
 
     month: Month
     sums: tuple[Summary, ...]
@@ -409,7 +409,7 @@ def plan(settings: Settings, plugins: Sequence[TargetPlugin], options: Takeover)
         sources = _Sources(ours, ledger, opened, options)
         beside = os.path.dirname(os.path.abspath(options.databases[0]))
         history = cursors.jura_end_times(os.path.join(beside, "publishing.db"))
-        # By the name that jura-ng knows a target by; a directory of ours may stand for a target of the same name.
+        # By jura-ng's name of a target; a directory of ours may replace a target of the same name.
         return [
             _plan(sources, plugin, history.get(f"arex/jura/apel:{plugin.target.name.partition(':')[2]}"))
             for plugin in plugins
@@ -421,7 +421,7 @@ def _plan(sources: _Sources, plugin: TargetPlugin, stopped: int | None) -> Targe
     if not isinstance(plugin, APELMessages):
         return TargetPlan(name, block, plugin.takeover_advice)
     if stopped is None:
-        return TargetPlan(name, block, "jura-ng has never published to it: nothing to take over")
+        return TargetPlan(name, block, "jura-ng has never published to it: nothing to do")
     months = sources.options.months or sorted(recent_months(stopped))
     until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(stopped))
     begun_later = _begun_later(sources, stopped)
@@ -432,8 +432,8 @@ def _plan(sources: _Sources, plugin: TargetPlugin, stopped: int | None) -> Targe
         since = schema.complete_since(sources.accounting, stopped)
         published = safeguard.published(sources.publishing, block)
         notes = (
-            f"{month_name(month)}: this database does not have every job of it, so nothing of it is sent or taken back:"
-            " `arcacct import arex` brings what is missing"
+            f"{month_name(month)}: this database does not have every job of it, so nothing of it is sent or cancelled:"
+            " `arcacct import arex` imports missing jobs"
             for month in sorted(months)
             if month_bounds(*month)[0] < since and month not in published
         )
@@ -449,8 +449,8 @@ def _begun_later(sources: _Sources, stopped: int) -> list[str]:
     if any(first is not None and first <= stopped for first in firsts):
         return []
     why = (
-        "what jura-ng sent is not known: no job in the given databases of A-REX ended before it stopped, so A-REX has"
-        " begun its database anew; give the former one (`arcacct switch FILE`), and import it (`arcacct import arex"
+        "jura-ng's messages are unknown: no job in the given databases of A-REX ended before it stopped, so A-REX has"
+        " newly created its database; give the former one (`arcacct switch FILE`), and import it (`arcacct import arex"
         " FILE`)"
     )
     return [why]

@@ -60,7 +60,7 @@ def ssm_text(text: str) -> bytes:
     The bytes of a message as SSM reads them: ASCII, lines ended by LF, tabs, and no other control character.
 
     SSM's receiver reads messages as ASCII before it acknowledges them: one other byte stops the central queue for
-    everyone. So whoever writes a message asks here last, also where the record was already checked.
+    everyone. So each writer of a message checks here last, even if the record was already checked.
     Raises InputError with the place of what must not be there; records are escaped before (`acceptance`).
     """
     if not text.strip():
@@ -84,7 +84,7 @@ def _place(text: str, offset: int) -> str:
 
 # What APEL's loader takes of each kind of record: its parser, the procedures and the columns of its database (MariaDB).
 #
-# A field that a kind of record does not have refuses the message; so does one bad record. Nobody is told.
+# A field that a kind of record does not have makes APEL reject the message; so does one bad record. It sends no report.
 
 
 LONG, QUEUE, DESCRIPTION, INFRASTRUCTURE = 255, 100, 100, 20
@@ -139,7 +139,7 @@ JOB = {
     "ServiceLevel": _DECIMAL,
     "UpdateTime": _IGNORED,
 }
-"""An individual job message of any version but v0.4, and a CAR, of which the elements come to the same columns."""
+"""An individual job message of any version but v0.4, and a CAR, whose elements go to the same columns."""
 
 JOB_04 = {**JOB, "ServiceLevel": _DICTIONARY}
 
@@ -299,7 +299,7 @@ def where(aar: AAR, options: APELOptions) -> Where:
     """
     The parts of a record that tell where the job was sent.
 
-    In the dialect ``seed`` local jobs are told by Infrastructure and SubmitHostType.
+    In the dialect ``seed`` Infrastructure and SubmitHostType mark local jobs.
     """
     site, submitted_to = field(options.site, LONG), submit_host(aar.endpoint_url, options)
     kind = infrastructure(aar.endpoint_url)
@@ -372,7 +372,7 @@ def service_level(kind: str | None, value: str | None, version: str) -> list[tup
 
 def apel_local_job_id(row: Row, options: APELOptions) -> str:
     """
-    LocalJobId in the same letters in every format for APEL: beside site and end what it knows a job by.
+    LocalJobId, identical in every format for APEL: with site and end, its key of a job.
 
     The batch system's id, after the site's prefix and the place's name, or the JobID where there is none. The JobID
     also replaces ids that mean "nothing" there, or are longer than the column: cut, two jobs could become one.
@@ -446,7 +446,7 @@ def submit_host(endpoint_url: str | None, options: APELOptions) -> str | None:
     """
     The CE's id, or the batch system's host for local jobs: the same in records, summaries and sync.
 
-    An id that means nothing to APEL is none: a count of jobs of nowhere would spoil its whole message.
+    An id that means nothing to APEL counts as missing: a count without a host would spoil its whole message.
     """
     return field(endpoint_url, LONG) or field(options.lrms_host, LONG)
 
@@ -486,6 +486,6 @@ def membership(
 
 
 def _whole_fqan(parsed: FQAN) -> str | None:
-    """The FQAN, with a role in any case; None if it would have to be cut and lose the role at the server."""
+    """The FQAN, always with a role; None if it is too long and would lose the role at the server."""
     value = ascii_text(str(parsed._replace(role=parsed.role or "NULL"))).strip()
     return value if len(value) <= LONG else None

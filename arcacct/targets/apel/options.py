@@ -29,7 +29,7 @@ JOB_MESSAGES = ("urs", "individual", "individual-v04")
 
 SPECIFIED = {"individual": "individual", "summaries": "summaries-v03", "summaries-v03": "summaries-v03"}
 """
-What the message format's own document has a form for, and of which kind it is: the summaries that it describes are v0.3
+Kinds that the message format's document describes: its summaries are v0.3
 (and in hours), whatever jura-ng sends.
 """
 
@@ -128,7 +128,7 @@ def _dialect(value: str) -> str:
 def _ams_name(value: str) -> str:
     """A project or topic; AMS answers 400 to any other character."""
     if not _AMS_NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is no name for AMS; write letters, digits, - and _ only")
+        raise ValueError(f"{value!r} is not a name for AMS; write letters, digits, - and _ only")
     return value
 
 

@@ -1,5 +1,5 @@
 """
-Rows of APEL's tables as its administrator exports them: what counts there, whoever sent it.
+Rows of APEL's tables, as exported by its administrator: the counted rows of all senders.
 
 Both databases of a CE can be put back to one moment, a ledger can be lost with names of before: then only the receiver
 knows every key. The columns are those of the views VJobRecords, VSummaries and VNormalisedSummaries (apel 2.5 to 3.6),
@@ -121,7 +121,7 @@ def _job(row: Row) -> Parsed | None:
 def _summary(row: Row) -> Parsed | None:
     benchmark = parsed_benchmark(f"{row['ServiceLevelType']}:{row['ServiceLevel']}")
     if benchmark is None:
-        raise ValueError(f"ServiceLevel {row['ServiceLevelType']} {row['ServiceLevel']} is no benchmark")
+        raise ValueError(f"ServiceLevel {row['ServiceLevelType']} {row['ServiceLevel']} is not a benchmark")
     infrastructure = row.get("InfrastructureType") or row.get("Infrastructure")
     return _sum(row, "Summaries", "summaries", (infrastructure, benchmark.type, benchmark.value))
 
@@ -153,7 +153,7 @@ _VIEWS: tuple[tuple[Sequence[str], Callable[[Row], Parsed | None]], ...] = (
 def _count(row: Row, name: str) -> int:
     value = row[name]
     if value is None or not value.strip().isdecimal():
-        raise ValueError(f"{name} {value!r} is no number")
+        raise ValueError(f"{name} {value!r} is not a number")
     return int(value)
 
 

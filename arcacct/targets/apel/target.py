@@ -197,7 +197,7 @@ class APELSyncCounts(APELSummaryFormat, SyncCounts):
 # How APEL is dealt with, over AMS or by a site's own sender.
 #
 # APEL replaces records by their keys, deletes nothing, reports no message that it rejects, and adds up all that it has:
-# job records under another key, and sums beside records of the same month, count twice.
+# job records under another key, and sums together with records of the same month, count twice.
 
 
 class APELMessages(TargetPlugin):
@@ -286,7 +286,7 @@ class APELPlugin(APELMessages):
         from arcacct.targets.apel.ams import classify_ams_status, classify_authn  # noqa: PLC0415
 
         target = self.target
-        known = "a token was given (and thrown away): our certificate's DN is registered"
+        known = "a token was issued (and discarded): our certificate's DN is registered"
         return (
             transport.ConnectivityCheck(
                 "server", f"https://{target.address.netloc}/v1/status", classify_ams_status, "AMS is up"

@@ -2,7 +2,7 @@
 What AUDITOR would refuse, and what would harm those who read it: found before it is sent.
 
 AUDITOR refuses a whole request for one bad name, and its APEL plugin ends its run at one record without the component
-or the score that it was told of. Sources: the server's types (names of at most 256 graphemes, not blank; amounts of
+or the score in its configuration. Sources: the server's types (names of at most 256 graphemes, not blank; amounts of
 int64) and the fields of the plugin.
 """
 
@@ -47,6 +47,6 @@ def _refusal(aar: AAR, options: RecordOptions) -> str | None:
     if options.score_type not in (None, worth.type):
         return (
             f"its benchmark is {worth}, and records of this target have {options.score_type}: AUDITOR's APEL plugin"
-            " ends its run at a record without the score that it was told of (score_type)"
+            " stops at a record without the score in its configuration (score_type)"
         )
     return None

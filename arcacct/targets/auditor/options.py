@@ -25,7 +25,7 @@ from arcacct.targets.common import INT8
 
 
 LONGEST_NAME = 256
-"""Graphemes, of which a text has no more than characters: of ids, keys and values of meta, components and scores."""
+"""Graphemes (a text has at most as many as characters): of ids, keys and values of meta, components and scores."""
 LARGEST_AMOUNT = INT8
 LARGEST_BODY = 2 * 1024 * 1024
 
@@ -61,7 +61,7 @@ class AuditorTarget(Target):
         return (self.url, self.site_id)
 
     def credentials(self) -> TransportOptions | None:
-        """Over plain HTTP nobody is asked for any."""
+        """Plain HTTP needs none."""
         return None if self.url.startswith("http://") else self.transport_options
 
     def doubles(self, other: AuditorTarget) -> str | None:
@@ -89,15 +89,15 @@ def _in_clear(value: str) -> str | None:
     if not value.startswith("http://"):
         return None
     return (
-        "is not encrypted, and AUDITOR lets everybody write who reaches that port, whatever its lists say; write"
-        " https://HOST:8443, unless both are one host and the port is open to nobody else"
+        "is not encrypted, and AUDITOR accepts writes from anyone who reaches that port, whatever its lists; write"
+        " https://HOST:8443, unless both are one host and no other host can reach the port"
     )
 
 
 def named(value: str) -> str:
     """What AUDITOR and its plugin take for a name. Raises ValueError."""
     if len(value) > LONGEST_NAME or not (value.isascii() and value.isprintable()):
-        raise ValueError(f"{value[:60]!r} is no name: write at most {LONGEST_NAME} letters of ASCII")
+        raise ValueError(f"{value[:60]!r} is not a name: write at most {LONGEST_NAME} ASCII characters")
     return value
 
 
@@ -107,9 +107,9 @@ def renamed(value: str) -> tuple[str, str]:
     name = name.strip()
     known = (*META, *COMPONENTS, *SCORES)
     if what not in known or not name:
-        raise ValueError(f"{value!r} is no name for anything; write WHAT NAME, with WHAT one of {', '.join(known)}")
+        raise ValueError(f"{value!r} is not a valid name; write WHAT NAME, with WHAT one of {', '.join(known)}")
     if name == NO_NAME and what not in _MAY_GO:
-        raise ValueError(f"{what} cannot be left out: AUDITOR's APEL plugin would stop, or count for nobody")
+        raise ValueError(f"{what} cannot be left out: AUDITOR's APEL plugin would stop, or count without a user")
     return what, named(name)
 
 

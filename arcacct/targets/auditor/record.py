@@ -3,7 +3,7 @@ Records of AUDITOR: what was used (components), by whom and where (meta), from w
 
 AUDITOR reckons the run time itself, as the end less the start; so the start is the end less the wall time, unless a
 site wants the batch system's. Values that its APEL plugin would stop without are always there. Texts are ASCII on one
-line, spelt as in APEL's messages: the plugin writes them into messages of its own, which nobody escapes.
+line, spelt as in APEL's messages: the plugin writes them into its own messages without escapes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RecordOptions(NamedTuple):
 
 
 def record_id(aar: AAR, options: RecordOptions) -> str:
-    """What AUDITOR knows the record by, for ever: that of a usage record, after the site's prefix."""
+    """The permanent record id at AUDITOR: that of a usage record, after the site's prefix."""
     return f"{options.localid_prefix}{job_record_id(aar, options.host)}"
 
 

@@ -19,19 +19,19 @@ from arcacct.wording import sanitise_line
 # What AUDITOR said, and what that means for us.
 #
 # Its own client takes everything but RECORD_EXISTS for success. Here only an empty 200 is one, and RECORD_EXISTS is an
-# answer of its own: whoever sent the record, it is there.
+# separate answer: the record is there, from any sender.
 
 
 RECORD_EXISTS = "RECORD_EXISTS"
-"""The body of the 500 for a record that is there, or for several of which one is."""
+"""The body of the 500 for an existing record, or for several with one existing."""
 UNEXPECTED_ERROR = "UNEXPECTED_ERROR"
 """The body of the 500 for whatever its database says."""
 
 _ADVICE = {
-    401: "check targeturl: this is not what AUDITOR answers",
+    401: "check targeturl: the answer is not from AUDITOR",
     403: "ask AUDITOR's administrator to put the common name (CN) of this host's certificate into write_access_cn",
     404: "check targeturl: it is https://HOST:PORT, without /record",
-    None: "check targeturl: this is not what AUDITOR answers",
+    None: "check targeturl: the answer is not from AUDITOR",
 }
 
 
@@ -65,7 +65,7 @@ def classify_probe(status: int, headers: Mapping[str, str], body: bytes) -> Answ
     """
     Judge what it answered to a question for its health: 200, or 403 where it lets certain certificates alone in.
 
-    (Its rule for such a question has another path than the question, so nobody may ask it then.)
+    (Its rule for such a request has another path than the request, so no client may send it then.)
     """
     if status in {200, 403}:
         return Answer(Outcome.ACCEPTED, status)
@@ -81,7 +81,7 @@ def classify_probe(status: int, headers: Mapping[str, str], body: bytes) -> Answ
 # goes alone, where 200 and RECORD_EXISTS both mean that it is there. None of it needs the right to read.
 #
 # Where the server may hold another version of a record than the one sent it is read back, if we may. One that differs
-# in its end alone is put right; of another the ledger is told that the server keeps it (`ledger.KEPT`, `ledger.OTHER`).
+# only in its end is corrected; for another the ledger stores that the server keeps it (`ledger.KEPT`, `ledger.OTHER`).
 # An answer that is much larger or deeper than a record is another one, and is not compared.
 
 
@@ -135,7 +135,7 @@ class AuditorSender(Sender):
                 if answer.kind != Outcome.ACCEPTED:
                     return answer
             elif self._hides_repeats:
-                # It is there now; of a server that says no more nobody knows since when.
+                # It is there now; without more data from the server, the time is unknown.
                 rows[json.loads(text)["record_id"]] = KEPT
         said = "; ".join((f"{len(texts)} sent one by one", *unlike))
         return Answer(Outcome.ACCEPTED, 200, sanitise_line(said, TEXT_LIMIT), receiver_rows=rows)
@@ -154,7 +154,7 @@ class AuditorSender(Sender):
             there = None if body is None else parsed(body, most_depth=_MOST_DEPTH, most_length=_most_bytes(text))
         except BeyondBoundsError as error:
             rows[record_id] = OTHER
-            unlike.append(f"{record_id}: the server has {error} there, which is no record of ours")
+            unlike.append(f"{record_id}: the server has {error} there, which is not our record")
             return answer
         except ValueError:
             # What is read back in half is as good as not read.

@@ -71,12 +71,12 @@ class AuditorPlugin(TargetPlugin):
     target: AuditorTarget
     message_format = DOCUMENT.message_format
     record_formats = (message_format,)
-    # What one character more or less of a batch is, nobody has to count: well below `rules.LARGEST_BODY`.
+    # Well below `rules.LARGEST_BODY`, so that single characters need no counting.
     max_bytes = 1_500_000
     duplicate_policy = DuplicatePolicy.ANSWERS
     confirmation_level = "stored"
     correction_advice = "give its administrator what `arcacct quarantine sql` prints (it deletes record {key})"
-    replacement_note = "a correction: it is taken where nothing but the end of the job is another"
+    replacement_note = "a correction: accepted only if just the end of the job differs"
 
     def __init__(self, target: AuditorTarget, settings: Settings) -> None:
         super().__init__(target, settings)
@@ -111,7 +111,7 @@ class AuditorPlugin(TargetPlugin):
         from arcacct.publishing.transport import ConnectivityCheck  # noqa: PLC0415  HTTP is slow to import
         from arcacct.targets.auditor.sender import classify_probe  # noqa: PLC0415
 
-        shows = "it takes our certificate; whether its CN is in write_access_cn, the first record will show"
+        shows = "it accepts our certificate; the first record will show whether its CN is in write_access_cn"
         if self.target.credentials() is None:
             shows = "it answers in clear, to anybody"
         return (ConnectivityCheck("server", f"{self.target.url}/health_check", classify_probe, shows),)

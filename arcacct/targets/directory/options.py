@@ -32,7 +32,7 @@ class DirectoryTarget(APELContent):
     def wrong(self) -> Iterator[tuple[str, str]]:
         """A directory that is not there, or not ours to write to."""
         if not os.path.isdir(self.path) or not os.access(self.path, os.W_OK):
-            yield "path", f"{self.path} is no directory that this user may write to; create it"
+            yield "path", f"{self.path} is not a directory that this user may write to; create it"
 
 
 KIND = TargetKind(

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 #
 # Two layouts that SSM reads: ``dirq`` (a QueueSimple: ``8 hex/14 hex``) and ``directory`` (any file, no folders).
 #
-# Whose the directory is, his are the messages in it: he has to remove them. And who may write there by its group may
-# read and remove them, too. Nobody else sees them, whatever the umask. All is done by descriptors (`files.safe_open`):
-# that user may put links where we want to write.
+# Messages belong to the owner of the directory, who must remove them. A group that may write there may also read and
+# remove them. No other user can read them, with any umask. All access is by descriptors (`files.safe_open`): that user
+# may put links where we want to write.
 
 
 LAYOUTS = ("dirq", "directory")
@@ -116,7 +116,7 @@ class MessageDirectory:
 
 
 _Draft = tuple[str, int | None]
-"""A complete file that nobody takes for a message yet: its name, and what that is relative to; ``None``: a path."""
+"""A complete file that is not a message yet: its name, and the directory it is relative to; ``None``: a path."""
 
 
 def _folder(directory: Directory, name: str) -> Directory:
@@ -169,7 +169,7 @@ def _remove_old_draft(folder: Directory, name: str, directory: Directory) -> Non
     except FileNotFoundError:
         return
     if not stat.S_ISREG(there.st_mode) or there.st_uid not in (0, os.geteuid(), directory.status.st_uid):
-        raise InputError(f"{folder.path_of(name)}: somebody else put it there; remove it")
+        raise InputError(f"{folder.path_of(name)}: another user created it; remove it")
     os.unlink(name, dir_fd=folder.fd)
 
 
@@ -181,7 +181,7 @@ def _unnamed_draft(directory: Directory, data: bytes) -> Iterator[_Draft]:
     except OSError as exc:
         if exc.errno not in {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}:
             raise
-        # NFS knows no nameless files: beside the directory, then.
+        # NFS has no nameless files: use one next to the directory.
         with (
             open_directory(os.path.dirname(directory.path)) as beside,
             _draft(beside, f".arcacct-{secrets.token_hex(8)}.tmp", data, directory) as draft,
@@ -229,7 +229,7 @@ class DirectoryPlugin(APELMessages):
 
 
 class DirectorySender(Sender):
-    """A directory answers at once, or the file system hangs: nobody can help that."""
+    """A directory answers at once, or the file system hangs, which cannot be avoided."""
 
     def __init__(self, target: DirectoryTarget) -> None:
         self._directory = MessageDirectory(target.path, target.layout)

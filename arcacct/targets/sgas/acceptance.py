@@ -56,7 +56,7 @@ def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Acceptance:
     aar = cut_local_user(aar, _MOST["local_user"], notes)
     if aar.local_job_id and local_job_id(aar.local_job_id, options) is None:
         # Sent, it would make SGAS give the record another id.
-        notes.append(f"LocalJobId: longer than {_MOST['local_job_id']} characters or begins with a slash: left out")
+        notes.append(f"LocalJobId: longer than {_MOST['local_job_id']} characters or starts with a slash: left out")
     if aar.node_count > _LARGEST_NODE_COUNT:
         notes.append(f"node count {aar.node_count}: SGAS holds {_LARGEST_NODE_COUNT}")
         aar = aar._replace(node_count=_LARGEST_NODE_COUNT)

@@ -54,7 +54,7 @@ def classify_probe(status: int, headers: Mapping[str, str], body: bytes) -> Answ
     return answer._replace(about_credentials=status in {400, 401, 403} and "certificate" in said.lower())
 
 
-# PostgreSQL's and psycopg2's words for what passes by itself: a lost connection, a deadlock, two inserts at once.
+# PostgreSQL's and psycopg2's texts for temporary errors: a lost connection, a deadlock, two inserts at once.
 _SGAS_TRANSIENT = re.compile(
     r"(?i)OperationalError|deadlock detected|duplicate key value|unique constraint|could not serialize"
     r"|server closed the connection|terminating connection|connection (already closed|not open|refused)"
@@ -68,7 +68,7 @@ _ADVICE_SGAS = {
     404: "check targeturl: it ends in /ur, without a slash behind",
     406: "the certificate's domain is not that of these machines: ask the SGAS administrator for "
     "jobinsert:machine_name=..., or correct the host names",
-    None: "check targeturl: this is not what SGAS answers",
+    None: "check targeturl: the answer is not from SGAS",
 }
 
 
@@ -86,7 +86,7 @@ def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
         return Answer(
             Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, 200, said, outcome_known=False, advice=_ADVICE_SGAS[None]
         )
-    # By themselves, or by the GlobalJobId that SGAS put in their place.
+    # Unchanged, or by the GlobalJobId that SGAS put in their place.
     found = {
         one: parsed[one if one in parsed else job_id]
         for one, job_id in names.items()

@@ -94,7 +94,7 @@ class SGASPlugin(TargetPlugin):
     returns_row_ids = True
     correction_advice = "give its administrator what `arcacct quarantine sql` prints (it deletes record {key})"
     replacement_note = "sent with another GlobalJobId, at which the receiver replaces the record that it has"
-    takeover_advice = "nothing to do: record ids are the same as jura-ng's, and SGAS ignores what it has"
+    takeover_advice = "nothing to do: record ids are the same as jura-ng's, and SGAS ignores records that it has"
 
     def __init__(self, target: SGASTarget, settings: Settings) -> None:
         super().__init__(target, settings)

@@ -164,7 +164,7 @@ def record_id(aar: AAR, options: UROptions) -> str:
 
 
 class Where(NamedTuple):
-    """Where and in what a job ran, and what became of it."""
+    """The place, environment and result of a job."""
 
     machine: str
     place: tuple[str, str]
@@ -251,7 +251,7 @@ def written(
         f"<JobIdentity><GlobalJobId>{escape(global_job_id) if global_job_id else job_id}</GlobalJobId>"
         f"{f'<LocalJobId>{local_id}</LocalJobId>' if local_id else ''}</JobIdentity>{user}"
         f"{f'<JobName>{job_name}</JobName>' if job_name else ''}{status}"
-        # These stand between Status and WallDuration, each told apart by its type. There are no zeros among them.
+        # These are between Status and WallDuration, distinguished by type. There are no zeros among them.
         f"{f'<Disk{_SCRATCH}>{scratch_bytes}</Disk>' if scratch_bytes > 0 else ''}"
         f"{f'<Memory{_VIRTUAL[options.memory_type]}>{virtual_kib}</Memory>' if virtual_kib > 0 else ''}"
         f"{f'<Memory{_PHYSICAL}>{memory_kib}</Memory>' if memory_kib > 0 else ''}"
@@ -283,7 +283,7 @@ def local_job_id(local_id: str | None, options: UROptions) -> str | None:
 
 
 def user_identity(aar: AAR, options: UROptions) -> str:
-    """The UserIdentity, or nothing of nobody."""
+    """The UserIdentity, or an empty text without a user."""
     user = (aar.local_user or "").partition(":")[0]
     own = element("LocalUserId", user) + element("GlobalUserName", aar.user_dn)
     inside = own + _virtual_organisation(aar.vo, aar.fqans, aar.auth_groups, options)

@@ -1,7 +1,7 @@
 """
 Datasette's front page for arcacct: totals of this month, a chart of the last twelve, the questions, the reports.
 
-A plugin for `datasette serve --plugins-dir`, with the template beside it. It needs nothing but Datasette. What it shows
+A plugin for `datasette serve --plugins-dir`, with the template next to it. It needs nothing but Datasette. What it shows
 are rows of v1_usage_by_month, for those who may see them, and files that `arcacct report --html` wrote.
 """
 
@@ -22,9 +22,9 @@ from markupsafe import Markup
 
 _DATABASE = "accounting"
 _TOTALS = f"/{_DATABASE}/usage_of_a_month"
-"""Who may ask this may see the totals."""
+"""A visitor who may run this query may see the totals."""
 _NAMES = "users_of_a_vo"
-"""Who may ask this may see the reports, which name users."""
+"""A visitor who may run this query may see the reports, which name users."""
 _MONTHS = 12
 _MOST_VOS = 8
 _LARGEST_BYTES = 2**24
@@ -89,7 +89,7 @@ async def _may(datasette: Datasette, request: Any, query: str) -> bool:
 
 
 def _reports(datasette: Datasette) -> Iterator[dict[str, str]]:
-    """The months of which there is a report that this process may read, the latest first."""
+    """The months with a report that this process may read, the latest first."""
     folder = _folder(datasette)
     try:
         names = sorted(os.listdir(folder), reverse=True) if folder else []

@@ -140,14 +140,14 @@ def _no_configuration(host: Host) -> None:
     [
         (_no_database, "no such database; create it with `arcacct db init`"),
         (_foreign, "not a database of arcacct"),
-        (_corrupt, "it is damaged or no database"),
-        (_newer, "schema version 999; this program knows"),
+        (_corrupt, "it is damaged or not a database"),
+        (_newer, "schema version 999; this program supports"),
         (_older, "schema version 1; this program needs"),
-        (_maintenance, "the database is being worked on"),
+        (_maintenance, "database maintenance is running"),
         (_no_local, "has no .local to read"),
         (_directory_as_local, "Is a directory"),
         (_broken_configuration, "'soon' is not a time"),
-        (_no_configuration, "there is no such file"),
+        (_no_configuration, "no such file"),
     ],
 )
 def test_what_the_database_cannot_take_is_spooled(host: Host, break_it: object, reason: str) -> None:
@@ -267,7 +267,7 @@ def test_after_one_timeout_the_next_hooks_spool_at_once(host: Host) -> None:
         lines = [one_line(host.run()) for _ in range(4)]
 
     assert "not done after 0.3 s" in lines[0]
-    assert [line.count("a hook was too slow a moment ago") for line in lines] == [0, 1, 1, 1]
+    assert [line.count("a hook was too slow just now") for line in lines] == [0, 1, 1, 1]
     assert all(b"file=local" in path.read_bytes() for path in host.spool)
     pathlib.Path(host.places.breaker).write_text("1\n")
     assert host.run().stderr == ""

@@ -278,7 +278,7 @@ def test_a_burst_waits_once_for_a_hook_that_does_not_end(tmp_path: pathlib.Path,
     ]
 
     assert starts.read_text() == "started\n"
-    assert "it did not end in time: events are spooled for 30 s" in said[0]
+    assert "it did not end in time: events go to the spool for 30 s" in said[0]
     assert said[1:] == [""] * 4
     assert len(spooled(tmp_path)) == 5
 

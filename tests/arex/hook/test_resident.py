@@ -270,7 +270,7 @@ def test_while_it_cannot_record_it_is_not_alive(host: Host, record: pathlib.Path
             drained(host)
 
     assert [row[0] for row in rows(str(host.database))["AAR"]] == ["Job0", "Job1"]
-    assert service.said.count("work on the database") == 1
+    assert service.said.count("database maintenance") == 1
 
 
 def _maintained(host: Host) -> Callable[[], object]:
@@ -442,7 +442,7 @@ def _told(host: Host) -> tuple[int, str]:
 
 def test_status_tells_which_way_is_in_use(host: Host) -> None:
     """None, one that works, one that does not go on, one that was killed, one that was ended: with a warning or not."""
-    assert _told(host) == (OK, "none: each state callout starts Python and records by itself")
+    assert _told(host) == (OK, "none: each state callout starts Python and records its event")
     with recorder(host) as service:
         until(lambda: "within a second" in _told(host)[1])
         assert _told(host)[0] == OK
@@ -451,7 +451,7 @@ def test_status_tells_which_way_is_in_use(host: Host) -> None:
         assert f"process {service.process.pid} has not recorded for" in _told(host)[1]
         service.end(signal.SIGKILL)
         assert _told(host) == (
-            WARNING, "it was killed and does not run, so each state callout starts Python and records by itself",
+            WARNING, "it was killed and does not run, so each state callout starts Python and records its event",
         )  # fmt: skip
         service.start()
         service.ready()

@@ -144,7 +144,9 @@ def test_jobs_are_recorded_in_slices(here: Places, con: sqlite3.Connection, cont
     [
         pytest.param(Files(local=None), "has a status file but no .local", id="no .local"),
         pytest.param(Files(local=b""), "has a status file but no .local", id="empty .local"),
-        pytest.param(Files(status=b"NONSENSE"), "not a status file of A-REX (it says 'NONSENSE')", id="unknown state"),
+        pytest.param(
+            Files(status=b"NONSENSE"), "not a status file of A-REX (its content is 'NONSENSE')", id="unknown state"
+        ),
         pytest.param(Files(status=b"\xff\xfe\n"), "not a status file of A-REX", id="bytes"),
     ],
 )
@@ -327,9 +329,9 @@ def test_an_event_is_removed_only_when_it_is_committed(
     ("content", "reason"),
     [
         (b"", "spool version None"),
-        (b"\xff\x00 rubbish", "torn or not a spool file"),
+        (b"\xff\x00 rubbish", "truncated or not a spool file"),
         (b"version=99\n", "spool version '99'"),
-        (b"version=1\ncontroldir=/c\njobid=J\nstate=SUBMIT\ntime=1e9\n", "is no time"),
+        (b"version=1\ncontroldir=/c\njobid=J\nstate=SUBMIT\ntime=1e9\n", "is not a time"),
     ],
     ids=["empty", "rubbish", "newer", "no time"],
 )
@@ -423,7 +425,7 @@ def test_what_neither_hook_nor_launcher_made_is_left_alone(
     assert [text.partition(":")[0] for text in report.complaints] == [
         f"{folder}/{number}-1-SUBMIT-{JOB}" for number in (1, 2, 3)
     ]
-    assert all("left alone" in text for text in report.complaints)
+    assert all("not touched" in text for text in report.complaints)
     assert sorted(os.listdir(folder)) == [f"{number}-1-SUBMIT-{JOB}" for number in (1, 2, 3)]
 
 
@@ -559,7 +561,7 @@ def test_what_the_system_says_names_the_file(
     report = sweep(here, con)
 
     assert [job_id for job_id, _status, _end in statuses(con)] == ["A"]
-    assert report.complaints == (f"{JOB}: {path}: Input/output error; the job is looked at again by the next sweep",)
+    assert report.complaints == (f"{JOB}: {path}: Input/output error; the next sweep checks the job again",)
 
 
 def test_no_locks_names_the_file(
@@ -651,7 +653,7 @@ def test_what_is_set_aside_stays_in_the_spool(here: Places, con: sqlite3.Connect
     (complaint,) = sweep(here, con).complaints
 
     assert complaint.startswith(f"{damaged}: ")
-    assert "cannot be set aside" in complaint
+    assert "cannot be moved to spool/unusable" in complaint
     assert "symbolic link" in complaint
     assert os.listdir(elsewhere) == []
     assert damaged.exists()
@@ -672,7 +674,10 @@ def test_a_second_name_of_a_file_is_no_event(
 
     (complaint,) = sweep(here, con).complaints
 
-    assert complaint == f"{path}: a file of user 0 that has another name elsewhere; it is left alone: look who made it"
+    assert (
+        complaint
+        == f"{path}: a file of user 0 that has another name elsewhere; it is not touched: check who created it"
+    )
     assert secret.stat().st_nlink == 2
 
 

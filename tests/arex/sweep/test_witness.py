@@ -253,7 +253,7 @@ def test_a_finished_job_is_never_aborted(here: Places, con: sqlite3.Connection) 
     report = sweep(here, con)
 
     (text,) = report.complaints
-    assert text.startswith(f"{FIRST}: it has ended, its files in {here.controldir} are gone, and nothing tells")
+    assert text.startswith(f"{FIRST}: it has ended, its files in {here.controldir} are gone, and its usage is unknown")
     assert "`arcacct import arex FILE`" in text
     assert "`arcacct sweep --give-up JOBID`" in text
     assert (report.found, statuses(con)) == ({}, [(FIRST, "in-progress", 0)])

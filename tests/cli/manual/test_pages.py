@@ -127,7 +127,7 @@ def test_without_pages_it_is_said_what_is_missing(tmp_path, monkeypatch) -> None
     """A damaged installation; a folder of that name of somebody else's is no manual."""
     monkeypatch.setattr(directories, "_PACKAGE", str(tmp_path / "arcacct"))
     for _ in range(2):
-        with pytest.raises(StoreError, match="the pages of the manual are not there; install arcacct again"):
+        with pytest.raises(StoreError, match="the pages of the manual are missing; install arcacct again"):
             cli_help.load()
         (tmp_path / "docs").mkdir(exist_ok=True)
         (tmp_path / "docs" / "theirs.md").write_text("# Theirs\n")

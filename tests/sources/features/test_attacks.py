@@ -150,7 +150,7 @@ def test_one_file_that_cannot_be_read_is_judged_with_the_others(public_dir):
     with acting_as(THEM.pw_name):
         verdicts = {one.rule: one for one in check({"machine": str(place)})}
     assert (verdicts[25].verdict, verdicts[4].verdict) == ("fail", "ok")
-    assert verdicts[32].reason == "machine: hs06: Permission denied; taken as absent"
+    assert verdicts[32].reason == "machine: hs06: Permission denied; treated as absent"
 
 
 @pytest.mark.parametrize("act", [lambda path: write(path, {"job_id": "1"}), remove])
@@ -183,4 +183,7 @@ def test_a_second_name_of_a_file_of_roots_is_no_feature(public_dir):
         saved(str(home / "lines"))
     found = saved(str(home / "folder"))
     assert found is not None
-    assert (found.extra, found.warnings) == ({}, ("zone: a file of user 0 that others may not read; taken as absent",))
+    assert (found.extra, found.warnings) == (
+        {},
+        ("zone: a file of user 0 that others may not read; treated as absent",),
+    )

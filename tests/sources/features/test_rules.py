@@ -395,7 +395,7 @@ def test_rule_26_no_links(places, tmp_path):
         os.symlink(secret, f"{places['job']}/{name}")
     found = read(places["job"])
     assert "max_rss_bytes" not in found.values
-    with pytest.raises(InputError, match="somebody else"):
+    with pytest.raises(InputError, match="another user"):
         features_values.write_job(places["job"], {"max_rss_bytes": "9000000000"}, force=True)
     with pytest.raises(InputError):
         remove(places["job"])

@@ -114,7 +114,7 @@ def test_jobs_that_cannot_be_made_cost_themselves(world, tmp_path) -> None:
 
     assert work.report.failed_jobs == 1
     assert world.said == [
-        "job 7: cannot be made from its records: the database does not allow its values; it stays as it was"
+        "job 7: cannot be rebuilt from its records: the database does not allow its values; it does not change"
     ]
     walls = "SELECT UsedWalltime, count(*), min(LocalJobID) FROM AAR GROUP BY 1 ORDER BY 1"
     assert world.con.execute(walls).fetchall() == [(3, 1, "7"), (10, 19, "1")]

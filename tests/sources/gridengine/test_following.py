@@ -169,9 +169,9 @@ def test_a_copy_that_is_elsewhere(world, path, follows) -> None:
     world.take(copy, path)
 
     missing = (
-        f"{path}: cut, or another file, since it was read up to byte {read}, and no file beside it goes on there: "
+        f"{path}: truncated or replaced after it was read up to byte {read}, and no file next to it continues there: "
     )
-    assert said == [f"{missing}if lines were written meanwhile, import the copy that was made of it, too"]
+    assert said == [f"{missing}if lines were written meanwhile, also import the copy of the old file"]
     assert world.said == said
     assert world.value("SELECT count(*) FROM v1_jobs") == 4
 

@@ -150,7 +150,7 @@ def test_a_text_without_an_end_takes_nothing_with_it() -> None:
     content = history(ad(1, Args='"a\nOwner = \\"root\\""'), ad(2))
 
     assert list(jobs(content)) == ["2.0"]
-    assert reasons(content) == ["a text has no end on its line: '\"a'"]
+    assert reasons(content) == ["a text is not closed on its line: '\"a'"]
 
 
 @pytest.mark.parametrize(

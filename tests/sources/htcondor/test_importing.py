@@ -376,7 +376,7 @@ def condor_history(folder, code: int = 0) -> HistoryCommand:
 def test_asking_condor_history(host, tmp_path) -> None:
     """As JSON, without -since, the second time with all that may have left the queue late."""
     command = condor_history(tmp_path)
-    with pytest.raises(UsageError, match="condor_history was never asked before: give --since"):
+    with pytest.raises(UsageError, match="condor_history never ran before: pass --since"):
         host.work().ask(command, None)
     for since in (BEGIN, None):
         work = host.work()
@@ -398,7 +398,7 @@ def test_condor_history_that_fails_is_asked_again(host, tmp_path) -> None:
     work.ask(condor_history(tmp_path, code=1), BEGIN)
 
     assert (work.report.unreadable, work.report.taken.added) == (1, 9)
-    assert host.said == [f"{tmp_path}/condor_history: exit code 1: it does not say why"]
+    assert host.said == [f"{tmp_path}/condor_history: exit code 1: without a message"]
     assert host.rows("SELECT AskedUntil FROM HTCondorProgress") == []
 
 

@@ -71,7 +71,7 @@ def test_cores(values, cores) -> None:
 def test_cores_that_nobody_says() -> None:
     (reason,) = reasons(ad(CpusProvisioned=None, RequestCpus="ifThenElse(Big,8,1)").encode())
 
-    assert reason == "nothing says how many CPUs it had: CpusProvisioned and RequestCpus are no numbers"
+    assert reason == "its number of CPUs is unknown: CpusProvisioned and RequestCpus are not numbers"
 
 
 def test_memory() -> None:
@@ -90,7 +90,7 @@ def test_ends() -> None:
     assert one(**(removed | {"CompletionDate": BEGIN + 60})).end_time == BEGIN + 90
     assert one(CompletionDate="undefined").end_time == BEGIN + 70
     assert reasons(ad(CompletionDate=0, EnteredCurrentStatus=None).encode()) == [
-        "it has neither CompletionDate nor EnteredCurrentStatus: nothing says when it ended"
+        "it has neither CompletionDate nor EnteredCurrentStatus: its end is unknown"
     ]
 
 
@@ -118,7 +118,7 @@ def test_what_is_no_use_of_the_pool(values, why) -> None:
         ({"JobStatus": None}, "it has no JobStatus: is it an ad of a job?"),
         (
             {"CpusProvisioned": -1, "RequestCpus": '"8"'},
-            "nothing says how many CPUs it had: CpusProvisioned and RequestCpus are no numbers",
+            "its number of CPUs is unknown: CpusProvisioned and RequestCpus are not numbers",
         ),
     ],
 )

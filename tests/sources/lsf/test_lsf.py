@@ -99,12 +99,12 @@ def test_a_start_of_zeros_is_none(host) -> None:
     ("content", "reason"),
     [
         (LINES[0].replace(b'0 1 "n1"', b'0 9999 "n1"'), "numExHosts: 9999 hosts, and the record ends before"),
-        (LINES[0].replace(b" 386 ", b" x ", 1), "jobId: 'x' is no number"),
+        (LINES[0].replace(b" 386 ", b" x ", 1), "jobId: 'x' is not a number"),
         (LINES[0].replace(b" 1793577600 ", b" 0 ", 1), "submitTime: it is missing"),
-        (LINES[2].replace(b" 7 ", " ² ".encode()), "idx: '²' is no number"),
+        (LINES[2].replace(b" 7 ", " ² ".encode()), "idx: '²' is not a number"),
         (LINES[0][:200] + b"\n", "it ends before its exit status"),
         (LINES[0].replace(b'"pilot"', b'"pi"lot"'), "field 28 cannot be read"),
-        (b"Killed\n", "'Killed' is no type of a record"),
+        (b"Killed\n", "'Killed' is not a type of a record"),
     ],
 )
 def test_what_cannot_be_used_costs_itself(host, content, reason) -> None:

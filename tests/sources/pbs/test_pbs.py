@@ -174,11 +174,11 @@ def test_an_odd_value_costs_itself(host, values, name, field) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (line(end="x"), "end: 'x' is no number"),
+        (line(end="x"), "end: 'x' is not a number"),
         (line(ctime="00"), "ctime: it is missing"),
         (line(ctime=""), "ctime: it is missing"),
         (line(end=str(BEGIN)), "it ended 10 s before it started"),
-        (line(job_id="?"), "'?' is no id of a job"),
+        (line(job_id="?"), "'?' is not an id of a job"),
         (line(end=f"{BEGIN + 70} end={BEGIN + 99}"), "end: two values: a text of a user may look like it"),
         (
             b"11/02/2026 10:00:00;0008;PBS_Server;Job;1.srv;Job Queued\n",

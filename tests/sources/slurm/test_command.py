@@ -141,13 +141,13 @@ def test_windows() -> None:
     ("behaviour", "complaint"),
     [
         ("sys.exit('sacct: error: slurm_persist_conn_open: failed')", "exit code 1: sacct: error: slurm_persist_conn"),
-        ("put_all = 1; sys.stdout.close(); os.abort()", "exit code -6: it does not say why"),
-        ("import time; time.sleep(600)", "no end after"),
-        ("sys.stdout.write('nothing\\n'); sys.exit(0)", "no header"),
+        ("put_all = 1; sys.stdout.close(); os.abort()", "exit code -6: without a message"),
+        ("import time; time.sleep(600)", "did not end after"),
+        ("sys.stdout.write('nothing\\n'); sys.exit(0)", "not a header"),
         ("sys.exit(0)", "empty"),
         (
             "put(columns); sys.exit(print('sacct: error: slurmdbd: Connection refused', file=sys.stderr))",
-            "exit code 0, but it says: sacct: error: slurmdbd: Connection refused",
+            "exit code 0, but with the message: sacct: error: slurmdbd: Connection refused",
         ),
     ],
 )

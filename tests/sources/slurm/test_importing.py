@@ -342,7 +342,7 @@ def test_bad_lines_are_counted_as_lines(host) -> None:
 
     assert (report.jobs, report.taken.added) == (41, 40)
     assert (report.rejected, report.lines, report.noise) == (1, 1, 2)
-    assert any("line 23: 'sacct: error: x' is no row" in text for text in host.said)
+    assert any("line 23: 'sacct: error: x' is not a row" in text for text in host.said)
 
 
 def test_what_cannot_be_used_is_kept_and_tried_again(host) -> None:
@@ -350,7 +350,7 @@ def test_what_cannot_be_used_is_kept_and_tried_again(host) -> None:
     lines = [row(number, Cluster="") for number in range(1, 4)]
     report = host.take(table(*lines, row(9)))
     assert (report.rejected, report.taken.added) == (3, 1)
-    assert host.said[0].startswith("output: line 2: nothing says which cluster it ran on")
+    assert host.said[0].startswith("output: line 2: its cluster is unknown")
     assert host.value("SELECT count(*) FROM ImportQuarantine WHERE Source = 'slurm'") == 3
     assert host.take(table(*lines, row(9))).rejected == 3
     assert host.value("SELECT count(*) FROM ImportQuarantine") == 3
