@@ -575,10 +575,10 @@ def waits(con: Connection, start_s: int, before_s: int, *, one_of: int = 1) -> l
     """
     whole_month, by_vo = (PERCENTILES.format(key=key) for key in ("Whole", "VOID"))
     rows = con.execute(
-        f"WITH EachJob AS MATERIALIZED (SELECT VOID, {_WAIT_OURS.format('Wait')} AS Wait FROM {_OURS}"
+        f"WITH EachJob AS (SELECT VOID, {_WAIT_OURS.format('Wait')} AS Wait FROM {_OURS}"
         f" WHERE EndTime >= ? AND EndTime < ? AND {_COUNTED_OF_THOSE.replace('EndTime', '+EndTime')}"
         " AND RecordID % ? = 0),"
-        " Waited AS MATERIALIZED (SELECT 0 AS Whole, VOID, Wait, count(*) AS Jobs FROM EachJob WHERE Wait IS NOT NULL"
+        " Waited AS (SELECT 0 AS Whole, VOID, Wait, count(*) AS Jobs FROM EachJob WHERE Wait IS NOT NULL"
         " GROUP BY VOID, Wait)"
         f" SELECT NULL, AllJobs.* FROM ({whole_month}) AS AllJobs UNION ALL"
         f" SELECT 1, ByVO.* FROM ({by_vo}) AS ByVO",

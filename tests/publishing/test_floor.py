@@ -315,7 +315,7 @@ def test_new_jobs_under_another_name_wait_and_are_told(memory, empty_box) -> Non
 
     conf = str(site.path / "arc.conf")
     assert "late: waits: its month is on hold" in arcacct("--config", conf, "verify", "2024-06").stdout
-    assert "not sent: 2024-06 is held" in arcacct("--config", conf, "job", "why", "late").stdout
+    assert "not sent: 2024-06 is on hold" in arcacct("--config", conf, "job", "why", "late").stdout
 
 
 def test_a_republish_after_a_rename_heals_in_the_same_run(memory, empty_box) -> None:
@@ -697,7 +697,7 @@ def test_a_retry_before_sgas_was_cleared_is_noticed(corrected) -> None:
 
     assert done.returncode == 65, done.stderr
     assert "kept its older version" in done.stderr
-    assert "1 record set aside" in done.stdout
+    assert "1 record quarantined" in done.stdout
     assert at_sgas(corrected.box.sgas.records)["job"].wall_s == 3 * 3600
     ((state, why),) = corrected.held().values()
     assert state == "correction"
@@ -799,6 +799,7 @@ def test_a_new_field_makes_no_record_changed(memory, empty_box, monkeypatch) -> 
     more = (*sent.DIGESTS[1], "record_id")
     monkeypatch.setitem(sent.DIGESTS, 2, more)
     monkeypatch.setattr(sent, "_VALUES", sent.values_of(sent.DIGESTS))
+    monkeypatch.setattr(sent, "_NEWEST", 2)
     site.sql("UPDATE FinishedLog SET Seq = Seq + 100")
     site.record(Job("new", JUNE + 70))
 

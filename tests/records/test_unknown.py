@@ -72,7 +72,8 @@ def test_a_completed_job_without_a_measurement_is_unknown(con: sqlite3.Connectio
     assert shown(con) == (None, None, None, None)
     assert con.execute(_STORED).fetchone() == (0, 0, 0)
     assert counted(con) == (1, 1, 1)
-    ((_seq, aar),) = page(con).records
+    (logged,) = page(con).records
+    aar = logged.aar
     assert aar.unknown == ("cpu_kernel_s", "cpu_user_s", "wall_s")
     assert (aar.has_wall, aar.has_cpu, aar.wall_s, aar.cpu_s) == (False, False, 0, 0)
     assert assert_same(con) == [JOB]
@@ -152,7 +153,8 @@ def test_cores_that_slurm_does_not_know(host: SlurmHost) -> None:
 
     assert host.rows("SELECT core_count, wall_s FROM v1_jobs") == [(None, 60)]
     assert host.rows("SELECT cpus, core_s, elapsed_s FROM v1_slurm_runs") == [(None, None, 60)]
-    ((_seq, aar),) = page(host.con).records
+    (logged,) = page(host.con).records
+    aar = logged.aar
     assert (aar.core_count, aar.unknown) == (1, ("core_count",))
     host.take(table(row(AllocCPUS=8)))
     assert host.rows("SELECT core_count FROM v1_jobs") == [(8,)]

@@ -44,14 +44,22 @@ def sonars_record(con: Connection, run: SlurmRun) -> int | None:
     """
     The record that Sonar's telemetry made of a run, whatever it calls the cluster.
 
-    It has the run's end, or is one hour off: Sonar takes the zone of today for times of another season.
+    It has the run's end. Or its end is one hour off, and its submission is right or one hour off as well: Sonar takes
+    the zone of today for times of another season. A run that ended an hour earlier is another one.
     """
     rows = con.execute(
-        "SELECT RecordID, abs(EndTime - ?2) FROM AAR JOIN RecordSources USING (RecordID)"
+        "SELECT RecordID, abs(EndTime - ?2), abs(SubmitTime - ?5) FROM AAR JOIN RecordSources USING (RecordID)"
         " WHERE LocalJobID = ?1 AND Source = ?3 AND abs(EndTime - ?2) <= ?4 + 1 ORDER BY 2, 1",
-        (str(run.job_id), run.end_time, SLURM, _OFF_S),
+        (str(run.job_id), run.end_time, SLURM, _OFF_S, run.submit_time),
     ).fetchall()
-    return next((record_id for record_id, off in rows if off <= 1 or abs(off - _OFF_S) <= 1), None)
+    return next(
+        (
+            record_id
+            for record_id, end_off, submit_off in rows
+            if end_off <= 1 or (abs(end_off - _OFF_S) <= 1 and (submit_off <= 1 or abs(submit_off - _OFF_S) <= 1))
+        ),
+        None,
+    )
 
 
 # A run of Slurm's as a whole job.

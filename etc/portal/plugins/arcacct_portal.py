@@ -1,8 +1,8 @@
 """
 Datasette's front page for arcacct: totals of this month, a chart of the last twelve, the questions, the reports.
 
-A plugin for `datasette serve --plugins-dir`, with the template next to it. It needs nothing but Datasette. What it shows
-are rows of v1_usage_by_month, for those who may see them, and files that `arcacct report --html` wrote.
+A plugin for `datasette serve --plugins-dir`, with the template next to it. It needs nothing but Datasette. It shows
+rows of v1_usage_by_month, for those who may see them, and files that `arcacct report --html` wrote.
 """
 
 from __future__ import annotations

@@ -142,10 +142,10 @@ def memory(one):
     derandomize="ARCACCT_EXAMPLES" not in os.environ,
     deadline=None,
     phases=(Phase.generate,),
-    suppress_health_check=[HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(st.data())
-def test_sums_over_runs_are_sums_over_samples_inside_runs(tmp_path_factory, data):
+def test_sums_over_runs_are_sums_over_samples_inside_runs(utc, tmp_path_factory, data):
     """Each run has its samples, CPU time, memory and cards; what no run holds is nobody's, and nothing is lost."""
     runs, seen = data.draw(histories())
     first, other = (Host(tmp_path_factory.mktemp("host")) for _ in range(2))
