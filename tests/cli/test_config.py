@@ -65,8 +65,8 @@ def test_a_good_configuration(tmp_path, run, credentials):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "arc.conf: warning: [lrms] benchmark: there is none"),
-        ("[lrms]\nbenchmark = HEPSPEC:1.0\n", "arc.conf: warning: [lrms] benchmark: there is none"),
+        ("", "arc.conf: warning: [lrms] benchmark: none is set"),
+        ("[lrms]\nbenchmark = HEPSPEC:1.0\n", "arc.conf: warning: [lrms] benchmark: none is set"),
         ("[lrms]\nbenchmark = HEPscore23:1500\n", "[lrms] benchmark: is HEPscore23:1500, and a core has 2 to 100 HEP"),
         ("[lrms]\nbenchmark = HEPSPEC:0.01\n", "[lrms] benchmark: is HEPSPEC:0.01, and a core has 2 to 100 HEPSPEC"),
         ("[queue:a]\nbenchmark = Si2k 10\n", "[queue:a] benchmark: is Si2k:10, and a core has 500 to 25000 Si2k"),
@@ -107,7 +107,7 @@ def test_every_problem_is_listed(tmp_path, run):
     assert f"{tmp_path}/arcacct.conf:2: [arcacct] settel: is not an option of [arcacct]; did you mean settle?" in out
     assert f"{tmp_path}/arcacct.conf:3: [arex/jura/sgas:one] x509_host_cert: /etc/grid-security/hostcert.pem" in out
     assert (
-        f"{tmp_path}/arcacct.conf:6: [arcacct/directory:out] path: {tmp_path}/missing/outgoing is no directory" in out
+        f"{tmp_path}/arcacct.conf:6: [arcacct/directory:out] path: {tmp_path}/missing/outgoing is not a directory" in out
     )
     assert err.startswith("not ok: ")
 

@@ -149,7 +149,7 @@ def test_maintenance_is_75(control: pathlib.Path) -> None:
     done = arcacct("--config", control.parent / "arc.conf", "record", control, JOB, "FINISHED")
 
     assert done.returncode == 75
-    assert "maintenance is there" in done.stderr
+    assert "maintenance exists" in done.stderr
 
 
 def test_deleted_is_told(control: pathlib.Path) -> None:

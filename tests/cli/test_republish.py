@@ -118,7 +118,7 @@ def test_arcctl_period_ends_with_its_last_second(run) -> None:
         pytest.param(("--from", "2026-11-02", "--to", "2026-11-01"), "start before it ends", id="backwards"),
         pytest.param(("--from", "tea", "--to", "2026-11-01"), "is not a time", id="no time"),
         pytest.param((*PERIOD, "--target", "nobody"), "sgas:s, apel:a", id="unknown target"),
-        pytest.param((*PERIOD, "--apel-topic", "X"), "--apel-topic goes with --apel-url", id="option without its URL"),
+        pytest.param((*PERIOD, "--apel-topic", "X"), "--apel-topic needs --apel-url", id="option without its URL"),
     ],
 )
 def test_wrong_options_are_told(run, args, says) -> None:
@@ -204,7 +204,7 @@ def test_quarantine_names_retries_and_drops(site, run) -> None:
 
     code, out, err = run("publish", "--now", "--target", "s")
     assert code == 65
-    assert "1 record set aside" in out
+    assert "1 record quarantined" in out
     assert JOB in err
 
     code, out, _err = run("quarantine", "list", "--format", "json")
