@@ -172,7 +172,7 @@ def test_the_way_back_to_jura_takes_our_sums_back(tmp_path: pathlib.Path) -> Non
 ```sh
 month=$(date -u -d yesterday +%Y-%m)
 arcacct sandbox --dir rehearsal > rehearsal.conf 2> rehearsal.log &
-until grep -q 'Stop with' rehearsal.log; do sleep 1; done
+until grep -qs 'Stop with' rehearsal.log; do sleep 1; done
 sed -i "/^\\[arcacct\\]/a database = $PWD/arcacct-demo/accounting.db" rehearsal.conf
 export ARCACCT_CONFIG=$PWD/rehearsal.conf
 arcacct publish --since $month-01 --accept-lower $month --target apel:sandbox > first.log

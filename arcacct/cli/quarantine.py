@@ -23,7 +23,7 @@ from arcacct.queries.job_history import changed_since_sent
 from arcacct.records import hold_decisions, usage
 from arcacct.records.hold_decisions import ImplausibleFilter, ImplausibleRecord
 from arcacct.records.holds import DECISIONS, HELD, PUBLISHED
-from arcacct.records.reader import is_time
+from arcacct.records.reader import find_job, has_job, is_time
 from arcacct.records.states import BOUNDS
 from arcacct.targets import plugins
 from arcacct.wording import count_of
@@ -105,6 +105,7 @@ def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -
 def show(ctx: click.Context, job_id: str, form: str) -> None:
     """Show where and why a record is quarantined; `arcacct job why` shows the rest of its history."""
     settings = settings_of(ctx)
+    (job_id,) = _whole_ids(settings, (job_id,))
     with closing(access.read_publishing(settings.places)) as con:
         found = held.quarantine_entries(con, job_id=job_id)
     with closing(access.read_accounting(settings.places)) as con:
@@ -208,7 +209,9 @@ def decide(
     """
     if bool(job_ids) == bool(reason or month):
         raise click.UsageError("pass ids of jobs, or --reason or --month")
-    here = settings_of(ctx).places
+    settings = settings_of(ctx)
+    here = settings.places
+    job_ids = _whole_ids(settings, job_ids)
     states = (PUBLISHED,) if published else DECISIONS if state == HELD else (HELD,)
     period = (None, None) if month is None else month_bounds(*month)
     asked = ImplausibleFilter((), None, None, None, job_ids) if job_ids else ImplausibleFilter(states, reason, *period)
@@ -250,9 +253,29 @@ def _change(ctx: click.Context, job_ids: tuple[str, ...], state: str, *, everyth
     if bool(job_ids) == everything:
         raise click.UsageError("pass ids of jobs, or --all")
     settings = settings_of(ctx)
+    job_ids = _whole_ids(settings, job_ids)
     with closing(access.open_publishing(settings.places)) as con:
         changed = held.change_state(con, _block(settings, target), job_ids, state)
     print_line(f"{count_of(changed, 'record')}: {state}")
+
+
+def _whole_ids(settings: Settings, given: tuple[str, ...]) -> tuple[str, ...]:
+    """
+    The ids of these jobs, each given as `find_job` takes it.
+
+    What names no job of the database stays as it is: its record may have been pruned, and the ledger still has its id.
+    Raises InputError for a text that names several jobs.
+    """
+    with (
+        closing(access.read_publishing(settings.places)) as ledger,
+        closing(access.read_accounting(settings.places)) as con,
+    ):
+        return tuple(
+            text
+            if held.quarantine_entries(ledger, job_id=text) or not has_job(con, text)
+            else find_job(con, text).job_id
+            for text in given
+        )
 
 
 def _state(one: ImplausibleRecord) -> str:

@@ -19,7 +19,7 @@ from arcacct.config.parser import Conf
 from arcacct.config.paths import STATUS_FOLDERS
 from arcacct.config.review import NEW_STATES, STATES, callouts
 from arcacct.database import access, location, schema
-from arcacct.errors import ArcacctError
+from arcacct.errors import ArcacctError, ConfigError, StoreError
 from arcacct.files.directories import resource
 from arcacct.queries import doctor, doctor_checks, doctor_host
 from arcacct.queries.doctor_checks import CONF, STORE, Site
@@ -208,13 +208,21 @@ def _database(site: Site) -> SetupStep:
     if location.has_database(here.database):
         return SetupStep("database", (*doctor_host.place(site), *doctor.state(site)))
     wrong = location.misplaced(here)
+    try:
+        location.refuse_another(here)
+        if not wrong:
+            location.refuse_lost(here)
+    except (ConfigError, StoreError) as error:
+        # The site had one: a new one in its place would send the jobs again that the ledger knows.
+        return SetupStep("database", (Check("database", CRITICAL, str(error), exit_code=error.exit_code),))
     room = [disk_check(one, BEFORE_LIVE) for one in disks(here)]
     room = [one._replace(exit_code=STORE) if one.severity == CRITICAL else one for one in room]
     detail = f"{here.controldir}: {wrong}" if wrong else f"{here.database} does not exist: nothing is recorded"
     advice = "first start A-REX once, or set database= in [arcacct]" if wrong else "`arcacct db init` creates it"
     others = () if wrong else tuple(one for one in doctor_checks.control_directory(site) if one.severity != OK)
     checks = (*others, *doctor_host.place(site), *room, Check("database", CRITICAL, detail, advice, STORE))
-    return SetupStep("database", checks, ("arcacct db init",), (f"rm -r {here.directory} (before it has any job)",))
+    files = f"{here.database} {here.publishing_database} {here.place_note}"
+    return SetupStep("database", checks, ("arcacct db init",), (f"rm {files} (before they have any job)",))
 
 
 def _history(site: Site) -> SetupStep:

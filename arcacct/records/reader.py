@@ -708,18 +708,31 @@ def find_job(con: Connection, text: str) -> FoundJob:
 
     Raises InputError when there is none, or more than one (the first few are named).
     """
-    if "://" in text:
-        text = text.rpartition("/")[2]
-    for condition in ("JobID = ?", "LocalJobID = ?"):
-        found = _rows(con, condition, (escaped(text),))
-        if found:
-            return _only(found, text)
-    if text:
-        # A range instead of LIKE: it uses the index and knows no wildcards.
-        found = _rows(con, "JobID >= ? AND JobID < ?", (escaped(text), escaped(text) + "\U0010ffff"))
+    found = _jobs(con, text)
     if not found:
-        raise InputError(f"{text}: no such job; give its id, its id in the batch system or the beginning of its id")
+        raise InputError(
+            f"{text or repr(text)}: no such job; give its id, its id in the batch system or the beginning of its id"
+        )
     return _only(found, text)
+
+
+def has_job(con: Connection, text: str) -> bool:
+    """Whether any job has this JobID or LocalJobID, or a JobID that begins so."""
+    return bool(_jobs(con, text))
+
+
+def _jobs(con: Connection, text: str) -> list[FoundJob]:
+    text = text.rpartition("/")[2] if "://" in text else text
+    if not text:
+        # Jobs without a batch system's id have an empty one.
+        return []
+    whole = escaped(text)
+    return (
+        _rows(con, "JobID = ?", (whole,))
+        or _rows(con, "LocalJobID = ?", (whole,))
+        # A range instead of LIKE: it uses the index and knows no wildcards.
+        or _rows(con, "JobID >= ? AND JobID < ?", (whole, whole + "\U0010ffff"))
+    )
 
 
 def _rows(con: Connection, condition: str, values: tuple[str, ...]) -> list[FoundJob]:

@@ -107,7 +107,8 @@ def test_every_problem_is_listed(tmp_path, run):
     assert f"{tmp_path}/arcacct.conf:2: [arcacct] settel: is not an option of [arcacct]; did you mean settle?" in out
     assert f"{tmp_path}/arcacct.conf:3: [arex/jura/sgas:one] x509_host_cert: /etc/grid-security/hostcert.pem" in out
     assert (
-        f"{tmp_path}/arcacct.conf:6: [arcacct/directory:out] path: {tmp_path}/missing/outgoing is not a directory" in out
+        f"{tmp_path}/arcacct.conf:6: [arcacct/directory:out] path: {tmp_path}/missing/outgoing is not a directory"
+        in out
     )
     assert err.startswith("not ok: ")
 

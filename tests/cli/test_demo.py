@@ -278,7 +278,11 @@ def ams_is_away(box: Sandbox) -> None:
     [
         (
             sgas_refuses_one,
-            ["sgas:demo: 1 record quarantined", f"SGAS lacks job {SPECIAL}", "12 repeated records expected, 11 arrived"],
+            [
+                "sgas:demo: 1 record quarantined",
+                f"SGAS lacks job {SPECIAL}",
+                "12 repeated records expected, 11 arrived",
+            ],
         ),
         (apel_knows_nobody, ["APEL rejected apel/0001.smime", "DEMO-RECORDS: 0 jobs, not 12"]),
         (ams_is_away, ["apel:summaries: ", "DEMO-SUMMARIES: 0 jobs, not 12", "DEMO-SUMMARIES: 0 wall seconds, not 59"]),

@@ -266,6 +266,21 @@ def test_a_disk_that_cannot_hold_the_database(clinic, run, monkeypatch, fields, 
     assert wrong[0]["advice"]
 
 
+def test_a_database_that_was_moved_is_not_made_anew(clinic, run) -> None:
+    """It says where the site has one, and neither makes another nor offers to remove what the site has."""
+    fresh = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}
+    assert str(clinic.here.database) in fresh["database"]["undo"][0]
+    assert "rm -r" not in fresh["database"]["undo"][0]
+    assert run("db", "init").returncode == 0
+    pathlib.Path(clinic.here.database).rename(clinic.path / "elsewhere.db")
+
+    moved = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}
+
+    assert moved["database"]["verdict"] == "error"
+    assert moved["database"]["do"] == moved["database"]["undo"] == []
+    assert "the database is missing; refusing to create an empty one" in json.dumps(moved["database"])
+
+
 def test_what_receivers_must_register_is_printed_letter_for_letter(clinic, run) -> None:
     """The DN as APEL and as SGAS spell it, and the commands of a rehearsal."""
     _certified(clinic)

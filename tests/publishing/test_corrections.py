@@ -266,3 +266,9 @@ def test_a_correction_says_what_was_and_what_is(sgas) -> None:
     sgas.record(third._replace(benchmark="HEPSPEC:77.0"))
     sgas.publish()
     assert "whose former one is not stored" in arcacct("--config", conf, "quarantine", "show", third.job_id).stdout
+    # Also by its id in the batch system, as `job why` takes it.
+    assert arcacct("--config", conf, "quarantine", "show", first.lrms_id).stdout == shown
+    assert arcacct("--config", conf, "quarantine", "drop", first.lrms_id).stdout == "1 record: dropped\n"
+    assert arcacct("--config", conf, "quarantine", "retry", first.lrms_id).stdout == "1 record: retry\n"
+    assert "several jobs" in arcacct("--config", conf, "quarantine", "show", first.job_id[:-1]).stderr
+    assert arcacct("--config", conf, "job", "why", "").returncode == 65
