@@ -230,16 +230,25 @@ def sums_sent_after(con: Connection, target: str, year: int, month: int, after_s
     return [(kind, SentSum._make(values)) for kind, *values in rows]
 
 
-def pending_keys(con: Connection, target: str) -> set[str]:
-    """The keys of records and sums in messages that began and have no answer: nobody knows whether they arrived."""
+def pending(con: Connection, target: str) -> dict[str, str | None]:
+    """
+    The keys in messages without an answer, whose state at the receiver is unknown, with the job of a record.
+
+    A record that the receiver accepted before, and that did not change since, is there whatever becomes of the message.
+    """
+    accepted = (
+        "SELECT Former.Digest FROM SentRows AS Former JOIN Messages AS Taken USING (MessageID)"
+        " WHERE Former.Job = Record.Job AND Former.Key = Record.Key AND Taken.Target = ?1 AND Taken.State = 'accepted'"
+        " ORDER BY Former.Number DESC LIMIT 1"
+    )
     unanswered = "Messages.Target = ?1 AND State = 'sending'"
     rows = con.execute(
-        f"{ledger_rows.of_messages('Key', unanswered)} UNION ALL SELECT Key FROM Messages"
-        " JOIN SentSummaries USING (MessageID)"
+        f"{ledger_rows.of_messages('Key, JobID', f'{unanswered} AND ({accepted}) IS NOT Record.Digest')}"
+        " UNION ALL SELECT Key, NULL FROM Messages JOIN SentSummaries USING (MessageID)"
         " WHERE Messages.Target = ?1 AND State = 'sending'",
         (target,),
     )
-    return {key for (key,) in rows}
+    return dict(rows.fetchall())
 
 
 def open_months(con: Connection, target: str) -> set[tuple[int, int]]:

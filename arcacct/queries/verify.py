@@ -382,7 +382,8 @@ class _AtTarget:
         self._held_month = safeguard.held_month(self._ledger, self._block, target.month)
         self._is_any_aside = held.any_quarantined(self._ledger, self._block, target.ended)
         self._cursor = cursors.cursor(self._ledger, self._block)
-        self._unanswered = sent.pending_keys(self._ledger, self._block)
+        self._unanswered = sent.pending(self._ledger, self._block)
+        self._unanswered_jobs = set(self._unanswered.values())
         unsure = safeguard.uncertain_months(self._ledger, self._block).get(target.month)
         # Of sums the ledger that was replaced knew every key, and this one took them over.
         is_answered = unsure is not None and unsure.answered_s is not None
@@ -408,7 +409,7 @@ class _AtTarget:
             # It tells the receiver how many jobs it was given.
             said = sum(one.jobs for one in self._live_sums(COUNTS))
             missed = not source.jobs and bool(self._wanted.jobs)
-            counted = "and the database has some" if missed else f"{source.jobs or 'none'} were given"
+            counted = f"the database has {self._wanted.jobs}" if missed else f"{source.jobs or 'none'} were given"
             is_right = self._pruned_unknown or (said == source.jobs and not missed)
             wrong = [] if is_right else [(None, f"announces {count_of(said, 'job')}, {counted}")]
             count = Source(
@@ -476,6 +477,9 @@ class _AtTarget:
 
     def _doubts(self) -> Iterator[str]:
         """Why it is unknown whether the receiver has the right data."""
+        live = sent.live_sums(self._ledger, self._block, *self._target.month) if self._unanswered else ()
+        if waiting := sum(1 for _kind, one in live if one.key in self._unanswered):
+            yield f"{count_of(waiting, 'sum')} without an answer: the next run of `arcacct publish` sends them again"
         if self._held_month is not None:
             yield held_text(self._held_month)
         if in_doubt := names_in_doubt(self._accounting, self._ledger, self._plugin):
@@ -498,6 +502,8 @@ class _AtTarget:
 
     def _why_not(self, job: MonthJob) -> str:
         """Why it does not have a job, apart from quarantine."""
+        if job.job_id in self._unanswered_jobs:
+            return "sent, no answer yet: the next run sends it again"
         if self._cursor is None:
             return "not sent: the target never published"
         if job.end_time < self._cursor.start_end_time:

@@ -326,12 +326,27 @@ def test_what_was_never_answered_is_not_delivered(tmp_path) -> None:
             True,
             True,
         ]
-    code, told = asked(site.arc_conf)
+        code, told = asked(site.arc_conf)
 
-    assert code == 1
-    agree = {one["name"]: one["agrees"] for one in told["sources"]}
-    assert agree["sgas:s"]
-    assert not any(ok for name, ok in agree.items() if name.startswith("apel:"))
+        assert code == 1
+        agree = {one["name"]: one["agrees"] for one in told["sources"]}
+        assert agree["sgas:s"]
+        assert not any(ok for name, ok in agree.items() if name.startswith("apel:"))
+        texts = [one["text"] for one in told["differences"]]
+        assert "sent, no answer yet: the next run sends it again" in texts
+        assert any("sums without an answer" in text for text in texts)
+        assert not any("reason unknown" in text for text in texts)
+
+        # What was accepted is there, whatever becomes of the same records in a later message.
+        box.faults.clear()
+        assert [outcome.error for outcome in run.publish(settings, plugins(settings), options)] == [None, None, None]
+        assert asked(site.arc_conf)[0] == 0
+        box.faults.drop("ams", times=None)
+        again = run.republish(settings, plugins(settings), target_run.Period(0, 2**33), options)
+        assert [bool(outcome.error) for outcome in again] == [False, True, True]
+        _code, told = asked(site.arc_conf)
+        agree = {one["name"]: one["agrees"] for one in told["sources"]}
+        assert agree["apel:a"]
 
 
 @pytest.fixture
