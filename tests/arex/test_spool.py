@@ -176,8 +176,8 @@ TORN_PARTS = (
         pytest.param((LAUNCHER % "1").replace(JOB, "../../etc").encode(), "no jobid, state or controldir", id="path"),
         pytest.param((LAUNCHER % "1").replace("SUBMIT", "DROP TABLE").encode(), "no jobid, state", id="no state"),
         pytest.param((LAUNCHER % "1").replace("/control", "control").encode(), "no jobid, state", id="relative"),
-        pytest.param((LAUNCHER % "1").encode() + b"file=local 9\nabc\n", "torn", id="torn"),
-        pytest.param((LAUNCHER % "1").encode() + b"file=local x\nabc\n", "torn", id="no length"),
+        pytest.param((LAUNCHER % "1").encode() + b"file=local 9\nabc\n", "truncated", id="torn"),
+        pytest.param((LAUNCHER % "1").encode() + b"file=local x\nabc\n", "truncated", id="no length"),
         pytest.param(
             (LAUNCHER % "1").encode() + b"file=shadow 3\nabc\n", "truncated or not a spool file", id="other file"
         ),

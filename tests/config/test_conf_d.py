@@ -196,7 +196,7 @@ def test_two_files_that_contradict_each_other_are_a_warning(tmp_path, conf_d):
     (conf_d / "2.conf").write_text("[queue:a]\nbenchmark = HEPSPEC 2\n")
     said = conf_files.lines(check(conf_files.read(tmp_path), kinds()), tmp_path)
     assert said == [
-        "arc.conf.d/1.conf:6: warning: [arex] controldir: counts, but arc.conf:5 has another value; keep one of them"
+        "arc.conf.d/1.conf:6: warning: [arex] controldir: is used, but arc.conf:5 has another value; keep one of them"
     ]
 
 

@@ -114,7 +114,7 @@ def test_what_the_file_does_not_have_is_not_left_out(shared) -> None:
     with acting_as("nobody", groups=(GROUP,)), pytest.raises(StoreError) as raised:
         open_for_reading(str(shared), ACCOUNTING_SCHEMA)
 
-    assert f"needs {shared}-wal and {shared}-shm files" in str(raised.value)
+    assert f"needs readable {shared}-wal and {shared}-shm files" in str(raised.value)
     assert "`arcacct sweep` as the user of A-REX creates them" in str(raised.value)
 
 

@@ -339,5 +339,5 @@ def test_a_file_that_leaves_is_read_to_its_end(tmp_path) -> None:
 
 def test_standard_input_is_followed_alone(tmp_path) -> None:
     """It has no second look, so it cannot be one of several."""
-    with pytest.raises(InputError, match="alone"):
+    with pytest.raises(InputError, match="standard input cannot be followed with files"):
         next(FileTailer(["-", str(tmp_path / "a")], print).follow(0))

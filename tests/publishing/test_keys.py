@@ -258,7 +258,7 @@ def test_a_run_says_which_months_stay_in_their_family(memory, empty_box) -> None
     family(site, "urs")
 
     (note,) = [note for note in site.publish().summary.notes if "one family" in note]
-    assert note.startswith(f"{time.strftime('%Y-%m', time.gmtime(time.time() - 60))} was begun as summaries")
+    assert note.startswith(f"{time.strftime('%Y-%m', time.gmtime(time.time() - 60))} was published as summaries")
     family(site, "summaries")
     assert not any("one family" in note for note in site.publish().summary.notes)
 

@@ -178,7 +178,7 @@ def test_a_renamed_target_goes_on(site) -> None:
         1,
     ]
     for outcome, old in zip(outcomes, ("sgas:s", "apel:a"), strict=True):
-        assert any(note.startswith(f"goes on where [arex/jura/{old}] stopped") for note in outcome.summary.notes)
+        assert any(note.startswith(f"continues where [arex/jura/{old}] stopped") for note in outcome.summary.notes)
     assert received_by_both(site) == {*(job.job_id for job in jobs(3)), "more"}
     assert site.ledger("SELECT DISTINCT Target FROM Messages ORDER BY 1") == [
         ("arex/jura/apel:new",),

@@ -74,7 +74,7 @@ def test_the_plan_is_what_sql_says_and_the_correction_is_the_plan(ours) -> None:
         assert rows["HEPSPEC"]["difference_h"] == -round(hours, 3)
         assert rows["HEPscore23"]["after_h"] == round(sum(job[4] for job in mine) * 20 / 3600, 3)
     assert asked.stderr.endswith(
-        f"{len(changed)} jobs have with a new benchmark: the next `arcacct publish` sends the correction\n"
+        f"{len(changed)} jobs have another benchmark now: the next `arcacct publish` sends the correction\n"
     )
     with closing(read_accounting(corpus.place(ours.control))) as con:
         logged = con.execute("SELECT count(*) FROM FinishedLog WHERE Seq > ?", (len(before),)).fetchone()[0]

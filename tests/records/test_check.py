@@ -89,7 +89,7 @@ def test_an_empty_database_is_sound(tmp_path) -> None:
         pytest.param("DROP TRIGGER FinishedLog_AAR_update", "trigger FinishedLog_AAR_update is missing", id="trigger"),
         pytest.param("DROP INDEX AAR_EndTime_IDX", "index AAR_EndTime_IDX is missing", id="index"),
         pytest.param("DROP VIEW v1_jobs", "view v1_jobs is missing", id="view"),
-        pytest.param("ALTER TABLE AAR ADD COLUMN More TEXT", "table AAR differs from the expected schema", id="column"),
+        pytest.param("ALTER TABLE AAR ADD COLUMN More TEXT", "table AAR differs from the schema", id="column"),
         pytest.param("UPDATE sqlite_sequence SET seq = 1 WHERE name = 'FinishedLog'", "next one would be 2", id="Seq"),
         pytest.param("UPDATE Fence SET Horizon = 99", "published up to Seq 99", id="fence"),
         pytest.param("UPDATE MonthlyUsage SET Jobs = Jobs + 1", "sums are not those of its jobs", id="cell"),

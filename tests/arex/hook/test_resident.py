@@ -270,7 +270,7 @@ def test_while_it_cannot_record_it_is_not_alive(host: Host, record: pathlib.Path
             drained(host)
 
     assert [row[0] for row in rows(str(host.database))["AAR"]] == ["Job0", "Job1"]
-    assert service.said.count("database maintenance") == 1
+    assert service.said.count("by hand for maintenance") == 1
 
 
 def _maintained(host: Host) -> Callable[[], object]:

@@ -156,7 +156,7 @@ def test_it_makes_way_for_work_on_the_database(control: pathlib.Path) -> None:
     story = Story(here, maintenance.touch, end)
 
     assert [report is None for report in story.reports] == [False, True, False]
-    assert "database maintenance" in story.complaints[1][0]
+    assert "by hand for maintenance" in story.complaints[1][0]
     assert recorded(here) == [("A", "completed"), ("B", "completed")]
 
 
