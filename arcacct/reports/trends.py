@@ -187,9 +187,11 @@ def _utilisation(month: Month, capacity: Capacity, days: Mapping[int, _Used], wr
         rows.append((first if first == last else f"{first} to {last}", _row(cores, [days[day] for day in of])))
     notes = [f"Installed cores: {capacity.source}. Core hours are of the jobs that ended on these days."]
     over = min(end, -(-written_s // DAY_S)) - begin
-    if len(known) < over:
-        left_out = f"{count_of(over - len(known), 'day')} without known cores or jobs"
-        notes.append(f"Not in these figures: {left_out}{f'; {capacity.lacking}' if capacity.lacking else ''}.")
+    without = sum(day not in capacity.cores for day in range(begin, begin + over))
+    if without:
+        notes.append(f"Not in these figures: {count_of(without, 'day')} without known cores; {capacity.lacking}.")
+    if earlier := over - len(known) - without:
+        notes.append(f"Not in these figures: {count_of(earlier, 'day')} before the first recorded job.")
     total = _row(None, [days[day] for day in known])
     if _amount(total["utilisation"]) > 1:
         notes.append(_MORE_THAN_ALL)

@@ -298,6 +298,14 @@ def test_sums_that_wait_are_the_cause_at_the_portal(tmp_path) -> None:
     assert any("jobs by apel:s, as " in one["text"] for one in never["differences"])
 
 
+@pytest.mark.parametrize("command", [("verify", "2099-05"), ("report", "--month", "2099-05")], ids=" ".join)
+def test_a_month_to_come_is_refused(ours, command) -> None:
+    """Nothing would differ in it, and every row would say yes."""
+    done = arcacct("--config", ours.conf, *command)
+    assert done.returncode == 64
+    assert "2099-05 has not begun by this host's clock" in done.stderr
+
+
 def test_the_table_is_for_people(ours) -> None:
     """Without --format there is a table: one line for each place."""
     done = arcacct("--config", ours.conf, "verify", "2026-11")

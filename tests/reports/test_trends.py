@@ -85,7 +85,7 @@ def test_days_without_known_cores_are_left_out_with_their_jobs(capsys, site) -> 
 
     assert of(told, "utilisation", "core_hours") == {"2026-05-22 to 2026-05-31": "240.0"}
     assert told["utilisation", "2026-05-22 to 2026-05-31", "utilisation"] == "0.1"
-    assert "Not in these figures: 21 days without known cores or jobs; write cores= for these days" in text
+    assert "Not in these figures: 21 days without known cores; write cores= for these days" in text
 
 
 def test_days_before_the_first_record_are_not_idle(capsys, site) -> None:
@@ -96,6 +96,9 @@ def test_days_before_the_first_record_are_not_idle(capsys, site) -> None:
     told = figures(capsys, made, *MAY)
 
     assert of(told, "utilisation", "installed_core_hours") == {"2026-05-30 to 2026-05-31": "480.0"}
+    text = said(capsys, "--config", made.conf, "report", *MAY).stdout
+    assert "Not in these figures: 29 days before the first recorded job." in text
+    assert "write cores=" not in text
 
 
 def test_more_than_all_is_explained(capsys, site) -> None:
