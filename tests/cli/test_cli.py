@@ -91,6 +91,7 @@ def test_help_everywhere(words, capsys, monkeypatch) -> None:
         pytest.param(["db", "frobnicate"], ["No such command 'frobnicate'", "`arcacct db --help`"], id="below a group"),
         pytest.param(["--frob", "publish"], ["No such option '--frob'", "`arcacct --help`"], id="global option"),
         pytest.param(["publish", "--frob"], ["No such option '--frob'", "`arcacct publish --help`"], id="option"),
+        pytest.param(["stats", "--database", "x"], ["--database belongs before the command"], id="global option late"),
         pytest.param(["publish", "extra"], ["extra", "`arcacct publish --help`"], id="argument too many"),
         pytest.param(["record", "c"], ["Missing argument 'JOBID'", "`arcacct record --help`"], id="argument missing"),
         pytest.param(["publish", "--since", "tea"], ["'tea' is not a time; write 2026-11-20"], id="not a time"),
