@@ -280,9 +280,11 @@ def _read(conf: Conf, path: str, *, required: bool, further: bool = False) -> No
             text = file.read().replace("\0", "\N{REPLACEMENT CHARACTER}")
     except FileNotFoundError:
         if required:
-            todo = "fix or remove the link" if further else "give an existing arc.conf"
+            todo = "fix or remove the link" if further else "give an existing configuration file"
             raise ConfigError(f"{path}: no such file; {todo}") from None
         return
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: a directory; give the configuration file in it") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; run as a user who may read it") from error
     conf.add(text, path, further=further)

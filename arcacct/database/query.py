@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from arcacct.database.schema import source_of
+from arcacct.database.schema import PUBLISHING, has_view, source_of
 from arcacct.errors import InputError, StoreBusy, UsageError
 from arcacct.wording import count_of
 
@@ -338,6 +338,8 @@ def _explaining(sql: str, limits: QueryLimits, refusals: Sequence[str]) -> Itera
             # PBS, LSF and installed sources have one view together.
             names = ("pbs", "lsf") if source == "batch" else (source,)
             text += f"; the first {' or '.join(f'`arcacct import {name}`' for name in names)} creates it"
+        elif missing and has_view(PUBLISHING, missing.removeprefix("main.")):
+            text += "; it is in publishing.db: use `arcacct query --ledger`"
         raise UsageError(f"{beginning(sql)}: {text}") from None
 
 

@@ -93,6 +93,12 @@ def source_of(view: str) -> str | None:
     return next((source for source in SOURCES if view in views_of(source)), None)
 
 
+def has_view(kind: DatabaseKind, name: str) -> bool:
+    """Whether a new database of this kind has a view of this name."""
+    with closing(in_memory(kind)) as con:
+        return name in _views(con)
+
+
 def upgrades(kind: DatabaseKind) -> list[tuple[int, str]]:
     """``(number, path)`` of each script that takes a database forward, in order; the first makes one as 0.2 does."""
     return [(int(os.path.basename(path)[:3]), path) for path in _sql_files("schema", "upgrade", kind.folder)]

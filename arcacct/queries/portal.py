@@ -579,7 +579,8 @@ def _rows(path: str) -> list[list[str]]:
         with open(path, encoding="utf-8-sig", newline="") as file:
             text = file.read(_MOST_BYTES)
     except (OSError, UnicodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}; export the table from the portal as CSV or JSON") from error
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InputError(f"{path}: cannot be read: {why}; export the table from the portal as CSV or JSON") from error
     if text.lstrip()[:1] in ("[", "{"):
         try:
             return _rows_of(parsed(text))

@@ -262,7 +262,9 @@ def test_a_missing_file_is_one_clear_line(tmp_path, run):
     """No traceback, the configuration's exit code."""
     code, out, err = run("--config", f"{tmp_path}/missing.conf", "config", "check")
     assert (code, out) == (78, "")
-    assert err == f"arcacct: {tmp_path}/missing.conf: no such file; give an existing arc.conf\n"
+    assert err == f"arcacct: {tmp_path}/missing.conf: no such file; give an existing configuration file\n"
+    _, _, err = run("--config", str(tmp_path), "config", "check")
+    assert err == f"arcacct: {tmp_path}: a directory; give the configuration file in it\n"
 
 
 def test_no_file_at_all_is_an_error(tmp_path):

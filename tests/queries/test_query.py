@@ -69,6 +69,14 @@ TOO_MUCH = {
 LIMITS = ("--max-rows", "50", "--max-memory", "32")
 
 
+def test_a_view_of_the_other_database_is_named(ours) -> None:
+    """Views of publishing.db need another option."""
+    done = arcacct("--config", ours.conf, "query", "SELECT * FROM v1_publications")
+    assert done.returncode == 64
+    assert "it is in publishing.db: use `arcacct query --ledger`" in done.stderr
+    assert arcacct("--config", ours.conf, "query", "--ledger", "SELECT * FROM v1_publications").returncode == 0
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_statement_that_does_anything_but_read_is_refused(ours, name) -> None:
     """It ends with 64 and one clear line, and neither the database nor its directory changes."""
