@@ -231,11 +231,11 @@ def month(text: str) -> tuple[int, int]:
     return time.gmtime(begin)[:2]
 
 
-def begun_month(text: str) -> tuple[int, int]:
+def started_month(text: str) -> tuple[int, int]:
     """A month as ``(year, month)``. Raises ValueError for one that is still to come: all its figures would agree."""
     found = month(text)
     if found > time.gmtime()[:2]:
-        raise ValueError(f"{found[0]:04d}-{found[1]:02d} has not begun by this host's clock")
+        raise ValueError(f"{found[0]:04d}-{found[1]:02d} has not started by this host's clock")
     return found
 
 
@@ -252,7 +252,7 @@ def named_month(text: str) -> tuple[int, int]:
 
 INSTANT = Parsed("time", instant)
 MONTH = Parsed("month", month)
-BEGUN_MONTH = Parsed("month", begun_month)
+STARTED_MONTH = Parsed("month", started_month)
 NAMED_MONTH = Parsed("month", named_month)
 
 

@@ -9,7 +9,7 @@ from contextlib import closing
 import click
 
 from arcacct.cli.console import examples, print_error, print_line
-from arcacct.cli.options import BEGUN_MONTH, settings_of, together
+from arcacct.cli.options import STARTED_MONTH, settings_of, together
 from arcacct.cli.progress import at_work
 from arcacct.cli.tables import LISTED, format_option, lines, show
 from arcacct.database import access
@@ -45,7 +45,7 @@ def _month(ctx: click.Context, param: click.Parameter, value: Month | None) -> M
 )
 @click.option(
     "--month",
-    type=BEGUN_MONTH,
+    type=STARTED_MONTH,
     callback=_month,
     metavar="YYYY-MM",
     help="Jobs that ended in this month (UTC). Required; with --fleet default: the last month of the dataset.",

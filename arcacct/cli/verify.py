@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from arcacct.cli.console import block, data, examples, print_line
-from arcacct.cli.options import BEGUN_MONTH, INSTANT, settings_of, zone_of
+from arcacct.cli.options import INSTANT, STARTED_MONTH, settings_of, zone_of
 from arcacct.cli.progress import at_work
 from arcacct.cli.tables import format_option, show
 from arcacct.database import access
@@ -44,7 +44,7 @@ _HOUR_S = 3600
         "arcacct verify 2026-11 --format json",
     )
 )
-@click.argument("month", type=BEGUN_MONTH, metavar="YYYY-MM")
+@click.argument("month", type=STARTED_MONTH, metavar="YYYY-MM")
 @click.option(
     "--portal",
     multiple=True,

@@ -303,7 +303,7 @@ def test_a_month_to_come_is_refused(ours, command) -> None:
     """Nothing would differ in it, and every row would say yes."""
     done = arcacct("--config", ours.conf, *command)
     assert done.returncode == 64
-    assert "2099-05 has not begun by this host's clock" in done.stderr
+    assert "2099-05 has not started by this host's clock" in done.stderr
 
 
 def test_the_table_is_for_people(ours) -> None:
