@@ -65,7 +65,7 @@ def _month(ctx: click.Context, param: click.Parameter, value: Month | None) -> M
     "--pseudonymous", "is_pseudonymous", is_flag=True, help="Replace names of users by pseudonyms of this site."
 )
 @click.option(
-    "--top", "users", type=click.IntRange(min=0), default=10, show_default=True, metavar="N", help="So many users."
+    "--top", "users", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="So many users."
 )
 @click.option(
     "--verify/--skip-verify",
