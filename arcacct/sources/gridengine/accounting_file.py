@@ -16,9 +16,9 @@ from arcacct.sources.gridengine.record import Record
 
 # The JSON lines of Open Cluster Scheduler 9.
 #
-# ``rusage`` and ``eusage`` stand inside ``usage`` (9.0 calls the second ``usage`` too); whatever else stands there was
-# added by the site (``usage_patterns``). The manual page puts them beside ``usage`` and calls them arrays: read as
-# well.
+# ``rusage`` and ``eusage`` are inside ``usage`` (9.0 calls the second one ``usage`` too). The site adds all other
+# members of it (``usage_patterns``). The manual page puts them next to ``usage`` and calls them arrays. This reader
+# accepts both forms.
 
 
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,20})?)([kKmMgGtT]?)B?", re.ASCII)
@@ -59,7 +59,10 @@ def _measure(value: Any) -> float:
 
 
 def _size(value: Any) -> float:
-    """Bytes; a text has a unit, as qacct prints it (memory_specifier in sge_types(1)): capitals are powers of 1024."""
+    """
+    A size in bytes. A text has a unit, as qacct prints it (memory_specifier in sge_types(1)): capitals are powers of
+    1024.
+    """
     if not isinstance(value, str):
         return _measure(value)
     match = _SIZE.fullmatch(value.strip())
@@ -109,12 +112,15 @@ _EUSAGE = (
     Field("maxpss", _size, "maxpss_bytes", unit="bytes"),
 )
 _NOT_OF_OCS = Record._fields[51:55]
-"""Known of other versions' lines only: what is no text is kept as what a site added."""
+"""Fields that only lines of other versions have. A value that is not text is kept as a field that the site added."""
 _KNOWN = frozenset((*(one.name for one in _OF_JOB), "usage", "rusage", "eusage"))
 
 
 def json_record(text: str, unusable: set[str]) -> Record:
-    """A JSON line; optional values that cannot be used go into ``unusable``. Raises ValueError with what is wrong."""
+    """
+    Read a JSON line. The names of optional values that cannot be used go into ``unusable``. Raises ValueError with the
+    reason.
+    """
     line = _parsed(text)
     usage = _members(line.get("usage"), "usage")
     rusage = _members(usage.get("rusage", line.get("rusage")), "usage.rusage")
@@ -137,10 +143,10 @@ def json_record(text: str, unusable: set[str]) -> Record:
 
 def us_of(times: tuple[int, ...]) -> int:
     """
-    How many microseconds the unit of some times is.
+    Return the unit of some times in microseconds.
 
-    Told by their magnitude, never by configuration: seconds in the colon format, milliseconds in Univa's,
-    microseconds in JSON. Raises ValueError when they differ: one of them is no time.
+    The magnitude of the times decides, never the configuration: seconds in the colon format, milliseconds in Univa's,
+    microseconds in JSON. Raises ValueError when the times have different units: then one of them is wrong.
     """
     units = {1_000_000 if when < 10**11 else 1_000 if when < 10**14 else 1 for when in times if when > 0}
     if len(units) > 1:
@@ -163,9 +169,10 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def _storable(value: Any) -> Any:
     """
-    The same without what a database's text cannot be: bytes that are no UTF-8, half a surrogate pair, NUL.
+    Return the value without anything that a database text cannot hold: bytes that are not UTF-8, half a surrogate pair,
+    NUL.
 
-    Bytes that are no UTF-8 come as surrogates of Python's, and are written out.
+    Python reads bytes that are not UTF-8 as surrogates. They are written as escapes.
     """
     if isinstance(value, str):
         return _HALF.sub(_written_out, value).replace("\0", "\\x00")
@@ -180,7 +187,7 @@ def _written_out(half: re.Match[str]) -> str:
 
 
 def _members(value: Any, name: str) -> dict[str, Any]:
-    """An object's members; of an array of objects those of all."""
+    """Return the members of an object, or of all objects of an array."""
     if isinstance(value, list) and all(isinstance(one, dict) for one in value):
         return {key: inner for one in value for key, inner in one.items()}
     if not isinstance(value, dict):
@@ -189,7 +196,10 @@ def _members(value: Any, name: str) -> dict[str, Any]:
 
 
 def _json_custom(line: dict[str, Any], usage: dict[str, Any]) -> tuple[tuple[str, str, float | str], ...]:
-    """What the site or a newer version added, sorted: usage groups, and fields of the record under the group ``''``."""
+    """
+    Return the values that the site or a newer version added, sorted. They are usage groups, and fields of the record
+    under the group ``''``.
+    """
     further = [(group, members) for group, members in usage.items() if group not in _OURS]
     unknown = line.keys() - _KNOWN - {name for name in _NOT_OF_OCS if isinstance(line.get(name), str)}
     if not further and not unknown:
@@ -213,19 +223,19 @@ def _kept(value: Any) -> float | str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-# Reading Grid Engine's accounting lines: colon-separated of every age, and JSON; one line in, one record out.
+# Read Grid Engine's accounting lines: colon-separated of every version, and JSON. One line gives one record.
 #
-# The format is told line by line, as qacct does. Nothing is escaped in the colon format, so a colon in the category
-# (``-l cpu=24:00:00``), a directory or a command makes more fields: the record is taken from both ends.
+# Each line decides its own format, as in qacct. The colon format escapes nothing. A colon in the category (``-l
+# cpu=24:00:00``), a directory or a command makes more fields, so the record is read from both ends.
 
 
 LATEST_US = 253_402_300_799 * 1_000_000
-"""The end of the year 9999: what is later is no time."""
+"""The end of the year 9999. A later value is not a time."""
 _UP_TO_QDEL_INFO, _UP_TO_SUBMIT_HOST = 7, 10
 _LEAST = 43
 _MOST_COLONS = 100
 _HEAD = 39
-"""Fields before the category; it and those after it are counted from the right."""
+"""The number of fields before the category. The category and the fields after it are counted from the right."""
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
 _NUMBERS = re.compile(r"[-+.:0-9eE]*")
 _LARGEST_ID = 2**56
@@ -235,13 +245,13 @@ _LARGEST_AMOUNT = 2**63 - 1024
 
 class _Tail(NamedTuple):
     """
-    The category and what follows it; of some dialects only the first of these.
+    The category and the fields after it. Some dialects have only the first of these.
 
     * up to maxvmem: 6.0 and 6.1 (43 fields)
-    * and arid, ar_submission_time: 6.2, Son of Grid Engine, Open Cluster Scheduler (45)
-    * and job_class, or more of the others: Univa 8.1 (46 to 51)
-    * and up to submit_cmd: Univa 8.2 (52); and up to bound_cores: later (55)
-    * and then those of FURTHER: Univa 8.6 and Altair (up to 74).
+    * also arid, ar_submission_time: 6.2, Son of Grid Engine, Open Cluster Scheduler (45)
+    * also job_class, or more of the others: Univa 8.1 (46 to 51)
+    * up to submit_cmd: Univa 8.2 (52); up to bound_cores: later versions (55)
+    * then the fields of FURTHER: Univa 8.6 and Altair (up to 74).
     """
 
     category: str
@@ -269,9 +279,9 @@ FURTHER = (
     *("hard_resources", "soft_resources", "hard_queues", "soft_queues", "granted_req", "exec_host_list"),
 )
 """
-What stands behind bound_cores, as qacct of Altair calls it; three are not shown there, and have no name.
+The fields after bound_cores, as Altair's qacct calls them. qacct does not show three of them, so they have no name.
 
-(No manual page with them is public; the order is that of public programs that read such files.)
+No manual page about them is public. The order is that of public programs that read such files.
 """
 _AMOUNTS = frozenset(FURTHER[4:10])
 _CGROUP_AMOUNTS = 5
@@ -279,9 +289,9 @@ _CGROUP_AMOUNTS = 5
 
 def read_lines(lines: Iterable[bytes], counts: Counter[str] | None = None) -> Iterator[tuple[int, Record | Fault]]:
     """
-    The records of some lines, each with the number of its line from 1; of a line that cannot be used why.
+    Yield the number of each line, from 1, with its record, or with the reason why the line cannot be used.
 
-    ``counts`` gets, by field, the records of which a measured value cannot be used, which is unknown then.
+    ``counts`` counts, by field, the records with an unusable measured value. Such a value is unknown.
     """
     for number, line in enumerate(lines, 1):
         unusable: set[str] = set()
@@ -298,10 +308,11 @@ def read_lines(lines: Iterable[bytes], counts: Counter[str] | None = None) -> It
 
 def record(line: bytes, unusable: set[str] | None = None) -> Record | None:
     r"""
-    The record of one line (with or without its newline); ``None`` for comments and lines of one character or less.
+    Return the record of one line, with or without its newline; ``None`` for comments and lines of at most one
+    character.
 
     Bytes that are not UTF-8 are shown as ``\xhh``. Measured values that cannot be used are unknown, and their names go
-    into ``unusable``. Raises ValueError with what is wrong with the line.
+    into ``unusable``. Raises ValueError with the reason when the line cannot be used.
     """
     found: set[str] = set() if unusable is None else unusable
     # After a crash some file systems leave zeros where the end of a file was.
@@ -315,9 +326,9 @@ def record(line: bytes, unusable: set[str] | None = None) -> Record | None:
 
 def colon_record(text: str, unusable: set[str]) -> Record:
     """
-    A colon-separated line; there may be colons in the name of its job.
+    Read a colon-separated line. The job name may contain colons.
 
-    Of measured values that are no numbers the names go into ``unusable``. Raises ValueError.
+    The names of measured values that are not numbers go into ``unusable``. Raises ValueError.
     """
     parts = text.split(":")
     if len(parts) < _LEAST:
@@ -331,7 +342,7 @@ def colon_record(text: str, unusable: set[str]) -> Record:
         odd = [place for place in _MEASURED if not _is_measure(parts[place])]
         if not odd or not all(map(_is_number, (parts[5], *parts[7:13], *parts[34:36]))):
             raise
-        # What accounting needs stands where it should: what was measured is unknown where it is no number.
+        # The fields that accounting needs are in their places. A measured value that is not a number is unknown.
         unusable.update(_MEASURED[place] for place in odd)
         found = _of_parts([("0" if place in odd else part) for place, part in enumerate(parts)])
         unknown: dict[str, Any] = dict.fromkeys(set(unusable) & _MAY_BE_UNKNOWN)
@@ -343,12 +354,12 @@ def _is_measure(text: str) -> bool:
 
 
 _MEASURED = dict(enumerate(Record._fields[24:42], 13)) | {36: "cpu_s", 37: "mem_gib_s", 38: "io_gib"}
-"""Fields of a line that hold what was measured, as a record has them."""
+"""The places of the measured values in a line, with their field names in a record."""
 _MAY_BE_UNKNOWN = frozenset((*Record._fields[28:42], "cpu_s", "mem_gib_s", "io_gib"))
 
 
 def _with_colons_in_name(parts: list[str]) -> list[list[str]]:
-    """The fields, with the name of the job put together so that numbers are where they should be; each such reading."""
+    """Join the parts of a job name with colons so that numbers are in their places. Return each possible reading."""
     found = []
     for more in range(1, min(len(parts) - _LEAST, _MOST_COLONS) + 1):
         one = [*parts[:4], ":".join(parts[4 : 5 + more]), *parts[5 + more :]]
@@ -385,13 +396,16 @@ def _of_parts(parts: list[str]) -> Record:
 
 
 def _tail(parts: list[str]) -> tuple[_Tail, list[str]]:
-    """The category, in which there may be colons, and what follows it; by FURTHER the rest. Raises ValueError."""
+    """
+    Return the category, which may contain colons, with the fields after it, and then the fields of FURTHER. Raises
+    ValueError.
+    """
     count = len(parts)
     for place in range(_HEAD + 1, count - 11):
         if _is_tail(parts, place, 12):
             measured, further = _command(parts[place + 11 :])
             return _Tail(":".join(parts[_HEAD:place]), *parts[place : place + 11], *measured), further
-    # The category is as long as it can be: what looks like the rest of an older line may be its end.
+    # Take the longest possible category: its end may look like the rest of an older line.
     for length in (5, 6, 7, 8, 9, 10, 11, 3):
         if count - _HEAD > length and _is_tail(parts, count - length, length):
             return _Tail(":".join(parts[_HEAD : count - length]), *parts[count - length :]), []
@@ -399,11 +413,11 @@ def _tail(parts: list[str]) -> tuple[_Tail, list[str]]:
 
 
 def _is_tail(parts: list[str], place: int, length: int) -> bool:
-    """Whether so many fields from iow on stand here, as far as they have a shape."""
+    """Whether ``length`` fields, from iow on, are at this place. Only fields with a known form are checked."""
     if not (_is_number(parts[place]) and _is_number(parts[place + 2])):
         return False
     if length == 3:
-        # No task has a mere number for its name: that is arid, behind other fields.
+        # A task name is never only a number. A number here is arid, and other fields come before it.
         return "." in parts[-1] and not parts[place + 1].isdecimal()
     if not (parts[place + 3].isdecimal() and parts[place + 4].isdecimal()):
         return False
@@ -416,10 +430,11 @@ def _is_tail(parts: list[str], place: int, length: int) -> bool:
 
 def _command(rest: list[str]) -> tuple[list[str], list[str]]:
     """
-    The fields from the command to bound_cores, and what follows; a colon in the directory counts as the command's.
+    Return the fields from the command to bound_cores, and the fields after them.
 
-    What was measured, wallclock with its decimals and the number of operations, ends the command; without decimals it
-    could be the command's own, unless the five numbers of the longest lines stand where they should.
+    A colon in the directory counts as part of the command. The command ends at the measured values: wallclock with its
+    decimals, then the number of operations. Without decimals they could be part of the command. They count as measured
+    only if the five numbers of the longest lines are also in their places.
     """
     for place in range(1, len(rest)):
         amounts = rest[place + 7 : place + 12]
@@ -430,7 +445,10 @@ def _command(rest: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _in_place(further: list[str]) -> list[str]:
-    """What stands behind bound_cores, by FURTHER; colons in it are of lists of resources and hosts, which come last."""
+    """
+    Return the fields after bound_cores in the order of FURTHER. Lists of resources and hosts come last, and only they
+    have colons.
+    """
     listed = FURTHER.index("hard_resources")
     if len(further) > len(FURTHER):
         return [*further[:listed], ":".join(further[listed:])]
@@ -438,7 +456,7 @@ def _in_place(further: list[str]) -> list[str]:
 
 
 def _custom(further: Iterable[str]) -> tuple[tuple[str, str, float | str], ...]:
-    """What has no column of its own, by name; neither NONE nor 0, which say that nothing was asked for or measured."""
+    """Return the values without a column, by name. NONE and 0 are left out: nothing was requested or measured."""
     named = ((name, text) for name, text in zip(FURTHER, further, strict=False) if text not in _NOTHING)
     values = ((name, _amount(text) if name in _AMOUNTS else text) for name, text in named)
     return tuple(sorted(("", name, value) for name, value in values if value))
@@ -455,9 +473,9 @@ def _is_number(text: str) -> bool:
 
 def _measures(texts: list[str]) -> list[float]:
     """
-    Numbers as the line has them: some versions write whole fields with decimals, and the other way round.
+    Return the numbers of a line. Some versions write whole fields with decimals, and some write decimal fields without.
 
-    (A counter that fell below zero shows as 2**64: the rest of the record is good.)
+    A counter that fell below zero shows as 2**64. The rest of such a record is good.
     """
     if not _NUMBERS.fullmatch(":".join(texts)):
         raise ValueError
@@ -486,7 +504,9 @@ def _not_a_number(parts: list[str]) -> str:
 
 
 def _with_start(found: Record) -> Record:
-    """A record without a start that has an end and a wall clock: it started that long before its end, as in qacct."""
+    """
+    Give a record that has an end and a wall clock but no start its start: the end minus the wall clock, as in qacct.
+    """
     wall_us = (found.ru_wallclock_s or found.wallclock_s or 0.0) * 1_000_000
     start_us = found.end_time_us - round(wall_us) if 0 < wall_us < found.end_time_us else 0
     return found._replace(start_time_us=start_us)
@@ -494,9 +514,9 @@ def _with_start(found: Record) -> Record:
 
 def in_range(found: Record, unusable: set[str]) -> Record:
     """
-    The record, without what it does not need and cannot be, which goes into ``unusable``.
+    Return the record without impossible optional values. Their names go into ``unusable``.
 
-    Raises ValueError for what it needs and no file of Grid Engine has.
+    Raises ValueError for a required value that no Grid Engine file has.
     """
     if found.start_time_us <= 0:
         found = _with_start(found)

@@ -1,4 +1,4 @@
-"""Importing Grid Engine's accounting files: each new record once, in slices that no hook waits for."""
+"""Import Grid Engine's accounting files: each new record once, in slices so short that no hook waits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from arcacct.sources.gridengine.record import (
 )
 from arcacct.wording import count_of
 
-# Grid Engine's records in the database: found by what they belong to, written in slices.
+# Grid Engine's records in the database: find them by their key, and write them in slices.
 
 
 _SPELT = {"group": "GroupName", "pe_taskid": "PeTaskID", "qname": "QName", "granted_pe": "GrantedPE", "arid": "ArID"}
@@ -57,7 +57,7 @@ _UNITS = ("_s", "_kib", "_gib", "_bytes", "_gib_s")
 
 
 def column(field: str) -> str:
-    """The column of GridEngineRecords that a field of a record is in."""
+    """Return the column of GridEngineRecords that holds a field of a record."""
     if field in _SPELT:
         return _SPELT[field]
     unit = max((unit for unit in _UNITS if field.endswith(unit)), key=len, default="")
@@ -83,7 +83,7 @@ Number = tuple[int, int]
 
 
 class Stored(NamedTuple):
-    """A record of the database, with its number there and the AAR that it went into."""
+    """A record of the database, with its number there and the ID of its AAR."""
 
     record_no: int
     record_id: int | None
@@ -91,7 +91,7 @@ class Stored(NamedTuple):
 
 
 class LinePlace(NamedTuple):
-    """Where a record was read."""
+    """The file and line from which a record was read."""
 
     file_id: int
     line: int
@@ -111,14 +111,14 @@ def _add_usage(con: Connection, rows: Iterable[Stored]) -> None:
         con.executemany("INSERT OR REPLACE INTO GridEngineUsage VALUES (?, ?, ?, ?)", usage)
 
 
-# A slice of Grid Engine's records into the database, and the jobs that they change, in one transaction.
+# Write a slice of Grid Engine's records, and the jobs that they change, in one transaction.
 #
-# The AARs of a job are always made from all its records that are stored. So it does not matter in which order records
-# come, or in how many imports; what is made again and is the same writes nothing and logs nothing.
+# The AARs of a job are always made from all its stored records. So the order of the records and the number of imports
+# do not matter. An AAR that is made again without a change writes and logs nothing.
 
 
 class _Plan(NamedTuple):
-    """A job as it has to be written, and the records that it is made of."""
+    """A job to write, and its records."""
 
     job: Job
     members: tuple[Stored, ...]
@@ -128,14 +128,14 @@ class _Slice(BatchSlice):
     def __init__(self, con: Connection, policy: BatchPolicy) -> None:
         super().__init__(con, policy, GRIDENGINE)
         self.cell = policy.site.cell
-        # The numbers of new records: true while the transaction lasts.
+        # These numbers of new records hold until the transaction ends.
         (self.next_no,) = con.execute("SELECT ifnull(max(RecordNo), 0) + 1 FROM GridEngineRecords").fetchone()
         self.new: dict[int, tuple[Stored, LinePlace]] = {}
         self.links: dict[int, int | None] = {}
         self.plans: list[_Plan] = []
 
     def number(self, number: Number, records: Sequence[tuple[Record, LinePlace]], *, anyway: bool = False) -> None:
-        """The records of one job number, and what they change; ``anyway``: make the jobs also if nothing is new."""
+        """Add the records of one job number and plan the changes. ``anyway``: make the jobs even if nothing is new."""
         found = self._of_number(number, _IS_MASTER)
         affected = anyway
         for record, place in records:
@@ -147,11 +147,11 @@ class _Slice(BatchSlice):
         self._jobs(found)
 
     def _of_number(self, number: Number, which: str) -> dict[RecordKey, Stored]:
-        """Records of a job (or array task): those of itself, one for each attempt, or those of parallel tasks."""
+        """Return the records of a job or array task: its own, one for each attempt, or those of its parallel tasks."""
         return {key(one.record): one for one in _stored(self.con, f"{_JOB} AND {which}", (*number, self.cell))}
 
     def single(self, record: Record, place: LinePlace) -> None:
-        """The only record of a number: most jobs have no more, and need no looking up."""
+        """Add the only record of a number. Most jobs have only one, and it needs no lookup."""
         new = self._new(record, place)
         job = local_job(JobRuns((Run(record),)), self.policy.site)
         if job is not None:
@@ -164,7 +164,7 @@ class _Slice(BatchSlice):
         return new
 
     def _record(self, record: Record, place: LinePlace, found: dict[RecordKey, Stored]) -> bool:
-        """Put a record among those of its number; whether it changed anything."""
+        """Add a record to those of its number. Return whether it changed anything."""
         known_by = key(record)
         old = found.get(known_by)
         if old is None and record.pe_taskid is not None:
@@ -187,9 +187,9 @@ class _Slice(BatchSlice):
         return True
 
     def _jobs(self, found: dict[RecordKey, Stored]) -> None:
-        """Make the jobs of one number, and see which AAR each of them has."""
+        """Make the jobs of one number, and find the AAR of each."""
         before = {one.record_id for one in found.values() if one.record_id is not None}
-        # Others are of A-REX, or were pruned.
+        # The others belong to A-REX, or were pruned.
         existing = {one: job_id for one, (job_id, source) in self.existing(before).items() if source == GRIDENGINE}
         claimed: set[int] = set()
         for runs in jobs(one.record for one in found.values()):
@@ -199,7 +199,7 @@ class _Slice(BatchSlice):
                 self._job(job, members, existing, claimed)
             else:
                 self._link(members, None)
-        # No job is left for these: their records went to another.
+        # These AARs have no job now: their records moved to another one.
         remove(self.con, sorted(existing.keys() - claimed))
 
     def _job(self, job: Job, members: tuple[Stored, ...], existing: dict[int, str], claimed: set[int]) -> None:
@@ -207,7 +207,7 @@ class _Slice(BatchSlice):
         candidates = sorted(linked & existing.keys() - claimed, key=lambda one: (existing[one] != job.job_id, one))
         record_id = batch_jobs.arc_job(self.con, job, SYSTEM.lrms_names) if self.has_arc_jobs else None
         if record_id is not None:
-            # Its record is completed, and there is no other.
+            # Grid Engine's values complete A-REX's record. The job gets no second record.
             self.enrich(record_id, job)
             self._link(members, record_id)
             return
@@ -254,7 +254,7 @@ class _Slice(BatchSlice):
 
 
 def take(con: Connection, policy: BatchPolicy, records: Sequence[tuple[Record, LinePlace]]) -> BatchTaken:
-    """Write new records and what they change; inside the caller's transaction."""
+    """Write new records and the jobs that they change, inside the caller's transaction."""
     by_number: dict[Number, list[tuple[Record, LinePlace]]] = {}
     for record, place in records:
         by_number.setdefault((record.job_number, record.task_number), []).append((record, place))
@@ -274,14 +274,14 @@ def take(con: Connection, policy: BatchPolicy, records: Sequence[tuple[Record, L
 
 
 def make_again(con: Connection, policy: BatchPolicy, numbers: Iterable[Number]) -> BatchTaken:
-    """Make the jobs of these numbers again from their records; inside the caller's transaction."""
+    """Make the jobs of these numbers again from their records, inside the caller's transaction."""
     work = _Slice(con, policy)
     for number in numbers:
         work.number(number, (), anyway=True)
     return work.write()
 
 
-# Which accounting files were read, and how far (table GridEngineFiles).
+# The accounting files that were read, and how far (table GridEngineFiles).
 
 
 _COLUMNS = "FileID, Position, Tail, Checksum, Lines, Records, BadLines"
@@ -297,9 +297,10 @@ class FilePositions:
 
     def find(self, reader: Reader) -> FileOffset:
         """
-        Where an import of this file stopped, wherever it stood then; its beginning, if there was none or it changed.
+        Return the position where an import of this file stopped, even if its path changed since.
 
-        A position at the beginning has no number yet (0), but that of what has no beginning to go back to.
+        Returns the start of the file if no import read it or if it changed. A position at the start has the file number
+        0. Exception: the number of an input that cannot return to its start, such as a pipe, is kept.
         """
         if reader.identity is None:
             rows = self._chosen(_COLUMNS, "Path = ? AND Device IS NULL", reader.path)
@@ -309,24 +310,28 @@ class FilePositions:
         return next((one for one in map(FileOffset._make, rows) if reader.holds(one)), FileOffset())
 
     def latest(self, path: str) -> tuple[FileOffset, int] | None:
-        """Where the last import stopped in the file that stood at a path then, and when that was, in UTC seconds."""
+        """
+        Return the position where the last import of the file at this path stopped, and the time of it in UTC seconds.
+        """
         rows = self._chosen(f"{_COLUMNS}, ReadAt", f"Path = ? AND Device IS NOT NULL {_LATEST}", path)
         return (FileOffset._make(rows[0][:-1]), rows[0][-1]) if rows else None
 
     def was_read(self, reader: Reader) -> bool:
-        """Whether what begins as this file does was read before."""
+        """Whether a file with the same first bytes was read before."""
         return bool(self._chosen("1", "Head = ? AND Position > 0", reader.head))
 
     def file_of(self, path: str) -> int:
-        """The number of the file that was read last at a path; inside a transaction, since it may get one now."""
+        """
+        Return the number of the file last read at a path. Call this inside a transaction: it may create the number.
+        """
         rows = self._chosen("FileID", f"Path = ? {_LATEST}", path)
         return int(rows[0][0]) if rows else self._new(path, None)
 
     def keep(self, reader: Reader, position: FileOffset) -> FileOffset:
         """
-        Note where we are in a file; inside the transaction that writes what was read.
+        Store the current position in a file, inside the transaction that writes the records.
 
-        Gives a new file its number.
+        A new file gets its number.
         """
         device, inode = reader.identity or (None, None)
         if position.file_id == 0:
@@ -347,11 +352,12 @@ class FilePositions:
         return self._con.execute(insert, (self._cell, path, head)).lastrowid or 0
 
 
-# Importing Grid Engine's accounting files: what is new in them, each record once, in slices that no hook waits for.
+# Import the new records of Grid Engine's accounting files, each once, in slices so short that no hook waits.
 #
-# How far each file was read moves in the same transaction as its records. Interrupted anywhere, the next import goes
-# on; where a position does not hold, the file is read from its beginning and what is known is known. A slice in which
-# something fails is rolled back and read again in halves, until the record is found: it alone is rejected.
+# The position in each file moves in the same transaction as its records. After an interruption, the next import
+# continues there. If a position is not valid, the file is read from its start, and known records change nothing. If
+# something in a slice fails, the slice is rolled back and read again in halves until the bad record is found. Only this
+# record is rejected.
 
 
 _LINE = "line "
@@ -359,7 +365,7 @@ _LINE = "line "
 
 @dataclass
 class GridEngineReport(BatchReport):
-    """What an import did."""
+    """The results of an import."""
 
     lines: int = 0
     """Lines that were read, comments included."""
@@ -368,9 +374,9 @@ class GridEngineReport(BatchReport):
 
 class Import(BatchImport[Number]):
     """
-    One import, or many while it follows: what it has done so far is in ``report``.
+    One import, or several while it follows files. The results so far are in ``report``.
 
-    ``say`` is told of bad lines (the first SHOWN of them), files that cannot be read, torn ends and conflicts.
+    ``say`` gets messages about bad lines (the first SHOWN), unreadable files, incomplete last lines and conflicts.
     """
 
     progress_of = ("GridEngineProgress", "Cell")
@@ -391,7 +397,7 @@ class Import(BatchImport[Number]):
         self.report = GridEngineReport()
 
     def files(self, paths: Sequence[str]) -> None:
-        """Import files, the oldest first, each after what it was rotated to since it was last read."""
+        """Import files, the oldest first. Rotated parts that were not read yet come before the file itself."""
         for reader in self._tailer(paths).once():
             self._new_lines(reader)
         self.finish()
@@ -403,11 +409,14 @@ class Import(BatchImport[Number]):
         return self.report.lines
 
     def latest(self, path: str) -> tuple[FileOffset, int] | None:
-        """Where the last import stopped in the file that stood at a path then, and when that was."""
+        """Return the position where the last import of the file at this path stopped, and the time of it."""
         return self._positions.latest(path)
 
     def find(self, reader: Reader) -> FileOffset:
-        """Where an earlier import stopped in a file; after a `retry` that needs it, or a change, its beginning."""
+        """
+        Return the position where an earlier import stopped. It is the start after a change, or if a `retry` needs the
+        file.
+        """
         position = self._positions.find(reader)
         if reader.path in self._to_read or (not position.position and self._positions.was_read(reader)):
             with writing(self._con, self._here):
@@ -417,7 +426,7 @@ class Import(BatchImport[Number]):
         return position
 
     def _new_lines(self, reader: Reader) -> None:
-        """Import the whole lines that there are."""
+        """Import the complete lines that are available."""
         for lines in reader.lines():
             if isinstance(lines, Overlong):
                 why = Fault(f"a line of {lines.bytes} bytes: no record of Grid Engine's")
@@ -440,7 +449,7 @@ class Import(BatchImport[Number]):
             )
 
     def _take(self, reader: Reader, lines: Sequence[bytes]) -> None:
-        """One slice: records, what they change, and the position, in one transaction."""
+        """Write one slice in one transaction: the records, the jobs that they change, and the position."""
         position = reader.position
         found: list[tuple[Record, int]] = []
         bad = []
@@ -451,7 +460,7 @@ class Import(BatchImport[Number]):
             else:
                 found.append((one, position.lines + number))
         if not found and not bad and reader.head is None:
-            # Only the header so far: the file cannot be told from others yet.
+            # The file has only its header so far, so it cannot be distinguished from others.
             reader.position = position.after(lines)
             self.report.lines += len(lines)
             return
@@ -460,7 +469,7 @@ class Import(BatchImport[Number]):
         self.report.lines += len(lines)
 
     def _leave_out(self, reader: Reader, bad: Reject, after: FileOffset) -> None:
-        """The next line is none that can be used."""
+        """Reject the next line, which cannot be used."""
         self._keep(reader, (), [bad], after)
         self.report.lines += 1
 
@@ -495,7 +504,7 @@ class Import(BatchImport[Number]):
     def _pages(self, *, waiting: bool) -> Iterable[Sequence[Number]]:
         columns = "SELECT DISTINCT JobNumber, TaskNumber FROM GridEngineRecords WHERE"
         if waiting:
-            # They ran, and wait for A-REX's job.
+            # These jobs ran, and wait for A-REX's job.
             never = ",".join(map(str, sorted(DID_NOT_RUN)))
             which = f"RecordID IS NULL AND StartTimeUs > 0 AND PeTaskID IS NULL AND Failed NOT IN ({never})"
             return [self._con.execute(f"{columns} {which} AND Cell = ?", (self._scope,)).fetchall()]
@@ -524,29 +533,31 @@ class Import(BatchImport[Number]):
 
 
 def _reject(reader: Reader, number: int, line: bytes, why: Fault) -> Reject:
-    """A line of a slice, by its number there, that cannot be used."""
+    """Return the rejection of a line of a slice. ``number`` is its number within the slice."""
     return Reject(reader.path, f"{_LINE}{reader.position.lines + number}", why, line)
 
 
 def _first_time_us(path: str) -> int:
-    """When the first record of a file ended, so that a requeued job is seen from its beginning; 0 if unknown."""
+    """
+    Return the end of the first record of a file, so that the runs of a requeued job are read in order; 0 if unknown.
+    """
     with Reader(path) as reader:
         found = (one for _, one in read_lines(reader.beginning().split(b"\n")[:-1]) if not isinstance(one, Fault))
         return next((one.end_time_us for one in found if one.end_time_us), 0)
 
 
-# What an accounting file says of a span of time, job by job, to be compared with what is recorded.
+# The jobs of a period in an accounting file, for comparison with the recorded jobs.
 
 
 _RUNS_S = 31 * 86_400
-"""So long before a job's last run its first may have ended."""
+"""The first run of a job may end this many seconds before its last run."""
 
 
 def of_file(path: str, start: int, end: int) -> Iterator[Figures]:
     """
-    The jobs that ended at or after ``start`` and before ``end``, UTC seconds; their records are held in memory.
+    Yield the jobs that ended at or after ``start`` and before ``end``, UTC seconds. Their records are held in memory.
 
-    Raises InputError when the file cannot be read, or lines of it cannot be used.
+    Raises InputError when the file cannot be read, or when some of its lines cannot be used.
     """
     found: dict[tuple[int, int], list[Record]] = {}
     bad = 0

@@ -17,10 +17,10 @@ from arcacct.sources.gridengine.importer import column
 from arcacct.sources.gridengine.record import STORED, Record, failed_text
 from arcacct.wording import count_of
 
-# qacct's questions: which records, summed by what; and its table, character for character.
+# qacct's questions: the records, the columns to sum by, and qacct's table, identical to the character.
 #
-# Sums are over records, not jobs, so the wall clock of tasks of parallel jobs counts as well; that is how qacct counts.
-# What it lacks is beside it: wall clock times slots, where tasks do not count twice, and the efficiency made from that.
+# Sums are over records, not jobs, as in qacct. So the wall clock of the tasks of parallel jobs counts as well. Two
+# values are extra: wall clock times slots, which counts no task twice, and the efficiency from it.
 
 
 DAY_S = 86_400
@@ -28,17 +28,17 @@ _US = 1_000_000
 
 
 class Column(NamedTuple):
-    """Something that records can be summed by."""
+    """A column that records can be summed by."""
 
     title: str
     field: str
-    """Of a record."""
+    """The field of a record."""
     meaning: str
     unknown: str | int = "NONE"
-    """What qacct shows for what is unknown."""
+    """The text or number that qacct shows for an unknown value."""
 
     def of(self, record: Record) -> str | int:
-        """Its value in a record."""
+        """Return its value in a record."""
         return getattr(record, self.field) or self.unknown
 
 
@@ -54,26 +54,26 @@ COLUMNS: dict[str, Column] = {
     "ar": Column("AR", "arid", "advance reservation", 0),
     "account": Column("ACCOUNT", "account", "account string (qsub -A)"),
 }
-"""In the order of qacct's columns."""
+"""The columns, in qacct's order."""
 
 
 class Question(NamedTuple):
-    """Which records, summed by what."""
+    """The records to select, and the columns to sum by."""
 
     by: tuple[str, ...] = ()
-    """Names of COLUMNS; in whatever order they are asked for, they come in qacct's."""
+    """Names of COLUMNS. The result has them in qacct's order."""
     wanted: tuple[tuple[str, str], ...] = ()
-    """``(column, shell pattern)``; all have to match."""
+    """``(column, shell pattern)``. All of them must match."""
     from_s: int | None = None
-    """Begun (or, with ``on_end``, ended) at this time or later."""
+    """Only records that started (or, with ``on_end``, ended) at or after this time."""
     until_s: int | None = None
-    """... at this time or before."""
+    """Only records that started (or ended) at or before this time."""
     on_end: bool = False
     masters: bool = False
     """Only the records of jobs themselves, not of tasks of parallel jobs."""
 
     def asks_for(self, record: Record) -> bool:
-        """Whether a record is one of those."""
+        """Whether the question selects this record."""
         when = (record.end_time_us if self.on_end else record.start_time_us) // _US
         return (
             (self.from_s is None or when >= self.from_s)
@@ -83,17 +83,17 @@ class Question(NamedTuple):
         )
 
     def key(self, record: Record) -> tuple[str | int, ...]:
-        """What a record is summed by."""
+        """Return the values that a record is summed by."""
         return tuple([COLUMNS[name].of(record) for name in self.columns])
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is asked by, in qacct's order."""
+        """Return the columns to sum by, in qacct's order."""
         return tuple(name for name in COLUMNS if name in self.by)
 
 
 class Sum(NamedTuple):
-    """Some records together."""
+    """The sum of some records."""
 
     records: int = 0
     wallclock_s: float = 0.0
@@ -107,7 +107,7 @@ class Sum(NamedTuple):
     """Wall clock times slots, of the records of jobs themselves."""
 
     def plus(self, record: Record) -> Sum:
-        """The sum with one more record."""
+        """Return the sum with one more record."""
         wall = record.ru_wallclock_s
         return Sum(
             self.records + 1,
@@ -131,7 +131,7 @@ Row = tuple[tuple[str | int, ...], Sum]
 
 
 def window(from_s: int | None, until_s: int | None, days: int | None, now: int) -> tuple[int | None, int | None]:
-    """Begin and end of the time that is asked for, as qacct combines -b, -e and -d (which is ignored beside both)."""
+    """Return the start and end of the period, as qacct combines -b, -e and -d. With both -b and -e, -d is ignored."""
     if days is None or (from_s is not None and until_s is not None):
         return from_s, until_s
     if from_s is not None:
@@ -142,7 +142,10 @@ def window(from_s: int | None, until_s: int | None, days: int | None, now: int) 
 
 
 def sums(records: Iterable[Record], question: Question) -> list[Row]:
-    """One row for each combination of what is asked by, sorted; a single one if nothing is, also without records."""
+    """
+    Return one sorted row for each combination of the columns to sum by. Without columns there is one row, even without
+    records.
+    """
     found: dict[tuple[str | int, ...], Sum] = {} if question.by else {(): Sum()}
     for record in records:
         if question.asks_for(record):
@@ -152,7 +155,7 @@ def sums(records: Iterable[Record], question: Question) -> list[Row]:
 
 
 def table(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
-    """The rows with all that is known: the columns asked by, the sums, the efficiency."""
+    """Return the rows with all values: the columns to sum by, the sums, the efficiency."""
     return [
         (*key, *(value if isinstance(value, int) else round(value, 6) for value in total), total.cpu_efficiency)
         for key, total in rows
@@ -187,7 +190,7 @@ def qacct_lines(question: Question, rows: list[Row]) -> Iterator[str]:
 
 
 def _width(name: str, wanted: str | None, values: list[str | int]) -> int:
-    """How wide qacct makes a column: as the longest value, or the one that is asked for, and a blank."""
+    """Return the width of a column in qacct: the longest value, or the requested value, plus one blank."""
     if name in ("slots", "ar"):
         return 5 if wanted is not None else 6
     texts = [str(value) for value in values] or [wanted or ""]
@@ -203,7 +206,7 @@ def _matches(record: Record, column: str, pattern: str) -> bool:
     return value == pattern or fnmatchcase(value, pattern)
 
 
-# qacct's questions, asked of the records in the database.
+# Answer qacct's questions from the records in the database.
 
 
 _VALUES = {name: f"coalesce({column(one.field)}, {one.unknown!r})" for name, one in COLUMNS.items()}
@@ -226,7 +229,7 @@ class Tasks(NamedTuple):
     step: int
 
     def has(self, task: int) -> bool:
-        """Whether a task is one of them."""
+        """Whether the range contains this task."""
         return self.first <= task <= self.last and (task - self.first) % self.step == 0
 
 
@@ -238,7 +241,7 @@ class RecordRows(NamedTuple):
 
 
 def database_sums(con: Connection, question: Question) -> list[Row]:
-    """What `totals.sums` makes of the records of the database."""
+    """Return the same rows as `sums`, from the records of the database."""
     where, values = _where(question)
     columns = "".join(f"{_VALUES[name]}, " for name in question.columns)
     numbers = ", ".join(str(place) for place in range(1, len(question.columns) + 1))
@@ -253,9 +256,9 @@ def database_sums(con: Connection, question: Question) -> list[Row]:
 
 def records(con: Connection, job: str, tasks: Tasks | None, question: Question, *, everything: bool) -> RecordRows:
     """
-    The records of a job: of a number, else of every job with a name that matches, in order of time.
+    Return the records of a job number, or of every job with a matching name, in order of time.
 
-    ``everything``: all columns of v1_gridengine_records, else a few. Raises InputError when there is none.
+    ``everything``: all columns of v1_gridengine_records, not only a few. Raises InputError when there are no records.
     """
     where, values = _where(question)
     if job.isascii() and job.isdecimal():
@@ -299,7 +302,7 @@ def _where(question: Question) -> tuple[str, list[object]]:
             conditions.append(f"({value} = ? OR {value} GLOB ? OR {value} || '@' || coalesce(Hostname, '') GLOB ?)")
             values += [pattern] * 3
         else:
-            # Names of hosts have no case.
+            # Host names do not depend on upper or lower case.
             is_host = name == "host"
             conditions.append("(lower({0}) = ? OR lower({0}) GLOB ?)" if is_host else "({0} = ? OR {0} GLOB ?)")
             conditions[-1] = conditions[-1].format(value)
@@ -307,20 +310,20 @@ def _where(question: Question) -> tuple[str, list[object]]:
     return " AND ".join(conditions), values
 
 
-# qacct's sums of files, and its lists of a job's records, without importing them.
+# qacct's sums of files, and its lists of the records of a job, without an import.
 
 
 ALL_COLUMNS = (*STORED, "usage")
-"""Everything that a record says; in `usage` what has no field."""
+"""All values of a record. `usage` holds those without a field."""
 _TIMES = {name: f"{name.removesuffix('_us')}_iso" for name in ("submission_time_us", "start_time_us", "end_time_us")}
 _BLOCK = "=" * 62
 
 
 class FileSummary:
     """
-    What there is in some files.
+    Sums and records of some files.
 
-    ``say`` is told of bad lines, the first SHOWN of them, and of files that cannot be read.
+    ``say`` gets messages about bad lines, the first SHOWN, and about files that cannot be read.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -329,14 +332,14 @@ class FileSummary:
         self.unreadable = 0
 
     def rows(self, paths: Sequence[str], question: Question) -> list[Row]:
-        """The sums of the records of files, one file after another, sorted."""
+        """Return the sums of the records of all files, sorted. The files are read one after another."""
         return sums((one for path in paths for one in self._file(path)), question)
 
     def records(self, paths: Sequence[str], job: str, tasks: Tasks | None, question: Question) -> Iterator[Record]:
         """
-        The records of a job: of a number, else of every job with a name that matches, as they stand in the files.
+        Yield the records of a job number, or of every job with a matching name, in the order of the files.
 
-        Raises InputError when there is none.
+        Raises InputError when there are no records.
         """
         number = int(job) if job.isascii() and job.isdecimal() else None
         is_found = False
@@ -378,13 +381,13 @@ class FileSummary:
 
 
 def row(record: Record) -> tuple[Any, ...]:
-    """A record in ALL_COLUMNS."""
+    """Return a record in ALL_COLUMNS."""
     usage = (f"{group}.{name}={value}" if group else f"{name}={value}" for group, name, value in record.custom)
     return (*record[:-1], ", ".join(usage) or None)
 
 
 def block(record: Record) -> Iterator[str]:
-    """A record as qacct lists it, a line for each thing that it says; times are UTC, and units in the names."""
+    """Yield the lines of a record as qacct lists it, one for each value. Times are UTC. The names include the units."""
     yield _BLOCK
     for name, value in zip(ALL_COLUMNS, row(record), strict=True):
         if name in _TIMES:

@@ -1,4 +1,4 @@
-"""What Grid Engine accounts: one record for each run, which records are runs of one job, and that job."""
+"""Grid Engine's records, one for each run; the runs of one job; and the job made from them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from arcacct.records.imports import BatchSite
 from arcacct.records.model import Job
 from arcacct.records.states import ABORTED, COMPLETED
 
-# What Grid Engine accounts: one record for each run of a job or of a task of it.
+# Grid Engine's records: one for each run of a job or of one of its tasks.
 #
-# Texts are plain; what a record does not say is ``None``. Times are kept in microseconds, as the newest writers have
-# them, since they are part of what a record is known by.
+# Texts are plain. A value that a record does not have is ``None``. Times are in microseconds, as the newest versions
+# write them, because times are part of the key of a record.
 
 
 class Record(NamedTuple):
@@ -28,7 +28,7 @@ class Record(NamedTuple):
 
     job_number: int
     task_number: int
-    """Index in an array job; 0: not an array job (part of the key, therefore never unknown)."""
+    """Index in an array job; 0: not an array job. It is part of the key, so it is never unknown."""
     pe_taskid: str | None
     """Task of a tightly integrated parallel job, e.g. ``1.wn001``; ``None`` for the record of the job itself."""
     qname: str | None
@@ -40,13 +40,13 @@ class Record(NamedTuple):
     department: str | None
     granted_pe: str | None
     slots: int
-    """Of the whole job, also in the records of its tasks."""
+    """Slots of the whole job, also in the records of its tasks."""
     arid: int | None
     """Advance reservation."""
     job_name: str | None
     priority: int | None
     submission_time_us: int
-    """Microseconds since 1970; reset when a job is requeued; 0: the record does not say."""
+    """Microseconds since 1970. A requeue resets it. 0: unknown."""
     start_time_us: int
     """0: never started."""
     end_time_us: int
@@ -77,11 +77,11 @@ class Record(NamedTuple):
     ru_nvcsw: float | None
     ru_nivcsw: float | None
     wallclock_s: float | None
-    """Until the execution daemon reaped the job: longer than it ran."""
+    """Seconds until the execution daemon reaped the job: longer than the job ran."""
     cpu_s: float | None
-    """With ACCT_RESERVED_USAGE the reserved slots times the wall clock, not what was used."""
+    """CPU seconds. With ACCT_RESERVED_USAGE it is the reserved slots times the wall clock, not the use."""
     mem_gib_s: float | None
-    """An integral over time, no amount."""
+    """An integral over time, not an amount."""
     io_gib: float | None
     ioops: float | None
     iow_s: float | None
@@ -97,7 +97,7 @@ class Record(NamedTuple):
 
 
 class RecordKey(NamedTuple):
-    """What makes two lines the same record, in whatever dialect and file they stand."""
+    """The key of a record. Two lines with the same key are the same record, in any dialect or file."""
 
     job_number: int
     task_number: int
@@ -150,27 +150,27 @@ FAILED = {
     38: "adding supplementary group",
     100: "assumedly after job",
 }
-"""What ``failed`` says, for people."""
+"""The meaning of each ``failed`` code."""
 
 DID_NOT_RUN = frozenset((*range(1, 12), 21, 26, 27, 28, 29, 36, 38))
-"""``failed`` of attempts that never got to the job itself."""
+"""``failed`` codes of attempts that never started the job itself."""
 NOT_FINAL = frozenset((24, 25, 30))
-"""``failed`` of runs that another may follow: migrated, rescheduled, in error state."""
+"""``failed`` codes of runs that another run may follow: migrated, rescheduled, in error state."""
 
 STORED = Record._fields[:-1]
-"""What has a column of its own."""
+"""The fields with a column of their own."""
 
 
 def key(record: Record) -> RecordKey:
-    """What a record is known by."""
+    """Return the key of a record."""
     return RecordKey._make(["" if value is None else value for value in _key(record)])
 
 
 def richer(one: Record, other: Record) -> Record:
     """
-    Of two encodings of one record the one that says more: whatever order they come in, the same one stays.
+    Return the more complete of two encodings of one record. The order of the arguments does not matter.
 
-    (Colon lines lack maxrss, deleted_by and custom usage, so a site that converts its files has both.)
+    Colon lines lack maxrss, deleted_by and custom usage. A site that converts its files has both encodings.
     """
 
     def amount(record: Record) -> tuple[object, ...]:
@@ -182,65 +182,65 @@ def richer(one: Record, other: Record) -> Record:
 
 
 def failed_text(code: int) -> str:
-    """A ``failed`` code with its meaning."""
+    """Return a ``failed`` code with its meaning."""
     return f"{code} {FAILED.get(code, 'unknown code')}"
 
 
 def started(record: Record) -> bool:
-    """Whether the job itself ran, so that there is something to account."""
+    """Whether the job itself ran, so that it has usage to account."""
     return record.start_time_us > 0 and record.failed not in DID_NOT_RUN
 
 
-# GPUs that Grid Engine granted to a job: what the newest versions say of it, else what was asked for.
+# The number of GPUs that Grid Engine granted to a job. The newest versions report it. For others, the request counts.
 #
-# Nothing else does: a site's resource for GPUs is counted like any other.
+# No other value shows it: Grid Engine treats a site's GPU resource like any other resource.
 
 
 _NAME = re.compile(r"(?:n|num_?)?gpus?", re.IGNORECASE)
-"""What sites call the resource."""
+"""Names that sites give to the GPU resource."""
 _REQUESTS = re.compile(r"(?:^|\s)-l\s+(\S+)")
 _AMOUNT = re.compile(r"([A-Za-z_]+)=([0-9]{1,9})(?:\.0*)?")
 _GRANTED = re.compile(r"([^()]*)\(([^()]*)\)")
 _BETWEEN = re.compile(r"[\s,;+]+")
 _SAID = ("resource_map", "granted_req", "gpus")
-"""Names of a record's further fields that tell it."""
+"""Names of further fields of a record that show the GPUs."""
 
 
 def gpu_count(category: str, resource_map: str, granted_req: str, gpus: str) -> int:
     """
-    How many GPUs a job had by these fields of its record, of the first that says so; 0: none, or not known.
+    Return the number of GPUs of a job from the first of these fields that shows it; 0: no GPUs, or unknown.
 
-    What was asked for, ``-l gpu=2``, is taken as for the whole job, as Open XDMoD takes it.
+    A request such as ``-l gpu=2`` counts for the whole job, as in Open XDMoD.
     """
     asked = ",".join(_REQUESTS.findall(category))
     return _mapped(resource_map) or _requested(granted_req) or _requested(asked) or _listed(gpus)
 
 
 def gpus_of(record: Record) -> int:
-    """How many GPUs a job had by its record."""
+    """Return the number of GPUs of a job from its record."""
     said = {name: str(value) for group, name, value in record.custom if not group}
     return gpu_count(record.category or "", *(said.get(name, "") for name in _SAID))
 
 
 def _requested(requests: str) -> int:
-    """The amount in requests, as ``h_rt=600,gpu=2``."""
+    """Return the requested GPUs of a text such as ``h_rt=600,gpu=2``."""
     found = [match.groups() for match in map(_AMOUNT.fullmatch, map(str.strip, requests.split(","))) if match]
     return max((int(amount) for name, amount in found if _NAME.fullmatch(name)), default=0)
 
 
 def _mapped(text: str) -> int:
-    """The ids in what a resource was mapped to, as ``gpu=node1=(0 1),node2=(0)``."""
+    """Count the GPU ids in a resource map such as ``gpu=node1=(0 1),node2=(0)``."""
     found, is_gpu = 0, False
     for before, ids in _GRANTED.findall(text):
         names = [name for name in before.strip(", ").split("=") if name]
-        # A host alone is the next one of the same resource.
+        # A host without a resource name belongs to the resource before it.
         is_gpu = bool(names and _NAME.fullmatch(names[0])) or (is_gpu and len(names) < 2)
         found += len(_BETWEEN.split(ids.strip())) if is_gpu and ids.strip() else 0
     return found
 
 
 def _listed(text: str) -> int:
-    """The GPUs of a list, as ``node1=0,1``; a mere number may be how many they are as well as which one it is."""
+    """Count the GPUs of a list such as ``node1=0,1``. A single number gives 0: it may be a count or an ID."""
     found = [one.rpartition("=")[2] for one in _BETWEEN.split(re.sub(r"[()]", " ", text)) if one.rpartition("=")[2]]
     return 0 if text.isdecimal() else len(found)
 
@@ -249,73 +249,73 @@ _FIELD = (
     "(SELECT CAST(Value AS TEXT) FROM GridEngineUsage AS Said WHERE Said.RecordNo = Run.RecordNo AND UsageGroup = ''"
 )
 GPU_FIELDS = ("Category", *(f"Said_{name}" for name in _SAID))
-"""Columns of RUNS_WITH_GPUS, in the order in which `gpu_count` takes them."""
+"""The columns of RUNS_WITH_GPUS, in the order of the arguments of `gpu_count`."""
 RUNS_WITH_GPUS = (
     "(SELECT RecordID, RecordNo, Cell, CAST(round((EndTimeUs - StartTimeUs) / 1000000.0) AS INTEGER) AS Elapsed,"
     " coalesce(Category, '') AS Category, "
     + ", ".join(f"coalesce({_FIELD} AND Name = '{name}'), '') AS Said_{name}" for name in _SAID)
-    # Most runs are later than 0: its index would lead to them one by one.
+    # Most runs have a start time above 0. The ``+`` avoids its index, which would read them one by one.
     + " FROM GridEngineRecords AS Run WHERE RecordID IS NOT NULL AND PeTaskID IS NULL AND +StartTimeUs > 0"
     f" AND EndTimeUs > StartTimeUs AND Failed NOT IN ({', '.join(map(str, sorted(DID_NOT_RUN)))})"
     " AND (instr(lower(Category), 'gpu') OR EXISTS (SELECT 1 FROM GridEngineUsage AS Said WHERE"
     f" Said.RecordNo = Run.RecordNo AND UsageGroup = '' AND Name IN {_SAID!r}))"
     ")"
 )
-"""The runs of records that may say something of GPUs, as a table in SQL."""
+"""SQL for a table of the runs whose records may mention GPUs."""
 
 
-# From records to jobs: which records are runs of one job, and what they measured together.
+# Make jobs from records: find the runs of one job, and add up their measured values.
 #
-# Everything here depends on the records alone, never on the order in which they were read: whatever way the files are
-# cut and in whatever order they are imported, the same jobs come out.
+# The result depends only on the records, never on the order in which they were read. The same jobs result from any
+# division of the files and any order of imports.
 
 
 SAME_US = 60_000_000
-"""A job requeued by its own exit code is submitted again within this; another job does not get the number so soon."""
+"""A job that its own exit code requeues is submitted again within this time. No other job gets the number so soon."""
 REQUEUED_US = 30 * 86_400_000_000
-"""How long after an end that was not final a record of the same number can be the same job's."""
+"""A record of the same number can belong to the same job for this time after an end that was not final."""
 
 
 class Run(NamedTuple):
-    """One attempt at a job: its own record, and those of the tasks of a tightly integrated parallel job."""
+    """One attempt at a job: its own record, and the records of the tasks of a tightly integrated parallel job."""
 
     master: Record
     tasks: tuple[Record, ...] = ()
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """All of them, the job's own last, as in the file."""
+        """Return all records. The job's own record is last, as in the file."""
         return (*self.tasks, self.master)
 
 
 class JobRuns(NamedTuple):
-    """A job, or one task of an array job, with every attempt in order of time."""
+    """A job, or one task of an array job, with all attempts in order of time."""
 
     runs: tuple[Run, ...]
 
     @property
     def counted(self) -> tuple[Run, ...]:
-        """The runs that got to the job itself: only they are accounted."""
+        """Return the runs that started the job itself. Only these are accounted."""
         return tuple([run for run in self.runs if started(run.master)])
 
 
 class Used(NamedTuple):
-    """What some records measured, in the units of an accounting record."""
+    """The measured values of some records, in the units of an accounting record."""
 
     stime_s: float
     cpu_s: float
     memory_kib: float
-    """Maximum resident memory; 0 is unknown."""
+    """Maximum resident memory; 0: unknown."""
     virtual_memory_kib: float
     hosts: tuple[str, ...]
 
 
 def jobs(records: Iterable[Record]) -> list[JobRuns]:
     """
-    The jobs of all records that have one job and task number, in order of time.
+    Return the jobs of all records with one job and task number, in order of time.
 
-    Usually it is one; numbers begin again when they wrap or a cell is made anew, and jobs that cannot be the same
-    are told apart. Tasks without any record of their job are in none.
+    Usually there is one job. Numbers restart when they wrap or when a cell is created again, so records that cannot
+    belong to the same job are separated. Tasks without any record of their job belong to no job.
     """
     masters: list[Record] = []
     tasks: list[Record] = []
@@ -326,7 +326,8 @@ def jobs(records: Iterable[Record]) -> list[JobRuns]:
     masters.sort(key=_order)
     of_run: list[list[Record]] = [[] for _ in masters]
     for task in sorted(tasks, key=_order) if masters else ():
-        # The run that contains a task, else the next one that ends after it (tasks come first), else the last.
+        # Use the run that contains a task. Else use the next run that ends after it, since tasks come first. Else use
+        # the last run.
         ran = [place for place, master in enumerate(masters) if master.start_time_us]
         after = [place for place in ran if masters[place].end_time_us >= task.end_time_us]
         within = [place for place in after if masters[place].start_time_us <= task.start_time_us]
@@ -336,7 +337,10 @@ def jobs(records: Iterable[Record]) -> list[JobRuns]:
 
 
 def _order(record: Record) -> tuple[object, ...]:
-    """In time: when it began, or when it was submitted if it never did; what has no time at all comes first."""
+    """
+    Return the sort key in time: the start, or the submission if the run never started. Records without any time come
+    first.
+    """
     begin = record.start_time_us or record.submission_time_us
     final = record.failed not in NOT_FINAL
     rest = (record.failed, record.exit_status, record.pe_taskid or "", record.qname or "", record.hostname or "")
@@ -357,28 +361,28 @@ def _chains(runs: list[Run]) -> list[list[Run]]:
         if not _no_time(master):
             end = max(end, master.end_time_us, master.submission_time_us)
             final = started(master) and master.failed not in NOT_FINAL
-    # Empty records sort first: they are no job of their own, but go with the first that has a time.
+    # Empty records sort first. They are not a job: they belong to the first record that has a time.
     if len(chains) > 1 and all(_no_time(run.master) for run in chains[0]):
         return [chains[0] + chains[1], *chains[2:]]
     return chains
 
 
 def _no_time(record: Record) -> bool:
-    """Whether it is one of the empty records that a reschedule by hand leaves: they say nothing of when."""
+    """Whether this is an empty record without times, which a manual reschedule leaves."""
     return not (record.start_time_us or record.submission_time_us)
 
 
 def deciding(counted: tuple[Run, ...]) -> Run:
-    """The run that says how a job went: the last one that is final, else the last one."""
+    """Return the run that decides the status of a job: the last final run, else the last run."""
     return next((run for run in reversed(counted) if run.master.failed not in NOT_FINAL), counted[-1])
 
 
 def is_reserved(record: Record) -> bool:
     """
-    Whether CPU time and memory are what was reserved, not what was used (execd_params ACCT_RESERVED_USAGE).
+    Whether CPU time and memory are the reserved amounts, not the use (execd_params ACCT_RESERVED_USAGE).
 
-    Then the CPU time is exactly the wall clock times the slots, more than the processes used, and the memory is the
-    limit over the whole time, or nothing where no limit was asked for.
+    Then the CPU time is exactly the wall clock times the slots, which is more than the processes used. The memory is
+    the limit over the whole time, or 0 without a limit.
     """
     cpu, wall = record.cpu_s, record.ru_wallclock_s
     if not cpu or not wall or cpu <= record.ru_utime_s + record.ru_stime_s + 0.001:
@@ -394,9 +398,9 @@ def is_reserved(record: Record) -> bool:
 
 def wall_us(record: Record) -> int:
     """
-    How long the record's run took, in microseconds: from start to end.
+    Return the duration of the record's run in microseconds, from start to end.
 
-    Never `wallclock`, which ends only when the daemon reaped the job, unless there is no end that can be true.
+    `wallclock` lasts until the daemon reaped the job, so it is used only when no end can be correct.
     """
     if record.end_time_us > record.start_time_us > 0:
         return record.end_time_us - record.start_time_us
@@ -406,17 +410,17 @@ def wall_us(record: Record) -> int:
 
 
 def has_no_end(record: Record) -> bool:
-    """Whether a record of a run that started has no end, or one before the start: two clocks of a site may differ."""
+    """Whether a started run has no end, or an end before its start. The clocks of two hosts of a site may differ."""
     return record.start_time_us > record.end_time_us >= 0
 
 
 def end_us(record: Record) -> int:
-    """When the record's run ended, in microseconds."""
+    """Return the end of the record's run in microseconds."""
     return max(record.end_time_us, record.start_time_us + wall_us(record))
 
 
 def used(records: Iterable[Record]) -> Used:
-    """The sum of CPU times and the maximum of memory over records, with the distinct hosts, the first one first."""
+    """Return the sum of CPU times, the maximum of memory, and the distinct hosts in order of the records."""
     stime = cpu = memory = virtual = 0.0
     hosts: dict[str, None] = {}
     for record in records:
@@ -432,14 +436,16 @@ def used(records: Iterable[Record]) -> Used:
     return Used(stime, cpu, memory, virtual, tuple(hosts))
 
 
-# A Grid Engine job as a whole job: the mapping of its records to an A-REX Accounting Record.
+# Map the records of a Grid Engine job to an A-REX Accounting Record.
 #
-# Times and durations are summed in microseconds and rounded once. An endpoint it has none: it is published as local,
+# Times and durations are summed in microseconds and rounded once. The job has no endpoint. It is published as local,
 # under the site's ``lrms_host``.
 
 
 NEVER_REALLY_RAN = 271
-"""ExitCode of a job that failed although its script returned 0: what A-REX's own Grid Engine backend writes."""
+"""
+ExitCode of a job that failed although its script returned 0. A-REX's own Grid Engine backend writes the same value.
+"""
 _CHOSEN_BY_NOBODY = frozenset(("sge", "defaultdepartment"))
 _DAEMONS = ("execd", "qmaster", "schedd")
 _REMOVED = 22
@@ -448,7 +454,7 @@ _US = 1_000_000
 
 
 def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
-    """The accounting record of a job; ``None`` when no run of it got to the job itself."""
+    """Return the accounting record of a job; ``None`` when none of its runs started the job itself."""
     counted = runs.counted
     if not counted:
         return None
@@ -462,13 +468,14 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
     benchmark, source = site.benchmark(record.qname, end_time)
     sources = [("benchmark", source)] if benchmark else []
     if record.granted_pe and record.slots > 1 and not last.tasks:
-        # The records of the other nodes are summed into this one, or were never written: at least one node.
+        # The records of the other nodes are summed into this one, or were never written. So the job had at least one
+        # node.
         sources.append(("node_count", DEFAULT))
     if any(has_no_end(run.master) for run in counted):
         # By the daemon's clock, not from start to end.
         sources.append(("wall_s", DEFAULT))
     return Job(
-        # A requeue resets the time of submission, so it is the smallest one.
+        # A requeue resets the submission time, so take the earliest one.
         batch_jobs.job_id("gesge", site.cell, local_job_id(runs.runs[0].master), submitted),
         status(record),
         submitted,
@@ -502,19 +509,22 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
 
 
 def local_job_id(record: Record) -> str:
-    """The batch system's id: the number, and for a task of an array job ``number.task``."""
+    """Return the batch system's ID: the number, or ``number.task`` for a task of an array job."""
     return f"{record.job_number}.{record.task_number}" if record.task_number else str(record.job_number)
 
 
 def submit_time(runs: JobRuns) -> int:
-    """When the job was first submitted, also if that attempt never started; its first start if no record says."""
+    """
+    Return the first submission time of the job, even if that attempt never started. Without one, return its first
+    start.
+    """
     times = [run.master.submission_time_us for run in runs.runs if run.master.submission_time_us]
     return min(times or [run.master.start_time_us for run in runs.counted] or [0]) // _US
 
 
 def status(record: Record) -> str:
-    """``completed``; ``aborted`` when a user or administrator deleted the job; else ``failed``."""
-    # Daemons that enforce limits sign as well.
+    """Return ``aborted`` when a user or administrator deleted the job, else ``completed`` or ``failed``."""
+    # Daemons that enforce limits also appear in ``deleted_by``.
     by_person = record.deleted_by is not None and record.deleted_by.partition("@")[0] not in _DAEMONS
     if record.failed == _REMOVED or (by_person and record.failed not in NOT_FINAL):
         return ABORTED
@@ -522,12 +532,12 @@ def status(record: Record) -> str:
 
 
 def exit_code(record: Record) -> int:
-    """The exit status (above 128: killed by a signal), but never 0 of a job that failed."""
+    """Return the exit status; above 128, a signal ended the job. A failed job never gets 0."""
     return NEVER_REALLY_RAN if record.failed and record.exit_status == 0 else record.exit_status
 
 
 def _amount(value: float) -> int | None:
-    """A measured value; ``None`` for what is no measurement (nothing, counters that fell below zero)."""
+    """Return a measured value; ``None`` if it is no measurement (nothing, or a counter that fell below zero)."""
     return round(value) or None if 0 <= value < _LARGEST else None
 
 
@@ -536,7 +546,7 @@ def _hosts(run: Run) -> tuple[str, ...]:
 
 
 def _extra(record: Record) -> Iterator[tuple[str, str]]:
-    """What A-REX has no key for."""
+    """Yield the values for which A-REX has no key."""
     for key, value in (
         ("account", _chosen(record.account)),
         ("arid", record.arid),
@@ -554,5 +564,5 @@ def _extra(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def _chosen(name: str | None) -> str | None:
-    """An account or department unless it is the one that Grid Engine gives to those who choose none."""
+    """Return an account or department; ``None`` for the default that Grid Engine gives without a choice."""
     return None if name in _CHOSEN_BY_NOBODY else name
