@@ -1,4 +1,4 @@
-"""Slurm's runs: the table that keeps them, the jobs that are made of them, and their import."""
+"""Slurm's runs: the table that stores them, the jobs made from them, and their import."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SPELT |= {"user": "UserName", "group": "GroupName", "qos": "QOS", "wckey": "WCK
 _SPELT |= {"tres": "AllocTRES", "cpu_us": "CPUUs", "cpu_kernel_us": "CPUKernelUs", "memory_kib": "MaxRSS"}
 _SPELT |= {"virtual_memory_kib": "MaxVMSize"}
 _OFF_S = 3600
-"""Sonar takes the time zone that holds now for all of Slurm's times."""
+"""Sonar uses the current UTC offset for all of Slurm's times, so a time of another season is this many seconds off."""
 
 
 class _SlurmRuns(RunTable[SlurmRun]):
@@ -36,16 +36,17 @@ class _SlurmRuns(RunTable[SlurmRun]):
         return run._replace(cores=run.cores or None, exit_signal=true_signal(run.exit_signal))
 
     def stored(self, run: SlurmRun) -> tuple[Any, ...]:
-        # CPUs that are not known are 0 there.
+        # An unknown number of CPUs is stored as 0.
         return run if run.cores else run._replace(cores=0)
 
 
 def sonars_record(con: Connection, run: SlurmRun) -> int | None:
     """
-    The record that Sonar's telemetry made of a run, whatever it calls the cluster.
+    Return the RecordID that Sonar's telemetry made of a run, under any name of the cluster; ``None`` if there is no
+    such record.
 
-    It has the run's end. Or its end is one hour off, and its submission is right or one hour off as well: Sonar takes
-    the zone of today for times of another season. A run that ended an hour earlier is another one.
+    The end of the record is the run's end. Or it is one hour off, and the submission is equal or one hour off as well:
+    Sonar uses today's UTC offset for times of another season. A run that ended an hour earlier is a different run.
     """
     rows = con.execute(
         "SELECT RecordID, abs(EndTime - ?2), abs(SubmitTime - ?5) FROM AAR JOIN RecordSources USING (RecordID)"
@@ -62,19 +63,20 @@ def sonars_record(con: Connection, run: SlurmRun) -> int | None:
     )
 
 
-# A run of Slurm's as a whole job.
+# Make a job from a Slurm run.
 #
-# Each run is a job of its own: so Slurm counts, and Sonar, whose records of the same runs have the same identity.
+# Each run is a job of its own. Slurm counts so, and so does Sonar, whose records of the same runs have the same
+# identity.
 
 
 _US = 10**6
 _STATUS = {"COMPLETED": COMPLETED, "RESIZING": COMPLETED, "CANCELLED": ABORTED}
-"""Of a job that was resized the other part is a run of its own."""
+"""A resized job is complete: its other part is a separate run."""
 
 
 def local_job(run: SlurmRun, site: BatchSite) -> Job:
-    """The accounting record of a run."""
-    # Slurm's account is what other batch systems call project, too.
+    """Return the accounting record of a run."""
+    # Slurm's account is the same as the project of other batch systems.
     whose = {"owner": run.user, "group": run.group, "account": run.account, "project": run.account}
     benchmark, _source = site.benchmark(run.partition, run.end_time)
     names = node_names(run)
@@ -108,7 +110,7 @@ def local_job(run: SlurmRun, site: BatchSite) -> Job:
 
 
 def node_names(run: SlurmRun) -> tuple[str, ...]:
-    """The nodes of a run; none of a list that cannot be read."""
+    """Return the nodes of a run; empty if its list cannot be read."""
     try:
         return tuple(expand([run.node_list]))
     except ValueError:
@@ -117,9 +119,9 @@ def node_names(run: SlurmRun) -> tuple[str, ...]:
 
 def exit_code(run: SlurmRun) -> int:
     """
-    The exit status; of a job that a signal ended its number and 256, as A-REX has it; never 0 of one that failed.
+    Return the exit status. After a signal it is 256 plus the signal, as in A-REX. A failed job never gets 0.
 
-    (Slurm has 0:0 for most that it ended itself, and 0:15 for some.)
+    Slurm reports 0:0 for most jobs that it ended itself, and 0:15 for some.
     """
     if run.state == "CANCELLED":
         return run.exit_status or batch_jobs.TERM
@@ -131,7 +133,7 @@ def exit_code(run: SlurmRun) -> int:
 
 
 def _extra(run: SlurmRun) -> list[tuple[str, str]]:
-    """What A-REX has no key for; Sonar's names where it has one."""
+    """Return the values for which A-REX has no key, under Sonar's names where it has them."""
     found = {
         "alloctres": run.tres,
         "arrayid": run.shown if "_" in run.shown else "",
@@ -148,7 +150,7 @@ def _extra(run: SlurmRun) -> list[tuple[str, str]]:
 
 
 class SlurmSource(SourceType[SlurmRun]):
-    """What sacct reports."""
+    """The source for sacct's output."""
 
     system = SYSTEM
     table = _SlurmRuns("SlurmRuns", SlurmRun, _SPELT, progress=("SlurmProgress", "Cluster"))
@@ -160,22 +162,22 @@ class SlurmSource(SourceType[SlurmRun]):
     what = "run"
 
     def read(self, chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
-        """Every job of an output."""
+        """Yield each job of an output."""
         return read(chunks, form)
 
     def job(self, run: SlurmRun, site: BatchSite) -> Job:
-        """Each run is a job of its own."""
+        """Return the job of a run. Each run is a job of its own."""
         return local_job(run, site)
 
     def joined(self, one: SlurmRun, other: SlurmRun) -> SlurmRun:
-        """Two outputs of the same run."""
+        """Combine two outputs of the same run."""
         return joined(one, other)
 
     def other_record(self, con: Connection, run: SlurmRun) -> int | None:
-        """The record that Sonar's telemetry made of a run."""
+        """Return the record that Sonar's telemetry made of a run."""
         return sonars_record(con, run)
 
 
 SOURCE = SlurmSource()
 SlurmImport = partial(RunsImport[SlurmRun], SOURCE)
-"""An import of what sacct printed; the arguments are those of `RunsImport` behind the source."""
+"""Import the output of sacct. The arguments are those of `RunsImport` after the source."""

@@ -1,4 +1,4 @@
-"""One run of a Slurm job with its steps, and the rows of `sacct --parsable2` that it is read from."""
+"""A run of a Slurm job with its steps, and the rows of `sacct --parsable2` from which it is read."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from arcacct.records.slurm_formats import (
     state,
 )
 
-# What Slurm accounts: one run of a job, from its start (or its requeue) to its end, with what its steps used.
+# Slurm's accounting: one run of a job, from its start (or its requeue) to its end, with the usage of its steps.
 #
-# Slurm knows a run by its number and its time of submission, which a requeue sets anew; so do we. Two outputs of sacct
-# that show the same run say the same, one more than the other: `joined` takes of both what is known, whichever comes
-# first. Only runs that are over are kept: of one that is not, nothing is known that will hold.
+# Slurm identifies a run by its number and its submission time, which a requeue resets. arcacct does the same. Two sacct
+# outputs of the same run agree, but one may have more values: `joined` combines the known values of both in either
+# order. Only finished runs are stored, because the values of a running one still change.
 
 
 GOES_ON = frozenset(
@@ -44,30 +44,33 @@ GOES_ON = frozenset(
         *("RESV_DEL_HOLD", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED"),
     )
 )
-"""States of jobs that go on. Every other one is an end, also one that a future Slurm invents, once there is an end."""
+"""
+States of jobs that are not finished. Each other state, also one of a future Slurm, is an end if the row has an end
+time.
+"""
 NOWHERE = frozenset(("None assigned", "None", "(null)", "N/A"))
 """NodeList of a job that never had a node."""
 
 _LARGEST_SIGNAL = 64
-"""Of Linux. Slurm's own marks are larger: 125 of OUT_OF_MEMORY."""
+"""The largest signal of Linux. Slurm's own marks are larger, such as 125 for OUT_OF_MEMORY."""
 _NOTHING_USED_S = 1
-"""A run that took no longer may have used no CPU time that sacct shows (milliseconds)."""
+"""A run of at most this many seconds may have used no CPU time that sacct shows (milliseconds)."""
 _TWICE = "is a local time that the clock showed twice that night; print it with SLURM_TIME_FORMAT=%s"
 
 
 class SacctUse(NamedTuple):
-    """What a row of sacct says of use; of steps together."""
+    """The usage in a row of sacct, or of several steps together."""
 
     steps: int = 0
-    """How many of them."""
+    """The number of steps."""
     cpu_us: int | None = None
     cpu_kernel_us: int | None = None
     memory_kib: int | None = None
-    """Of the task that used most; ``None``: not said."""
+    """Memory of the task that used most; ``None``: unknown."""
     virtual_memory_kib: int | None = None
 
     def plus(self, step: SacctUse) -> SacctUse:
-        """With one more step."""
+        """Return the usage with one more step."""
         return SacctUse(
             self.steps + 1,
             _sum(self.cpu_us, step.cpu_us),
@@ -78,19 +81,19 @@ class SacctUse(NamedTuple):
 
 
 class SlurmRun(NamedTuple):
-    """One run that is over, of a job that had started. Empty text, or ``None``: not known."""
+    """A finished run of a job that had started. Empty text, or ``None``: unknown."""
 
     cluster: str
     job_id: int
-    """Of an element of an array, or a component of a heterogeneous job, its own number."""
+    """The own number of an array element or of a component of a heterogeneous job."""
     submit_time: int = 0
     shown: str = ""
-    """As sacct shows the number: ``21_5``, ``51+1``."""
+    """The number as sacct shows it: ``21_5``, ``51+1``."""
     state: str = ""
     start_time: int = 0
     end_time: int = 0
     elapsed_s: int = 0
-    """Without the time that it was suspended, as Slurm counts."""
+    """Seconds without suspensions, as Slurm counts."""
     exit_status: int | None = None
     exit_signal: int | None = None
     cores: int | None = None
@@ -106,19 +109,19 @@ class SlurmRun(NamedTuple):
     tres: str = ""
     """AllocTRES."""
     cpu_us: int | None = None
-    """User and kernel together, of all steps; ``None``: sacct was asked without steps, or nothing measured it."""
+    """User and kernel time of all steps together; ``None``: sacct printed no steps, or nothing was measured."""
     cpu_kernel_us: int | None = None
     memory_kib: int | None = None
     virtual_memory_kib: int | None = None
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """What Slurm knows a run by: cluster, number, submission."""
+        """Return Slurm's key of a run: cluster, number, submission time."""
         return self[:3]
 
 
 class SacctPart(NamedTuple):
-    """One row of sacct: a job (``step`` empty) or one of its steps; ``None``: not said."""
+    """One row of sacct: a job (``step`` empty) or one of its steps; ``None``: unknown."""
 
     step: str
     submit: Instants | None
@@ -129,16 +132,15 @@ class SacctPart(NamedTuple):
     cores: int | None
     use: SacctUse
     run: SlurmRun
-    """What it says of its run besides; `run_of` puts the rest in."""
+    """Further values of the run in this row. `run_of` fills in the rest."""
 
 
 def run_of(job: SacctPart, steps: SacctUse, cluster: str | None, unusable: set[str]) -> SlurmRun | NoUsage:
     """
-    The run that a row of a job and those of its steps tell of; ``cluster`` is its name if it is not to be Slurm's.
+    Return the run from the row of a job and the rows of its steps. ``cluster`` replaces Slurm's name of the cluster.
 
-    What accounting can do without and cannot be used is ``None``, and its column goes into ``unusable``.
-
-    Raises ValueError when they contradict each other, or say too little.
+    An optional value that cannot be used is ``None``, and its column goes into ``unusable``. Raises ValueError when the
+    values contradict each other or a required one is missing.
     """
     state = job.run.state
     if state in GOES_ON or not state:
@@ -148,7 +150,7 @@ def run_of(job: SacctPart, steps: SacctUse, cluster: str | None, unusable: set[s
     if job.end is None:
         return NoUsage(UNFINISHED)
     if state == "CANCELLED" and job.end.late < job.start.early:
-        # The start that it was to have.
+        # This is the expected start.
         return NoUsage(NEVER_STARTED)
     name = cluster or job.run.cluster
     if not name:
@@ -178,15 +180,15 @@ def run_of(job: SacctPart, steps: SacctUse, cluster: str | None, unusable: set[s
 
 
 def true_signal(number: int | None) -> int | None:
-    """A signal; ``None`` for what Slurm writes in its place."""
+    """Return a signal; ``None`` for Slurm's own marks."""
     return number if number is not None and number <= _LARGEST_SIGNAL else None
 
 
 def _span(job: SacctPart, start: Instants, end: Instants) -> tuple[int, int]:
     """
-    Start and end; of local times that a clock showed twice, those that fit to how long the job took.
+    Return start and end. A local time that the clock showed twice is resolved by the elapsed time of the job.
 
-    Raises ValueError where that leaves a doubt, and for an end before the start: `sacct --truncate` writes such.
+    Raises ValueError when two readings remain, or when the end is before the start, as `sacct --truncate` prints it.
     """
     pairs = [(one, other) for one in dict.fromkeys(start) for other in dict.fromkeys(end) if one <= other]
     if not pairs:
@@ -201,22 +203,24 @@ def _span(job: SacctPart, start: Instants, end: Instants) -> tuple[int, int]:
 
 def cpu_use(measured: Iterable[int | None], sampled_us: int | None) -> int | None:
     """
-    The CPU time of a step (or of a job's own row), in microseconds: the largest that any column has.
+    Return the CPU time of a step (or of a job's own row) in microseconds: the largest known value.
 
-    ``measured``: TotalCPU, and UserCPU with SystemCPU, which are of processes that ended. ``sampled_us``: of
-    TRESUsageInTot, which Slurm sums over the processes that it sees. Slurm 25.05 may have 0 in the first two for each
-    step, and of a step whose processes nobody waited for they lack those. Where they are right, the sampled one is no
-    larger: it is of a moment before the end.
+    ``measured``: TotalCPU, and UserCPU plus SystemCPU. They count processes that ended. ``sampled_us``: CPU time in
+    TRESUsageInTot, which Slurm sums over the processes that it sees.
+
+    Slurm 25.05 may report 0 for each step in the measured columns. They also lack processes that were never waited for.
+    Where they are correct, the sampled value is not larger, because it is from a moment before the end.
     """
     return max((value for value in (*measured, sampled_us) if value is not None), default=None)
 
 
 def _cpu(job: SacctUse, steps: SacctUse, elapsed_s: int) -> tuple[int | None, int | None]:
     """
-    CPU times: the job's own row has the sum of its steps, but only where steps were asked for (else 0).
+    Return total and kernel CPU time in microseconds; ``None`` if unknown. Raises ValueError if it is too large.
 
-    (`sacct --json` of Slurm 22.05 has 0 there in any case; the steps are right.) All steps of a run together use some
-    milliseconds: a run of more than a second with 0 was not measured, as when its node failed.
+    The job's own row has the sum of its steps, but only if sacct printed steps (else 0). `sacct --json` of Slurm 22.05
+    always has 0 there, and its steps are correct. All steps of a run use at least some milliseconds together. So a run
+    of more than a second with 0 was not measured, for example because its node failed.
     """
     kernel = _most(job.cpu_kernel_us, steps.cpu_kernel_us) or 0
     total = max(_most(job.cpu_us, steps.cpu_us) or 0, kernel)
@@ -229,7 +233,7 @@ def _cpu(job: SacctUse, steps: SacctUse, elapsed_s: int) -> tuple[int | None, in
 
 
 def _sum(one: int | None, other: int | None) -> int | None:
-    """Of what is known."""
+    """Return the sum of the known values."""
     return other if one is None else one if other is None else one + other
 
 
@@ -239,35 +243,35 @@ def _most(one: int | None, other: int | None) -> int | None:
 
 def joined(one: SlurmRun, other: SlurmRun) -> SlurmRun:
     """
-    Two outputs of the same run: of each value what is known, and of two that are known always the same one.
+    Combine two outputs of the same run. Of two known values, the result always takes the same one.
 
-    Times: the longer of two, since `--truncate` cuts them. CPU and memory: the larger, since it has more of the steps.
-    Texts: the longer, since a name may have lost letters on its way.
+    Times: the longer run, because `--truncate` cuts times. CPU and memory: the larger, because it includes more steps.
+    Texts: the longer, because a name may be shortened.
     """
     if one == other:
         return one
     return SlurmRun(*map(better, one, other))._replace(start_time=min(one.start_time, other.start_time))
 
 
-# The rows of `sacct --parsable2`, out of lines that users may have broken.
+# Read the rows of `sacct --parsable2` from lines that users may have broken.
 #
-# sacct prints names, comments and command lines as they are, so a delimiter or a line end in one of them makes more
-# fields, or two lines, of one row. A line with the right number of fields is a row. Of other lines, columns whose
-# values have a proven shape (a number, a time, a state, an id) show where the others are: any other column may hold the
-# delimiter. The line is used if exactly one reading is possible, else it is rejected alone. Lines without the delimiter
-# are noise.
+# sacct prints names, comments and command lines unchanged. A delimiter or a line end in one of them makes more fields,
+# or two lines, of one row. A line with the right number of fields is a row. In other lines, the columns with a known
+# form (a number, a time, a state, an ID) show the places of the others, since only the others can hold the delimiter. A
+# line is used if exactly one reading is possible. Otherwise only this line is rejected. Lines without the delimiter are
+# noise.
 #
-# That is for accidents. Who knows the delimiter can give a job a name that is another row: what is proof against that
-# is a delimiter that nobody knew (as `command` uses), or JSON. With such a delimiter the number of fields decides
-# alone.
+# This repairs accidents. A user who knows the delimiter can give a job a name that looks like another row. An
+# unpredictable delimiter (as `command` uses) or JSON prevents that. With such a delimiter only the number of fields
+# counts.
 
 
 LONGEST_LINE = 1024 * 1024
 HORIZON = 64 * 1024
-"""Bytes of lines that one text may be spread over: what a comment in Slurm's database may have."""
+"""The most bytes of lines that one text may span: the size limit of a comment in Slurm's database."""
 _MOST_LINES = 50
 _MOST_DELIMITERS = 200
-"""A text with more than these is not put together again: trying would take too long."""
+"""A text with more delimiters than this is not put together again, because that takes too long."""
 _ADVICE = "print it with --json or another --delimiter, or use `arcacct import slurm --run`"
 
 _HEADER = re.compile(r"([A-Za-z]+)([^A-Za-z]+)[A-Za-z]")
@@ -291,18 +295,18 @@ _KINDS = {
     "NodeList": r"None assigned|[\w.,\[\]-]*",
 }
 _SHAPES = {name: re.compile(shape, re.ASCII) for names, shape in _KINDS.items() for name in names.split(" ")}
-"""What a value of a column looks like, where that is proven. Any other column may hold the delimiter."""
+"""The form of the values of a column, where it is known. Only other columns can hold the delimiter."""
 _words = re.compile(r"\w+").findall
 _TEXTS = _words(
     "AdminComment Comment Container Extra FailedNode JobName StdErr StdIn StdOut SubmitLine SystemComment WorkDir"
 )
-"""Columns whose texts may have line ends."""
+"""Columns whose texts may contain line ends."""
 
 
 T = TypeVar("T")
 
-# The columns that are used, in the order in which sacct is asked for them: a text stands between others, so that its
-# end is seen. Any other column is not looked at.
+# The columns in use, in the order in which sacct prints them. A text is between other columns, so that its end can be
+# found. Other columns are ignored.
 
 
 def _text(text: str) -> str | None:
@@ -310,7 +314,7 @@ def _text(text: str) -> str | None:
 
 
 def _said(parse: Callable[[str], T | None]) -> Callable[[str], T | None]:
-    """A parser of a value: what is said and gives none cannot be used."""
+    """Wrap a parser: a non-empty text without a value is unusable."""
 
     def read(text: str) -> T | None:
         value = parse(text)
@@ -370,7 +374,7 @@ class TableHeader(NamedTuple):
 
 
 class TableRow(NamedTuple):
-    """One row, by column; all lines that it was on, and the number of the first."""
+    """One row, by column, with all its lines and the number of the first."""
 
     values: dict[str, str]
     lines: tuple[str, ...]
@@ -378,17 +382,20 @@ class TableRow(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """A line that is no row, or of which it is not certain which."""
+    """A line that is not a row, or that has several possible readings."""
 
     reason: str
     lines: tuple[str, ...]
     number: int
     job: str
-    """JobIDRaw, as far as it is known; else empty."""
+    """JobIDRaw if it is known, else empty."""
 
 
 def header_of(line: str, delimiter: str | None = None) -> TableHeader:
-    """The columns that a first line names; ``delimiter`` if it has letters. Raises InputError when it is no header."""
+    """
+    Return the columns of a header line. A ``delimiter`` with letters must be given. Raises InputError when the line is
+    not a header.
+    """
     if delimiter is None:
         match = _HEADER.match(line)
         delimiter = match[2] if match else ""
@@ -408,7 +415,7 @@ class TableRows:
         self._width = len(header.columns)
         self._closed = header.line.endswith(header.delimiter)
         self._counts_alone = is_secret(header.delimiter)
-        # sacct takes names in whatever letters.
+        # sacct takes names in upper and lower case.
         self._names = [_CANONICAL.get(name.lower(), name) for name in header.columns]
         self._shapes = [None if self._counts_alone else _SHAPES.get(name) for name in self._names]
         self._has_line_ends = [name in _TEXTS for name in self._names]
@@ -416,7 +423,9 @@ class TableRows:
         self._needed = [(place, one) for place, one in enumerate(self._shapes) if one and self._names[place] in NEEDED]
 
     def of(self, lines: Iterable[tuple[int, str]]) -> Iterator[TableRow | Misfit | Noise]:
-        """Every row of some numbered lines (without their ends), and what is none; bounded memory."""
+        """
+        Yield each row of some numbered lines (without their ends), and each line that is not a row. Memory is bounded.
+        """
         coming = iter(lines)
         ahead: deque[tuple[int, str]] = deque()
         while ahead or (ahead := deque(islice(coming, 1))):
@@ -436,7 +445,7 @@ class TableRows:
         return fields
 
     def _alone(self, number: int, line: str) -> TableRow | None:
-        """A line that is a row by itself, as nearly all are."""
+        """Return the row of a line that is complete and correct, as nearly all are; else ``None``."""
         fields = self._fields(line)
         if len(fields) != self._width or not all(shape.fullmatch(fields[place]) for place, shape in self._needed):
             return None
@@ -445,7 +454,10 @@ class TableRows:
     def _broken(
         self, number: int, line: str, ahead: deque[tuple[int, str]], coming: Iterator[tuple[int, str]]
     ) -> TableRow | Misfit:
-        """The row that a line is, or is with lines behind it, which are taken then; else what is wrong with it."""
+        """
+        Return the row of a broken line, and take the following lines that belong to it. Without a row, return the
+        reason.
+        """
         lines = [line]
         length = len(line)
         values = self._put_together(line)
@@ -456,7 +468,7 @@ class TableRows:
             if len(lines) > len(ahead):
                 break
             _, own = ahead[len(lines) - 1]
-            # What is, or begins as, a row of its own is no part of this one.
+            # A line that is a row, or the start of one, is not part of this row.
             if self._alone(number, own) is not None or (self._begun(own) or 0) > 1:
                 break
             lines.append(own)
@@ -469,7 +481,10 @@ class TableRows:
         return TableRow(values, tuple(lines), number)
 
     def _begun(self, line: str) -> int | None:
-        """How many proven values are before the first text that may have line ends; ``None``: it begins no row."""
+        """
+        Count the values with a known form before the first text that may contain line ends; ``None``: no row starts
+        here.
+        """
         proven = 0
         for field, shape, is_text in zip(self._fields(line), self._shapes, self._has_line_ends, strict=False):
             if is_text:
@@ -500,9 +515,10 @@ class TableRows:
 
     def _put_together(self, text: str) -> dict[str, str] | None:
         """
-        The values of a row of which texts have delimiters or line ends; ``None`` if it is none, or not certain.
+        Return the values of a row whose texts contain delimiters or line ends; ``None`` if there is no row or no single
+        reading.
 
-        Column by column: how many fields too many may have been in the columns before it.
+        It goes column by column: how many of the surplus fields may be in the columns before it.
         """
         fields = self._fields(text)
         extra = len(fields) - self._width
@@ -523,7 +539,12 @@ class TableRows:
         return values or None
 
     def _furthest(self, fields: Sequence[str], place: int, before: int, extra: int) -> int:
-        """How many of the ``extra`` fields a column may leave behind it, if ``before`` are before; -1: it cannot be."""
+        """
+        Return the most of the ``extra`` fields that can be before the end of a column, if ``before`` are before its
+        start.
+
+        -1: impossible.
+        """
         shape = self._shapes[place]
         if shape is not None:
             return before if shape.fullmatch(fields[place + before]) else -1
@@ -534,9 +555,11 @@ class TableRows:
 
     def _ways(self, fields: Sequence[str], extra: int) -> list[list[int]]:
         """
-        How many of the ``extra`` fields may stand before each column, and behind the last; empty: there is no way.
+        Return how many of the ``extra`` fields can be before each column, and after the last; empty: no reading is
+        possible.
 
-        Forward what can be reached so that each value looks as it should, then backward what leads to the end.
+        The forward pass finds the places where each value has its form. The backward pass keeps those that lead to the
+        end.
         """
         forward = [[0]]
         for place in range(self._width):
@@ -559,15 +582,15 @@ class TableRows:
         return ways[::-1]
 
 
-# A row of `sacct --parsable2` as a part of a job.
+# Read a row of `sacct --parsable2` as a part of a job.
 
 
 CORES = ("AllocCPUS", "NCPUS", "AllocTRES")
-"""One of these is needed, too."""
+"""One of these columns is required as well."""
 
 
 def check(header: TableHeader) -> None:
-    """Raise InputError when an output lacks columns without which it does not say what a job used."""
+    """Raise InputError when an output lacks columns that the usage of a job needs."""
     names = {name.lower() for name in header.columns}
     missing = [name for name in NEEDED if name.lower() not in names]
     if not names & {name.lower() for name in CORES}:
@@ -578,17 +601,17 @@ def check(header: TableHeader) -> None:
 
 def part(row: Mapping[str, str], zone: tzinfo | None, unusable: set[str]) -> SacctPart:
     """
-    One row; ``zone`` is the one of its local times, ``None`` this machine's.
+    Return one row. ``zone`` is the time zone of its local times; ``None``: that of this machine.
 
-    Columns whose values cannot be used go into ``unusable``. Raises ValueError, with the column, for a value without
-    which nothing can be accounted.
+    Columns whose values cannot be used go into ``unusable``. Raises ValueError, with the column, for an unusable value
+    that accounting needs.
     """
     row_of = values_of(FIELDS, row.get, unusable)
     job_id, step = row_of["number"]
     texts: dict[str, Any] = {name: row_of.get(name) or "" for name in _PLAIN}
 
     def of_job(column: str, read: Callable[[str], T]) -> T | None:
-        """A value that the row of a job needs, and that of a step does not."""
+        """Return a value that is required in the row of a job, but not in the row of a step."""
         try:
             return None if step else read(row_of[column.lower()])
         except ValueError as error:
@@ -632,4 +655,4 @@ def part(row: Mapping[str, str], zone: tzinfo | None, unusable: set[str]) -> Sac
 
 
 _PLAIN = ("cluster", "shown", "node_list", "partition", "user", "group", "account", "qos", "wckey", "name", "tres")
-"""Texts of a run that are taken as they are."""
+"""Texts of a run that are copied unchanged."""

@@ -1,4 +1,4 @@
-"""sacct: how it is called, and its output (tables or JSON) as runs of jobs."""
+"""Run sacct, and read its output (tables or JSON) as runs of jobs."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ from arcacct.sources.slurm.record import (
     run_of,
 )
 
-# `sacct --json`, of Slurm 22.05 and later: jobs with their steps, each value read on its own.
+# Read `sacct --json` of Slurm 22.05 and later: jobs with their steps. Each value is read separately.
 #
-# Later versions wrap numbers (``{"set": true, "infinite": false, "number": 3}``) and make lists of states. What Slurm
-# 22.05 prints wrong is not believed: an exit code of 0 of a job that failed, and a job's own CPU time of 0.
+# Later versions wrap numbers (``{"set": true, "infinite": false, "number": 3}``) and print lists of states. Two wrong
+# values of Slurm 22.05 are ignored: exit code 0 of a failed job, and CPU time 0 of a job itself.
 
 
 LARGEST_JOB = 2 * 1024 * 1024
-"""Characters of a job without its steps, which have some 10,000, and of what stands around the jobs."""
+"""The most characters of a job without its steps (usually some 10,000), and of each value outside the list of jobs."""
 LARGEST_STEP = 1024 * 1024
-"""Characters. Slurm 22.05 prints some 9,000; a job may have any number of steps."""
+"""The most characters of a step. Slurm 22.05 prints some 9,000. A job may have any number of steps."""
 _BEGINS = (re.compile(r'"jobs"\s*:\s*\['), re.compile(r'\{(?<!:\{)(?<!: \{)\s*"account"\s*:'))
-"""Every version prints a job's account first, and nothing like it in the list of another object."""
+"""Each version prints the account of a job first. No other object in a list starts like this."""
 _LONGEST_NAME = 1024
 _MOST_COMPLAINT = 500
-"""Characters."""
+"""In characters."""
 
 
 class Element(NamedTuple):
@@ -67,27 +67,27 @@ class Element(NamedTuple):
     job: Any
     steps: SacctUse
     fault: Fault | None
-    """Why it cannot be used: what of it was not read."""
+    """The reason why it cannot be used: the part that was not read."""
     text: str
-    """As it was read, as far as that is kept."""
+    """The text as it was read, up to the limit."""
     length: int
-    """Characters, all of it."""
+    """The length of the whole text in characters."""
     unusable: frozenset[str]
-    """Of its steps: columns, as tables have them, with a value that cannot be used."""
+    """The columns, under their names in tables, with an unusable value in a step."""
 
 
 def elements(chunks: Iterable[bytes], most_kept: int) -> Iterator[Element]:
     """
-    The jobs of an output, however long it is; of several outputs, one behind the other, all. Bounded memory.
+    Yield the jobs of an output of any length, or of several outputs one after another. Memory is bounded.
 
-    What is damaged ends where the next job begins: it costs the jobs that it is in. Raises InputError when the output
-    ends before its end, is no output of sacct, is damaged behind its last job, or sacct says in it that something
-    failed; what came before is good.
+    A damaged part ends where the next job starts. The damaged jobs are lost, and the others are read. Raises InputError
+    when the output is cut off, is not from sacct, is damaged after its last job, or contains an error that sacct
+    reports. The jobs before that are good.
     """
     reader = Reader(chunks, most_kept, _BEGINS)
     failed: list[object] = []
     last: Element | None = None
-    """Is held until what follows shows that it was whole."""
+    """The last job is held until the following text shows that it was complete."""
     is_in_list = False
     while True:
         try:
@@ -109,7 +109,11 @@ def elements(chunks: Iterable[bytes], most_kept: int) -> Iterator[Element]:
 
 
 def _with_damage(last: Element | None, fault: Fault, text: str, *, has_more: bool) -> Iterator[Element]:
-    """A job and damage that no job begins with; one job where the damage is its rest, and the job alone at the end."""
+    """
+    Yield the last job and the damage after it. If the damage belongs to the job, yield both as one.
+
+    ``has_more``: another job follows. At the end of the output, the job is yielded alone.
+    """
     damage = Element(None, SacctUse(), fault, text, len(text), frozenset())
     if last is not None and is_torn(last.job, text):
         yield damage._replace(text=last.text + text, length=last.length + len(text))
@@ -119,7 +123,10 @@ def _with_damage(last: Element | None, fault: Fault, text: str, *, has_more: boo
 
 
 def _document(reader: Reader, failed: list[object], *, is_in_list: bool) -> Iterator[Element]:
-    """The jobs of one document, whole or from within its list on; what sacct says in it goes to ``failed``."""
+    """
+    Yield the jobs of one document, or of the rest of its list (``is_in_list``). Errors that sacct reports go to
+    ``failed``.
+    """
     has_jobs = is_in_list
     if not is_in_list:
         reader.keep()
@@ -146,7 +153,7 @@ def _document(reader: Reader, failed: list[object], *, is_in_list: bool) -> Iter
 
 
 def _name(reader: Reader) -> str:
-    """The name of a member, and its colon; empty: one that is longer than any that is read."""
+    """Return the name of a member, and skip its colon; empty if the name is longer than any that is used."""
     try:
         name = reader.value(_LONGEST_NAME)
     except BeyondBoundsError:
@@ -158,7 +165,7 @@ def _name(reader: Reader) -> str:
 
 
 def _element(reader: Reader) -> Element:
-    """The next job: at once if all of it came already, else member by member, and step by step."""
+    """Return the next job: at once if it is complete in memory, else member by member and step by step."""
     is_object = reader.comes("{")
     reader.keep()
     begin = reader.passed
@@ -188,7 +195,7 @@ def _element(reader: Reader) -> Element:
 
 
 class _Steps:
-    """The steps of a job together."""
+    """The sum of the steps of a job."""
 
     def __init__(self) -> None:
         self.use = SacctUse()
@@ -203,7 +210,7 @@ class _Steps:
                 self.fault = fault_of(error)
 
     def read(self, reader: Reader) -> None:
-        """The rest of their list; what was added before was of another one."""
+        """Read the rest of a list of steps. Values from an earlier list are discarded."""
         self.use, self.fault, self.unusable = SacctUse(), None, set()
         while not reader.skip("]"):
             try:
@@ -214,7 +221,7 @@ class _Steps:
 
 
 def _members(reader: Reader, steps: _Steps) -> tuple[dict[str, Any], Fault | None]:
-    """The rest of a job, but for its steps; why not all of it was read."""
+    """Return the rest of a job without its steps, and the reason if a part of it was not read."""
     job: dict[str, Any] = {}
     fault: Fault | None = None
     used = 0
@@ -239,9 +246,9 @@ def _members(reader: Reader, steps: _Steps) -> tuple[dict[str, Any], Fault | Non
 
 def parts(element: Element, unusable: set[str]) -> tuple[SacctPart, SacctUse]:
     """
-    A job and its steps. Columns (as tables have them) whose values cannot be used go into ``unusable``.
+    Return a job and the sum of its steps. Columns (with their names in tables) of unusable values go into ``unusable``.
 
-    Raises ValueError when it has no number, or a value that has to be there is none.
+    Raises ValueError when the job has no number or a required value is unusable.
     """
     job = element.job
     if type(job) is not dict:
@@ -249,11 +256,11 @@ def parts(element: Element, unusable: set[str]) -> tuple[SacctPart, SacctUse]:
     time = _inside(job, "time")
     states = _inside(job, "state").get("current", job.get("state"))
     names = [state(one) for one in (states if type(states) is list else [states]) if type(one) is str]
-    # Of several the one that says that the job goes on, else the first: the others are flags.
+    # Of several states, take the one that says that the job is not finished, else the first. The others are flags.
     at = next((one for one in names if one in GOES_ON), names[0] if names else "")
     code = _inside(job, "exit_code")
     of_signal = _inside(code, "signal")
-    # An odd one is counted as tables call it; Slurm's marks for none are none.
+    # A value of the wrong type is counted under its column in tables. Slurm's marks for no value count as no value.
     for odd in (code.get("return_code"), of_signal.get("signal_id", of_signal.get("id"))):
         if isinstance(odd, str | float | bool | list):
             unusable.add("ExitCode")
@@ -300,7 +307,7 @@ def _step(step: dict[str, Any], unusable: set[str]) -> SacctUse:
     requested = _inside(_inside(step, "tres"), "requested")
     most = _tres(requested.get("max"), {"mem": "MaxRSS", "vmem": "MaxVMSize"}, unusable)
     memory, virtual = (-(-most[name] // 1024) if name in most else None for name in ("mem", "vmem"))
-    # What a table has as TRESUsageInTot: CPU time in milliseconds.
+    # CPU time in milliseconds, as TRESUsageInTot has it in tables.
     sampled_ms = _tres(requested.get("total"), {}, unusable).get("cpu")
     sampled_us = None if sampled_ms is None else sampled_ms * 1000
     return _cpu(_inside(step, "time"), unusable, sampled_us)._replace(memory_kib=memory, virtual_memory_kib=virtual)
@@ -324,14 +331,14 @@ def _inside(value: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _number(value: Any) -> int | None:
-    """A number, wrapped or not; ``None`` for what is none, unlimited, or no measurement."""
+    """Return a number, wrapped or not; ``None`` if it is unset, unlimited or not a measurement."""
     if type(value) is dict:
         value = value.get("number") if value.get("set") is not False and value.get("infinite") is not True else None
     return value if type(value) is int and 0 <= value <= LARGEST and known(value) is not None else None
 
 
 def _read(value: Any, column: str, unusable: set[str]) -> int | None:
-    """A number; the column that it has in tables goes into ``unusable`` if something is said that is no number."""
+    """Return a number. If a value is set but is not a number, its column in tables goes into ``unusable``."""
     number = _number(value)
     if number is None and value is not None and not (type(value) is dict and value.get("set") is False):
         unusable.add(column)
@@ -339,7 +346,7 @@ def _read(value: Any, column: str, unusable: set[str]) -> int | None:
 
 
 def _count(value: Any) -> int | None:
-    """A number of CPUs or nodes, or an exit code."""
+    """Return a number of CPUs or nodes, or an exit code."""
     number = _number(value)
     return None if number is None else known_count(number)
 
@@ -349,7 +356,9 @@ def _text(value: Any) -> str:
 
 
 def _instants(time: dict[str, Any], name: str) -> Instants | None:
-    """A time; null, 0 and what is not set are none."""
+    """
+    Return a time; ``None`` if it is null, 0 or not set. Raises ValueError if it is too late to be a time of a job.
+    """
     found = _number(time.get(name))
     if not found:
         return None
@@ -360,9 +369,9 @@ def _instants(time: dict[str, Any], name: str) -> Instants | None:
 
 def _tres(value: Any, columns: Mapping[str, str], unusable: set[str]) -> dict[str, int]:
     """
-    Trackable resources by name, as they are counted here: memory of an allocation in MiB, of a usage in bytes.
+    Return trackable resources by name: allocated memory in MiB, used memory in bytes.
 
-    ``columns``: those that are used, with the column that tables have for them.
+    ``columns``: the resources in use, with their columns in tables.
     """
     found = {}
     for one in value if type(value) is list else ():
@@ -386,27 +395,27 @@ def _shown(job: dict[str, Any], number: int) -> str:
     return str(number)
 
 
-# What sacct printed, as runs of jobs: tables and JSON, read piece by piece.
+# Read sacct's output, tables and JSON, piece by piece, as runs of jobs.
 #
-# What cannot be used comes with everything that is needed to read it again: it stands for itself, header and all.
+# Rejected content includes everything that a second reading needs, such as the header of a table.
 
 
 class OutputForm(NamedTuple):
-    """What an output does not say of itself."""
+    """Properties of an output that it does not contain itself."""
 
     delimiter: str | None = None
-    """``None``: what stands behind the first name in its header."""
+    """``None``: the text after the first name in its header."""
     zone: tzinfo | None = None
-    """Of times without an offset; ``None``: this machine's."""
+    """The zone of times without an offset; ``None``: that of this machine."""
     cluster: str | None = None
-    """What the cluster is called here; ``None``: as Slurm calls it."""
+    """The name of the cluster here; ``None``: Slurm's own name."""
 
 
 def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
     """
-    Every job of an output, in its order. Bounded memory.
+    Yield each job of an output, in its order. Memory is bounded.
 
-    Raises InputError when it is none, or ends before its end; what came before is good.
+    Raises InputError when it is not an output of sacct, or when it is cut off. The jobs before that are good.
     """
     coming = iter(chunks)
     begun: list[bytes] = []
@@ -434,7 +443,7 @@ def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
 
 
 def _bounded(content: str) -> tuple[str, int]:
-    """As much of a text as is kept, and how long it is in bytes."""
+    """Return the part of a text that is kept, and the length of the whole text in bytes."""
     return content[:LONGEST_LINE], len(content.encode("utf-8", "surrogateescape"))
 
 
@@ -452,7 +461,7 @@ def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
-    """Numbered lines; one that is longer than any row is cut, and fits nowhere then."""
+    """Yield numbered lines. A line that is longer than any row is cut, so it matches no row."""
     decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
     rest = ""
     number = 0
@@ -467,7 +476,7 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
 
 
 class _Jobs:
-    """Rows of jobs, each with the rows of its steps behind it."""
+    """Jobs from rows: each job's own row, then the rows of its steps."""
 
     def __init__(self, header: TableHeader, form: OutputForm) -> None:
         self._header = header
@@ -478,7 +487,7 @@ class _Jobs:
         self._job: SacctPart | None = None
         self._steps = SacctUse()
         self._seen: set[str] = set()
-        """Steps that were counted: a row that is there twice counts once."""
+        """Steps that were counted. A repeated row counts once."""
         self._fault: Fault | None = None
         self._unusable: set[str] = set()
         self._number = 0
@@ -488,7 +497,7 @@ class _Jobs:
         self._whole = True
 
     def take(self, row: TableRow | Misfit | Noise) -> Iterator[ParsedRun]:
-        """One more row; the job before it, if it is another one's. A bad line costs nothing but itself."""
+        """Add a row, and yield the job before it if the row belongs to another job. A bad line is rejected alone."""
         if isinstance(row, Noise):
             yield ParsedRun(row, f"line {row.number}", row.line, len(row.line), is_line=True)
             return
@@ -517,7 +526,7 @@ class _Jobs:
 
     def _take_misfit(self, row: Misfit) -> Iterator[ParsedRun]:
         number, _, step = row.job.partition(".")
-        # A number may be longer than any of Slurm's, and than Python reads.
+        # The number may be longer than any of Slurm's, and too long for Python.
         job_id = int(number[:20] or -1)
         if number and (not step or (self._fault is not None and job_id == self._job_id)):
             if not step:
@@ -540,7 +549,7 @@ class _Jobs:
                 self._lines.append(line)
 
     def end(self) -> Iterator[ParsedRun]:
-        """The job that is complete now."""
+        """Yield the current job, which is now complete."""
         if not self._number:
             return
         what: SlurmRun | NoUsage | Fault
@@ -559,56 +568,56 @@ class _Jobs:
         self._empty()
 
 
-# Asking sacct itself: in windows of time, with everything fixed that its output depends on.
+# Run sacct in windows of time, and fix every setting that changes its output.
 #
-# The fields are divided by what nobody can know beforehand, so that no name of a job can pretend to be a row.
+# The delimiter of the fields is unpredictable, so that no job name can imitate a row.
 
 
 DAY_S = 86_400
 WINDOW_S = DAY_S
-"""So much is asked for at once: slurmdbd holds all of an answer in memory."""
+"""The length of one request in seconds. slurmdbd holds the whole answer in memory."""
 OVERLAP_S = DAY_S
-"""Asked for again each time: rows of jobs come to the database late."""
+"""Each request repeats this many seconds, because rows of jobs reach the database late."""
 TIMEOUT_S = 600.0
 
 
 class Window(NamedTuple):
-    """A span of time, in UTC seconds."""
+    """A period, in UTC seconds."""
 
     start: int
     end: int
 
 
 class SacctCommand(NamedTuple):
-    """How sacct is called."""
+    """The settings to call sacct."""
 
     program: str = "sacct"
     """Its name or path."""
     timeout_s: float = TIMEOUT_S
-    """How long it may take for a window."""
+    """The longest time for one window, in seconds."""
 
     def answers(self, start: int, end: int, form: OutputForm) -> Iterator[Asked]:
-        """What it prints of the jobs of a span of time, window by window, each with a delimiter that nobody knew."""
+        """Return sacct's outputs about the jobs of a period, window by window, each with an unpredictable delimiter."""
         for window in windows(start, end):
             delimiter = new_delimiter()
             yield Asked(window.end, self.ask(window, delimiter), form._replace(delimiter=delimiter))
 
     def ask(self, window: Window, delimiter: str) -> Iterator[bytes]:
         """
-        What it prints of all jobs of a window, with their steps and all their runs, piece by piece.
+        Yield sacct's output about all jobs of a window, with their steps and all their runs, piece by piece.
 
-        Raises InputError when it cannot be started, fails, takes too long, or prints to its standard error; what came
-        before is good.
+        Raises InputError when sacct cannot be started, fails, takes too long, or prints to its standard error. The
+        output before that is good.
         """
         arguments = [self.program, "--allusers", "--duplicates", "--parsable2", f"--delimiter={delimiter}"]
         arguments += [f"--starttime={_local_time(window.start)}", f"--endtime={_local_time(window.end)}"]
         arguments.append(f"--format={','.join(COLUMNS)}")
-        # It ends with 0 also when its database did not answer.
+        # sacct exits 0 even if its database did not answer.
         return printed(arguments, environment(), self.timeout_s, is_silent=True)
 
 
 def windows(start: int, end: int) -> Iterator[Window]:
-    """A span in pieces; a job that ran at a border is in both."""
+    """Divide a period into windows. A job that ran across a border is in both windows."""
     while start < end:
         yield Window(start, min(start + WINDOW_S, end))
         start += WINDOW_S
