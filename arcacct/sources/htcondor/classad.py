@@ -1,4 +1,4 @@
-"""ClassAds out of files and outputs: the history file, `condor_history -long`, `-json` and `-jsonl`."""
+"""Read ClassAds from files and outputs: the history file, `condor_history -long`, `-json` and `-jsonl`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from arcacct.files.json_reader import Found, Objects, is_torn
 from arcacct.records.import_quarantine import Fault
 
 LARGEST_AD = 4 * 1024 * 1024
-"""Bytes, or characters of JSON. Ads have some 5 kB."""
+"""In bytes, or characters of JSON. Ads usually have some 5 kB."""
 KEPT = 1024 * 1024
-"""So much of what cannot be used is kept."""
+"""The most bytes of unusable content that are kept."""
 _MOST_OTHERS = 5
-"""So many attributes are told twice, and otherwise, only where two ads are one: a schedd repeats some few."""
+"""So many repeated attributes with different values mean that two ads are joined: a schedd repeats only a few."""
 _MOST_NAMES = 10_000
 _LONGEST_NAME = 200
-"""So many names of attributes, none of them longer, are kept as they are written."""
+"""The longest attribute name in the cache. `_MOST_NAMES` is the most names in it."""
 _MOST_SEEN = 50
-"""So many lines are looked at for one that an ad has."""
+"""The first lines of an input that may show that it has ads."""
 _ATTRIBUTE = re.compile(rb"[ \t]*([A-Za-z_'][^= \t\"]*)[ \t]*=(?!=)[ \t]*(.*)", re.DOTALL)
 _BANNER = re.compile(rb"\*\*\* .*")
 _IN_BANNER = re.compile(rb'\b(\w++) = ("[^"]*+"|\S++)')
@@ -31,14 +31,14 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
 _REAL = re.compile(r"[+-]?[0-9]{0,30}\.?[0-9]{1,40}(?:[eE][+-]?[0-9]{1,4})?")
 _BETWEEN = r"[ \t\r\n,\[\]]*"
 _BEGINS = r"^(?=\{)"
-"""As condor_history prints them, an ad begins a line."""
+"""condor_history prints each ad at the start of a line."""
 _EXPRESSION = re.compile(r"/Expr\((.*)\)/", re.DOTALL)
 _IN_BOTH = ("clusterid", "procid")
 _IDS = ("globaljobid", *_IN_BOTH)
 
 
 class Expression(NamedTuple):
-    """A value that only HTCondor could evaluate."""
+    """A value that only HTCondor can evaluate."""
 
     text: str
 
@@ -46,23 +46,23 @@ class Expression(NamedTuple):
 Value = str | int | float | bool | Expression | None
 """``None``: undefined or an error."""
 Ad = dict[str, Value]
-"""By name, in small letters."""
+"""Values by attribute name in lower case."""
 
 
 class ParsedAd(NamedTuple):
     """One ad."""
 
     what: Ad | Fault | None
-    """``None``: it is still being written."""
+    """``None``: the ad is still being written."""
     position: str
     content: bytes
-    """The same ad as an output of its own; as far as KEPT."""
+    """The ad as an output of its own, at most KEPT bytes."""
     length: int
-    """How long all of that is, in bytes."""
+    """The length of the whole ad in bytes."""
 
 
 def value_of(text: str) -> Value:
-    """What stands behind ``=`` in a line. Raises ValueError for a text without an end."""
+    """Return the value after ``=`` in a line. Raises ValueError for a text without a closing quote."""
     if text.startswith('"'):
         return _text_of(text)
     if _INTEGER.fullmatch(text):
@@ -92,7 +92,7 @@ def _text_of(text: str) -> str | Expression:
 
 
 def json_value(value: Any) -> Value:
-    """A value of JSON as that of a line; lists and ads within ads are expressions."""
+    """Convert a JSON value to the value of a line. Lists and ads within ads become expressions."""
     if isinstance(value, str):
         match = _EXPRESSION.fullmatch(value)
         return Expression(match[1]) if match else value
@@ -106,9 +106,9 @@ def json_value(value: Any) -> Value:
 
 def read(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ParsedAd]:
     """
-    Every ad of a file or output with its ``wanted`` attributes (in small letters), in its order. Bounded memory.
+    Yield each ad of a file or output, in its order, with its ``wanted`` attributes (in lower case). Memory is bounded.
 
-    Raises InputError when it is none.
+    Raises InputError when the input has no ads.
     """
     coming = iter(chunks)
     begun: list[bytes] = []
@@ -128,15 +128,15 @@ def read(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ParsedAd]
 
 
 class _Blocks:
-    """Ads of lines, each up to its banner, to a blank line or to the end."""
+    """Ads in lines. Each ends at its banner, at a blank line or at the end of the input."""
 
     def __init__(self, wanted: Collection[str]) -> None:
         self._wanted = wanted
         self._names: dict[bytes, str] = {}
-        """By how they are written: in small letters, empty of those that are not wanted."""
+        """Names in lower case, by their spelling in the file; empty for an attribute that is not wanted."""
         self._has_banners = False
         self._fits = False
-        """Whether the banner before named the byte at which its ad begins."""
+        """Whether the previous banner gave the byte at which its ad starts."""
         self._number = 0
         self._place = 0
         self._begin()
@@ -148,12 +148,12 @@ class _Blocks:
         self._length = 0
 
     def of(self, chunks: Iterable[bytes]) -> Iterator[ParsedAd]:
-        """All of them."""
+        """Yield all ads."""
         rest = b""
         for chunk in chunks:
             line_end = chunk.find(b"\n") if len(rest) > LARGEST_AD else 0
             if line_end < 0:
-                # The rest of a line that is longer than any ad.
+                # Skip the rest of a line that is longer than any ad.
                 self._place += len(chunk)
                 continue
             self._place += line_end
@@ -196,7 +196,7 @@ class _Blocks:
             self._lines.append(line)
 
     def _ended(self, banner: bytes) -> Iterator[ParsedAd]:
-        """The ad before a banner; if a torn one stands before it, that one, too."""
+        """Yield the ad before a banner, and an incomplete ad before it, if there is one."""
         told = {name.lower(): value for name, value in _IN_BANNER.findall(banner)}
         offset = int(told[b"offset"]) if told.get(b"offset", b"").isdigit() else -1
         whole = self._ad(self._lines, self._first, told)
@@ -205,17 +205,17 @@ class _Blocks:
             torn, rest = text[: offset - self._start], text[offset - self._start :]
             own = self._ad(rest.splitlines(keepends=True), self._first + torn.count(b"\n"), told)
             if _has_id(own):
-                # Without its line end, so that it is not whole when it is tried again.
+                # Without its line end, so that a retry also finds it incomplete.
                 yield self._told(Fault("cut: its end was never written"), [torn.rstrip(b"\n")], self._first)
                 yield own
                 return
-        # In a part of a file, in several in one, or in an edited one the banners count otherwise.
+        # The offsets in banners are wrong in a part of a file, in joined files and in an edited file.
         self._fits = offset == self._start
         yield whole
 
     def _last(self, *, is_cut: bool) -> Iterator[ParsedAd]:
         if self._has_banners:
-            # The schedd writes the banner last: it is not there yet.
+            # The schedd writes the banner last. It is not there yet.
             yield self._told(None, self._lines, self._first)
         elif is_cut:
             yield self._told(Fault("cut: its last line has no end"), self._lines, self._first)
@@ -241,7 +241,10 @@ class _Blocks:
         return ad
 
     def _attribute(self, line: bytes) -> tuple[str, bytes]:
-        """The name of an attribute, empty if it is not wanted, and its value; nearly all are written alike."""
+        """
+        Return the name of an attribute and its value. The name is empty if the attribute is not wanted. Raises
+        ValueError.
+        """
         before, _, text = line.partition(b" = ")
         name = self._names.get(before)
         if name is None:
@@ -280,15 +283,15 @@ class _Blocks:
 
 
 def _has_id(ad: ParsedAd) -> bool:
-    """Whether it can be read, and says what it is known by."""
+    """Whether the ad is readable and has a GlobalJobId."""
     return isinstance(ad.what, dict) and isinstance(ad.what.get(_IDS[0]), str)
 
 
 def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ParsedAd]:
-    """The ads of a list, of one to a line, or one behind the other; what is damaged ends where the next one begins."""
+    """Yield the ads of a list, of one line each, or one after another. A damaged part ends where the next ad starts."""
     stream = Objects(_BETWEEN, _BEGINS, LARGEST_AD)
     last: tuple[Found, str] | None = None
-    """Is held until what follows shows that it was whole."""
+    """The last ad is held until the following text shows that it was complete."""
     number = 1
     failure: InputError | None = None
     try:
@@ -302,7 +305,7 @@ def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[Pars
                 number += 1
             last = (found, text)
     except InputError as error:
-        # The program that prints them failed: what it printed is good.
+        # The program that prints the ads failed. The ads before that are good.
         failure = error
     if last is not None:
         yield _json_ad(*last, number, wanted)

@@ -1,4 +1,4 @@
-"""What HTCondor's history says of a job that left its queue, and how condor_history is called."""
+"""Read jobs that left the queue from HTCondor's history, and run condor_history."""
 
 from __future__ import annotations
 
@@ -17,113 +17,117 @@ from arcacct.records.runs import NEVER_STARTED, UNFINISHED, Asked, Field, NoUsag
 from arcacct.sources.htcondor import classad
 from arcacct.sources.htcondor.classad import Ad, Expression, Value
 
-# What HTCondor says of a job that left its queue: times, use and owner, of all its runs together.
+# HTCondor's values of a job that left its queue: times, usage and owner, over all its runs.
 #
-# A job is known by GlobalJobId, ``schedd#cluster.proc#seconds``, which never comes twice; it leaves the queue once. Two
-# outputs that show the same job say the same, one perhaps less (`-attributes`): `joined` takes of both what is known,
-# whichever comes first.
+# The key of a job is GlobalJobId, ``schedd#cluster.proc#seconds``, which is unique. A job leaves the queue once. Two
+# outputs of the same job agree, but one may have fewer values (`-attributes`): `joined` combines the known values of
+# both in either order.
 
 
 LARGEST = 2**53
-"""What is more is no measurement."""
+"""A larger number is not a measurement."""
 LATEST_S = 2**34
-"""Later than this (year 2514) is no time of a job."""
+"""A later time (after the year 2514) is not a time of a job."""
 REMOVED, COMPLETED = 3, 4
 """JobStatus of jobs that left the queue."""
 ELSEWHERE = (7, 9, 12)
-"""JobUniverse of what takes no slot of the pool: scheduler (DAGMan), grid and local."""
+"""JobUniverse of jobs that use no slot of the pool: scheduler (DAGMan), grid and local."""
 _PARALLEL = 11
 _OFF_S = 600
-"""How far the clocks that HTCondor adds and subtracts may be apart."""
+"""The largest difference, in seconds, between the clocks whose times HTCondor adds and subtracts."""
 
 _GLOBAL = re.compile(r"([^#\s]{1,255})#([0-9]{1,15})\.([0-9]{1,15})#([0-9]{1,12})")
 _QUEUE = re.compile(r"[\w.:-]{1,200}", re.ASCII)
 
 
 class Scores(NamedTuple):
-    """Where ads have the benchmark of a core of the machine: ``MachineAttrHEPscore230`` with type ``HEPscore23``."""
+    """
+    The attribute with the benchmark of a core of the machine: ``MachineAttrHEPscore230`` with type ``HEPscore23``.
+    """
 
     type: str
     attribute: str
 
 
 class CondorJob(NamedTuple):
-    """One job that had started and left the queue. Empty text, or ``None``: not known."""
+    """A job that had started and left the queue. Empty text, or ``None``: unknown."""
 
     schedd: str
     cluster: int
     proc: int
     queued: int
-    """The last part of GlobalJobId: UTC seconds, within some of QDate."""
+    """The last part of GlobalJobId in UTC seconds. It differs from QDate by some seconds at most."""
     submit_time: int = 0
     status: int = COMPLETED
     start_time: int = 0
-    """Of the first run."""
+    """Start of the first run."""
     last_start: int | None = None
-    """Of the last run."""
+    """Start of the last run."""
     end_time: int = 0
     wall_s: int = 0
-    """Of all runs, suspensions among it."""
+    """Wall clock seconds of all runs, with suspensions."""
     starts: int | None = None
     cores: int = 1
-    """Of all nodes together."""
+    """CPUs of all nodes together."""
     gpus: float | None = None
-    """A part of one, too."""
+    """It may be a fraction."""
     cpu_user_s: int | None = None
-    """Of all runs; ``None``: not known of all."""
+    """User CPU seconds of all runs; ``None``: not known for all runs."""
     cpu_kernel_s: int | None = None
     memory_kib: int | None = None
     virtual_memory_kib: int | None = None
     memory_mib: int | None = None
-    """That it was given."""
+    """The memory that the job was given."""
     exit_status: int | None = None
     exit_signal: int | None = None
-    """0: none."""
+    """0: no signal."""
     hosts: str = ""
-    """Of the last run, as HTCondor names its slots, joined by commas."""
+    """Hosts of the last run, as HTCondor names its slots, joined by commas."""
     user: str = ""
     account: str = ""
     project: str = ""
     name: str = ""
     queue: str = ""
-    """A-REX's; HTCondor has none."""
+    """A-REX's queue. HTCondor has no queues."""
     user_dn: str = ""
-    """Of the proxy that it was submitted with; as the next two."""
+    """From the proxy of the submission, like the next two fields."""
     vo: str = ""
     fqan: str = ""
     benchmark: str = ""
     token_subject: str | None = ""
-    """Of the token that it was submitted with, as the others; ``None``: it was read before tokens were."""
+    """From the token of the submission, like the other token fields; ``None``: imported before arcacct read tokens."""
     token_issuer: str = ""
     token_groups: str = ""
-    """In the order of the token, joined by commas; as the scopes."""
+    """In the order of the token, joined by commas, like the scopes."""
     token_scopes: str = ""
     token_id: str = ""
 
     @property
     def key(self) -> tuple[str, int, int, int]:
-        """What HTCondor knows a job by."""
+        """Return HTCondor's key of a job."""
         return self[:4]
 
     @property
     def without_token(self) -> CondorJob:
-        """What is known of it besides its token."""
+        """Return the job without the values of its token."""
         return self._replace(token_subject="", token_issuer="", token_groups="", token_scopes="", token_id="")
 
     @property
     def number(self) -> str:
-        """``cluster.proc``."""
+        """Return ``cluster.proc``."""
         return f"{self.cluster}.{self.proc}"
 
 
 ELSEWHERE_RUN = "not run in the pool"
 
 
-# What is read of an ad: one table. Attributes that are not in it are not looked at.
+# One table lists the attributes that are read from an ad. All others are ignored.
 
 
 def _number(value: Value) -> int | float | None:
-    """``None``: not said, or an expression. Raises ValueError for what no job can have."""
+    """
+    Return a number; ``None`` if it is missing or an expression. Raises ValueError for a value that no job can have.
+    """
     if value is None or isinstance(value, Expression):
         return None
     if isinstance(value, (bool, str)):
@@ -134,7 +138,7 @@ def _number(value: Value) -> int | float | None:
 
 
 def _share(value: Value) -> float | None:
-    """A number of at least 0, and its fraction if it has one."""
+    """Return a number of at least 0, with its fraction."""
     number = _number(value)
     if number is not None and number < 0:
         raise ValueError(f"{number} is less than 0")
@@ -142,18 +146,18 @@ def _share(value: Value) -> float | None:
 
 
 def _amount(value: Value) -> int | None:
-    """Rounded."""
+    """Return a number, rounded."""
     number = _share(value)
     return None if number is None else round(number)
 
 
 def _positive(value: Value) -> int | None:
-    """An amount; 0 was not measured."""
+    """Return a number, rounded; ``None`` for 0, which was not measured."""
     return _amount(value) or None
 
 
 def _whole(value: Value) -> int | None:
-    """A count."""
+    """Return a whole number."""
     number = _number(value)
     if number is not None and number != int(number):
         raise ValueError(f"{number} is not a whole number")
@@ -161,19 +165,19 @@ def _whole(value: Value) -> int | None:
 
 
 def _count(value: Value) -> int | None:
-    """A count of at least 0."""
+    """Return a whole number of at least 0."""
     _share(value)
     return _whole(value)
 
 
 def _cpus(value: Value) -> int | None:
-    """CPUs, rounded up: who has a part of one keeps others from it."""
+    """Return CPUs, rounded up: a job with a part of a CPU keeps other jobs from it."""
     number = _share(value)
     return None if number is None else math.ceil(number)
 
 
 def _time(value: Value) -> int | None:
-    """UTC seconds."""
+    """Return UTC seconds."""
     found = _amount(value)
     if found is not None and found >= LATEST_S:
         raise ValueError(f"{found} is not a time of a job")
@@ -181,7 +185,7 @@ def _time(value: Value) -> int | None:
 
 
 def _text(value: Value) -> str | None:
-    """A text as a database keeps it: without zeros and halves of characters, which become what Python calls them."""
+    """Return a text that a database can hold. NUL and half surrogates are written as Python's escapes."""
     if value is None or isinstance(value, Expression):
         return None
     if not isinstance(value, str):
@@ -196,13 +200,13 @@ def _signalled(value: Value) -> bool | None:
 
 
 def _queue(value: Value) -> str | None:
-    """A-REX writes it without quotes, so that it is the name of another attribute to HTCondor."""
+    """Return the queue. A-REX writes it without quotes, so HTCondor reads it as the name of another attribute."""
     text = value.text if isinstance(value, Expression) else value if isinstance(value, str) else ""
     return text if _QUEUE.fullmatch(text) else None
 
 
 def _fqan(value: Value) -> str | None:
-    """The first attribute of VOMS, of groups, role and capability alone: anything else may name a person."""
+    """Return the first VOMS attribute, if it has only group, role and capability. Anything else may name a person."""
     text = _text(value) or ""
     names = {part.partition("=")[0] for part in text.split("/") if "=" in part}
     return text if parsed_fqan(text) and names <= {"Role", "Capability"} else None
@@ -213,7 +217,7 @@ _STATE = (
     Field("JobUniverse", _whole, "universe", is_needed=True),
     Field("JobStartDate", _time, "start_time", is_needed=True, unit="s since 1970"),
 )
-"""What says whether it is a job that can be accounted."""
+"""The attributes that decide whether a job can be accounted."""
 FIELDS = (
     Field("GlobalJobId", _text, "id", is_needed=True),
     Field("ClusterId", _whole, "cluster", is_needed=True),
@@ -262,16 +266,15 @@ FIELDS = (
     Field("AuthTokenId", _text, "token_id"),
 )
 ATTRIBUTES = tuple(one.name for one in (*_STATE, *FIELDS))
-"""What is asked for; condor_history takes and prints names in any letters."""
+"""The attributes to request. condor_history takes and prints names in upper or lower case."""
 
 
 def job_of(ad: Ad, unusable: set[str], schedd: str | None = None, scores: Scores | None = None) -> CondorJob | NoUsage:
     """
-    The job that an ad tells of; ``schedd`` is the schedd's name if it is not to be HTCondor's own.
+    Return the job of an ad. ``schedd`` replaces HTCondor's name of the schedd.
 
-    Attributes whose values cannot be used, and that accounting can do without, go into ``unusable``. Raises ValueError
-    when the ad says too little, or what cannot be, of which job it is, when it ended, how long it ran and on how many
-    CPUs.
+    Optional attributes with unusable values go into ``unusable``. Raises ValueError when one of these is missing or
+    impossible: the key of the job, its end, its duration, its number of CPUs.
     """
 
     def said(name: str) -> Value:
@@ -309,7 +312,7 @@ def job_of(ad: Ad, unusable: set[str], schedd: str | None = None, scores: Scores
             "cores": _cores(run),
             "cpu_user_s": user_s,
             "cpu_kernel_s": kernel_s,
-            # Of a job in a container it is that of what starts the container.
+            # For a job in a container, this is the size of the program that starts the container.
             "virtual_memory_kib": image_kib if image_kib and image_kib >= (memory_kib or 0) else None,
             "exit_status": exit_status,
             "exit_signal": exit_signal,
@@ -331,9 +334,9 @@ def _key(run: Mapping[str, Any]) -> tuple[str, int, int, int]:
 
 def _only_run(state: int, starts: int | None, start: int, last_start: int | None, end: int) -> int | None:
     """
-    How long the only run of a job took by its start and end; ``None`` where that is not certain.
+    Return the seconds from start to end of a job with a single run; ``None`` if that is not certain.
 
-    A removed job may have been held before: nothing says when its run ended.
+    A removed job may have been held before, so the end of its run is unknown.
     """
     return end - start if state == COMPLETED and starts == 1 and last_start in (None, start) else None
 
@@ -354,9 +357,9 @@ def _wall(run: Mapping[str, Any], end: int) -> int:
 
 def _cores(run: Mapping[str, Any]) -> int:
     """
-    CPUs of the slot that it had, else those that it asked for; of a parallel job those of all its nodes.
+    Return the CPUs of the job's slot, else the requested CPUs. A parallel job has those of all its nodes.
 
-    Raises ValueError where only expressions say it.
+    Raises ValueError when only expressions give the number.
     """
     if run.get("cores") is None:
         raise ValueError("its number of CPUs is unknown: CpusProvisioned and RequestCpus are not numbers")
@@ -367,9 +370,10 @@ def _cores(run: Mapping[str, Any]) -> int:
 
 def _cpu(run: Mapping[str, Any], *, is_one_run: bool) -> tuple[int | None, int | None]:
     """
-    User and kernel time of all runs. RemoteUserCpu and RemoteSysCpu are of the last: of several they are no measure.
+    Return user and kernel time of all runs in seconds.
 
-    Each run adds its own to the cumulative ones when it ends, so that these are never less.
+    RemoteUserCpu and RemoteSysCpu are of the last run, so they count only for a job with one run. Each run adds its
+    values to the cumulative ones when it ends, so the cumulative ones are never smaller.
     """
     times: list[int | None] = []
     for part in ("user_s", "kernel_s"):
@@ -379,7 +383,7 @@ def _cpu(run: Mapping[str, Any], *, is_one_run: bool) -> tuple[int | None, int |
 
 
 def _exit(run: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Exit status and signal; of a job that a signal ended of which nothing is known the status is 1, never 0."""
+    """Return exit status and signal. If a signal ended the job and the signal is unknown, the status is 1, never 0."""
     status, signal = run.get("exit_status"), run.get("exit_signal")
     if run.get("is_signalled"):
         return (status, signal) if signal else (status or 1, None)
@@ -387,7 +391,7 @@ def _exit(run: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 def _account(run: Mapping[str, Any]) -> str:
-    """The accounting group, without the user behind it."""
+    """Return the accounting group, without the user at its end."""
     group: str = run.get("account") or ""
     user = run.get("account_user") or run.get("user")
     return group.removesuffix(f".{user}") if user else group
@@ -398,40 +402,40 @@ def _benchmark(ad: Ad, scores: Scores | None) -> str:
         return ""
     value = ad.get(scores.attribute.lower())
     try:
-        # A text, since some machines say it so.
+        # Some machines give the benchmark as a text.
         return str(Benchmark.parse(f"{scores.type}:{float(value):.3f}")) if isinstance(value, (str, int, float)) else ""
     except (ValueError, InputError):
         return ""
 
 
 def joined(one: CondorJob, other: CondorJob) -> CondorJob:
-    """Two outputs of the same job: of each value what is known, and of two that are known always the same one."""
+    """Combine two outputs of the same job. Of two known values, the result always takes the same one."""
     if one == other:
         return one
     return CondorJob(*map(better, one, other))._replace(start_time=min(one.start_time, other.start_time))
 
 
-# What a history has, as jobs: each with all that is needed to read it again.
+# Read a history as jobs. Each job has the content for a second reading.
 
 
 class HistoryForm(NamedTuple):
-    """What a history does not say of itself."""
+    """Properties of a history that it does not contain itself."""
 
     schedd: str | None = None
-    """What the schedd is called here; ``None``: as HTCondor calls it."""
+    """The name of the schedd here; ``None``: HTCondor's own name."""
     scores: Scores | None = None
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """What is read of each ad."""
+        """Return the attributes that are read from each ad."""
         return ATTRIBUTES if self.scores is None else (*ATTRIBUTES, self.scores.attribute)
 
 
 def read(chunks: Iterable[bytes], form: HistoryForm) -> Iterator[ParsedRun]:
     """
-    Every ad of a history file or of what condor_history printed, in its order. Bounded memory.
+    Yield each ad of a history file or of condor_history's output, in its order. Memory is bounded.
 
-    Raises InputError when it is none.
+    Raises InputError when the input has no ads.
     """
     wanted = frozenset(name.lower() for name in form.attributes)
     for told in classad.read(chunks, wanted):
@@ -449,16 +453,18 @@ def read(chunks: Iterable[bytes], form: HistoryForm) -> Iterator[ParsedRun]:
         yield ParsedRun(what, told.position, told.content, told.length, unusable=frozenset(unusable))
 
 
-# Asking condor_history itself.
+# Run condor_history.
 
 
 TIMEOUT_S = 600.0
 OVERLAP_S = 11 * 86_400
-"""Asked for again each time: a job may stay in the queue for ten days after its end, until its output was fetched."""
+"""
+Each request repeats these seconds. A job may stay in the queue for ten days after its end, until its output is fetched.
+"""
 
 
 class HistoryCommand(NamedTuple):
-    """How condor_history is called."""
+    """The settings to call condor_history."""
 
     program: str = "condor_history"
     """Its name or path."""
@@ -467,18 +473,18 @@ class HistoryCommand(NamedTuple):
     """The schedd to ask; ``None``: the history of this host."""
 
     def answers(self, start: int, end: int, form: HistoryForm) -> Iterator[Asked]:
-        """What it prints of the jobs that ended at or after ``start``."""
+        """Return condor_history's output about the jobs that ended at or after ``start``."""
         yield Asked(end, self.ask(start, form.attributes), form)
 
     def ask(self, since: int, attributes: Sequence[str]) -> Iterator[bytes]:
         """
-        What it prints of all jobs that ended at or after ``since``, UTC seconds, piece by piece.
+        Yield condor_history's output about all jobs that ended at or after ``since``, UTC seconds, piece by piece.
 
-        As JSON, in which no text of a user can pretend to be an attribute. Raises InputError when it cannot be started,
-        fails, or takes too long; what came before is good.
+        The output is JSON, in which no text of a user can imitate an attribute. Raises InputError when the program
+        cannot be started, fails, or takes too long. The output before that is good.
         """
         arguments = [self.program, "-json", "-attributes", ",".join(attributes)]
-        # Not -since: it ends at the first older job, and jobs leave the queue in another order than they end.
+        # -since would stop at the first older job, but jobs do not leave the queue in the order of their ends.
         arguments += ["-constraint", f"EnteredCurrentStatus >= {since}"]
         if self.schedd is not None:
             arguments += ["-name", self.schedd]

@@ -1,4 +1,4 @@
-"""HTCondor's jobs: the table that keeps them, the records that are made of them, and their import."""
+"""HTCondor's jobs: the table that stores them, the records made from them, and their import."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _SPELT |= {"memory_kib": "MaxRSS", "virtual_memory_kib": "MaxVMSize", "memory_mi
 _SPELT |= {"user": "UserName", "name": "JobName", "queue": "QueueName", "user_dn": "UserDN", "vo": "VO", "fqan": "FQAN"}
 _SPELT |= {"token_id": "TokenID"}
 
-# A job of HTCondor's as a whole job, and what A-REX calls it.
+# Make a job from an HTCondor job, and match it with A-REX's name of it.
 #
-# A-REX knows a job by its cluster and the host that it submitted on (``123.ce.example.org``; older versions write
+# A-REX identifies a job by its cluster and the host of its submission (``123.ce.example.org``; older versions write
 # ``123.condor``), and submits one job to each cluster.
 
 
 LRMS = SYSTEM.lrms_names[0]
-"""As [lrms] of arc.conf has it."""
+"""As in [lrms] of arc.conf."""
 
 
 def local_job(job: CondorJob, site: BatchSite) -> Job:
-    """The accounting record of a job."""
+    """Return the accounting record of a job."""
     whose = {"owner": job.user, "account": job.account, "project": job.project or job.account, "group": job.account}
     owner = batch_jobs.accounted_to({name: value or None for name, value in whose.items()}, site.rules)
     if not owner.vo:
-        # No map line says whose it is: the credential that it was submitted with does.
+        # No map line names the owner, so the credential of the submission decides.
         of_proxy = batch_jobs.Owner(job.vo, job.user_dn, (("mainfqan", job.fqan),) if job.fqan else ())
         owner = of_proxy if any(of_proxy) else _of_token(job)
     benchmark, source = (job.benchmark, "") if job.benchmark else site.benchmark(job.queue or None, job.end_time)
@@ -72,10 +72,11 @@ def local_job(job: CondorJob, site: BatchSite) -> Job:
 
 def _of_token(job: CondorJob) -> batch_jobs.Owner:
     """
-    The user by issuer and subject, as A-REX 7 names him, and the VO by the first group.
+    Return the owner from the token: the user by issuer and subject, as A-REX 7 names users, and the VO from the first
+    group.
 
-    Groups are in the order in which the user asked for them, and the first is the one that he works for (WLCG Common
-    JWT Profile 1.0, `wlcg.groups`). What A-REX submitted has a token of A-REX's own.
+    Groups are in the order of the user's request. The user works for the first group (WLCG Common JWT Profile 1.0,
+    `wlcg.groups`). A job that A-REX submitted has A-REX's own token.
     """
     if not job.token_subject or job.queue:
         return batch_jobs.Owner()
@@ -88,13 +89,13 @@ def _of_token(job: CondorJob) -> batch_jobs.Owner:
 
 
 def node_names(job: CondorJob) -> tuple[str, ...]:
-    """The nodes of its last run, without their slots: ``slot1_3@node.example.org``."""
+    """Return the nodes of the last run, without their slots: ``slot1_3@node.example.org``."""
     names = (slot.strip().rpartition("@")[2] for slot in job.hosts.split(","))
     return tuple(dict.fromkeys(name for name in names if name))
 
 
 def _extra(job: CondorJob) -> list[tuple[str, str]]:
-    """What A-REX has no key for."""
+    """Return the values for which A-REX has no key."""
     found = {
         "account": job.account if job.account != (job.project or job.account) else "",
         "gpus": str(job.gpus) if job.gpus else "",
@@ -105,7 +106,7 @@ def _extra(job: CondorJob) -> list[tuple[str, str]]:
 
 
 def cluster_of(local_job_id: str) -> int | None:
-    """The cluster that A-REX's LocalJobID names; ``None``: it is none of HTCondor."""
+    """Return the cluster in A-REX's LocalJobID; ``None`` if it is not an HTCondor job."""
     number, _, place = local_job_id.partition(".")
     if not (number.isascii() and number.isdecimal() and len(number) < 16):
         return None
@@ -114,9 +115,9 @@ def cluster_of(local_job_id: str) -> int | None:
 
 def may_be_of(local_job_id: str, job: CondorJob) -> bool:
     """
-    Whether A-REX's job with this LocalJobID may be this one: its cluster, from the host of its schedd.
+    Whether A-REX's job with this LocalJobID may be this job: the same cluster, and the host of its schedd.
 
-    A job that A-REX submitted says so (NordugridQueue): then the host may be called otherwise.
+    A job that A-REX submitted has NordugridQueue. Then the name of the host may differ.
     """
     if job.proc or cluster_of(local_job_id) != job.cluster:
         return False
@@ -127,7 +128,7 @@ def may_be_of(local_job_id: str, job: CondorJob) -> bool:
 
 
 class HTCondorSource(SourceType[CondorJob]):
-    """What HTCondor's history reports."""
+    """The source for HTCondor's history."""
 
     system = SYSTEM
     table = RunTable("HTCondorJobs", CondorJob, _SPELT, no="JobNo", numbers=2, progress=("HTCondorProgress", "Schedd"))
@@ -138,41 +139,49 @@ class HTCondorSource(SourceType[CondorJob]):
     fields = FIELDS
 
     def read(self, chunks: Iterable[bytes], form: HistoryForm) -> Iterator[ParsedRun]:
-        """Every ad of a history."""
+        """Yield each ad of a history."""
         return read(chunks, form)
 
     def job(self, run: CondorJob, site: BatchSite) -> Job:
-        """Each job that left the queue is one."""
+        """Return the job of a run. Each job that left the queue is one job."""
         return local_job(run, site)
 
     def joined(self, one: CondorJob, other: CondorJob) -> CondorJob:
-        """Two outputs of the same job."""
+        """Combine two outputs of the same job."""
         return joined(one, other)
 
     def is_change(self, old: CondorJob, new: CondorJob) -> bool:
-        """Of a job that was read before tokens were, a token alone is none: `--derive-again` takes it."""
-        # It is recorded, and perhaps published.
+        """
+        Whether a new output changes a job. A token alone does not change a job that was imported before arcacct read
+        tokens.
+
+        `--derive-again` applies such a token.
+        """
+        # The job is recorded, and perhaps published.
         return new.without_token != old.without_token if old.token_subject is None else new != old
 
     def arc_record(self, con: Connection, run: CondorJob, job: Job) -> int | None:
-        """A-REX writes the cluster, and the host that it submitted on."""
+        """Return the A-REX record of a job. A-REX writes the cluster and the host of the submission."""
         found = batch_jobs.arc_jobs_called(con, str(run.cluster), job, SYSTEM.lrms_names)
         return next((record_id for record_id, name in found if may_be_of(name, run)), None)
 
     def may_be_arc(self, run: CondorJob) -> bool:
-        """A-REX submits one job to each cluster."""
+        """Whether A-REX may have submitted the job. A-REX submits one job to each cluster."""
         return not run.proc
 
     def number_of(self, local_job_id: str) -> tuple[int, ...] | None:
-        """The cluster that A-REX's LocalJobID names."""
+        """Return the cluster in A-REX's LocalJobID."""
         cluster = cluster_of(local_job_id)
         return None if cluster is None else (cluster, 0)
 
     def figures(self, run: CondorJob) -> Figures:
-        """A job of A-REX's says so, and then its host may be called otherwise than the schedd."""
+        """
+        Return the figures of a job. A job of A-REX gets no place, because the host name in A-REX may differ from the
+        schedd.
+        """
         return figures(local_job(run, BatchSite()))._replace(place="" if run.queue else run.schedd)
 
 
 SOURCE = HTCondorSource()
 HTCondorImport = partial(RunsImport[CondorJob], SOURCE)
-"""An import of HTCondor's history; the arguments are those of `RunsImport` behind the source."""
+"""Import HTCondor's history. The arguments are those of `RunsImport` after the source."""
