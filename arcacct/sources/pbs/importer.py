@@ -22,16 +22,18 @@ from arcacct.records.batch_runs import (
 from arcacct.records.batch_systems import PBS
 from arcacct.records.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
 
-# One line for each event of a job: ``stamp;type;id;key=value key=value ...``. Of all types E (ended) says what a job
-# used, and in PBS Professional R (it is to be repeated) what a run before used. A job that ran has an E also if it was
-# deleted (D) or aborted by the server (A): one that has none of these used nothing. The others are of queues (Q),
-# starts and their phases (S, s, u, c, e), checkpoints (C, T), suspensions (z, r), changes (a), licences (L),
-# provisioning (P, p) and reservations (B, U, Y, K, k, F): nothing of them is needed. (Types by OpenPBS's accounting
-# header and the Torque administrator's guide.)
+# One line for each event of a job: ``stamp;type;id;key=value key=value ...``.
 #
-# Until 2019 no quotes or blanks within values were escaped, so a job's name may look like further keys. Torque and PBS
-# Professional write what users choose (account, project, name) between the group and the queue, and everything that is
-# measured behind ctime: so what stands before the last ctime is searched for texts alone.
+# Two types have usage: E (ended), and in PBS Professional R (rerun), which has the usage of the run before. A job that
+# ran has an E also if it was deleted (D) or aborted by the server (A). A job without an E or R used nothing.
+#
+# The other types are not needed: queues (Q), starts and their phases (S, s, u, c, e), checkpoints (C, T), suspensions
+# (z, r), changes (a), licences (L), provisioning (P, p) and reservations (B, U, Y, K, k, F). (Types by OpenPBS's
+# accounting header and the Torque administrator's guide.)
+#
+# Until 2019 quotes and blanks within values were not escaped, so a job name may look like further keys. Torque and PBS
+# Professional write the users' texts (account, project, name) between the group and the queue, and all measured values
+# after ctime. So the part before the last ctime is searched only for texts.
 
 
 _LINE = re.compile(r"\d{2}/\d{2}/\d{4} \d{2}:\d{2}:\d{2}(?:\.\d+)?;([A-Za-z]);([^;]*);(.*)", re.ASCII | re.DOTALL)
@@ -42,9 +44,9 @@ _SIZE = re.compile(r"(\d{1,20})([kmgtp]?)([bw])?", re.ASCII | re.IGNORECASE)
 _SLOT = re.compile(r"([^/+\s]{1,255})/(\d{1,9})(?:-(\d{1,9}))?(?:\*(\d{1,9}))?((?:,\d{1,9}(?:-\d{1,9})?)*)", re.ASCII)
 _PPN = re.compile(r"(\d{1,9}|[A-Za-z][^:+]*)((?::[^:+]+)*)", re.ASCII)
 _USERS_TEXTS = ("user", "group", "account", "project", "jobname", "queue")
-"""What stands before ctime, in this order."""
+"""The keys of texts before ctime, in this order."""
 _TWICE = "\0"
-"""Stands for a value that is reported twice, and differently."""
+"""A value that is reported twice with different contents."""
 _MOST_CORES = 2**31
 _LARGEST_SIGNAL = 127
 _DEFAULT_SERVER = "default"
@@ -54,9 +56,9 @@ WITHOUT_END = {
     "A": "aborted by the server, with no end in what was read",
     "M": "moved to another server",
 }
-"""What is counted of jobs without an E, by the type of their record."""
+"""The reason that is counted for a job without an E, by the type of its record."""
 _MOST_WITHOUT_END = 100_000
-"""So many such jobs wait for their end; further ones are counted at once."""
+"""The most such jobs that wait for their end. Further ones are counted at once."""
 _NO_PROJECT = "_pbs_project_default"
 
 
@@ -86,7 +88,7 @@ def _project(text: str) -> str | None:
 
 
 def _seconds(text: str) -> int:
-    """``HH:MM:SS`` with any number of hours, ``MM:SS``, or seconds."""
+    """Return seconds. The text is ``HH:MM:SS`` with any number of hours, ``MM:SS``, or seconds."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a duration")
@@ -98,7 +100,7 @@ def _seconds(text: str) -> int:
 
 
 def _kib(text: str) -> int | None:
-    """A size in bytes (b) or words of 8 bytes (w), rounded up."""
+    """Return KiB, rounded up. The text is in bytes (b) or in words of 8 bytes (w)."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:40]!r} is no size")
@@ -117,7 +119,7 @@ def _count(text: str) -> int | None:
 
 
 def _code(text: str) -> int:
-    """An exit code; negative: a reason of the server's."""
+    """Return an exit code. A negative one is a reason of the server."""
     found = -whole(text[1:]) if text.startswith("-") else whole(text)
     if abs(found) >= 2**31:
         raise ValueError(f"{text[:40]!r} is not an exit code")
@@ -125,7 +127,7 @@ def _code(text: str) -> int:
 
 
 def _slots(text: str) -> tuple[tuple[str, ...], int]:
-    """The nodes and the number of slots: ``n1/0+n1/1``, ``n1/0-5,8``, ``n1/0*4``."""
+    """Return the nodes and the number of slots of ``n1/0+n1/1``, ``n1/0-5,8`` or ``n1/0*4``."""
     nodes: dict[str, None] = {}
     count = 0
     for entry in text.split("+"):
@@ -142,7 +144,7 @@ def _slots(text: str) -> tuple[tuple[str, ...], int]:
 
 
 def _of_nodes(text: str) -> int | None:
-    """Cores of a request: ``2:ppn=6+n7:ppn=8``; a node without ``ppn`` gives one."""
+    """Return the cores of a request: ``2:ppn=6+n7:ppn=8``. A node without ``ppn`` has one core."""
     total = 0
     for part in text.split("+"):
         match = _PPN.fullmatch(part)
@@ -169,7 +171,7 @@ FIELDS = (
     Field("Resource_List.ngpus", _count, "gpus"),
     Field("Exit_status", _code, "exit"),
 )
-"""What is read behind ctime, and ctime."""
+"""The keys that are read from ctime on."""
 TEXTS = (
     Field("user", _text, "user"),
     Field("group", _text, "group"),
@@ -178,17 +180,18 @@ TEXTS = (
     Field("jobname", _text, "name"),
     Field("queue", _text, "queue"),
 )
-"""What is read before it."""
+"""The keys that are read before ctime."""
 
 
 def run_of(
     line: str, unusable: set[str], place: str | None = None, waiting: dict[str, str] | None = None
 ) -> BatchRun | NoUsage | None:
     """
-    The run that a line reports; ``None`` for a record of another kind. ``place``: the server, if not to be PBS's own.
+    Return the run that a line reports; ``None`` for a record of another kind. ``place`` replaces PBS's name of the
+    server.
 
-    ``waiting`` has, by id, why a job may have no end, until that comes. Raises ValueError for what is no record, and
-    where one says too little.
+    ``waiting`` has, by job ID, the reason why a job may have no end, until its end comes. Raises ValueError when the
+    line is not a record, or when a required value is missing.
     """
     match = _LINE.fullmatch(line)
     if match is None:
@@ -208,7 +211,7 @@ def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str 
     at = f" {message}".rfind(" ctime=")
     if at < 0:
         if kind == "R":
-            # Torque only says that it was tried.
+            # Torque only reports the attempt.
             return None
         raise ValueError("ctime: it is missing")
     head, tail = message[: max(0, at - 1)], message[at:]
@@ -225,7 +228,7 @@ def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str 
     requested = run.pop("requested_cores", None)
     run["cores"] = run.get("cores") or (requested if "exec_vnode" in said else slots) or slots or requested
     if run.get("cpu_user_s") is not None:
-        # Both are reported together.
+        # Both times are reported as one.
         run["cpu_kernel_s"] = 0
     status, signal = _exit(run.pop("exit", None))
     texts = {name: run.get(name) or "" for name in ("user", "group", "account", "project", "name", "queue")}
@@ -248,7 +251,7 @@ def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str 
 
 
 def _id(text: str) -> tuple[int, int, str]:
-    """``123.server``, ``123[4].server``, ``123-4.server`` (old Torque)."""
+    """Return number, array index and server of ``123.server``, ``123[4].server`` or ``123-4.server`` (old Torque)."""
     match = _ID.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:40]!r} is not an id of a job")
@@ -256,7 +259,7 @@ def _id(text: str) -> tuple[int, int, str]:
 
 
 def _keys(text: str) -> dict[str, str]:
-    """The values behind ctime; one that is there twice, and differently, is _TWICE."""
+    """Return the values from ctime on. A value that is there twice with different contents is _TWICE."""
     found: dict[str, str] = {}
     names = list(_KEY.finditer(text))
     for place, match in enumerate(names):
@@ -266,7 +269,7 @@ def _keys(text: str) -> dict[str, str]:
 
 
 def _texts(head: str) -> dict[str, str]:
-    """The values before ctime. Users choose what stands between group and queue."""
+    """Return the values before ctime. Users choose the texts between group and queue."""
     found: dict[str, str] = {}
     names = [match for match in _KEY.finditer(head) if match[1] in _USERS_TEXTS]
     queues = [match for match in names if match[1] == "queue"]
@@ -282,9 +285,9 @@ def _texts(head: str) -> dict[str, str]:
 
 def _exit(code: int | None) -> tuple[int | None, int | None]:
     """
-    Exit status and signal. Torque adds 256 to a signal, PBS Professional 256 or 128 as a shell does.
+    Return exit status and signal. Torque adds 256 to a signal, PBS Professional 256, or 128 as a shell does.
 
-    A negative one is a reason of the server's: the job failed, and its script said nothing.
+    A negative code is a reason of the server: the job failed, and its script gave no status.
     """
     if code is None:
         return None, None
@@ -294,7 +297,7 @@ def _exit(code: int | None) -> tuple[int | None, int | None]:
 
 
 class PBSSource(LogSource):
-    """What PBS's accounting logs report."""
+    """The source for PBS's accounting logs."""
 
     fields = (*FIELDS, *TEXTS)
     place_option = "server"
@@ -302,7 +305,7 @@ class PBSSource(LogSource):
     example = "/var/spool/pbs/server_priv/accounting/20261126"
 
     def read(self, chunks: Iterable[bytes], form: LogForm) -> Iterator[ParsedRun]:
-        """Every run of a log, then the jobs that were deleted, aborted or moved and have no end in it."""
+        """Yield each run of a log, then the jobs that were deleted, aborted or moved and have no end in it."""
         waiting: dict[str, str] = {}
         yield from log_lines(chunks, partial(run_of, place=form.place, waiting=waiting))
         yield from (ParsedRun(NoUsage(why), job_id, "", 0) for job_id, why in waiting.items())
