@@ -21,9 +21,10 @@ from arcacct.records.batch_runs import (
 from arcacct.records.batch_systems import LSF
 from arcacct.records.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
 
-# One record to a line, fields with blanks between, texts in double quotes with a quote within doubled. JOB_FINISH says
-# what a job used; a job that was requeued has one for each run. Each version adds fields at the end, and groups with a
-# count of their own: nothing behind exitInfo is read.
+# Each line is one record. Blanks separate fields. Texts are in double quotes, and a quote within a text is doubled.
+#
+# JOB_FINISH has the usage of a job. A requeued job has one for each run. Each version adds fields at the end, and
+# groups with a count of their own. So no field after exitInfo is read.
 
 
 _FIELD = re.compile(r'[ \t]*(?:"((?:[^"]|"")*)"|([^\s"]+))(?=\s|$)')
@@ -42,7 +43,7 @@ _AFTER_HOSTS = (
     *("commandSpool", "rsvId", "sla", "exceptMask", "additionalInfo", "exitInfo"),
 )
 _LEAST = _AFTER_HOSTS.index("exitStatus") + 1
-"""Every version has so many behind the hosts: a line with fewer was cut."""
+"""The number of fields after the hosts in every version. A line with fewer was cut."""
 _EXIT, _DONE = 32, 64
 """Bits of jStatus."""
 _MOST_HOSTS = 10**6
@@ -60,7 +61,7 @@ def _number(text: str | None) -> int:
 
 
 def _seconds(text: str) -> int | None:
-    """-1: not measured."""
+    """Return seconds; ``None`` for -1, which was not measured."""
     if not _REAL.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is not a number")
     found = float(text)
@@ -70,7 +71,7 @@ def _seconds(text: str) -> int | None:
 
 
 def _kib(text: str) -> int | None:
-    """0 and -1: not measured."""
+    """Return KiB; ``None`` for 0 and -1, which were not measured."""
     return _seconds(text) or None
 
 
@@ -82,7 +83,7 @@ def _count(text: str) -> int | None:
 
 
 def _code(text: str) -> int:
-    """A wait status: exit code x 256 + signal."""
+    """Return a wait status: exit code x 256 + signal. Raises ValueError for 2**31 and more."""
     found = whole(text)
     if found >= 2**31:
         raise ValueError(f"{text[:40]!r} is not an exit status")
@@ -90,7 +91,10 @@ def _code(text: str) -> int:
 
 
 def _task(text: str | None) -> int:
-    """Old records have none; what is there belongs to what the job is."""
+    """
+    Return the index of an array element. Old records have none. An unusable one is an error, because it is part of the
+    key.
+    """
     return whole(text or "0") or NO_TASK
 
 
@@ -99,7 +103,7 @@ def _text(text: str) -> str | None:
 
 
 def _project(text: str) -> str | None:
-    """``default``: the user chose none."""
+    """Return the project; ``None`` for ``default``, which means that the user chose none."""
     return None if text == "default" else text or None
 
 
@@ -127,9 +131,9 @@ FIELDS = (
 
 def run_of(line: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> BatchRun | NoUsage | None:
     """
-    The run that a line reports; ``None`` for a record of another kind.
+    Return the run that a line reports; ``None`` for a record of another kind.
 
-    Raises ValueError for what is no record, and where one says too little.
+    Raises ValueError when the line is not a record, or when a required value is missing.
     """
     texts = _fields(line)
     if texts[0] != "JOB_FINISH":
@@ -163,7 +167,7 @@ def run_of(line: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> Batc
                 "place": place,
                 "local_id": str(run["number"]) if task == NO_TASK else f"{run['number']}[{task}]",
                 "state": status_of(status, signal, by_person=reason in _BY_PERSON),
-                # LSF reports no other: a suspension is in it, as bacct counts.
+                # LSF reports no other duration. It includes suspensions, as in bacct.
                 "wall_s": run["end_time"] - run["start_time"],
                 "cores": slots or requested,
                 "exit_status": status,
@@ -175,7 +179,9 @@ def run_of(line: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> Batc
 
 
 def _fields(line: str) -> list[str]:
-    """All fields. Raises ValueError where a text has no end, or something stands behind it."""
+    """
+    Return all fields. Raises ValueError when a text has no closing quote, or when its quote is not followed by a blank.
+    """
     found: list[str] = []
     at = 0
     line = line.rstrip()
@@ -189,7 +195,10 @@ def _fields(line: str) -> list[str]:
 
 
 def _hosts(texts: list[str], at: int, name: str) -> tuple[list[str], int]:
-    """A list of hosts with its count before it, and where it ends."""
+    """
+    Return a list of hosts, which has its count before it, and the place after it. Raises ValueError if it is
+    incomplete.
+    """
     if at >= len(texts):
         raise ValueError(f"{name}: it is missing")
     try:
@@ -202,7 +211,7 @@ def _hosts(texts: list[str], at: int, name: str) -> tuple[list[str], int]:
 
 
 def _slots(hosts: list[str]) -> tuple[tuple[str, ...], int]:
-    """The nodes and the number of slots: a host once for each, or ``8*n1``."""
+    """Return the nodes and the number of slots. A host is listed once for each slot, or as ``8*n1``."""
     nodes: dict[str, None] = {}
     count = 0
     for host in hosts:
@@ -213,14 +222,14 @@ def _slots(hosts: list[str]) -> tuple[tuple[str, ...], int]:
 
 
 def _exit(code: int | None) -> tuple[int | None, int | None]:
-    """Exit status and signal of a wait status."""
+    """Return exit status and signal of a wait status."""
     if code is None:
         return None, None
     return (None, code & 127) if code & 127 else (code >> 8 & 255, None)
 
 
 class LSFSource(LogSource):
-    """What lsb.acct reports."""
+    """The source for lsb.acct."""
 
     fields = FIELDS
     place_option = "cluster"
@@ -228,7 +237,7 @@ class LSFSource(LogSource):
     example = "/shared/lsf/work/mycluster/logdir/lsb.acct"
 
     def read(self, chunks: Iterable[bytes], form: LogForm) -> Iterator[ParsedRun]:
-        """Every run of a log."""
+        """Yield each run of a log."""
         return log_lines(chunks, partial(run_of, place=form.place or _DEFAULT_CLUSTER))
 
 
