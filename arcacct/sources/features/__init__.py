@@ -1,1 +1,1 @@
-"""Machine/job features (HSF-TN-2016-02): written, read, checked, and added to records."""
+"""Machine/job features (HSF-TN-2016-02): write, read and check them, and add them to records."""

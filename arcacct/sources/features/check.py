@@ -1,4 +1,4 @@
-"""Whether the features of a site are as the specification and their readers want them: one verdict for each rule."""
+"""Check the features of a site against the specification and the needs of their readers: one verdict for each rule."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _HEADERS = ("Content-Type", "Content-Length", "ETag", "Last-Modified")
 
 
 def check_web(locations: dict[str, str], features: dict[str, Features], web: Web | None) -> dict[int, tuple[str, str]]:
-    """The verdicts of rules 27 to 31, each with its reason."""
+    """Return the verdicts of rules 27 to 31, each with its reason."""
     served = {kind: place for kind, place in locations.items() if not place.startswith("/")}
     if not served or web is None:
         return dict.fromkeys(range(27, 32), ("unseen", _NOT_SERVED))
@@ -123,52 +123,52 @@ def _told(answer: Response) -> list[str | None]:
     return [answer.headers.get(name) for name in _HEADERS]
 
 
-# Whether the features that a site provides are as the specification and their readers want them: one verdict a rule.
+# Check the features of a site against the specification and the needs of their readers: one verdict for each rule.
 #
-# ``ok`` and ``fail`` are certain, ``warn`` looks wrong, ``unseen`` cannot be judged from one look (it shows over a
-# job's life; the tests of this project do so for what it writes itself).
+# ``ok`` and ``fail`` are certain, and ``warn`` looks wrong. ``unseen`` cannot be decided from one look, because it
+# shows only during the life of a job. The tests of this project check it for the features that arcacct writes.
 
 
 _SLACK_S = 60
 _TOLERANCE = 0.01
 
 Judgement = list[str] | str | None
-"""What is wrong; or what is to be said of what is right; or ``None``: not to be judged from here."""
+"""The list of faults; or a remark about a correct state; or ``None``: it cannot be decided here."""
 
 
 class File(NamedTuple):
-    """What is under a name in a directory."""
+    """The entry with a name in a directory."""
 
     status: os.stat_result
     content: str
-    """Its beginning, empty for what is no plain file or is not to be believed."""
+    """The start of its content; empty for an entry that is not a plain file or that cannot be trusted."""
 
 
 class Folder(NamedTuple):
-    """A directory as it was at one moment."""
+    """A directory at one moment."""
 
     mode: int
     files: dict[str, File]
 
 
 class Observations(NamedTuple):
-    """What there is to judge."""
+    """The observations that the rules judge."""
 
     given: Mapping[str, str]
-    """What the variables say, by ``machine`` and ``job``."""
+    """The values of the variables, by ``machine`` and ``job``."""
     locations: dict[str, str]
     features: dict[str, Features]
     folders: dict[str, Folder]
-    """What is not served, but read from directories."""
+    """The directories that were read. Locations on a web server have none."""
     now: int
     boot: int
 
     def values(self) -> dict[str, str]:
-        """Every good value of both."""
+        """Return all valid values of machine and job."""
         return {key: value for one in self.features.values() for key, value in one.values.items()}
 
     def raw_values(self) -> dict[str, str]:
-        """Every value of both as it is there, good or not."""
+        """Return all values of machine and job unchanged, valid or not."""
         found: dict[str, str] = {}
         for kind, one in self.features.items():
             folder = self.folders.get(kind)
@@ -176,7 +176,7 @@ class Observations(NamedTuple):
         return found
 
     def number(self, key: str) -> int | None:
-        """A good value that is a whole number."""
+        """Return a valid value that is a whole number, else ``None``."""
         value = self.values().get(key)
         return int(value) if value is not None and value.isdigit() else None
 
@@ -187,12 +187,12 @@ class Requirement(NamedTuple):
     title: str
     judge: Callable[[Observations], Judgement] = lambda _seen: None
     unseen: str = ""
-    """Why it cannot be judged, where it cannot."""
+    """The reason for the verdict ``unseen``."""
     verdict: str = "fail"
-    """On what is wrong: ``fail`` or ``warn``."""
+    """The verdict when the rule is broken: ``fail`` or ``warn``."""
 
     def judged(self, seen: Observations) -> tuple[str, str]:
-        """Verdict and reason."""
+        """Return verdict and reason."""
         found = self.judge(seen)
         if found is None:
             return "unseen", self.unseen
@@ -202,7 +202,7 @@ class Requirement(NamedTuple):
 
 
 class RuleResult(NamedTuple):
-    """What holds of one rule."""
+    """The result of one rule."""
 
     rule: int
     verdict: str
@@ -210,13 +210,13 @@ class RuleResult(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        """One line."""
+        """Return the result as one line."""
         return f"{self.rule:2d} {self.verdict:6} {RULES[self.rule].title}{': ' + self.reason if self.reason else ''}"
 
 
 def check(given: Mapping[str, str], *, web: Web | None = None, now: int | None = None) -> list[RuleResult]:
     """
-    The verdict of each rule about the locations given, by ``machine`` and ``job`` (one may be missing).
+    Return the verdict of each rule about the given locations, by ``machine`` and ``job`` (one may be missing).
 
     Raises InputError when a directory cannot be read.
     """
@@ -249,10 +249,10 @@ def _file(place: Directory, name: str) -> File | None:
     try:
         return File(status, place.read(name, LARGEST_VALUE + 1, for_all=True).decode("latin-1"))
     except FileNotFoundError:
-        # Taken away meanwhile.
+        # The file was removed in the meantime.
         return None
     except (InputError, OSError):
-        # Another file by now, or one that this user may not read: rules 25 and 32 say so.
+        # The entry is now another file, or this user may not read it. Rules 25 and 32 report that.
         return File(status, "")
 
 
@@ -361,7 +361,7 @@ def _links(seen: Observations) -> Judgement:
 
 
 def _shown(place: str, name: str) -> str:
-    """A file for people, whatever somebody called it."""
+    """Return a path for people. A path with unprintable characters is quoted."""
     path = f"{place}/{name}"
     return path if path.isprintable() else repr(path)
 
@@ -372,7 +372,7 @@ def _left(seen: Observations) -> Judgement:
 
 
 def _listed(what: str, names: Iterable[str]) -> list[str]:
-    """All of them as one thing that is to be said."""
+    """Return all names as one finding; empty without names."""
     text = ", ".join(names)
     return [f"{what}: {text}"] if text else []
 

@@ -1,4 +1,4 @@
-"""Adding the features that wrappers of jobs have saved to the records of these jobs."""
+"""Add the features that job wrappers saved to the records of the jobs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from arcacct.records.reader import unescaped
 from arcacct.records.recorder import escaped
 from arcacct.sources.features.reader import NAME, Features, doubted, values_in
 
-# Features of jobs that their wrappers have saved: a directory as it was, or one file with a ``key=value`` on each line.
+# Features that job wrappers saved: a copy of the directory, or one file with a ``key=value`` on each line.
 #
-# They stand where jobs write (`files.safe_open`), so nothing of them is believed that is no value.
+# Jobs can write to these places (`files.safe_open`), so only valid values are used.
 
 
 PLACE = "{jobid}"
@@ -33,9 +33,10 @@ _LARGEST_FILE = 256 * 1024
 
 def place_of(pattern: str, job_id: str) -> str:
     """
-    Where the features of a job were saved.
+    Return the path of the saved features of a job.
 
-    Raises UsageError for a pattern that has no place for the job's id, InputError for an id that leads elsewhere.
+    Raises UsageError for a pattern without a place for the job ID, InputError for an ID that leads to another
+    directory.
     """
     if PLACE not in pattern:
         raise UsageError(f"{pattern!r} names one place for all jobs; write {PLACE} where the id belongs")
@@ -45,7 +46,7 @@ def place_of(pattern: str, job_id: str) -> str:
 
 
 def saved(path: str) -> Features | None:
-    """The saved features, ``None`` if there are none. Raises InputError when they cannot be read."""
+    """Return the saved features, ``None`` if there are none. Raises InputError when they cannot be read."""
     try:
         folder, name = open_parent(path)
         with folder:
@@ -57,7 +58,7 @@ def saved(path: str) -> Features | None:
                 raise InputError(f"{path}: neither a directory nor a file")
             content = folder.read(name, _LARGEST_FILE, for_all=True)
             if len(content) == _LARGEST_FILE:
-                # The last line may be half of one.
+                # The last line may be incomplete.
                 content = content[: content.rfind(b"\n") + 1]
             found = []
             for line in content.decode("ascii", "replace").splitlines():
@@ -75,22 +76,22 @@ def saved(path: str) -> Features | None:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from error
 
 
-# Putting the features that jobs' wrappers have saved into the jobs' records.
+# Write the features that job wrappers saved to the records of the jobs.
 
 
 class Collected(NamedTuple):
-    """What became of the saved features of some jobs."""
+    """The results of collecting the saved features of some jobs."""
 
     looked_at: int
     found: int
     changed: int
     complaints: tuple[str, ...]
     not_rejected: tuple[str, ...] = ()
-    """Jobs of a retry of which no features were rejected."""
+    """Jobs of a retry without rejected features."""
 
 
 SOURCE = "features"
-"""Of the quarantine of imports."""
+"""The source in the quarantine of imports."""
 _CURSOR = "FEATURES_SEQ"
 _LONGEST_EXTRA = 1000
 _MOST_EXTRA = 100
@@ -114,7 +115,7 @@ def collect(
         wanted = [one for one in waiting if not job_ids or one in job_ids] if retry else job_ids
         todo: list[tuple[int | None, str]] = [(None, job_id) for job_id in wanted]
         if not todo and not retry:
-            # What became final, or changed, since features were last looked for.
+            # Jobs that became final, or changed, since the last search for features.
             todo = [
                 (seq, unescaped(job_id))
                 for seq, job_id in con.execute(
@@ -158,14 +159,14 @@ def collect(
 
 
 def _looked_at(con: Connection, quarantine: Quarantine, path: str, job_id: str, seq: int | None) -> None:
-    """What was rejected of this job before is outdated; and the next time begins behind it."""
+    """Remove earlier rejections of this job, and move the cursor past it."""
     forget(con, quarantine.at(path).get(job_id, []))
     if seq is not None:
         note(con, _CURSOR, seq)
 
 
 class Taken(NamedTuple):
-    """What became of the features of a job."""
+    """The result of adding the features of a job."""
 
     changed: bool
     complaint: str | None
@@ -173,10 +174,10 @@ class Taken(NamedTuple):
 
 def take_features(con: Connection, job_id: str, values: dict[str, str], extra: dict[str, str]) -> Taken:
     """
-    Put the features of a job into its record.
+    Write the features of a job to its record.
 
-    ``hs06_job`` over ``allocated_cpu`` becomes its benchmark, of which FieldSources says so. Features of another job
-    (``job_id`` is not our LocalJobID) are not taken.
+    ``hs06_job`` divided by ``allocated_cpu`` becomes its benchmark, with the source ``features`` in FieldSources.
+    Features of another job (``job_id`` is not our LocalJobID) are not used.
     """
     row = con.execute("SELECT RecordID, LocalJobID FROM AAR WHERE JobID = ?", (escaped(job_id),)).fetchone()
     if row is None:
@@ -191,13 +192,13 @@ def take_features(con: Connection, job_id: str, values: dict[str, str], extra: d
 
 
 def _names(con: Connection, record_id: int, local_job_id: str) -> list[str]:
-    """What the batch system calls a job: an element of one of Slurm's arrays has two names."""
+    """Return the batch system's names of a job. An element of a Slurm array has two names."""
     shown = con.execute("SELECT InfoValue FROM JobExtraInfo WHERE RecordID = ? AND InfoKey = 'arrayid'", (record_id,))
     return [local_job_id, *(unescaped(one) for (one,) in shown)]
 
 
 def benchmark_of(values: dict[str, str]) -> str | None:
-    """HS06 of one core of a job; ``None`` when its features do not tell, or tell nonsense."""
+    """Return HS06 of one core of a job; ``None`` when its features do not give it, or give an impossible value."""
     try:
         value = Decimal(values["hs06_job"]) / Decimal(values["allocated_cpu"])
     except (KeyError, InvalidOperation, ZeroDivisionError):

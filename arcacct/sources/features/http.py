@@ -25,7 +25,7 @@ _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 
 
 class _Kept(NamedTuple):
-    """An answer that may be used again."""
+    """An answer in the cache."""
 
     value: str | None
     lifetime_s: float
@@ -34,12 +34,15 @@ class _Kept(NamedTuple):
 
 
 class Web:
-    """The way to web servers; ``ca_dir`` are the grid's authorities, trusted beside those of the system."""
+    """
+    A client for web servers. ``ca_dir`` has the grid's certificate authorities, which are trusted as well as the
+    system's.
+    """
 
     def __init__(
         self, ca_dir: str | None = None, *, timeout_s: float = TIMEOUT_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Connect to nothing yet."""
+        """Create the client. It does not connect yet."""
         self._ca_dir = ca_dir
         self._timeout_s = timeout_s
         self._clock = clock
@@ -48,9 +51,9 @@ class Web:
 
     def get(self, url: str) -> str | None:
         """
-        The value at a URL, ``None`` when the server has none.
+        Return the value at a URL, ``None`` when the server has none.
 
-        Raises InputError when there is no answer in time or one that is no value.
+        Raises InputError when there is no answer in time, or when the answer is not a value.
         """
         kept = self._kept.get(url)
         if kept is not None and self._clock() < kept.fresh_until:
@@ -59,7 +62,7 @@ class Web:
         answer = self.request(url, headers=headers)
         lifetime = freshness_s(answer.headers)
         if answer.status == 304 and kept is not None:
-            # What it does not say again holds as before (RFC 9111 section 4.3.4).
+            # A header that is not repeated keeps its old value (RFC 9111 section 4.3.4).
             value, lifetime = kept.value, lifetime or kept.lifetime_s
         elif answer.status == 200:
             try:
@@ -77,7 +80,7 @@ class Web:
         """
         Send a request without a body, and follow redirects on the same host.
 
-        Raises InputError when there is no response in time, or a redirect to another host: no provider named that one.
+        Raises InputError when there is no response in time, or on a redirect to another host, which no provider named.
         """
         here = url
         for _ in range(_MOST_REDIRECTS):
@@ -113,13 +116,15 @@ class Web:
                 from arcacct.tls import tls_context  # noqa: PLC0415  plain HTTP needs none of it
 
                 context = tls_context(None, None, ca_dir=self._ca_dir, system_store=True)
-            # Without a proxy: the server is the worker's own.
+            # No proxy is used: the server is at the worker's own site.
             self._clients[scheme] = HTTPClient(context, connect_s=self._timeout_s, read_s=self._timeout_s)
         return self._clients[scheme]
 
 
 def freshness_s(headers: Mapping[str, str]) -> float:
-    """How long an answer may be used without asking again: Cache-Control first, then Expires."""
+    """
+    Return for how many seconds an answer may be used without a new request: from Cache-Control, else from Expires.
+    """
     control = headers.get("Cache-Control", "")
     if "no-store" in control or "no-cache" in control:
         return 0.0

@@ -17,10 +17,10 @@ from typing import NamedTuple
 from arcacct.errors import InputError, StoreError, UsageError
 from arcacct.files.safe_open import TEMPORARY, Directory, open_directory, open_parent
 
-# The keys of machine/job features (HSF-TN-2016-02) and what their values may be.
+# The keys of machine/job features (HSF-TN-2016-02) and their valid values.
 #
-# Consumers take empty, missing and unreadable alike; producers get units and names wrong most. So what we write is
-# checked before, and what we read is doubted.
+# Readers treat an empty, a missing and an unreadable value alike. Wrong units and names are the most common faults of
+# producers. So values are checked before they are written and after they are read.
 
 
 NAME = re.compile(r"[a-z0-9_]{1,255}", re.ASCII)
@@ -30,13 +30,13 @@ _ID = re.compile(r"[!-~]{1,1024}", re.ASCII)
 _FORMS: dict[str, tuple[re.Pattern[str], Callable[[str], bool], str]] = {
     "count": (_DIGITS, lambda value: int(value) >= 1, "not a whole number from 1 on"),
     "seconds": (_DIGITS, bool, "not a whole number of seconds (digits alone, no unit)"),
-    # Digits alone are no proof: one producer writes the id of the virtual machine here.
+    # A value of digits may still be wrong: one producer writes the ID of the virtual machine here.
     "instant": (_DIGITS, lambda value: 0 < int(value) < 10**11, "not a time in seconds since 1970"),
     "rating": (_DECIMAL, lambda value: float(value) > 0, "not a number above 0"),
     "bytes": (_DIGITS, bool, "not a whole number of bytes (digits alone, no unit)"),
     "id": (_ID, bool, "not one word of printable ASCII"),
 }
-"""What a value looks like, what it has to be besides, and what is said of another."""
+"""For each form: the pattern of a value, a further condition, and the message about another value."""
 _LEAST_BYTES = 1024 * 1024
 
 
@@ -76,14 +76,14 @@ DEPRECATED = {
     "mem_limit_MB": ("max_rss_bytes", 1_000_000),
     "disk_limit_GB": ("scratch_limit_bytes", 1_000_000_000),
 }
-"""Keys of the draft of 2013 that some producers still write, with the key and factor of today."""
+"""Keys of the draft of 2013 that some producers still write, with the current key and the factor."""
 
 
 def problem(name: str, value: str, *, force: bool = False) -> str | None:
     """
-    What is wrong with a value, or ``None``; ``force`` allows limits of memory that look like another unit.
+    Return the fault of a value, or ``None``. ``force`` allows limits of memory that look like another unit.
 
-    Keys that the specification does not know may have any value of one line.
+    A key that is not in the specification may have any value of one line.
     """
     if NAME.fullmatch(name) is None:
         return "the name of a key has lower-case letters, digits and _ only"
@@ -100,10 +100,11 @@ def problem(name: str, value: str, *, force: bool = False) -> str | None:
     return None
 
 
-# Directories of features: one file for each key, so that no reader ever sees half of a value.
+# Directories of features: one file for each key, so that no reader can see half of a value.
 #
-# A value is written beside the old one and renamed over it. The directories may stand where jobs can write: all is done
-# by their descriptor (`files.safe_open`), and only what was made here is given to another user.
+# A new value is written to a temporary file, which then replaces the old one. Jobs may be able to write to the
+# directories. So each operation uses their descriptor (`files.safe_open`), and only a directory or file that was
+# created here gets another owner.
 
 
 DIRECTORY_MODE = 0o755
@@ -114,10 +115,10 @@ def write(
     directory: str, values: Mapping[str, str], *, force: bool = False, owner: tuple[int, int] | None = None
 ) -> None:
     """
-    Write some keys into a directory, which is made if it is missing; other keys that are there stay.
+    Write some keys into a directory. The directory is created if it is missing. Its other keys stay.
 
-    ``owner`` (uid, gid) is whom directory and files are given. Raises UsageError for a value that its key may not
-    have (nothing is written then), StoreError when the file system refuses, InputError for a planted link.
+    ``owner`` (uid, gid) becomes the owner of the directory and the files. Raises UsageError for an invalid value
+    (nothing is written then), StoreError when the file system refuses, InputError for a planted link.
     """
     wrong = [
         f"{name}={value!r}: {what}" for name, value in values.items() if (what := problem(name, value, force=force))
@@ -133,13 +134,13 @@ def write(
                 raise UsageError(f"{name}={value!r}: not ASCII") from error
             except OSError as error:
                 raise StoreError(f"{place.path_of(name)}: cannot be written: {error.strerror}") from error
-        # At the end: until then nobody else can change a directory that was made here.
+        # Last, because until then no other user can change a directory that was created here.
         if owner is not None and place.made:
             os.fchown(place.fd, *owner)
 
 
 def remove_keys(directory: str, names: tuple[str, ...]) -> None:
-    """Take keys away, at once each; those that are not there are no error."""
+    """Remove keys, each atomically. Missing keys are not an error."""
     with _failures(directory), open_directory(directory, link=False) as place:
         for name in names:
             _refuse_other_than_file(place, name)
@@ -151,7 +152,8 @@ def remove(directory: str) -> None:
     """
     Remove a directory of features with its keys.
 
-    Raises InputError, and removes nothing, if it holds anything that is no key: then it is another directory.
+    Raises InputError, and removes nothing, if it holds anything that is not a key: then it is another kind of
+    directory.
     """
     with _failures(directory):
         folder, own_name = open_parent(directory)
@@ -168,13 +170,13 @@ def remove(directory: str) -> None:
 
 @contextmanager
 def _failures(directory: str) -> Iterator[None]:
-    """What the file system refuses becomes a StoreError that says what to do."""
+    """Turn an error of the file system into a StoreError that says what to do."""
     if not directory:
         raise UsageError("DIRECTORY is empty; name the directory of the features")
     try:
         yield
     except OSError as error:
-        # What was done relative to a descriptor knows no more than a name.
+        # An error of an operation relative to a descriptor has only a name, not a path.
         path = error.filename if error.filename and os.path.isabs(error.filename) else directory
         raise StoreError(f"{path}: {error.strerror}; name a directory that this user may write") from error
 
@@ -188,10 +190,10 @@ def _refuse_other_than_file(place: Directory, name: str) -> None:
         raise InputError(f"{place.path_of(name)} is not a plain file: another user created it; remove it first")
 
 
-# Reading features as a job does: from a directory, or from a web server, never trusting what is there.
+# Read features as a job does, from a directory or from a web server, without trust in the content.
 #
-# A value that cannot be read, is empty or is no number where one belongs counts as absent, with one warning. Whoever
-# wants to know whether a value has changed reads again.
+# A value counts as absent, with one warning, if it is unreadable, empty or invalid. To see a change of a value, read
+# again.
 
 
 LARGEST_VALUE = 4096
@@ -200,30 +202,30 @@ VARIABLES = {"machine": "MACHINEFEATURES", "job": "JOBFEATURES"}
 
 
 class Features(NamedTuple):
-    """The features of one machine or job as they were when they were read."""
+    """The features of one machine or job at the time of reading."""
 
     location: str
     values: dict[str, str]
-    """What is there and good, by key of the specification."""
+    """The valid values, by key of the specification."""
     extra: dict[str, str]
-    """Keys that the specification does not know."""
+    """Keys that are not in the specification."""
     warnings: tuple[str, ...]
 
     def number(self, key: str) -> int | None:
-        """A value that is a whole number."""
+        """Return a value that is a whole number."""
         value = self.values.get(key)
         return int(value) if value is not None and value.isdigit() else None
 
     def for_accounting(self) -> dict[str, str]:
-        """The unknown keys under the names that a record keeps them by."""
+        """Return the unknown keys under their names in a record."""
         return {f"mjf_{key}": value for key, value in self.extra.items()}
 
 
 def location_of(value: str, name: str) -> str:
     """
-    The value of $MACHINEFEATURES or $JOBFEATURES as a location: a path from the root, or an http(s) URL.
+    Return the value of $MACHINEFEATURES or $JOBFEATURES as a location: an absolute path, or an http(s) URL.
 
-    Raises UsageError for anything else. A slash at its end, which should not be there, is taken off.
+    Raises UsageError for any other value. A slash at its end, which is a fault, is removed.
     """
     if not value.startswith(("/", "http://", "https://")) or "\0" in value:
         raise UsageError(f"{name}={value!r}: it begins neither with / nor with http:// or https://")
@@ -232,10 +234,10 @@ def location_of(value: str, name: str) -> str:
 
 def read(location: str, *, fetch: Callable[[str], str | None] | None = None) -> Features:
     """
-    All features at a location; ``fetch`` gets a URL's text, ``None`` when there is nothing.
+    Return all features at a location. ``fetch`` returns the text at a URL, ``None`` when there is none.
 
-    A directory is listed; of a web server the keys of the specification are asked for. Raises InputError for a
-    directory that cannot be listed.
+    A directory is listed. A web server is asked for the keys of the specification. Raises InputError for a directory
+    that cannot be listed.
     """
     if location.startswith("/"):
         try:
@@ -244,7 +246,7 @@ def read(location: str, *, fetch: Callable[[str], str | None] | None = None) -> 
         except (OSError, ValueError) as error:
             raise InputError(f"{location}: cannot be read: {getattr(error, 'strerror', error)}") from error
     if fetch is None:
-        # Paths need nothing of what the web needs, which takes a tenth of a second to import.
+        # Paths do not need the web client, whose import takes a tenth of a second.
         from arcacct.sources.features.http import Web  # noqa: PLC0415
 
         fetch = Web().get
@@ -262,7 +264,7 @@ def read(location: str, *, fetch: Callable[[str], str | None] | None = None) -> 
 
 
 def values_in(place: Directory) -> tuple[list[tuple[str, str]], list[str]]:
-    """The values in a directory as they stand there, and what is wrong with others. Raises OSError."""
+    """Return the values in a directory unchanged, and the faults of the unreadable ones. Raises OSError."""
     raw: list[tuple[str, str]] = []
     names, warnings = names_in(place)
     for name in names:
@@ -274,7 +276,7 @@ def values_in(place: Directory) -> tuple[list[tuple[str, str]], list[str]]:
         try:
             raw.append((name, value_of(place.read(name, LARGEST_VALUE + 1, for_all=True))))
         except FileNotFoundError:
-            # It was taken away meanwhile, and so it is absent.
+            # The file was removed in the meantime, so it is absent.
             continue
         except (OSError, ValueError, InputError) as error:
             why = getattr(error, "strerror", None) or str(error).removeprefix(f"{place.path_of(name)}: ")
@@ -283,7 +285,7 @@ def values_in(place: Directory) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def names_in(place: Directory) -> tuple[list[str], list[str]]:
-    """What is in a directory; of one that is too full for one of features those that the specification knows."""
+    """Return the names in a directory, and warnings. With too many names, return only those of the specification."""
     with os.scandir(place.fd) as entries:
         names = sorted(entry.name for entry in islice(entries, _LARGEST_DIRECTORY + 1))
     if len(names) <= _LARGEST_DIRECTORY:
@@ -293,9 +295,9 @@ def names_in(place: Directory) -> tuple[list[str], list[str]]:
 
 def value_of(content: bytes) -> str:
     """
-    A value without blanks and newlines around it, as jobs read it: PanDA's pilot and DIRAC strip them.
+    Return a value without blanks and newlines around it, as jobs read it: PanDA's pilot and DIRAC strip them.
 
-    Raises ValueError when it is not text, or too long to be a value.
+    Raises ValueError when it is not ASCII, or too long for a value.
     """
     if len(content) > LARGEST_VALUE:
         raise ValueError("too long")
@@ -306,7 +308,7 @@ def value_of(content: bytes) -> str:
 
 
 def doubted(location: str, raw: Sequence[tuple[str, str]], warnings: list[str]) -> Features:
-    """Names and values as they stand somewhere, each believed only if it is one that its key may have."""
+    """Check names and values, and return the valid ones as features. Faults are added to ``warnings``."""
     names = {name for name, _value in raw}
     values: dict[str, str] = {}
     extra: dict[str, str] = {}
@@ -328,13 +330,16 @@ def doubted(location: str, raw: Sequence[tuple[str, str]], warnings: list[str]) 
 
 
 def missing(features: Features, kind: str) -> list[str]:
-    """The keys that a provider should give and does not; times of shutdown are there only when one is foreseen."""
+    """
+    Return the missing keys that a provider should write. Shutdown times are optional: they exist only for a planned
+    shutdown.
+    """
     keys = MACHINE_KEYS if kind == "machine" else JOB_KEYS
     return [key.name for key in keys if not key.dynamic and key.name not in features.values]
 
 
 def remaining_s(machine: Features | None, job: Features | None, now: int | None = None) -> int | None:
-    """Seconds of clock time that are left to the job, never below zero; ``None``: nothing limits it."""
+    """Return the seconds of clock time that the job has left, at least 0; ``None`` without a limit."""
     ends: list[int | None] = []
     if job is not None:
         start, limit = job.number("jobstart_secs"), job.number("wall_limit_secs")

@@ -1,4 +1,4 @@
-"""Where the features of a machine and a job are, and their values: of this host, of a batch system, of a record."""
+"""The locations of machine and job features, and their values: from this host, a batch system or a record."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from arcacct.files.safe_open import open_parent, read_file
 from arcacct.records.model import AAR
 from arcacct.sources.features.reader import VARIABLES, Features, location_of, problem, read, remove_keys, write
 
-# Where the features of this machine and job are: said on the command line, by the environment, or by a cloud's
-# metadata.
+# The locations of the features of this machine and job: from the command line, the environment, or a cloud's metadata.
 #
 # Metadata should be read only once in the life of a virtual machine, so the answer is kept in a file.
 
@@ -36,9 +35,9 @@ def locations(
     fetch: Callable[[str], str | None] | None = None,
 ) -> dict[str, str]:
     """
-    The values of both variables as they are, by ``machine`` and ``job``.
+    Return the values of both variables unchanged, by ``machine`` and ``job``.
 
-    What is given on the command line wins, then the environment, then the metadata.
+    The command line has precedence, then the environment, then the metadata.
     """
     found = _of_metadata(metadata_url, metadata_file, fetch) if metadata_url and fetch else {}
     found |= {kind: environ[name] for kind, name in VARIABLES.items() if environ.get(name)}
@@ -46,22 +45,22 @@ def locations(
 
 
 def from_here(place: str) -> str:
-    """A place of the command line: a path from the current directory as one from the root, anything else as it is."""
+    """Return a location from the command line: a relative path as an absolute one, anything else unchanged."""
     return place if place.startswith("/") or ":" in place.partition("/")[0] else os.path.join(os.getcwd(), place)
 
 
 def valid(given: Mapping[str, str]) -> dict[str, str]:
-    """The same as locations to read from. Raises UsageError for one that is neither path nor URL."""
+    """Return the values as locations to read from. Raises UsageError for a value that is neither path nor URL."""
     return {kind: location_of(value, f"${VARIABLES[kind]}") for kind, value in given.items() if value}
 
 
 def default_file(environ: Mapping[str, str]) -> str:
-    """Where an answer of the metadata is kept by default: a place of this user that a reboot empties."""
+    """Return the default file for an answer of the metadata. It belongs to this user, and a reboot removes it."""
     return os.path.join(environ.get("XDG_RUNTIME_DIR") or "/run", "arcacct-features.json")
 
 
 def _of_metadata(url: str, path: str | None, fetch: Callable[[str], str | None]) -> dict[str, str]:
-    """The locations under the keys ``machinefeatures`` and ``jobfeatures``, as they were when they were asked for."""
+    """Return the locations under the keys ``machinefeatures`` and ``jobfeatures`` of the first request."""
     try:
         known = parsed(read_file(path, _LARGEST_FILE)) if path is not None else None
     except (OSError, ValueError, InputError):
@@ -75,7 +74,7 @@ def _of_metadata(url: str, path: str | None, fetch: Callable[[str], str | None])
         if value:
             found[kind] = location_of(value.strip(), name.lower())
     if path is not None:
-        # If that fails it is asked again next time: better than no features at all.
+        # If this fails, the next call asks again: better than no features at all.
         with suppress(OSError, InputError):
             folder, name = open_parent(path)
             with folder:
@@ -83,8 +82,8 @@ def _of_metadata(url: str, path: str | None, fetch: Callable[[str], str | None])
     return found
 
 
-# What a batch system tells a job, or the prologue of one: in its environment, HTCondor in two files that it names
-# there.
+# The values that a batch system gives to a job, or to its prologue: in the environment, or for HTCondor in two files
+# named there.
 
 
 _MIB = 1024 * 1024
@@ -105,13 +104,13 @@ _SYSTEMS: tuple[dict[str, tuple[str, ...]], ...] = (
     # Grid Engine
     {"job_id": ("JOB_ID",), "task": ("SGE_TASK_ID",), "cores": ("NSLOTS",)},
 )
-"""Where each tells a job about itself: for each value the variables to try, in order."""
+"""The variables of each batch system: for each value those to try, in order."""
 NAMES = "Slurm, Torque, LSF, Grid Engine, HTCondor"
 
 
 def job_values_of_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """
-    What a batch system tells a job, by key of the specification; empty when there is none that we know.
+    Return the batch system's values of a job, by key of the specification; empty without a known batch system.
 
     Raises InputError when the files that HTCondor names cannot be read.
     """
@@ -126,9 +125,10 @@ def _values(told: Mapping[str, str]) -> dict[str, str]:
     numbers = {what: text for what, text in told.items() if text.isascii() and text.isdigit() and len(text) < 16}
     start, end, memory, disk = map(numbers.get, ("start", "end", "memory_mib", "disk_kib"))
     limit_s = int(end) - int(start) if start and end else 0
-    # Slurm's form for several nodes: 4(x2),1. The first is this node's only if there is one kind.
+    # Slurm's form for several nodes is 4(x2),1. The first number is certain for this node only if there is one kind.
     cores = told.get("cores", "").partition("(")[0] if "," not in told.get("cores", "") else ""
-    # A task of an array, as its batch system writes it; Grid Engine says "undefined" to other jobs, LSF 0.
+    # The index of an array job, as its batch system writes it. For other jobs Grid Engine writes "undefined", and LSF
+    # 0.
     index, task = (int(numbers.get(what, 0)) for what in ("index", "task"))
     found = {
         "job_id": told.get("job_id", "") + (f"[{index}]" if index else "") + (f".{task}" if task else ""),
@@ -142,14 +142,14 @@ def _values(told: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_htcondor(environ: Mapping[str, str]) -> dict[str, str]:
-    """What the ads of the job and of its slot say, as they were when it started."""
+    """Return the values of the ads of the job and its slot, from the start of the job."""
     if not environ.get("_CONDOR_JOB_AD"):
         return {}
     job = _ad(environ["_CONDOR_JOB_AD"])
     slot = _ad(environ["_CONDOR_MACHINE_AD"]) if environ.get("_CONDOR_MACHINE_AD") else {}
     if "clusterid" not in job:
         raise InputError(f"{environ['_CONDOR_JOB_AD']}: has no ClusterId: is it the ad of a job?")
-    # Of two limits the first that ends the job; the job's own request where its slot does not tell.
+    # Of two limits, take the one that ends the job first. Without a value of the slot, take the job's own request.
     limits = [int(job[name]) for name in ("allowedjobduration", "allowedexecuteduration") if name in job]
     return {
         "job_id": f"{job['clusterid']}.{job.get('procid', '0')}",
@@ -162,7 +162,9 @@ def _of_htcondor(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ad(path: str) -> dict[str, str]:
-    """The attributes of an ad that are whole numbers, by name in small letters; the last of several holds."""
+    """
+    Return the attributes of an ad that are whole numbers, by name in lower case. The last of several values counts.
+    """
     try:
         content = read_file(path, _LARGEST_AD)
     except OSError as error:
@@ -172,9 +174,9 @@ def _ad(path: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if value.isascii() and value.isdigit() and len(value) < 16}
 
 
-# What the values of machine and job features are: of this host, of a batch system's environment, of a record of ours.
+# The values of machine and job features: from this host, a batch system's environment, or a record of arcacct.
 #
-# A rating of the machine in HEPscore23 stands for HS06 only if one says so: the scales are alike, the names are not.
+# A rating in HEPscore23 counts as HS06 only if the user says so. The scales are alike, but the names are different.
 
 
 def machine_values(
@@ -185,7 +187,7 @@ def machine_values(
     hepscore_is_hs06: bool = False,
 ) -> dict[str, str]:
     """
-    The features of this machine; processors as the system sees them unless given.
+    Return the features of this machine. Without ``total_cpu``, the system gives the number of processors.
 
     The rating is ``hs06``, or ``benchmark`` (TYPE:VALUE for one core) times the processors. Raises UsageError for a
     benchmark in HEPscore23 unless ``hepscore_is_hs06``.
@@ -209,7 +211,9 @@ def _is_hs06(benchmark: Benchmark, hepscore_is_hs06: bool) -> bool:
 
 
 def job_values_of_record(aar: AAR, *, hepscore_is_hs06: bool = False) -> dict[str, str]:
-    """What our record of a job says; the job should be finished, since before that the batch system knows more."""
+    """
+    Return the features of a job from its record. The job should be finished: before that the batch system knows more.
+    """
     found: dict[str, str] = {"allocated_cpu": str(max(1, aar.core_count))}
     if aar.local_job_id:
         found["job_id"] = aar.local_job_id
@@ -222,19 +226,19 @@ def job_values_of_record(aar: AAR, *, hepscore_is_hs06: bool = False) -> dict[st
 
 
 def share_of_machine(values: Mapping[str, str], machine: Features | None) -> dict[str, str]:
-    """The job's part of the machine's rating, by its processors, where the job has none of its own."""
+    """Return the job's share of the machine's rating, by its processors, if the job has no rating of its own."""
     if machine is None or "hs06_job" in values or problem("allocated_cpu", values.get("allocated_cpu", "")):
         return {}
     hs06, total = machine.values.get("hs06"), machine.number("total_cpu")
     if hs06 is None or total is None:
         return {}
     share = Benchmark("HEPSPEC", round(float(hs06) * 1000 * int(values["allocated_cpu"]) / total)).value
-    # What somebody wrote there may be next to nothing, and a rating of 0 is none.
+    # The machine's rating may be almost 0, and a share of 0 is not a rating.
     return {} if problem("hs06_job", share) else {"hs06_job": share}
 
 
 def write_machine(directory: str, values: Mapping[str, str], *, force: bool = False) -> None:
-    """Write the features of a machine; a time of shutdown needs grace_secs, so that jobs could rely on it."""
+    """Write the features of a machine. A shutdown time needs grace_secs, so that jobs can rely on it."""
     _there(directory, values, "")
     write(directory, values, force=force)
 
@@ -245,7 +249,7 @@ def write_job(
     """Write the features of a job."""
     there = _there(directory, values, "_job")
     for key, value in values.items():
-        # Static keys stay as the job found them when it started.
+        # Static keys keep the values that the job found when it started.
         if not force and there.get(key, value) != value and key != "shutdowntime_job":
             raise UsageError(
                 f"{directory}/{key} is {there[key]} and does not change while the job lives; "
@@ -255,7 +259,10 @@ def write_job(
 
 
 def _there(directory: str, values: Mapping[str, str], suffix: str) -> dict[str, str]:
-    """What stands in a directory into which these values may be written."""
+    """
+    Return the features in a directory, if these values may be written there. Raises UsageError for a shutdown time
+    without grace_secs.
+    """
     there = read(os.path.abspath(directory)).values if os.path.isdir(directory) else {}
     if f"shutdowntime{suffix}" in values and f"grace_secs{suffix}" not in {*there, *values}:
         raise UsageError(f"shutdowntime{suffix} needs grace_secs{suffix}: the minimum warning time for jobs")
@@ -264,9 +271,9 @@ def _there(directory: str, values: Mapping[str, str], suffix: str) -> dict[str, 
 
 def set_shutdown(directory: str, at: int, *, job: bool = False, now: int | None = None, force: bool = False) -> None:
     """
-    Announce when a machine, or a job, has to be done.
+    Announce the time of the shutdown of a machine, or the time when a job must be finished, in seconds since 1970.
 
-    Raises UsageError if that is sooner than its grace_secs promise, InputError if there is no such promise.
+    Raises UsageError if the time is sooner than grace_secs allows, InputError without grace_secs.
     """
     suffix = "_job" if job else ""
     features = read(os.path.abspath(directory))
@@ -280,5 +287,5 @@ def set_shutdown(directory: str, at: int, *, job: bool = False, now: int | None 
 
 
 def clear_shutdown(directory: str, *, job: bool = False) -> None:
-    """Take the announcement back: the file goes, since an empty or zero one would be read as a time."""
+    """Withdraw the announcement. The file is removed, because an empty or zero one would be read as a time."""
     remove_keys(directory, ("shutdowntime_job" if job else "shutdowntime",))
