@@ -1,1 +1,1 @@
-"""Sonar's telemetry: envelopes as values, what they say of jobs and nodes, and telemetry of this host."""
+"""Sonar's telemetry: its envelopes as values, the data about jobs and nodes in them, and telemetry of this host."""

@@ -1,6 +1,5 @@
 """
-The envelopes of a stream of Sonar's telemetry as values, whatever version of Sonar wrote them, and Slurm's reports of
-a job, merged field by field.
+Read the envelopes of a stream of Sonar's telemetry, from any version of Sonar, and merge Slurm's reports of a job.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from arcacct.sources.sonar import fields as sonar_fields
 from arcacct.sources.sonar.fields import STRICT, DroppedPart, Objects, RejectedObject, Strict, Tolerant
 from arcacct.sources.sonar.samples import Sample, card_id, sample
 
-# What Slurm knew of a job or of one of its steps: partial and redundant reports, merged field by field.
+# Slurm's values of a job or of one of its steps. Reports are partial and redundant, and are merged field by field.
 #
-# The merged state does not depend on the order in which reports came: each field remembers when it was said.
+# The merged state does not depend on the order of the reports, because each field has the time of its report.
 
 
 Value = int | str
@@ -28,9 +27,9 @@ _UNFINISHED = {PENDING: 0, "RUNNING": 1, "SUSPENDED": 1, "COMPLETING": 1, "CONFI
 
 class SlurmJob(NamedTuple):
     """
-    What is known of one run of a job (``job_step`` empty) or step, and when each value was said.
+    The known values of one run of a job (``job_step`` empty) or of a step, with the time of each value.
 
-    What one report says of it is one, too: all of it was said at one time. What is not known is not in ``values``.
+    A single report is also a SlurmJob: all its values have the same time. Unknown values are not in ``values``.
     """
 
     job_id: int
@@ -39,18 +38,18 @@ class SlurmJob(NamedTuple):
     times: dict[str, int]
 
     def number(self, name: str) -> int | None:
-        """A value that is a number."""
+        """Return a value that is a number, else ``None``."""
         value = self.values.get(name)
         return value if isinstance(value, int) else None
 
     def text(self, name: str) -> str | None:
-        """A value that is a text."""
+        """Return a value that is a text, else ``None``."""
         value = self.values.get(name)
         return value if isinstance(value, str) else None
 
     @property
     def finished(self) -> bool:
-        """Whether the state is one that a job does not leave by itself; a run that was requeued may be over as well."""
+        """Whether the state is final. A run that was requeued is finished if it has an end."""
         state = self.text("job_state")
         if state == REQUEUED:
             return self.number("end_time") is not None
@@ -59,9 +58,9 @@ class SlurmJob(NamedTuple):
 
 def _state(value: dict[str, Any], key: str) -> str:
     """
-    The state's first word: "CANCELLED by 2101037" names the user who did it.
+    Return the first word of the state: "CANCELLED by 2101037" names the user who did it.
 
-    Absent where a daemon of Sonar 0.13 or 0.14 sends only what has changed of a job.
+    Empty if the state is absent: a daemon of Sonar 0.13 or 0.14 sends only the changed values of a job.
     """
     words = sonar_fields.text(value, key).split()
     if not words and value.get(key):
@@ -70,13 +69,13 @@ def _state(value: dict[str, Any], key: str) -> str:
 
 
 def _number(value: dict[str, Any], key: str) -> int | None:
-    """A number that Slurm told; ``None`` for one that stands for none."""
+    """Return a number from Slurm; ``None`` if it is one of Slurm's marks for no value."""
     told = value.get(key)
     return None if type(told) is int and told in UNSET else sonar_fields.known(value, key)
 
 
 def _count(value: dict[str, Any], key: str) -> int | None:
-    """A number of CPUs or nodes, or an exit code."""
+    """Return a number of CPUs or nodes, or an exit code."""
     number = _number(value, key)
     return None if number is None else known_count(number)
 
@@ -99,10 +98,10 @@ FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
     "time_limit": _extended,
     "partition": sonar_fields.text,
     "reservation": sonar_fields.text,
-    # Ranges are checked here and kept in one form.
+    # Check the ranges here, and keep them in one form.
     "nodes": lambda value, key: compress(expand(sonar_fields.texts(value, key))),
     "priority": _extended,
-    # Sonar's filter is the wrong way round: it lets "Unknown" through.
+    # Sonar's filter is inverted: it lets "Unknown" through.
     "distribution": lambda value, key: {"Unknown": ""}.get(found := sonar_fields.text(value, key), found),
     "gres_detail": lambda value, key: ",".join(sonar_fields.texts(value, key)),
     "requested_resources": sonar_fields.text,
@@ -116,7 +115,7 @@ FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
     "end_time": sonar_fields.moment,
     "exit_code": _count,
 }
-"""The fields of a SlurmJob, by the name they have there, with their readers."""
+"""The fields of a SlurmJob by their names there, with their readers."""
 
 SACCT_FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
     "MinCPU": _number,
@@ -124,14 +123,14 @@ SACCT_FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
     **dict.fromkeys(("AveCPU", "AveDiskRead", "AveDiskWrite", "AveRSS", "AveVMSize", "ElapsedRaw"), _number),
     **dict.fromkeys(("SystemCPU", "UserCPU", "MaxRSS", "MaxVMSize"), _number),
 }
-"""The fields of SacctData; CPU in seconds, memory and disk in KiB."""
+"""The fields of SacctData. CPU is in seconds, memory and disk are in KiB."""
 
 
 def slurm_report(value: Any, time: int, fields: Strict = STRICT) -> SlurmJob:
     """
-    One element of ``slurm_jobs``, said at a time.
+    Return one element of ``slurm_jobs``. ``time`` is the time of the report.
 
-    Raises MalformedError when it cannot be told which job or step it is; with strict readers for any other value, too.
+    Raises MalformedError when the job or step is unknown. Strict readers also raise it for any other unusable value.
     """
     if type(value) is not dict:
         raise MalformedError("not an object")
@@ -144,8 +143,8 @@ def slurm_report(value: Any, time: int, fields: Strict = STRICT) -> SlurmJob:
     sacct = fields.inside(value, "sacct")
     if sacct is not None:
         _take(found, sacct, SACCT_FIELDS, fields)
-    # The index in an array or a heterogeneous job is left out when it is 0, and is 0 then. A pending array as a whole
-    # has none either; its last element keeps the job_id of the whole.
+    # Sonar omits an index of 0 in an array or a heterogeneous job, so a missing index is 0. A pending array as a whole
+    # also has no index, and its last element keeps the job_id of the whole.
     if found.get("array_job_id") and found.get("job_state", PENDING) != PENDING:
         found.setdefault("array_task_id", 0)
     if found.get("het_job_id"):
@@ -155,9 +154,10 @@ def slurm_report(value: Any, time: int, fields: Strict = STRICT) -> SlurmJob:
 
 def refuse_without_span(value: dict[str, Any], report: SlurmJob) -> None:
     """
-    Raise MalformedError for a job that ended when its start or end, as it was sent, is unusable.
+    Raise MalformedError for an ended job whose start or end is unusable as sent.
 
-    What else the report says is good, but without them the job is no record: nobody should have to notice by himself.
+    Without these times the job gets no record, so its report is rejected even if its other values are good. Otherwise
+    the missing record would not be noticed.
     """
     if report.job_step or not report.finished:
         return
@@ -165,7 +165,7 @@ def refuse_without_span(value: dict[str, Any], report: SlurmJob) -> None:
     for name, found in (("start_time", start), ("end_time", end)):
         if value.get(name) and found is None:
             raise MalformedError(f"{name} is not a time: the job cannot be recorded without it")
-    # One that was cancelled before it ran may have the start that it was to have.
+    # A job that was cancelled before it ran may have its expected start here.
     if start is not None and end is not None and end < start and report.text("job_state") != "CANCELLED":
         raise MalformedError("end_time is before start_time: the job cannot be recorded")
 
@@ -184,7 +184,7 @@ def _take(
 
 
 def merged(job: SlurmJob, report: SlurmJob) -> SlurmJob:
-    """A job with one more report: what is said later holds, what is not said stays."""
+    """Return a job with one more report. A later value replaces an earlier one. A missing value changes nothing."""
     values, times = dict(job.values), dict(job.times)
     for name, value in report.values.items():
         said, now = times.get(name), report.times[name]
@@ -195,16 +195,19 @@ def merged(job: SlurmJob, report: SlurmJob) -> SlurmJob:
 
 
 def _rank(name: str, value: Value) -> tuple[int, str]:
-    """Which of two values of the same second holds: of states the later in a job's life, else any, always the same."""
+    """
+    Return the rank of a value among values of the same second. The later state in a job's life wins. Otherwise the
+    choice is arbitrary but always the same.
+    """
     rank = _UNFINISHED.get(str(value), 2) if name == "job_state" else 0
     return rank, f"{value:020d}" if isinstance(value, int) else value
 
 
 def same_run(job: SlurmJob, report: SlurmJob) -> bool:
     """
-    Whether a report is of this run: a job that is requeued keeps its job_id and starts again.
+    Whether a report belongs to this run. A requeued job keeps its job_id and starts again.
 
-    A later start after a final state is another run, and so is a job that waits after its end.
+    A later start after a final state belongs to another run. So does a job that waits after its end.
     """
     start, other = job.number("start_time"), report.number("start_time")
     if start is not None and other is not None:
@@ -214,23 +217,24 @@ def same_run(job: SlurmJob, report: SlurmJob) -> bool:
         waits = report.text("job_state") == PENDING
         return not (job.finished and waits and end is not None and report.times["job_state"] > end)
     if other is not None:
-        # This run never started. It was cancelled, or it is the one that starts now, or one after that.
+        # This run has no start yet. Either it was cancelled, or the report has its start or that of a later run.
         ended = report.number("end_time")
         return not (report.finished and ended is not None and job.times.get("job_state", 0) > ended)
     return True
 
 
-# Sonar's telemetry: the envelopes of a stream as values, whatever version of Sonar, or of us, wrote them.
+# Read the envelopes of a stream of Sonar's telemetry, from any version of Sonar or arcacct.
 #
-# The seed's format and what Sonar really emits differ in places (the tag of jobs, fields added and dropped): both are
-# read. A value that is wrong costs itself; what says which node, job or process it is about, and when, costs that.
+# The seed's format and Sonar's output differ in places (the tag of jobs, added and removed fields). Both are read. An
+# unusable value is dropped alone. If it identifies a node, a job or a process, or gives the time, then this whole part
+# is dropped.
 
 
 T = TypeVar("T")
 
 
 class GPU(NamedTuple):
-    """One GPU of a node; but for the units of numbers the names are those of the format."""
+    """One GPU of a node. The names are those of the format, plus the units of numbers."""
 
     card_index: int
     uuid: str
@@ -249,7 +253,7 @@ class GPU(NamedTuple):
 
 
 class Software(NamedTuple):
-    """One package that the node always has."""
+    """One software package of the node."""
 
     key: str
     name: str
@@ -257,7 +261,7 @@ class Software(NamedTuple):
 
 
 class Sysinfo(NamedTuple):
-    """What a node is."""
+    """The hardware and software of a node."""
 
     time: int
     cluster: str
@@ -280,7 +284,7 @@ class Sysinfo(NamedTuple):
 
 
 class Jobs(NamedTuple):
-    """What Slurm knew of some jobs."""
+    """Slurm's reports of some jobs."""
 
     time: int
     cluster: str
@@ -295,14 +299,14 @@ class Partition(NamedTuple):
 
 
 class NodeStates(NamedTuple):
-    """Some nodes and the states they share."""
+    """Some nodes and the states that all of them have."""
 
     names: tuple[str, ...]
     states: tuple[str, ...]
 
 
 class Cluster(NamedTuple):
-    """How a cluster's nodes are grouped, and their states."""
+    """The partitions of a cluster, and the states of its nodes."""
 
     time: int
     cluster: str
@@ -312,7 +316,7 @@ class Cluster(NamedTuple):
 
 
 class ProducerError(NamedTuple):
-    """What a producer could not do."""
+    """An error that a producer of telemetry reports."""
 
     time: int
     cluster: str
@@ -321,7 +325,7 @@ class ProducerError(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """A probe that failed."""
+    """The errors of a failed probe."""
 
     complaints: tuple[ProducerError, ...]
 
@@ -330,7 +334,7 @@ Envelope = Sysinfo | Sample | Jobs | Cluster | Errors
 
 
 class Dropped(NamedTuple):
-    """Values of the envelope before this that were unusable and are taken as absent."""
+    """The number of unusable values in the envelope before this. They count as absent."""
 
     counts: Counter[str]
     """By the name of the field."""
@@ -338,9 +342,9 @@ class Dropped(NamedTuple):
 
 class TelemetryStream(Objects):
     """
-    A stream of envelopes, fed with bytes as they come; ``number`` and ``text`` are those of the last one.
+    A stream of envelopes that receives bytes in chunks. ``number`` and ``text`` are those of the last envelope.
 
-    ``details``: with what a site may want to keep of processes.
+    ``details``: also read the details of processes that a site may want to store.
     """
 
     def __init__(self, *, details: bool = False) -> None:
@@ -348,22 +352,22 @@ class TelemetryStream(Objects):
         self._fields = Strict(details=details)
 
     def feed(self, chunk: bytes, *, final: bool = False) -> Iterator[Envelope | RejectedObject | Dropped]:
-        """Every envelope that is complete with these bytes, and in its place whatever cannot be used."""
+        """Yield each envelope that is complete with these bytes, and the unusable parts in their places."""
         for found in self.objects(chunk, final=final):
             if isinstance(found, RejectedObject):
                 yield found
                 continue
             try:
                 yield envelope(found, self._fields)
-            except Exception:  # noqa: BLE001  whatever it is, it is looked at once more, part by part
+            except Exception:  # noqa: BLE001  after any error, it is read again part by part
                 yield from self._in_parts(found)
 
     def _in_parts(self, value: dict[str, Any]) -> Iterator[Envelope | RejectedObject | Dropped]:
-        """An envelope of which something is unusable: all that is not."""
+        """Yield the usable parts of an envelope, and then its unusable ones."""
         fields = Tolerant(details=self._fields.details)
         try:
             yield envelope(value, fields)
-        except Exception as error:  # noqa: BLE001  also one of our own costs this envelope alone
+        except Exception as error:  # noqa: BLE001  any error rejects only this envelope
             yield RejectedObject(self.number, fault_of(error), self.text)
             return
         for lost in fields.lost:
@@ -373,14 +377,14 @@ class TelemetryStream(Objects):
 
 
 def _alone(value: dict[str, Any], lost: DroppedPart) -> str:
-    """An envelope with nothing but the one element that was left out of it, to be tried again as any other."""
+    """Return an envelope with only the rejected element, so that it can be retried like any other."""
     attributes = {key: one for key, one in value["data"]["attributes"].items() if key in ("time", "cluster", "node")}
     data = {"type": value["data"]["type"], "attributes": attributes | {lost.key: [lost.element]}}
     return json.dumps({"meta": value.get("meta"), "data": data})
 
 
 def envelope(value: dict[str, Any], fields: Strict = STRICT) -> Envelope:
-    """One decoded JSON object as an envelope. Raises MalformedError."""
+    """Return one decoded JSON object as an envelope. Raises MalformedError."""
     errors = sonar_fields.elements(value, "errors")
     data = sonar_fields.inside(value, "data")
     if errors and data is not None:
@@ -433,7 +437,7 @@ def _sysinfo(value: dict[str, Any], fields: Strict) -> Sysinfo:
         cores_per_socket=fields.optional(_nonzero, value, "cores_per_socket") or 0,
         threads_per_core=fields.optional(_nonzero, value, "threads_per_core") or 0,
         cpu_model=fields.text(value, "cpu_model"),
-        # Not told by every Sonar.
+        # Not every version of Sonar sends this.
         architecture=fields.text(value, "architecture"),
         memory_kib=fields.optional(_nonzero, value, "memory") or 0,
         distances=fields.optional(_distances, value, "distances") or "",
@@ -447,7 +451,7 @@ def _sysinfo(value: dict[str, Any], fields: Strict) -> Sysinfo:
 def _each(
     make: Callable[[dict[str, Any], str, Strict], T], value: dict[str, Any], key: str, node: str, fields: Strict
 ) -> Iterator[T]:
-    """The elements of a list, without those that are unusable."""
+    """Yield the elements of a list, without the unusable ones."""
     for one in fields.items(value, key):
         try:
             yield make(one, node, fields)
@@ -512,7 +516,7 @@ def _node_states(value: dict[str, Any], _node: str, fields: Strict) -> NodeState
 _KINDS: dict[str, Callable[[dict[str, Any], Strict], Sysinfo | Sample | Jobs | Cluster]] = {
     "sysinfo": _sysinfo,
     "sample": sample,
-    # The seed, and files of Sonar before 0.18, say "jobs".
+    # The seed, and files of Sonar before 0.18, use "jobs".
     "job": _jobs,
     "jobs": _jobs,
     "cluster": _cluster,

@@ -1,4 +1,4 @@
-"""The field types of Sonar's JSON, and the JSON objects of a stream of bytes."""
+"""Read the field types of Sonar's JSON, and the JSON objects of a stream of bytes."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from arcacct.files import json_reader
 from arcacct.records.import_quarantine import Fault, fault_of
 from arcacct.records.slurm_formats import MalformedError
 
-# The field types of Sonar's JSON: each reader takes an object and a key and gives a value or refuses the object.
+# The field types of Sonar's JSON. Each reader takes an object and a key, and returns a value or raises MalformedError.
 #
 # An absent field has its type's default (0, empty, false), which mostly means "unknown" (seed: data format notes).
 #
-# An envelope is decoded strictly first, which is fast. If that fails it is decoded once more by `Tolerant` readers:
-# what is unusable is taken as absent and counted, and what cannot be told from others without it is left out alone.
+# An envelope is first decoded strictly, which is fast. If that fails, `Tolerant` readers decode it again. They count an
+# unusable value as absent. An element that it would identify is left out alone.
 
 
 LARGEST = 2**53
-"""What is more than this is no measurement."""
+"""A larger number is not a measurement."""
 LONGEST_TEXT = 64 * 1024
 UNLIMITED = -1
-"""An ExtendedUint that is infinite."""
+"""The value of an infinite ExtendedUint."""
 
 _NO_VALUE = range(2**63, 2**64)
-"""Slurm's NO_VAL64, and what other programs write for "not available"."""
+"""Slurm's NO_VAL64, and the values of other programs for "not available"."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _TIMESTAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d):?(\d\d))", re.ASCII)
 _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def text(holder: dict[str, Any], key: str, longest: int = LONGEST_TEXT) -> str:
-    """A string without control characters, of bounded length; empty when absent."""
+    """Return a string without control characters and with a limited length; empty when absent."""
     value = holder.get(key, "")
     if type(value) is str and value.isprintable() and len(value) <= longest:
         return value
@@ -46,7 +46,8 @@ def text(holder: dict[str, Any], key: str, longest: int = LONGEST_TEXT) -> str:
         raise MalformedError(f"{key} is not a string")
     if len(value) > longest:
         raise MalformedError(f"{key} has {len(value)} characters")
-    # What terminals obey, or no text of a database can be; blanks of any kind are no harm.
+    # Refuse control characters of terminals, and characters that a database text cannot hold. Blanks of any kind are
+    # allowed.
     if _CONTROL.search(value):
         raise MalformedError(f"{key} has control characters")
     try:
@@ -57,12 +58,12 @@ def text(holder: dict[str, Any], key: str, longest: int = LONGEST_TEXT) -> str:
 
 
 def long_text(holder: dict[str, Any], key: str) -> str:
-    """A string that may be a whole picture."""
+    """Return a string that may be long enough for a picture."""
     return text(holder, key, 16 * 1024 * 1024)
 
 
 def name(holder: dict[str, Any], key: str) -> str:
-    """A string that may not be empty."""
+    """Return a string that may not be empty."""
     value = text(holder, key)
     if not value:
         raise MalformedError(f"{key} is missing")
@@ -70,13 +71,15 @@ def name(holder: dict[str, Any], key: str) -> str:
 
 
 def uint(holder: dict[str, Any], key: str) -> int:
-    """A number without a sign; 0 when absent. The largest ones of 64 bits are Slurm's "no value", so 0 too."""
+    """
+    Return an unsigned number; 0 when absent. The largest numbers of 64 bits are Slurm's "no value", so they become 0.
+    """
     value = holder.get(key, 0)
     if type(value) is int and 0 <= value <= LARGEST:
         return value
     if value is None:
         return 0
-    # The Go decoder refuses 1.0; some encoders write it, and it says the same.
+    # The Go decoder refuses 1.0, but some encoders write it, and it has the same meaning.
     if type(value) is float and value.is_integer():
         value = int(value)
     if type(value) is not int:
@@ -89,12 +92,12 @@ def uint(holder: dict[str, Any], key: str) -> int:
 
 
 def known(holder: dict[str, Any], key: str) -> int | None:
-    """As `uint`, but ``None`` when absent."""
+    """Like `uint`, but ``None`` when absent."""
     return uint(holder, key) if holder.get(key) is not None else None
 
 
 def integer(holder: dict[str, Any], key: str) -> int:
-    """A number with a sign; 0 when absent."""
+    """Return a signed number; 0 when absent."""
     value = holder.get(key, 0)
     if value is None:
         return 0
@@ -104,7 +107,7 @@ def integer(holder: dict[str, Any], key: str) -> int:
 
 
 def number(holder: dict[str, Any], key: str) -> float:
-    """A finite number; 0 when absent."""
+    """Return a finite number; 0 when absent."""
     value = holder.get(key, 0)
     if value is None:
         return 0.0
@@ -114,7 +117,7 @@ def number(holder: dict[str, Any], key: str) -> float:
 
 
 def flag(holder: dict[str, Any], key: str) -> bool:
-    """True or false; false when absent."""
+    """Return true or false; false when absent."""
     value = holder.get(key, False)
     if value is None:
         return False
@@ -124,23 +127,23 @@ def flag(holder: dict[str, Any], key: str) -> bool:
 
 
 def extended(holder: dict[str, Any], key: str) -> int | None:
-    """An ExtendedUint: ``None`` when unset, `UNLIMITED`, or the value (sent with 2 added)."""
+    """Return an ExtendedUint: ``None`` when unset, `UNLIMITED`, or the value (sent with 2 added)."""
     value = uint(holder, key)
     return None if value == 0 else UNLIMITED if value == 1 else value - 2
 
 
 def items(holder: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """A list of objects; empty when absent."""
+    """Return a list of objects; empty when absent."""
     return _list(holder, key, lambda one: type(one) is dict, " of objects")
 
 
 def elements(holder: dict[str, Any], key: str) -> list[Any]:
-    """A list of whatever; empty when absent."""
+    """Return a list of any values; empty when absent."""
     return _list(holder, key, lambda _one: True, "")
 
 
 def texts(holder: dict[str, Any], key: str) -> list[str]:
-    """A list of strings; empty when absent."""
+    """Return a list of strings; empty when absent."""
     found = _list(holder, key, lambda one: type(one) is str, " of strings")
     for one in found:
         text({key: one}, key)
@@ -148,7 +151,7 @@ def texts(holder: dict[str, Any], key: str) -> list[str]:
 
 
 def uints(holder: dict[str, Any], key: str) -> list[int]:
-    """A list of numbers without a sign; empty when absent."""
+    """Return a list of unsigned numbers; empty when absent."""
     return _list(holder, key, lambda one: type(one) is int and 0 <= one <= LARGEST, " of whole numbers")
 
 
@@ -160,7 +163,7 @@ def _list(holder: dict[str, Any], key: str, is_good: Callable[[Any], bool], what
 
 
 def inside(holder: dict[str, Any], key: str) -> dict[str, Any] | None:
-    """An object, or ``None``."""
+    """Return an object, or ``None``."""
     value = holder.get(key)
     if value is not None and type(value) is not dict:
         raise MalformedError(f"{key} is not an object")
@@ -168,7 +171,7 @@ def inside(holder: dict[str, Any], key: str) -> dict[str, Any] | None:
 
 
 def timestamp(holder: dict[str, Any], key: str) -> int:
-    """A moment as UTC seconds; it may not be absent."""
+    """Return a time as UTC seconds. It may not be absent."""
     found = moment(holder, key)
     if found is None:
         raise MalformedError(f"{key} is missing")
@@ -176,7 +179,7 @@ def timestamp(holder: dict[str, Any], key: str) -> int:
 
 
 def moment(holder: dict[str, Any], key: str) -> int | None:
-    """A moment as UTC seconds, ``None`` when absent or empty; an offset is required, ``Z`` is one."""
+    """Return a time as UTC seconds; ``None`` when absent or empty. An offset is required. ``Z`` is an offset."""
     value = text(holder, key)
     if not value:
         return None
@@ -188,7 +191,7 @@ def moment(holder: dict[str, Any], key: str) -> int | None:
 
 @lru_cache(maxsize=4096)
 def seconds_of(value: str) -> int:
-    """UTC seconds of an RFC 3339 time; raises ValueError."""
+    """Return the UTC seconds of an RFC 3339 time. Raises ValueError."""
     match = _TIMESTAMP.fullmatch(value)
     if match is None:
         raise ValueError(value)
@@ -203,22 +206,22 @@ def seconds_of(value: str) -> int:
 
 
 class DroppedPart(NamedTuple):
-    """An element of an envelope that is left out alone, to be tried again alone."""
+    """An unusable element of an envelope, to be retried alone."""
 
     part: str
-    """Which one it is, e.g. ``job 3``."""
+    """Its name, e.g. ``job 3``."""
     fault: Fault
     key: str
-    """The list that it stands in ..."""
+    """The key of its list."""
     element: object
-    """... and the element itself, as it was decoded."""
+    """The decoded element."""
 
 
 class Strict:
     """
-    The readers as they are: the first unusable value refuses its envelope.
+    Strict readers: the first unusable value raises MalformedError for its envelope.
 
-    ``details``: whether what is kept of processes only where a site wants it is read, too.
+    ``details``: also read the details of processes that only some sites store.
     """
 
     def __init__(self, *, details: bool = False) -> None:
@@ -239,15 +242,15 @@ class Strict:
     moment = staticmethod(moment)
 
     def optional(self, reader: Callable[[dict[str, Any], str], Any], holder: dict[str, Any], key: str) -> Any:
-        """What a reader gives, or ``None`` of a value that was dropped."""
+        """Return the value of a reader, or ``None`` for a dropped value."""
         return reader(holder, key)
 
     def drop(self, key: str, error: Exception) -> None:  # noqa: ARG002  as below
-        """An element of a list that is unusable: a process, a disk, a card."""
+        """Handle an unusable element of a list: a process, a disk, a card."""
         raise error
 
     def lose(self, key: str, place: int, error: Exception, element: object) -> None:  # noqa: ARG002  as below
-        """A job that is unusable."""
+        """Handle an unusable job."""
         raise error
 
 
@@ -259,11 +262,11 @@ _ABSENT: dict[str, type] = {
     "number": float,
     "flag": bool,
 }
-"""What the readers give of a value that is not there."""
+"""The type of each reader's result for an absent value."""
 
 
 class Tolerant(Strict):
-    """The same, but an unusable value is absent, and counted."""
+    """Tolerant readers: an unusable value counts as absent, and is counted."""
 
     def __init__(self, *, details: bool = False) -> None:
         super().__init__(details=details)
@@ -304,37 +307,37 @@ class Tolerant(Strict):
 STRICT = Strict()
 
 
-# JSON objects out of a stream of bytes: one on a line, several on one, or each over many lines.
+# Read JSON objects from a stream of bytes: one on a line, several on a line, or each over many lines.
 #
-# What is not JSON costs only itself: reading continues at the next line, or envelope, that begins.
+# Text that is not JSON is skipped alone. Reading continues at the start of the next line or envelope.
 
 
 LARGEST_OBJECT = 64 * 1024 * 1024
-"""Characters: 120,000 jobs in one envelope, of some 550 each."""
+"""In characters: 120,000 jobs in one envelope, of some 550 each."""
 
 _BETWEEN = r"[ \t\r\n\ufeff\0]*"
 _BEGINS = r"^(?=\{)|(?=\{\s*\"meta\"\s*:)"
 
 
 class RejectedObject(NamedTuple):
-    """Something of a stream that cannot be used."""
+    """A part of a stream that cannot be used."""
 
     number: int
-    """Which object of the stream it is, from 1."""
+    """The number of the object in the stream, from 1."""
     fault: Fault
     text: str
-    """What was read; of a part of an envelope an envelope with it alone."""
+    """The text as it was read. For a part of an envelope, it is an envelope with only this part."""
     part: str = ""
-    """Which part of the object it is; empty: all of it."""
+    """The part of the object; empty: the whole object."""
 
     @property
     def position(self) -> str:
-        """Where it stood in its stream."""
+        """Return its place in the stream."""
         return f"object {self.number}{f', {self.part}' if self.part else ''}"
 
 
 class Objects:
-    """A stream of objects, fed with bytes as they come."""
+    """A stream of objects that receives bytes in chunks."""
 
     def __init__(self) -> None:
         # Bytes that are not UTF-8 become surrogates, which the readers of the fields refuse.
@@ -344,11 +347,11 @@ class Objects:
 
     @property
     def text(self) -> str:
-        """The object that came last, as it was read: to be asked for before the next."""
+        """The text of the last object. Read it before the next object."""
         return self._stream.text
 
     def objects(self, chunk: bytes, *, final: bool = False) -> Iterator[dict[str, Any] | RejectedObject]:
-        """The objects that are complete with these bytes; ``final``: there will be no more."""
+        """Yield the objects that are complete with these bytes. ``final``: these are the last bytes."""
         for found in self._stream.feed(self._decode(chunk, final=final), final=final):
             self.number += 1
             if found.value is None:

@@ -1,4 +1,4 @@
-"""Importing telemetry in batches of flat memory, and what it adds to records."""
+"""Import telemetry in batches with a bounded use of memory, and add it to records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from arcacct.sources.sonar.samples import JobSnapshot, Reading, Sample, SampledK
 from arcacct.sources.sonar.spans import Claim, finished_records, is_sampled, known_runs, merge_report, with_telemetry
 from arcacct.sources.sonar.usage import HOUR_S, add_job_points, add_node_points, divide, forget_points, fuller
 
-# What telemetry gives to records: records of Slurm's jobs where no A-REX makes them, and what it adds to the others.
+# Make records of Slurm's jobs from telemetry where A-REX does not make them, and add telemetry to other records.
 
 
 ENRICHED = "SONAR_ENRICHED_SEQ"
@@ -36,19 +36,19 @@ _PAGE = 200
 
 
 class Settled(NamedTuple):
-    """What became of the records of some jobs."""
+    """The results of settling the records of some jobs."""
 
     recorded: int = 0
     enriched: int = 0
     unrecorded: int = 0
     unjoined: tuple[tuple[str, int], ...] = ()
-    """Why telemetry could not be added to a record, and to which: a key of UNJOINED, and its RecordID."""
+    """For each record without the telemetry that exists for it: the reason (a key of UNJOINED) and the RecordID."""
     outside: tuple[tuple[int, LocalID, int], ...] = ()
-    """Cluster, number, and how many samples none of its runs holds, though all of them are over."""
+    """Cluster, number, and the number of samples outside all of its runs, if all of these are over."""
     more: bool = False
 
     def plus(self, other: Settled) -> Settled:
-        """Both together."""
+        """Return the sum of both."""
         return Settled._make(one + more for one, more in zip(self, other, strict=True))  # type: ignore[operator]
 
 
@@ -58,12 +58,12 @@ UNJOINED = {
     "array": "tasks of arrays whose samples do not say which task",
     "element": "elements of Slurm's arrays whose number no job envelope tells",
 }
-"""What records are like to which telemetry cannot be added, though there is some."""
+"""The kinds of records to which existing telemetry cannot be added."""
 
 
 def has_arex_records(con: Connection) -> bool:
-    """Whether A-REX's jobs are recorded here: then Slurm's jobs are A-REX's, and must not be counted twice."""
-    # What the hook and the sweep remember of each job, or a database of A-REX that was imported: no scan of all jobs.
+    """Whether A-REX's jobs are recorded here. Then Slurm's jobs belong to A-REX, and must not be counted twice."""
+    # Look at the table of the hook and the sweep, and at imported databases of A-REX. That avoids a scan of all jobs.
     found = con.execute("SELECT EXISTS (SELECT 1 FROM StatusFiles) OR EXISTS (SELECT 1 FROM ImportedFiles)").fetchone()
     return bool(found[0])
 
@@ -86,7 +86,7 @@ def settle(con: Connection, site: Site, cluster_id: int, cluster: str, job: Loca
             recorded += record_run(con, site, cluster, Part(cluster_id, job, start, (run,)), earlier)
         else:
             unrecorded += 1
-    # Samples of all tasks of an array together are of none of them.
+    # Samples of a whole array belong to none of its elements.
     if not (known.claims or known.slurm or job.task):
         unjoined += [
             ("array", task.record_id)
@@ -99,19 +99,19 @@ def settle(con: Connection, site: Site, cluster_id: int, cluster: str, job: Loca
 
 
 def _enrich(con: Connection, site: Site, part: Part, claim: Claim) -> bool:
-    """Make a record of another source have its telemetry, and no other's; True when it changed."""
+    """Give a record of another source exactly its own telemetry. Return True when the record changed."""
     if claim.clusters == {part.cluster_id}:
         told = telemetry_of(con, part, claim.record_id)
         if part.slurm or told[0].samples:
             return tell(con, site, claim.record_id, told)
     elif len(claim.clusters) == 1:
-        # It has that of another cluster.
+        # The record has the telemetry of another cluster.
         return False
     return take_back(con, site, claim.record_id)
 
 
 def sampled_tasks(con: Connection, cluster: str, number: int) -> list[int]:
-    """The tasks of an array that there are samples of."""
+    """Return the elements of an array that have samples."""
     rows = con.execute(
         "SELECT Task FROM SampledJobs JOIN Clusters ON Clusters.ID = ClusterID WHERE Name = ? AND JobID = ? AND"
         " Epoch = 0",
@@ -122,9 +122,9 @@ def sampled_tasks(con: Connection, cluster: str, number: int) -> list[int]:
 
 def settle_logged(con: Connection, site: Site, complain: Callable[[str, Exception], None]) -> Settled:
     """
-    Settle a page of the records that became final, or changed, later than their telemetry.
+    Settle one page of the records that became final, or changed, after their telemetry was imported.
 
-    A record that cannot be settled is passed to ``complain``, and stays as it is.
+    A record that cannot be settled is passed to ``complain``, and stays unchanged.
     """
     again = con.execute(
         "SELECT RecordID, LocalJobID FROM TelemetryToDivide LEFT JOIN AAR USING (RecordID) LIMIT ?", (_PAGE,)
@@ -141,7 +141,7 @@ def settle_logged(con: Connection, site: Site, complain: Callable[[str, Exceptio
     )
     names = dict(again) | {record_id: name for _, record_id, name, source in logged if source != SLURM}
     done = Settled()
-    # Of a record that no batch system ever had there is nothing.
+    # A record without a local ID was never in a batch system, so it has no telemetry.
     for record_id, name in names.items() if has_telemetry else ():
         if name:
             done = done.plus(_settle_record(con, site, record_id, name, complain))
@@ -168,7 +168,7 @@ def _settle_record(
 
 
 def _settle_numbers(con: Connection, site: Site, record_id: int, local_job_id: str) -> Settled:
-    """Settle every number that a record may have in telemetry."""
+    """Settle each number that a record may have in telemetry."""
     name = local_id(unescaped(local_job_id))
     if name is None:
         return Settled(unjoined=(("form", record_id),))
@@ -184,14 +184,15 @@ def _settle_numbers(con: Connection, site: Site, record_id: int, local_job_id: s
         first, last = con.execute("SELECT SubmitTime, EndTime FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()
         if any(is_sampled(con, *known, first, last) for known in with_telemetry(con, whole)):
             return Settled(unjoined=(("array", record_id),))
-    # The jobs that job envelopes told of were counted when these came.
+    # Jobs of job envelopes were counted when the envelopes were imported.
     return done._replace(unrecorded=0)
 
 
-# Taking telemetry into the accounting database: in batches of flat memory, in slices of short transactions.
+# Import telemetry into the accounting database, in batches with a bounded use of memory and in short transactions.
 #
-# Whatever order envelopes come in, and however often, the rows are the same (`sonar_points`, `sonar_slurm`). So a slice
-# in which something fails is taken back and done once more piece by piece: what fails alone is rejected alone.
+# The rows do not depend on the order of the envelopes or on repeated ones (`sonar_points`, `sonar_slurm`). So if
+# something in a slice fails, the slice is rolled back and its pieces are tried again. Only a piece that fails alone is
+# rejected.
 
 
 T = TypeVar("T")
@@ -202,35 +203,35 @@ _ENDINGS = tuple(name + packed for name in (".json", ".jsonl", ".ndjson") for pa
 _BATCH_WEIGHT = 100_000
 _WRITES_OF_A_SAMPLE = 20
 _TEXTS_KEPT = 8 * 1024 * 1024
-"""Characters of the envelopes that wait; of those beyond only the place is remembered."""
+"""The most characters of waiting envelopes. For further envelopes only the place is kept."""
 
 
 @dataclass
 class SonarReport(RunReport):
-    """What an import did."""
+    """The results of an import."""
 
     envelopes: Counter[str] = field(default_factory=Counter)
-    """By kind."""
+    """Number of envelopes by kind."""
     rejected: int = 0
-    """Envelopes, and parts of them, that could not be used."""
+    """Number of envelopes, and of parts of them, that could not be used."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """Values that could not be used and are taken as absent, by field."""
+    """Number of unusable values that count as absent, by field."""
     late: int = 0
-    """Hours that are closed, for which samples came."""
+    """Number of closed hours for which samples came."""
     recorded: int = 0
-    """Slurm jobs that became records, or whose records changed."""
+    """Number of Slurm jobs that became records, or whose records changed."""
     enriched: int = 0
-    """Records of other sources that changed."""
+    """Number of records of other sources that changed."""
     unrecorded: int = 0
-    """Finished Slurm jobs that have no record, on a host that records jobs of A-REX."""
+    """Number of finished Slurm jobs without a record, on a host that records jobs of A-REX."""
     unjoined: set[tuple[str, int]] = field(default_factory=set)
-    """As of `Settled`: what has telemetry, and cannot be told to be the same job."""
+    """As in `Settled`: records to which existing telemetry could not be added, with the reason."""
     outside: dict[tuple[int, LocalID], int] = field(default_factory=dict)
-    """By cluster and number the samples that no run of it holds, though all known ones are over."""
+    """By cluster and number: the samples outside all known runs, if all of these are over."""
 
 
 class _Source(NamedTuple):
-    """Where something was read, and the envelope itself while there is room for it."""
+    """The place of an envelope, and its text while there is room for it."""
 
     origin: str
     position: str
@@ -238,21 +239,21 @@ class _Source(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """Work that is done whole or not at all."""
+    """Work that is done completely or not at all."""
 
     run: Callable[[Connection], Settled | bool | None]
-    """Inside a transaction; False: it came too late."""
+    """Runs inside a transaction; False: the data came too late."""
     sources: Sequence[_Source]
     parts: Callable[[], list[_Piece]] | None = None
-    """The same work in smaller pieces; ``None``: it has none."""
+    """The same work in smaller pieces; ``None``: it cannot be divided."""
 
 
 _Add = Callable[[Connection, int, dict[int, T]], bool]
-"""Adds points to an hour; False: it is closed."""
+"""Adds points to an hour; False: the hour is closed."""
 
 
 class Importer(ImportRun):
-    """One run of an import: what waits to be stored, and what was done."""
+    """One run of an import: the data that waits to be stored, and the results so far."""
 
     report: SonarReport
 
@@ -266,7 +267,7 @@ class Importer(ImportRun):
         *,
         keeps: bool = True,
     ) -> None:
-        """``say`` is told of what cannot be used, as it comes; ``keeps``: it goes into the quarantine."""
+        """``say`` gets messages about unusable data at once. ``keeps``: unusable data goes into the quarantine."""
         super().__init__(here, con, QUARANTINE, "", say)
         self.site = site
         self.report = SonarReport()
@@ -289,7 +290,7 @@ class Importer(ImportRun):
         self._weight = 0
 
     def files(self, paths: Sequence[str]) -> None:
-        """Import files, those of directories, at any depth, that are JSON by name, and standard input."""
+        """Import files, the JSON files in directories at any depth, and standard input."""
         try:
             for reader in FileTailer(paths, self._cannot_read, endings=_ENDINGS).once():
                 self._new_objects(reader)
@@ -300,9 +301,9 @@ class Importer(ImportRun):
         self, paths: Sequence[str], *, poll_s: float = POLL_S, goes_on: Callable[[], bool] = lambda: True
     ) -> None:
         """
-        Import what is in files, and what comes: all of it is stored whenever there is no more.
+        Import files, and then everything that is added to them. Data is stored whenever no more is available.
 
-        A file that is replaced or cut is read from its start: the same envelope twice changes nothing.
+        A replaced or truncated file is read from its start. A repeated envelope changes nothing.
         """
         try:
             for reader in FileTailer(paths, self._cannot_read, endings=_ENDINGS).follow(poll_s, goes_on=goes_on):
@@ -314,7 +315,7 @@ class Importer(ImportRun):
             self.finish()
 
     def _new_objects(self, reader: Reader, *, at_once: bool = False) -> None:
-        """Take the envelopes that there are; ``at_once``: and store each piece, since the next may be long away."""
+        """Import the available envelopes. ``at_once``: store each chunk, because the next one may come much later."""
         if reader.state is None:
             reader.state = TelemetryStream(details=self.site.details)
         for chunk in reader.chunks():
@@ -322,14 +323,15 @@ class Importer(ImportRun):
             self._progress(reader.path, reader.position.position, reader.size)
             if at_once:
                 self.store()
-        # What is half there in a damaged file is told by that, and comes whole with the whole file.
+        # A damaged file reports its own damage. The incomplete object is imported later with the repaired file.
         if reader.is_last and not reader.complaint:
             self.take(reader.path, reader.state, b"", final=True)
 
     def take(self, origin: str, stream: TelemetryStream, chunk: bytes, *, final: bool = False) -> None:
-        """Take what is complete with these bytes of a stream; now and then everything that waits is stored."""
-        # A file that is read from its beginning again tells anew what was only counted of it; each standard input is
-        # another.
+        """
+        Take the objects that are complete with these bytes of a stream. All waiting data is stored from time to time.
+        """
+        # A file that is read again from its start replaces its earlier rejections. Each standard input is different.
         if not stream.number and origin in self._to_read - {STDIN}:
             self._begun.add(origin)
         for what in stream.feed(chunk, final=final):
@@ -349,12 +351,12 @@ class Importer(ImportRun):
     def _reject(self, source: _Source, why: Fault) -> None:
         self.report.rejected += 1
         if not self._keeps:
-            # What is tried again stands alone: its origin says where it stood.
+            # A retried entry is an object of its own. Its original place is in its origin.
             self._show(self.report.rejected, f"{source.origin or source.position}: {why.reason}; left out")
         else:
             content = source.text.encode("utf-8", "surrogateescape")
             self._rejects.append(Reject(source.origin, source.position, why, content))
-            # What is rejected is held no longer than what is used.
+            # Rejected data also counts towards the size of a batch.
             self._weight += 1 + len(source.text) // 100
 
     def _take(self, what: Envelope, source: _Source) -> None:
@@ -370,12 +372,12 @@ class Importer(ImportRun):
         else:
             for report in what.reports:
                 self._wait(partial(merge_report, names=names, cluster=what.cluster, report=report), source)
-                # One without values is what a rejected job is kept as: all that is sampled of the number is meant.
+                # A rejected job is kept as a report without values. It means all samples of its number.
                 tasks = [] if report.values else sampled_tasks(self._con, what.cluster, report.job_id)
                 self._touched |= {(what.cluster, LocalID(report.job_id, task)) for task in (0, *tasks)}
 
     def _wait(self, run: Callable[[Connection], None], source: _Source, samples: int = 1) -> None:
-        """Something is to be stored that is as much work as so many samples."""
+        """Add a piece of work. Storing it takes as long as storing this number of samples."""
         self._single.append(_Piece(run, (source,)))
         self._weight += _WRITES_OF_A_SAMPLE * samples
 
@@ -399,7 +401,7 @@ class Importer(ImportRun):
         self._weight += _WRITES_OF_A_SAMPLE
 
     def store(self) -> None:
-        """Store what waits, then make and enrich the records of the jobs it is about."""
+        """Store the waiting data, then make and enrich the records of its jobs."""
         now = int(time.time())
         todo = self._single
         for (cluster, node), readings in self._readings.items():
@@ -415,7 +417,7 @@ class Importer(ImportRun):
         self._note()
 
     def _note(self) -> None:
-        """Keep what was rejected, and count what was dropped."""
+        """Store the rejected objects, and count the dropped values."""
         if self._rejects or self._dropped or self._begun:
             self._quarantine.forget()
             with writing(self._con, self._here) as con:
@@ -428,7 +430,7 @@ class Importer(ImportRun):
             self._rejects, self._dropped, self._begun = [], Counter(), set()
 
     def finish(self) -> None:
-        """Store the rest, enrich what became final since the last import, and let go of what is long settled."""
+        """Store the rest, enrich the records that became final since the last import, and close old hours."""
         self.store()
         while True:
             with writing(self._con, self._here) as con:
@@ -440,13 +442,13 @@ class Importer(ImportRun):
             forget_points(con, int(time.time()))
 
     def _unsettled(self, job_id: str, error: Exception) -> None:
-        """Telemetry cannot be added to a record of another source."""
+        """Report a record of another source to which telemetry cannot be added."""
         self.report.rejected += 1
         self.report.news += 1
         self._show(self.report.news, f"{job_id}: telemetry cannot be added: {fault(error).reason}")
 
     def _hours(self, add: _Add[T], cluster: str, node: str, points: dict[int, T]) -> Iterator[_Piece]:
-        """The points of a node, or of a job on it, hour by hour."""
+        """Yield the points of a node, or of a job on it, hour by hour."""
         hours: dict[int, dict[int, T]] = {}
         for at, point in points.items():
             hours.setdefault(at - at % HOUR_S, {})[at] = point
@@ -464,14 +466,17 @@ class Importer(ImportRun):
         def run(con: Connection) -> Settled:
             return settle(con, self.site, self._names.cluster(cluster), cluster, job)
 
-        # Its reports are stored: one that says nothing has the job's records made again.
+        # Its reports are stored already. A report without values makes the records of the job again.
         said = {"time": "1970-01-01T00:00:00+00:00", "cluster": cluster, "slurm_jobs": [{"job_id": job.number}]}
         text = json.dumps({"data": {"type": "job", "attributes": said}})
         name = f"{job.number}.{job.task}" if job.task else job.number
         return _Piece(run, (_Source("", f"cluster {cluster!r}, job {name}", text),))
 
     def _store(self, work: Iterable[_Piece]) -> None:
-        """Do some work, in transactions that no hook has to wait for; what fails is done again in halves."""
+        """
+        Do the work in transactions so short that no hook waits. If some of it fails, it is divided in halves and tried
+        again.
+        """
         todo = deque(work)
         while todo:
             pieces: list[_Piece] = []
@@ -496,7 +501,7 @@ class Importer(ImportRun):
         self._count(results)
 
     def _refuse(self, piece: _Piece, why: Fault) -> None:
-        """A piece that fails alone: its parts are tried, and what has none is rejected."""
+        """Try the parts of a piece that fails alone. Reject a piece without parts."""
         if piece.parts is not None:
             self._in_halves(piece.parts(), self._together, self._refuse)
             return

@@ -1,4 +1,4 @@
-"""What telemetry says of jobs: Slurm's jobs as records where no A-REX has them, and values of other records."""
+"""Telemetry of jobs: make records of Slurm's jobs where A-REX has none, and add values to other records."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ from arcacct.sources.sonar.envelopes import SACCT_FIELDS, SlurmJob
 from arcacct.sources.sonar.fields import LARGEST
 from arcacct.sources.sonar.spans import sampled_job, steps
 
-# What an import of telemetry is told about its host.
+# The settings of this host for an import of telemetry.
 
 
 class Site(NamedTuple):
-    """What the configuration says about jobs of telemetry."""
+    """The configuration for jobs of telemetry."""
 
     rules: tuple[MapRule, ...] = ()
     node_benchmarks: tuple[NodeBenchmark, ...] = ()
     queue_benchmarks: tuple[QueueBenchmark, ...] = ()
     default_benchmark: str | None = None
     make_records: bool = True
-    """Whether finished Slurm jobs become records: not where A-REX submits them, it has its own."""
+    """
+    Whether finished Slurm jobs become records. Not on a host where A-REX submits them, because it has its own records.
+    """
     details: bool = False
-    """Whether commands and percentages of sampled processes are kept."""
+    """Whether commands and percentages of sampled processes are stored."""
 
 
-# A Slurm job of Sonar's telemetry as a record, for sites that have no ARC before their Slurm.
+# Make a record from a Slurm job of Sonar's telemetry, for sites without ARC in front of Slurm.
 #
-# CPU times that sacct prints with fractions arrive without their seconds (a bug of Sonar): the best of three lower
-# bounds is taken, and said which.
+# CPU times that sacct prints with fractions arrive without their seconds (a bug of Sonar). So the best of three lower
+# bounds is used, and its name is stored.
 
 
 _STATUS = {"COMPLETED": COMPLETED, "CANCELLED": ABORTED}
 
 
 class CPUTime(NamedTuple):
-    """CPU seconds and what they rest on."""
+    """CPU seconds and their source."""
 
     user_s: int | None
     kernel_s: int | None
@@ -55,7 +57,7 @@ class CPUTime(NamedTuple):
 
 
 class SlurmUsage(NamedTuple):
-    """What a finished job used, by the fields of a `Job`, and what more is needed."""
+    """The usage of a finished job under the field names of a `Job`, with some further values."""
 
     status: str
     exit_code: int
@@ -73,9 +75,9 @@ class SlurmUsage(NamedTuple):
 
 def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int | None) -> SlurmUsage | None:
     """
-    What a job used, or ``None`` while it is unfinished, or if it never ran.
+    Return the usage of a job; ``None`` while it is unfinished, or if it never ran.
 
-    ``sampled_cpu_s`` is what samples of its processes say, ``None`` if there are none.
+    ``sampled_cpu_s``: CPU seconds from samples of its processes, ``None`` without samples.
     """
     start, end = main.number("start_time"), main.number("end_time")
     if not main.finished or start is None or end is None or end < start:
@@ -87,7 +89,7 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int | 
     wall = max(0, end - start - (main.number("suspend_time") or 0))
     return SlurmUsage(
         status=_STATUS.get(state, FAILED),
-        # Sonar loses the signal: success is only what the state says (exit_code is 0 for a job that was killed).
+        # Sonar loses the signal. Only the state shows success, because exit_code is 0 for a job that was killed.
         exit_code=main.number("exit_code") or {"COMPLETED": 0, "CANCELLED": batch_jobs.TERM}.get(state, 1),
         submit_time=main.number("submit_time") or start,
         start_time=start,
@@ -103,18 +105,21 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int | 
 
 
 def allocated(main: SlurmJob) -> dict[str, int]:
-    """What a job was given, each resource as sacct has it, else as scontrol: an amount of one may be unusable."""
+    """
+    Return the allocated resources of a job. sacct has precedence over scontrol for each resource, because one amount
+    may be unusable.
+    """
     return parse(main.text("allocated_resources") or "") | parse(main.text("AllocTRES") or "")
 
 
 def _cpu_time(main: SlurmJob, steps: Sequence[SlurmJob], sampled: int | None, limit_s: int) -> CPUTime:
-    # A field that is 0 is left out: where sacct was asked, a time that is missing is 0.
+    # A field that is 0 is left out. So if sacct was asked, a missing time is 0.
     if sampled is None and not any(SACCT_FIELDS.keys() & one.values.keys() for one in (main, *steps)):
         return CPUTime(None, None, None)
     user, kernel, sampled_s = main.number("UserCPU") or 0, main.number("SystemCPU") or 0, sampled or 0
-    # Of one task; how many tasks a step had is not sent, so this is a lower bound as well.
+    # AveCPU is of one task. The number of tasks is not sent, so this is a lower bound as well.
     of_steps = sum(step.number("AveCPU") or 0 for step in steps)
-    # What is more than there was is no lower bound. What sacct reports stays as it is, whatever way it comes.
+    # A bound may not exceed the CPU time that was available. sacct's value stays unchanged, as in a direct import.
     bounds = ((user + kernel, "sacct"), (min(of_steps, limit_s), "steps"), (min(sampled_s, limit_s), "samples"))
     total, source = max(bounds, key=lambda one: one[0])
     total = min(total, LARGEST)
@@ -125,7 +130,7 @@ def _cpu_time(main: SlurmJob, steps: Sequence[SlurmJob], sampled: int | None, li
 
 
 def local_ids(main: SlurmJob) -> dict[str, str]:
-    """Where a job stands in an array or a heterogeneous job, as extra information of the record."""
+    """Return the IDs of a job in an array or a heterogeneous job, as extra information for the record."""
     found = {}
     if main.number("array_job_id"):
         found["arrayid"] = f"{main.number('array_job_id')}_{main.number('array_task_id') or 0}"
@@ -136,10 +141,11 @@ def local_ids(main: SlurmJob) -> dict[str, str]:
 
 def node_benchmark(models: Iterable[str], end_time: int, lines: Sequence[NodeBenchmark]) -> str | None:
     """
-    The benchmark per core of a job with this end that ran on nodes of these CPU models, one for each node.
+    Return the benchmark per core of a job. ``models`` are the CPU models of its nodes, ``end_time`` its end in UTC
+    seconds.
 
-    The first line whose pattern matches holds for a node; of different models the mean is taken. ``None`` when a
-    model has no line, or the types differ: half an answer would be a wrong one.
+    The first line with a matching pattern applies to a node. Different nodes give the mean. ``None`` when a model has
+    no line, or when the types differ, because a partial mean would be wrong.
     """
     found: list[Benchmark] = []
     for model in models:
@@ -153,20 +159,20 @@ def node_benchmark(models: Iterable[str], end_time: int, lines: Sequence[NodeBen
     return str(Benchmark(found[0].type, mean))
 
 
-# What telemetry knows of one job, and filling it into the job's record.
+# Read the telemetry of one job, and add it to the job's record.
 #
-# Nothing that is right already is written, so that nothing is published again without need.
+# A value that is already correct is not written, so that nothing is published again without need.
 
 
 class Hardware(NamedTuple):
-    """A node at a moment."""
+    """The hardware and system of a node at one moment."""
 
     cpu_model: str
     system: str
 
 
 class Telemetry(NamedTuple):
-    """What is known of a job: a row of JobTelemetry."""
+    """The telemetry of a job: a row of JobTelemetry."""
 
     cluster_id: int
     job_id: int
@@ -189,18 +195,18 @@ class Telemetry(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a record has of the telemetry of a number."""
+    """The part of a number's telemetry that belongs to one record."""
 
     cluster_id: int
     job: LocalID
     starts: tuple[int, ...]
-    """The starts of its runs, by which its samples are known."""
+    """The starts of its runs, which identify its samples."""
     slurm: tuple[SlurmJob, ...]
     """Its runs as job envelopes report them, in order of time."""
 
 
 def tell(con: Connection, site: Site, record_id: int, told: tuple[Telemetry, list[Hardware]]) -> bool:
-    """Add telemetry to a record of another source; True when it changed."""
+    """Add telemetry to a record of another source. Return True when the record changed."""
     telemetry, hardware = told
     before = con.total_changes
     store_telemetry(con, record_id, telemetry)
@@ -217,7 +223,7 @@ def tell(con: Connection, site: Site, record_id: int, told: tuple[Telemetry, lis
 
 
 def take_back(con: Connection, site: Site, record_id: int) -> bool:
-    """Remove what telemetry added to a record; True when it changed."""
+    """Remove from a record the values that telemetry added. Return True when the record changed."""
     before = con.total_changes
     if con.execute("DELETE FROM JobTelemetry WHERE RecordID = ?", (record_id,)).rowcount:
         values = dict.fromkeys(("memory_kib", "benchmark", "system_software", "wn_instance"))
@@ -226,7 +232,7 @@ def take_back(con: Connection, site: Site, record_id: int) -> bool:
 
 
 def telemetry_of(con: Connection, part: Part, record_id: int | None) -> tuple[Telemetry, list[Hardware]]:
-    """What is known of a job, and its nodes as they were when it started."""
+    """Return the telemetry of a job, and its nodes as they were when it started."""
     cluster_id, job, starts, slurm = part
     own = f"SampledJobID = ? AND RunStart IN ({', '.join('?' * len(starts))})"
     values = (sampled_job(con, cluster_id, job), *starts)
@@ -244,7 +250,7 @@ def telemetry_of(con: Connection, part: Part, record_id: int | None) -> tuple[Te
     card_models = [model for card in cards for (model,) in con.execute(newest, card[:1])]
     gpus, allocated_s, energy_j = _allocated(slurm)
     start = (slurm[0].number("start_time") if slurm else None) or use[5] or 0
-    # Each node as it was when the job started.
+    # The state of each node when the job started.
     names = _node_names(con, (own, values), slurm, record_id)
     hardware = [found for name in names if (found := hardware_at(con, cluster_id, name, start)) is not None]
     models = dict.fromkeys(one.cpu_model for one in hardware if one.cpu_model)
@@ -258,7 +264,7 @@ def telemetry_of(con: Connection, part: Part, record_id: int | None) -> tuple[Te
 
 
 def _allocated(slurm: Sequence[SlurmJob]) -> tuple[int | None, int | None, int | None]:
-    """GPUs of the last run, seconds of GPUs and joules of all runs, as Slurm gave and measured them."""
+    """Return the GPUs of the last run, and the GPU seconds and joules of all runs, from Slurm's values."""
     counts = []
     seconds = []
     joules = []
@@ -273,14 +279,16 @@ def _allocated(slurm: Sequence[SlurmJob]) -> tuple[int | None, int | None, int |
 
 
 def _sum(amounts: Sequence[int]) -> int | None:
-    # A count beyond all measure makes a product that no column holds.
+    # An impossible count makes a product that is too large for a column.
     return min(sum(amounts), LARGEST) if amounts else None
 
 
 def _node_names(
     con: Connection, own: tuple[str, tuple[int, ...]], slurm: Sequence[SlurmJob], record_id: int | None
 ) -> list[str]:
-    """The nodes of a job: as Slurm lists them, else the samples (``own``: which ones), else the record."""
+    """
+    Return the nodes of a job: from Slurm's list, else from the samples (``own`` selects them), else from the record.
+    """
     listed = [nodes for run in slurm if (nodes := run.text("nodes"))]
     if listed:
         return list(dict.fromkeys(expand(listed)))
@@ -295,7 +303,7 @@ def _node_names(
 
 
 def hardware_at(con: Connection, cluster_id: int, node: str, at: int) -> Hardware | None:
-    """A node at a moment; before it was first seen it was as it was then. Names may lack their domain."""
+    """Return a node at a moment. Before its first observation, the first one counts. Names may lack their domain."""
     leaf = node.partition(".")[0]
     row = con.execute(
         "SELECT CPUModel, trim(OSName || ' ' || OSRelease || ' ' || Architecture) FROM Nodes JOIN NodeNames"
@@ -307,20 +315,20 @@ def hardware_at(con: Connection, cluster_id: int, node: str, at: int) -> Hardwar
 
 
 def store_telemetry(con: Connection, record_id: int, telemetry: Telemetry) -> None:
-    """Keep what is known of the job of a record."""
+    """Store the telemetry of the job of a record."""
     old = con.execute("SELECT * FROM JobTelemetry WHERE RecordID = ?", (record_id,)).fetchone()
     if old is None or tuple(old[1:]) != tuple(telemetry):
         con.execute(f"INSERT OR REPLACE INTO JobTelemetry VALUES ({', '.join('?' * 19)})", (record_id, *telemetry))
 
 
-# Slurm's jobs as whole jobs, where no A-REX has them.
+# Make jobs from Slurm's jobs where A-REX has none.
 
 
 def record_run(con: Connection, site: Site, cluster: str, part: Part, earlier: Sequence[SlurmJob]) -> bool:
     """
-    One finished run of a Slurm job (``part`` has it alone) as a record; True when a row of it changed.
+    Make a record of one finished run of a Slurm job (the only run in ``part``). Return True when a row of it changed.
 
-    ``earlier``: what Slurm reported of runs before it.
+    ``earlier``: Slurm's reports of runs before it.
     """
     (main,) = part.slurm
     told, hardware = telemetry_of(con, part, None)
@@ -329,7 +337,7 @@ def record_run(con: Connection, site: Site, cluster: str, part: Part, earlier: S
         return False
     before = con.total_changes
     job_id = batch_jobs.job_id("sonar", cluster, main.job_id, usage.submit_time)
-    # Of two runs with one time of submission the later has its start as well.
+    # Of two runs with the same submission time, the later has its start in its ID as well.
     if any(one.number("submit_time") == main.number("submit_time") for one in earlier):
         job_id = f"{job_id}:{usage.start_time}"
     job = slurm_job(site, job_id, main, usage, hardware)
@@ -340,9 +348,9 @@ def record_run(con: Connection, site: Site, cluster: str, part: Part, earlier: S
 
 
 def slurm_job(site: Site, job_id: str, main: SlurmJob, usage: SlurmUsage, hardware: list[Hardware]) -> Job:
-    """One finished run of a Slurm job."""
+    """Return the job of one finished run of a Slurm job."""
     account, partition = main.text("account"), main.text("partition")
-    # Slurm's account is what other batch systems call project, too.
+    # Slurm's account is the same as the project of other batch systems.
     whose = {"owner": main.text("user_name"), "account": account, "project": account}
     # The benchmark of its nodes, else of its queue, else of the site.
     of_nodes = node_benchmark([one.cpu_model for one in hardware], usage.end_time, site.node_benchmarks)
@@ -353,7 +361,7 @@ def slurm_job(site: Site, job_id: str, main: SlurmJob, usage: SlurmUsage, hardwa
     )
     return Job(
         job_id,
-        # What both call the same.
+        # The fields with the same name in both.
         **{field: value for field, value in usage._asdict().items() if field in Job._fields},
         local_job_id=str(main.job_id),
         queue=partition or "",

@@ -1,4 +1,4 @@
-"""What nodes and clusters were, from when to when, and how many values of telemetry could not be used."""
+"""The history of nodes and clusters, and the number of unusable values of telemetry."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from arcacct.records.slurm_formats import compress
 from arcacct.sources.sonar.envelopes import Cluster, ProducerError, Sysinfo
 from arcacct.sources.sonar.samples import SampledKey
 
-# What clusters and nodes were, from when to when, and what their producers complained of.
+# The history of clusters and nodes, and the errors that their producers reported.
 #
-# A row holds from the first to the last time that something was seen unchanged; a change begins another. An observation
-# that comes late and contradicts a row cuts it in two.
+# A row is valid from the first to the last observation without a change. A change starts another row. A late
+# observation that contradicts a row divides it in two.
 
 
 _REMEMBERED = 50_000
@@ -29,30 +29,30 @@ _OF_NODE = {
     " MaxPowerLimitW, MinPowerLimitW, MaxCEClockMHz, MaxMemoryClockMHz",
     "NodeSoftware": "Key, Name, Version",
 }
-"""By table the columns of what a node has."""
+"""The columns about a node, by table."""
 
 
 class Names:
-    """The numbers of clusters, nodes and sampled jobs, remembered; names that are new are added."""
+    """The numbers of clusters, nodes and sampled jobs, in a cache. New names are added to the database."""
 
     def __init__(self, con: Connection) -> None:
         self._con = con
         self._ids: dict[tuple[object, ...], int] = {}
 
     def forget(self) -> None:
-        """A transaction was rolled back, and names that it had added are gone."""
+        """Empty the cache. Call this after a rollback, which removes the new names."""
         self._ids.clear()
 
     def cluster(self, name: str) -> int:
-        """The number of a cluster."""
+        """Return the number of a cluster."""
         return self._id("Clusters", ("Name",), (name,))
 
     def node(self, cluster: str, name: str) -> int:
-        """The number of a node."""
+        """Return the number of a node."""
         return self._id("NodeNames", ("ClusterID", "Name"), (self.cluster(cluster), name))
 
     def job(self, cluster: str, node: str, key: SampledKey) -> tuple[int, int]:
-        """The numbers of a sampled job and of the node it was sampled on."""
+        """Return the numbers of a sampled job and of its node."""
         node_id = self.node(cluster, node)
         columns = ("ClusterID", "JobID", "Epoch", "NodeID", "Task")
         values = (self.cluster(cluster), key.job, key.epoch, node_id if key.epoch else 0, key.task)
@@ -72,7 +72,7 @@ class Names:
 
 
 def observe_sysinfo(con: Connection, names: Names, told: Sysinfo) -> None:
-    """Keep what a node said that it is."""
+    """Store the sysinfo of a node."""
     node_id = names.node(told.cluster, told.node)
     content = hashlib.sha256(repr(told[3:]).encode()).hexdigest()
     row = con.execute(
@@ -88,7 +88,7 @@ def observe_sysinfo(con: Connection, names: Names, told: Sysinfo) -> None:
         con.execute("UPDATE Nodes SET LastSeen = ? WHERE ID = ? AND LastSeen < ?", (told.time, row[0], told.time))
         return
     if row is not None and row[1] == told.time:
-        # Two truths for one second: always the same one holds.
+        # Two different contents for the same second: always the same one is kept.
         if content < row[3]:
             return
         for table, column in (("NodeGPUs", "NodesID"), ("NodeSoftware", "NodesID"), ("Nodes", "ID")):
@@ -102,7 +102,7 @@ def observe_sysinfo(con: Connection, names: Names, told: Sysinfo) -> None:
         f"INSERT INTO Nodes (ValidFrom, LastSeen, {_NODE}) VALUES ({', '.join('?' * 16)})",
         (told.time, told.time, node_id, content, *told[3:15]),
     ).lastrowid
-    # A card or package that is listed twice is one.
+    # A card or package that is listed twice is stored once.
     con.executemany(
         f"INSERT OR IGNORE INTO NodeGPUs VALUES ({', '.join('?' * 15)})", [(row_id, *c) for c in told.cards]
     )
@@ -110,7 +110,10 @@ def observe_sysinfo(con: Connection, names: Names, told: Sysinfo) -> None:
 
 
 def _cut_hardware(con: Connection, row_id: int, at: int) -> None:
-    """Make two rows of one: it was otherwise in between, so the second begins where the first was last seen."""
+    """
+    Divide a row in two, because a different state was observed in between. The second row starts at the last
+    observation.
+    """
     last_seen = con.execute("SELECT LastSeen FROM Nodes WHERE ID = ?", (row_id,)).fetchone()[0]
     con.execute("UPDATE Nodes SET LastSeen = min(LastSeen, max(ValidFrom, ? - 1)) WHERE ID = ?", (at, row_id))
     copy = con.execute(
@@ -124,7 +127,7 @@ def _cut_hardware(con: Connection, row_id: int, at: int) -> None:
 
 
 def observe_cluster(con: Connection, names: Names, told: Cluster) -> None:
-    """Keep how a cluster's nodes were grouped, and which states they had."""
+    """Store the partitions of a cluster and the states of its nodes."""
     cluster_id = names.cluster(told.cluster)
     for partition in told.partitions:
         _observe(con, "ClusterPartitions", (cluster_id, partition.name), told.time, compress(partition.nodes))
@@ -165,26 +168,26 @@ def _observe(con: Connection, table: str, key: tuple[int, str], at: int, content
 
 
 def remember_complaint(con: Connection, names: Names, told: ProducerError) -> None:
-    """Keep what a producer could not do."""
+    """Store an error that a producer reported."""
     con.execute(
         "INSERT OR IGNORE INTO TelemetryErrors (ClusterID, Node, Time, Detail) VALUES (?, ?, ?, ?)",
         (names.cluster(told.cluster), told.node, told.time, told.detail),
     )
 
 
-# How many values of telemetry could not be used and were taken as absent, by field, since the database began.
+# The number of unusable values of telemetry that count as absent, by field, over the life of the database.
 
 
 _KEY = "SONAR_DROPPED"
-"""Of DBConfig: a JSON object; its names are those of the format, so it stays small."""
+"""A key of DBConfig. The value is a JSON object. Its names are those of the format, so it stays small."""
 
 
 def dropped(con: Connection) -> Counter[str]:
-    """The counts by field."""
+    """Return the counts by field."""
     return Counter(json.loads(noted(con, _KEY) or "{}"))
 
 
 def add_dropped(con: Connection, counts: Mapping[str, int]) -> None:
-    """Count some more, inside the caller's transaction."""
+    """Add to the counts, inside the caller's transaction."""
     if counts:
         note(con, _KEY, json.dumps(dropped(con) + Counter(counts), sort_keys=True))

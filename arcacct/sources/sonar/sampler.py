@@ -1,5 +1,5 @@
 """
-A sample of this host as Sonar writes it: load, GPUs, disks, jobs and their processes. It starts without the command
+Sample this host as Sonar does: load, GPUs, disks, jobs and their processes. This module starts without the command
 line's library.
 """
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     Fields = dict[str, Any]
 
 
-# Envelopes of this host, as text.
+# Write envelopes of this host as text.
 #
-# Zeros, empty texts and empty lists are left out, as Sonar does; what our reader of Sonar's format takes for granted
-# holds here (a test reads back what this writes). What this imports is counted (`arcacct.sources.sonar.sampler`): hence
-# no json.
+# Zeros, empty texts and empty lists are left out, as in Sonar. The output satisfies our reader of Sonar's format (a
+# test reads it back). Imports here cost time in each sample, so they are limited (`arcacct.sources.sonar.sampler`).
+# That is why json is not used.
 
 
 _CONTROLS = {number: f"\\u{number:04x}" for number in (*range(0x20), 0x7F)}
@@ -29,7 +29,7 @@ _ESCAPES = {**_CONTROLS, ord('"'): '\\"', ord("\\"): "\\\\"}
 
 
 class Host:
-    """Where this host tells about itself, and what it is called."""
+    """The names of this host, and its directories /proc and /sys."""
 
     __slots__ = ("cluster", "node", "proc", "sys")
 
@@ -41,16 +41,16 @@ class Host:
 
     @property
     def name(self) -> str:
-        """The node's name."""
+        """Return the node's name."""
         return self.node or os.uname().nodename
 
 
 def line(probe: "Callable[[], Fields]", kind: str, host: Host, *, of_node: bool = True) -> "tuple[str, bool]":
     """
-    One envelope as one line of JSON, and whether the probe succeeded.
+    Return one envelope as one line of JSON, and whether the probe succeeded.
 
-    A probe that fails makes an errors envelope: whoever reads the stream learns why there is nothing. ``of_node``: it
-    tells of this node, and not of its cluster.
+    A failed probe gives an errors envelope, so that the reader of the stream sees the reason for the missing data.
+    ``of_node``: the envelope is about this node, not about its cluster.
     """
     meta = {"producer": "arcacct", "version": _version()}
     whose = {"time": now(), "cluster": host.cluster, "node": host.name}
@@ -58,7 +58,8 @@ def line(probe: "Callable[[], Fields]", kind: str, host: Host, *, of_node: bool 
         about = whose if of_node else {key: value for key, value in whose.items() if key != "node"}
         found: Fields = {"meta": meta, "data": {"type": kind, "attributes": with_content(about) | probe()}}
     except Exception as error:
-        # psutil's errors are no other's kind, and to import it for its name alone would cost a sample's time.
+        # psutil's errors share no class with others. Importing psutil only for the name of its error would slow each
+        # sample.
         if not isinstance(error, (OSError, ValueError, LookupError)) and type(error).__module__ != "psutil._common":
             raise
         found = {"meta": meta, "errors": [{"detail": f"{kind}: {error}"} | with_content(whose)]}
@@ -66,18 +67,18 @@ def line(probe: "Callable[[], Fields]", kind: str, host: Host, *, of_node: bool 
 
 
 def _version() -> str:
-    """Python's 0.1.dev3 or 0.1 as a semantic version."""
+    """Return Python's version, such as 0.1.dev3 or 0.1, as a semantic version."""
     numbers = [part for part in __version__.split(".")[:3] if part.isdigit()]
     return ".".join([*numbers, "0", "0", "0"][:3])
 
 
 def now() -> str:
-    """This moment with its offset, whole seconds."""
+    """Return the current time with its offset, in whole seconds."""
     return moment(time.time())
 
 
 def moment(at: float) -> str:
-    """A time with the offset that holds then, whole seconds."""
+    """Return a time with the offset that is valid then, in whole seconds."""
     local = time.localtime(at)
     minutes = local.tm_gmtoff // 60
     sign = "-" if minutes < 0 else "+"
@@ -85,12 +86,12 @@ def moment(at: float) -> str:
 
 
 def with_content(fields: "Fields") -> "Fields":
-    """Without zeros and what is empty."""
+    """Return the fields without zeros and empty values."""
     return {key: value for key, value in fields.items() if value not in (0, "", [], {}, None, False)}
 
 
 def json_text(value: "Any") -> str:
-    """A value as JSON, without blanks."""
+    """Return a value as JSON, without blanks."""
     if isinstance(value, str):
         return f'"{value.translate(_ESCAPES)}"'
     if isinstance(value, dict):
@@ -102,9 +103,9 @@ def json_text(value: "Any") -> str:
     return repr(value)
 
 
-# GPUs as ``nvidia-smi`` tells them; nothing on a host that has none, or not that program.
+# Read GPUs from ``nvidia-smi``. A host without GPUs or without the program has none.
 #
-# What a card cannot tell (``[N/A]``) is left out. The program's memory is in MiB, ours in KiB.
+# A value that a card does not know (``[N/A]``) is left out. The program's memory is in MiB, ours in KiB.
 
 
 TIMEOUT_S = 5.0
@@ -142,24 +143,24 @@ _TEXTS = frozenset(("uuid", "address", "model", "driver", "firmware", "compute_m
 
 
 def program() -> "str | None":
-    """The path of ``nvidia-smi`` on this host."""
-    # Not by shutil, which costs more than a whole sample.
+    """Return the path of ``nvidia-smi`` on this host; ``None`` without it."""
+    # shutil is not used: its import takes longer than a whole sample.
     paths = [os.path.join(folder, "nvidia-smi") for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)]
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
 
 def cards(smi: str) -> "list[Fields]":
-    """Each card as sysinfo has it. Raises OSError and its kinds when the program fails."""
+    """Return each card as in sysinfo. Raises OSError and its subclasses when the program fails."""
     return [{**one, "manufacturer": "NVIDIA"} for one in _query(smi, _SYSINFO)]
 
 
 def states(smi: str) -> "list[Fields]":
-    """Each card as a sample has it."""
+    """Return each card as in a sample."""
     return [{key: value for key, value in one.items() if value or key == "uuid"} for one in _query(smi, _SAMPLE)]
 
 
 def users(smi: str) -> "dict[int, list[Fields]]":
-    """By pid what each process uses of each card."""
+    """Return by pid the use of each card by each process."""
     indices = {one["index"]: one["uuid"] for one in _query(smi, {"index": "index", "uuid": "uuid"})}
     numbers = {uuid: index for index, uuid in indices.items()}
     found: dict[tuple[int, str], Fields] = {}
@@ -195,7 +196,7 @@ def _query(smi: str, fields: dict[str, str]) -> "list[Fields]":
 
 def _card_number(key: str, text: str) -> "int | None":
     if key == "performance_state":
-        # P0 is the fastest; 2 is added as to every ExtendedUint.
+        # P0 is the fastest. An ExtendedUint is sent with 2 added.
         return int(text[1:]) + 2 if text[1:].isdigit() else None
     try:
         value = round(float(text))
@@ -205,7 +206,7 @@ def _card_number(key: str, text: str) -> "int | None":
 
 
 def _run(smi: str, *arguments: str) -> list[str]:
-    import subprocess  # noqa: PLC0415  as dear; most nodes have no card
+    import subprocess  # noqa: PLC0415  slow to import, and most nodes have no card
 
     try:
         done = subprocess.run([smi, *arguments], capture_output=True, timeout=TIMEOUT_S, check=True)
@@ -214,10 +215,10 @@ def _run(smi: str, *arguments: str) -> list[str]:
     return done.stdout.decode("utf-8", "replace").splitlines()
 
 
-# The processes of this host as /proc tells them: four small files each, read once.
+# Read the processes of this host from /proc: four small files for each, read once.
 #
-# psutil's Process would open them several times over; the kernel's own numbers are what Sonar reports, too. A sample a
-# minute on every node has to be cheap, so what this imports is counted (`arcacct.sources.sonar.sampler`).
+# psutil's Process would open them several times. The values are the kernel's own numbers, as in Sonar. A sample runs
+# every minute on every node, so it must be cheap, and its imports are limited (`arcacct.sources.sonar.sampler`).
 
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -226,17 +227,18 @@ _LONGEST_NUMBER = 18
 _SLUID_LENGTH = 14
 _LARGEST_ENVIRONMENT = 256 * 1024
 _TASK_VARIABLES = {"JOB_ID": "SGE_TASK_ID", "LSB_JOBID": "LSB_JOBINDEX"}
-"""Where batch systems tell the task of an array, by where they tell the number of the array."""
+"""The environment variable with the index in an array, by the variable with the number of the array."""
 
 
 class Process:
     """
     One process at a moment.
 
-    ``batch_job`` and ``batch_task`` are the batch system's number of its job, ``None`` if it has none, and its index in
-    an array, 0 if there is none. ``sluid`` is what Slurm calls the cgroup of the job, empty if that has the number;
-    ``is_stepd`` says whether it is Slurm's own process there. ``cpu_s`` is with children that it has waited for,
-    ``start_s`` after the boot, ``resident_kib`` of private pages, ``data_kib`` of data and stack.
+    ``batch_job`` is the batch system's number of its job, ``None`` without a job. ``batch_task`` is the index in an
+    array, 0 without an array. ``sluid`` is Slurm's name of the job's cgroup, empty if the cgroup has the number.
+    ``is_stepd`` says whether the process is Slurm's own. ``cpu_s`` includes children that the process has waited for.
+    ``start_s`` is in seconds after the boot. ``resident_kib`` is the size of private pages, ``data_kib`` of data and
+    stack.
     """
 
     __slots__ = (
@@ -262,8 +264,10 @@ class Process:
     )
 
     def __init__(self, pid: int, uid: int, stat: bytes, statm: bytes, moved: "dict[bytes, bytes]") -> None:
-        """``stat``, ``statm`` and ``io`` are the files of these names, the last one by the names in it."""
-        # The command stands in brackets and may have some itself.
+        """
+        ``stat`` and ``statm`` are the contents of these files. ``moved`` has the values of the file ``io`` by name.
+        """
+        # The command is in parentheses, and may contain parentheses itself.
         close = stat.rindex(b")")
         state, *rest = stat[close + 2 :].split()
         numbers = [int(one) for one in rest[:19]]
@@ -291,11 +295,11 @@ class Process:
 
 def processes(proc: str = "/proc", *, variable: "str | None" = None) -> "Iterator[Process]":
     """
-    Every process that is there from the first look at it to the last; the others are passed over.
+    Yield each process that exists during the whole read. Others are skipped.
 
-    ``variable`` of a process's environment is its job when its cgroup does not tell (Grid Engine: ``JOB_ID``); where
-    the batch system tells the task of an array beside it, that is taken, too. Raises OSError when ``proc`` cannot be
-    listed.
+    ``variable``: the environment variable with the job's number, for a process whose cgroup does not show it (Grid
+    Engine: ``JOB_ID``). If the batch system also sets a variable with the index in an array, that is read as well.
+    Raises OSError when ``proc`` cannot be listed.
     """
     for name in os.listdir(proc):
         if name.isdigit():
@@ -314,14 +318,14 @@ def _process(proc: str, name: str, variable: "str | None") -> "Process | None":
     try:
         moved = dict(line.split(b": ") for line in read_bytes(f"{folder}/io").splitlines())
     except OSError:
-        # Another user's.
+        # The process belongs to another user.
         moved = {}
     found = Process(int(name), uid, stat, statm, moved)
     job, *below = _slurm_cgroup(cgroup) or [b""]
     found.batch_job = _number_of_cgroup(job)
     if job and found.batch_job is None:
         found.sluid = job
-        # Slurm's own process is alone in this cgroup, and users cannot enter it.
+        # Slurm's own process is alone in this cgroup, which users cannot enter.
         found.is_stepd = below[1:] == [b"slurm"]
     if found.batch_job is None and not found.sluid and variable is not None:
         found.batch_job, found.batch_task = _job_of_environment(folder, variable)
@@ -330,10 +334,11 @@ def _process(proc: str, name: str, variable: "str | None") -> "Process | None":
 
 def name_jobs(found: "list[Process]", proc: str = "/proc") -> int:
     """
-    Give the processes in cgroups that Slurm calls by SLUID the number of their job; returns how many jobs have none.
+    Set the job number of processes whose cgroups have a SLUID. Return how many jobs remain without a number.
 
-    Slurm 26.05 does so (``CgroupJobIdPaths=no`` in cgroup.conf). The number is in the title of slurmstepd, which all
-    may read and no user can change; else in SLURM_JOB_ID of the job's first process, which its owner and root may read.
+    Slurm 26.05 names cgroups by SLUID with ``CgroupJobIdPaths=no`` in cgroup.conf. The number is in the title of
+    slurmstepd, which all users may read and no user can change. Else it is in SLURM_JOB_ID of the job's first process,
+    which only its owner and root may read.
     """
     jobs: dict[bytes, list[Process]] = {}
     for process in found:
@@ -362,7 +367,7 @@ def _job_of_step(proc: str, process: Process) -> "int | None":
 
 
 def read_bytes(path: str, largest: int = 65536) -> bytes:
-    """A file of the kernel's. Raises OSError."""
+    """Return the content of a kernel file, at most ``largest`` bytes. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(fd, largest)
@@ -372,13 +377,14 @@ def read_bytes(path: str, largest: int = 65536) -> bytes:
 
 def _slurm_cgroup(cgroup: bytes) -> "list[bytes]":
     """
-    The names of the cgroups, from a job's down, that Slurm made for a process; empty if it made none.
+    Return the names of Slurm's cgroups of a process, from the job's cgroup down; empty without such cgroups.
 
-    With cgroup v2 the path is ``/system.slice/slurmstepd.scope/job_123/step_0/...``, in another slice where
-    CgroupSlice names one, ``NODE_slurmstepd.scope`` where one host runs several nodes, and a SLUID in the place of
-    ``job_123`` in Slurm 26.05. With cgroup v1: ``/slurm/uid_1000/job_123/...``, ``/slurm_NODE/...``.
+    With cgroup v2 the path is ``/system.slice/slurmstepd.scope/job_123/step_0/...``. The slice differs if CgroupSlice
+    names another one. The scope is ``NODE_slurmstepd.scope`` if one host runs several nodes. Slurm 26.05 may have a
+    SLUID in the place of ``job_123``. With cgroup v1 the path is ``/slurm/uid_1000/job_123/...`` or
+    ``/slurm_NODE/...``.
     """
-    # The whole path counts: users may give any name to cgroups below their user@UID.service or in their containers.
+    # Check the whole path: users may give any name to cgroups below their user@UID.service or in their containers.
     for line in cgroup.split(b"\n"):
         top, *parts = line.split(b":", 2)[-1].split(b"/")[1:] or [b""]
         if top == b"slurm" or top.startswith(b"slurm_"):
@@ -405,12 +411,12 @@ def _is_sluid(name: bytes) -> bool:
 
 
 def _number(text: bytes) -> "int | None":
-    """An element of an array has a number of its own."""
+    """Return a job number; ``None`` if the text is not one. An element of a Slurm array has a number of its own."""
     return int(text) if text.isdigit() and len(text) <= _LONGEST_NUMBER else None
 
 
 def _job_of_environment(folder: str, variable: str) -> "tuple[int | None, int]":
-    """Number and task, as the batch system tells them to the job."""
+    """Return the job number and the index in an array from the environment that the batch system sets."""
     try:
         environment = read_bytes(f"{folder}/environ", _LARGEST_ENVIRONMENT)
     except OSError:
@@ -419,18 +425,18 @@ def _job_of_environment(folder: str, variable: str) -> "tuple[int | None, int]":
     text = told.get(os.fsencode(variable), b"")
     if not text.isdigit():
         return _job_of_name(text.decode("ascii", "replace")) if text else (None, 0)
-    # Grid Engine says "undefined" to a job that is no array.
+    # Grid Engine sets "undefined" for a job that is not in an array.
     task = told.get(_TASK_VARIABLES.get(variable, "").encode(), b"")
     number = int(text) if len(text) <= _LONGEST_NUMBER else None
     return number, int(task) if task.isdigit() and len(task) <= _LONGEST_NUMBER else 0
 
 
 def _job_of_name(text: str) -> "tuple[int | None, int]":
-    """What a longer name says, as Torque's ``123[4].server``."""
+    """Return number and index of a longer name, such as Torque's ``123[4].server``."""
     from arcacct.records.batch_jobs import local_id  # noqa: PLC0415  few batch systems need it
 
     found = local_id(text)
-    # Slurm's elements have other numbers than their names.
+    # The number of a Slurm element differs from its name.
     return (None, 0) if found is None or found.is_element else (found.number, found.task)
 
 
@@ -438,7 +444,7 @@ _users: "dict[int, str]" = {}
 
 
 def user_name(uid: int) -> str:
-    """The account, ``_user_UID`` for one that this host does not know."""
+    """Return the account name; ``_user_UID`` if this host does not know the user."""
     if uid not in _users:
         try:
             _users[uid] = pwd.getpwuid(uid).pw_name
@@ -447,26 +453,26 @@ def user_name(uid: int) -> str:
     return _users[uid]
 
 
-# What this host does, as Sonar samples it: its load, cards and disks, its jobs and their processes.
+# Sample this host as Sonar does: its load, cards and disks, its jobs and their processes.
 #
-# What this imports is counted (`arcacct.sources.sonar.sampler`).
+# The imports here are limited (`arcacct.sources.sonar.sampler`).
 
 
 _EPOCH = 1577836800
-"""2020-01-01: what Sonar counts boots from."""
+"""2020-01-01: Sonar counts boot times from here."""
 _FIRST_USER = 1000
 _LARGEST_DEPTH = 64
 _LARGEST_FILE = 16 * 1024 * 1024
 _BUSY = (0, 1, 2, 5, 6)
-"""Of the times in /proc/stat: user, nice, system, irq, softirq."""
+"""The columns of /proc/stat for busy time: user, nice, system, irq, softirq."""
 
 
 def sample(host: "Host", *, system_jobs: bool = True, variable: "str | None" = None) -> "Fields":
     """
-    The attributes of a sample.
+    Return the attributes of a sample.
 
-    ``system_jobs`` False leaves out the processes of system accounts; ``variable`` as in `proc.processes`. Raises
-    OSError, ValueError or LookupError when the host cannot tell.
+    ``system_jobs`` False leaves out the processes of system accounts. ``variable`` is that of `processes`. Raises
+    OSError, ValueError or LookupError when the host does not give a value.
     """
     smi = program()
     used = users(smi) if smi else {}
@@ -488,7 +494,7 @@ def sample(host: "Host", *, system_jobs: bool = True, variable: "str | None" = N
 
 
 def _text(path: str) -> str:
-    """A file of the kernel's, whole: one read may end with a page."""
+    """Return the whole content of a kernel file. One read may end at a page."""
     parts, fd = [], os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         while part := os.read(fd, _LARGEST_FILE):
@@ -499,7 +505,7 @@ def _text(path: str) -> str:
 
 
 def boot_time(stat: str) -> int:
-    """When the kernel booted: from /proc/stat, since other ways jitter by a second."""
+    """Return the boot time of the kernel from /proc/stat. Other ways vary by a second."""
     for one in stat.splitlines():
         if one.startswith("btime "):
             return int(one.split()[1])
@@ -528,11 +534,11 @@ def _system(host: "Host", stat: str, boot: int, gpus: "list[Fields]") -> "Fields
 
 
 def _disks(host: "Host") -> "list[Fields]":
-    """The kernel's counters of whole disks; partitions would count everything twice."""
+    """Return the kernel's counters of whole disks. Partitions would count everything twice."""
     found = []
     for one in _text(f"{host.proc}/diskstats").splitlines():
         major, minor, name, *stats = one.split()
-        # Disks that never did anything: there are dozens of ram0 and loop0.
+        # Skip disks that never did anything, such as dozens of ram0 and loop0.
         if any(number != "0" for number in stats) and os.path.isdir(f"{host.sys}/block/{name}"):
             numbers = [int(word) for word in stats]
             found.append({"name": name, "major": int(major), "minor": int(minor), "stats": numbers})
@@ -540,7 +546,9 @@ def _disks(host: "Host") -> "list[Fields]":
 
 
 def _jobs(found: "list[Process]", boot: int, used: "dict[int, list[Fields]]", *, system_jobs: bool) -> "list[Fields]":
-    """The processes by job: a batch job, or a process group since this boot; each without a group stands alone."""
+    """
+    Return the processes by job: a batch job, or a process group since this boot. A process without a group is alone.
+    """
     by_pid = {process.pid: process for process in found}
     uptime = time.time() - boot
     jobs: dict[tuple[object, ...], Fields] = {}
@@ -580,7 +588,7 @@ def _entry(process: "Process", by_pid: "dict[int, Process]", uptime_s: float, gp
 
 
 def _in_container(process: "Process", by_pid: "dict[int, Process]") -> bool:
-    """Whether a container's supervisor, which itself belongs to init, is among its ancestors."""
+    """Whether a container's supervisor that is a child of init is among the ancestors."""
     for _ in range(_LARGEST_DEPTH):
         parent = by_pid.get(process.ppid)
         if parent is None:
@@ -591,10 +599,11 @@ def _in_container(process: "Process", by_pid: "dict[int, Process]") -> bool:
     return False
 
 
-# `arcacct node sample` without the command line's library: Python's own start is most of what a sample costs.
+# Run `arcacct node sample` without the command line's library, because the start of Python takes most of a sample's
+# time.
 #
-# It understands the options of the command that need no explanation; whatever else is asked for is left to
-# `arcacct.cli.node`, which does the same and says what is wrong. A test counts what is imported here.
+# Only the options that need no explanation are handled here. Anything else is left to `arcacct.cli.node`, which does
+# the same and reports errors. A test limits the imports here.
 
 
 FAILED = 75
@@ -602,7 +611,10 @@ _VALUES = ("--cluster", "--node", "--job-variable")
 
 
 def main(arguments: "list[str]") -> "int | None":
-    """Print one sample; the exit code, or ``None`` with nothing done if the arguments want more than that."""
+    """
+    Print one sample. Return the exit code, or ``None`` without any output if `arcacct.cli.node` must handle the
+    arguments.
+    """
     given = dict.fromkeys(_VALUES, "")
     system_jobs = True
     words = iter(arguments)
@@ -618,7 +630,7 @@ def main(arguments: "list[str]") -> "int | None":
         else:
             return None
     if os.isatty(1):
-        # Whoever prints for people knows how.
+        # `arcacct.cli.node` prints for people.
         return None
     host = Host(given["--cluster"], given["--node"])
     text, succeeded = line(

@@ -1,6 +1,4 @@
-"""
-One sample of a node, reduced to what accounting keeps of it: counters of processes by job, and readings of the node.
-"""
+"""Reduce one sample of a node to the data for accounting: counters of processes by job, and readings of the node."""
 
 from __future__ import annotations
 
@@ -12,53 +10,53 @@ from arcacct.sources.sonar import fields as sonar_fields
 from arcacct.sources.sonar.fields import STRICT, Strict
 
 Counters = tuple[int, int, int, int]
-"""Parent's pid, CPU seconds, KiB read, KiB written: the last three only grow while a process lives."""
+"""The parent's pid, CPU seconds, KiB read, KiB written. The last three only grow while a process lives."""
 Reading = dict[str, dict[str, float | str]]
-"""By device ('' is the node, a card by uuid, ``disk:NAME``) and measure."""
+"""By device and measure. The device is '' for the node, the uuid of a card, or ``disk:NAME``."""
 
 
 class GPUShare(NamedTuple):
-    """What a job did on one GPU at the moment of a sample."""
+    """The use of one GPU by a job at the moment of a sample."""
 
     util_percent: float
     memory_kib: int
     power_w: float | None
-    """Its share of what the card drew; ``None`` when the card was not read."""
+    """Its share of the card's power; ``None`` when the card's power is unknown."""
     memory_util_percent: float | None = None
-    """As this and the next are kept with details only; ``None``: not told."""
+    """This field and the next one are stored only with details; ``None``: unknown."""
     card_index: int | None = None
 
 
 class CommandShare(NamedTuple):
-    """What the processes of a job that run one command did at the moment of a sample."""
+    """The use by all processes of a job with the same command, at the moment of a sample."""
 
     processes: int
     memory_kib: int
     cpu_avg_percent: float
-    """Over the life of each process; 100 is a core."""
+    """Mean over the life of each process. 100 is one core."""
     cpu_util_percent: float | None
-    """At the moment; ``None`` when Sonar did not look."""
+    """At the moment of the sample; ``None`` when Sonar did not measure it."""
 
 
 class SampledKey(NamedTuple):
     """
-    A job of a cluster, over all its nodes (``epoch`` 0), or a process group of one node since it booted.
+    The key of a job of a cluster, over all its nodes (``epoch`` 0), or of a process group of one node since its boot.
 
-    Two process groups with the same key are one unless more than two hours lie between their samples.
+    Process groups with the same key are one job unless their samples are more than two hours apart.
     """
 
     job: int
     epoch: int
     task: int = 0
-    """Its index in an array that has one number as a whole, as Grid Engine's; 0: none."""
+    """The index in an array with one number for the whole array, as in Grid Engine; 0: no array."""
 
 
 class JobSnapshot(NamedTuple):
-    """A job on a node at a moment."""
+    """A job on a node at one moment."""
 
     user: str
     processes: dict[str, Counters]
-    """By pid; those that Sonar has rolled up have none and are known by parent and command."""
+    """Counters by pid. Processes that Sonar has rolled up have no pid, and their key is the parent and the command."""
     process_count: int
     thread_count: int
     memory_kib: int
@@ -67,11 +65,11 @@ class JobSnapshot(NamedTuple):
     in_container: bool
     cards: dict[str, GPUShare]
     commands: dict[str, CommandShare] = {}  # noqa: RUF012  never changed
-    """With details only."""
+    """Stored only with details."""
 
 
 class Sample(NamedTuple):
-    """A node at a moment."""
+    """A node at one moment."""
 
     time: int
     cluster: str
@@ -79,14 +77,14 @@ class Sample(NamedTuple):
     reading: Reading
     jobs: dict[SampledKey, JobSnapshot]
     errors: tuple[tuple[int, str], ...]
-    """Time and text of what the probe could not read."""
+    """Time and text of the errors that the probe reported."""
 
 
 def sample(value: dict[str, Any], fields: Strict = STRICT) -> Sample:
     """
-    The attributes of a sample envelope.
+    Return the sample of an envelope's attributes.
 
-    Raises MalformedError without node or time, and with strict readers for any other unusable value, too.
+    Raises MalformedError without node or time. Strict readers also raise it for any other unusable value.
     """
     time = sonar_fields.timestamp(value, "time")
     cluster, name = sonar_fields.text(value, "cluster"), sonar_fields.name(value, "node")
@@ -95,7 +93,7 @@ def sample(value: dict[str, Any], fields: Strict = STRICT) -> Sample:
     reading = _reading(system, name, fields) if system is not None else {}
     jobs, processes = _jobs(entries, name, fields)
     node = reading.setdefault("", {})
-    # A heartbeat is a sample too: idle is not the same as absent.
+    # A heartbeat is a sample too: an idle node is not an absent one.
     node["processes"] = float(processes)
     node["jobs"] = float(len(jobs))
     _share_power(reading, entries, name, jobs, fields)
@@ -114,7 +112,7 @@ def sample(value: dict[str, Any], fields: Strict = STRICT) -> Sample:
 
 
 class _Gathered:
-    """The processes of one job while its entries are read: the same job may come twice, with other users."""
+    """The processes of one job while its entries are read. The same job may occur twice, with different users."""
 
     __slots__ = (
         *("cancelled", "cards", "commands", "container", "memory", "processes", "threads", "total", "user", "virtual"),
@@ -129,12 +127,12 @@ class _Gathered:
         self.commands: dict[str, CommandShare] = {}
 
     def snapshot(self) -> JobSnapshot:
-        # Many large numbers make one that no column holds.
+        # The sum of many large numbers may be too large for a column.
         sums = (self.total, self.threads, self.memory, self.virtual, self.cancelled)
         total, threads, memory, virtual, cancelled = (min(one, sonar_fields.LARGEST) for one in sums)
         commands = self.commands
         if any(one.cpu_util_percent is not None for one in commands.values()):
-            # Where Sonar looks, what is left out is 0.
+            # If Sonar measured any of them, a missing value is 0.
             commands = {
                 name: one._replace(cpu_util_percent=one.cpu_util_percent or 0.0) for name, one in commands.items()
             }
@@ -161,7 +159,8 @@ def _jobs(entries: list[Any], node: str, fields: Strict) -> tuple[dict[SampledKe
             fields.lose("jobs", place, error, entry)
             continue
         user = fields.text(entry, "user")
-        # Job 0 is no job: kernel threads and the like, each on its own (seed). They count for the node alone.
+        # Job 0 is not a job. It has kernel threads and similar processes, each alone (seed). They count only for the
+        # node.
         gathered = found.get(key) or _Gathered(user)
         gathered.user = min(gathered.user, user)
         for process in own:
@@ -176,9 +175,9 @@ def _jobs(entries: list[Any], node: str, fields: Strict) -> tuple[dict[SampledKe
 
 def _add_process(gathered: _Gathered, process: Any, node: str, fields: Strict) -> int:
     """
-    Add a process (or several, rolled up) to its job; how many it stands for.
+    Add a process (or several, rolled up) to its job. Return the number of processes.
 
-    Raises MalformedError, and has added nothing, when it cannot be told which process it is.
+    Raises MalformedError, and adds nothing, when the process cannot be identified.
     """
     if type(process) is not dict:
         raise MalformedError("processes is not a list of objects")
@@ -186,7 +185,7 @@ def _add_process(gathered: _Gathered, process: Any, node: str, fields: Strict) -
     pid, ppid = exact(process, "pid"), exact(process, "ppid")
     count = 1 + max(0, fields.integer(process, "rolledup")) if "rolledup" in process else 1
     command = fields.text(process, "cmd")
-    # Not by command: exec changes it, and a zombie's has an annotation, while the counters go on.
+    # The command is not in the key: exec changes it, and a zombie's has an annotation, but the counters continue.
     key = str(pid) if pid else f"{ppid}/{command}"
     counters = uint(process, "cpu_time"), uint(process, "data_read"), uint(process, "data_written")
     # Sonar sends threads minus one.
@@ -218,7 +217,7 @@ def _add_process(gathered: _Gathered, process: Any, node: str, fields: Strict) -
 def _add_command(
     gathered: _Gathered, command: str, process: dict[str, Any], more: CommandShare, fields: Strict
 ) -> None:
-    """Add a process to what its job runs under this name; ``more``: without its percentages."""
+    """Add a process to the use of its command in the job. ``more``: the use without the percentages."""
     old = gathered.commands.get(command, CommandShare(0, 0, 0.0, None))
     util = max(0.0, fields.number(process, "cpu_util")) if "cpu_util" in process else None
     gathered.commands[command] = CommandShare(
@@ -232,7 +231,7 @@ def _add_command(
 def _process_cards(
     process: dict[str, Any], node: str, fields: Strict
 ) -> Iterator[tuple[str, float, int, float | None, int | None]]:
-    """Each card that a process uses: its uuid, percent, KiB; with details percent of its memory, and index."""
+    """Yield each card that a process uses: uuid, percent, KiB; with details also percent of its memory, and index."""
     for gpu in fields.items(process, "gpus"):
         try:
             uuid = card_id(gpu, node)
@@ -247,9 +246,10 @@ def _process_cards(
 
 def card_id(card: dict[str, Any], node: str) -> str:
     """
-    What a card is known by, in samples and sysinfo alike.
+    Return the key of a card, the same in samples and sysinfo.
 
-    AMD's cards have no uuid before Sonar 0.16, which has no node with cards of two makers either: the index tells them.
+    AMD's cards have no uuid before Sonar 0.16. These versions have no node with cards of two makers, so the index
+    identifies a card.
     """
     return sonar_fields.text(card, "uuid") or f"{node}/{sonar_fields.uint(card, 'index')}"
 
@@ -257,10 +257,10 @@ def card_id(card: dict[str, Any], node: str) -> str:
 def _share_power(
     reading: Reading, entries: list[Any], node: str, jobs: dict[SampledKey, _Gathered], fields: Strict
 ) -> None:
-    """Divide what each card drew among those who used it: by their use of it, alike when none shows."""
+    """Divide the power of each card among its users in proportion to their use, or equally if no use is measured."""
     if not any(job.cards for job in jobs.values()):
         return
-    # Percent of each card of those who use it: processes of no job, and jobs.
+    # The percentages of each card: of each process without a job, and of each job.
     users: dict[str, list[float]] = {}
     for entry in entries:
         for process in fields.items(entry, "processes") if type(entry) is dict and not entry.get("job") else ():
@@ -282,7 +282,9 @@ _SECTOR_BYTES = 512
 
 
 def _reading(system: dict[str, Any], name: str, fields: Strict) -> Reading:
-    """The node and its devices. What is absent of the node is 0 (the format leaves zeros out)."""
+    """
+    Return the readings of the node and its devices. An absent value of the node is 0, because the format omits zeros.
+    """
     cpus = fields.uints(system, "cpus")
     node: dict[str, float | str] = {
         "used_memory_kib": float(fields.uint(system, "used_memory")),
@@ -321,7 +323,7 @@ def _card(card: dict[str, Any], fields: Strict) -> dict[str, float | str]:
         "memory_kib": float(fields.uint(card, "memory")),
         "failing": float(fields.uint(card, "failing")),
     }
-    # Of these, zero is what a card says that cannot tell.
+    # For these, a card sends 0 if it does not know the value.
     for key, measure in (
         ("fan", "fan_percent"),
         ("power", "power_w"),
@@ -343,7 +345,7 @@ def _card(card: dict[str, Any], fields: Strict) -> dict[str, float | str]:
 
 
 def _disk(stats: list[int]) -> dict[str, float | str]:
-    """Of the kernel's counters (Documentation/admin-guide/iostats) what was moved, and how long it was busy."""
+    """Return the transferred data and the busy time from the kernel's counters (Documentation/admin-guide/iostats)."""
     if len(stats) < 10:
         raise MalformedError("disks has too few stats")
     return {

@@ -1,4 +1,4 @@
-"""When each run of a job number was, so that a sample belongs to the run whose time contains it."""
+"""The time spans of the runs of a job number, so that a sample belongs to the run whose span contains it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from arcacct.records.states import SQL_FINAL
 from arcacct.sources.sonar.envelopes import FIELDS, PENDING, SACCT_FIELDS, SlurmJob, Value, merged, same_run
 from arcacct.sources.sonar.nodes import Names
 
-# Slurm's reports in SlurmJobs: read, merged field by field, written back.
+# Slurm's reports in the table SlurmJobs: read them, merge them field by field, and write them back.
 
 
 _SPELT = {"array_job_id": "ArrayJobID", "array_task_id": "ArrayTaskID", "het_job_id": "HetJobID"}
 _SPELT |= {"requested_cpus": "RequestedCPUs", "minimum_cpus_per_node": "MinimumCPUsPerNode"}
-# Seconds say so.
+# The names of these columns end in their unit, seconds.
 _SPELT |= {"time_limit": "TimeLimitS", "suspend_time": "SuspendTimeS"}
 _SPELT |= {name: f"{name}S" for name in ("MinCPU", "AveCPU", "ElapsedRaw", "SystemCPU", "UserCPU")}
 COLUMNS = {name: "".join(part.capitalize() for part in name.split("_")) for name in FIELDS}
@@ -38,7 +38,7 @@ _REPLACE = (
 
 
 def merge_report(con: Connection, names: Names, cluster: str, report: SlurmJob) -> None:
-    """Merge one report into what is known of its job or step."""
+    """Merge one report into the known values of its job or step."""
     if not report.values:
         return
     cluster_id = names.cluster(cluster)
@@ -62,13 +62,13 @@ def _run(job: SlurmJob) -> int:
 
 
 def runs(con: Connection, cluster_id: int, job_id: int, step: str = "") -> list[SlurmJob]:
-    """The runs of a job, or of one of its steps, the one that did not start yet first."""
+    """Return the runs of a job, or of one of its steps. A run that has not started yet comes first."""
     rows = con.execute(f"{_SELECT} AND JobID = ? AND JobStep = ? ORDER BY Run", (cluster_id, job_id, step))
     return [_job(row) for row in rows]
 
 
 def steps(con: Connection, cluster_id: int, main: SlurmJob) -> list[SlurmJob]:
-    """The steps of one run of a job: those that started while it ran."""
+    """Return the steps of one run of a job: those that started while it ran."""
     rows = con.execute(f"{_SELECT} AND JobID = ? AND JobStep <> '' ORDER BY JobStep, Run", (cluster_id, main.job_id))
     start, end = main.number("start_time") or 0, main.number("end_time")
     # The clocks of two daemons may differ by a second.
@@ -84,24 +84,27 @@ def _job(row: tuple[Value | None, ...]) -> SlurmJob:
     return SlurmJob(int(row[0] or 0), str(row[1]), values, json.loads(str(row[2])))
 
 
-# When each run of a job number was, so that a sample belongs to the run whose time holds it, and not to a number.
+# The time spans of the runs of a job number: a sample belongs to the run whose span contains it, not to a number.
 #
-# Batch systems use a number again: at once for a job that is requeued, after months for another job.
+# Batch systems use a number again: at once for a requeued job, after months for another job.
 #
-# =====================================  ===========================================================================
-# Slurm by sacct, Grid Engine, HTCondor  LRMSSTART to LRMSEND of the record; each such pair is a run Slurm by job
-# envelopes                 start to end; without an end, until the next run of the number starts ARC
-# submission to end, which holds every run before a requeue. A worker may write
-#                                        LRMSSTART in local time with a false Z, so it does not shorten this
-# =====================================  ===========================================================================
+# The span depends on the source:
+#
+# * Slurm by sacct, Grid Engine, HTCondor: LRMSSTART to LRMSEND of the record. Each such pair is a run.
+# * Slurm by job envelopes: start to end. Without an end, the run lasts until the next run of the number starts.
+# * ARC: submission to end, which includes each run before a requeue. LRMSSTART does not shorten it, because a worker
+#   may write local time with a false Z.
 
 
 SLACK_S = 60
-"""A sample so near to a run that no run holds belongs to it: clocks differ, and processes outlive their job."""
+"""A sample outside all runs belongs to a run at most this far away: clocks differ, and processes outlive their job."""
 _OFF_S = 3600
-"""So far may the times of one run be apart in an envelope and in a record: Sonar takes today's zone for all times."""
+"""
+The largest difference between the times of one run in an envelope and in a record. Sonar uses today's zone for all
+times.
+"""
 _LATE_S = 86_400
-"""A-REX gives up jobs that run on: so long after its end the end in the batch system is believed."""
+"""A-REX may give up a job that still runs. The end in the batch system counts if it is at most this much later."""
 _OPEN = 2**62
 
 
@@ -113,11 +116,11 @@ class Span(NamedTuple):
 
 
 class Spans:
-    """The runs of one number: each moment belongs to one of them, named by its start, or to none, which is 0."""
+    """The runs of one number. Each moment belongs to one run, identified by its start, or to no run, which is 0."""
 
     def __init__(self, spans: Iterable[Span] = ()) -> None:
         ordered = sorted({one for one in spans if one.start > 0})
-        # A run without an end is over when the next one starts.
+        # A run without an end ends when the next one starts.
         ordered = [
             one._replace(end=later.start - 1) if one.end == _OPEN and later.start > one.start else one
             for one, later in pairwise([*ordered, Span(_OPEN, _OPEN)])
@@ -135,20 +138,25 @@ class Spans:
                 self._starts.append(start)
 
     def at(self, time: int) -> int:
-        """The start of the run that a sample belongs to; 0: no run holds it."""
+        """Return the start of the run that a sample at this time belongs to; 0: no run."""
         return self._starts[bisect_right(self._edges, time) - 1]
 
     def is_one(self, first: int, last: int) -> bool:
-        """Whether all samples from ``first`` to ``last`` belong to the same run, or all to none."""
+        """Whether all samples from ``first`` to ``last`` belong to the same run, or all to no run."""
         return bisect_right(self._edges, first) == bisect_right(self._edges, last)
 
     def zones(self) -> Iterator[tuple[int, int, int]]:
-        """All of time in order: from the first second of a zone to that of the next, and the run that it belongs to."""
+        """
+        Yield the zones of all time in order: the first second of a zone, that of the next zone, and the zone's run.
+        """
         yield from zip(self._edges, [*self._edges[1:], _OPEN], self._starts, strict=True)
 
 
 def _holder(spans: Iterable[Span], at: int) -> int:
-    """The run that started last of those that hold a moment; else the nearest one."""
+    """
+    Return the start of the run that contains a moment, or of the last started of several; else that of the nearest run;
+    else 0.
+    """
     inside = [one.start for one in spans if one.start <= at <= one.end]
     if inside:
         return max(inside)
@@ -157,11 +165,11 @@ def _holder(spans: Iterable[Span], at: int) -> int:
 
 
 class Claim(NamedTuple):
-    """A finished record of another source, and which part of a number's telemetry is its own."""
+    """A finished record of another source, and its part of a number's telemetry."""
 
     record_id: int
     clusters: frozenset[int]
-    """Those that have telemetry of its time: it is added only if there is just one."""
+    """The clusters with telemetry of its time. Telemetry is added only if there is exactly one."""
     starts: tuple[int, ...] = ()
     """The starts of its runs."""
     slurm: tuple[SlurmJob, ...] = ()
@@ -169,16 +177,16 @@ class Claim(NamedTuple):
 
 
 class KnownRuns(NamedTuple):
-    """All that is known of the runs of a number in a cluster."""
+    """All known runs of a number in a cluster."""
 
     spans: Spans
     claims: tuple[Claim, ...]
     slurm: tuple[SlurmJob, ...]
-    """All that job envelopes report of the number, in order of time."""
+    """All runs of the number in job envelopes, in order of time."""
     unclaimed: tuple[tuple[SlurmJob, tuple[int, ...]], ...]
-    """Of these each run that started and has no record of another source, with its start as `Claim` has it."""
+    """The runs of these that started and have no record of another source, each with its start as in `Claim`."""
     are_over: bool
-    """Whether there is a run, and each has an end."""
+    """Whether there is a run, and each run has an end."""
 
 
 class FinishedRecord(NamedTuple):
@@ -187,7 +195,7 @@ class FinishedRecord(NamedTuple):
     record_id: int
     job_id: str
     name: str
-    """The batch system's id."""
+    """The batch system's ID."""
     source: str
     origin: str
     submit_time: int
@@ -195,12 +203,12 @@ class FinishedRecord(NamedTuple):
 
 
 def known_runs(con: Connection, cluster_id: int, job: LocalID) -> KnownRuns:
-    """What is known of the runs of a number in a cluster."""
+    """Return the known runs of a number in a cluster."""
     # Slurm gives each element of an array a number of its own.
     slurm = () if job.task else tuple(runs(con, cluster_id, job.number))
     names = dict.fromkeys((job, *(name for one in slurm if (name := _element(one)) is not None)))
     found_records = finished_records(con, [one for name in names for one in spellings(name)])
-    # By what does not depend on which came first.
+    # Sort by a key that does not depend on the order of the imports.
     records = sorted(found_records, key=lambda one: one.job_id)
     clusters = {one: _clusters_of(con, one, cluster_id) for one in records}
     here = {one: _spans_of(con, one) for one in records if cluster_id in clusters[one]}
@@ -238,10 +246,10 @@ def _element(run: SlurmJob) -> LocalID | None:
 
 
 def finished_records(con: Connection, names: Sequence[tuple[str, str]]) -> list[FinishedRecord]:
-    """The finished records of other sources with a local id in these ranges."""
+    """Return the finished records of other sources with a local ID in these ranges."""
     ranges = " OR ".join(["(LocalJobID >= ? AND LocalJobID < ?)"] * len(names))
     rows = con.execute(
-        # The status only of those found: nearly all jobs have a final one.
+        # Read the status only of the records found, because nearly all jobs have a final one.
         "SELECT AAR.RecordID, JobID, LocalJobID, coalesce(Source, ?), coalesce(Origin, ''), SubmitTime, EndTime"
         f" FROM AAR LEFT JOIN RecordSources USING (RecordID) WHERE ({ranges})"
         f" AND coalesce(Source, '') <> ? AND (SELECT Name FROM Status WHERE ID = StatusID) IN {SQL_FINAL}",
@@ -251,16 +259,16 @@ def finished_records(con: Connection, names: Sequence[tuple[str, str]]) -> list[
 
 
 def _span_of(run: SlurmJob) -> Span | None:
-    """When a run was that job envelopes report; ``None``: it did not start."""
+    """Return the span of a run in job envelopes; ``None``: it did not start."""
     start, end = run.number("start_time"), run.number("end_time") if run.finished else None
-    # Of a job that waits, or was cancelled while it waited, this is the start that it was to have.
+    # For a job that waits, or was cancelled while it waited, this is the expected start.
     if start is None or run.text("job_state") == PENDING or (end is not None and end < start):
         return None
     return Span(start, _OPEN if end is None else end)
 
 
 def _spans_of(con: Connection, record: FinishedRecord) -> list[Span]:
-    """When the runs of a record were, as its own source knows."""
+    """Return the spans of the runs of a record, from its own source."""
     life = Span(record.submit_time, record.end_time)
     events = con.execute(
         "SELECT EventKey, CAST(strftime('%s', EventTime) AS INTEGER) FROM JobEvents"
@@ -279,13 +287,13 @@ def _spans_of(con: Connection, record: FinishedRecord) -> list[Span]:
 
 
 def _hull(spans: Sequence[Span]) -> Span:
-    """From the first second of some runs to the last that is known."""
+    """Return the span from the start of the first run to the last known end."""
     return Span(min(one.start for one in spans), max(one.end for one in spans if one.end != _OPEN))
 
 
 def _record_of(run: Span, records: Mapping[FinishedRecord, Sequence[Span]]) -> FinishedRecord | None:
-    """The record of a run that job envelopes report; of several the one that is nearest."""
-    # Where the end is unknown the start decides.
+    """Return the nearest record of a run in job envelopes; ``None`` without a record."""
+    # If the end is unknown, the start decides.
     run = run._replace(end=run.start) if run.end == _OPEN else run
     near = [(_apart(run, one, record), order) for order, record in enumerate(records) for one in records[record]]
     apart, order = min(near, default=(_OPEN, 0))
@@ -293,23 +301,24 @@ def _record_of(run: Span, records: Mapping[FinishedRecord, Sequence[Span]]) -> F
 
 
 def _apart(run: Span, own: Span, record: FinishedRecord) -> int:
-    """How many seconds a run is away from one of a record; more than an hour if it is another run."""
+    """Return the distance in seconds between a run and a run of a record. More than an hour means a different run."""
     if record.source in OF_AREX:
         return max(0, max(run.start, own.start) - min(run.end, own.end))
     off = abs(run.start - own.start)
-    # The run itself, even if `sacct --truncate` cut it, or its times are of another season's zone; no run after it.
+    # The same run may be cut by `sacct --truncate`, or have times in another season's zone. A later run is a different
+    # one.
     is_same = not off or own.start <= run.start < own.end or run.start <= own.start < run.end or off == _OFF_S
     return min(off, _OFF_S) if is_same else _OPEN
 
 
 def _clusters_of(con: Connection, record: FinishedRecord, cluster_id: int) -> frozenset[int]:
-    """The clusters that have telemetry of the time of a record."""
+    """Return the clusters with telemetry of the time of a record."""
     if con.execute("SELECT count(*) FROM Clusters").fetchone() == (1,):
         return frozenset((cluster_id,))
     name = local_id(unescaped(record.name))
     found = {} if name is None else dict(with_telemetry(con, name))
     if record.source == SACCT:
-        # The record says which, unless its name is one that telemetry does not use.
+        # The record names its cluster. Telemetry may use another name for it.
         own = con.execute("SELECT ID FROM Clusters WHERE Name = ?", (record.origin,)).fetchone()
         if own is not None and own[0] in found:
             return frozenset(own)
@@ -322,7 +331,7 @@ def _clusters_of(con: Connection, record: FinishedRecord, cluster_id: int) -> fr
 
 
 def with_telemetry(con: Connection, job: LocalID) -> list[tuple[int, LocalID]]:
-    """The clusters that have telemetry of a number, and what it is called there."""
+    """Return the clusters with telemetry of a number, and its number there."""
     if job.is_element:
         rows = con.execute(
             "SELECT DISTINCT ClusterID, JobID FROM SlurmJobs WHERE ArrayJobID = ? AND ArrayTaskID = ?", job[:2]
@@ -338,7 +347,7 @@ def with_telemetry(con: Connection, job: LocalID) -> list[tuple[int, LocalID]]:
 
 
 def sampled_job(con: Connection, cluster_id: int, job: LocalID) -> int:
-    """The number in SampledJobs of a job of the batch system; 0: there are no samples of it."""
+    """Return the ID in SampledJobs of a job of the batch system; 0: it has no samples."""
     row = con.execute(
         "SELECT ID FROM SampledJobs WHERE ClusterID = ? AND JobID = ? AND Epoch = 0 AND Task = ?",
         (cluster_id, *job[:2]),
@@ -347,7 +356,7 @@ def sampled_job(con: Connection, cluster_id: int, job: LocalID) -> int:
 
 
 def is_sampled(con: Connection, cluster_id: int, job: LocalID, first: int, last: int) -> bool:
-    """Whether there are samples of a number from a time to another."""
+    """Whether a number has samples between two times."""
     row = con.execute(
         "SELECT EXISTS (SELECT 1 FROM JobUsage WHERE SampledJobID = ? AND FirstTime <= ? AND LastTime >= ?)",
         (sampled_job(con, cluster_id, job), last + SLACK_S, first - SLACK_S),
@@ -356,6 +365,6 @@ def is_sampled(con: Connection, cluster_id: int, job: LocalID, first: int, last:
 
 
 def _is_reported(con: Connection, cluster_id: int, job: LocalID, first: int, last: int) -> bool:
-    """Whether job envelopes report a run of a number from a time to another."""
+    """Whether job envelopes report a run of a number between two times."""
     spans = (_span_of(one) for one in ([] if job.task else runs(con, cluster_id, job.number)))
     return any(one is not None and one.start <= last + _OFF_S and first - _OFF_S <= one.end for one in spans)

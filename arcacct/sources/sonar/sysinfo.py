@@ -1,4 +1,4 @@
-"""What this host and its Slurm cluster are, as Sonar writes it."""
+"""Describe this host and its Slurm cluster as Sonar does."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ from arcacct.records.slurm_formats import size_kib as size
 from arcacct.sources.sonar import sampler
 from arcacct.sources.sonar.sampler import Host, with_content
 
-# What this host is, as Sonar tells it, once a day and after each boot.
+# Describe this host as Sonar does, once a day and after each boot.
 
 
 Fields = dict[str, Any]
 
 
 def sysinfo(host: Host, *, topology: bool = False) -> Fields:
-    """What this host is. Raises OSError, ValueError or LookupError when it cannot be told."""
+    """
+    Return the description of this host. Raises OSError, ValueError or LookupError when the host does not give a value.
+    """
     system = os.uname()
     sockets, cores, threads, model = cpu_layout(host)
     distances = numa_distances(host)
@@ -63,7 +65,7 @@ def sysinfo(host: Host, *, topology: bool = False) -> Fields:
 
 
 def cpu_layout(host: Host) -> tuple[int, int, int, str]:
-    """Sockets, cores of each, threads of each core, and the model, as /proc/cpuinfo has them."""
+    """Return sockets, cores of each, threads of each core, and the model, from /proc/cpuinfo."""
     blocks = []
     for text in _text(f"{host.proc}/cpuinfo").split("\n\n"):
         pairs = (one.partition(":") for one in text.splitlines())
@@ -73,7 +75,7 @@ def cpu_layout(host: Host) -> tuple[int, int, int, str]:
         raise ValueError(f"{host.proc}/cpuinfo lists no processor")
     first = cpus[0]
     if "physical id" not in first or "cpu cores" not in first:
-        # Other architectures than x86 tell neither sockets nor threads.
+        # Architectures other than x86 report neither sockets nor threads.
         return 1, len(cpus), 1, first.get("model name", "") or f"ARMv{first.get('CPU architecture', '?')}"
     sockets = len({cpu.get("physical id") for cpu in cpus})
     cores, siblings = int(first["cpu cores"]), int(first.get("siblings", first["cpu cores"]))
@@ -86,7 +88,7 @@ def _text(path: str) -> str:
 
 
 def numa_distances(host: Host) -> list[list[int]]:
-    """The matrix between NUMA nodes; empty where the kernel has none."""
+    """Return the matrix between NUMA nodes; empty if the kernel has none."""
     folder = f"{host.sys}/devices/system/node"
     try:
         names = [name for name in os.listdir(folder) if re.fullmatch(r"node\d+", name)]
@@ -107,14 +109,15 @@ def _topology() -> str:
     return base64.b64encode(done.stdout).decode("ascii")
 
 
-# Slurm's jobs and the cluster as Sonar tells of them, where ``sacct`` and ``sinfo`` are at hand.
+# Report Slurm's jobs and the cluster as Sonar does, on a host with ``sacct`` and ``sinfo``.
 #
-# What Sonar loses is not lost here: seconds of CPU times with fractions, signs in names of jobs, states such as
-# PREEMPTED and NODE_FAIL, the runs before a requeue. The format knows no signal, so neither do these envelopes.
+# Some values that Sonar loses are kept here: the seconds of CPU times with fractions, special characters in job names,
+# states such as PREEMPTED and NODE_FAIL, the runs before a requeue. The format has no signal, so these envelopes have
+# none either.
 
 
 WINDOW_S = 5400
-"""As far back as Sonar asks: jobs that ended are told several times, so that none is missed."""
+"""The period of a request in seconds, as in Sonar. Ended jobs are reported several times, so that no job is missed."""
 TIMEOUT_S = 120.0
 JOBS_OF_AN_ENVELOPE = 500
 
@@ -129,7 +132,7 @@ _USAGE = "TRESUsageInTot"
 COLUMNS = (*_JOB, *_TIMES, *_SIZES, _USAGE)
 
 _ADDED = 2
-"""To every ExtendedUint, of which 1 is infinite."""
+"""Added to each ExtendedUint. The value 1 is infinite."""
 _FLAGS = {
     "*": "NOT_RESPONDING",
     "~": "POWERED_DOWN",
@@ -141,7 +144,7 @@ _FLAGS = {
     "^": "REBOOT_ISSUED",
     "-": "PLANNED",
 }
-"""What sinfo puts behind the state of a node (sinfo(1), NODE STATE CODES)."""
+"""The characters that sinfo puts after the state of a node (sinfo(1), NODE STATE CODES)."""
 
 Row = Mapping[str, str]
 T = TypeVar("T")
@@ -149,7 +152,7 @@ T = TypeVar("T")
 
 def slurm_jobs(now: int, window_s: int = WINDOW_S, program: str = "sacct") -> list[Fields]:
     """
-    Each job, run and step of which Slurm's accounting knows in the last seconds, as an element of ``slurm_jobs``.
+    Return each job, run and step of the last ``window_s`` seconds in Slurm's accounting, as elements of ``slurm_jobs``.
 
     Raises OSError when the program fails, ValueError for an output of another form.
     """
@@ -185,7 +188,7 @@ def _asked(arguments: list[str]) -> str:
 
 
 def _rows(output: str, delimiter: str) -> Iterator[Row]:
-    """The rows below the header; one may have newlines in the name of its job, and no delimiter."""
+    """Yield the rows below the header. A job name in a row may contain newlines, but no delimiter."""
     lines = iter(output.removesuffix("\n").split("\n"))
     header = next(lines).split(delimiter)
     if header != list(COLUMNS):
@@ -203,9 +206,10 @@ def _rows(output: str, delimiter: str) -> Iterator[Row]:
 
 def _with_cpu(rows: Iterable[Row]) -> Iterator[Row]:
     """
-    The rows, with CPU time where Slurm has it in another column: a job comes before its steps.
+    Yield the rows, with CPU time from another column where needed. A job comes before its steps.
 
-    Slurm 25.05 may have 0 in UserCPU and SystemCPU of a job and of its steps; TRESUsageInTot, of steps only, has it.
+    Slurm 25.05 may have 0 in UserCPU and SystemCPU of a job and its steps. Then TRESUsageInTot, which only steps have,
+    has the CPU time.
     """
     for own in _jobs(rows):
         of_steps = 0
@@ -220,7 +224,7 @@ def _with_cpu(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _jobs(rows: Iterable[Row]) -> Iterator[list[dict[str, str]]]:
-    """The rows of each run of a job: its own, and those of its steps."""
+    """Yield the rows of each run of a job: its own, and those of its steps."""
     own: list[dict[str, str]] = []
     for row in rows:
         if "." not in row["JobIDRaw"] and own:
@@ -236,13 +240,13 @@ def _cpu_us(row: Row) -> int:
 
 
 def _duration(us: int) -> str:
-    """As sacct prints a duration."""
+    """Return a duration as sacct prints it."""
     minutes, rest = divmod(us, 60 * 10**6)
     return f"{minutes:02}:{rest // 10**6:02}.{rest % 10**6:06}"
 
 
 def slurm_job(row: Row) -> Fields:
-    """One row of sacct as an element of ``slurm_jobs``. Raises ValueError for one without a number."""
+    """Return one row of sacct as an element of ``slurm_jobs``. Raises ValueError for a row without a number."""
     number, step = job_number(row["JobIDRaw"])
     sacct = {"AllocTRES": row["AllocTRES"], "ElapsedRaw": _told(amount, row["ElapsedRaw"])}
     sacct |= {name: _seconds(row[name]) for name in _TIMES}
@@ -278,7 +282,7 @@ def slurm_job(row: Row) -> Fields:
 
 
 def _told(reader: Callable[[str], T | None], text: str) -> T | None:
-    """What a text says; ``None`` for nothing, and for what is no such value: the rest of its row is good."""
+    """Return the value of a text; ``None`` for an empty or unusable one. The rest of its row is good."""
     try:
         return reader(text)
     except ValueError:
@@ -296,7 +300,7 @@ def _moment(text: str) -> str:
 
 
 def _limit(text: str) -> int | None:
-    """Sacct has minutes, the format seconds."""
+    """Return a limit in seconds. sacct prints minutes."""
     if text == "UNLIMITED":
         return 1
     minutes = _told(amount, text)
@@ -304,7 +308,10 @@ def _limit(text: str) -> int | None:
 
 
 def _place(shown: str) -> Fields:
-    """Where a job stands in an array (``5_3``; of one that waits as a whole ``5_[1,3]``) or among others (``6+1``)."""
+    """
+    Return the place of a job in an array (``5_3``; a waiting array as a whole: ``5_[1,3]``) or in a heterogeneous job
+    (``6+1``).
+    """
     name = shown.partition(".")[0]
     array, underline, task = name.partition("_")
     if underline:
@@ -314,7 +321,7 @@ def _place(shown: str) -> Fields:
 
 
 def _memory_kib(row: Row) -> int | None:
-    """What was asked for on each node: older Slurm says ``4000Mn`` for a node, ``2000Mc`` for a core."""
+    """Return the requested memory on each node. Older Slurm prints ``4000Mn`` for a node, ``2000Mc`` for a core."""
     text = row["ReqMem"]
     memory = _told(size, text.rstrip("nc"))
     if memory is None or not text.endswith("c"):
@@ -325,7 +332,7 @@ def _memory_kib(row: Row) -> int | None:
 
 def cluster(program: str = "sinfo") -> Fields:
     """
-    The partitions with their nodes, and the nodes by their states.
+    Return the partitions with their nodes, and the nodes by their states.
 
     Raises OSError when the program fails, ValueError for an output of another form.
     """
@@ -349,7 +356,7 @@ def cluster(program: str = "sinfo") -> Fields:
 
 
 def _states(text: str) -> tuple[str, ...]:
-    """``idle*`` is idle, and does not respond."""
+    """Return the states of a node. ``idle*`` is idle, and does not respond."""
     state = text.rstrip("".join(_FLAGS))
     flags = [_FLAGS[sign] for sign in text[len(state) :]]
     return *(word.upper() for word in state.split("+") if word), *flags

@@ -1,4 +1,4 @@
-"""The usage that follows from samples, hour by hour, of nodes and of sampled jobs."""
+"""Calculate the usage of nodes and of sampled jobs from samples, hour by hour."""
 
 from __future__ import annotations
 
@@ -15,36 +15,37 @@ from arcacct.sources.sonar.nodes import Names
 from arcacct.sources.sonar.samples import CommandShare, Counters, GPUShare, JobSnapshot, Reading, SampledKey
 from arcacct.sources.sonar.spans import Spans, sampled_job
 
-# From snapshots to use: what the processes of a job used between its samples, what the readings of a node come to.
+# From snapshots to usage: the use by the processes of a job between its samples, and statistics of the readings of a
+# node.
 #
-# Every function is of a whole row of snapshots in the order of their times and of the one before it, so the result does
-# not depend on the order in which they came here, nor on how often.
+# Each function takes a whole series of snapshots in order of time, and the snapshot before it. So the result does not
+# depend on the order in which they arrived, or on repeated ones.
 
 
 HOUR_S = 3600
 NEW_JOB_GAP_S = 2 * 3600
-"""Two samples of a process group that are further apart are of two jobs (the seed leaves the number open)."""
+"""Samples of a process group that are further apart belong to two jobs (the seed does not fix the number)."""
 
 _CADENCES = 3
 _MOST_COMMANDS = 100
-"""That are kept of a job in an hour: a job may start as many as it likes."""
+"""The most commands that are stored for a job in an hour. A job may start any number of them."""
 _COUNTERS = frozenset(("cpu_busy_s", "read_kib", "written_kib", "busy_ms"))
 
 
 class Use(NamedTuple):
-    """What a job used, in total, since the snapshot before."""
+    """The total use by a job since the previous snapshot."""
 
     cpu_s: int
     read_kib: int
     written_kib: int
 
     def plus(self, more: tuple[int, int, int]) -> Use:
-        """The sum with some more."""
+        """Return the sum with more use."""
         return Use(self.cpu_s + more[0], self.read_kib + more[1], self.written_kib + more[2])
 
 
 class GPUUse(NamedTuple):
-    """What a job used of one GPU."""
+    """The use of one GPU by a job."""
 
     samples: int
     occupied_s: float
@@ -53,11 +54,11 @@ class GPUUse(NamedTuple):
     peak_memory_kib: int
     card_index: int | None
     memory_util_percent: float | None
-    """Mean of the samples that tell it."""
+    """Mean of the samples that have it."""
 
 
 class CommandUse(NamedTuple):
-    """What a job ran under one name."""
+    """The use by a job's processes with one command name."""
 
     samples: int
     peak_processes: int
@@ -73,7 +74,7 @@ class JobUse(NamedTuple):
     first_time: int
     last_time: int
     starts: bool
-    """Whether these are the first snapshots of the job there."""
+    """Whether these are the first snapshots of the job on the node."""
     use: Use
     peak_memory_kib: int
     peak_virtual_memory_kib: int
@@ -83,7 +84,9 @@ class JobUse(NamedTuple):
     in_container: bool
     cards: dict[str, GPUUse]
     cpu_avg_percent: float | None
-    """This and what follows is ``None``, or empty, unless details are kept; means are those of the samples."""
+    """
+    This field and the following ones are ``None``, or empty, unless details are stored. Means are over the samples.
+    """
     cpu_util_percent: float | None
     peak_cpu_util_percent: float | None
     commands: dict[str, CommandUse]
@@ -100,7 +103,7 @@ class Measure(NamedTuple):
     low: float | None
     high: float | None
     increase: float | None
-    """Of a counter how much it grew; of a power what it comes to in J."""
+    """The growth of a counter, or the energy of a power in J."""
     text: str | None
 
 
@@ -112,9 +115,10 @@ def job_use(
     group: bool,
 ) -> JobUse:
     """
-    What a job used over its snapshots on one node, after the one ``before`` them.
+    Return the use by a job over its snapshots on one node. ``before`` is the snapshot before them.
 
-    ``longest_s`` as of `longest_step`. ``group``: a process group, whose number is another job's after a long gap.
+    ``longest_s`` is the result of `longest_step`. ``group``: the job is a process group, whose number belongs to
+    another job after a long gap.
     """
     if group and before is not None and snapshots[0][0] - before[0] > NEW_JOB_GAP_S:
         before = None
@@ -143,7 +147,7 @@ def job_use(
 
 
 def _percents(shots: Iterable[JobSnapshot]) -> tuple[float | None, float | None, float | None]:
-    """Mean of what all processes used over their lives; mean and peak of what they used at the moment."""
+    """Return the mean of the use by all processes over their lives, and mean and peak of their use at the samples."""
     told = [list(shot.commands.values()) for shot in shots if shot.commands]
     averages = [sum(one.cpu_avg_percent for one in shares) for shares in told]
     utils = [[one.cpu_util_percent for one in shares if one.cpu_util_percent is not None] for shares in told]
@@ -156,7 +160,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _commands(shots: Iterable[JobSnapshot]) -> dict[str, CommandUse]:
-    """What a job ran, by name: of many those that used most."""
+    """Return the commands of a job by name. Of too many, only those with the most use are returned."""
     found: dict[str, list[CommandShare]] = {}
     for shot in shots:
         for command, share in shot.commands.items():
@@ -177,10 +181,11 @@ def _commands(shots: Iterable[JobSnapshot]) -> dict[str, CommandUse]:
 
 def _growth(earlier: dict[str, Counters], now: dict[str, Counters]) -> Use:
     """
-    How much the processes of a job added to their counters between two snapshots.
+    Return how much the processes of a job added to their counters between two snapshots.
 
-    A parent's counters take over the child's when it has waited for it: what is known of the child is not counted
-    twice. A counter that shrank is another process with the pid of the first, or a rolled-up group that lost members.
+    A parent's counters include the child's after it has waited for the child. The known use of the child is subtracted,
+    so it is not counted twice. A counter that shrank belongs to a new process with the same pid, or to a rolled-up
+    group that lost members.
     """
     cpu = read = written = 0
     for key, counters in now.items():
@@ -202,7 +207,7 @@ def _growth(earlier: dict[str, Counters], now: dict[str, Counters]) -> Use:
 
 
 def _added_by(old: Counters | None, now: Counters, *, group: bool) -> tuple[int, int, int]:
-    """What one process, or a rolled-up group, added."""
+    """Return the use that one process, or a rolled-up group, added."""
     if old is None:
         return now[1:]
     cpu, read, written = now[1] - old[1], now[2] - old[2], now[3] - old[3]
@@ -212,7 +217,7 @@ def _added_by(old: Counters | None, now: Counters, *, group: bool) -> tuple[int,
 
 
 def _survivor(parent: int, earlier: dict[str, Counters], now: dict[str, Counters]) -> str | None:
-    """The nearest ancestor in the job that still lives: it has waited for all between."""
+    """Return the nearest living ancestor in the job. It has waited for all processes between. ``None`` without one."""
     for _ in range(64):
         key = str(parent)
         if key in now and key in earlier:
@@ -225,9 +230,10 @@ def _survivor(parent: int, earlier: dict[str, Counters], now: dict[str, Counters
 
 def longest_step(times: Sequence[int]) -> float:
     """
-    The longest time between two samples that is no gap: three sampling intervals, and no more than two hours.
+    Return the longest time in seconds between two samples that is not a gap: three sampling intervals, at most two
+    hours.
 
-    ``times``: when samples were taken, in order; the median of their intervals is the sampling interval.
+    ``times``: the times of the samples, in order. The sampling interval is the median of their intervals.
     """
     steps = [late - early for early, late in pairwise(times) if late > early]
     return min(_CADENCES * median(steps), NEW_JOB_GAP_S) if steps else 0
@@ -235,9 +241,9 @@ def longest_step(times: Sequence[int]) -> float:
 
 def _steps(times: Sequence[int], before: int | None, longest_s: float) -> list[float]:
     """
-    The seconds that each of some times stands for: back to the one before it.
+    Return the seconds that each sample covers: since the sample before it.
 
-    What happened in a gap is unknown, so a time behind one stands for nothing, and so does the first of all.
+    The use in a gap is unknown, so a sample after a gap covers 0 seconds. So does the first sample of all.
     """
     steps = [late - early for early, late in pairwise([times[0] if before is None else before, *times])]
     return [float(step) if step <= longest_s else 0.0 for step in steps]
@@ -272,9 +278,9 @@ def _memory_util(snapshots: Sequence[tuple[int, JobSnapshot]], uuid: str) -> flo
 
 def node_use(readings: Sequence[tuple[int, Reading]], earlier: Sequence[tuple[int, Reading]]) -> list[Measure]:
     """
-    What the readings of a node come to: means and extremes of what goes up and down, growth of what is counted.
+    Return the measures of a node's readings: mean and extremes of values, growth of counters.
 
-    ``earlier``: those before them, of which the last one is the beginning of the first interval.
+    ``earlier``: the readings before them. The last of these starts the first interval.
     """
     names = sorted({(device, measure) for _, reading in readings for device, own in reading.items() for measure in own})
     return [_measured(readings, earlier, *name) for name in names if name[1] != "boot"]
@@ -301,7 +307,7 @@ def _measured(
 
 
 def _rise(rows: Iterable[tuple[int, Reading]], before: tuple[int, Reading] | None, device: str, measure: str) -> float:
-    """The growth of a counter that begins at 0 again when the node boots."""
+    """Return the growth of a counter. It restarts at 0 when the node boots."""
     total = 0.0
     earlier = before[1] if before is not None else None
     for _, reading in rows:
@@ -315,41 +321,41 @@ def _rise(rows: Iterable[tuple[int, Reading]], before: tuple[int, Reading] | Non
 
 
 def _boot(reading: Reading) -> float:
-    # The kernel's boot time may jitter by a second between two reads.
+    # The kernel's boot time may vary by a second between two reads.
     return float(reading.get("", {}).get("boot", 0.0))
 
 
-# The hours of nodes and of sampled jobs: what was seen in them, and what that comes to.
+# The hours of nodes and of sampled jobs: the points in them, and the resulting sums.
 #
-# The counters of an hour's samples are kept, packed, as long as late samples may come (two weeks); the sums are made of
-# all of them anew whenever one is added, so order and repetition do not matter. The hour after is made anew too: its
-# first interval begins with the last sample of this one.
+# The counters of an hour's samples are stored, compressed, as long as late samples may come (two weeks). When one is
+# added, the sums are made again from all of them, so order and repetition do not matter. The next hour is made again
+# too, because its first interval starts with the last sample of this one.
 #
 # An hour of a batch job has sums for each run of the number (`spans`). When another run becomes known, an hour that it
-# divides is made anew; one that it holds whole, or that is closed, is only given to it.
+# divides is made again. An hour within the run, or a closed hour, is only assigned to it.
 
 
 KEPT_S = 14 * 86400
-"""How long after its last change an hour takes further samples."""
+"""An hour accepts further samples for this long after its last change."""
 
 Json = Any
 Point = tuple[int, Json]
-"""Time and what was seen then."""
+"""A time and the data of that time."""
 T = TypeVar("T")
 
 
 class _Series(NamedTuple):
-    """What is seen of nodes, or of jobs on nodes, hour by hour."""
+    """The data of nodes, or of jobs on nodes, hour by hour."""
 
     con: Connection
     points: str
-    """The table of what was seen ..."""
+    """The table of the points."""
     usage: str
-    """... and that of what it comes to."""
+    """The table of the usage."""
     columns: tuple[str, ...]
     own: tuple[int, ...]
     measure: Callable[[int, list[Point], list[Point]], None]
-    """Writes what an hour comes to: of its points, and of those of the last hour before it."""
+    """Writes the usage of an hour from its points and the points of the previous stored hour."""
 
     def _one(self, what: str, table: str, condition: str, hour: int) -> Any:
         where = "".join(f"{column} = ? AND " for column in self.columns)
@@ -362,11 +368,11 @@ class _Series(NamedTuple):
         return found
 
     def add(self, hour: int, points: Mapping[int, Json], now: int) -> bool:
-        """Add to an hour; False when it is closed and they came too late."""
+        """Add points to an hour. Return False when the hour is closed, so that they came too late."""
         stored = self._load(hour)
         if not stored and self._one("1", self.usage, "Hour = ?", hour) is not None:
             return False
-        # Through JSON, so that what was stored and what is new compare.
+        # Convert through JSON, so that stored and new values can be compared.
         fresh = json.loads(json.dumps({str(at): point for at, point in points.items()}))
         merged = stored | {at: fuller(stored.get(at), value) for at, value in fresh.items()}
         if merged == stored:
@@ -384,7 +390,7 @@ class _Series(NamedTuple):
         return True
 
     def again(self, hour: int) -> bool:
-        """Write anew what an hour comes to; False when it is closed."""
+        """Write the usage of an hour again. Return False when the hour is closed."""
         points = self._load(hour)
         if points:
             self._measure(hour, points)
@@ -398,7 +404,7 @@ class _Series(NamedTuple):
 def add_node_points(
     con: Connection, hour: int, points: dict[int, Reading], *, names: Names, cluster: str, node: str, now: int
 ) -> bool:
-    """Add readings to an hour of a node; False when the hour is closed and they came too late."""
+    """Add readings to an hour of a node. Return False when the hour is closed, so that they came too late."""
     node_id = names.node(cluster, node)
 
     def measure(hour: int, readings: list[Point], earlier: list[Point]) -> None:
@@ -424,10 +430,10 @@ def add_job_points(
     now: int,
 ) -> bool:
     """
-    Add snapshots to an hour of a job on a node; False when the hour is closed and they came too late.
+    Add snapshots to an hour of a job on a node. Return False when the hour is closed, so that they came too late.
 
-    Until `divide` looks at the number the hour belongs as a whole to the run that had its first samples, or those
-    before.
+    Until `divide` handles the number, the whole hour belongs to the run of its first samples, or of the samples before
+    it.
     """
     return _of_job(con, names.job(cluster, node, key), None, group=bool(key.epoch)).add(hour, points, now)
 
@@ -437,7 +443,7 @@ _OWN = "SampledJobID = ? AND NodeID = ?"
 
 
 def _of_job(con: Connection, own: tuple[int, int], spans: Spans | None, *, group: bool) -> _Series:
-    """The hours of a job on a node (``own``); ``spans``: the runs among which they are divided."""
+    """Return the hours of a job on a node (``own``). ``spans``: the runs among which they are divided."""
 
     def measure(hour: int, points: list[Point], earlier: list[Point]) -> None:
         before = (earlier[-1][0], _snapshot(earlier[-1][1])) if earlier else None
@@ -455,7 +461,7 @@ def _of_job(con: Connection, own: tuple[int, int], spans: Spans | None, *, group
         for table in _USES:
             con.execute(f"DELETE FROM {table} WHERE {_OWN} AND Hour = ?", (*own, hour))
         longest_s = longest_step([at for at, _ in (*earlier, *points)])
-        # Only the run of the first sample may be that of the last one before.
+        # Only the run of the first sample can be the run of the previous sample.
         before = before if follows else None
         for start, shots in of_runs.items():
             write((*own, hour, start), shots[-1][1].user, job_use(shots, before, longest_s, group=group))
@@ -483,7 +489,7 @@ def _of_job(con: Connection, own: tuple[int, int], spans: Spans | None, *, group
 
 
 class _Piece(NamedTuple):
-    """What a run has of an hour on a node; ``start`` is that of the run."""
+    """The part of an hour on a node that belongs to a run. ``start`` is the start of the run."""
 
     node_id: int
     hour: int
@@ -493,11 +499,11 @@ class _Piece(NamedTuple):
 
 
 _MOST_ZONES = 100
-"""Of one statement; SQLite before 3.32 takes 999 values."""
+"""The most zones in one statement. SQLite before 3.32 takes 999 values."""
 
 
 def divide(con: Connection, cluster_id: int, job: LocalID, spans: Spans) -> int:
-    """Give the samples of a number to its known runs; returns how many samples no run holds."""
+    """Assign the samples of a number to its known runs. Return the number of samples outside all runs."""
     sampled = sampled_job(con, cluster_id, job)
     if not _is_divided(con, sampled, spans):
         rows = con.execute(
@@ -514,7 +520,7 @@ def divide(con: Connection, cluster_id: int, job: LocalID, spans: Spans) -> int:
 
 
 def _is_divided(con: Connection, sampled: int, spans: Spans) -> bool:
-    """Whether each piece lies in a zone of its run, as nearly always."""
+    """Whether each piece is in a zone of its run, which is nearly always true."""
     zones = list(spans.zones())
     if len(zones) > _MOST_ZONES:
         return False
@@ -527,14 +533,14 @@ def _is_divided(con: Connection, sampled: int, spans: Spans) -> bool:
 
 
 def _divide(con: Connection, own: tuple[int, int], pieces: Iterable[_Piece], spans: Spans) -> None:
-    """The same for all hours of a node, in order of time."""
+    """Assign the samples of all hours on one node, in order of time."""
     series = _of_job(con, own, spans, group=False)
     before = (-1, -1)
-    """The run of the last sample of the hour before: as it is stored, and as it must be."""
+    """The run of the last sample of the previous hour: as stored, and as it must be."""
     for hour, some in groupby(pieces, key=lambda one: one.hour):
         known = list(some)
         wanted = [(spans.at(one.first_time), spans.at(one.last_time)) for one in known]
-        # Then its first interval is that of the same run as before.
+        # If so, the first interval of the hour continues the same run as before.
         follows = (before[0] == known[0].start) == (before[1] == wanted[0][0])
         are_whole = all(spans.is_one(one.first_time, one.last_time) for one in known)
         is_right = are_whole and all(one.start == start for one, (start, _) in zip(known, wanted, strict=True))
@@ -543,14 +549,14 @@ def _divide(con: Connection, own: tuple[int, int], pieces: Iterable[_Piece], spa
         if (is_right and follows) or (not moves and series.again(hour)):
             continue
         for one, (start, end) in zip(known, wanted, strict=True):
-            # A closed hour stays as it is where it cannot be divided.
+            # A closed hour that cannot be divided stays unchanged.
             new = start or end
             if new and one.start not in (start, end) and new not in {other.start for other in known}:
                 _give(con, (*own, hour), one.start, new)
 
 
 def _give(con: Connection, hour: tuple[int, int, int], old: int, new: int) -> None:
-    """What one run has of an hour is another's."""
+    """Assign the part of an hour that belongs to one run to another run."""
     for table in _USES:
         con.execute(
             f"UPDATE {table} SET RunStart = ? WHERE SampledJobID = ? AND NodeID = ? AND Hour = ? AND RunStart = ?",
@@ -559,14 +565,14 @@ def _give(con: Connection, hour: tuple[int, int, int], old: int, new: int) -> No
 
 
 def _snapshot(value: list[Json]) -> JobSnapshot:
-    # What an older program kept is shorter.
+    # A value that an older version stored is shorter.
     shot = JobSnapshot(*value)
     commands = {command: CommandShare(*share) for command, share in shot.commands.items()}
     return shot._replace(cards={uuid: GPUShare(*share) for uuid, share in shot.cards.items()}, commands=commands)
 
 
 def forget_points(con: Connection, now: int) -> None:
-    """Close the hours that changed last two weeks ago; one is kept while the hour after it is still open."""
+    """Close the hours whose last change is more than two weeks ago. An hour stays open while the next one is open."""
     for table, own in (("NodeSamples", ("NodeID",)), ("JobSamples", ("SampledJobID", "NodeID"))):
         same = " AND ".join(f"Later.{column} = {table}.{column}" for column in own)
         con.execute(
@@ -577,7 +583,7 @@ def forget_points(con: Connection, now: int) -> None:
 
 
 def fuller(one: T | None, other: T) -> T:
-    """Of two samples of the same second the one that says more, whichever came first."""
+    """Return the more complete of two samples of the same second. The order of the arguments does not matter."""
     return other if one is None or one == other else max(one, other, key=_weight)
 
 
