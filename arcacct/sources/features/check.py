@@ -89,7 +89,7 @@ def _served(web: Web, place: str, features: Features) -> list[str]:
 
 
 def _freshness(web: Web, served: dict[str, str], features: dict[str, Features]) -> tuple[str, str]:
-    from arcacct.sources.features.http import freshness_s  # noqa: PLC0415  only where there is a web to check
+    from arcacct.sources.features.http import freshness_s  # noqa: PLC0415  only needed for a web server
 
     wrong, silent = [], []
     for kind, place in served.items():

@@ -102,11 +102,12 @@ def collect(
     con: Connection, here: Places, pattern: str, job_ids: Sequence[str] = (), *, retry: bool = False
 ) -> Collected:
     """
-    Take the features of these jobs, or of all that became final since the last time, from where they were saved.
+    Add the saved features of these jobs, or of all jobs that became final or changed since the last call, to their
+    records.
 
-    ``retry``: only of those among them whose features could not be used before; one that has none now stays rejected.
-    Raises UsageError for a pattern without a place for the job's id, StoreError and its kinds; what is wrong with one
-    job is a complaint, and its features are among the rejected records.
+    ``retry``: only jobs whose features could not be used before. A job without saved features stays rejected. Raises
+    UsageError for a pattern without a place for the job ID, StoreError and its subclasses. A fault of one job is a
+    complaint, and its features are among the rejected records.
     """
     place_of(pattern, "0")
     quarantine = Quarantine(con, SOURCE)

@@ -1,6 +1,7 @@
 """
-The keys of machine and job features, directories of them, and reading features as a job does, from a directory or a
-web server, without trusting either.
+Read machine and job features as a job does, from a directory or a web server, and write them.
+
+The content is never trusted. This module also has the keys of the specification and the rules for their values.
 """
 
 from __future__ import annotations

@@ -297,7 +297,7 @@ def read_lines(lines: Iterable[bytes], counts: Counter[str] | None = None) -> It
         unusable: set[str] = set()
         try:
             one = record(line, unusable)
-        except Exception as error:  # noqa: BLE001  whatever it is, it costs this line alone
+        except Exception as error:  # noqa: BLE001  any error rejects only this line
             yield number, fault_of(error)
         else:
             if one is not None:

@@ -448,7 +448,7 @@ def read(chunks: Iterable[bytes], form: HistoryForm) -> Iterator[ParsedRun]:
         else:
             try:
                 what = job_of(told.what, unusable, form.schedd, form.scores)
-            except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
+            except Exception as error:  # noqa: BLE001  any error rejects only this job
                 what = fault_of(error)
         yield ParsedRun(what, told.position, told.content, told.length, unusable=frozenset(unusable))
 

@@ -257,8 +257,8 @@ def joined(one: SlurmRun, other: SlurmRun) -> SlurmRun:
 #
 # sacct prints names, comments and command lines unchanged. A delimiter or a line end in one of them makes more fields,
 # or two lines, of one row. A line with the right number of fields is a row. In other lines, the columns with a known
-# form (a number, a time, a state, an ID) show the places of the others, since only the others can hold the delimiter. A
-# line is used if exactly one reading is possible. Otherwise only this line is rejected. Lines without the delimiter are
+# form (a number, a time, a state, an ID) show the places of the others. Only the others can hold the delimiter. A line
+# is used if exactly one reading is possible. Otherwise only this line is rejected. Lines without the delimiter are
 # noise.
 #
 # This repairs accidents. A user who knows the delimiter can give a job a name that looks like another row. An

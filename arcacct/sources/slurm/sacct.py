@@ -206,7 +206,7 @@ class _Steps:
         if type(step) is dict and self.fault is None:
             try:
                 self.use = self.use.plus(_step(step, self.unusable))
-            except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
+            except Exception as error:  # noqa: BLE001  any error rejects only this job
                 self.fault = fault_of(error)
 
     def read(self, reader: Reader) -> None:
@@ -435,7 +435,7 @@ def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
         unusable = set(one.unusable)
         try:
             what = one.fault or run_of(*parts(one, unusable), form.cluster, unusable)
-        except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
+        except Exception as error:  # noqa: BLE001  any error rejects only this job
             what = fault_of(error)
         content, length = _bounded(f'{{"jobs": [{one.text}]}}')
         length += one.length - len(one.text)
@@ -507,7 +507,7 @@ class _Jobs:
         unusable: set[str] = set()
         try:
             one = part(row.values, self._form.zone, unusable)
-        except Exception as error:  # noqa: BLE001  whatever it is, it costs this row alone
+        except Exception as error:  # noqa: BLE001  any error rejects only this row
             number = row.values["JobIDRaw"]
             yield from self._take_misfit(Misfit(fault_of(error).reason, row.lines, row.number, number))
             return
@@ -560,7 +560,7 @@ class _Jobs:
                 what = Fault(f"steps of job {self._job_id}, whose own row is not before them")
             else:
                 what = run_of(self._job, self._steps, self._form.cluster, self._unusable)
-        except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
+        except Exception as error:  # noqa: BLE001  any error rejects only this job
             what = fault_of(error)
         content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *self._lines)))
         length = length if self._whole else LONGEST_LINE + 1
