@@ -1,1 +1,1 @@
-"""Where jobs come from besides A-REX; no source knows another."""
+"""The sources of jobs other than A-REX. No source uses another one."""

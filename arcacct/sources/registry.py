@@ -1,9 +1,9 @@
 """
-The sources by name, ours and those of other packages.
+The sources by name: the built-in ones and those of other packages.
 
-Other packages add batch systems by an entry point of the group `GROUP`: its name is the command's (`import NAME`), and
-its object a module with ``SOURCE``, a `records.batch_runs.LogSource`. Installed packages are looked through only for a
-name that is not built in, and for `import --help`.
+Another package adds a batch system by an entry point of the group `GROUP`. The name of the entry point is that of the
+command (`import NAME`). Its object is a module with ``SOURCE``, a `records.batch_runs.LogSource`. Installed packages
+are searched only for a name that is not built in, and for `import --help`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 
 GROUP = "arcacct.sources"
 _OTHERS = ("arex", "features", "rejected", "sonar")
-"""Further words behind `arcacct import`, and names of sources: no package may have these, either."""
+"""Further words after `arcacct import`, and names of sources. A package may not use these names."""
 _NAME = re.compile(r"[a-z][a-z0-9]{0,31}")
 _TEXTS = ("place_option", "file_help", "example")
-"""What the command of a source needs."""
+"""The texts that the command of a source needs."""
 
 
 def batch_source(name: str) -> SourceType[Any] | None:
     """
-    The batch system with this name; ``None``: there is none, or it has an import of its own kind (Grid Engine).
+    Return the batch system with this name; ``None`` if there is none, or if it has its own kind of import (Grid
+    Engine).
 
     Raises ConfigError for an installed source that cannot be used.
     """
@@ -44,7 +45,7 @@ def batch_source(name: str) -> SourceType[Any] | None:
 
 
 def installed_names() -> list[str]:
-    """The names that installed packages have registered, usable or not."""
+    """Return the names that installed packages have registered, usable or not."""
     from importlib.metadata import entry_points  # noqa: PLC0415  slow, and most commands need none
 
     return sorted({one.name for one in entry_points(group=GROUP)})
@@ -52,7 +53,7 @@ def installed_names() -> list[str]:
 
 @cache
 def installed(name: str) -> LogSource | None:
-    """The source of another package; ``None``: no package has it. Raises ConfigError for one that cannot be used."""
+    """Return the source of another package; ``None`` if no package has it. Raises ConfigError if it cannot be used."""
     from importlib.metadata import entry_points  # noqa: PLC0415  slow, and most commands need none
 
     found = entry_points(group=GROUP, name=name)
@@ -72,8 +73,8 @@ def installed(name: str) -> LogSource | None:
 
 
 def _wrong(name: str, source: LogSource) -> Iterator[str]:
-    """Why a source cannot have this name, or cannot be used."""
-    # With a source alone: other commands need none of it.
+    """Yield the reasons why a source cannot have this name, or cannot be used."""
+    # Import these only for a source of another package. Other commands do not need them.
     from arcacct.records.batch_runs import LogSource  # noqa: PLC0415
     from arcacct.records.enrichment import SOURCES  # noqa: PLC0415
     from arcacct.records.states import UNKNOWN  # noqa: PLC0415
@@ -90,7 +91,7 @@ def _wrong(name: str, source: LogSource) -> Iterator[str]:
         return
     for field in ("name", "source", "kind"):
         if (value := getattr(source.system, field)) != name:
-            # So no two sources have the same JobIDs, whichever packages are installed.
+            # So two sources never have the same JobIDs, with any installed packages.
             yield f"{field} of its BatchSystem is {value!r}: it must be {name!r}, which no other source has"
     if not source.system.lrms_names or any(one != one.lower() for one in source.system.lrms_names):
         yield "lrms_names of its BatchSystem must be names in small letters"

@@ -106,8 +106,8 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int | 
 
 def allocated(main: SlurmJob) -> dict[str, int]:
     """
-    Return the allocated resources of a job. sacct has precedence over scontrol for each resource, because one amount
-    may be unusable.
+    Return the allocated resources of a job. Each one is from sacct, else from scontrol, since sacct's amount of it may
+    be unusable.
     """
     return parse(main.text("allocated_resources") or "") | parse(main.text("AllocTRES") or "")
 

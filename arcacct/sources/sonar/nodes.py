@@ -111,8 +111,9 @@ def observe_sysinfo(con: Connection, names: Names, told: Sysinfo) -> None:
 
 def _cut_hardware(con: Connection, row_id: int, at: int) -> None:
     """
-    Divide a row in two, because a different state was observed in between. The second row starts at the last
-    observation.
+    Divide a row in two, because a different state was observed in between.
+
+    The second row starts at the last observation of the old one.
     """
     last_seen = con.execute("SELECT LastSeen FROM Nodes WHERE ID = ?", (row_id,)).fetchone()[0]
     con.execute("UPDATE Nodes SET LastSeen = min(LastSeen, max(ValidFrom, ? - 1)) WHERE ID = ?", (at, row_id))
