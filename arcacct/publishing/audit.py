@@ -1,8 +1,8 @@
 """
-The ledger proves what it claims (INVARIANTS 16): a cursor, what receivers were given, and its texts.
+Checks of the ledger's claims (INVARIANTS 16): cursors, counts of what receivers were sent, and texts.
 
-A cursor claims that every record up to it was sent or has a reason. Nothing else would notice a wrong one: what is
-below a cursor is read by no run.
+A cursor claims that every record up to it was sent, or has a reason not to be. No run reads the log below a cursor,
+so only this check notices a wrong one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from arcacct.wording import count_of
 
 _PAGE = 500
 _NEWEST = 1000
-"""So many places in the log `arcacct status` looks at."""
+"""How many places in the log `arcacct status` looks at."""
 _SLICE = 100_000
 _TEXTS = {
     "Targets": ("Target", "Incarnation", "LastGoodSelection", "FullScanSelection", "LastError"),
@@ -37,12 +37,12 @@ _TEXTS = {
     "HeldRecords": ("Target", "JobID", "Reason"),
     "MonthFormats": ("Target", "Kind", "Incarnation"),
 }
-"""The texts of the ledger, by table."""
+"""The text columns of the ledger, by table."""
 _JSON = {"SentSummaries": ("Key",), "Targets": ("LastGoodSelection", "FullScanSelection")}
 
 
 class _Logged(NamedTuple):
-    """A record in the log, as far as it has to be known here."""
+    """The parts of a logged record that these checks need."""
 
     seq: int
     record_id: int
@@ -55,10 +55,11 @@ def unaccounted(
     accounting: Connection, publishing: Connection, plugin: TargetPlugin, after_seq: int, last_seq: int
 ) -> Iterator[str]:
     """
-    The JobIDs of records with ``after_seq < Seq <= last_seq`` below a target's cursor that have no reason to be unsent.
+    Yield the JobIDs of records below a target's cursor that were not sent and have no reason to be unsent.
 
-    None while the target has no cursor of this life of the accounting database, or selects by other options than those
-    by which the log was read: its next run reads the log from the beginning.
+    Only records with ``after_seq < Seq <= last_seq`` are checked. Yields nothing if the target has no cursor for the
+    current incarnation of the accounting database, or if its selection has changed since the log was last read: its
+    next run then reads the log from the start.
     """
     block, life = plugin.target.block, schema.incarnation(accounting)
     position = cursors.cursor(publishing, block)
@@ -90,7 +91,7 @@ def unaccounted(
 
 
 def _walked(con: Connection, block: str) -> dict[str, object] | None:
-    """By what the log was read; ``None`` also where that is damaged."""
+    """Return the selection with which the log was last read; ``None`` if there is none or it is damaged."""
     try:
         return safeguard.selections(con, block)[1]
     except ValueError:
@@ -98,7 +99,7 @@ def _walked(con: Connection, block: str) -> dict[str, object] | None:
 
 
 def _pages(con: Connection, ended_from: int, seq: int, last_seq: int) -> Iterator[list[_Logged]]:
-    """What is published of the log between two places, in its order."""
+    """Yield the publishable records of the log with ``seq < Seq <= last_seq``, page by page, in the order of the log."""
     while seq < last_seq:
         upto = min(seq + _PAGE, last_seq)
         rows = con.execute(
@@ -120,7 +121,7 @@ def _pages(con: Connection, ended_from: int, seq: int, last_seq: int) -> Iterato
 def cursor(
     accounting: Connection, publishing: Connection, plugin: TargetPlugin, after_seq: int, last_seq: int
 ) -> list[str]:
-    """What is wrong with a target's cursor, as far as a part of the log tells."""
+    """Return the problems of a target's cursor, as far as the records with ``after_seq < Seq <= last_seq`` show them."""
     found = list(unaccounted(accounting, publishing, plugin, after_seq, last_seq))
     problems = (
         [f"{plugin.target.name}: {ledger.DAMAGED}"] if cursors.is_damaged(publishing, plugin.target.block) else []
@@ -139,7 +140,7 @@ def _never_sent(job_ids: Sequence[str]) -> str:
 
 
 def given(con: Connection) -> list[str]:
-    """Where the count of what a receiver was given is not that of the records of its messages."""
+    """Return a line for each published total that differs from the records of its accepted messages."""
     rows = con.execute(
         "WITH Change (PublishedTotalID, Jobs, Wall) AS ("
         " SELECT PublishedTotalID, 1, ifnull(Record.Wall, 0) FROM SentRows AS Record JOIN Messages USING (MessageID)"
@@ -160,7 +161,7 @@ def given(con: Connection) -> list[str]:
 
 
 def texts(con: Connection, table: str) -> list[str]:
-    """Texts of a table of the ledger that are none: not UTF-8, or not JSON where that is expected."""
+    """Return the problems of a table's text columns: values that are not UTF-8, or not JSON where JSON is expected."""
     problems = []
     for column in _TEXTS.get(table, ()):
         wrong = 0
@@ -183,7 +184,7 @@ def texts(con: Connection, table: str) -> list[str]:
 def questions(
     accounting: Connection, publishing: Connection, plugins: Sequence[TargetPlugin]
 ) -> dict[str, dict[str, Callable[[], list[str]]]]:
-    """What `arcacct db check` asks of the ledger, by question and part, each part in a moment of its own."""
+    """Return the checks of the ledger for `arcacct db check`, by question and part. Each part runs on its own."""
     highest = incarnation.highest_seq(accounting)
     bounds = [*range(0, highest, _SLICE), highest]
     return {
@@ -198,7 +199,7 @@ def questions(
 
 
 def newest(accounting: Connection, publishing: Connection, plugin: TargetPlugin) -> str:
-    """What is wrong with a target's cursor, as far as the last records below it tell; empty if nothing."""
+    """Return the problem of a target's cursor that the last records below it show; empty if there is none."""
     position = cursors.cursor(publishing, plugin.target.block)
     if position is None:
         return ""

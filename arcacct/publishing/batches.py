@@ -1,4 +1,4 @@
-"""Cutting texts into messages, by count and by bytes, and deciding for each record whether it is sent or held."""
+"""Split texts into messages, by count and by bytes, and decide for each record whether it is sent or held."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _CORRECTION = (
 )
 
 UNFORESEEN = (InputError, ValueError, TypeError, OverflowError)
-"""What comes of a value that no rule foresees (SQLite holds text in a column of numbers): it must stop nobody else."""
+"""Errors from a value that no rule expects (SQLite accepts text in a number column). They must not stop other records."""
 _SET_BYTES = 700_000
 _SET_MESSAGES = 20
 _SET_HELD = 1000
-"""Messages, and records held back, are written into the ledger together, until they are so many."""
+"""This many messages and held records are written to the ledger in one transaction."""
 _ANSWERS_EVERY = 16
-"""After so many records it is noted what was answered meanwhile."""
+"""After this many records, the answers that have arrived are noted."""
 _NOTED = itemgetter(*map(column, ("record_id", "job_id", "end_time", "status", "wall_s")))
 _noted: Callable[[Any], SentRecord] = partial(tuple.__new__, SentRecord)
 _part: Callable[[Any], MessagePart] = partial(tuple.__new__, MessagePart)
@@ -50,7 +50,7 @@ def wire_size(text: str) -> int:
 
 
 def batched(parts: Sequence[MessagePart], max_count: int | None, max_bytes: int) -> list[list[MessagePart]]:
-    """Texts cut by count and by bytes."""
+    """Group texts into batches of at most ``max_count`` texts (``None``: no limit) and ``max_bytes`` bytes."""
     batches: list[list[MessagePart]] = []
     size = 0
     for part in parts:
@@ -65,11 +65,11 @@ def batched(parts: Sequence[MessagePart], max_count: int | None, max_bytes: int)
 
 class RecordBatcher:
     """
-    Collects the texts of records, in the order of Seq, and delivers full batches, some at once.
+    Collects the texts of records, in the order of Seq, and delivers full batches, several at a time.
 
-    Records of different groups get messages of their own; the last message of those delivered at once moves the
-    cursor, unless ``moves_cursor`` is false. With ``republish`` none does, and what the receiver has already is sent
-    again. What the floor does not allow is left as the receiver has it.
+    Records of different groups go into different messages. The last message of a delivery moves the cursor, unless
+    ``moves_cursor`` or ``republish`` says otherwise. With ``republish``, records that the receiver already has are sent
+    again. Records that the safeguard blocks stay at the receiver as they are.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class RecordBatcher:
 
     def add(self, aar: AAR, seq: int, known: Sequence[SentVersion] = ()) -> bool:
         """
-        One record: formatted, or held back with the reason; ``seq`` is 0 when it does not come from the log.
+        Add one record: format it, or hold it with a reason. Return False if the receiver has it already.
 
-        ``known`` is what the receiver has of the job. The same version is not sent twice; under another key (APEL)
-        the old one is sent again with zeros; a newer version is not sent to a receiver that keeps the first (SGAS).
-        False if the receiver has it already.
+        ``seq`` is 0 if the record does not come from the log. ``known`` are the versions that the receiver has of the job.
+        The same version is not sent twice. If the key has changed (APEL), the old key is sent again with zeros. A newer
+        version is not sent to a receiver that keeps the first version (SGAS).
         """
         made = self._rendered(aar) if self._republish or not known else None
         key = self._family.key(aar) if made is None else made.key
@@ -128,9 +128,9 @@ class RecordBatcher:
 
     def add_new(self, records: Sequence[Logged]) -> None:
         """
-        Records of which the receiver has nothing, as `add` of each: most are, and need few of its questions.
+        Add records of jobs that the receiver does not have. The result is that of `add` for each.
 
-        Of these no objects are made but what is noted of them.
+        This is the fast path for most records: it creates only the objects that the ledger stores.
         """
         unsettled_from, rendered, collect = self._now - self._settle_s, self._rendered, self._collect
         for number, one in enumerate(records):
@@ -153,7 +153,7 @@ class RecordBatcher:
                 self._delivery.collect_answers()
 
     def _is_elsewhere(self, end_time: int, site: str) -> bool:
-        """Whether the month of an end is published under the name of another site; each day is asked about once."""
+        """Whether the month of ``end_time`` is published under another site's name; the answer is cached for each day."""
         asked = end_time // DAY_S, site
         found = self._elsewhere.get(asked)
         if found is None:
@@ -162,32 +162,32 @@ class RecordBatcher:
         return found
 
     def _rendered(self, row: Row) -> RenderedRecord | None:
-        """A record that goes as it is; ``None``: the rules decide, one after the other."""
+        """Return a record that can be sent unchanged; ``None`` if the rules must decide."""
         try:
             return self._family.rendered(row, self._now)
         except UNFORESEEN:
             return None
 
     def _forbidden(self, aar: AAR, key: str, site: str, seq: int, known: Sequence[SentVersion]) -> bool:
-        """Whether published figures would change, or be split between two names, without proof."""
+        """Whether the safeguard blocks a record: published figures would change or be split between two sites without proof."""
         if known:
             site_of = self._family.site_of
             return self._guard.blocks_correction(aar, key, seq, known, asked=self._republish, site_of=site_of)
         return reader.is_time(aar.end_time) and self._guard.blocks_new_record(aar.end_time, site, seq)
 
     def quarantine(self, aar: AAR, seq: int, reason: str) -> None:
-        """A record that is not sent, for a reason that the receiver would not tell."""
+        """Quarantine a record for a reason that the receiver would not report."""
         record = SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), self._family.key(aar))
         self._hold(record, reason)
         self.passed(seq)
 
     def _hold(self, record: SentRecord, reason: str, not_before: int | None = None) -> None:
-        """By our own rules; a job of the future, as the clock has it, goes as soon as it is none any more."""
+        """Hold a record by our own rules. A job that ends in the future by this host's clock is sent after ``not_before``."""
         if not_before is not None:
             self._summary.ahead += 1
             self._held.append(HeldRecord(record, "held", reason, not_before))
         else:
-            # Looking again costs nothing, and configuration, program or another job may have changed.
+            # Retry daily: it costs nothing, and the configuration, the program or another job may have changed.
             self._held.append(HeldRecord(record, "quarantined", reason, self._now + DAY_S))
 
     def _add_new(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion], made: RenderedRecord | None) -> None:
@@ -203,15 +203,15 @@ class RecordBatcher:
             held = self._correction(aar, record, known) if known else None
         if held is not None:
             self._held.append(held)
-        # A receiver that keeps the first version ignores another one, but under another name it would be a job more.
+        # A receiver that keeps the first version ignores another one, but under another key it would count a second job.
         if held is None or (self._republish and any(one.key == record.key for one in known)):
             self._accept(aar, record, known, made)
 
     def retract(self, job_id: str, aar: AAR | None, known: Sequence[SentVersion]) -> bool:
         """
-        A job that was sent and is not to be published any more; ``aar`` is what is left of it.
+        Retract a job that was sent and must not be published any more. ``aar`` is its record, if one is left.
 
-        False if only the receiver's administrator can take it back.
+        Returns False if only the receiver's administrator can remove it.
         """
         for old in known:
             record = _retracted(job_id, old)
@@ -229,20 +229,20 @@ class RecordBatcher:
 
     def zero_out(self, aar: AAR | None, old: SentRecord) -> None:
         """
-        Take back what was sent for a job under a key: the same record with zeros, as far as it is known.
+        Send the record under an old key again with zeros, with the values that are known.
 
-        The empty digest of what is noted marks it: nothing of the job is at the receiver under this key any more.
+        The ledger notes it with an empty digest: the receiver has nothing of the job under this key any more.
         """
         text = zeroed_record(self._family, aar, old, self._now)
         assert text is not None
         self._collect(text, None, old._replace(digest=b"", seq=0, notes="sent with zeros"))
 
     def _correction(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion]) -> HeldRecord | None:
-        # Without a digest: an operator says that there is room for it now.
+        # A version without a digest: an operator has said that the receiver has room for the record now.
         there = [one for one in known if one.digest]
         if not there or not self._keeps_first or is_known(aar, record.key, there):
             return None
-        # Under another key it would be a record more, and no other version of the one there.
+        # Under another key it would be an additional record, not a new version of the existing one.
         if self._family.replaces(aar) and all(one.key == record.key for one in there):
             return None
         self._summary.corrections += 1
@@ -252,7 +252,7 @@ class RecordBatcher:
         return HeldRecord(record, "correction", reason)
 
     def _accept(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion], made: RenderedRecord | None) -> None:
-        # What the receiver has of the job under another key stays until there is something to replace it.
+        # Records of the job under other keys stay until a text replaces them.
         if made is not None and not self._is_replacement(aar, record, known):
             text, group, notes = made.text, made.authorisation_group, None
         else:
@@ -281,7 +281,7 @@ class RecordBatcher:
         self._collect(text, group, record if notes is None else record._replace(notes=notes))
 
     def _is_replacement(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion]) -> bool:
-        """Whether a record goes in the form in which it replaces the one there: it is to do that, or has done it."""
+        """Whether a record is sent in the form that replaces an earlier one: it must replace it, or has done so before."""
         if not self._family.can_replace or not known:
             return False
         if is_known(aar, record.key, known):
@@ -301,12 +301,12 @@ class RecordBatcher:
         self._bytes += size
 
     def passed(self, seq: int) -> None:
-        """Everything up to ``seq`` is in a batch or needs none."""
+        """Note that every record up to ``seq`` is in a batch or needs none."""
         if self._moves_cursor:
             self._seq = max(seq, self._seq or 0)
 
     def _end_batch(self) -> None:
-        """No record goes into the batches that were begun any more."""
+        """Close the batches that are being filled: later records go into new ones."""
         self._full += self._parts.values()
         self._full_bytes += self._bytes
         self._parts, self._count, self._bytes = {}, 0, 0
@@ -314,7 +314,7 @@ class RecordBatcher:
             self._deliver(ahead=True)
 
     def flush(self) -> None:
-        """Deliver what was collected, and wait for the answers; raises as `Delivery.deliver`."""
+        """Deliver the collected batches and wait for the answers. Raises as `Delivery.deliver`."""
         self._deliver(ahead=False)
 
     def _deliver(self, *, ahead: bool) -> None:
@@ -326,14 +326,14 @@ class RecordBatcher:
 
 
 def is_known(aar: AAR, key: str, known: Sequence[SentVersion]) -> bool:
-    """Whether the receiver has this very version of a record, and has it under no other key."""
+    """Whether the receiver has exactly this version of a record, and has it under no other key."""
     return bool(known) and all(one.key == key and is_same(aar, one.digest) for one in known)
 
 
 def zeroed_record(family: RecordFormat, aar: AAR | None, old: SentRecord, now: int) -> str | None:
-    """The text that takes back what was sent under a key; ``aar``: what is left of its job. None for no key of ours."""
+    """Return the text with zeros for an old key; ``None`` if the key is not ours. ``aar``: the job's record, if any."""
     text = None if aar is None else _zeroed(family, aar, old.key, now)
-    # Where what the job has become would be refused the key is all that has to be the same.
+    # If the receiver would refuse the job's present values, a text with the same key and no other values is enough.
     return _zeroed(family, bare(old.job_id, old.end_time), old.key, now) if text is None else text
 
 
@@ -347,19 +347,19 @@ def _zeroed(family: RecordFormat, aar: AAR, key: str, now: int) -> str | None:
 
 
 def _sent(aar: AAR, seq: int, key: str, place: tuple[str, str]) -> SentRecord:
-    """What is noted of a record that is sent."""
+    """Return what the ledger notes of a record that is sent."""
     return SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), key, None, *place, aar.wall_s)
 
 
 def _retracted(job_id: str, old: SentVersion) -> SentRecord:
-    """What is noted of a job whose record is sent with zeros, or that the receiver should not have any more."""
+    """Return what the ledger notes of a job that is sent with zeros, or that the receiver should not have any more."""
     return SentRecord(
         job_id, old.record_id, 0, old.end_time, b"", old.key, replaced_id=old.total_id, replaced_wall_s=old.wall_s
     )
 
 
 def bare(job_id: str, end_time: int, local_job_id: str | None = None) -> AAR:
-    """A job of which nothing is known but what it is called and when it ended."""
+    """Return a record with nothing but the job's IDs and its end time."""
     return AAR(
         record_id=0, job_id=job_id, local_job_id=local_job_id, endpoint_type=None, endpoint_url=None, queue=None,
         user_dn=None, vo=None, status=FAILED, exit_code=1, submit_time=0, end_time=end_time, node_count=1,

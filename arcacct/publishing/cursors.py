@@ -1,4 +1,4 @@
-"""How far each target is: its cursor in the change feed, its runs, and where jura-ng stopped."""
+"""The progress of each target: its cursor in the change feed, its runs, and the point where jura-ng stopped."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from arcacct.errors import ArcacctError
 from arcacct.wording import sanitise_line
 
 _EXIT_CODE = "LAST_EXIT_CODE "
-"""Noted with the target's block behind it."""
+"""The prefix of a note; the target's block follows."""
 
-# How far jura-ng came with each target, read from its own publishing.db when arcacct takes over.
+# The progress of jura-ng with each target, from its own publishing.db. It is read when arcacct takes over.
 
 
 def published_until(settings: Settings, block: str) -> int | None:
-    """When the last job ended that jura-ng published to a target, UTC seconds; ``None``: it never did."""
+    """Return the end time of the last job that jura-ng published to a target, UTC seconds; ``None``: none."""
     if not os.path.exists(settings.jura_database):
         return None
     return jura_end_times(settings.jura_database).get(block)
@@ -29,11 +29,11 @@ def published_until(settings: Settings, block: str) -> int | None:
 
 def jura_end_times(path: str) -> dict[str, int]:
     """
-    LastEndTime by TargetID of jura-ng's database; empty when there is none or it cannot be read.
+    Return LastEndTime by TargetID from jura-ng's database; empty if there is no database or it cannot be read.
 
-    SQLite opens a copy: a lock on the file could stop a jura-ng that still runs.
+    SQLite opens a copy: a lock on the original could stop a jura-ng that is still running.
     """
-    # Once in the life of a target.
+    # Needed only once for each target.
     import shutil  # noqa: PLC0415
     import tempfile  # noqa: PLC0415
 
@@ -52,16 +52,16 @@ def jura_end_times(path: str) -> dict[str, int]:
             return {}
 
 
-# The ledger of publishing: what was sent where, what was answered, what is held back and why (publishing.db).
+# The ledger of publishing: messages, answers, and held records with their reasons (publishing.db).
 #
-# Every function is one transaction, at synchronous=FULL; only `accepted` leaves the sync to the next one: an answer
-# that a power cut takes back is a message sent again. The order is the caller's: `record_intent` before sending,
-# `accepted` after (INVARIANTS 4). No transaction spans the two databases. A receiver's words, and those of an error,
-# are kept as `wording.sanitise_line` lets them out: people read them on terminals.
+# Every function is one transaction, at synchronous=FULL. Only `accepted` leaves the sync to the next transaction: if a
+# power cut loses an answer, the message is sent again. The caller keeps the order: `record_intent` before sending,
+# `accepted` after it (INVARIANTS 4). No transaction spans the two databases. Texts from a receiver or an error are
+# stored as `wording.sanitise_line` returns them, since people read them on terminals.
 
 
 class Cursor(NamedTuple):
-    """How far a target is."""
+    """The progress of a target."""
 
     target: str
     incarnation: str
@@ -83,11 +83,11 @@ _BY_TARGET = (
     "RefusedSummaries",
     "UncertainMonths",
 )
-"""The tables that know a target by its name."""
+"""The tables that have a target's name."""
 
 
 def cursor(con: Connection, target: str) -> Cursor | None:
-    """How far a target is; ``None`` for one that never published."""
+    """Return the progress of a target; ``None`` if it never published."""
     row = con.execute(
         "SELECT Target, Incarnation, LastSeq, StartEndTime, LastSuccess FROM Targets WHERE Target = ?", (target,)
     ).fetchone()
@@ -95,19 +95,19 @@ def cursor(con: Connection, target: str) -> Cursor | None:
 
 
 def is_damaged(con: Connection, target: str) -> bool:
-    """Whether the two notes of how far a target is differ: then nothing up to there is known to be handled."""
+    """Whether the two copies of a target's progress differ. If so, the records up to there may not have been handled."""
     row = con.execute("SELECT 1 FROM Targets WHERE Target = ? AND LastSeq IS NOT LastSeqAgain", (target,)).fetchone()
     return row is not None
 
 
 def jura_end_time(con: Connection, target: str) -> int | None:
-    """The end time up to which jura-ng (or we) published a target; ``None`` for one that jura does not know."""
+    """Return the end time up to which jura-ng or arcacct published to a target; ``None`` if it is not in jura's table."""
     row = con.execute("SELECT LastEndTime FROM AccountingTargets WHERE TargetID = ?", (target,)).fetchone()
     return None if row is None else int(row[0])
 
 
 def rename_target(con: Connection, old: str, new: str) -> None:
-    """A target goes on under another name, with all its history."""
+    """Give a target another name and keep all its history."""
     with transaction(con):
         for table in _BY_TARGET:
             con.execute(f"UPDATE {table} SET Target = ? WHERE Target = ?", (new, old))
@@ -116,19 +116,19 @@ def rename_target(con: Connection, old: str, new: str) -> None:
 
 def set_cursor(con: Connection, position: Cursor, *, in_doubt: bool = False) -> None:
     """
-    Begin a target, or begin it anew: what was sent before is recognised by its digest.
+    Create or reset the cursor of a target. What was sent before is recognised by its digest.
 
-    ``in_doubt``: a lost ledger may have known it; what was sent is unknown.
+    ``in_doubt``: a lost ledger may have had this target, so what was sent is unknown.
     """
     with transaction(con):
-        # What is under way counts in the numbers of before: it would carry the new cursor past records of today.
+        # Unanswered messages have a Seq of the old numbering: it would move the new cursor past unsent records.
         con.execute("UPDATE Messages SET Seq = NULL WHERE Target = ? AND State = 'sending'", (position.target,))
         con.execute("UPDATE HeldRecords SET Seq = 0 WHERE Target = ?", (position.target,))
         con.execute(
             "INSERT INTO Targets (Target, Incarnation, LastSeq, LastSeqAgain, StartEndTime)"
             " VALUES (?1, ?2, ?3, ?3, ?4) ON CONFLICT (Target) DO UPDATE SET Incarnation = excluded.Incarnation,"
             " LastSeq = excluded.LastSeq, LastSeqAgain = excluded.LastSeqAgain, StartEndTime = excluded.StartEndTime,"
-            # A place in the log of another life says nothing about this one: any change may be unknown to the ledger.
+            # A place in the log of another incarnation does not apply here: any change may be missing from the ledger.
             " UncertainAfterSeq = CASE WHEN Incarnation = excluded.Incarnation THEN UncertainAfterSeq ELSE"
             " min(UncertainAfterSeq, 0) END",
             position[:4],
@@ -138,26 +138,26 @@ def set_cursor(con: Connection, position: Cursor, *, in_doubt: bool = False) -> 
 
 
 def begin_run(con: Connection, target: str) -> int:
-    """The number of a target's run that begins now."""
+    """Start a run of a target; return its number."""
     with transaction(con):
         con.execute("UPDATE Targets SET Runs = Runs + 1 WHERE Target = ?", (target,))
     return last_run(con, target)
 
 
 def last_run(con: Connection, target: str) -> int:
-    """The number of a target's last run; 0 when there was none."""
+    """Return the number of a target's last run; 0 if there was none."""
     row = con.execute("SELECT Runs FROM Targets WHERE Target = ?", (target,)).fetchone()
     return 0 if row is None else int(row[0])
 
 
 def move_cursor(con: Connection, target: str, seq: int) -> None:
-    """Nothing up to ``seq`` needs sending."""
+    """Move the cursor to ``seq``: nothing up to there needs sending."""
     with transaction(con):
         advance(con, target, seq)
 
 
 def advance(con: Connection, target: str, seq: int) -> None:
-    # Each from itself: one that was damaged stays different from the other.
+    # Each column is computed from its own value, so that a damaged one stays different from the other.
     con.execute(
         "UPDATE Targets SET LastSeq = max(LastSeq, ?1), LastSeqAgain = max(LastSeqAgain, ?1) WHERE Target = ?2",
         (seq, target),
@@ -165,12 +165,12 @@ def advance(con: Connection, target: str, seq: int) -> None:
 
 
 def last_exit_code(con: Connection, target: str) -> int:
-    """The exit code of the error that ended the last run; 0: none, or an older program did not note it."""
+    """Return the exit code of the error that ended the last run; 0: no error, or an older program did not note it."""
     return int(schema.noted(con, f"{_EXIT_CODE}{target}") or 0)
 
 
 def finish_run(con: Connection, target: str, *, error: ArcacctError | None, last_end_time: int | None) -> None:
-    """Close a target's run: its times, and jura's own row. Nothing refers to that row: jura's tools delete it."""
+    """Close a target's run: write its times and jura's own row. Nothing refers to that row: jura's tools delete it."""
     now = int(time.time())
     with transaction(con):
         schema.note(con, f"{_EXIT_CODE}{target}", 0 if error is None else error.exit_code)
