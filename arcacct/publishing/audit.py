@@ -99,7 +99,7 @@ def _walked(con: Connection, block: str) -> dict[str, object] | None:
 
 
 def _pages(con: Connection, ended_from: int, seq: int, last_seq: int) -> Iterator[list[_Logged]]:
-    """Yield the publishable records of the log with ``seq < Seq <= last_seq``, page by page, in the order of the log."""
+    """Yield the publishable records of the log with ``seq < Seq <= last_seq``, in that order, page by page."""
     while seq < last_seq:
         upto = min(seq + _PAGE, last_seq)
         rows = con.execute(
@@ -121,7 +121,7 @@ def _pages(con: Connection, ended_from: int, seq: int, last_seq: int) -> Iterato
 def cursor(
     accounting: Connection, publishing: Connection, plugin: TargetPlugin, after_seq: int, last_seq: int
 ) -> list[str]:
-    """Return the problems of a target's cursor, as far as the records with ``after_seq < Seq <= last_seq`` show them."""
+    """Return the problems of a target's cursor, as the records with ``after_seq < Seq <= last_seq`` show them."""
     found = list(unaccounted(accounting, publishing, plugin, after_seq, last_seq))
     problems = (
         [f"{plugin.target.name}: {ledger.DAMAGED}"] if cursors.is_damaged(publishing, plugin.target.block) else []

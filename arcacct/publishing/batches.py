@@ -30,7 +30,7 @@ _CORRECTION = (
 )
 
 UNFORESEEN = (InputError, ValueError, TypeError, OverflowError)
-"""Errors from a value that no rule expects (SQLite accepts text in a number column). They must not stop other records."""
+"""Errors from an unexpected value (SQLite accepts text in a number column). They must not stop other records."""
 _SET_BYTES = 700_000
 _SET_MESSAGES = 20
 _SET_HELD = 1000
@@ -40,7 +40,7 @@ _ANSWERS_EVERY = 16
 _NOTED = itemgetter(*map(column, ("record_id", "job_id", "end_time", "status", "wall_s")))
 _noted: Callable[[Any], SentRecord] = partial(tuple.__new__, SentRecord)
 _part: Callable[[Any], MessagePart] = partial(tuple.__new__, MessagePart)
-"""Of all their values, in order: at a third of the cost, and there is one of each for every job."""
+"""Create these tuples from all their values, in order: a third of the usual cost. Each job needs one of each."""
 
 
 def wire_size(text: str) -> int:
@@ -68,8 +68,8 @@ class RecordBatcher:
     Collects the texts of records, in the order of Seq, and delivers full batches, several at a time.
 
     Records of different groups go into different messages. The last message of a delivery moves the cursor, unless
-    ``moves_cursor`` or ``republish`` says otherwise. With ``republish``, records that the receiver already has are sent
-    again. Records that the safeguard blocks stay at the receiver as they are.
+    ``moves_cursor`` is false or ``republish`` is set. With ``republish``, records that the receiver already has are
+    sent again. Records that the safeguard blocks stay at the receiver as they are.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class RecordBatcher:
         """
         Add one record: format it, or hold it with a reason. Return False if the receiver has it already.
 
-        ``seq`` is 0 if the record does not come from the log. ``known`` are the versions that the receiver has of the job.
-        The same version is not sent twice. If the key has changed (APEL), the old key is sent again with zeros. A newer
-        version is not sent to a receiver that keeps the first version (SGAS).
+        ``seq`` is 0 if the record does not come from the log. ``known`` are the versions that the receiver has of the
+        job. The same version is not sent twice. If the key has changed (APEL), the old key is sent again with zeros. A
+        newer version is not sent to a receiver that keeps the first version (SGAS).
         """
         made = self._rendered(aar) if self._republish or not known else None
         key = self._family.key(aar) if made is None else made.key
@@ -153,7 +153,7 @@ class RecordBatcher:
                 self._delivery.collect_answers()
 
     def _is_elsewhere(self, end_time: int, site: str) -> bool:
-        """Whether the month of ``end_time`` is published under another site's name; the answer is cached for each day."""
+        """Whether the month of ``end_time`` is published under another site's name. The answer is cached by day."""
         asked = end_time // DAY_S, site
         found = self._elsewhere.get(asked)
         if found is None:
@@ -169,7 +169,7 @@ class RecordBatcher:
             return None
 
     def _forbidden(self, aar: AAR, key: str, site: str, seq: int, known: Sequence[SentVersion]) -> bool:
-        """Whether the safeguard blocks a record: published figures would change or be split between two sites without proof."""
+        """Whether the safeguard blocks a record: figures would change, or be split between two sites, without proof."""
         if known:
             site_of = self._family.site_of
             return self._guard.blocks_correction(aar, key, seq, known, asked=self._republish, site_of=site_of)
@@ -182,7 +182,7 @@ class RecordBatcher:
         self.passed(seq)
 
     def _hold(self, record: SentRecord, reason: str, not_before: int | None = None) -> None:
-        """Hold a record by our own rules. A job that ends in the future by this host's clock is sent after ``not_before``."""
+        """Hold a record by our own rules. ``not_before``, UTC seconds: the job ends in the future and is sent then."""
         if not_before is not None:
             self._summary.ahead += 1
             self._held.append(HeldRecord(record, "held", reason, not_before))
@@ -203,7 +203,7 @@ class RecordBatcher:
             held = self._correction(aar, record, known) if known else None
         if held is not None:
             self._held.append(held)
-        # A receiver that keeps the first version ignores another one, but under another key it would count a second job.
+        # A receiver that keeps the first version ignores another one, but another key would be a second job.
         if held is None or (self._republish and any(one.key == record.key for one in known)):
             self._accept(aar, record, known, made)
 
@@ -281,7 +281,7 @@ class RecordBatcher:
         self._collect(text, group, record if notes is None else record._replace(notes=notes))
 
     def _is_replacement(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion]) -> bool:
-        """Whether a record is sent in the form that replaces an earlier one: it must replace it, or has done so before."""
+        """Whether a record is sent in the replacing form: it must replace an earlier one, or has already done so."""
         if not self._family.can_replace or not known:
             return False
         if is_known(aar, record.key, known):

@@ -95,13 +95,13 @@ def cursor(con: Connection, target: str) -> Cursor | None:
 
 
 def is_damaged(con: Connection, target: str) -> bool:
-    """Whether the two copies of a target's progress differ. If so, the records up to there may not have been handled."""
+    """Whether the two copies of a target's progress differ. If so, any record up to there may be unhandled."""
     row = con.execute("SELECT 1 FROM Targets WHERE Target = ? AND LastSeq IS NOT LastSeqAgain", (target,)).fetchone()
     return row is not None
 
 
 def jura_end_time(con: Connection, target: str) -> int | None:
-    """Return the end time up to which jura-ng or arcacct published to a target; ``None`` if it is not in jura's table."""
+    """Return the end time up to which jura-ng or arcacct published to a target; ``None``: not in jura's table."""
     row = con.execute("SELECT LastEndTime FROM AccountingTargets WHERE TargetID = ?", (target,)).fetchone()
     return None if row is None else int(row[0])
 

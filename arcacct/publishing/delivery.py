@@ -1,4 +1,4 @@
-"""The messages of one target, from intent to answer (INVARIANTS 4): each is in the ledger before it is sent."""
+"""The messages of one target, from intent to answer (INVARIANTS 4): the ledger has each before it is sent."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ from arcacct.publishing.ledger import HeldRecord, LedgerGap, Message, MonthSnaps
 from arcacct.publishing.ledger_rows import DAY_S, iso
 from arcacct.publishing.plugin import Answer, Envelope, Outcome, Sender, TargetPlugin, error_of
 
-# Messages that are being sent while the next are made: most of a run is waiting for the receiver.
+# Sending while the next messages are being made: most of a run's time is waiting for the receiver.
 
 
 class SendAhead:
     """
-    Some messages of the ledger, sent by a thread one after the other until one of them is not accepted.
+    Sends some messages of the ledger in a thread, one after the other, until one of them is not accepted.
 
-    It sends the next when it is told that the answer to the last is in the ledger: whatever kills us, one message at
-    most is sent again. Until `stop` has returned nobody else may send.
+    The thread sends the next message only after `resume` confirms that the ledger has the previous answer. So a kill
+    makes at most one message be sent twice. Nothing else may send until `stop` has returned.
     """
 
     def __init__(self, sender: Sender, messages: Sequence[Message], groups: Sequence[str | None]) -> None:
-        """Begin."""
+        """Start the thread."""
         self.messages = messages
         self.groups = groups
         self.answers: list[Answer] = []
-        """To the first messages; only the last of them may be other than accepted."""
+        """The answers to the first messages. Only the last answer can be other than accepted."""
         self.noted = 0
         """How many answers are in the ledger."""
         self.error: Exception | None = None
-        """What sending the message after them raised."""
+        """The exception raised while sending the message after them."""
         self._sender = sender
         self._stopping = False
         self._go_on = Semaphore(0)
-        # A daemon: who interrupts us a second time does not wait for a receiver that says nothing.
+        # A daemon: after a second interrupt the program does not wait for a receiver that does not answer.
         self._thread = Thread(target=self._send, daemon=True)
         self._thread.start()
 
     def accepted(self) -> tuple[Message, Answer] | None:
-        """A message that was accepted, which is not in the ledger yet."""
+        """Return the next accepted message that the ledger does not have as accepted yet; ``None`` if there is none."""
         if len(self.answers) == self.noted or self.answers[self.noted].kind != Outcome.ACCEPTED:
             return None
         return self.messages[self.noted], self.answers[self.noted]
 
     def resume(self) -> None:
-        """That is in the ledger now."""
+        """Confirm that the ledger has the answer, so that the next message may be sent."""
         self.noted += 1
         self._go_on.release()
 
     def stop(self) -> None:
-        """Wait for the answer to the message that is just being sent, and send no other one."""
+        """Wait for the answer to the message that is being sent, and send no other message."""
         self._stopping = True
         self._go_on.release()
         self._thread.join()
@@ -79,21 +79,22 @@ class SendAhead:
             self.error = error
 
 
-# A target's way out, made once there is something to send: keys, certificates and TLS cost more than all the rest.
+# A target's sender, created when there is something to send: keys, certificates and TLS are the largest cost of a run.
 
 
 class LazySender(Sender):
     """
-    A `Sender` that is made when the first message is packed, or the first of an earlier run is looked at.
+    A `Sender` that is created when it is first used: for the first message of this run or of an earlier one.
 
-    Raises then, so before anything is sent or written down, what making it raises.
+    It then raises the errors of its creation, before anything is sent or stored.
     """
 
     def __init__(self, target: Target, make: Callable[[], Sender]) -> None:
         """
-        Raise CredentialError for a certificate or key that cannot be read: with nothing to send, too, that is told.
+        Check that the certificate and key can be opened, even if there is nothing to send.
 
-        What is in them is looked at when it is used; `arcacct status` warns of their end.
+        Their contents are checked when they are used. `arcacct status` warns before they expire. Raises CredentialError
+        for a file that cannot be read.
         """
         self._make = make
         self._made: Sender | None = None
@@ -142,9 +143,9 @@ class LazySender(Sender):
 
 # One target's messages, from intent to answer (INVARIANTS 4).
 #
-# Every message is in the ledger before it is sent and its answer after. What a receiver refuses is cut in halves down
-# to the record; a lost answer leaves the message in the ledger, and the next run sends the same bytes before anything
-# newer.
+# The ledger has every message before it is sent, and its answer afterwards. A refused message is cut in halves, down to
+# the single record. If an answer is lost, the message stays in the ledger, and the next run sends the same bytes before
+# anything newer.
 
 
 _STILL_THERE = (
@@ -157,40 +158,40 @@ HOUR_S, WEEK_S = 3600, 604_800
 
 LARGE_BYTES = 500_000
 """
-A single record below this size is too large for no receiver: AMS takes 1,000,000 bytes of base64, which are 735,000 of
-text, and web servers 1 MB or more unless they are told otherwise.
+Bytes. No receiver can refuse a single record below this size for its size: AMS takes 1,000,000 bytes of base64, which
+are 735,000 bytes of text, and web servers take 1 MB or more unless they are configured otherwise.
 """
 
 SUSPECTS = 3
-"""This many records refused one after the other while nothing is accepted: the fault may be the server's."""
+"""If this many records are refused one after the other and none is accepted, the server may be at fault."""
 
 
 class MessagePart(NamedTuple):
-    """One text of a message, and what it is of: a record or a sum."""
+    """One text of a message, with the record or sum that it contains."""
 
     text: str
     record: SentRecord | None = None
     sum: SentSum | None = None
     authorisation_group: str | None = None
-    """The machine that the record speaks for, where the receiver grants rights by machine."""
+    """The machine in the record, if the receiver grants rights by machine."""
 
 
 class DeliveryBatch(NamedTuple):
-    """What is delivered at once: batches of texts, each a message, and what is held back beside them."""
+    """One delivery: batches of texts, each of which becomes a message, and the held records."""
 
     envelope: Envelope
     batches: Sequence[Sequence[MessagePart]]
     seq: int | None = None
-    """Once the last message is accepted every record up to here is handled; ``None``: that does not follow."""
+    """Once the last message is accepted, every record up to here is handled; ``None``: the cursor does not move."""
     held: Sequence[HeldRecord] = ()
     proofs: Sequence[MonthSnapshot] = ()
-    """Months whose sums are all in it."""
+    """The months whose sums are all in this delivery."""
     ahead: bool = False
-    """Whether the caller goes on while it is sent; the answers are dealt with at the next one."""
+    """Whether the caller continues during sending. The next delivery then handles the answers."""
 
 
 class UnconfirmedRefusal(NamedTuple):
-    """A message of one record that was refused, and nothing yet tells whether record or server is at fault."""
+    """A message of one record that was refused, while it is unclear whether the record or the server is at fault."""
 
     message: Message
     answer: Answer
@@ -199,24 +200,24 @@ class UnconfirmedRefusal(NamedTuple):
 
 
 class MessageSink(ABC):
-    """Where batches go."""
+    """A receiver of batches."""
 
     @abstractmethod
     def resume(self) -> None:
-        """Deal with what an earlier run began."""
+        """Handle the messages of an earlier run that have no answer."""
 
     @abstractmethod
     def deliver(self, what: DeliveryBatch) -> None:
-        """Deal with its batches, in order."""
+        """Handle the batches of a delivery, in order."""
 
     def collect_answers(self) -> None:  # noqa: B027
-        """Note what was answered meanwhile, without waiting."""
+        """Note the answers that have arrived, without waiting."""
 
     def settle(self) -> None:  # noqa: B027
-        """Decide what is left to decide at the end."""
+        """Decide about the single records that were refused."""
 
     def stop(self) -> None:  # noqa: B027
-        """Let go of what is still going on, after whatever happened."""
+        """End what is still running, whatever happened before."""
 
 
 class Delivery(MessageSink):
@@ -226,9 +227,10 @@ class Delivery(MessageSink):
         self, ctx: RunContext, sender: Sender, origin: str, unknown: LedgerGap | None, watch: Callable[[], None]
     ) -> None:
         """
-        ``origin``: ``publish`` or ``republish``; ``watch`` is told of each answer.
+        Store the settings; send nothing.
 
-        ``unknown``: what an older ledger does not know of a receiver that keeps the first version of a record.
+        ``origin`` is ``publish`` or ``republish``. ``watch`` is called at each answer. ``unknown``: what an older
+        ledger does not have about a receiver that keeps the first version of a record.
         """
         self._con = ctx.publishing
         self._target = ctx.block
@@ -252,9 +254,10 @@ class Delivery(MessageSink):
 
     def resume(self) -> None:
         """
-        Send what an earlier run began and got no answer for, byte for byte, before anything newer.
+        Send the unanswered messages of an earlier run, byte for byte, before anything newer.
 
-        Raises as `deliver`, and TargetBusy for one that is refused now: the receiver may have it since then.
+        Raises as `deliver`. Also raises TargetBusy if a message is refused now: the receiver may have had it since
+        then.
         """
         for message in ledger.pending_messages(self._con, self._target):
             self._summary.resent += 1
@@ -274,12 +277,12 @@ class Delivery(MessageSink):
 
     def deliver(self, what: DeliveryBatch) -> None:
         """
-        Send the batches in order, after all that was sent before.
+        Send the batches in order, after everything that was sent before.
 
-        Raises TargetBusy, TargetRefuses or CredentialError when the target stops us: the ledger keeps what was tried.
+        Raises TargetBusy, TargetRefuses or CredentialError if the target cannot be used. The ledger keeps the attempts.
         """
         packed, aside = self._packed(what.envelope, what.batches)
-        # Its answers come before the next is written down: whatever they are, at most one set has none.
+        # Handle the earlier answers before the next messages are stored, so that at most one set has no answers.
         self._collect_answers()
         aside = [*what.held, *aside]
         groups = [group for group, _message in packed]
@@ -303,21 +306,21 @@ class Delivery(MessageSink):
             keep=self._keep,
         )
         if what.ahead and not self._forbidden.keys() & set(groups):
-            # Where the host lets no more threads begin the caller waits for the answers.
+            # If the host refuses another thread, the caller waits for the answers.
             with suppress(RuntimeError):
                 self._under_way = SendAhead(self._sender, intended, groups)
                 return
         self._send_all(intended, groups)
 
     def collect_answers(self) -> None:
-        """Note what the receiver accepted meanwhile: the next message is sent then."""
+        """Note a message that the receiver has accepted, so that the next one is sent."""
         if self._under_way is not None and (accepted := self._under_way.accepted()) is not None:
             self._watch()
             self._accept(*accepted)
             self._under_way.resume()
 
     def _collect_answers(self) -> None:
-        """Send the rest of what is under way, and deal with all the answers; raises as `deliver`."""
+        """Send the rest of the running delivery and handle all its answers. Raises as `deliver`."""
         under_way, self._under_way = self._under_way, None
         if under_way is None:
             return
@@ -333,7 +336,7 @@ class Delivery(MessageSink):
         answers: Sequence[Answer] = (),
         error: Exception | None = None,
     ) -> None:
-        """Send messages; the first have ``answers`` already, and the one after them ended in ``error``."""
+        """Send messages. The first have ``answers`` already; sending the next one raised ``error``."""
         waiting = list(zip(messages, groups, strict=True))[::-1]
         heard = iter(answers)
         try:
@@ -349,12 +352,13 @@ class Delivery(MessageSink):
                 else:
                     self._handle_answer(message, self._sender.send(message), self._accepted, group)
         except ArcacctError:
-            # Their records come from the log again, as they are by then: what was never sent may still be corrected.
+            # Their records are read from the log again, with their values of that time: an unsent record can still be
+            # corrected.
             ledger.discard_unsent(self._con, [message.message_id for message, _group in waiting if message.records])
             raise
 
     def stop(self) -> None:
-        """Wait for what is just being sent, and note whether it was accepted; the rest waits in the ledger."""
+        """Wait for the message that is being sent, and note whether it was accepted. The rest waits in the ledger."""
         if self._under_way is not None:
             self._under_way.stop()
             self.collect_answers()
@@ -362,10 +366,11 @@ class Delivery(MessageSink):
 
     def settle(self) -> None:
         """
-        Decide about single records that were refused: set aside if the target took something else since.
+        Decide about single records that were refused. Quarantine or hold them if the target accepted something else
+        since.
 
-        Otherwise nothing tells whether record or server is at fault: they stay in the ledger for the next run, and
-        TargetBusy says so. Raises TargetRefuses for machines that are not ours to report.
+        Otherwise it is unclear whether the record or the server is at fault. The records stay in the ledger for the
+        next run. Raises TargetBusy in that case, and TargetRefuses for machines that we may not report.
         """
         self._collect_answers()
         undecided = self._decide()
@@ -381,7 +386,7 @@ class Delivery(MessageSink):
             raise error_of(answer)
 
     def _decide(self) -> list[UnconfirmedRefusal]:
-        """Set the suspects aside against whom there is evidence; returns the others."""
+        """Handle the suspects that are at fault by the evidence; return the others."""
         undecided = []
         for suspect in self._suspects:
             if self._has_evidence(suspect.message, suspect.accepted):
@@ -395,13 +400,13 @@ class Delivery(MessageSink):
         self, document: Envelope, batches: Sequence[Sequence[MessagePart]]
     ) -> tuple[list[tuple[str | None, Message]], list[HeldRecord]]:
         """
-        The message of each batch, with its group, but for those that are forbidden: their records are held.
+        Return the message of each batch with its group, and the records that are held instead.
 
-        A text that cannot be packed at all is set aside, alone. The rules of its `RecordFormat.accept` should have
-        found it; if they did not, the others must not wait for it.
+        Batches of a forbidden group become no message. A text that cannot be packed is quarantined alone, so that the
+        other texts can be sent. `RecordFormat.accept` should have found it before.
         """
         packed: list[tuple[str | None, Message]] = []
-        # A republish leaves what it may not send.
+        # A republish does not hold forbidden records: it leaves them as they are.
         aside = [
             _forbidden(part.record, self._forbidden[part.authorisation_group])
             for batch in batches
@@ -447,9 +452,10 @@ class Delivery(MessageSink):
 
     def _handle_answer(self, message: Message, answer: Answer, accepted: int, group: str | None) -> None:
         """
-        Deal with the answer to a message.
+        Handle the answer to a message.
 
-        ``accepted`` is how many were accepted when it was sent, or when the message it is a part of was refused.
+        ``accepted`` is the number of accepted messages when it was sent. For a part of a refused message it is the
+        number when that message was refused.
         """
         self._watch()
         if answer.kind == Outcome.ACCEPTED:
@@ -466,7 +472,7 @@ class Delivery(MessageSink):
     def _accept(self, message: Message, answer: Answer) -> None:
         said = (answer.status, answer.text, answer.receiver_id, answer.receiver_rows)
         kept = ledger.accepted(self._con, self._target, message, *said, self._still_there, self._unknown)
-        # What is sent again on purpose was counted and named before.
+        # Records that were sent again on purpose have already been counted and reported.
         for job_id in kept if self._origin == "publish" else ():
             self._summary.corrections += 1
             self._summary.quarantined += 1
@@ -484,14 +490,14 @@ class Delivery(MessageSink):
             for part in ledger.split(self._con, self._target, message, halves, one_kind=self._one_kind):
                 self._handle_answer(part, self._sender.send(part), now, None)
         elif (answer.kind == Outcome.TOO_LARGE and answer.status is None) or self._has_evidence(message, accepted):
-            # Without a status it was never sent: no message can be that large.
+            # No status: the message was never sent because of its size.
             self._set_aside(message, answer)
         else:
             ledger.attempted(self._con, message.message_id, answer.status, answer.text)
             self._suspects.append(UnconfirmedRefusal(message, answer, self._accepted))
             if len(self._decide()) < SUSPECTS:
                 return
-            # So many refusals in a row: the target has to prove that it still works.
+            # After so many refusals in a row, the target must prove that it still works.
             if not self._still_works(self._suspects[0].message):
                 raise TargetRefuses(
                     f"{error_of(answer)}; it rejected {SUSPECTS} records one by one and accepted none:"
@@ -501,9 +507,9 @@ class Delivery(MessageSink):
 
     def _still_works(self, message: Message) -> bool:
         """
-        Whether the receiver takes again what it took before: then the new records are at fault.
+        Whether the receiver accepts an old message again. If it does, the new records are at fault.
 
-        One that replaces newer values by what it took before is never asked.
+        Only a receiver that keeps the first version is asked: another one would replace newer values by old ones.
         """
         known = None
         if self._plugin.keeps_first:
@@ -527,20 +533,20 @@ class Delivery(MessageSink):
 
     def _has_evidence(self, message: Message, accepted: int) -> bool:
         """
-        Whether the target took another message since it refused this one (or the message that this is a part of).
+        Whether the target accepted another message after it refused this one, or the message that this is a part of.
 
-        What it took before says nothing: its database may have broken in between.
+        Earlier acceptances prove nothing: the receiver's database may have failed in between.
         """
         return self._accepted > accepted or sent.accepted_after(self._con, self._target, message.message_id)
 
     def _set_aside(self, message: Message, answer: Answer) -> None:
-        """A message of one record, or sum, that was refused: believed if a run before was told the same."""
+        """Handle a refused message of one record or sum. The refusal is believed if an earlier run got it too."""
         if not message.records:
             self._set_aside_sum(message, answer)
             return
         (record,) = message.records
         before = held.refusals(self._con, self._target, record.job_id)
-        # What the receiver has of the job in an older version stays there.
+        # The receiver keeps the older version of the job that it has.
         is_correction = record.notes is not None and record.notes == self._plugin.replacement_note
         believed = "correction" if is_correction else "quarantined"
         aside = _refused(record, answer, len(message.data), before, self._run, believed)
@@ -558,7 +564,7 @@ class Delivery(MessageSink):
             self._summary.note(f"{record.job_id}: {aside.reason}; {again}")
 
     def _set_aside_sum(self, message: Message, answer: Answer) -> None:
-        """A sum, or zeros that were sent before: every run sends it again, until the receiver takes it."""
+        """Handle a refused sum, or refused zeros. Every run sends it again until the receiver accepts it."""
         words, months = _words_of(answer), []
         if not self._plugin.has_records(message.message_format):
             months = self._plugin.sums(message.message_format).months(self._sender.unpack(message.data))
@@ -573,10 +579,10 @@ class Delivery(MessageSink):
 
 class PlannedSender(Sender):
     """
-    Takes the place of a target's `Sender` in a dry run: accepts each message and sends none.
+    Replaces a target's `Sender` in a dry run: it accepts each message and sends none.
 
-    With ``write_to`` each becomes a file of exactly the bytes that would be sent; only then is ``make`` called, since
-    signing needs the host's key.
+    With ``write_to`` it writes each message to a file, with exactly the bytes that would be sent. Only then is ``make``
+    called, since signing needs the host's key.
     """
 
     def __init__(self, make: Callable[[TargetPlugin], Sender], write_to: str | None, plugin: TargetPlugin) -> None:
@@ -587,7 +593,7 @@ class PlannedSender(Sender):
         self.destination = plugin.target.url
 
     def send(self, message: Message) -> Answer:
-        """Raises InputError when it cannot be written."""
+        """Accept a message, and write it to a file if asked. Raises InputError if it cannot be written."""
         self._written += 1
         if self._write_to is not None:
             self._write(message, self._write_to)
@@ -609,7 +615,7 @@ class PlannedSender(Sender):
     def _write(self, message: Message, directory: str) -> None:
         name = f"{self._target.rpartition('/')[2].replace(':', '-')}-{self._written:04d}-{message.message_format}"
         try:
-            # For this user alone, whatever the umask: messages have the names of users.
+            # Readable by this user only, whatever the umask: messages contain names of users.
             with open_directory(directory, make=0o700) as folder, open(folder.create(name), "wb") as file:
                 file.write(message.data)
         except OSError as error:
@@ -626,17 +632,17 @@ def _refused(
     record: SentRecord, answer: Answer, n_bytes: int, before: RefusalHistory | None, run: int, believed: str
 ) -> HeldRecord:
     """
-    What becomes of a record that the receiver refused alone, in a message of so many bytes.
+    Return how a record is held after the receiver refused it alone, in a message of ``n_bytes`` bytes.
 
-    A refusal is believed when it is repeated in a later run (``before``: what is known of earlier ones): a server, or a
-    balancer before it, that answers 500 or 413 now and then says nothing about a record. Until then the record is held,
-    and sent again without new neighbours; then its state is ``believed``. Not even that is the last word: servers are
-    mended, and one small message a week costs nobody anything.
+    A refusal is believed when a later run gets it again (``before``: the earlier refusals). A server or load balancer
+    that answers 500 or 413 now and then says nothing about a record. Until then the record is held and sent again
+    alone; then its state is ``believed``. Even then it is tried again: servers are repaired, and one small message a
+    week is cheap.
     """
     words, now = f"rejected by the receiver: {_words_of(answer)}", int(time.time())
     count = 1 if before is None else before.refusals + (before.run != run)
     was_believed = before is not None and before.state == "quarantined"
-    # Without a status it was never sent: no message can be that large.
+    # No status: the message was never sent because of its size.
     if answer.status is None and answer.kind == Outcome.TOO_LARGE:
         return HeldRecord(record, believed, words)
     is_believable = answer.kind != Outcome.TOO_LARGE or n_bytes >= LARGE_BYTES
@@ -649,5 +655,5 @@ def _refused(
 
 
 def _words_of(answer: Answer) -> str:
-    """The receiver's words, or its status where it said nothing."""
+    """Return the receiver's text, or its status if it sent no text."""
     return answer.text or f"HTTP {answer.status}"

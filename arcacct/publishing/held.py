@@ -1,4 +1,4 @@
-"""Records that a target does not get yet: until they are settled, or because somebody rejects them."""
+"""Records that are held back from a target: until a cause ends, or because an operator dropped them."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from arcacct.publishing.sent import MANY, versions
 from arcacct.records.reader import LAST_SECOND
 
 _WAITING = "WAITING_RECORDS "
-"""Noted with the target's block behind it."""
+"""The prefix of a note; the target's block follows."""
 
 
 class RetryThresholds(NamedTuple):
-    """By what one run tells whether the time of a held record has come."""
+    """The thresholds by which one run decides whether a held record is due."""
 
     settled_at: int
-    """Failed jobs that ended later may still be resumed; UTC seconds."""
+    """Failed jobs that ended after this time may still be resumed; UTC seconds."""
     now: int
     run: int
-    """The number of the run: what the receiver refused in it is not tried again in it."""
+    """The number of the run. A record that the receiver refused in this run is not tried again in it."""
 
 
 class Circumstances(NamedTuple):
-    """By what a run decides about a record, beside the record itself and what the receiver has of it."""
+    """The circumstances of a run's decisions about records, apart from a record and the receiver's version of it."""
 
     of: list[object]
-    """Values of JSON: any other one may change any decision."""
+    """JSON values. If any of them differs, any decision may differ."""
     months: Collection[Month]
     """The months with something published."""
     kind_of: Callable[[Month], str]
-    """The kind of messages of such a month."""
+    """Returns the message kind of such a month."""
 
 
 class RefusalHistory(NamedTuple):
@@ -49,9 +49,9 @@ class RefusalHistory(NamedTuple):
 
     state: str
     refusals: int
-    """In so many runs ..."""
+    """The number of runs with a refusal."""
     run: int
-    """... of which this was the last."""
+    """The number of the last of these runs."""
 
 
 class QuarantineEntry(NamedTuple):
@@ -66,19 +66,19 @@ class QuarantineEntry(NamedTuple):
     attempts: int
     since_s: int
     next_try_s: int | None
-    """When it is tried again by itself; ``None``: once it is settled, or not by itself."""
+    """When it is tried again automatically; ``None``: after it is settled, or never automatically."""
     refusals: int
-    """In so many runs the receiver refused it."""
+    """The number of runs in which the receiver refused it."""
 
     @property
     def retry_text(self) -> str:
-        """What to say of another try: ``tried again from 2026-11-20T10:30:00Z``; empty if there is none."""
+        """Return when it is tried again: ``tried again from 2026-11-20T10:30:00Z``; empty if it is not."""
         if self.next_try_s is None or self.state not in ("held", "quarantined"):
             return ""
         return f"tried again from {iso(self.next_try_s)}" if self.next_try_s else "tried again with the next run"
 
 
-# A time at which it was tried that lies ahead was noted by a clock that was wrong, and so was the next.
+# A last try in the future was noted by a wrong clock, and so was the next try.
 _IS_DUE = (
     "(State = 'retry' OR (State = 'held' AND NextTry IS NULL AND EndTime <= :settled_at)"
     " OR (State IN ('held', 'quarantined') AND RefusedRun < :run"
@@ -90,9 +90,10 @@ def held_to_send(
     con: Connection, target: str, due: RetryThresholds, *, refused: bool, after: str = ""
 ) -> list[tuple[str, str]]:
     """
-    ``(JobID, state)`` of held records whose time has come, or that are to be retried.
+    Return ``(JobID, state)`` of held records that are due or marked for a retry.
 
-    A page of them, by JobID, from behind ``after``: of those that the receiver has ``refused``, or of the others.
+    Returns one page, ordered by JobID, of the JobIDs greater than ``after``. ``refused`` selects the records that the
+    receiver has refused; otherwise the others are returned.
     """
     return con.execute(
         f"SELECT JobID, State FROM HeldRecords WHERE Target = :target AND JobID > :after AND {_IS_DUE}"
@@ -102,7 +103,7 @@ def held_to_send(
 
 
 def held_months(con: Connection, target: str, due: RetryThresholds) -> set[tuple[int, int]]:
-    """The months of EndTime of what `held_to_send` gives."""
+    """Return the months (UTC) in which the records of `held_to_send` ended."""
     rows = con.execute(
         "SELECT DISTINCT CAST(strftime('%Y', EndTime, 'unixepoch') AS INTEGER),"
         " CAST(strftime('%m', EndTime, 'unixepoch') AS INTEGER) FROM HeldRecords WHERE Target = :target"
@@ -113,28 +114,28 @@ def held_months(con: Connection, target: str, due: RetryThresholds) -> set[tuple
 
 
 class RetrySummary(NamedTuple):
-    """Held records that are tried again by themselves, for one kind of reason."""
+    """Held records that are tried again automatically, for one kind of reason."""
 
     records: int
     next_s: int
-    """When the first of them is tried again, UTC seconds; in the past: with the next run."""
+    """When the first of them is tried again, UTC seconds; a time in the past means the next run."""
     since_s: int
-    """Since when the first of them waits."""
+    """Since when the first of them waits, UTC seconds."""
 
 
 def job_ids(con: Connection, target: str) -> list[str]:
-    """Every job with a record that is held back from a target, whatever its state."""
+    """Return every job with a record that is held back from a target, in any state."""
     return [job_id for (job_id,) in con.execute("SELECT JobID FROM HeldRecords WHERE Target = ?", (target,))]
 
 
-# The records that wait for the months that are held, by their places in FinishedLog: a run looks at these again.
+# The waiting records of held months, by their places in FinishedLog. A run checks these again.
 #
-# The list has all of them up to the cursor, or there is none. It is deleted before the cursor passes a record that
-# must be added, and written at the end of a run that dealt with everything. Without it the whole log is read.
+# Either the list has all of them up to the cursor, or there is no list. It is deleted before the cursor passes a record
+# that must be added, and written at the end of a run that handled everything. Without it the whole log is read.
 
 
 def waiting(con: Connection, target: str, circumstances: Circumstances) -> frozenset[int] | None:
-    """The list of a target; ``None``: there is none, or the list was made under other circumstances."""
+    """Return the list of a target; ``None`` if there is none or it was made under other circumstances."""
     found = schema.noted(con, f"{_WAITING}{target}")
     if found is None:
         return None
@@ -146,9 +147,9 @@ def waiting(con: Connection, target: str, circumstances: Circumstances) -> froze
 
 
 def set_waiting(con: Connection, target: str, circumstances: Circumstances, places: Iterable[int]) -> None:
-    """Write the list of a target."""
+    """Store the list of a target."""
     rising = sorted(places)
-    # The distances are short numbers where many wait.
+    # Distances are shorter numbers than places if many records wait.
     steps = [place - before for before, place in pairwise([0, *rising])]
     kinds = [(*month, circumstances.kind_of(month)) for month in sorted(circumstances.months)]
     with transaction(con):
@@ -164,7 +165,7 @@ def forget_waiting(con: Connection, target: str) -> None:
 
 
 def retry_summaries(con: Connection, target: str) -> tuple[RetrySummary | None, RetrySummary | None]:
-    """What waits since the receiver refused it and that is not believed yet; and what waits for its time to come."""
+    """Summarise the held records with a next try: first those that the receiver refused, then the others."""
     rows = con.execute(
         "SELECT Refusals > 0, count(*), min(NextTry), min(Since) FROM HeldRecords"
         " WHERE Target = ? AND State = 'held' AND NextTry IS NOT NULL GROUP BY Refusals > 0",
@@ -175,7 +176,7 @@ def retry_summaries(con: Connection, target: str) -> tuple[RetrySummary | None, 
 
 
 def refusals(con: Connection, target: str, job_id: str) -> RefusalHistory | None:
-    """How often the receiver refused a record that is set aside; ``None``: it is not."""
+    """Return how often the receiver refused a held record; ``None`` if the record is not held."""
     row = con.execute(
         "SELECT State, Refusals, RefusedRun FROM HeldRecords WHERE Target = ? AND JobID = ?", (target, job_id)
     ).fetchone()
@@ -183,13 +184,13 @@ def refusals(con: Connection, target: str, job_id: str) -> RefusalHistory | None
 
 
 def newly_quarantined(con: Connection, target: str, held: Sequence[HeldRecord]) -> list[HeldRecord]:
-    """Those that do not go by themselves soon, and that nobody was told of yet; before they are noted."""
+    """Return the records that are not retried soon and were not reported before. Call it before they are stored."""
     before = states(con, target, [one.record.job_id for one in held if one.state != "held"])
     return [one for one in held if one.state != "held" and before.get(one.record.job_id) not in (one.state, "dropped")]
 
 
 def unhold(con: Connection, target: str, job_ids: Iterable[str]) -> None:
-    """These records are not held back any more: they no longer exist, or the receiver has them."""
+    """Release records that no longer exist or that the receiver has. Dropped records stay dropped."""
     with transaction(con):
         con.executemany(
             "DELETE FROM HeldRecords WHERE Target = ? AND JobID = ? AND State <> 'dropped'",
@@ -199,7 +200,7 @@ def unhold(con: Connection, target: str, job_ids: Iterable[str]) -> None:
 
 def hold_only(con: Connection, target: str, held: Sequence[HeldRecord], periods: Iterable[tuple[int, float]]) -> int:
     """
-    Of a target that is sent sums: exactly these jobs are set aside, of all that ended in some periods.
+    Hold exactly these jobs, of all that ended in some periods, for a target that is sent sums.
 
     Returns how many of them are quarantined and were not before.
     """
@@ -216,7 +217,7 @@ def hold_only(con: Connection, target: str, held: Sequence[HeldRecord], periods:
 
 
 def quarantined(con: Connection, target: str, periods: Iterable[tuple[int, float]]) -> list[str]:
-    """JobIDs of the records set aside that ended in some periods, but for those that an operator dropped."""
+    """Return the JobIDs of the held records that ended in some periods, except dropped ones."""
     found: list[str] = []
     for period in periods:
         rows = con.execute(
@@ -228,7 +229,7 @@ def quarantined(con: Connection, target: str, periods: Iterable[tuple[int, float
 
 
 def states(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, str]:
-    """The state in HeldRecords of those of the jobs that are held back from the target."""
+    """Return the state in HeldRecords of those jobs that are held back from the target."""
     found: dict[str, str] = {}
     if con.execute("SELECT 1 FROM HeldRecords WHERE Target = ? LIMIT 1", (target,)).fetchone() is None:
         return found
@@ -244,13 +245,13 @@ def states(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, st
 
 
 def earliest_undelivered_end(con: Connection, target: str) -> int | None:
-    """The earliest EndTime of a record that is held back from a target, or that it has not answered for."""
+    """Return the earliest EndTime, UTC seconds, of a target's held and unanswered records; ``None``: no such record."""
     unanswered = ledger_rows.of_messages("EndTime", "Messages.Target = ?1 AND State = 'sending'")
     row = con.execute(
         "SELECT min(EndTime) FROM ("
         "SELECT EndTime FROM HeldRecords WHERE Target = ?1 AND State IN ('held', 'quarantined', 'retry')"
         f" UNION ALL {unanswered})"
-        # Of a record whose end is no time it is kept here as it is.
+        # HeldRecords can contain an end that is not a time.
         " WHERE EndTime BETWEEN 1 AND ?2",
         (target, LAST_SECOND),
     ).fetchone()
@@ -260,7 +261,7 @@ def earliest_undelivered_end(con: Connection, target: str) -> int | None:
 def quarantine_entries(
     con: Connection, *, target: str | None = None, job_id: str | None = None
 ) -> list[QuarantineEntry]:
-    """What is set aside, of all targets or one, of all jobs or one; by target and end time."""
+    """Return the held records of all targets or one, and of all jobs or one, by target and end time."""
     asked = {f"{column} = ?": value for column, value in (("Target", target), ("JobID", job_id)) if value is not None}
     rows = con.execute(
         "SELECT Target, JobID, RecordID, EndTime, State, Reason, Attempts, Since, NextTry, Refusals FROM HeldRecords"
@@ -271,16 +272,16 @@ def quarantine_entries(
 
 
 def any_quarantined(con: Connection, target: str, ended: tuple[int, int]) -> bool:
-    """Whether anything with ``ended[0] <= EndTime < ended[1]`` is set aside."""
+    """Whether any record with ``ended[0] <= EndTime < ended[1]`` is held back."""
     asked = "SELECT 1 FROM HeldRecords WHERE Target = ? AND EndTime >= ? AND EndTime < ? LIMIT 1"
     return con.execute(asked, (target, *ended)).fetchone() is not None
 
 
 def outdated(con: Connection, target: Target) -> list[str]:
     """
-    By what a receiver that keeps the first version of a record knows those of which there are corrections.
+    Return the keys of the records that need a correction, at a receiver that keeps the first version.
 
-    Raises InputError when nothing is quarantined as a correction.
+    Raises InputError if nothing is quarantined as a correction.
     """
     aside = [one.job_id for one in quarantine_entries(con, target=target.block) if one.state == "correction"]
     known = versions(con, target.block, aside, keeps_first=True)
@@ -292,11 +293,11 @@ def outdated(con: Connection, target: Target) -> list[str]:
 
 def change_state(con: Connection, target: str | None, job_ids: Sequence[str], state: str) -> int:
     """
-    Mark records that are set aside as ``retry`` or ``dropped``; returns how many.
+    Mark held records as ``retry`` or ``dropped``; return how many.
 
-    No job ids: all but dropped ones, and those that are not settled yet.
+    Without job IDs it marks all records except dropped ones and those that are not settled yet.
 
-    Raises InputError for a job that is not set aside.
+    Raises InputError for a job that is not held.
     """
     statement = "UPDATE HeldRecords SET State = ?1 WHERE (?2 IS NULL OR Target = ?2) AND "
     with transaction(con):

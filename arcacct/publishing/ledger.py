@@ -1,4 +1,4 @@
-"""The ledger (publishing.db): what was sent where, what was answered, what is held and why (INVARIANTS 4)."""
+"""The ledger (publishing.db): what was sent where, the answers, and held records with their reasons (INVARIANTS 4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arcacct.publishing.ledger_rows import DAY_S, month_of
 from arcacct.wording import sanitise_line
 
 COUNTS = "sync"
-"""The kind of messages that say how many jobs a receiver was given: sums, but none of usage."""
+"""The kind of messages with the number of jobs that a receiver was given: sums, but not of usage."""
 DAMAGED = (
     "publishing.db has two different positions in the log: nothing up to there counts as sent; the next run of `arcacct"
     " publish` reads the log from its start, and sends only unsent records"
@@ -28,42 +28,42 @@ class SentRecord(NamedTuple):
     job_id: str
     record_id: int
     seq: int
-    """0 when republished, or read from the ledger."""
+    """0 if it is republished or was read from the ledger."""
     end_time: int
     digest: bytes
-    """Empty when it is sent with zeros, to zero out what was sent under a key that is no longer valid."""
+    """Empty if it is sent with zeros, to remove the usage under a key that is no longer valid."""
     key: str = ""
-    """What the receiver knows it by."""
+    """The receiver's key of the record."""
     notes: str | None = None
-    """What was repaired before it was sent."""
+    """The repairs that were made before sending."""
     site: str = ""
     submit_host: str | None = None
-    """Where the receiver counts it, with `site` and the month of its end; ``None``: nowhere, as zeros."""
+    """Where the receiver counts it, with `site` and the month of its end; ``None``: not counted, such as zeros."""
     wall_s: int = 0
-    """As sent."""
+    """As it was sent."""
     replaced_id: int | None = None
-    """Where in `PublishedTotals` the receiver counts what it had under this key; ``None``: it had nothing."""
+    """The row of `PublishedTotals` that counts the receiver's previous version of this key; ``None``: there is none."""
     replaced_wall_s: int = 0
 
 
 class SentSum(NamedTuple):
-    """One sum in a message: the key that the receiver replaces by (JSON), and what it stands for."""
+    """One sum in a message: the key (JSON) under which the receiver replaces it, and its figures."""
 
     key: str
     year: int
     month: int
     jobs: int
     wall_s: int | None = 0
-    """``None``: sent by a program that did not note it."""
+    """``None``: the program that sent it did not note it."""
     site: str = ""
     submit_host: str = ""
     """As it is sent."""
     is_adopted: int = 0
-    """1: another program sent it; it is there to be taken back, and does not limit a decrease of our figures."""
+    """1: another program sent it. It is stored only to be retracted, and does not limit a decrease of our figures."""
 
 
 class MonthSnapshot(NamedTuple):
-    """Sums of a month, as of a place in FinishedLog of one life of the accounting database."""
+    """The sums of a month at a place in FinishedLog of one incarnation of the accounting database."""
 
     year: int
     month: int
@@ -73,80 +73,80 @@ class MonthSnapshot(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message before it is sent, as the ledger keeps it."""
+    """A message as the ledger stores it before it is sent."""
 
     message_id: int
     message_format: str
     origin: str
     seq: int | None
-    """Where the cursor stands once the message is accepted; ``None``: it does not move the cursor."""
+    """The new place of the cursor once the message is accepted; ``None``: it does not move the cursor."""
     destination: str
     empaid: str | None
     digest: str
     record_count: int
     data: bytes
-    """Exactly what is sent."""
+    """Exactly the bytes that are sent."""
     records: tuple[SentRecord, ...]
     sums: tuple[SentSum, ...] = ()
-    """Only for `record_intent`: `SentSummaries` remembers them, not the message."""
+    """Used only by `record_intent`. `SentSummaries` stores them; the message does not."""
 
 
 class SentVersion(NamedTuple):
-    """What a receiver has of a job under one key."""
+    """The receiver's version of a job under one key."""
 
     key: str
     digest: bytes
     end_time: int
     record_id: int
     total_id: int | None = None
-    """Where in `PublishedTotals` it is counted."""
+    """The row of `PublishedTotals` that counts it."""
     wall_s: int = 0
     message_id: int = 0
     notes: str | None = None
 
 
 class HeldRecord(NamedTuple):
-    """A record that is not sent, and why."""
+    """A record that is not sent, with the reason."""
 
     record: SentRecord
     state: str
     """``held``, ``quarantined``, ``correction``, ``retry`` or ``dropped``: see table HeldRecords."""
     reason: str
     next_try: int | None = None
-    """Not before then, UTC seconds, is it tried again by itself; ``None``: once it is settled, or not at all."""
+    """UTC seconds: it is not tried again automatically before then; ``None``: after it is settled, or never."""
     refusals: int = 0
-    """In how many runs the receiver refused it."""
+    """The number of runs in which the receiver refused it."""
     refused_run: int = 0
-    """The last of them."""
+    """The last of these runs."""
 
 
 _MESSAGE_COLUMNS = "Kind, Origin, Seq, Destination, EmpaID, Digest, RecordCount"
-"""A Message between its id and its bytes, from Messages."""
+"""The columns of Messages for a Message, between its id and its bytes."""
 _RECORD_COLUMNS = (
     "JobID, RecordID, 0, EndTime, Record.Digest, Key, Notes, coalesce(Site, ''), SubmitHost, coalesce(Record.Wall, 0),"
     " ReplacedID, coalesce(ReplacedWall, 0)"
 )
-"""A SentRecord of `sent_rows.of_messages`; its place in the log is noted nowhere."""
+"""The columns of `ledger_rows.of_messages` for a SentRecord. Its place in the log is not stored."""
 
 KEPT, OTHER = "0", "other"
 """
-In the place of a receiver's number of a record, from one that gives none: it had the record already, in whatever
-version; it has another version than the one that was sent.
+Values in place of a receiver's row number, for a receiver that returns none: it already had the record, in whatever
+version; or it has another version than the one that was sent.
 """
 UNKNOWN_DIGEST = b"\0"
-"""Of a record that the receiver has in a version that nobody knows: it is that of no record."""
+"""The digest of a record that the receiver has in an unknown version. No real record has it."""
 
 
 class LedgerGap(NamedTuple):
-    """What a ledger that was lost, or is an older copy, may not know of a receiver that numbers its records (SGAS)."""
+    """What a lost or older ledger may lack about a receiver that numbers its records (SGAS)."""
 
     last_row: int
-    """The highest number that the receiver is known to have given."""
+    """The highest row number that the receiver is known to have given."""
     changed: frozenset[str]
-    """JobIDs of records that were another version once, since when the ledger does not know what was sent."""
+    """JobIDs of records with an earlier version that the ledger may lack, since it does not know what was sent since."""
 
     def has(self, record: SentRecord, row: str) -> bool:
-        """Whether the receiver had a version of a record before, by the number that it gives it: perhaps an old one."""
+        """Whether the receiver may have had an older version of a record before, by the row number that it returned."""
         return (
             record.replaced_id is None
             and record.job_id in self.changed
@@ -167,11 +167,11 @@ def record_intent(
     keep: bool = True,
 ) -> list[Message]:
     """
-    Write messages down before they are sent, bytes and all, and what is held back; returns them with their ids.
+    Store messages with their bytes before they are sent, and the held records. Return the messages with their ids.
 
-    ``seq`` moves the cursor at once: for records that are all held back. ``proofs`` are of months whose sums are all
-    among the messages; ``one_kind``: a month that has records is in the kind of these from then on. Without ``keep``
-    bytes do not stay when a message is answered: those of what was answered before go.
+    ``seq`` moves the cursor at once: for records that are all held back. ``proofs`` are of months whose sums are all in
+    the messages. With ``one_kind`` a month with records in the messages keeps their kind from now on. Without ``keep``
+    the bytes are dropped after the answer, and so are the bytes of answered messages.
     """
     now = int(time.time())
     with transaction(con):
@@ -209,13 +209,13 @@ def _inserted(
         _store(con, message_id, message.data, pack=keep)
         ledger_rows.add(con, message_id, message.records, [given.of(one) for one in message.records], jobs, form_of)
         if one_kind and message.records:
-            # Already now, as the sums: what may have arrived decides in which family the month stays.
+            # Set the kind before the answer, as for sums: a message that may have arrived decides the month's kind.
             months = {month_of(one.end_time) for one in message.records if one.submit_host is not None}
             con.executemany(
                 "INSERT OR IGNORE INTO MonthFormats (Target, Year, Month, Kind) VALUES (?, ?, ?, ?)",
                 [(target, *month, message.message_format) for month in months],
             )
-        # Already now: the message may arrive without an answer, and a key too many is only sent zeros once more.
+        # Store the sums before the answer: the message may arrive without one. An unneeded key only costs another zero.
         con.executemany(
             "INSERT OR REPLACE INTO SentSummaries (Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost,"
             " MessageID)"
@@ -227,17 +227,17 @@ def _inserted(
 
 
 class _TotalIDs:
-    """Where the receiver counts records: rows of PublishedTotals, each looked up once."""
+    """Finds where the receiver counts records: rows of PublishedTotals, each looked up once."""
 
     def __init__(self, con: Connection, target: str) -> None:
-        """To be used in the caller's transaction."""
+        """Use it only in the caller's transaction."""
         self._con = con
         self._target = target
         self._known: dict[tuple[str, str, int], int] = {}
         """By site, submit host and day."""
 
     def of(self, record: SentRecord) -> int | None:
-        """The row of a record; ``None``: it is counted nowhere."""
+        """Return the row of a record; ``None`` if it is not counted."""
         site, host, end_time = record.site, record.submit_host, record.end_time
         if host is None:
             return None
@@ -249,7 +249,7 @@ class _TotalIDs:
 
 
 def published_total_id(con: Connection, target: str, place: tuple[str, str, int, int]) -> int:
-    """The row of `PublishedTotals` for a site, submit host, year and month; inside the caller's transaction."""
+    """Return the row of `PublishedTotals` for a site, submit host, year and month. The caller has a transaction."""
     found = con.execute(
         "SELECT PublishedTotalID FROM PublishedTotals WHERE Target = ? AND Site = ? AND SubmitHost = ? AND Year = ?"
         " AND Month = ?",
@@ -264,7 +264,7 @@ def published_total_id(con: Connection, target: str, place: tuple[str, str, int,
 
 
 def hold(con: Connection, target: str, held: HeldRecord, now: int) -> None:
-    """Inside a transaction: note that a record is not sent, unless an operator has decided that already."""
+    """Store that a record is not sent, unless an operator has already decided that. The caller has a transaction."""
     con.execute(
         "INSERT INTO HeldRecords (Target, JobID, RecordID, Seq, EndTime, State, Reason, NextTry, Refusals, RefusedRun,"
         " Tried, Since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?11, ?11)"
@@ -277,7 +277,7 @@ def hold(con: Connection, target: str, held: HeldRecord, now: int) -> None:
 
 
 def pending_messages(con: Connection, target: str) -> Iterator[Message]:
-    """The messages that were begun and have no answer, oldest first: they go before anything newer."""
+    """Yield the messages without an answer, oldest first. They are sent before anything newer."""
     ids = con.execute(
         "SELECT MessageID FROM Messages WHERE Target = ? AND State = 'sending' ORDER BY MessageID", (target,)
     ).fetchall()
@@ -285,26 +285,26 @@ def pending_messages(con: Connection, target: str) -> Iterator[Message]:
 
 
 def count_pending(con: Connection, target: str) -> int:
-    """How many messages were begun and have no answer."""
+    """Return the number of messages without an answer."""
     row = con.execute("SELECT count(*) FROM Messages WHERE Target = ? AND State = 'sending'", (target,)).fetchone()
     return int(row[0])
 
 
 def last_message(con: Connection) -> int:
-    """The highest MessageID that the ledger ever had; 0 for none."""
+    """Return the highest MessageID that the ledger ever had; 0 if there was none."""
     row = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'Messages'").fetchone()
     return 0 if row is None else int(row[0])
 
 
 def replace_payload(con: Connection, message_id: int, data: bytes) -> None:
-    """The same text in other bytes: the certificate that signed the old ones is not ours any more."""
+    """Store other bytes for the same text: the certificate that signed the old bytes is no longer ours."""
     with transaction(con):
         _store(con, message_id, data, pack=True)
         con.execute("UPDATE Messages SET ByteCount = ? WHERE MessageID = ?", (len(data), message_id))
 
 
 def stored(con: Connection, message_id: int) -> Message:
-    """One message of the ledger, with its bytes. Raises zlib.error when those are damaged."""
+    """Return one message of the ledger with its bytes. Raises zlib.error if the bytes are damaged."""
     values = con.execute(f"SELECT MessageID, {_MESSAGE_COLUMNS} FROM Messages WHERE MessageID = ?", (message_id,))
     data = kept_bytes(con, message_id)
     assert data is not None, "they are kept until they are answered"
@@ -312,7 +312,7 @@ def stored(con: Connection, message_id: int) -> Message:
 
 
 def kept_bytes(con: Connection, message_id: int) -> bytes | None:
-    """What was sent, if the ledger still has it. Raises zlib.error when it is damaged."""
+    """Return the bytes that were sent, if the ledger still has them. Raises zlib.error if they are damaged."""
     data: bytes | None
     data, is_packed = con.execute(
         "SELECT Bytes, coalesce(IsPacked, 1) FROM Messages LEFT JOIN MessageBytes USING (MessageID)"
@@ -323,7 +323,7 @@ def kept_bytes(con: Connection, message_id: int) -> bytes | None:
 
 
 def records_of(con: Connection, message_id: int) -> dict[int, SentRecord]:
-    """By position, in that order: the records of a message."""
+    """Return the records of a message by position, in that order."""
     rows = con.execute(
         f"{ledger_rows.of_messages(f'Position, {_RECORD_COLUMNS}', 'Messages.MessageID = ?1')} ORDER BY Position",
         (message_id,),
@@ -332,22 +332,22 @@ def records_of(con: Connection, message_id: int) -> dict[int, SentRecord]:
 
 
 def _store(con: Connection, message_id: int, data: bytes, *, pack: bool) -> None:
-    """Keep the bytes of a message; packed, which costs twice the time, if they stay when it is answered."""
+    """Store the bytes of a message. Compress them (twice the time) if they are kept after the answer."""
     if pack:
-        # The least effort, and tables that fit into the processor's cache: a sixth less time than `zlib.compress`.
+        # The lowest level, with tables that fit into the processor's cache: a sixth faster than `zlib.compress`.
         packer = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, 7)
         data = packer.compress(data) + packer.flush()
     con.execute("INSERT OR REPLACE INTO MessageBytes VALUES (?, ?, ?)", (message_id, pack, data))
 
 
 def last_code(con: Connection, message_id: int) -> int | None:
-    """The status of the last answer to a message; ``None`` when there was none."""
+    """Return the status of the last answer to a message; ``None`` if there was none."""
     row = con.execute("SELECT AnswerCode FROM Messages WHERE MessageID = ?", (message_id,)).fetchone()
     return None if row is None or row[0] is None else int(row[0])
 
 
 def attempted(con: Connection, message_id: int, code: int | None, words: str) -> None:
-    """A message got no answer that ends it: it stays to be sent."""
+    """Note an answer that is not final: the message remains to be sent."""
     with transaction(con):
         con.execute(
             "UPDATE Messages SET Attempts = Attempts + 1, AnswerCode = ?, Answer = ? WHERE MessageID = ?",
@@ -367,12 +367,12 @@ def accepted(
     unknown: LedgerGap | None = None,
 ) -> list[str]:
     """
-    The receiver has it: answer, records, counts and cursor in one transaction.
+    Note that the receiver has accepted a message: answer, records, counts and cursor in one transaction.
 
-    ``receiver_rows`` are the receiver's own numbers of the records, by key (SGAS). A number that is not new says that
-    it kept what it had, as `KEPT` and `OTHER` do: such a record is set aside as ``correction``, for the reason
-    ``still_there`` with its ``{key}``. So is one of which it may have another version that the ledger has lost
-    (``unknown``). Returns the JobIDs of those.
+    ``receiver_rows`` are the receiver's own numbers of the records, by key (SGAS). If a number is not new, the receiver
+    kept its version, as with `KEPT` and `OTHER`: the record is then held as ``correction``, for the reason
+    ``still_there`` with its ``{key}``. The same applies if the receiver may have a version that the ledger has lost
+    (``unknown``). Returns the JobIDs of these records.
     """
     con.execute("PRAGMA synchronous = NORMAL")
     try:
@@ -383,7 +383,7 @@ def accepted(
                 con.executemany(
                     "DELETE FROM HeldRecords WHERE Target = ? AND JobID = ?"
                     " AND State IN ('held', 'quarantined', 'retry')",
-                    # Zeros take a job's old usage back; they do not bring the job itself.
+                    # Zeros remove a job's old usage; they do not add the job.
                     [(target, record.job_id) for record in message.records if record.digest],
                 )
             kept = _kept(con, target, message, rows, unknown) if rows else []
@@ -401,7 +401,7 @@ def accepted(
 def _kept(
     con: Connection, target: str, message: Message, rows: Sequence[str | None], unknown: LedgerGap | None
 ) -> list[SentRecord]:
-    """The records of which the receiver kept another version than the one just sent, by its numbers; noted as such."""
+    """Mark and return the records for which the receiver kept another version than the one sent, by its row numbers."""
     again = [
         one.job_id
         for one, row in zip(message.records, rows, strict=True)
@@ -422,7 +422,7 @@ def _kept(
         old = before.get((one.job_id, one.key))
         if old is None or row not in (old.receiver_row, KEPT, OTHER):
             continue
-        # What the receiver has is the earlier version: the ledger says so, whatever was sent.
+        # Store the earlier version: the receiver has that one, not the one that was sent.
         con.execute(
             update.format("(Digest, PublishedTotalID, Wall) = (?, ?, ?)"),
             (old.digest, old.total_id, old.wall_s, number),
@@ -433,9 +433,9 @@ def _kept(
 
 
 def _count(con: Connection, message: Message) -> None:
-    """What the receiver has more now, and what less, by where it counts it."""
+    """Update the counts of PublishedTotals by what an accepted message adds and replaces."""
     changes = [("PublishedTotalID", "Wall", "+")]
-    # A refusal may have changed what a record replaces (`_count_without`), but not whether it does.
+    # A refusal may have changed the version that a record replaces (`_count_without`), but not whether it replaces one.
     if any(one.replaced_id is not None for one in message.records):
         changes.append(("ReplacedID", "ReplacedWall", "-"))
     for place, wall, sign in changes:
@@ -451,9 +451,9 @@ def _count(con: Connection, message: Message) -> None:
 
 def _count_without(con: Connection, target: str, message_id: int) -> None:
     """
-    What was sent in the place of a record that never arrived took that one out of the counts: put it right.
+    Correct the counts after a refusal, where a newer message replaced a record that never arrived.
 
-    It replaced what that record would have replaced.
+    The newer message replaces the record's predecessor instead.
     """
     for job_id, key, given, wall_s, before, before_s in con.execute(
         "SELECT JobID, Key, PublishedTotalID, coalesce(Wall, 0), ReplacedID, coalesce(ReplacedWall, 0) FROM SentRows"
@@ -481,7 +481,7 @@ def _count_without(con: Connection, target: str, message_id: int) -> None:
 
 
 def highest_row(con: Connection, target: str, kind: str) -> int:
-    """The highest number that a receiver gave to a record of the newest messages to it; 0 for none."""
+    """Return the highest row number that a receiver gave in its newest messages (100 at most); 0 if there is none."""
     messages = con.execute(
         "SELECT ReceiverRows FROM Messages WHERE Target = ? AND Kind = ? AND State = 'accepted'"
         " ORDER BY MessageID DESC LIMIT 100",
@@ -492,7 +492,7 @@ def highest_row(con: Connection, target: str, kind: str) -> int:
 
 
 def discard_unsent(con: Connection, message_ids: Sequence[int]) -> None:
-    """Messages that were written down and certainly never sent, with what they were to carry, are forgotten."""
+    """Delete stored messages that were certainly never sent, with their records."""
     if not message_ids:
         return
     with transaction(con):
@@ -506,7 +506,7 @@ def discard_unsent(con: Connection, message_ids: Sequence[int]) -> None:
 def split(
     con: Connection, target: str, message: Message, parts: Sequence[Message], *, one_kind: bool = False
 ) -> list[Message]:
-    """Replace one refused message by its parts; the last of them takes over the cursor."""
+    """Replace a refused message by its parts. The last part takes over the cursor."""
     now = int(time.time())
     with transaction(con):
         _answer(con, message.message_id, "split", None, f"split into {len(parts)}", None)
@@ -524,10 +524,10 @@ def refused(
     run: int = 0,
 ) -> int:
     """
-    The receiver refuses a message that cannot be split: its record is set aside, the cursor moves on.
+    Note that the receiver refuses a message that cannot be split: hold its records and move the cursor.
 
-    ``months`` are those of a sum that was refused: what the receiver has of them is not known any more. Returns in how
-    many runs, one after the other and this one included, a sum of such a month was refused.
+    ``months`` are the months of a refused sum: the receiver's figures for them are then unknown. Returns in how many
+    consecutive runs, this one included, a sum of such a month was refused.
     """
     now, refusals = int(time.time()), 0
     with transaction(con):
@@ -549,7 +549,7 @@ def refused(
             ).fetchone()
             refusals = max(refusals, count)
             if message.message_format == COUNTS:
-                # Counts of every month are sent in every run.
+                # Every run sends the counts of every month.
                 continue
             con.execute(
                 "INSERT OR IGNORE INTO UnfinishedMonths (Target, Year, Month) VALUES (?, ?, ?)", (target, *month)
@@ -595,18 +595,18 @@ _FORGOTTEN = (
     " MessageBytes)))"
 )
 """
-Of which messages the bytes may go: of answered ones, but for the last of each kind that a target took. With that one
-a receiver is asked whether it still works.
+The messages whose bytes may be dropped: answered ones, except the last accepted one of each kind and target. That one
+is sent again to test whether a receiver still works.
 """
 _SLICE = 50
-"""So many messages are looked at, or in one transaction."""
+"""How many messages are examined at a time, or changed in one transaction."""
 
 
 def forget_bytes(con: Connection, answered_before: int) -> None:
     """
-    Drop the bytes of messages that were answered before then; what they carried stays known.
+    Drop the bytes of messages that were answered before a time (UTC seconds). Their records remain.
 
-    In slices.
+    It works in small transactions.
     """
     after = 0
     while True:
@@ -620,7 +620,7 @@ def forget_bytes(con: Connection, answered_before: int) -> None:
         if gone:
             with transaction(con):
                 con.executemany("DELETE FROM MessageBytes WHERE MessageID = ?", gone)
-        # They are in the order in which they were sent.
+        # The messages are in the order of sending.
         elif not some or any(is_young for _message_id, is_young, _may_go in some):
             break
         after = some[-1][0]

@@ -1,6 +1,6 @@
 """
-How the ledger stores the records of messages: narrow rows, with jobs and keys by number; instants and months as it
-writes them.
+How the ledger stores the records of messages: narrow rows that refer to jobs and keys by number. Also its formats of
+times and months.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from arcacct.publishing.ledger import SentRecord
 
 
-# Instants and months of UTC, as the ledger has them and people read them.
+# Times and months in UTC, as the ledger stores them and people read them.
 
 
 DAY_S = 86400
@@ -34,18 +34,18 @@ Month = tuple[int, int]
 
 
 def recent_months(seconds: int) -> set[Month]:
-    """The current and the previous month: APEL never reports a rejected message, so they are sent each time."""
+    """Return the current and the previous month. APEL never reports a rejected message, so they are sent each time."""
     now = month_of(seconds)
     return {now, month_of(month_bounds(*now)[0] - 1)}
 
 
 def next_month(seconds: int) -> int:
-    """The first second of the month after this one."""
+    """Return the first second of the month after this one."""
     return month_bounds(*month_of(seconds))[1]
 
 
 def months_between(first_s: int, before_s: int) -> set[Month]:
-    """Every month that has a second of ``[first_s, before_s)``."""
+    """Return every month that has a second of ``[first_s, before_s)``."""
     months, start = set(), month_bounds(*month_of(first_s))[0]
     while start < before_s:
         months.add(month_of(start))
@@ -55,26 +55,26 @@ def months_between(first_s: int, before_s: int) -> set[Month]:
 
 @lru_cache(maxsize=1024)
 def month_bounds(year: int, month: int) -> tuple[int, int]:
-    """The first second of a month and of the next."""
+    """Return the first second of a month and of the next."""
     first = calendar.timegm((year, month, 1, 0, 0, 0))
-    # No calendar has the month behind the last of the year 9999.
+    # Python's calendar ends with the year 9999, so the first second of the next month is computed.
     return first, first + calendar.monthrange(year, month)[1] * 86_400
 
 
 def month_name(month: Month) -> str:
-    """``2026-11``."""
+    """Return a month as ``2026-11``."""
     return f"{month[0]:04d}-{month[1]:02d}"
 
 
 def iso(seconds: object) -> str:
-    """``2026-11-20T10:30:00Z``; what is no time, or beyond any calendar, as it is."""
+    """Return a time as ``2026-11-20T10:30:00Z``; a value that is no valid time is returned as text unchanged."""
     if not isinstance(seconds, int) or not 0 <= seconds <= reader.LAST_SECOND:
         return str(seconds)
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def month_of(end_time: int) -> Month:
-    """Year and month of an end, UTC."""
+    """Return the year and month (UTC) of an end time."""
     return _month_of_day(end_time // DAY_S)
 
 
@@ -83,25 +83,25 @@ def _month_of_day(day: int) -> Month:
     return time.gmtime(day * DAY_S)[:2]
 
 
-# How the records of messages stand in the ledger: narrow rows, with jobs, and what keys have in common, by number.
+# How the ledger stores the records of messages: narrow rows that refer to jobs, and to common parts of keys, by number.
 
 
 MANY = 500
-"""As many ids as go into one question."""
+"""The highest number of ids in one query."""
 POSITION_BITS = 20
-"""Of the number of a record: its place in the message."""
+"""The bits of a record's number that contain its place in the message."""
 NEW_JOBS = 8192
-"""So many hashes of jobs are collected before they go to the others, in order."""
+"""This many hashes of new jobs are collected before they are moved, sorted, to the others."""
 _ROWS = 50
-"""So many rows go into one INSERT: two thirds of what they cost one by one."""
+"""The rows of one INSERT. This costs two thirds of single INSERTs."""
 _FORMS = 1000
-"""More forms of keys than this are none: such keys are kept as they are."""
+"""The highest number of key templates. Further keys are stored whole."""
 _WHOLE = 1, "\3"
-"""The form of a key of which nothing follows from anything else."""
+"""The template of a key that is stored whole."""
 
 
 class PreviousVersion(NamedTuple):
-    """What was accepted last of a job under a key, before a message."""
+    """The version of a job that was accepted last under a key, before a message."""
 
     receiver_row: str | None
     """The receiver's own number of the record."""
@@ -111,18 +111,19 @@ class PreviousVersion(NamedTuple):
 
 
 def numbers(message_id: int) -> tuple[int, int]:
-    """From which number on, and below which, the records of a message stand."""
+    """Return the first number of a message's records, and the first number after them."""
     return message_id << POSITION_BITS, (message_id + 1) << POSITION_BITS
 
 
 def of_messages(columns: str, where: str) -> str:
     """
-    A SELECT of ``columns`` of Messages, Record (view SentRows) and PublishedTotals, for what ``where`` asks of them.
+    Return a SELECT of ``columns`` of Messages, Record (view SentRows) and PublishedTotals, with the condition
+    ``where``.
 
-    Its parameters are those of ``columns`` and ``where``, by number.
+    The parameters in ``columns`` and ``where`` must be numbered.
     """
     return (
-        # CROSS: from the messages to their records.
+        # CROSS makes SQLite start with the messages and then read their records.
         f"SELECT {columns} FROM Messages CROSS JOIN SentRows AS Record ON Record.Number >= Messages.MessageID << 20"
         " AND Record.Number < (Messages.MessageID + 1) << 20 LEFT JOIN PublishedTotals ON"
         " PublishedTotals.PublishedTotalID = Record.PublishedTotalID"
@@ -134,14 +135,14 @@ def of_jobs(
     con: Connection, columns: str, job_ids: Sequence[str], where: str, *values: object
 ) -> list[tuple[Any, ...]]:
     """
-    ``columns`` of Messages and Record (view SentRows) of each message that carried some jobs, oldest first.
+    Return ``columns`` of Messages and Record (view SentRows) for each message with any of some jobs, oldest first.
 
-    Its ``values`` are those of ``where``, as ``?``. Any number of jobs.
+    ``values`` are the parameters of ``where``, as ``?``. The number of jobs is not limited.
     """
     found: list[tuple[Any, ...]] = []
     for start in range(0, len(job_ids), MANY):
         some = job_ids[start : start + MANY]
-        # CROSS: from the jobs, or SQLite looks at every message that the target was ever sent.
+        # CROSS makes SQLite start with the jobs. Otherwise it reads every message that the target was ever sent.
         if jobs := known_jobs(con, some).values():
             rows = con.execute(
                 f"SELECT Record.MessageID, Record.Position, {columns} FROM SentRows AS Record CROSS JOIN Messages"
@@ -155,27 +156,27 @@ def of_jobs(
 
 
 def known_jobs(con: Connection, job_ids: Sequence[str]) -> dict[str, int]:
-    """The numbers of those of some jobs that were ever in a message, by JobID."""
+    """Return the numbers of the jobs that were ever in a message, by JobID."""
     return _numbers_of(con).known(job_ids)
 
 
 class _JobNumbers:
-    """The numbers of jobs that a connection asked for lately: none is looked up twice, found or not."""
+    """A cache of job numbers for one connection: no job is looked up twice, whether it was found or not."""
 
     def __init__(self, con: Connection) -> None:
         self._con = con
         self._taken_back = count_rolled_back()
         (self._last,) = con.execute("SELECT coalesce(max(Job), 0) FROM Jobs").fetchone()
-        """The last job that was there when it was looked last. Who was not found is behind it, or nowhere."""
+        """The last job at the last look. A job that was not found has a higher number or none."""
         self._known: dict[str, int | None] = {}
         self._record_ids: dict[int, int] = {}
 
     def is_of(self, con: Connection) -> bool:
-        """Whether a connection may use it: what a transaction added that was rolled back is no job."""
+        """Whether the cache is valid for a connection: it is not after a rollback, which removes added jobs."""
         return self._con is con and self._taken_back == count_rolled_back()
 
     def known(self, job_ids: Sequence[str]) -> dict[str, int]:
-        """As `known_jobs`."""
+        """Return the numbers of known jobs, as `known_jobs`."""
         if len(self._known) > NEW_JOBS:
             self._known, self._record_ids = {}, {}
         self._read_newest()
@@ -184,8 +185,8 @@ class _JobNumbers:
         return {job_id: job for job_id in job_ids if (job := known[job_id]) is not None}
 
     def add(self, record_ids: Mapping[str, int]) -> dict[str, int]:
-        """Number jobs that are not known, with their RecordIDs, in the caller's transaction; their numbers."""
-        # `known` has read all that others added, and nobody else writes now.
+        """Add unknown jobs with their RecordIDs, in the caller's transaction; return their numbers."""
+        # `known` has read all jobs that others added, and no other process writes now.
         numbered = range(self._last + 1, self._last + 1 + len(record_ids))
         _insert(self._con, "Jobs", list(zip(numbered, record_ids, record_ids.values(), strict=True)))
         _insert(self._con, "NewJobHashes", sorted(zip(_hashes(record_ids), numbered, strict=True)))
@@ -199,7 +200,7 @@ class _JobNumbers:
         return added
 
     def renumber(self, record_ids: Mapping[str, int], jobs: Mapping[str, int]) -> None:
-        """Note under which RecordIDs known jobs were sent last: another life of the accounting database counts anew."""
+        """Store changed RecordIDs of known jobs: each accounting database incarnation numbers its records anew."""
         known = self._record_ids
         moved = {
             job: record_id
@@ -225,13 +226,13 @@ class _JobNumbers:
                 hashes + hashes,
             ).fetchall()
             self._known.update(dict.fromkeys(some))
-            # Others may have the same hash: they are what they are.
+            # The rows can include other jobs with the same hash; they are cached, too.
             self._known.update((job_id, job) for job_id, job, _record_id in rows)
             self._record_ids.update((job, record_id) for _job_id, job, record_id in rows)
 
 
 class _Known(local):
-    """Of each thread: it has a connection of its own."""
+    """One cache for each thread, since each thread has its own connection."""
 
     numbers: _JobNumbers | None = None
 
@@ -249,7 +250,7 @@ def _numbers_of(con: Connection) -> _JobNumbers:
 def versions_before(
     con: Connection, target: str, job_ids: Sequence[str], message_id: int
 ) -> dict[tuple[str, str], PreviousVersion]:
-    """By JobID and key: what a target accepted last of some jobs before a message."""
+    """Return, by JobID and key, the version of some jobs that a target accepted last before a message."""
     found = {}
     rows_of: dict[int, list[str | None]] = {}
     for job_id, key, number, position, packed, *values in of_jobs(
@@ -268,7 +269,7 @@ def versions_before(
 
 
 def packed_rows(rows: Iterable[str | None]) -> str:
-    """The receiver's numbers of records, by position, as one text: each as its distance to the one before."""
+    """Return the receiver's row numbers, by position, as one text: each as its difference from the previous one."""
     packed: list[int | str | None] = []
     last = 0
     for row in rows:
@@ -281,7 +282,7 @@ def packed_rows(rows: Iterable[str | None]) -> str:
 
 
 def unpacked_rows(packed: str | None) -> list[str | None]:
-    """What `packed_rows` was given; nothing for a message that has none."""
+    """Return the row numbers from `packed_rows`; an empty list if the message has none."""
     rows: list[str | None] = []
     last = 0
     for row in json.loads(packed or "[]"):
@@ -294,12 +295,12 @@ def unpacked_rows(packed: str | None) -> list[str | None]:
 
 
 def _hashes(job_ids: Iterable[str]) -> list[int]:
-    # As signed numbers: they take four bytes.
+    # Signed numbers take four bytes.
     return [crc32(job_id.encode()) - 2**31 for job_id in job_ids]
 
 
 def _insert(con: Connection, table: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """Insert rows of all columns of a table."""
+    """Insert rows with values for all columns of a table."""
     several = len(rows) - len(rows) % _ROWS
     if rows:
         row = f"({','.join('?' * len(rows[0]))})"
@@ -318,10 +319,10 @@ def add(
     form_of: KeyTemplates | None = None,
 ) -> None:
     """
-    Write down the records of a message, in the caller's transaction.
+    Store the records of a message, in the caller's transaction.
 
-    ``given_ids``: for each the row of PublishedTotals where the receiver counts it; ``None``: nowhere. ``jobs`` by
-    JobID: see `job_numbers`. ``form_of``: where the same transaction writes several messages.
+    ``given_ids``: for each record the row of PublishedTotals that counts it; ``None``: not counted. ``jobs``: numbers
+    by JobID, from `job_numbers`. ``form_of``: the templates, if the same transaction stores several messages.
     """
     form_of = form_of or KeyTemplates(con)
     rows = []
@@ -349,7 +350,7 @@ def add(
 
 
 def job_numbers(con: Connection, records: Iterable[SentRecord]) -> dict[str, int]:
-    """The numbers of the jobs of some records, by JobID; a new one for who has none, in the caller's transaction."""
+    """Return the numbers of the jobs of some records, by JobID. Add the unknown jobs, in the caller's transaction."""
     record_ids = {one.job_id: one.record_id for one in records}
     numbered = _numbers_of(con)
     jobs = numbered.known(list(record_ids))
@@ -361,17 +362,17 @@ def job_numbers(con: Connection, records: Iterable[SentRecord]) -> dict[str, int
 
 
 class KeyTemplates:
-    """The forms of keys: for the messages of one transaction."""
+    """The templates of keys, for the messages of one transaction."""
 
     def __init__(self, con: Connection) -> None:
-        """To be used in the caller's transaction."""
+        """Use it only in the caller's transaction."""
         self._con = con
         self._ids = {_WHOLE[1]: _WHOLE[0]}
         self._ends: tuple[int, str, str] | None = None
-        """Of the last form that is nothing but a JobID between two texts: its number, and the texts."""
+        """The last template that is only a JobID between two texts: its number and the two texts."""
 
     def parts(self, key: str, job_id: str, end_time: int) -> tuple[int, str]:
-        """The number of the form of a key, see table KeyTemplates, and what else is in it."""
+        """Return the number of a key's template (table KeyTemplates) and the rest of the key."""
         if self._ends is not None:
             form_id, before, behind = self._ends
             if f"{before}{job_id}{behind}" == key and job_id.isprintable():
@@ -409,7 +410,7 @@ def _form(key: str, job_id: str, end_time: int) -> tuple[str, str]:
         before, found, behind = form.rpartition(str(end_time))
         if found:
             form = f"{before}\2{behind}"
-    # The id in the batch system is the last text of a key of several.
+    # In a key of several texts, the last one is the local ID.
     before, found, behind = form.rpartition('"')
     if found:
         before, found, text = before.rpartition('"')

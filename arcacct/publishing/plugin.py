@@ -1,4 +1,4 @@
-"""What publishing must know of a target, and what the answer of a receiver means."""
+"""What publishing must know of a target, and the meaning of a receiver's answers."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from arcacct.records.model import AAR, Row, UsageCell
 
 
-# What a receiver said, and what that means for us.
+# The meaning of a receiver's answers.
 #
-# Functions from an HTTP answer to one value, `Answer`; nothing that a receiver says makes them fail. Each receiver has
-# a table of its own beside its formats (`sender.py` in its folder; of AMS `ams.py`). What no row of it knows is
-# judged by its status alone, and never as the fault of a record: quarantine needs a receiver's word.
+# Functions turn an HTTP answer into one value, `Answer`. No content of an answer makes them fail. Each receiver has a
+# table of its own next to its formats (`sender.py` in its folder; for AMS `ams.py`). If no row of it matches, the
+# status alone decides, and never blames a record: quarantine needs a statement of the receiver.
 
 
 TEXT_LIMIT = 500
 _LOOKED_AT = 64 * TEXT_LIMIT
 _LONGEST_DATE = 100
 _MOST_JSON = 64 * 1024
-"""Bytes. What names no records is a sentence or a token."""
+"""Bytes. An answer that lists no records is short: a sentence or a token."""
 
 
 class Outcome(StrEnum):
-    """The six ways in which sending something can end (DESIGN section 5)."""
+    """The six possible results of sending something (DESIGN section 5)."""
 
     ACCEPTED = "accepted"
     TRY_LATER = "try_later"
@@ -59,13 +59,13 @@ class Answer(NamedTuple):
     """
     One receiver's answer to one message.
 
-    `status` is the HTTP status, None if none came; `text` the receiver's own words (at most 500 characters, no
-    markup, no secrets) or ours if it said nothing; `receiver_id` the message id or file name it gave.
-    `outcome_known` is False when the receiver may have done the work although we were not told so.
-    `record_ids` are the ids, of those sent, that SGAS acknowledged, `receiver_rows` the numbers of their rows there, by
-    id: a number that was there before says that SGAS kept what it had. `advice` says what the administrator can do;
-    `about_credentials` that it concerns our certificate, key or token (exit code 77), `about_group` only what we may
-    not report of this message's group of records (`plug.RecordFormat.authorisation_group`): others may be ours.
+    `status` is the HTTP status, None if none came. `text` is the receiver's text (at most 500 characters, no markup, no
+    secrets), or ours if it sent none. `receiver_id` is the message id or file name that it gave.
+    `outcome_known` is False if the receiver may have done the work without confirming it.
+    `record_ids` are the sent ids that SGAS acknowledged. `receiver_rows` are the numbers of their rows there, by id: an
+    existing number means that SGAS kept its version. `advice` says what the administrator can do. `about_credentials`:
+    it concerns our certificate, key or token (exit code 77). `about_group`: it concerns only this message's group of
+    records, which we may not report (`plug.RecordFormat.authorisation_group`); other groups may be allowed.
     """
 
     kind: Outcome
@@ -83,16 +83,16 @@ class Answer(NamedTuple):
 
 def error_text(body: bytes) -> str:
     """
-    What an answer's body says to a person, in at most 500 characters on one line.
+    Return the readable text of an answer's body, at most 500 characters on one line.
 
-    AMS and authn wrap it in JSON, SGAS says it plainly, balancers and Twisted in HTML.
+    AMS and authn wrap it in JSON, SGAS sends plain text, load balancers and Twisted send HTML.
     """
     said = error_message(body)
     if said is None:
-        # A page may be megabytes of nothing; secrets go first, since one may lie across any cut.
+        # A page can be megabytes long. Remove secrets before cutting, since a cut could split one.
         said = without_secrets(body.decode("utf-8", "replace"), _LOOKED_AT)[:_LOOKED_AT]
         if "<" in said:
-            # Of a page of Twisted's the error, any other as it is.
+            # From a page of Twisted take the error; take any other page whole.
             start = _TWISTED.search(said)
             end = said.find("</p>", start.end()) if start else -1
             said = _without_markup(said[start.end() : end] if start and end >= 0 else said)
@@ -100,7 +100,7 @@ def error_text(body: bytes) -> str:
 
 
 def _without_markup(page: str) -> str:
-    # In steps that only go forward: a pattern that tries each beginning again takes minutes for a hostile page.
+    # It only moves forward: a pattern that retries every start takes minutes for a hostile page.
     kept, at = [], 0
     while start := _NO_TEXT.search(page, at):
         kept.append(page[at : start.start()])
@@ -110,7 +110,7 @@ def _without_markup(page: str) -> str:
 
 
 def error_of(answer: Answer) -> ArcacctError:
-    """The error to raise or to print for an answer that is not `ACCEPTED`: what, and what to do."""
+    """Return the error to raise or print for an answer that is not `ACCEPTED`: what happened, and what to do."""
     text = answer.text or "no explanation"
     if answer.status is not None:
         text = f"HTTP {answer.status}: {text}"
@@ -128,17 +128,17 @@ _TWISTED = re.compile('(?i)<p class="error">')
 
 
 def classify_status(status: int, headers: Mapping[str, str], said: str, advice: Mapping[int | None, str]) -> Answer:
-    """What a status means whoever says it: the service, a balancer or a proxy before it."""
+    """Return the meaning of a status, whether the service or a load balancer or proxy in front of it sends it."""
     if status == 413:
         return Answer(Outcome.TOO_LARGE, status, said)
     if status in {408, 429} or (status >= 500 and status not in {501, 505}):
-        # 429 and 503 turn us away at the door; behind the others something may have been done.
+        # 429 and 503 refuse the request before any work; after the others some work may have been done.
         known = status in {429, 503}
         return Answer(Outcome.TRY_LATER, status, said, retry_after_s=_retry_after_s(headers), outcome_known=known)
     if 300 <= status < 400:
         where = sanitise_line(_header(headers, "Location"), TEXT_LIMIT - 100)
         said = f"redirects to {where or 'nowhere'}, which is not followed"
-    # A success that is not ours (201, 204) may have been one.
+    # An unexpected success (201, 204) may have been a real one.
     known = not 200 <= status < 300
     return Answer(
         Outcome.NOT_AUTHORISED_OR_MISCONFIGURED,
@@ -151,9 +151,9 @@ def classify_status(status: int, headers: Mapping[str, str], said: str, advice: 
 
 def _retry_after_s(headers: Mapping[str, str]) -> int | None:
     """
-    Seconds to wait, None for what is neither a number nor a date.
+    Return the seconds to wait from Retry-After; None if it is neither a number nor a date.
 
-    A date is compared with the answer's own Date, so no clock but the receiver's matters.
+    A date is compared with the answer's own Date, so only the receiver's clock matters.
     """
     value = _header(headers, "Retry-After")[:_LONGEST_DATE].strip()
     if re.fullmatch(r"[0-9]{1,9}", value):
@@ -164,7 +164,7 @@ def _retry_after_s(headers: Mapping[str, str]) -> int | None:
         until = email.utils.parsedate_to_datetime(value)
         wait = until - email.utils.parsedate_to_datetime(_header(headers, "Date")[:_LONGEST_DATE])
     except (TypeError, ValueError, OverflowError, LookupError):
-        # Python's parser lets numbers through that no date has.
+        # Python's parser accepts numbers that are in no valid date.
         return None
     return max(0, int(wait.total_seconds()))
 
@@ -174,7 +174,7 @@ def _header(headers: Mapping[str, str], name: str) -> str:
 
 
 def error_message(body: bytes) -> str | None:
-    """``error.message`` of AMS's and authn's JSON."""
+    """Return ``error.message`` of AMS's and authn's JSON."""
     parsed = json_of(body)
     error = parsed.get("error") if isinstance(parsed, dict) else None
     message = error.get("message") if isinstance(error, dict) else None
@@ -182,27 +182,27 @@ def error_message(body: bytes) -> str | None:
 
 
 def json_of(body: bytes, most_bytes: int = _MOST_JSON) -> Any:
-    """The JSON of a body; ``None`` for what is none, is longer, or is nested deeper than any answer."""
+    """Return the JSON of a body; ``None`` if it is no JSON, is too long, or is nested deeper than any answer."""
     try:
         return parsed(body, most_length=most_bytes)
     except ValueError:
         return None
 
 
-# What publishing has to know of a target, and all that it knows: one `TargetPlugin` for each kind of target.
+# The interface of a target for publishing: one `TargetPlugin` for each kind of target.
 #
-# A kind of target is a folder below `arcacct.targets`. Its `options.py` has ``KIND``: what its block of the
-# configuration may have, and the class of its values (`config.options.TargetKind`, `Target`); it imports nothing that
-# is dear. Its `target.py` has ``PLUGIN``, the class of its `TargetPlugin`, made of a target and all settings. Both are
-# found by `arcacct.targets`, which has a line for each folder. Nothing else names a kind of target.
+# A kind of target is a folder below `arcacct.targets`. Its `options.py` has ``KIND``: the options of its block in the
+# configuration, and the class of their values (`config.options.TargetKind`, `Target`). It imports nothing expensive.
+# Its `target.py` has ``PLUGIN``, the class of its `TargetPlugin`, created from a target and all settings.
+# `arcacct.targets` finds both, with a line for each folder. No other module names a kind of target.
 #
-# Nothing here speaks to anybody: formats are functions from values to text, and a `Sender` is what sends them. Every
-# receiver is taken for one that takes a message as a whole or not at all: what is refused is cut in halves, down to the
-# record that is at fault.
+# Nothing here sends anything: formats are functions from values to text, and a `Sender` sends them. Every receiver is
+# assumed to accept a message as a whole or not at all: a refused message is cut in halves, down to the record that is
+# at fault.
 
 
 class DuplicatePolicy(Enum):
-    """What a receiver does with a record that it has already, by its key."""
+    """What a receiver does with a record whose key it already has."""
 
     REPLACES = "it takes the new one in its place: corrections are sent as they are, a record goes by zeros"
     IGNORES = "it keeps the first and says nothing of it: corrections are set aside, and somebody there makes room"
@@ -210,30 +210,30 @@ class DuplicatePolicy(Enum):
 
 
 class Acceptance(NamedTuple):
-    """What a receiver would say of a job's record: the record as it may be sent, or why not."""
+    """The expected answer of a receiver for a job's record: the record as it may be sent, or the reason against it."""
 
     aar: AAR
-    """Repaired, where that changes nothing that is accounted."""
+    """The record with repairs that change no accounted value."""
     notes: tuple[str, ...] = ()
-    """What was repaired."""
+    """The repairs."""
     refusal: str | None = None
     """Why it cannot be sent; ``None``: it can."""
     not_before: int | None = None
-    """UTC seconds: the refusal is only about this host's clock, and holds until then; ``None``: it holds for good."""
+    """UTC seconds: the refusal ends then, since it is only about this host's clock; ``None``: it does not end."""
 
 
 class CellAcceptance(NamedTuple):
-    """The same of a usage cell, as it may be summed."""
+    """The expected answer for a usage cell, as it may be summed."""
 
     cell: UsageCell
     notes: tuple[str, ...] = ()
-    """What was repaired: cells that differ in nothing else have one key at the receiver."""
+    """The repairs. Cells that differ only in repaired values have one key at the receiver."""
     refusal: str | None = None
     not_before: int | None = None
 
 
 class RenderedRecord(NamedTuple):
-    """A job's record as it goes, of which nothing is noted."""
+    """The parts of a job's record as it is sent, without notes of repairs."""
 
     key: str
     text: str
@@ -242,23 +242,23 @@ class RenderedRecord(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    """How texts become one message and how a refused message is cut again."""
+    """How texts are joined to one message, and how a refused message is cut again."""
 
     message_format: str
-    """The word of the ledger, which never changes: ``ur``, ``car``, ``individual``, ``summaries``, ``sync``, ..."""
+    """The ledger's word for the kind. It never changes: ``ur``, ``car``, ``individual``, ``summaries``, ``sync``, ..."""
     head: str
     tail: str
     record_end: str
-    """How each text ends; escaping keeps it out of every value."""
+    """The end of each text. Values cannot contain it, since they are escaped."""
     between: str = ""
-    """What stands between two texts, and is part of neither."""
+    """The separator of two texts; it is part of neither."""
 
     def join(self, texts: Sequence[str]) -> str:
-        """One message of some texts."""
+        """Return one message with some texts."""
         return f"{self.head}{self.between.join(texts)}{self.tail}"
 
     def cut(self, message: str) -> list[str]:
-        """The texts of a message."""
+        """Return the texts of a message."""
         inside = message.removeprefix(self.head).removesuffix(self.tail)
         return [text.removeprefix(self.between) + self.record_end for text in inside.split(self.record_end)[:-1]]
 
@@ -268,81 +268,78 @@ class RecordFormat(ABC):
 
     envelope: Envelope
     can_replace: bool = False
-    """Whether there is a text at which a receiver that keeps the first record puts another in its place."""
+    """Whether a special text makes a receiver that keeps the first record replace it."""
 
     @abstractmethod
     def accept(self, aar: AAR, now: int) -> Acceptance:
-        """What the receiver would say of a record, asked before it is sent: it refuses whole messages."""
+        """Return the expected answer for a record before it is sent: the receiver would refuse a whole message."""
 
     @abstractmethod
     def text(self, aar: AAR, now: int) -> str:
-        """The text of a record that was accepted; ``now``: when it is made, UTC seconds."""
+        """Return the text of an accepted record; ``now``: its time of creation, UTC seconds."""
 
     def rendered(self, row: Row, now: int) -> RenderedRecord | None:  # noqa: ARG002  a format without a short way
         """
-        The same at once, with `text`, `key`, `authorisation_group` and `site_and_host`, of a record that plainly needs
-        no repair.
+        Return `text`, `key`, `authorisation_group` and `site_and_host` at once, for a record that needs no repair.
 
-        ``None`` of any other one, and of some good ones: `accept` decides about these, and where this raises TypeError
-        or ValueError.
+        Returns ``None`` for any other record, and for some good ones: `accept` then decides. `accept` also decides if
+        this raises TypeError or ValueError.
         """
         return None
 
     @abstractmethod
     def key(self, aar: AAR) -> str:
-        """What the receiver knows the record by; it stands in the ledger, so it never changes for a job as it is."""
+        """Return the receiver's key of a record. The ledger stores it, so it never changes for an unchanged job."""
 
     @abstractmethod
     def site_and_host(self, aar: AAR) -> tuple[str, str]:
-        """Where the receiver counts the job: the name of the site, and the submit host (at SGAS: the machine)."""
+        """Return where the receiver counts the job: the name of the site, and the submit host (SGAS: the machine)."""
 
     def authorisation_group(self, aar: AAR) -> str | None:  # noqa: ARG002  a receiver that does not care
-        """Records of different groups never share a message: the receiver grants rights by group (by machine)."""
+        """Return the group (machine) by which the receiver grants rights. A message has records of one group only."""
         return None
 
     def site_of(self, key: str) -> str:  # noqa: ARG002  a key without the site's name
-        """The name of the site in a key, where it has one."""
+        """Return the name of the site in a key; empty if the key has none."""
         return ""
 
     def of_key(self, key: str) -> RecordFormat:  # noqa: ARG002  a key without the site's name
-        """The same for the site that a key names: what was sent under another name is taken back under that name."""
+        """Return this format for the site in a key: a record is retracted under the site's name it was sent under."""
         return self
 
     def zero_out(self, aar: AAR, key: str) -> AAR:
-        """
-        The job as it takes back the usage that was sent under an old key; asked where `DuplicatePolicy` is REPLACES.
-        """
+        """Return the job with zeros, to remove the usage under an old key. Used if `DuplicatePolicy` is REPLACES."""
         raise NotImplementedError
 
     def replaces(self, aar: AAR) -> bool:  # noqa: ARG002  for all alike
-        """Whether it would do so for this record."""
+        """Whether that special text exists for this record (see `can_replace`)."""
         return self.can_replace
 
     def replacement(self, aar: AAR, now: int, digest: bytes) -> str:
-        """The text that does; ``digest`` is that of the record: with it each version has a name of its own."""
+        """Return that special text. ``digest`` is the record's: it gives each version a name of its own."""
         raise NotImplementedError
 
 
 class SummaryFormat(ABC):
-    """Messages about months, under keys that the receiver replaces by."""
+    """Messages about months, under keys by which the receiver replaces them."""
 
     envelope: Envelope
 
     @abstractmethod
     def site_and_host(self, endpoint_url: str | None) -> tuple[str, str]:
-        """Where the receiver counts a job: site and submit host."""
+        """Return where the receiver counts a job: site and submit host."""
 
     @abstractmethod
     def zero(self, key: str) -> str:
-        """The text that says there is nothing (any more) under a key of the ledger."""
+        """Return the text that sets a key of the ledger to zero."""
 
     @abstractmethod
     def months(self, message: str) -> list[Month]:
-        """The month of each sum in the text of a message."""
+        """Return the month of each sum in the text of a message."""
 
     @abstractmethod
     def stands_under(self, text: str, key: str) -> bool:
-        """Whether the text of a sum is that of a key of the ledger."""
+        """Whether the text of a sum has a key of the ledger."""
 
 
 class MonthlySummaries(SummaryFormat):
@@ -350,60 +347,60 @@ class MonthlySummaries(SummaryFormat):
 
     @abstractmethod
     def accept(self, cell: UsageCell, now: int) -> CellAcceptance:
-        """What the receiver would say of a usage cell."""
+        """Return the expected answer for a usage cell."""
 
     @abstractmethod
     def sums(self, cells: Iterable[UsageCell]) -> list[tuple[str, SentSum]]:
-        """The sums of cells that were accepted, by the receiver's key: the text of each, and what is noted of it."""
+        """Return the sums of accepted cells, by the receiver's key: the text of each, and the ledger's note of it."""
 
     @abstractmethod
     def vo_of(self, key: str) -> str | None:
-        """The VO in a key of the ledger."""
+        """Return the VO in a key of the ledger."""
 
     def notes(self, cells: Sequence[UsageCell]) -> Iterable[str]:  # noqa: ARG002  nothing
-        """What has to be said of the sums of these cells before they are sent."""
+        """Return notes to report about the sums of these cells before they are sent."""
         return ()
 
 
 class SyncCounts(SummaryFormat):
-    """How many jobs a receiver was given, for it to compare with its own numbers (APEL's sync)."""
+    """The number of jobs that a receiver was given, for comparison with its own numbers (APEL's sync)."""
 
     @abstractmethod
     def counts(self, given: Iterable[tuple[CountingKey, int]]) -> list[tuple[str, SentSum]]:
-        """The text of each count, and what is noted of it; of the jobs that the receiver was given, by place."""
+        """Return the text and the ledger's note of each count, from the jobs that the receiver was given, by place."""
 
 
 class Sender(ABC):
     """
-    One target's way out: a message is packed once, kept in the ledger, and sent as often as it takes.
+    The way to one target. A message is packed once, kept in the ledger, and sent as often as needed.
 
-    Used by one thread at a time. Raises CredentialError and ConfigError when it is made, and nothing later: what goes
-    wrong then is an `Answer`.
+    Only one thread uses it at a time. Creating it raises CredentialError and ConfigError. Nothing later raises these:
+    later failures are an `Answer`.
     """
 
     transport: Transport | None = None
-    """The connection, where there is one."""
+    """The connection, if there is one."""
     destination: str
-    """Where messages go, for the ledger: by it a target that has another name is known again."""
+    """Where messages go, for the ledger. It identifies a target that has a new name."""
 
     @abstractmethod
     def send(self, message: Message) -> Answer:
-        """Send a message of the ledger; network failures are answers too."""
+        """Send a message of the ledger. Network failures are answers too."""
 
     def name(self) -> str | None:
-        """A new name for one message, where the transport has one."""
+        """Return a new name for one message, if the transport uses names."""
         return None
 
     def pack(self, text: str) -> bytes:
-        """Exactly what is sent for a text. Raises InputError for one that cannot be."""
+        """Return exactly the bytes that are sent for a text. Raises InputError for a text that cannot be sent."""
         return text.encode("utf-8")
 
     def unpack(self, data: bytes) -> str:
-        """The text of what was packed."""
+        """Return the text of packed bytes."""
         return data.decode("utf-8")
 
     def renewed(self, data: bytes) -> bytes:
-        """What was packed, perhaps long ago, as the receiver takes it today: the same text."""
+        """Return packed bytes, which may be old, as the receiver accepts them today, with the same text."""
         return data
 
     def set_deadline(self, deadline: RunDeadline) -> None:
@@ -412,89 +409,89 @@ class Sender(ABC):
             self.transport.set_deadline(deadline)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         if self.transport is not None:
             self.transport.close()
 
 
 class ReceiverRows(NamedTuple):
-    """What counts at a receiver by its own tables, under places of ours: what we do not publish is taken back."""
+    """Rows of a receiver's own tables under places of ours. Those that we do not publish are retracted."""
 
     sums: Sequence[tuple[str, SentSum]] = ()
-    """With the kind of message that replaces each."""
+    """The kind of message that replaces each sum, and the sum."""
     records: Sequence[tuple[AAR, SentRecord]] = ()
     """Records of jobs, with all names that the receiver has."""
     others: Mapping[str, int] = MappingProxyType({})
-    """Rows left alone, by SubmitHost: another CE's."""
+    """The number of rows of other CEs, by SubmitHost. They are left alone."""
 
 
 class TargetPlugin(ABC):
     """
-    One configured target, as publishing deals with it. Made anew for each run; it may remember what it made.
+    One configured target, as publishing uses it. It is created anew for each run, and may cache its objects.
 
-    A target is sent one kind of message beside counts: records of jobs, or sums of months (`message_format`). Months
-    that were begun in another kind stay in it, so `records` and `summaries` make any kind that this receiver ever had.
+    A target is sent counts and one other kind of message: records of jobs, or sums of months (`message_format`). A
+    month keeps its first kind, so `records` and `summaries` support every kind that this receiver ever had.
     """
 
     def __init__(self, target: Target, settings: Settings) -> None:
-        """Touch nothing and read nothing: files and connections are a `sender`'s."""
+        """Store the arguments. Open no file and no connection: a `sender` does that."""
         self.target = target
         self.settings = settings
 
     message_format: str
-    """The kind of messages that the target is sent now, beside counts."""
+    """The kind of messages that the target is sent now, apart from counts."""
     record_formats: tuple[str, ...]
-    """The kinds with a record for each job; all of them share one table at the receiver, and one key for a job."""
+    """The kinds with a record for each job. They share one table at the receiver, and one key for a job."""
     max_bytes: int
-    """How large a text may be for a message to be taken; what is larger all the same is cut when it is refused."""
+    """The largest text in bytes that should be accepted. A message that is refused as too large is cut."""
     duplicate_policy: DuplicatePolicy
-    """What the receiver does with a record that it has."""
+    """What the receiver does with a record that it already has."""
     confirmation_level: str
     """How far delivery is confirmed, as `verify` shows it: ``stored`` (it named each record), ``handed to AMS``, ..."""
     counts: SyncCounts | None = None
-    """Who tells the receiver how many jobs it was given; ``None``: it does not ask."""
+    """The format that reports how many jobs the receiver was given; ``None``: the receiver does not use counts."""
 
     keys_may_collide: bool = False
     """Whether two jobs may have one key there, so that one would replace the other."""
     one_format_per_month: bool = False
-    """Whether records and sums of one month would count twice there: the month stays in the kind it was begun in."""
+    """Whether records and sums of one month would count twice there. If so, a month keeps its first kind."""
     site: str = ""
-    """The name of the site, where the receiver counts by it."""
+    """The name of the site, if the receiver counts by it."""
     returns_row_ids: bool = False
-    """Whether its answers name rows of its database: the number of before says that it kept what it had."""
+    """Whether its answers name rows of its database. An unchanged number means that it kept its version."""
     correction_advice: str = ""
     """
-    Where `duplicate_policy` keeps the first: what is to be done before a correction is taken. ``{key}``: the record's.
+    If `duplicate_policy` keeps the first version: the steps before a correction is accepted. ``{key}``: the record's.
     """
     bare_ids: BareIDs = ()
-    """Of which places the ids go as they are (`selection.bare_ids`): to be set before keys or texts are made."""
+    """The places whose ids are sent unchanged (`selection.bare_ids`). Set it before keys or texts are made."""
     replacement_note: str | None = None
-    """What is noted in the ledger of a record that was sent as `RecordFormat.replacement`; never changes."""
+    """The ledger's note on a record that was sent as `RecordFormat.replacement`. It never changes."""
 
     names: tuple[str, ...] = ("lrms_host", "localid_prefix")
-    """What of `selection` names jobs at the receiver: under other names it would have them twice."""
+    """The options of `selection` that name jobs at the receiver: under other names it would have them twice."""
     kind_option: str | None = None
-    """The one of `names` that chooses the kind of messages; a month keeps the kind it began with."""
+    """The option of `names` that chooses the kind of messages. A month keeps its first kind."""
     record_names: tuple[str, ...] = ("vofilter", "lrms_host", "localid_prefix")
-    """What of `selection` decides whether a record of a job goes to the target, and under what key."""
+    """The options of `selection` that decide whether a job's record goes to the target, and under which key."""
     takeover_advice: str = "nothing to do: jura-ng publishes to no such receiver"
-    """What taking over from jura-ng means, where there is nothing to take over (`switch --plan`)."""
+    """What taking over from jura-ng means if there is nothing to take over (`switch --plan`)."""
 
     @abstractmethod
     def records(self, kind: str) -> RecordFormat:
-        """Records of jobs of a kind of `record_formats`, whatever the target is sent now."""
+        """Return the format of job records of a kind of `record_formats`, whatever the target is sent now."""
 
     def summaries(self, kind: str) -> MonthlySummaries:
-        """Sums of months of any other kind, whatever the target is sent now."""
+        """Return the format of monthly sums of any other kind, whatever the target is sent now."""
         raise NotImplementedError(kind)
 
     @property
     def keeps_first(self) -> bool:
-        """Whether a record that the receiver has stays as it is, whatever is sent under its key."""
+        """Whether the receiver keeps a record that it has, whatever is sent under its key."""
         return self.duplicate_policy is not DuplicatePolicy.REPLACES
 
     def any_records(self) -> RecordFormat:
-        """Of whatever kind: for what they have in common, keys and places."""
+        """Return a record format of any kind, for their common parts: keys and places."""
         return self.records(self.record_formats[0])
 
     def has_records(self, kind: str) -> bool:
@@ -502,34 +499,34 @@ class TargetPlugin(ABC):
         return kind in self.record_formats
 
     def sums(self, kind: str) -> SummaryFormat:
-        """Of a kind that has no record for each job: the counts, or the sums of months."""
+        """Return the format of a kind without job records: counts or monthly sums."""
         return self.counts if self.counts is not None and kind == COUNTS else self.summaries(kind)
 
     def envelope(self, kind: str) -> Envelope:
-        """The form of messages of any kind."""
+        """Return the envelope of messages of any kind."""
         return (self.records(kind) if self.has_records(kind) else self.sums(kind)).envelope
 
     def text_of(self, data: bytes) -> str:
-        """The text of a message of the ledger, for who sends nothing. Raises ValueError for what is no message."""
+        """Return the text of a message of the ledger, without a sender. Raises ValueError if it is no message."""
         return data.decode("utf-8")
 
     @abstractmethod
     def sender(self, timeouts: TimeoutPolicy | None = None) -> Sender:
         """
-        The way to the receiver; ``patience`` overrides the waits of the configuration (tests do).
+        Return the way to the receiver; ``timeouts`` override the configured waits (tests do that).
 
-        Raises CredentialError for a certificate or key that cannot be used, ConfigError for CAs that cannot.
+        Raises CredentialError for an unusable certificate or key, ConfigError for unusable CAs.
         """
 
     def keyed(self, names: Mapping[str, object]) -> dict[str, object]:
-        """What of `names` decides the keys at the receiver: values that lead to the same keys are equal in it."""
+        """Return the part of `names` that decides the receiver's keys. Values with the same keys become equal."""
         return dict(names)
 
     def selection(self) -> dict[str, object]:
         """
-        The options, with their values as JSON has them, that decide which jobs go to the target and under what keys.
+        Return the options, as JSON values, that decide which jobs go to the target and under which keys.
 
-        The ledger keeps them: a change is a cause to be named when figures fall, and no proof.
+        The ledger stores them. If figures fall, a change of them is reported as the cause, but it is no proof.
         """
         target = self.target
         return {
@@ -541,7 +538,7 @@ class TargetPlugin(ABC):
         }
 
     def vos(self) -> VOs:
-        """The VOs of users who came without one, for what is sent to this target."""
+        """The VOs of users who came without one, for records to this target."""
         rules = tuple(VO(rule.name, rule.issuer, rule.authgroup) for rule in self.target.vomsless_vo)
         site = self.settings.places.rules.vomsless_vos
         recorded = tuple(VO(name, issuer, authgroup) for authgroup, name, issuer in site)
@@ -552,25 +549,25 @@ class TargetPlugin(ABC):
         return Benchmark.parse(self.settings.places.rules.default_benchmark)
 
     def connectivity_checks(self) -> tuple[ConnectivityCheck, ...]:
-        """The checks of the receiver that change nothing there (`arcacct doctor`), in this order."""
+        """Return the checks of the receiver that change nothing there (`arcacct doctor`), in this order."""
         return ()
 
     def receiver_rows(self, paths: Sequence[str], endpoint_urls: Iterable[str | None]) -> ReceiverRows:  # noqa: ARG002
         """
-        Read what the receiver's administrator exported of its tables; jobs of this CE had these endpoints.
+        Read the tables that the receiver's administrator exported. ``endpoint_urls`` are those of this CE's jobs.
 
-        Raises InputError for a file that cannot be used, and where the receiver has no keys that can be zeroed.
+        Raises InputError for an unusable file, and if the receiver has no keys that can be set to zero.
         """
         raise InputError(f"{self.target.name}: rows of a receiver can be cancelled only at APEL")
 
     def folded(self, text: str) -> str:
-        """A name of a site or a submit host as the receiver compares it."""
+        """Return a name of a site or a submit host as the receiver compares it."""
         return text
 
     def corrections(self, con: Connection) -> str:  # noqa: ARG002  nobody there needs anything
         """
-        What the receiver's administrator runs to make room for what is set aside as a correction (`quarantine sql`).
+        Return what the receiver's administrator runs to make room for quarantined corrections (`quarantine sql`).
 
-        Raises InputError where the receiver needs none of it, and when nothing is quarantined.
+        Raises InputError if the receiver needs none of it, and if nothing is quarantined.
         """
         raise InputError(f"{self.target.name}: not an SGAS server; APEL takes corrections as they are")

@@ -1,4 +1,4 @@
-"""Which records go into a target's batches: new ones, those whose time has come, those of a period."""
+"""Selects the records for a target's batches: new ones, held ones that are due, and those of a period."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from arcacct.wording import count_of
 _RECORD_ID, _JOB_ID, _VO, _END_TIME = map(column, ("record_id", "job_id", "vo", "end_time"))
 
 Versions = dict[str, list[SentVersion]]
-"""What the receiver has of each job."""
+"""The receiver's versions of each job."""
 
 
 TWIN = (
@@ -35,10 +35,10 @@ TWIN = (
 
 class RecordRouter(RecordBatcher):
     """
-    Brings each record to the family that its month is published in: the target's own, where nothing of it was.
+    Routes each record to the format in which its month is published, or to the target's own if nothing of it was.
 
-    A record whose month is published as sums is in one of those. Zeros go in the target's own: all families of job
-    records share a table.
+    A record whose month is published as sums is part of a sum. Zeros are sent in the target's own format: all formats
+    of job records share a table.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class RecordRouter(RecordBatcher):
         republish: bool = False,
         waiting: Collection[int] | None = None,
     ) -> None:
-        """Of a target that is sent records, or ever was; ``waiting``: the list of those that wait, as it is noted."""
+        """Prepare for a target that is or ever was sent records. ``waiting``: the stored list of waiting records."""
         self._ctx = ctx
         self._waiting = frozenset(waiting or ())
         self._is_noted = waiting is not None
@@ -64,7 +64,7 @@ class RecordRouter(RecordBatcher):
         super().__init__(ctx, ctx.plugin.records(main), delivery, republish=republish)
 
     def _at(self, end_time: object) -> RecordBatcher | None:
-        """Who takes a record that ended then; ``None``: a sum of its month does."""
+        """Return the batcher for a record with this end time; ``None`` if a sum of its month has it."""
         if self._is_one_family:
             return self
         known = reader.is_time(end_time)
@@ -74,7 +74,7 @@ class RecordRouter(RecordBatcher):
         return self if self._ctx.plugin.has_records(kind) else None
 
     def add(self, aar: AAR, seq: int, known: Sequence[SentVersion] = ()) -> bool:
-        """As `RecordBatcher.add`."""
+        """Add one record, as `RecordBatcher.add`."""
         batcher = self._at(aar.end_time)
         if batcher is self:
             return super().add(aar, seq, known)
@@ -87,7 +87,7 @@ class RecordRouter(RecordBatcher):
         return not self.retract(aar.job_id, aar, known)
 
     def add_new(self, records: Sequence[Logged]) -> None:
-        """As `RecordBatcher.add_new`."""
+        """Add new records, as `RecordBatcher.add_new`."""
         if self._is_one_family:
             super().add_new(records)
             return
@@ -96,9 +96,10 @@ class RecordRouter(RecordBatcher):
 
     def zero_out_previous(self, doubt_seq: int, ended_from: int) -> int:
         """
-        Zeros for every key that a job had before it changed after a place in the log, unless the ledger has it.
+        Send zeros for the previous key of every job that changed after a place in the log. Return how many.
 
-        For a ledger that does not know what was sent since then. Returns how many.
+        It is for a ledger that lacks what was sent after that place. Keys that the ledger or the database has are
+        skipped.
         """
         ctx, count = self._ctx, 0
         if ctx.plugin.keeps_first:
@@ -120,10 +121,10 @@ class RecordRouter(RecordBatcher):
 
     def repeat_zeros(self, ended_from: int, ended_before: int) -> None:
         """
-        Send the keys of a period that no longer hold with zeros once more, unless this run has just zeroed them.
+        Send zeros again for the invalid keys of a period, unless this run has just done so.
 
         The receiver may have lost the zeros that it accepted, or have got an older message since. A key that another
-        job has now is left out. The ledger has the zeros already, so nothing is noted of their records.
+        job has now is skipped. The ledger has the zeros already, so it stores no records for them.
         """
         ctx, now = self._ctx, int(time.time())
         gone = sent.zeroed_keys(ctx.publishing, ctx.block, (ended_from, ended_before), self._before)
@@ -139,7 +140,7 @@ class RecordRouter(RecordBatcher):
         self._delivery.deliver(DeliveryBatch(self._family.envelope, batched(parts, *ctx.limits)))
 
     def _keys_of_others(self, gone: Sequence[ZeroedKey]) -> set[str]:
-        """Of keys that no longer hold for a job: those under which the receiver has another one."""
+        """Return those of the invalid keys under which the receiver has another job."""
         if not gone:
             return set()
         ctx, key = self._ctx, self._ctx.plugin.any_records().key
@@ -154,7 +155,7 @@ class RecordRouter(RecordBatcher):
         return {one.key for known in _versions(ctx, others).values() for one in known} & keys
 
     def quarantine(self, aar: AAR, seq: int, reason: str) -> None:
-        """As `RecordBatcher.quarantine`."""
+        """Quarantine a record, as `RecordBatcher.quarantine`."""
         batcher = self._at(aar.end_time)
         if batcher is None or batcher is self:
             super().quarantine(aar, seq, reason)
@@ -163,10 +164,10 @@ class RecordRouter(RecordBatcher):
 
     def key_collisions(self, rows: Sequence[Row]) -> dict[str, str]:
         """
-        Of records that the receiver does not have: those that it would take for another job, with that one's JobID.
+        Return the new records that the receiver would take for another job, with that job's JobID.
 
-        APEL's key is the id in the batch system and the end. Of several the one that was sent stays, else the one
-        recorded first goes; what goes nowhere keeps none out.
+        APEL's key is the local ID and the end time. Of several jobs with one key the sent one stays; if none was sent,
+        the one recorded first is sent. A job that is not sent does not block others.
         """
         ctx, wants = self._ctx, self._ctx.plugin.target.wants
         if not ctx.plugin.keys_may_collide:
@@ -179,7 +180,7 @@ class RecordRouter(RecordBatcher):
         others = reader.ended_at(ctx.accounting, seconds, besides=own_ids) if seconds else []
         ends.update(end_time for *_name, end_time in others)
         same: dict[str, list[AAR]] = {}
-        # A key holds the end: where few jobs end in a second, few keys have to be made.
+        # A key contains the end time: only jobs that end in the same second need their keys made.
         for row in rows if max(ends.values(), default=0) > 1 else ():
             if ends[row[_END_TIME]] > 1:
                 aar = record_of(row, None)
@@ -196,7 +197,7 @@ class RecordRouter(RecordBatcher):
         return found
 
     def _taken_for(self, key: str, ours: Sequence[AAR], rivals: Sequence[str]) -> dict[str, str]:
-        """Of records with a key: those that another one of it goes, or went, before, and which."""
+        """Return those records with a key that another job blocks, by JobID with that job's JobID."""
         ctx, family = self._ctx, self._ctx.plugin.any_records()
         for job_id, known in _versions(ctx, rivals).items():
             if any(one.key == key for one in known):
@@ -217,7 +218,7 @@ class RecordRouter(RecordBatcher):
         return {} if first is None else {one.job_id: first.job_id for one in ours if one.record_id > first.record_id}
 
     def _deliver(self, *, ahead: bool) -> None:
-        """Before the cursor may move: what other families are sent, and a note of the months that have to wait."""
+        """Deliver the other formats first and store which months wait, before the cursor may move."""
         for batcher in self._others.values():
             batcher.flush()
         ctx = self._ctx
@@ -239,9 +240,9 @@ def add_logged(
     reached: int = 0,
 ) -> None:
     """
-    What was logged after the cursor, in that order; what must not be published any more is retracted.
+    Add what was logged after the cursor, in that order. Retract what must not be published any more.
 
-    ``waiting``: up to the place ``reached`` only these records, and those that are set aside, are looked at.
+    ``waiting``: up to the place ``reached``, only these records and the held ones are checked.
     """
     _retract_deleted(ctx, router, position.last_seq, horizon)
     seq, ended_from = position.last_seq, position.start_end_time
@@ -262,10 +263,11 @@ def add_logged(
 
 def _places_by_end(ctx: RunContext, seq: int, horizon: int, ended_from: int) -> set[int] | None:
     """
-    The places after ``seq`` of all records that may have to be sent or retracted; ``None``: the log is shorter.
+    Return the places after ``seq`` of all records that may need sending or retracting; ``None``: reading the log is
+    faster.
 
-    These are the jobs that ended in the target's time, those that it was ever sent, and those that are set aside.
-    Nothing is done about any other record of the log. (A target that is new has few jobs, of a log of any length.)
+    These are the jobs that ended in the target's time, those that it was ever sent, and the held ones. Other records in
+    the log need nothing. (A new target has few jobs, however long the log is.)
     """
     con, most = ctx.accounting, (horizon - seq) // 2
     ended = reader.ended_from_up_to(con, ended_from, most)
@@ -288,7 +290,7 @@ def _add_places(ctx: RunContext, router: RecordRouter, places: Iterable[int], en
 
 
 def _add_page(ctx: RunContext, router: RecordRouter, page: Page) -> None:
-    # What was sent of them stays what it is: their names are pseudonyms since, which is no correction.
+    # Records with pseudonyms stay at the receiver as they were sent: the pseudonyms are no correction.
     closed = pseudonymised(ctx.accounting, [row[_RECORD_ID] for _seq, row, _digest in page.records])
     if closed:
         page = page._replace(records=[one for one in page.records if one.row[_RECORD_ID] not in closed])
@@ -298,7 +300,7 @@ def _add_page(ctx: RunContext, router: RecordRouter, page: Page) -> None:
     twins = router.key_collisions([row for _seq, row, _digest in page.records if not known.get(row[_JOB_ID])])
     odd, wants = known.keys() | aside.keys() | twins.keys(), ctx.plugin.target.wants
     settled: list[str] = []
-    # What the receiver has nothing of goes at once, as far as it stands together in the log.
+    # Consecutive records that the receiver does not have take the fast path.
     for is_new, records in groupby(page.records, lambda one: one[1][_JOB_ID] not in odd and wants(one[1][_VO])):
         if is_new:
             router.add_new([*records])
@@ -310,7 +312,7 @@ def _add_page(ctx: RunContext, router: RecordRouter, page: Page) -> None:
             and _add(ctx, router, seq, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
         ]
     settled += _add_others(ctx, router, page, known)
-    # A record that was held back for what it was, and is again what the receiver has, waits for nothing.
+    # Release a held record that is again the version that the receiver has.
     _release(ctx, [job_id for job_id in settled if job_id in aside])
 
 
@@ -318,7 +320,7 @@ def _add(
     ctx: RunContext, router: RecordRouter, seq: int, aar: AAR, known: Sequence[SentVersion], twin: str | None = None
 ) -> bool:
     """
-    True if nothing has to be sent: the receiver has it, or it is none of the target's business.
+    Add or retract one record. Return True if nothing needs sending: the receiver has it, or the target excludes it.
 
     ``twin`` is another job that the receiver would take for this one.
     """
@@ -333,13 +335,13 @@ def _add(
 
 
 def _add_others(ctx: RunContext, router: RecordRouter, page: Page, known: Versions) -> list[str]:
-    """Records that must not be published: retracted if they were; returns those that nothing is left of."""
+    """Retract records that must not be published, if they were; return the JobIDs with nothing left to do."""
     records = reader.by_job_id(ctx.accounting, [job_id for _seq, job_id in page.others if known.get(job_id)])
     settled = []
     for seq, job_id in page.others:
         aar, versions = records.get(job_id), known.get(job_id, [])
         if aar is not None and reader.is_publishable(aar):
-            # It ended before the target's time, and was sent all the same: by a republish.
+            # It ended before the target's time, and a republish sent it.
             gone = _add(ctx, router, seq, aar, versions)
         else:
             forbidden = ctx.guard.blocks_retraction(None, seq, versions, unwanted=False)
@@ -359,9 +361,9 @@ def _retract_deleted(ctx: RunContext, router: RecordRouter, seq: int, horizon: i
 
 def add_held(ctx: RunContext, router: RecordRouter) -> None:
     """
-    Records that were held back and whose time has come, page by page.
+    Add the held records that are due, page by page.
 
-    What the receiver refused before goes last, in messages of its own: it must not cost others anything.
+    Records that the receiver refused before go last and in their own messages, so that they cannot delay others.
     """
     due = ctx.retry_thresholds
     for refused in (False, True):
@@ -369,13 +371,13 @@ def add_held(ctx: RunContext, router: RecordRouter) -> None:
         while page := held.held_to_send(ctx.publishing, ctx.block, due, refused=refused, after=page[-1][0]):
             job_ids = [job_id for job_id, _state in page]
             found = reader.by_job_id(ctx.accounting, job_ids)
-            # What is held for values that cannot be true waits for a decision, whatever else it waits for.
+            # A record that is held for impossible values waits for a decision, whatever else it waits for.
             job_ids = [job_id for job_id in job_ids if job_id not in found or not found[job_id].held]
             records = {job_id: found[job_id] for job_id in job_ids if job_id in found}
             known = _versions(ctx, job_ids)
             twins = router.key_collisions([aar for job_id, aar in records.items() if not known.get(job_id)])
             for job_id, state in page:
-                # Who says "retry" has made room at the receiver: whatever that had, it is something else now.
+                # "retry" means that the receiver has room now: its old version no longer counts.
                 if state == "retry":
                     known[job_id] = [one._replace(digest=b"", notes=None) for one in known.get(job_id, [])]
             settled = [
@@ -384,16 +386,16 @@ def add_held(ctx: RunContext, router: RecordRouter) -> None:
                 if job_id not in records
                 or _add(ctx, router, 0, records[job_id], known.get(job_id, []), twins.get(job_id))
             ]
-            # Before the log, which may have the same records again: by then the ledger has to know these.
+            # Flush before the log is read, which may have the same records again: the ledger must have these by then.
             router.flush()
             _release(ctx, settled)
 
 
 def release_absent(ctx: RunContext) -> None:
     """
-    Release what an older ledger holds of jobs that are in the database no more: they were pruned since, or deleted.
+    Release held records of jobs that are no longer in the database: they were pruned or deleted after an older ledger.
 
-    Nobody may make room at a receiver for a correction that cannot be sent.
+    Otherwise an operator could make room at a receiver for a correction that cannot be sent.
     """
     job_ids = [one.job_id for one in held.quarantine_entries(ctx.publishing, target=ctx.block)]
     for start in range(0, len(job_ids), sent.MANY):
@@ -403,7 +405,7 @@ def release_absent(ctx: RunContext) -> None:
 
 
 def add_period(ctx: RunContext, router: RecordRouter, ended_from: int, ended_before: int) -> None:
-    """Every record that ended in a period, but for those that an operator dropped."""
+    """Add every record that ended in a period, except those that an operator dropped."""
     left = 0
     for whole in reader.ended_between(ctx.accounting, ended_from, ended_before):
         closed = pseudonymised(ctx.accounting, [aar.record_id for aar in whole])
@@ -424,7 +426,7 @@ def add_period(ctx: RunContext, router: RecordRouter, ended_from: int, ended_bef
 
 
 def repeat_zeros(ctx: RunContext, router: RecordRouter, position: Cursor, horizon: int) -> None:
-    """The keys that no longer hold of the current and the previous month, and of each month that was logged in."""
+    """Repeat zeros for the invalid keys of the current and the previous month, and of each month that was logged in."""
     if ctx.plugin.keeps_first:
         return
     start = position.start_end_time
@@ -434,7 +436,7 @@ def repeat_zeros(ctx: RunContext, router: RecordRouter, position: Cursor, horizo
 
 
 def zero_records(ctx: RunContext, delivery: MessageSink) -> None:
-    """Send zeros for records that the receiver has by its own tables and that we do not publish."""
+    """Send zeros for records that are in the receiver's own tables and that we do not publish."""
     rows = ctx.at_receiver.records
     family = (
         ctx.plugin.records(ctx.plugin.message_format)
@@ -451,7 +453,8 @@ def zero_records(ctx: RunContext, delivery: MessageSink) -> None:
     if not gone:
         return
     ctx.summary.note(f"{count_of(len(gone), 'record')} that the receiver has and we do not publish sent with zeros")
-    # The ledger notes none of them: sent again without the names of then they would leave a sum in an empty group.
+    # The ledger stores none of them: sent again without their names of that time, they would leave a sum in an empty
+    # group.
     texts = [zeroed_record(family, aar, one, int(time.time())) for aar, one in gone]
     parts = [MessagePart(text) for text in texts if text is not None]
     delivery.deliver(DeliveryBatch(family.envelope, batched(parts, *ctx.limits)))
