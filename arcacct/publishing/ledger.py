@@ -143,7 +143,7 @@ class LedgerGap(NamedTuple):
     last_row: int
     """The highest row number that the receiver is known to have given."""
     changed: frozenset[str]
-    """JobIDs of records with an earlier version that the ledger may lack, since it does not know what was sent since."""
+    """JobIDs of records that have changed since the ledger stopped knowing what was sent."""
 
     def has(self, record: SentRecord, row: str) -> bool:
         """Whether the receiver may have had an older version of a record before, by the row number that it returned."""

@@ -245,7 +245,7 @@ class Envelope(NamedTuple):
     """How texts are joined to one message, and how a refused message is cut again."""
 
     message_format: str
-    """The ledger's word for the kind. It never changes: ``ur``, ``car``, ``individual``, ``summaries``, ``sync``, ..."""
+    """The ledger's name of the kind, never changed: ``ur``, ``car``, ``individual``, ``summaries``, ``sync``, ..."""
     head: str
     tail: str
     record_end: str

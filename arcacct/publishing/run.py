@@ -1,6 +1,6 @@
 """
-`arcacct publish` and `arcacct republish`: every target on its own, one thread for each receiver, and locks between
-processes.
+`arcacct publish` and `arcacct republish`: independent runs of the targets, one thread for each receiver, and locks
+between processes.
 """
 
 from __future__ import annotations
@@ -46,29 +46,29 @@ from arcacct.publishing.target_run import (
 from arcacct.records import hold_decisions, usage
 from arcacct.records.packing import sha256
 
-# Targets side by side: a thread for each receiver, so that one that is slow, hangs or fails costs the others nothing.
+# Targets run in parallel, in one thread for each receiver, so that a slow or failing target does not delay the others.
 #
-# Each thread has its own connections to both databases and its own locks. Output of the runs is in whole lines.
+# Each thread has its own connections to both databases and its own locks. The runs print whole lines.
 
 
 Work = Callable[[TargetRun], TargetResult]
-"""What is done with each target."""
+"""The work for each target."""
 
 GRACE_S = 5.0
-"""How long a run that is interrupted waits for the answers to what it has just sent."""
+"""How long an interrupted run waits for the answers to the messages that it has just sent, in seconds."""
 
 
 class ReceiverThread:
-    """Targets of one receiver, which hears one message at a time: one run after the other."""
+    """The targets of one receiver. They run one after the other, so the receiver gets one message at a time."""
 
     def __init__(self, plugins: Sequence[TargetPlugin], locks: ExitStack) -> None:
-        """``locks`` are given back as soon as the last of the targets is done."""
+        """Store the targets. ``locks`` are released as soon as the last target is done."""
         self.plugins = plugins
         self.locks = locks
         self.outcomes: list[TargetResult] = []
 
     def go(self, settings: Settings, options: RunOptions, stopping: Event, work: Work) -> None:
-        """Run them all; whatever happens, each has an outcome then."""
+        """Run all targets. Afterwards each has an outcome, whatever happened."""
         here = settings.places
         with self.locks:
             try:
@@ -84,10 +84,10 @@ class ReceiverThread:
 
 def run_all(settings: Settings, lanes: Sequence[ReceiverThread], options: RunOptions, work: Work) -> None:
     """
-    Run the threads side by side to their ends; where the host refuses more threads, the rest run afterwards.
+    Run the threads in parallel and wait for their ends. If the host refuses more threads, the rest run afterwards.
 
-    Interrupted, they send nothing more and have a moment to note what was just answered; what they leave is what a
-    kill leaves. Raises TargetBusy where the host lets no thread begin at all.
+    After an interrupt they send nothing more and have `GRACE_S` to note new answers; the rest is left as after a kill.
+    Raises TargetBusy if the host allows no thread at all.
     """
     stopping, finished = Event(), SimpleQueue[None]()
     voice = _SerializedCallbacks(options)
@@ -108,7 +108,7 @@ def run_all(settings: Settings, lanes: Sequence[ReceiverThread], options: RunOpt
     try:
         with suppress(RuntimeError):
             for _ in lanes:
-                # A daemon: nobody who interrupts us waits for a receiver that says nothing.
+                # A daemon: after an interrupt the program does not wait for a receiver that does not answer.
                 thread = Thread(target=go, daemon=True)
                 thread.start()
                 threads.append(thread)
@@ -143,7 +143,7 @@ def _wait(threads: Sequence[Thread], seconds: float) -> None:
 
 @contextmanager
 def in_use(here: Places, both: Databases) -> Iterator[Databases]:
-    """Both open databases, used by one thread and put away then."""
+    """Give both open databases to one thread, and close them afterwards."""
     with (
         access.close_or_leave_open(both.accounting, here.database, here),
         access.close_or_leave_open(both.publishing, here.publishing_database, here),
@@ -163,7 +163,7 @@ def _outcome(plugin: TargetPlugin, both: Databases, options: RunOptions, stoppin
 
 
 class _SerializedCallbacks:
-    """The options with callbacks that several threads may use: one call at a time, and none after the end."""
+    """Options with callbacks that several threads may call: one call at a time, and none after the end."""
 
     def __init__(self, options: RunOptions) -> None:
         self._lock = Lock()
@@ -172,7 +172,7 @@ class _SerializedCallbacks:
 
     def _alone(self, tell: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
         def told(target: Any, what: Any) -> None:
-            # What nobody can hear (a full disk behind stderr, a reader that went away) keeps nothing from being sent.
+            # A message that cannot be printed (full disk behind stderr, closed pipe) must not stop the sending.
             with self._lock, suppress(OSError):
                 if not self._ended:
                     tell(target, what)
@@ -180,39 +180,40 @@ class _SerializedCallbacks:
         return told
 
     def end(self) -> None:
-        """A thread that is left behind must not be in the middle of a line when the interpreter ends."""
+        """End the callbacks, so that no remaining thread is in the middle of a line when the interpreter ends."""
         if self._lock.acquire(timeout=GRACE_S):
             self._ended = True
             self._lock.release()
 
 
-# Who may publish: any number of processes at once, each to other receivers, and none while a database is replaced.
+# Locks of publishers: any number of processes publish at once, each to other receivers. None publishes while a database
+# is replaced.
 #
-# ``publishing.lock`` is shared by all publishers; commands that restore, move or prune a database take it alone, as do
-# publishers of older programs. In the directory ``publishing.locks`` beside it each target of the ledger and each
-# receiver has a file of its own: a target is one run's at a time, and a receiver hears one message after the other,
-# whatever the target is called. ``begin`` there is held for the moments in which a run notes its number. Each place
-# that is exported into has one, too.
+# All publishers share ``publishing.lock``. Commands that restore, move or prune a database lock it exclusively, and so
+# do publishers of older programs. The directory ``publishing.locks`` next to it has one file for each target of the
+# ledger and for each receiver: a target has one run at a time, and a receiver gets one message at a time, whatever the
+# name of the target. The file ``begin`` there is locked while a run notes its number. Each place that is exported into
+# has a file, too.
 #
-# The files are empty, for their owner only, and nobody removes them: whoever has opened one that is gone would hold a
-# lock that nobody else can see. `flock` ends with the process, however that ends.
+# The files are empty and private to their owner. They are never removed: a process with an open file that is gone would
+# hold a lock that others cannot see. `flock` ends with the process, however that ends.
 
 
 _OURS = fcntl.LOCK_EX | fcntl.LOCK_NB
 _TURN_S = 5.0
-"""How long a prune keeps publishers out at once; some tenths of a second do."""
+"""How long, in seconds, to wait for a prune that keeps publishers out. It does so for some tenths of a second."""
 
 
 def publishing_lock(path: str) -> AbstractContextManager[None]:
-    """Nobody publishes meanwhile; raises StoreBusy at once when somebody does."""
+    """Keep publishers out. Raises StoreBusy at once if one is active."""
     return _locked(path, _OURS, f"{path}: another arcacct is publishing; wait until it is done")
 
 
 def publisher(here: Places) -> AbstractContextManager[None]:
     """
-    No database is replaced meanwhile; raises StoreBusy when one is.
+    Prevent that a database is replaced. Raises StoreBusy if that is going on.
 
-    It waits for the turn that a prune gives to others between two pages.
+    It waits for the pause that a prune makes for others between two pages.
     """
     path = here.publishing_lock
     busy = f"{path}: another arcacct restores, moves or prunes a database; wait for it"
@@ -222,11 +223,11 @@ def publisher(here: Places) -> AbstractContextManager[None]:
 @contextmanager
 def exporter(here: Places, place: str, patience_s: float = 60.0) -> Iterator[Reading]:
     """
-    Nobody else exports from this database into a place, which is any text that names it.
+    Prevent other exports from this database into a place; ``place`` is any text that identifies it.
 
-    Two exports into one place would take away each other's new parts. A place can take hours, or a hostile user can
-    keep it busy: exports into other places do not wait for it, and whoever prunes or restores waits for no longer than
-    ``patience_s``, since only the `Reading` that this gives keeps them out. Raises StoreBusy at once.
+    Two exports into one place would remove each other's new parts. Exporting can take hours, or a hostile user can keep
+    a place busy. So exports into other places do not wait for it, and a prune or restore waits at most ``patience_s``
+    seconds: only the returned `Reading` blocks them. Raises StoreBusy at once.
     """
     path = os.path.join(f"{here.publishing_lock}s", _file_name("export", place))
     busy = f"{path}: another arcacct exports into the same place; wait until it is done"
@@ -236,10 +237,10 @@ def exporter(here: Places, place: str, patience_s: float = 60.0) -> Iterator[Rea
 
 class Reading:
     """
-    The lock of a `publisher` for somebody who reads the database, waits for something slow, and reads on.
+    The lock of a `publisher` for a process that reads the database, waits for something slow, and reads again.
 
-    The lock is kept during the wait, so that as a rule nothing is pruned or replaced in between; after ``patience_s``
-    it is given up until the next reading.
+    The lock is kept during the wait, so that usually nothing is pruned or replaced in between. After ``patience_s``
+    seconds it is released until the next reading.
     """
 
     def __init__(self, here: Places, patience_s: float) -> None:
@@ -251,7 +252,7 @@ class Reading:
 
     @contextmanager
     def now(self) -> Iterator[None]:
-        """The database is read inside. Raises as `publisher`."""
+        """Hold the lock while the database is read. Raises as `publisher`."""
         self._stop_timer()
         with self._mutex:
             if not self._is_held:
@@ -265,7 +266,7 @@ class Reading:
             self._timer.start()
 
     def close(self) -> None:
-        """Nothing is read any more."""
+        """Release the lock: reading is finished."""
         self._stop_timer()
         self._let_go()
 
@@ -283,9 +284,9 @@ class Reading:
 
 def lock_targets(here: Places, targets: Sequence[Target]) -> ExitStack:
     """
-    Targets that share a receiver, and this receiver, are ours until the result is closed.
+    Lock targets that share a receiver, and this receiver, until the result is closed.
 
-    Raises StoreBusy at once when another process publishes to one of them, or as `publisher` does.
+    Raises StoreBusy at once if another process publishes to one of them, or as `publisher` does.
     """
     names = " and ".join(target.name for target in targets)
     busy = f"another arcacct is publishing to {names}, or to the same receiver; wait until it is done"
@@ -299,7 +300,7 @@ def lock_targets(here: Places, targets: Sequence[Target]) -> ExitStack:
 
 
 def beginning(here: Places) -> AbstractContextManager[None]:
-    """One after the other; waits for whoever is at it, which takes no longer than a few transactions."""
+    """Lock the start of a run. It waits for other starts, which take only a few transactions."""
     return _locked(os.path.join(f"{here.publishing_lock}s", "begin"), fcntl.LOCK_EX)
 
 
@@ -325,15 +326,15 @@ def _locked(path: str, how: int, busy: str = "", patience_s: float = 0) -> Itera
 
 
 def _file_name(shown: str, meant: str) -> str:
-    """Whatever is meant, a file name: readable as far as it goes, and never that of something else."""
+    """Return a file name for any text: readable as far as possible, and unique to the text."""
     digest = sha256(meant.encode("utf-8", "surrogateescape")).hexdigest()
     return f"{re.sub('[^A-Za-z0-9_-]+', '_', shown)[:80]}.{digest[:16]}"
 
 
-# `arcacct publish` and `arcacct republish`: every target on its own, each continuing where it stopped (DESIGN section
-# 5).
+# `arcacct publish` and `arcacct republish`: each target continues where it stopped, independently of the others (DESIGN
+# section 5).
 #
-# fence -> what began and has no answer -> records after the target's last Seq (or the months they touch) -> sync.
+# fence -> unanswered messages -> records after the target's last Seq (or the months they touch) -> sync.
 
 
 TimedWork = Callable[[TargetRun, int], TargetResult]
@@ -343,10 +344,12 @@ def publish(
     settings: Settings, plugins: Sequence[TargetPlugin], options: RunOptions = AS_CONFIGURED
 ) -> list[TargetResult]:
     """
-    Send what is new to each of some targets, side by side; one that is slow, hangs or fails costs the others nothing.
+    Send new records and sums to some targets in parallel. A target that is slow, hangs or fails does not delay the
+    others.
 
-    Raises StoreError when a database refuses before anything is sent, StoreBusy when one is being replaced; everything
-    about one target is in its Outcome, also that another process publishes to it. They are in the targets' order.
+    Returns the results in the order of the targets. Raises StoreError if a database refuses before anything is sent,
+    and StoreBusy if one is being replaced. Errors of one target, such as another process that publishes to it, are in
+    its result.
     """
     return _each(settings, plugins, options, lambda run, horizon: run.publish(horizon))
 
@@ -355,9 +358,9 @@ def republish(
     settings: Settings, plugins: Sequence[TargetPlugin], period: Period, options: RunOptions = AS_CONFIGURED
 ) -> list[TargetResult]:
     """
-    Send the records of a period again; summaries as whole months. Cursors stay where they are.
+    Send the records of a period again; summaries as whole months. Cursors do not move.
 
-    Raises as `publish`. Interrupted, it can be repeated: the receivers know what to do with a repeat.
+    Raises as `publish`. It can be repeated after an interruption: the receivers recognise repeats.
     """
     return _each(settings, plugins, options, lambda run, horizon: run.republish(period, horizon))
 
@@ -368,14 +371,14 @@ def _each(
     here = settings.places
     if options.dry_run:
         return _planned(settings, plugins, options, work)
-    # Before the locks: where no database is begun, no directory for it is made either.
+    # Before the locks: without a database, the directory for the locks is not created either.
     access.refuse_unasked(here)
     with publisher(here), ExitStack() as locks:
         lanes, outcomes = _receiver_threads(settings, plugins, locks)
         if lanes or not plugins:
             both = Databases(access.open_accounting(here), access.open_publishing(here))
             with in_use(here, both), access.translating(here.publishing_database):
-                # What is set aside in a spool no sweep will find again.
+                # Report unusable spool entries here: no later sweep finds them.
                 for complaint in _drained(here, both.accounting):
                     options.complain(complaint)
                 usage.update_monthly(both.accounting, here)
@@ -384,9 +387,9 @@ def _each(
                 with beginning(here):
                     horizon = incarnation.begin_run(both.accounting, both.publishing, here).horizon
                     note_bare_ids(both.accounting, both.publishing, here)
-                # What was recorded since is below the fence, too.
+                # Records that were added since are below the fence, too.
                 hold_decisions.settle(both.accounting, here)
-                # Each thread releases its own locks when it is done, not earlier.
+                # Each thread now owns its locks and releases them when it is done.
                 locks.pop_all()
                 run_all(settings, lanes, options, lambda run: work(run, horizon))
                 ledger.forget_bytes(both.publishing, int(time.time()) + 1 - settings.keep_messages_days * DAY_S)
@@ -400,10 +403,9 @@ def _planned(
     settings: Settings, plugins: Sequence[TargetPlugin], options: RunOptions, work: TimedWork
 ) -> list[TargetResult]:
     """
-    What a run does, if each receiver accepts what it is sent: the same code, on databases that are put away afterwards.
+    Plan a run as if each receiver accepted everything. It is the same code, on databases that are discarded afterwards.
 
-    What waits in the spools is recorded first, and the sums follow, as by a sweep. A user who may only read the
-    databases plans without that.
+    The spools are recorded and the sums updated first, as by a sweep, unless the user may only read the databases.
     """
     here = settings.places
     access.require(here)
@@ -426,7 +428,7 @@ def _planned(
 
 
 def _drained(here: Places, con: Connection) -> list[str]:
-    """Record what waits in the spools, which is new, too; what of it could not be used."""
+    """Record the waiting events of the spools; return complaints about the unusable ones."""
     complaints: list[str] = []
     if any(map(_has_something, spools(here))):
         from arcacct.arex.sweep import drain  # noqa: PLC0415  hooks record nearly all by themselves
@@ -442,12 +444,12 @@ def _has_something(folder: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        # Whoever drains it says what is wrong with it.
+        # The code that drains it reports the error.
         return True
 
 
 def _passed_by_all(settings: Settings, both: Databases) -> int:
-    """The place in the log up to which every configured target is done with records; 0 if one has not begun."""
+    """Return the place in the log up to which every configured target has handled records; 0 if one has not started."""
     life = schema.incarnation(both.accounting)
     sound = [one.block for one in settings.targets if not publishing_cursors.is_damaged(both.publishing, one.block)]
     if len(sound) < len(settings.targets):
@@ -459,7 +461,7 @@ def _passed_by_all(settings: Settings, both: Databases) -> int:
 def _receiver_threads(
     settings: Settings, plugins: Sequence[TargetPlugin], locks: ExitStack
 ) -> tuple[list[ReceiverThread], list[TargetResult]]:
-    """The targets by receiver, locked; and the outcomes of those that another process publishes to."""
+    """Return the targets by receiver, locked, and the results of those that another process publishes to."""
     by_receiver: dict[str, list[TargetPlugin]] = {}
     for plugin in plugins:
         by_receiver.setdefault(plugin.target.url, []).append(plugin)

@@ -1,6 +1,5 @@
 """
-The safeguard of published figures (INVARIANTS 10 and 12): the numbers of a receiver fall only as far as there is
-proof.
+The safeguard of published figures (INVARIANTS 10 and 12): a receiver's numbers fall only as far as there is proof.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from arcacct.publishing.sent import is_same
 from arcacct.records.model import AAR
 from arcacct.wording import count_of, sanitise_line
 
-# Published totals by month and counting key, as the ledger has them: jobs and wall time.
+# The published totals of the ledger by month and counting key: jobs and wall time.
 
 
 class CountingKey(NamedTuple):
-    """Where a receiver counts jobs: texts as they are sent, of sums as they are compared (folded)."""
+    """The place where a receiver counts jobs: texts as they are sent; for sums as they are compared (folded)."""
 
     site: str
     submit_host: str
@@ -33,7 +32,7 @@ class CountingKey(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """How much; ``wall_s=None`` is not known (sent by an older program)."""
+    """Jobs and wall time in seconds; ``wall_s=None``: unknown (an older program sent it)."""
 
     jobs: int
     wall_s: int | None
@@ -43,7 +42,7 @@ NOTHING = Amount(0, 0)
 
 
 def totals(amounts: Iterable[tuple[CountingKey, Amount]]) -> dict[CountingKey, Amount]:
-    """The amounts of each place, added up."""
+    """Return the total amount of each place."""
     found: dict[CountingKey, Amount] = {}
     for place, more in amounts:
         had = found.get(place, NOTHING)
@@ -53,7 +52,7 @@ def totals(amounts: Iterable[tuple[CountingKey, Amount]]) -> dict[CountingKey, A
 
 
 def published_jobs(con: Connection, target: str) -> dict[CountingKey, Amount]:
-    """Job records that were published to the receiver and not retracted."""
+    """Return the job records that were published to the receiver and not retracted, by place."""
     rows = con.execute(
         "SELECT Site, SubmitHost, Year, Month, Jobs, Wall FROM PublishedTotals WHERE Target = ? AND Jobs > 0", (target,)
     )
@@ -61,7 +60,7 @@ def published_jobs(con: Connection, target: str) -> dict[CountingKey, Amount]:
 
 
 def published_total_ids(con: Connection, target: str, month: Month) -> set[int]:
-    """The rows of ``PublishedTotals`` where a target's receiver counts the jobs of a month."""
+    """Return the rows of ``PublishedTotals`` for a target and month."""
     rows = con.execute(
         "SELECT PublishedTotalID FROM PublishedTotals WHERE Target = ? AND Year = ? AND Month = ?", (target, *month)
     )
@@ -69,7 +68,7 @@ def published_total_ids(con: Connection, target: str, month: Month) -> set[int]:
 
 
 def published_sums(con: Connection, target: str) -> dict[CountingKey, Amount]:
-    """The amounts of the published sums; sync messages are no sums of usage."""
+    """Return the amounts of the published sums, by place, without sync messages."""
     rows = con.execute(
         "SELECT coalesce(Site, ''), coalesce(SubmitHost, ''), Year, Month, sum(Jobs),"
         " CASE WHEN count(Wall) = count(*) THEN sum(Wall) END FROM SentSummaries"
@@ -79,24 +78,24 @@ def published_sums(con: Connection, target: str) -> dict[CountingKey, Amount]:
     return {CountingKey._make(place): Amount(jobs, wall_s) for *place, jobs, wall_s in rows}
 
 
-# Months as the ledger keeps them: the family each is in, those that are held, and what operators accepted.
+# Months in the ledger: the kind of each, held months, and what operators accepted.
 
 
 class MonthFormat(NamedTuple):
-    """A month of which a target was sent something."""
+    """A month with something sent to a target."""
 
     message_format: str
-    """The messages it is published in: ``summaries``, ``car``, ..."""
+    """The kind of its messages: ``summaries``, ``car``, ..."""
     seq: int | None
-    """Of sums: up to where in FinishedLog they were made; ``None``: by an older program, which did not note it."""
+    """For sums: the place in FinishedLog up to which they were made; ``None``: an older program did not note it."""
     incarnation: str | None
-    """Of sums: the incarnation of the accounting database of `seq`; ``''``: the sum was retracted since."""
+    """For sums: the incarnation of the accounting database of `seq`; ``''``: the sum has been retracted."""
     sent: int | None
-    """Of sums: when, UTC seconds."""
+    """For sums: the time of sending, UTC seconds."""
 
 
 class HeldMonth(NamedTuple):
-    """A month that is not sent, since the receiver's figures would fall and nothing explains it."""
+    """A month that is not sent, since the receiver's figures would fall without an explanation."""
 
     year: int
     month: int
@@ -107,22 +106,22 @@ class HeldMonth(NamedTuple):
 
 
 class AcceptedDecreases(NamedTuple):
-    """What operators said about the months of a target."""
+    """The decreases that operators accepted for a target."""
 
     open: frozenset[Month]
-    """May fall in this run."""
+    """Months that may fall in this run."""
     ever: frozenset[Month]
-    """Of this life of the accounting database: may be sent although the database does not have their beginning."""
+    """Months of this incarnation of the accounting database that may be sent although the database lacks their start."""
 
 
 def published(con: Connection, target: str) -> dict[Month, MonthFormat]:
-    """Every month of which the target was sent something."""
+    """Return every month with something sent to the target."""
     rows = con.execute("SELECT Year, Month, Kind, Seq, Incarnation, Sent FROM MonthFormats WHERE Target = ?", (target,))
     return {(year, month): MonthFormat._make(values) for year, month, *values in rows}
 
 
 def held(con: Connection, target: str | None = None) -> dict[str, list[HeldMonth]]:
-    """The months that are held, by target; of one target, or of all."""
+    """Return the held months by target, of one target or of all."""
     rows = con.execute(
         "SELECT Target, Year, Month, Cause, PublishedJobs, FoundJobs, Since FROM HeldMonths WHERE ?1 IS NULL OR"
         " Target = ?1"
@@ -136,15 +135,15 @@ def held(con: Connection, target: str | None = None) -> dict[str, list[HeldMonth
 
 
 def held_month(con: Connection, target: str, month: Month) -> HeldMonth | None:
-    """A month of a target if it is held."""
+    """Return a held month of a target; ``None`` if it is not held."""
     return next((one for one in held(con, target).get(target, ()) if (one.year, one.month) == month), None)
 
 
 def set_held(con: Connection, target: str, months: Iterable[HeldMonth], looked_at: Iterable[Month] | None) -> None:
     """
-    From now on these months of a target are held, and of those ``looked_at`` no other (``None``: of all).
+    Store the held months of a target. Other months among those ``looked_at`` (``None``: all) are released.
 
-    A month that was held before keeps the time since when.
+    A month that was held before keeps its start time.
     """
     now = int(time.time())
     holding = list(months)
@@ -163,7 +162,7 @@ def set_held(con: Connection, target: str, months: Iterable[HeldMonth], looked_a
 
 
 def accept(con: Connection, target: str, months: Iterable[Month], incarnation: str, who: str) -> None:
-    """An operator accepts that figures of these months fall, once, to what the database has in this life of it."""
+    """Note that an operator accepts one decrease of these months to this incarnation of the accounting database."""
     now = int(time.time())
     with transaction(con):
         con.executemany(
@@ -174,7 +173,7 @@ def accept(con: Connection, target: str, months: Iterable[Month], incarnation: s
 
 
 def accepted(con: Connection, target: str, incarnation: str) -> AcceptedDecreases:
-    """What was accepted of a target, in this life of the accounting database."""
+    """Return what was accepted for a target and this incarnation of the accounting database."""
     rows = con.execute(
         "SELECT Year, Month, IsOpen FROM AcceptedDecreases WHERE Target = ? AND Incarnation = ?", (target, incarnation)
     ).fetchall()
@@ -185,7 +184,7 @@ def accepted(con: Connection, target: str, incarnation: str) -> AcceptedDecrease
 
 
 def close_accepted(con: Connection, target: str, *, but: Iterable[Month] = ()) -> None:
-    """What was accepted (``but`` for these) was used, or nothing needed it: the next fall has to be accepted anew."""
+    """Close what was accepted, except ``but``: it was used or not needed. The next decrease must be accepted again."""
     with transaction(con):
         open_months = con.execute(
             "SELECT DISTINCT Year, Month FROM AcceptedDecreases WHERE Target = ? AND IsOpen", (target,)
@@ -197,16 +196,16 @@ def close_accepted(con: Connection, target: str, *, but: Iterable[Month] = ()) -
 
 
 class UncertainMonth(NamedTuple):
-    """A month of which the ledger may not know what the receiver has, since both databases were put back."""
+    """A month for which the ledger may not know the receiver's figures, since both databases were restored."""
 
     jobs: int | None
-    """Given, as the ledger that was replaced says; ``None``: nobody knows."""
+    """The number of jobs that were sent, by the replaced ledger; ``None``: unknown."""
     answered_s: int | None
-    """When an operator accepted what the database has, or its jobs were back, UTC seconds; ``None``: it is held."""
+    """UTC seconds: when an operator accepted the database's figures, or its jobs were back; ``None``: it is held."""
 
 
 def uncertain_months(con: Connection, target: str) -> dict[Month, UncertainMonth]:
-    """The months of which the ledger may not know what the target's receiver has."""
+    """Return the months for which the ledger may not know the figures of the target's receiver."""
     rows = con.execute(
         "SELECT Year, Month, Jobs, Answered FROM UncertainMonths WHERE Target IN ('', ?) ORDER BY Target", (target,)
     )
@@ -215,10 +214,10 @@ def uncertain_months(con: Connection, target: str) -> dict[Month, UncertainMonth
 
 def uncertain_before(con: Connection, target: str) -> Month | None:
     """
-    The month before which the ledger knows no month that nothing touched since both databases were put back.
+    Return the month before which every month is uncertain that nothing has touched since both databases were restored.
 
-    Nothing was left to compare them with: of an earlier month late jobs may have been sent, and nobody knows of which.
-    ``None``: that never happened.
+    The databases could not be compared with anything. Late jobs of any earlier month may have been sent unknown to the
+    ledger. ``None``: this never happened.
     """
     row = con.execute(
         "SELECT Year, Month FROM UncertainMonths WHERE Target IN ('', ?) AND Jobs IS NULL AND NOT IsEarlier"
@@ -229,7 +228,7 @@ def uncertain_before(con: Connection, target: str) -> Month | None:
 
 
 def resolve_uncertain(con: Connection, target: str, months: Iterable[Month]) -> None:
-    """What the database has of these months is what counts at the target's receiver: they are held no more for that."""
+    """Note that the database's figures of these months count at the target's receiver, which ends this reason to hold."""
     now, known, first = int(time.time()), uncertain_months(con, target), uncertain_before(con, target)
     nobody_knows = UncertainMonth(None, None)
     with transaction(con):
@@ -247,14 +246,14 @@ def resolve_uncertain(con: Connection, target: str, months: Iterable[Month]) -> 
 
 
 def selections(con: Connection, target: str) -> tuple[dict[str, object] | None, dict[str, object] | None]:
-    """By what the target selected when nothing was held last, and when the log was last gone through as a whole."""
+    """Return the target's selection when nothing was held last, and when the whole log was read last."""
     row = con.execute("SELECT LastGoodSelection, FullScanSelection FROM Targets WHERE Target = ?", (target,)).fetchone()
     proven, walked = row or (None, None)
     return None if proven is None else json.loads(proven), None if walked is None else json.loads(walked)
 
 
 def set_selection(con: Connection, target: str, column: str, selection: Mapping[str, object]) -> None:
-    """Note by what the target selects now, in ``LastGoodSelection`` or ``FullScanSelection``."""
+    """Store the target's present selection in ``LastGoodSelection`` or ``FullScanSelection``."""
     with transaction(con):
         con.execute(
             f"UPDATE Targets SET {column} = ? WHERE Target = ?", (json.dumps(selection, sort_keys=True), target)
@@ -263,9 +262,8 @@ def set_selection(con: Connection, target: str, column: str, selection: Mapping[
 
 # The floor under published figures: a receiver's numbers fall, or move, only as far as there is proof (INVARIANTS 10).
 #
-# A proof is a record that changed or was deleted since, and was logged. What else would make figures fall (a database
-# lost, restored, moved or exchanged; a filter mistyped, a name changed) holds the month until it is mended, or
-# accepted.
+# A proof is a logged record that changed or was deleted since. Any other cause of a decrease (a database that was lost,
+# restored, moved or exchanged; a mistyped filter, a changed name) holds the month until it is fixed or accepted.
 
 
 Selection = Mapping[str, object]
@@ -280,7 +278,7 @@ _WAS_LOST = " (was the database lost, restored or exchanged?)"
 
 
 class DecreaseGuard:
-    """What one target's run may do to published months, and what it therefore leaves as it is."""
+    """Decides what one target's run may do to published months, and collects the months that it leaves as they are."""
 
     def __init__(
         self,
@@ -294,18 +292,18 @@ class DecreaseGuard:
         folded: Callable[[str], str],
     ) -> None:
         """
-        Begin a run.
+        Start the checks of a run.
 
-        ``life_seq``: records up to there in FinishedLog are those of a backup; ``selection`` is by what the target
-        selects now, ``proven`` by what it did when nothing was held; ``given_jobs`` are its job records,
-        ``given_sums`` what its sums stand for. The receiver compares names of places as they are ``folded``.
+        ``life_seq``: records up to this place in FinishedLog are those of a backup. ``selection`` is the target's
+        present selection, ``proven`` the one when nothing was held last. ``given_jobs`` are the published job records,
+        ``given_sums`` the published sums, by place. ``folded`` returns a name of a place as the receiver compares it.
         """
         self._accepted = accepted
         self._folded = folded
         self._life_seq = life_seq
         self._changes = changes(proven, selection)
         self.filter_changed = proven is not None and proven.get("vofilter") != selection["vofilter"]
-        """Whether other VOs are selected than when nothing was held last."""
+        """Whether the selected VOs differ from those when nothing was held last."""
         self._published_jobs: Counter[Month] = Counter()
         self._sites: dict[Month, set[str]] = {}
         for place, amount in given_jobs.items():
@@ -322,23 +320,23 @@ class DecreaseGuard:
         self._kept: Counter[Month] = Counter()
         self._kept_wall_s: Counter[Month] = Counter()
         self._instead_wall_s: Counter[Month] = Counter()
-        """The wall time of what would be sent in the place of what was kept."""
+        """The wall time in seconds that would be sent in place of the kept records."""
         self._waiting: Counter[Month] = Counter()
         self._reported: set[Month] = set()
-        """Months of these that `held` names already."""
+        """Those of these months that are already in `held`."""
         self._why: dict[Month, str] = {}
         self.held: dict[Month, HeldMonth] = {}
         self.waiting: set[int] = set()
         """
-        The places in FinishedLog of the records by which months are held: kept at the receiver, or waiting here.
+        The places in FinishedLog of the records that hold months: kept at the receiver, or waiting here.
 
-        Not those that have other names now and stay quietly: these wait for nothing but another decision of what was
-        mistyped.
+        Records that are kept silently because of other names are not included: they wait only for another decision
+        about mistyped names.
         """
 
     @property
     def mistyped_sites(self) -> list[str]:
-        """The names that were mistyped, among those that something is published under."""
+        """The mistyped site names, among those with something published."""
         return sorted(filter(self.was_mistyped, {site for sites in self._sites.values() for site in sites}))
 
     @property
@@ -347,7 +345,7 @@ class DecreaseGuard:
         return bool(self._accepted.open)
 
     def _first_months(self) -> dict[str, Month]:
-        """By the name of each site, as the receiver compares it: the first month that is published under it."""
+        """Return, by folded site name, the first month that is published under it."""
         first: dict[str, Month] = {}
         for month in sorted(self._sites):
             for site in self._sites[month]:
@@ -356,25 +354,27 @@ class DecreaseGuard:
 
     def was_mistyped(self, site: str) -> bool:
         """
-        Whether what is published under another site's name belongs under ours: that one was wrong for a while.
+        Whether another site's name was mistyped, so that its records belong under ours.
 
-        Ours is older, and was right when nothing was held last. A name that the site had before is no mistake.
+        This is so if our name is older and was right when nothing was held last. An earlier name of the site is no
+        mistake.
         """
         ours, other = self._first.get(self._site), self._first.get(self._folded(site))
         return ours is not None and other is not None and ours < other
 
     def has_mistyped(self, month: Month) -> bool:
-        """Whether a month is published under a name that was mistyped."""
+        """Whether a month is published under a mistyped name."""
         return any(map(self.was_mistyped, self._sites.get(month, ())))
 
     def blocks_correction(
         self, aar: AAR, key: str, seq: int, known: Sequence[SentVersion], *, asked: bool, site_of: Callable[[str], str]
     ) -> bool:
         """
-        Whether a record has to stay at the receiver as it is; ``known`` is what that has of it, ``key`` today's.
+        Whether a record must stay at the receiver as it is. ``known``: the receiver's versions; ``key``: the present
+        key.
 
-        A record that has not changed moves to no other key, unless the site in it (``site_of`` a key) was mistyped;
-        only who ``asked`` for it hears of that. One of a backup is no correction.
+        An unchanged record moves to no other key, unless the site in its key (``site_of``) was mistyped. This is
+        reported only if the record was ``asked`` for. A record of a backup is no correction.
         """
         for one in known:
             if is_same(aar, one.digest):
@@ -386,7 +386,7 @@ class DecreaseGuard:
         return False
 
     def blocks_new_record(self, end_time: int, site: str, seq: int = 0) -> bool:
-        """Whether a new job has to wait, since its month is published under the name of another site."""
+        """Whether a new job must wait because its month is published under the name of another site."""
         month = month_of(end_time)
         if month in self._accepted.open or not self.published_under_other_site(month, site):
             return False
@@ -397,9 +397,9 @@ class DecreaseGuard:
 
     def blocks_retraction(self, aar: AAR | None, seq: int, known: Sequence[SentVersion], *, unwanted: bool) -> bool:
         """
-        Whether what a receiver has of a job has to stay there.
+        Whether a job must stay at the receiver.
 
-        ``unwanted``: only the selection (vofilter) excludes it, which is a proof if the record itself has changed.
+        ``unwanted``: only the selection (vofilter) excludes it. That is a proof only if the record itself has changed.
         """
         for one in known:
             unchanged = unwanted and aar is not None and is_same(aar, one.digest)
@@ -411,7 +411,7 @@ class DecreaseGuard:
         return False
 
     def _keep(self, one: SentVersion, seq: int, why: str, instead: AAR | None, *, loud: bool = True) -> bool:
-        """``instead``: what would be sent in its place; ``None``: zeros."""
+        """Keep a version unless its month may fall. ``instead``: the record that would replace it; ``None``: zeros."""
         month = month_of(one.end_time)
         if month in self._accepted.open:
             return False
@@ -421,17 +421,17 @@ class DecreaseGuard:
             self._kept[month] += 1
             self._kept_wall_s[month] += one.wall_s
             has_s: object = 0 if instead is None else instead.wall_s
-            # SQLite holds anything in a column of numbers.
+            # SQLite accepts any value in a number column.
             self._instead_wall_s[month] += has_s if isinstance(has_s, int) else 0
             self._why.setdefault(month, why)
         return True
 
     def published_in(self, month: Month) -> int:
-        """How many jobs of a month the receiver was given, as records or in sums."""
+        """Return the number of jobs of a month that the receiver was given, as records or in sums."""
         return self._published[month]
 
     def published_under_other_site(self, month: Month, site: str) -> bool:
-        """Whether a month is published, and under the name of another site; asked of every new record."""
+        """Whether a month is published only under the name of another site. The answer is cached."""
         asked = (month, site)
         if asked not in self._elsewhere:
             sites = self._sites.get(month)
@@ -442,11 +442,11 @@ class DecreaseGuard:
         return self._elsewhere[asked]
 
     def has_kept_more(self) -> bool:
-        """Whether records were kept at the receiver, or have to wait, in months that are not held yet."""
+        """Whether records were kept at the receiver, or must wait, in months that are not held yet."""
         return bool((self._kept.keys() | self._waiting.keys()) - self._reported)
 
     def hold_blocked_months(self) -> None:
-        """Hold the months of which records were kept at the receiver, or wait here; again, when there are more."""
+        """Hold the months with kept or waiting records. Update a month that is held already if there are more."""
         for month in self._reported:
             self.held.pop(month, None)
         self._reported = {*self._kept, *self._waiting}
@@ -474,10 +474,10 @@ class DecreaseGuard:
         left: Mapping[CountingKey, Amount],
     ) -> bool:
         """
-        Whether the sums of a month would fall at some place by more than was ``left``; holds the month then.
+        Whether the sums of a month would fall at some place by more than ``left``. If so, hold the month.
 
-        ``found`` is what the database has, of what the receiver was ``given``; ``left`` what changed since or was
-        deleted. Wall times are compared where both are known.
+        ``given``: the receiver's figures. ``found``: the database's figures. ``left``: the amount that has changed or
+        was deleted since. Wall times are compared if both are known.
         """
         if month in self._accepted.open:
             return False
@@ -491,7 +491,7 @@ class DecreaseGuard:
             return False
         jobs, wall_s = (sum(had.jobs for _, had, _ in fallen), sum(had.wall_s or 0 for _, had, _ in fallen))
         now, now_s = (sum(has.jobs for *_, has in fallen), sum(has.wall_s or 0 for *_, has in fallen))
-        # What another selection passes over is in the database all the same.
+        # With another selection the excluded jobs are still in the database.
         where = "would be sent now" if self._changes else "in the database now"
         names = sorted(site for site in self._sites.get(month, ()) if self._folded(site) != self._site)
         under = f" under the name {', '.join(names)}" if names and self._site else ""
@@ -502,14 +502,14 @@ class DecreaseGuard:
                 had_h, has_h = f"{wall_s} s", f"{now_s} s"
             figures = f"{had_h} of wall time published{under}, {has_h} {where}"
         hosts = sorted({place.submit_host for place, *_ in fallen})
-        # In another life of the database jobs are missing under whatever name.
+        # In another incarnation of the database jobs are missing, whatever their names.
         is_renamed = under and not any(map(self.was_mistyped, names))
         why = self._changes or ("; the name is another one now" if is_renamed else _WAS_LOST)
         self.hold(HeldMonth(*month, f"{figures} ({', '.join(hosts)}): nothing logged explains it{why}", jobs, now))
         return True
 
     def _by_place(self, amounts: Mapping[CountingKey, Amount]) -> dict[CountingKey, Amount]:
-        """The same, places compared as the receiver compares them; what is under a mistyped name belongs under ours."""
+        """Return the amounts by folded place. Amounts under a mistyped name are added to ours."""
         return totals(
             (
                 place._replace(
@@ -522,27 +522,27 @@ class DecreaseGuard:
         )
 
     def is_incomplete(self, month: Month, jobs: int, cause: str) -> bool:
-        """Whether the beginning of a month is missing and nobody accepted that; holds the month then."""
+        """Whether the start of a month is missing and no operator has accepted that. If so, hold the month."""
         if self.was_accepted(month):
             return False
         self.hold(HeldMonth(*month, cause, 0, jobs))
         return True
 
     def was_accepted(self, month: Month) -> bool:
-        """Whether somebody said of a month that what the database has of it is what counts."""
+        """Whether an operator accepted the database's figures of a month."""
         return month in self._accepted.ever
 
     def hold(self, one: HeldMonth) -> None:
-        """From now on a month is held; one that is already stays as it is."""
+        """Hold a month. A month that is already held is not changed."""
         self.held.setdefault((one.year, one.month), one)
 
     def error(self) -> FiguresHeld | None:
-        """What a run with months that were held comes to."""
+        """Return the error of a run with held months; ``None`` if there are none."""
         return FiguresHeld(held_text(*sorted(self.held.values()))) if self.held else None
 
 
 def held_text(*months: HeldMonth) -> str:
-    """``2026-11 is held: 41 jobs published, 1 in the database now: ...``, for each month; then what to do about all."""
+    """Return a text: ``2026-11 is held: 41 jobs published, 1 in the database now: ...`` for each month, then the advice."""
     names = [month_name((one.year, one.month)) for one in months]
     causes = [f"{name} is held: {one.cause}" for name, one in zip(names, months, strict=True)]
     return "; ".join([*causes, _WAYS_OUT.format(options=" ".join(f"--accept-lower {name}" for name in names))])
@@ -557,7 +557,7 @@ def _fell(given: Amount, found: Amount, left: Amount) -> bool:
 
 
 def changes(proven: Selection | None, selection: Selection) -> str:
-    """What has changed about what a target selects, in words; empty if nothing has."""
+    """Describe the changes of a target's selection in words; empty if there are none."""
     if proven is None:
         return ""
     words = [

@@ -1,4 +1,4 @@
-"""Which jobs a target selects and how it names them at its receiver: a change of it is a cause to be named."""
+"""The jobs that a target selects and their names at its receiver. A change of these is reported as a cause."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from arcacct.wording import count_of
 
 _FILTER, _UNTIL, _KINDS = "vofilter", "until_fence", "kinds"
 NOT_SELECTED = "of the current and the previous month not selected by vofilter"
-"""Said of the jobs that `not_selected` counts."""
+"""The note about the jobs that `not_selected` counts."""
 _BARE_IDS = "BARE_LOCAL_IDS"
-"""DBConfig of both databases: `bare_ids`, as JSON."""
+"""The key in DBConfig of both databases for `bare_ids`, as JSON."""
 
 
 def bare_ids(accounting: Connection, publishing: Connection) -> batch_jobs.BareIDs:
     """
-    What is noted since the first run that found jobs of a batch system, or what the next run would note.
+    Return the places with bare ids, as noted at the first run that found jobs of a batch system, else as the next run
+    would note them.
 
-    The place with the first record always has bare ids. Where jobs were published before, other places keep them for
-    jobs that ended until now, so that no key changes.
+    The place with the first record always has bare ids. If jobs were published before, other places keep them for jobs
+    that end until now, so that no key changes.
     """
     for con in (publishing, accounting):
         if (found := schema.noted(con, _BARE_IDS)) is not None:
@@ -39,7 +40,7 @@ def bare_ids(accounting: Connection, publishing: Connection) -> batch_jobs.BareI
     places = batch_jobs.places(accounting)
     if not places:
         return ()
-    # An older program published: it sent all of them with bare ids.
+    # Any earlier publishing was by an older program, which sent all of them with bare ids.
     has_sent = ledger.last_message(publishing) > 0 or incarnation.is_successor(publishing)
     now = int(time.time())
     return ((places[0], LAST_SECOND), *((place, now) for place in places[1:] if has_sent))
@@ -47,9 +48,9 @@ def bare_ids(accounting: Connection, publishing: Connection) -> batch_jobs.BareI
 
 def note_bare_ids(accounting: Connection, publishing: Connection, here: Places) -> None:
     """
-    Note in both databases which places have bare ids, so that the loss of one of them changes no key.
+    Store in both databases which places have bare ids, so that the loss of one database changes no key.
 
-    A rehearsal leaves the accounting database as it is.
+    A rehearsal does not change the accounting database.
     """
     found = bare_ids(accounting, publishing)
     text = json.dumps(found)
@@ -62,23 +63,23 @@ def note_bare_ids(accounting: Connection, publishing: Connection, here: Places) 
 
 
 def names_of(plugin: TargetPlugin) -> dict[str, object]:
-    """The part of a selection that names jobs at the receiver: under other names it would have them twice."""
+    """Return the part of a selection that names jobs at the receiver: under other names it would have them twice."""
     selection = plugin.selection()
     return {name: selection[name] for name in plugin.names}
 
 
 def of_records(plugin: TargetPlugin) -> dict[str, object]:
-    """The part that decides whether a record of a job goes to a target, and under what key."""
+    """Return the part of a selection that decides whether a job's record goes to a target, and under which key."""
     selection = plugin.selection()
     return {name: selection[name] for name in plugin.record_names}
 
 
 def names_in_doubt(accounting: Connection, publishing: Connection, plugin: TargetPlugin) -> str:
     """
-    Why nothing may be sent to a target, with the ways out; empty if it may.
+    Return why nothing may be sent to a target, with the ways out; empty if it may.
 
-    Without the ledger of before nobody knows what a receiver has, and under other names it would have that twice. An
-    older copy of the ledger knows what was sent under names that were used no more after it was made.
+    Without the earlier ledger it is unknown what the receiver has. Under other names it would have that twice. An older
+    copy of the ledger knows only about names whose last use was before the copy was made.
     """
     if incarnation.uncertain_after_seq(publishing, plugin.target.block) is None:
         return ""
@@ -103,7 +104,7 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plugin: Targe
 
 
 def not_selected(accounting: Connection, plugin: TargetPlugin) -> int:
-    """How many jobs of the current and the previous month ``vofilter`` keeps from a target."""
+    """Return the number of jobs of the current and the previous month that ``vofilter`` excludes from a target."""
     if not plugin.target.vofilter:
         return 0
     recent = recent_months(int(time.time()))
@@ -112,14 +113,14 @@ def not_selected(accounting: Connection, plugin: TargetPlugin) -> int:
 
 def unresolved_selection(accounting: Connection, plugin: TargetPlugin) -> str:
     """
-    Why a target's doubt does not end with a run that sent all that is selected; empty if it does.
+    Return why a target stays in doubt after a run that sent all selected jobs; empty if it does not.
 
     Jobs that were selected before the ledger was lost, and are not today, were neither sent again nor retracted.
     """
     known, selection = incarnation.saved_names(accounting, plugin.target.block), plugin.selection()
     before, now = known[-1].get(_FILTER) if known else None, selection[_FILTER]
     if not isinstance(before, list) or not isinstance(now, list):
-        # An older program remembered names alone.
+        # An older program stored names only.
         return ""
     if not now or (before and {*before} <= {*now}):
         return ""
@@ -131,7 +132,7 @@ def unresolved_selection(accounting: Connection, plugin: TargetPlugin) -> str:
 
 
 def remembered_kinds(accounting: Connection, plugin: TargetPlugin) -> dict[Month, str]:
-    """The kind of messages of each month, as accounting.db remembers it for the day on which the ledger is lost."""
+    """Return the message kind of each month from accounting.db, which stores it in case the ledger is lost."""
     found = incarnation.saved_names(accounting, plugin.target.block)
     kinds = found[-1].get(_KINDS) if found else None
     return {(year, month): kind for year, month, kind in kinds} if isinstance(kinds, list) else {}
@@ -147,11 +148,12 @@ def to_remember(
     kinds: Mapping[Month, str] | None = None,
 ) -> list[Mapping[str, object]]:
     """
-    What `saved_names` should be from now on: the names of today last, with the filter of the last whole run.
+    Return the new `saved_names`: the present names last, with the filter of the last complete run.
 
-    ``whole``: a run has come to its end, so that the receiver has what is selected today, and nothing else. ``alone``:
-    an operator says that it has nothing under other names. ``fence`` is that of this run: other names were used before.
-    ``kinds``: the kind of every month of which something was published. With these another kind is no other name.
+    ``whole``: a run is complete, so that the receiver has exactly the present selection. ``alone``: an operator says
+    that the receiver has nothing under other names. ``fence`` is that of this run: other names were used before it.
+    ``kinds``: the kind of every month with something published. With it, names that differ only in the kind count as
+    the same.
     """
     now, before = names_of(plugin), known[-1] if known else {}
     others = (
@@ -173,7 +175,7 @@ def to_remember(
 
 
 def _without_kind(names: Mapping[str, object], plugin: TargetPlugin) -> dict[str, object]:
-    """The names that a receiver's keys have, without the kind of the messages."""
+    """Return the names in a receiver's keys, without the kind of the messages."""
     return {name: value for name, value in plugin.keyed(names).items() if name != plugin.kind_option}
 
 
@@ -182,6 +184,6 @@ def _names(remembered: Mapping[str, object]) -> dict[str, object]:
 
 
 def _is_known(remembered: Mapping[str, object], fence: int) -> bool:
-    """Whether a ledger that knows all runs up to a fence knows what was sent under other names than those of today."""
+    """Whether a ledger that has all runs up to a fence knows what was sent under these other names."""
     until = remembered.get(_UNTIL)
     return isinstance(until, int) and until <= fence

@@ -1,6 +1,6 @@
 """
-What the receivers have, as far as the ledger knows: versions of jobs and sums by key, and the digest that tells
-versions apart.
+The receivers' data as the ledger knows them: versions of jobs and sums by key, and the digests that distinguish
+versions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from arcacct.records.model import AAR, Row, StoredAAR, record_of
 from arcacct.records.reader import PACKED_FIELDS
 from arcacct.records.states import SQL_BY_ITSELF
 
-# What tells one version of a record from another, also when a later program keeps more of each record.
+# The digest distinguishes versions of a record, even if a later program stores more values of each record.
 
 
 _FIRST_DIGEST = (
@@ -33,13 +33,13 @@ _FIRST_DIGEST = (
 )  # fmt: skip
 DIGESTS = {1: _FIRST_DIGEST}
 """
-The values that each version of the digest is of, in their order. A version that was released never changes: what was
-sent is compared in the version in which it is stored, so a new field makes no record of yesterday "changed".
+The values in each version of the digest, in their order. A released version never changes. A sent record is compared in
+the version in which its digest is stored, so a new field does not make old records "changed".
 """
 
 
 def values_of(versions: Mapping[int, tuple[str, ...]]) -> dict[int, tuple[Callable[[AAR], tuple[Any, ...]], int]]:
-    """How the values of each version are read off a record, and where the transfers stand among them."""
+    """Return, by version, a function that reads the values from a record, and the position of the transfers in them."""
     return {number: (_reader(names), names.index("transfers")) for number, names in versions.items()}
 
 
@@ -47,21 +47,21 @@ def _reader(names: tuple[str, ...]) -> Callable[[AAR], tuple[Any, ...]]:
     fields: tuple[str, ...] = AAR._fields
     first = fields.index(names[0])
     span = slice(first, first + len(names))
-    # Values that stand together in a record are read as one piece: half the cost of one by one.
+    # Values that are adjacent in a record are read as one slice, at half the cost.
     return itemgetter(span) if fields[span] == names else attrgetter(*names)
 
 
 _VALUES = values_of(DIGESTS)
 _OF_PACKS = {number for number, names in DIGESTS.items() if names == PACKED_FIELDS}
-"""The versions whose bytes a pack is."""
+"""The versions whose bytes are those of a pack."""
 _NEWEST = max(DIGESTS)
 
 
 def digest(aar: AAR, version: int | None = None) -> bytes:
     """
-    What tells one version of a record from another: 16 bytes of its values, not of its place in the database.
+    Return 16 bytes that identify a version of a record by its values, not by its place in the database.
 
-    From version 2 of the digest on its number stands before them, in one byte. Without ``version``: the newest.
+    From version 2 on, one byte with the version of the digest comes first. Without ``version`` the newest is used.
     """
     number = _NEWEST if version is None else version
     keeper = aar if number in _OF_PACKS and isinstance(aar, StoredAAR) else None
@@ -70,7 +70,7 @@ def digest(aar: AAR, version: int | None = None) -> bytes:
         read, transfers = _VALUES[number]
         values = read(aar)
         plain: tuple[Any, ...] = (*values[:transfers], tuple(map(tuple, values[transfers])), *values[transfers + 1 :])
-        # Format 2 of marshal has no references and no notion of interned texts: equal values are equal bytes, for ever.
+        # Format 2 of marshal has no references and no interned texts, so equal values always give equal bytes.
         found = packing.digest(marshal.dumps(plain, 2))
         if keeper is not None:
             keeper.digest = found
@@ -78,28 +78,28 @@ def digest(aar: AAR, version: int | None = None) -> bytes:
 
 
 def row_digest(row: Row, packed: bytes | None) -> bytes:
-    """As `digest`, of a row; ``packed``: the digest of its pack, where it was read from one."""
+    """Return the `digest` of a row. ``packed``: the digest of its pack, if it was read from one."""
     if packed is not None and _NEWEST in _OF_PACKS:
         return packed if _NEWEST == 1 else bytes((_NEWEST,)) + packed
     return digest(record_of(row, packed))
 
 
 def digests_of(aar: AAR) -> tuple[bytes, ...]:
-    """The digests of a record in every version: all that has to be kept of it to compare it later."""
+    """Return the digests of a record in every version: enough to compare it later."""
     return tuple(digest(aar, number) for number in DIGESTS)
 
 
 def is_same(aar: AAR, stored: bytes) -> bool:
-    """Whether a digest of the ledger is of this very version of a record, compared in the version it is stored in."""
+    """Whether a digest of the ledger is of this version of a record. It is compared in its own digest version."""
     number = 1 if len(stored) == packing.DIGEST_BYTES else stored[0] if stored else 0
     return number in DIGESTS and digest(aar, number) == stored
 
 
-# What the receivers have, as far as the ledger knows: versions of jobs by key, and sums by key.
+# The receivers' data as the ledger knows them: versions of jobs by key, and sums by key.
 
 
 MANY = ledger_rows.MANY
-"""As many ids as go into one question."""
+"""The highest number of ids in one query."""
 _SUM = "Key, Year, Month, Jobs, Wall, coalesce(Site, ''), coalesce(SubmitHost, ''), IsAdopted"
 
 
@@ -107,10 +107,10 @@ def versions(
     con: Connection, target: str, job_ids: Sequence[str], *, keeps_first: bool
 ) -> dict[str, list[SentVersion]]:
     """
-    What the target's receiver may have of each of these jobs: the last version of every key, by JobID.
+    Return the versions of these jobs that the target's receiver may have: the last one of every key, by JobID.
 
-    Messages without an answer count: they may have arrived. Versions sent with zeros are left out. Of a receiver that
-    keeps the first version that it got a republished one counts only if it was the first.
+    Messages without an answer count, since they may have arrived. Versions with zeros are left out. At a receiver that
+    keeps the first version, a republished version counts only if it was the first.
     """
     found: dict[str, dict[str, SentVersion]] = {}
     for job_id, origin, *values in ledger_rows.of_jobs(
@@ -129,7 +129,7 @@ def versions(
 
 
 class ZeroedKey(NamedTuple):
-    """A key under which a receiver was sent zeros for a job last."""
+    """A key whose last message to a receiver had zeros for a job."""
 
     job_id: str
     key: str
@@ -138,11 +138,11 @@ class ZeroedKey(NamedTuple):
 
 def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_message: int) -> list[ZeroedKey]:
     """
-    The keys with ``ended[0] <= EndTime < ended[1]`` that a job had and has no more: zeros were sent for it last.
+    Return the keys with ``ended[0] <= EndTime < ended[1]`` that were last sent with zeros and are no longer valid.
 
-    Only those that a message up to ``last_message`` zeroed. Another job may have the same key now.
+    Only keys that a message up to ``last_message`` zeroed are returned. Another job may have the same key now.
     """
-    # A subquery, or SQLite may read all messages for a few zeros.
+    # A subquery, since with a join SQLite may read all messages for a few zeros.
     rows = con.execute(
         "SELECT DISTINCT JobID, replace(replace(replace(Template, char(1), JobID), char(2), EndTime), char(3),"
         " KeyRest),"
@@ -158,30 +158,30 @@ def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_messa
 
 
 def fewer_records_than(con: Connection, target: str, most: int) -> bool:
-    """Whether a target's messages carried fewer than ``most`` records; looks at as many messages as that takes."""
+    """Whether a target's messages carried fewer than ``most`` records. It reads only as many messages as needed."""
     rows = con.execute("SELECT RecordCount FROM Messages WHERE Target = ?", (target,))
     return all(total < most for total in accumulate(count for (count,) in rows)) and most > 0
 
 
 def jobs_of(con: Connection, target: str) -> list[str]:
-    """Every job of which a target's messages carried a record."""
+    """Return every job with a record in a target's messages."""
     rows = con.execute(ledger_rows.of_messages("DISTINCT Record.JobID", "Messages.Target = ?1"), (target,))
     return [job_id for (job_id,) in rows]
 
 
 def ever_carried(con: Connection, target: str, job_ids: Sequence[str]) -> set[str]:
-    """Which of these jobs a message carried that the target's receiver took, or may have taken."""
+    """Return those of these jobs with a record in a message that the target's receiver accepted or may have received."""
     rows = ledger_rows.of_jobs(con, "JobID", job_ids, "Target = ? AND State IN ('accepted', 'sending')", target)
     return {job_id for (job_id,) in rows}
 
 
 class SentVersionAtEnd(NamedTuple):
-    """What a receiver was sent of a job under a key."""
+    """A version of a job that a receiver was sent under a key."""
 
     key: str
     job_id: str
     digest: bytes
-    """Empty: zeros."""
+    """Empty for zeros."""
     wall_s: int
 
 
@@ -189,9 +189,10 @@ def sent_versions(
     con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int]
 ) -> Iterator[SentVersionAtEnd]:
     """
-    The job records of some kinds that the receiver was sent with ``ended[0] <= EndTime < ended[1]``, in that order.
+    Yield the job records of some kinds that the receiver was sent with ``ended[0] <= EndTime < ended[1]``, in that
+    order.
 
-    Of a key each version, the last of which counts.
+    Each version of a key is returned. The last one counts.
     """
     asked = ", ".join(f"?{number}" for number in range(4, 4 + len(kinds)))
     of_kinds = ledger_rows.of_messages(
@@ -206,7 +207,7 @@ def sent_versions(
 def jobs_sent_after(
     con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int], after_s: int
 ) -> Iterator[str]:
-    """The jobs with ``ended[0] <= EndTime < ended[1]`` whose records a receiver took after a moment, by JobID."""
+    """Yield the jobs with ``ended[0] <= EndTime < ended[1]`` whose records were accepted after a time, by JobID."""
     asked = ", ".join(f"?{number}" for number in range(5, 5 + len(kinds)))
     rows = con.execute(
         ledger_rows.of_messages(
@@ -220,7 +221,7 @@ def jobs_sent_after(
 
 
 def sums_sent_after(con: Connection, target: str, year: int, month: int, after_s: int) -> list[tuple[str, SentSum]]:
-    """As `live_sums`, those whose last message was taken after a moment; the same figures may have been sent before."""
+    """Return those `live_sums` whose last message was accepted after a time. Earlier ones may have had the same figures."""
     rows = con.execute(
         f"SELECT SentSummaries.Kind, {_SUM} FROM SentSummaries JOIN Messages USING (MessageID)"
         " WHERE SentSummaries.Target = ? AND Year = ? AND Month = ? AND Jobs > 0 AND Answered > ? AND State ="
@@ -232,9 +233,9 @@ def sums_sent_after(con: Connection, target: str, year: int, month: int, after_s
 
 def pending(con: Connection, target: str) -> dict[str, str | None]:
     """
-    The keys in messages without an answer, whose state at the receiver is unknown, with the job of a record.
+    Return the keys in unanswered messages, whose state at the receiver is unknown, with the job of each record.
 
-    A record that the receiver accepted before, and that did not change since, is there whatever becomes of the message.
+    Records that were accepted before and have not changed are left out: they are there whatever happens to the message.
     """
     accepted = (
         "SELECT Former.Digest FROM SentRows AS Former JOIN Messages AS Taken USING (MessageID)"
@@ -252,12 +253,12 @@ def pending(con: Connection, target: str) -> dict[str, str | None]:
 
 
 def open_months(con: Connection, target: str) -> set[tuple[int, int]]:
-    """The months of which a sum was refused, so that nobody knows what the receiver has: the next run sends them."""
+    """Return the months with a refused sum. The receiver's figures are unknown, and the next run sends them."""
     return set(con.execute("SELECT Year, Month FROM UnfinishedMonths WHERE Target = ?", (target,)))
 
 
 def close_months(con: Connection, target: str, months: Iterable[tuple[int, int]], run: int) -> None:
-    """The receiver has these months whole again, but for those of which it refused a sum in this very run."""
+    """Note that the receiver has these months completely, except those with a sum that it refused in this run."""
     with transaction(con):
         con.executemany(
             "DELETE FROM UnfinishedMonths WHERE Target = ?1 AND Year = ?2 AND Month = ?3 AND NOT EXISTS (SELECT 1"
@@ -268,18 +269,18 @@ def close_months(con: Connection, target: str, months: Iterable[tuple[int, int]]
 
 
 class RefusedSum(NamedTuple):
-    """Sums of a month that the receiver refused."""
+    """The sums of a month that the receiver refused."""
 
     message_format: str
     year: int
     month: int
     reason: str
     refusals: int
-    """In so many runs, one after the other."""
+    """The number of consecutive runs with the refusal."""
 
 
 def refused_sums(con: Connection, target: str) -> list[RefusedSum]:
-    """The months of which the receiver refused a sum in the last run."""
+    """Return the months with a sum that the receiver refused in the last run."""
     rows = con.execute(
         "SELECT Kind, Year, Month, Reason, Refusals FROM RefusedSummaries WHERE Target = ? ORDER BY Kind, Year, Month",
         (target,),
@@ -288,13 +289,13 @@ def refused_sums(con: Connection, target: str) -> list[RefusedSum]:
 
 
 def forget_refused_sums(con: Connection, target: str, run: int) -> None:
-    """A whole run sent every sum again: what it was not refused is at the receiver."""
+    """Forget the sums that were not refused in this complete run: the receiver has them now."""
     with transaction(con):
         con.execute("DELETE FROM RefusedSummaries WHERE Target = ? AND RefusedRun <> ?", (target, run))
 
 
 def all_sums(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
-    """``(kind, sum)`` of each sum of a month that the receiver was ever sent, as it was sent last: also zeros."""
+    """Return ``(kind, sum)`` of each sum of a month that the receiver was ever sent, in its last form, also zeros."""
     rows = con.execute(
         f"SELECT Kind, {_SUM} FROM SentSummaries WHERE Target = ? AND Year = ? AND Month = ?", (target, year, month)
     )
@@ -302,15 +303,15 @@ def all_sums(con: Connection, target: str, year: int, month: int) -> list[tuple[
 
 
 def live_sums(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
-    """``(kind, sum)`` of each sum of a month that the receiver has and that is not zero."""
+    """Return ``(kind, sum)`` of each sum of a month that the receiver has and that is not zero."""
     return [(kind, one) for kind, one in all_sums(con, target, year, month) if one.jobs > 0]
 
 
 def adopt(con: Connection, target: str, kind: str, sums: Iterable[SentSum]) -> int:
     """
-    Note sums that another publisher sent for a target, to be retracted like ours; how many were not known before.
+    Store sums that another publisher sent for a target, to be retracted like ours. Return how many are new.
 
-    A key that the ledger knows stays as it is: what we sent under it, zeros too, is what the receiver has.
+    A key that the ledger has is not changed: the receiver has what we sent under it, even zeros.
     """
     with transaction(con):
         before = con.total_changes
@@ -323,7 +324,7 @@ def adopt(con: Connection, target: str, kind: str, sums: Iterable[SentSum]) -> i
 
 
 def sums_of_kind(con: Connection, target: str, kind: str) -> list[SentSum]:
-    """Every sum of a kind that the receiver was ever sent, as it was sent last: also zeros."""
+    """Return every sum of a kind that the receiver was ever sent, in its last form, also zeros."""
     rows = con.execute(f"SELECT {_SUM} FROM SentSummaries WHERE Target = ? AND Kind = ?", (target, kind))
     return [SentSum._make(row) for row in rows]
 
@@ -331,7 +332,7 @@ def sums_of_kind(con: Connection, target: str, kind: str) -> list[SentSum]:
 def accepted_after(con: Connection, target: str, message_id: int) -> bool:
     """Whether the target accepted a message that is newer than this one."""
     row = con.execute(
-        # The plus keeps SQLite on the few messages after that one.
+        # The plus makes SQLite search by MessageID, among the few newer messages.
         "SELECT 1 FROM Messages WHERE +Target = ? AND MessageID > ? AND State = 'accepted' LIMIT 1",
         (target, message_id),
     ).fetchone()
@@ -339,7 +340,7 @@ def accepted_after(con: Connection, target: str, message_id: int) -> bool:
 
 
 def last_accepted(con: Connection, target: str, kind: str) -> Message | None:
-    """The last message of a kind that the target took, if its bytes are still known."""
+    """Return the last message of a kind that the target accepted, if the ledger still has its bytes."""
     row = con.execute(
         "SELECT MessageID FROM Messages WHERE Target = ? AND Kind = ? AND State = 'accepted'"
         " AND MessageID IN (SELECT MessageID FROM MessageBytes) ORDER BY MessageID DESC LIMIT 1",
@@ -349,7 +350,7 @@ def last_accepted(con: Connection, target: str, kind: str) -> Message | None:
 
 
 class SentMessage(NamedTuple):
-    """A message of the ledger, whatever is left of it."""
+    """A message of the ledger, with all that the ledger still has of it."""
 
     message_id: int
     message_format: str
@@ -357,17 +358,17 @@ class SentMessage(NamedTuple):
     digest: str
     """SHA-256 of its text."""
     record_count: int
-    """Or of sums, as they were sent."""
+    """The number of records or sums, as sent."""
     data: bytes | None
-    """Exactly what was sent; ``None``: that is not kept, or damaged."""
+    """Exactly the bytes that were sent; ``None``: they are not kept, or are damaged."""
     records: dict[int, SentRecord]
-    """By position, in that order."""
+    """The records by position, in that order."""
     sums: tuple[SentSum, ...]
-    """Those that no later message has: by month, then by key."""
+    """The sums that no later message has: by month, then by key."""
 
 
 def message(con: Connection, message_id: int) -> SentMessage:
-    """What is left of a message that the ledger has."""
+    """Return a message with all that the ledger still has of it."""
     columns = "MessageID, Kind, Created, Digest, RecordCount"
     values = con.execute(f"SELECT {columns} FROM Messages WHERE MessageID = ?", (message_id,)).fetchone()
     try:
@@ -376,13 +377,13 @@ def message(con: Connection, message_id: int) -> SentMessage:
         data = None
     by_position = records_of(con, message_id)
     sums = f"SELECT {_SUM} FROM SentSummaries WHERE MessageID = ? ORDER BY Year, Month, Key"
-    # That reads all sums of all targets.
+    # This reads all sums of all targets.
     found = () if by_position else tuple(map(SentSum._make, con.execute(sums, (message_id,))))
     return SentMessage._make((*values, data, by_position, found))
 
 
 def destinations(con: Connection) -> dict[str, str]:
-    """Where the last message of each target of the ledger went, by target."""
+    """Return the destination of the last message of each target in the ledger, by target."""
     return dict(
         con.execute(
             "SELECT Target, Destination FROM Messages WHERE MessageID IN"
@@ -394,7 +395,7 @@ def destinations(con: Connection) -> dict[str, str]:
 def not_sent_again(
     publishing: Connection, accounting: Connection, target: str, ended: tuple[int, int], vos: Collection[str]
 ) -> int:
-    """Of the jobs with ``ended[0] <= EndTime < ended[1]``, from before a target's time: how many no republish sent."""
+    """Return how many jobs with ``ended[0] <= EndTime < ended[1]`` and from before a target's time were never republished."""
     (found,) = accounting.execute(
         "SELECT count(*) FROM AAR JOIN Status ON Status.ID = +StatusID WHERE EndTime >= ? AND EndTime < ?"
         f" AND Status.Name IN {SQL_BY_ITSELF}{of_vos(vos)}",
@@ -409,6 +410,6 @@ def not_sent_again(
 
 
 def of_vos(vos: Collection[str]) -> str:
-    """What a statement about AAR or MonthlyUsage asks in addition to have jobs of these VOs only; none: of any."""
+    """Return an SQL condition on AAR or MonthlyUsage that selects these VOs; without VOs it selects every job."""
     marks = ",".join("?" * len(vos))
     return f" AND VOID IN (SELECT ID FROM WLCGVOs WHERE Name IN ({marks}))" if vos else ""
