@@ -111,7 +111,7 @@ class AcceptedDecreases(NamedTuple):
     open: frozenset[Month]
     """Months that may fall in this run."""
     ever: frozenset[Month]
-    """Months of this incarnation of the accounting database that may be sent although the database lacks their start."""
+    """Months of this accounting database incarnation that may be sent although the database lacks their start."""
 
 
 def published(con: Connection, target: str) -> dict[Month, MonthFormat]:
@@ -228,7 +228,7 @@ def uncertain_before(con: Connection, target: str) -> Month | None:
 
 
 def resolve_uncertain(con: Connection, target: str, months: Iterable[Month]) -> None:
-    """Note that the database's figures of these months count at the target's receiver, which ends this reason to hold."""
+    """Note that the database's figures of these months are right for the target, and end this reason to hold."""
     now, known, first = int(time.time()), uncertain_months(con, target), uncertain_before(con, target)
     nobody_knows = UncertainMonth(None, None)
     with transaction(con):
@@ -542,7 +542,7 @@ class DecreaseGuard:
 
 
 def held_text(*months: HeldMonth) -> str:
-    """Return a text: ``2026-11 is held: 41 jobs published, 1 in the database now: ...`` for each month, then the advice."""
+    """Return ``2026-11 is held: 41 jobs published, 1 in the database now: ...`` for each month, then the advice."""
     names = [month_name((one.year, one.month)) for one in months]
     causes = [f"{name} is held: {one.cause}" for name, one in zip(names, months, strict=True)]
     return "; ".join([*causes, _WAYS_OUT.format(options=" ".join(f"--accept-lower {name}" for name in names))])

@@ -170,7 +170,7 @@ def jobs_of(con: Connection, target: str) -> list[str]:
 
 
 def ever_carried(con: Connection, target: str, job_ids: Sequence[str]) -> set[str]:
-    """Return those of these jobs with a record in a message that the target's receiver accepted or may have received."""
+    """Return those of these jobs that were in a message that the receiver accepted or may have received."""
     rows = ledger_rows.of_jobs(con, "JobID", job_ids, "Target = ? AND State IN ('accepted', 'sending')", target)
     return {job_id for (job_id,) in rows}
 
@@ -221,7 +221,7 @@ def jobs_sent_after(
 
 
 def sums_sent_after(con: Connection, target: str, year: int, month: int, after_s: int) -> list[tuple[str, SentSum]]:
-    """Return those `live_sums` whose last message was accepted after a time. Earlier ones may have had the same figures."""
+    """Return those `live_sums` whose last message was accepted after a time. Their figures need not be new."""
     rows = con.execute(
         f"SELECT SentSummaries.Kind, {_SUM} FROM SentSummaries JOIN Messages USING (MessageID)"
         " WHERE SentSummaries.Target = ? AND Year = ? AND Month = ? AND Jobs > 0 AND Answered > ? AND State ="
@@ -395,7 +395,7 @@ def destinations(con: Connection) -> dict[str, str]:
 def not_sent_again(
     publishing: Connection, accounting: Connection, target: str, ended: tuple[int, int], vos: Collection[str]
 ) -> int:
-    """Return how many jobs with ``ended[0] <= EndTime < ended[1]`` and from before a target's time were never republished."""
+    """Return how many jobs with ``ended[0] <= EndTime < ended[1]``, before a target's time, were not republished."""
     (found,) = accounting.execute(
         "SELECT count(*) FROM AAR JOIN Status ON Status.ID = +StatusID WHERE EndTime >= ? AND EndTime < ?"
         f" AND Status.Name IN {SQL_BY_ITSELF}{of_vos(vos)}",

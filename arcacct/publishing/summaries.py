@@ -31,11 +31,11 @@ from arcacct.records.usage import Counted
 from arcacct.records.writer import known_jobs
 from arcacct.wording import count_of
 
-# Messages of monthly sums: whole months of usage, and zeros under keys that no longer hold.
+# Messages of monthly sums: whole months of usage, and zeros under keys that are no longer valid.
 
 
 _SHOWN = 10
-"""So many kinds of repairs are told in a run."""
+"""The highest number of kinds of repairs that a run reports."""
 
 
 class Summed(NamedTuple):
@@ -43,11 +43,11 @@ class Summed(NamedTuple):
 
     parts: list[MessagePart]
     refused: list[UsageCell]
-    """Cells that the receiver would refuse: their jobs are set aside."""
+    """Cells that the receiver would refuse: their jobs are held."""
 
 
 def summed(plugin: TargetPlugin, family: MonthlySummaries, cells: Iterable[UsageCell], summary: RunSummary) -> Summed:
-    """The summaries of the cells of whole months: a part of a month would lower what the receiver has of it."""
+    """Return the summaries of the cells of whole months. A part of a month would lower the receiver's figures."""
     now = int(time.time())
     sound: list[UsageCell] = []
     refused: list[UsageCell] = []
@@ -55,7 +55,7 @@ def summed(plugin: TargetPlugin, family: MonthlySummaries, cells: Iterable[Usage
     for cell in cells:
         if not plugin.target.wants(cell.vo):
             continue
-        # SQLite keeps a fraction in a column of whole numbers.
+        # SQLite stores a fraction in an integer column.
         is_whole = type(cell.wall_s) is int and type(cell.cpu_s) is int
         whole = cell if is_whole else cell._replace(wall_s=int(cell.wall_s), cpu_s=int(cell.cpu_s))
         verdict = family.accept(whole, now)
@@ -79,11 +79,11 @@ def zeros(
     ctx: RunContext, known: Sequence[tuple[str, SentSum]], current: Sequence[MessagePart]
 ) -> Iterator[tuple[str, list[MessagePart]]]:
     """
-    By kind of message: every key that the receiver was ever sent and that holds no more, with zeros.
+    Yield, by kind of message, zeros for every key that the receiver was ever sent and that is no longer valid.
 
     ``known`` are all sums that it was sent, ``current`` those that are sent now. Zeros are repeated: the receiver may
-    have lost those of before, or got an older message since. The run says only which are new, as they are asked for. A
-    key of another family is zeroed in that family.
+    have lost the earlier ones, or got an older message since. Only new zeros are reported, when they are yielded. A key
+    of another kind gets zeros of that kind.
     """
     kept = {part.sum.key for part in current if part.sum is not None}
     gone: dict[str, list[SentSum]] = {}
@@ -104,14 +104,14 @@ def zeros(
         yield kind, [MessagePart(family.zero(one.key), sum=one._replace(jobs=0, wall_s=0)) for one in sums]
 
 
-# Jobs that have ended and of which nobody knows what they used: no sum that leaves them out is whole.
+# Jobs that have ended with unknown usage: without them no sum is complete.
 
 
 def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str, str]]:
     """
-    Those that ended in a month (UTC), by job id, each with what is known and what to do.
+    Yield the jobs with unknown usage that ended in a month (UTC): job ID, and a text with the facts and what to do.
 
-    Jobs on hold; and jobs without any record whose event FINISHED a sweep has set aside.
+    These are jobs on hold, and jobs without a record whose event FINISHED a sweep moved to `unusable`.
     """
     start, end = month_bounds(*month)
     for job_id, job in unfinished.on_hold(con).items():
@@ -121,7 +121,7 @@ def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str
                 job_id,
                 f"ended at {iso(ended_s)}, its files are gone, and its usage is unknown: {unfinished.REMEDIES}",
             )
-    # The events FINISHED of the time that could not be used: their names say it all (`arex.spool`).
+    # The unusable events FINISHED of that month. Their names contain all that is needed (`arex.spool`).
     set_aside = {}
     for spool in spools(here):
         folder = os.path.join(spool, "unusable")
@@ -160,12 +160,12 @@ def send_summaries(
     doubt: bool = False,
 ) -> None:
     """
-    Whole months of one family; what was published under keys that are no longer valid is retracted.
+    Send whole months of one kind, and retract what was published under keys that are no longer valid.
 
-    Months whose figures would fall without proof are left as they are, and so are those that have not begun by this
-    host's clock: nothing can be said of them, and their jobs wait. ``horizon`` is up to where in FinishedLog the
-    sums are; ``logged`` are jobs that were logged since the last run and have values that no sum can hold, or end in
-    months that have not begun; with ``doubt`` the ledger does not know every key that was published.
+    Months whose figures would fall without proof are left as they are. So are months in the future by this host's
+    clock: their jobs wait. ``horizon`` is the place in FinishedLog up to which the sums are. ``logged`` are jobs that
+    were logged since the last run and have values that no sum can contain, or that end in future months. With
+    ``doubt`` the ledger does not know every key that was published.
     """
     coming = next_month(int(time.time()))
     closed = closed_months(ctx.accounting) & {*months}
@@ -192,7 +192,7 @@ def send_summaries(
     _hold_refused(ctx, family, allowed, refused, logged)
     known = [one for month in allowed for one in ever[month]]
     if doubt:
-        # The sums that these months had once and do not have any more: a ledger that was lost may have known them.
+        # Add the sums that these months no longer have: a lost ledger may have had them.
         emptied = [family.accept(cell, int(time.time())) for cell in usage.emptied_cells(ctx.accounting, allowed)]
         sound = [verdict.cell for verdict in emptied if verdict.refusal is None]
         known += [(family.envelope.message_format, one) for _text, one in family.sums(sound)]
@@ -209,7 +209,7 @@ def send_summaries(
 
 
 def _ever_sent(ctx: RunContext, month: Month) -> list[Live]:
-    """The sums of a month that the receiver was ever sent, and those that it has by its own tables."""
+    """Return the sums of a month that the receiver was ever sent, and those in its own tables."""
     known = [one for one in sent.all_sums(ctx.publishing, ctx.block, *month) if one[0] != COUNTS]
     keys = {one.key for _kind, one in known}
     return known + [
@@ -220,7 +220,7 @@ def _ever_sent(ctx: RunContext, month: Month) -> list[Live]:
 
 
 def zero_sums(ctx: RunContext, delivery: MessageSink) -> None:
-    """Send zeros for sums that the receiver has, by its own tables, of months that are published as records of jobs."""
+    """Send zeros for sums in the receiver's own tables, for months that are published as records of jobs."""
     found = [
         (kind, one)
         for kind, one in ctx.at_receiver.sums
@@ -231,7 +231,7 @@ def zero_sums(ctx: RunContext, delivery: MessageSink) -> None:
 
 
 def _leave(ctx: RunContext, months: Sequence[Month]) -> None:
-    """Months that have not begun stay as they are: at the receiver, and held or not."""
+    """Leave future months as they are: at the receiver, and held or not."""
     for month in months:
         ctx.summary.note(f"{month_name(month)}: is in the future by this host's clock: it is not sent")
     holding = held_months(ctx.publishing, ctx.block) if months else {}
@@ -242,9 +242,9 @@ def _leave(ctx: RunContext, months: Sequence[Month]) -> None:
 
 def _misses_the_beginning(ctx: RunContext, month: Month, live: Sequence[Live]) -> bool:
     """
-    Whether the database does not have a month from its first day, and nobody accepted that.
+    Whether the database lacks the start of a month and no operator has accepted that.
 
-    Another program may have published the rest: APEL replaces a sum by the next one, and that of a part is lower.
+    Another program may have published the rest. APEL replaces a sum by the next one, and the sum of a part is lower.
     """
     cause = None if month in ctx.months else _begun_later(ctx, month)
     if cause is None:
@@ -255,7 +255,7 @@ def _misses_the_beginning(ctx: RunContext, month: Month, live: Sequence[Live]) -
 
 
 def _begun_later(ctx: RunContext, month: Month) -> str | None:
-    """Why a month that was not published yet may lack jobs; ``None``: it lacks none."""
+    """Return why a month that was not published yet may lack jobs; ``None`` if it does not."""
     until = cursors.published_until(ctx.plugin.settings, ctx.block)
     since = schema.complete_since(ctx.accounting, until)
     if month_bounds(*month)[0] >= since:
@@ -278,8 +278,8 @@ def _would_decrease(
     new = [part.sum for part in parts if part.sum is not None and (part.sum.year, part.sum.month) == month]
     given, found = _amounts(ours), _amounts(new)
     if known.incarnation != ctx.incarnation:
-        # In another life of the database only jobs of that time prove anything: new ones must not hide that they
-        # are gone.
+        # In another incarnation of the database only jobs from before the sending prove anything: new jobs must not
+        # hide that old ones are missing.
         until = reader.LAST_SECOND if known.sent is None else known.sent
         seq = schema.incarnation_start_seq(ctx.accounting)
         found = _placed(ctx, family, month, usage.counted_until(ctx.accounting, month, until))
@@ -289,13 +289,13 @@ def _would_decrease(
         changed = usage.cells_of_changed(ctx.accounting, month, seq, reader.LAST_SECOND)
         now_parts = summed(ctx.plugin, family, changed, RunSummary()).parts
         back = _amounts(part.sum for part in now_parts if part.sum is not None)
-    # What changed or was deleted in the month after that place in the log.
+    # The amounts that changed or were deleted in the month after that place in the log.
     left = _placed(ctx, family, month, usage.left_since(ctx.accounting, month, seq))
-    # A record that only changed, and so came back, explains no more than its change.
+    # A record that changed and still counts explains only the difference.
     came_back = [(place, Amount(-amount.jobs, -(amount.wall_s or 0))) for place, amount in back.items()]
     if ctx.guard.would_decrease(month, given, found, totals([*left.items(), *came_back])):
         return True
-    # Another filter leaves out VOs that were published, however many jobs the others have by now.
+    # Another filter excludes published VOs, however many jobs the other VOs have by now.
     by_vo: dict[str | None, list[SentSum]] = {}
     for one in ours if ctx.guard.filter_changed else ():
         by_vo.setdefault(family.vo_of(one.key), []).append(one)
@@ -325,10 +325,11 @@ def _amounts(sums: Iterable[SentSum]) -> dict[CountingKey, Amount]:
 
 def send_sync(ctx: RunContext, delivery: MessageSink, doubt_seq: int | None = None) -> None:
     """
-    How many jobs the receiver was given of every month and submit host, as the ledger knows it; last in every run.
+    Send how many jobs of every month and submit host the receiver was given, by the ledger. It is the last step of a
+    run.
 
-    Not what the database has: late, set aside and filtered jobs are not at the receiver, and it compares with its own.
-    With ``doubt_seq`` the ledger does not know what was announced after that place in the log.
+    The database's numbers would be wrong: late, held and filtered jobs are not at the receiver, and it compares with
+    its own. With ``doubt_seq`` the ledger does not know which counts were sent after that place in the log.
     """
     counts = ctx.plugin.counts
     if counts is None:
@@ -353,7 +354,7 @@ def send_sync(ctx: RunContext, delivery: MessageSink, doubt_seq: int | None = No
             withheld.add(one.key)
     kept = {one.key for one in known if (one.year, one.month) in unknown | ctx.guard.held.keys()}
     if doubt_seq is not None:
-        # Counts of months and hosts that jobs have left since: a ledger that was lost may have known them.
+        # Add the months and hosts that jobs have left since: a lost ledger may have had counts of them.
         former_places = usage.former_places(ctx.accounting, doubt_seq)
         perhaps = [(CountingKey(*counts.site_and_host(url), year, month), 0) for url, year, month in former_places]
         known += [one for _text, one in counts.counts(perhaps) if one.key not in withheld]
@@ -363,7 +364,7 @@ def send_sync(ctx: RunContext, delivery: MessageSink, doubt_seq: int | None = No
 
 
 def _may_count(ctx: RunContext, month: Month, one: SentSum, live: Sequence[SentSum]) -> bool:
-    """Whether a month's count is known: not where another program, or a ledger that was lost, published a part."""
+    """Whether a month's count is known. It is not if another program, or a lost ledger, published a part."""
     known = ctx.months.get(month)
     if any(old.key == one.key for old in live) or (known is not None and known.seq is not None):
         return True
@@ -374,7 +375,7 @@ def _may_count(ctx: RunContext, month: Month, one: SentSum, live: Sequence[SentS
         return True
     is_known = any((old.year, old.month) == month for old in live)
     if not is_known and (gone := sum(vo.jobs for vo in usage.pruned(ctx.accounting, month))):
-        # What is pruned was sent: only a ledger that was lost, or that of a new target, has no count of the month.
+        # Pruned jobs were sent. Only a lost ledger or the ledger of a new target has no count of their month.
         name = month_name(month)
         ctx.summary.note(
             f"{name}: no count is sent: {count_of(gone, 'job')} of it are in an archive of `arcacct db prune`, and"
@@ -405,12 +406,12 @@ def _hold_refused(
     refused: Sequence[UsageCell],
     logged: Sequence[str],
 ) -> None:
-    """Name each job that is left out of the summaries, or that they hold without its usage."""
+    """Hold each job that the summaries leave out or include without its usage, with the reason."""
     now = int(time.time())
     aside: dict[str, HeldRecord] = {}
     periods = [month_bounds(*month) for month in sorted({(cell.year, cell.month) for cell in refused})]
     beyond = (reader.LAST_SECOND + 1, _END_OF_TIME)
-    # A job that ends in the future may be mended at any time, and is in none of the months then.
+    # A job that ends in the future is in none of the months, and its values may be corrected at any time.
     everything = [*(month_bounds(*month) for month in months), (now, _END_OF_TIME)]
     for period in [*periods, beyond]:
         for page in reader.ended_between(ctx.accounting, *period):
@@ -424,16 +425,16 @@ def _hold_refused(
 
 
 def _hold_one(ctx: RunContext, family: MonthlySummaries, aar: AAR, now: int, aside: dict[str, HeldRecord]) -> None:
-    """Set a job aside if it is in no sum, or without its usage."""
+    """Hold a job if it is in no sum, or is included without its usage."""
     if aar.held or not ctx.plugin.target.wants(aar.vo):
         return
     reason: str | None
     not_before: int | None = None
     end_time = aar.end_time
-    # SQLite holds anything in a column of numbers.
+    # SQLite accepts any value in a number column.
     measured: tuple[object, ...] = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s)
     if not reader.is_time(end_time):
-        # It stands behind all times: in no month, and found again once it is mended.
+        # Give it an end after all months: it is in no month, and is found again once its end is corrected.
         reason, end_time = f"EndTime {end_time} is not a time", reader.LAST_SECOND + 1
     elif not all(isinstance(value, int) and 0 <= value <= reader.LARGEST_EXACT for value in measured):
         reason = "a duration that cannot have been measured: it is counted as 0"

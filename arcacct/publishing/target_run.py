@@ -1,5 +1,5 @@
 """
-One run of one target: where it begins, pending messages first, then new or requested records, then the sync message.
+One run of one target: its start, then pending messages, then new or requested records, then the sync message.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from arcacct.publishing.selection import (
 from arcacct.records import reader, usage
 from arcacct.wording import count_of
 
-# Where a target begins: where jura-ng stopped, where it was under another name, or where our own recording began.
+# The start of a target: where jura-ng stopped, where it was under another name, or where our own recording started.
 
 
 def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
     """
-    Where a target stands; begun when it is new, begun anew in another life of the accounting database.
+    Return the cursor of a target. Create it for a new target, and reset it for another incarnation of the database.
 
-    ``since`` makes it begin anew, too, if it asks for earlier jobs than the target has known.
+    ``since`` (UTC seconds) resets it, too, if it is earlier than the target's start.
     """
     found = cursors.cursor(ctx.publishing, ctx.block) or _taken_over(ctx)
     if found is None:
@@ -85,7 +85,7 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
 
 
 def _taken_over(ctx: RunContext) -> Cursor | None:
-    """The cursor of the only target that went to the same receiver and is not configured any more: its other name."""
+    """Return the cursor of the only target that went to the same receiver and is no longer configured; ``None``: none."""
     configured = {one.block for one in ctx.plugin.settings.targets}
     kind = ctx.block.partition(":")[0]
     candidates = [
@@ -121,7 +121,7 @@ def first_start(
     return schema.created(accounting), "when the database was created"
 
 
-# One run of one target: what began and has no answer, then what is new or asked for, then the sync message.
+# One run of one target: unanswered messages, then new or requested records, then the sync message.
 
 
 class Period(NamedTuple):
@@ -132,41 +132,41 @@ class Period(NamedTuple):
 
 
 class TargetResult(NamedTuple):
-    """What one target's run came to."""
+    """The result of one target's run."""
 
     target: str
     summary: RunSummary
     error: ArcacctError | None
     skipped: str | None = None
-    """Why nothing was done: not due yet."""
+    """Why nothing was done: the run is not due yet."""
 
 
 class RunOptions(NamedTuple):
-    """How a run is wanted."""
+    """The options of a run."""
 
     now: bool = False
     """Whether to ignore urdelivery_frequency."""
     since: int | None = None
     """Send jobs that ended at this time or later, also those from before the target was known."""
     dry_run: bool = False
-    """Send nothing and note nothing about it: what a run would do, if each receiver accepted what it is sent."""
+    """Send nothing and store nothing about it: show what a run would do if each receiver accepted everything."""
     write_to: str | None = None
-    """With ``dry_run``: a directory for the exact bytes."""
+    """With ``dry_run``: a directory for the exact bytes of the messages."""
     accept_lower: tuple[Month, ...] = ()
-    """Months that may fall, whatever they were: an operator says so."""
+    """Months that may fall, whatever their figures were: an operator says so."""
     receiver_rows: Sequence[str] = ()
-    """Files with rows of the receiver's tables (`TargetPlugin.receiver_rows`): with republish."""
+    """Files with rows of the receiver's tables (`TargetPlugin.receiver_rows`), for a republish."""
     accept_names: bool = True
-    """Whether that word is also one about other names: it is said of one target, not of all at once."""
+    """Whether ``accept_lower`` also accepts other names: it does if it is given for one target, not for all at once."""
     who: str = ""
     """The name of the operator who accepts."""
     make_sender: Callable[[TargetPlugin], Sender] = lambda plugin: LazySender(plugin.target, plugin.sender)
     watch: Callable[[str, RunSummary], None] = lambda _target, _summary: None
-    """Told of each message that was answered: the target's name and what was done so far."""
+    """Called at each answered message with the target's name and its summary so far."""
     announce: Callable[[str, str], None] = lambda _target, _note: None
-    """Told what a target's run has to say, when it is about to do it."""
+    """Called with the notes of a target's run, before it does what they announce."""
     complain: Callable[[str], None] = lambda _complaint: None
-    """Told what of the spool could not be used, as a sweep tells it."""
+    """Called with each unusable entry of the spool, as in a sweep."""
 
 
 AS_CONFIGURED = RunOptions()
@@ -181,9 +181,9 @@ class Databases(NamedTuple):
 
 class TargetRun:
     """
-    One run of one target. Errors of the target become part of the Outcome; those of the databases are raised.
+    One run of one target. Errors of the target go into its result; errors of the databases are raised.
 
-    Once ``stopping`` is set nothing more is sent.
+    Once ``stopping`` is set, nothing more is sent.
     """
 
     def __init__(
@@ -195,20 +195,20 @@ class TargetRun:
         self._options = options
         self._stopping = stopping or Event()
         self.summary = RunSummary(lambda note: options.announce(plugin.target.name, note))
-        """What was done so far."""
+        """The results so far."""
         plugin.bare_ids = bare_ids(*both)
         self._selection = plugin.selection()
         self._walked = False
-        """Whether the log was gone through from its beginning."""
+        """Whether the log was read from its start."""
         self._is_whole = False
-        """Whether all was dealt with and answered, but for what the floor holds."""
+        """Whether everything was handled and answered, except for months that the safeguard holds."""
 
     def publish(self, horizon: int) -> TargetResult:
-        """What is new up to ``horizon``."""
+        """Send what is new up to ``horizon``, a place in the log."""
         ctx, block = self._begun(), self._target.block
         start = open_cursor(ctx, self._options.since)
         due = (start.last_success or 0) + self._target.urdelivery_frequency_s
-        # A success that lies ahead was noted by a clock that was wrong.
+        # A last success in the future was noted by a wrong clock.
         wanted = self._options.now or self._options.accept_lower or self._options.since is not None
         if not wanted and (start.last_success or 0) <= time.time() < due:
             skipped = f"not due before {iso(due)} (urdelivery_frequency)"
@@ -222,35 +222,35 @@ class TargetRun:
             if ctx.guard.held and self._has_records(ctx):
                 held.set_waiting(ctx.publishing, block, self._circumstances(ctx), ctx.guard.waiting)
         else:
-            # What was said of a month that nobody saw fall here is no word for a later fall.
+            # An acceptance of a month that is not held does not apply to a later decrease.
             seen = {(one.year, one.month) for one in safeguard.held(ctx.publishing, block).get(block, ())}
             safeguard.close_accepted(ctx.publishing, block, but=seen)
-        # A whole run has looked at every month that was held before.
+        # A complete run has checked every month that was held before.
         safeguard.set_held(ctx.publishing, block, ctx.guard.held.values(), None if self._is_whole else ())
         self._finish(ctx, error)
         return TargetResult(self._target.name, self.summary, error)
 
     def republish(self, period: Period, horizon: int) -> TargetResult:
-        """A period again, the cursor untouched."""
+        """Send a period again. The cursor does not move."""
         ctx = self._begun()
         open_cursor(ctx, self._options.since)
         ctx = self._numbered(ctx)
         error = self._attempt(ctx, "republish", lambda delivery: self._send_again(ctx, delivery, period, horizon))
-        # A month of which nothing was published is nobody's alarm once it is not asked for any more.
+        # A month with nothing published needs no alarm once it is not requested any more.
         holding = [one for one in ctx.guard.held.values() if (one.year, one.month) in ctx.months]
         safeguard.set_held(
             ctx.publishing, self._target.block, holding, self._healed(ctx, period) if self._is_whole else ()
         )
         if holding:
-            # These records come by their ends: their places in the log are not known.
+            # These records were found by their end times: their places in the log are unknown.
             held.forget_waiting(ctx.publishing, self._target.block)
         return TargetResult(self._target.name, self.summary, error)
 
     def _healed(self, ctx: RunContext, period: Period) -> list[Month]:
         """
-        The held months that were sent again from their first to their last day and of which the receiver has all.
+        Return the held months that were sent again completely, and of which the receiver has all jobs.
 
-        Where it has more jobs than the database, a later run must look at what was deleted.
+        If the receiver has more jobs than the database, a later run must look for deleted ones.
         """
         block = self._target.block
         published = Counter[Month]()
@@ -269,7 +269,7 @@ class TargetRun:
         ]
 
     def _begun(self) -> RunContext:
-        """The run with all that its steps share, as the ledger is now; an operator's word is noted first."""
+        """Return the context of the run, from the present ledger. It first stores an operator's acceptance."""
         publishing, block = self._both.publishing, self._target.block
         life = schema.incarnation(self._both.accounting)
         accepted = safeguard.accepted(publishing, block, life)
@@ -291,12 +291,12 @@ class TargetRun:
         return RunContext(self._plugin, *self._both, self.summary, guard, published, life, kinds)
 
     def _attempt(self, ctx: RunContext, origin: str, work: Callable[[MessageSink], None]) -> ArcacctError | None:
-        """Do the work with an open way to the target; an error ends this target's run only."""
+        """Do the work with a sender to the target. An error ends only this target's run."""
         try:
             with ExitStack() as ending:
                 sender = ending.enter_context(closing(self._options.make_sender(self._plugin)))
                 transport = self._target.transport_options
-                # An operator who republishes waits as long as it takes: no next run would go on.
+                # A republish has no time limit: no next run would continue it.
                 ends = None if origin == "republish" or transport is None else transport.run_timeout_s
                 sender.set_deadline(RunDeadline(ends, self._stopping))
                 watch = partial(self._options.watch, self._target.name, self.summary)
@@ -315,11 +315,11 @@ class TargetRun:
         return ctx.guard.error()
 
     def _numbered(self, ctx: RunContext) -> RunContext:
-        """The run with its number: a receiver's refusal is believed when a later run hears it again."""
+        """Number the run: a receiver's refusal is believed when a later run gets it again."""
         return ctx._replace(run=cursors.begin_run(self._both.publishing, self._target.block))
 
     def _unknown(self) -> LedgerGap | None:
-        """What an older ledger does not know of a receiver that keeps the first version of a record."""
+        """Return what an older ledger may lack about a receiver that keeps the first version; ``None`` if nothing."""
         doubt = incarnation.uncertain_after_seq(self._both.publishing, self._target.block)
         if doubt is None or not self._plugin.keeps_first:
             return None
@@ -329,15 +329,15 @@ class TargetRun:
     def _send_new(self, ctx: RunContext, delivery: MessageSink, start: Cursor, horizon: int) -> None:
         block = self._target.block
         self._refuse_other_names(ctx)
-        # Read again: the cursor may have moved with what was sent again.
+        # Read it again: resent messages may have moved the cursor.
         start = cursors.cursor(ctx.publishing, block) or start
         holding = {(one.year, one.month) for one in safeguard.held(ctx.publishing, block).get(block, ())}
         ctx.summary.implausible = reader.count_held(ctx.accounting, start.last_seq, horizon)
         self._hold_unsure(ctx)
         walked = safeguard.selections(ctx.publishing, block)[1]
         is_changed = walked is not None and walked != of_records(self._plugin)
-        # The log is gone through from its beginning when what is selected has changed, or is held. Sums that are held,
-        # or accepted, are looked at by themselves; of records it is the log that tells, or the list of what waits.
+        # Read the whole log if the selection has changed or something is held. Held or accepted sums are checked
+        # separately; held records are found in the log or in the list of waiting records.
         walks = self._walked = is_changed or (self._has_records(ctx) and bool(holding or self._options.accept_lower))
         self._note_walk(ctx, start)
         doubt = incarnation.uncertain_after_seq(ctx.publishing, block)
@@ -357,7 +357,7 @@ class TargetRun:
             held.forget_waiting(ctx.publishing, block)
         router = RecordRouter(ctx, delivery, waiting=waiting) if self._has_records(ctx) else None
         self._say_families(ctx)
-        # Sums before records: the cursor moves with these, and by then every month that was touched is dealt with.
+        # Send sums before records: the records move the cursor, and every touched month must be handled by then.
         for kind in sorted(by_kind, key=lambda kind: kind == self._plugin.message_format):
             family = self._plugin.summaries(kind)
             logged = [
@@ -381,9 +381,9 @@ class TargetRun:
 
     def _hold_unsure(self, ctx: RunContext, concerned: Collection[Month] | None = None) -> None:
         """
-        Hold the months of which nobody knows what the receiver has, until they are accepted or their jobs are back.
+        Hold the months whose figures at the receiver are unknown, until they are accepted or their jobs are back.
 
-        Of a receiver that keeps the first version nothing can fall. ``concerned``: only these.
+        At a receiver that keeps the first version no figure can fall. ``concerned``: check only these months.
         """
         if self._plugin.keeps_first:
             return
@@ -402,9 +402,9 @@ class TargetRun:
 
     def _hold_untouched(self, ctx: RunContext, touched: Collection[Month]) -> Callable[[Month], bool]:
         """
-        Hold months that are ``touched`` now, and were not since both databases were put back with nothing to compare.
+        Hold uncertain months that are ``touched`` now, after both databases were restored with nothing to compare.
 
-        Returns whether a month is such a one: as long as nothing touches it, it stays as the receiver has it.
+        Returns a function: whether a month is uncertain and untouched. Such a month stays as the receiver has it.
         """
         block = self._target.block
         known, first = (
@@ -421,7 +421,7 @@ class TargetRun:
         return untouched
 
     def _touched_in_this_life(self, ctx: RunContext, start: Cursor, horizon: int) -> set[Month]:
-        """The months with anything logged since the cursor, and not by a backup alone."""
+        """Return the months with changes since the cursor, other than those of a backup."""
         seq = max(start.last_seq, schema.incarnation_start_seq(ctx.accounting))
         logged = reader.months_logged_after(ctx.accounting, seq, horizon, ended_from=start.start_end_time)
         return logged | usage.months_changed_after(ctx.accounting, seq)
@@ -431,7 +431,7 @@ class TargetRun:
         return sum(cell.jobs for cell in counted if self._target.wants(cell.vo))
 
     def _hold_unknown(self, ctx: RunContext, month: Month, jobs: int | None) -> None:
-        """Hold a month of which a lost ledger may have known more; ``jobs`` as that one said, if it could be asked."""
+        """Hold a month that a lost ledger may have known better; ``jobs``: its number of jobs, ``None`` if unknown."""
         here = self._jobs_here(ctx, month)
         change = f"{'unknown' if jobs is None else jobs} -> {count_of(here, 'job')}: both databases were restored, and"
         why = "the replaced ledger says that the receiver has more"
@@ -440,7 +440,7 @@ class TargetRun:
         ctx.guard.hold(HeldMonth(*month, f"{change} {why}", jobs or 0, here))
 
     def _say_families(self, ctx: RunContext) -> None:
-        """Which of the months that are sent each time stay in other messages than those that are configured now."""
+        """Report which recent months keep another kind of messages than the configured one."""
         for month in sorted(recent_months(int(time.time())) & ctx.months.keys()):
             if (kind := ctx.message_format_of(month)) != self._plugin.message_format:
                 self.summary.note(
@@ -449,17 +449,17 @@ class TargetRun:
                 )
 
     def _refuse_other_names(self, ctx: RunContext) -> None:
-        """Raises FiguresHeld when nobody knows what a receiver has under other names, and nobody accepted that."""
+        """Raise FiguresHeld if the receiver's data under other names are unknown and no operator has accepted that."""
         why = names_in_doubt(ctx.accounting, ctx.publishing, self._plugin)
         if why and not (self._options.accept_lower and self._options.accept_names):
             raise FiguresHeld(why)
-        # Before anything goes out under them: killed in between, they are known all the same. What an operator accepted
-        # lasts, whatever else is held.
+        # Store the names before anything is sent under them, so that a kill cannot lose them. An operator's acceptance
+        # is kept, whatever else is held.
         is_known = incarnation.uncertain_after_seq(ctx.publishing, self._target.block) is None
         self._remember_names(ctx, alone=bool(why), kinds=self._kinds(ctx) if is_known else None)
 
     def _kinds(self, ctx: RunContext) -> dict[Month, str] | None:
-        """The kind of messages of every month of which something was published; ``None``: the target has one."""
+        """Return the message kind of every month with something published; ``None`` if the target has only one kind."""
         if self._plugin.kind_option is None:
             return None
         known = safeguard.published(ctx.publishing, self._target.block)
@@ -475,9 +475,10 @@ class TargetRun:
 
     def _note_walk(self, ctx: RunContext, start: Cursor) -> None:
         """
-        Note by what the log is gone through before the cursor passes anything.
+        Store the selection with which the log is read, before the cursor moves.
 
-        A run that fails leaves a cursor that passed what this selection leaves out: another one has to begin again.
+        After a failed run the cursor has passed records that this selection excludes: another selection must start
+        again.
         """
         block, chosen = self._target.block, of_records(self._plugin)
         walked = safeguard.selections(ctx.publishing, block)[1]
@@ -487,18 +488,18 @@ class TargetRun:
             safeguard.set_selection(ctx.publishing, block, "FullScanSelection", {})
 
     def _circumstances(self, ctx: RunContext) -> held.Circumstances:
-        """By what this run decides which records wait."""
+        """Return the circumstances by which this run decides which records wait."""
         of: list[object] = [__version__, ctx.incarnation, self._plugin.message_format, ctx.guard.mistyped_sites]
         return held.Circumstances(of, ctx.months.keys(), ctx.message_format_of)
 
     def _has_records(self, ctx: RunContext) -> bool:
-        """Whether the target is sent records of jobs, or ever was."""
+        """Whether the target is or ever was sent records of jobs."""
         return any(map(self._plugin.has_records, ctx.message_formats))
 
     def _months_of_sums(
         self, ctx: RunContext, start: Cursor, horizon: int, holding: set[Month], doubt: int | None
     ) -> dict[str, set[Month]]:
-        """By kind of message: the months whose sums are sent now."""
+        """Return the months whose sums are sent now, by kind of message."""
         has_records = self._plugin.has_records
         in_sums = {month for month, one in ctx.months.items() if not has_records(one.message_format)}
         by_kind: dict[str, set[Month]] = (
@@ -507,22 +508,22 @@ class TargetRun:
         if not by_kind and not in_sums:
             return {}
         touched = reader.months_logged_after(ctx.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
-        # A job that moved to another month changed the old one, too, whatever came of the run that sent it there.
+        # A job that moved to another month also changed the old month, even if the run that sent it there failed.
         if doubt is None:
             left = usage.months_changed_after(ctx.accounting, start.last_seq) & in_sums
         else:
-            # A ledger that was lost may have known months that no job is in any more.
+            # A lost ledger may have had months that have no jobs any more.
             changed = usage.months_changed_after(ctx.accounting, min(doubt, start.last_seq))
             left = {month for month in changed if month_bounds(*month)[1] > start.start_end_time}
         elsewhere = {month for month in in_sums if ctx.months[month].incarnation != ctx.incarnation}
         unknown = sent.open_months(ctx.publishing, self._target.block)
-        # A month that ended before the target began was another's to publish.
+        # A month that ended before the target's start was another program's to publish.
         recent = {
             month
             for month in recent_months(int(time.time()))
             if month in ctx.months or month_bounds(*month)[1] > start.start_end_time
         }
-        # By our own rules a job may have been left out that is not any more.
+        # A job that our own rules left out may be allowed now.
         again = held.held_months(ctx.publishing, self._target.block, ctx.retry_thresholds)
         wanted = touched | left | elsewhere | unknown | holding | recent | again | {*self._options.accept_lower}
         newly: set[Month] = set()
@@ -537,9 +538,9 @@ class TargetRun:
 
     def _add_passed_over(self, ctx: RunContext, by_kind: dict[str, set[Month]], begin: Cursor, horizon: int) -> None:
         """
-        Months whose jobs may have been passed over by another selection.
+        Add the months whose jobs another selection may have skipped.
 
-        One that is published under the name of another site stays as it is there, if that has all of it.
+        A month that is published under the name of another site stays there if that site has all its jobs.
         """
         for month in reader.months_logged_after(ctx.accounting, 0, horizon, ended_from=begin.start_end_time):
             kind = ctx.message_format_of(month)
@@ -552,12 +553,12 @@ class TargetRun:
                 by_kind.setdefault(kind, set()).add(month)
 
     def _prove(self, ctx: RunContext) -> None:
-        """All has been dealt with, and answered: from now on a change is one of what the target selects today."""
+        """Store the present selection as proven: everything was handled and answered. Later changes are measured from it."""
         block = self._target.block
         safeguard.close_accepted(ctx.publishing, block)
         in_doubt = incarnation.uncertain_after_seq(ctx.publishing, block) is not None
         accepted = bool(self._options.accept_lower)
-        # Of a month that is held nothing was sent, the zeros for keys in doubt neither.
+        # Nothing was sent for a held month, not even the zeros for keys in doubt.
         if not ctx.guard.held and not (
             in_doubt and not accepted and unresolved_selection(ctx.accounting, self._plugin)
         ):
@@ -578,7 +579,7 @@ class TargetRun:
             self._refuse_other_names(ctx)
             self._hold_unsure(ctx, concerned)
         else:
-            # Whatever names and keys the ledger does not know, the receiver's own tables do.
+            # The receiver's own tables have names and keys that the ledger may lack.
             ctx = ctx._replace(at_receiver=self._rows(ctx, period))
         by_kind: dict[str, set[Month]] = {}
         for month in concerned:
@@ -604,7 +605,7 @@ class TargetRun:
         summaries.send_sync(ctx, delivery)
 
     def _rows(self, ctx: RunContext, period: Period) -> ReceiverRows:
-        """What counts at the receiver of a period under SubmitHosts of this CE, as files of its tables say."""
+        """Return the rows of a period under SubmitHosts of this CE, from the files of the receiver's tables."""
         found = self._plugin.receiver_rows(self._options.receiver_rows, reader.endpoint_urls(ctx.accounting))
         for host, rows in sorted(found.others.items()):
             ctx.summary.note(f"{count_of(rows, 'row')} of SubmitHost {host or 'none'} left alone: it is not of this CE")
@@ -613,7 +614,7 @@ class TargetRun:
         sums, beside = [], Counter[Month]()
         for kind, one in found.sums:
             month = (one.year, one.month)
-            # Zeros in APEL's table of summaries win over the job records of the same names.
+            # In APEL, zeros in the table of summaries override the job records of the same names.
             if (
                 kind != COUNTS
                 and month in in_records
@@ -646,9 +647,9 @@ class TargetRun:
         return is_ours and one.end_time < usage.pruned_before(ctx.accounting)
 
     def _finish(self, ctx: RunContext, error: ArcacctError | None) -> None:
-        """Close the run; jura's watermark is just before the earliest record that is not delivered."""
+        """Close the run. Jura's last end time is set to just before the earliest undelivered record."""
         block = self._target.block
-        # A ledger that was lost knows no numbers until all has been sent again: what was noted before holds till then.
+        # A lost ledger has no row numbers until everything was sent again: keep the earlier note until then.
         if self._plugin.returns_row_ids and incarnation.uncertain_after_seq(ctx.publishing, block) is None:
             row = ledger.highest_row(ctx.publishing, block, self._plugin.message_format)
             incarnation.note_last_row(ctx.accounting, self._plugin.settings.places, block, row)
@@ -666,7 +667,7 @@ class TargetRun:
 
 
 def fault_of(error: BaseException, database: str) -> ArcacctError:
-    """What ends one target's run, as an error of the tree; ``database`` for what SQLite refuses."""
+    """Return the error that ends one target's run as an `ArcacctError`; ``database``: the path in errors of SQLite."""
     if isinstance(error, ArcacctError):
         return error
     fault = (

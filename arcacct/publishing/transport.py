@@ -1,6 +1,6 @@
 """
-A session with a receiver over `http_client`: time limits, a few tries, what each answer and each failure means, and
-checks that change nothing.
+A session with a receiver over `http_client`: time limits, retries, the meaning of each answer and failure, and checks
+that change nothing.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ Judge = Callable[[int, Mapping[str, str], bytes], Answer]
 
 class TimeoutPolicy(NamedTuple):
     """
-    How long we wait: for a connection, for each part of an answer, and before each further try (seconds).
+    Time limits in seconds: for a connection, for each part of an answer, and before each further try.
 
-    `exchange_s` is for all of one request and its answer; ``None``: as long as connecting, sending and answering may
-    take by the other limits. A Retry-After above `longest_wait_s` is left to the next run: asking earlier than told
-    helps nobody.
+    `exchange_s` limits one request with its answer; ``None``: the sum of the limits for connecting, sending and
+    answering. If Retry-After exceeds `longest_wait_s`, the next run asks again: asking earlier does not help.
     """
 
     connect_s: float = 10.0
@@ -39,7 +38,7 @@ class TimeoutPolicy(NamedTuple):
 
     @property
     def total_s(self) -> float:
-        """Of one request and its answer."""
+        """The limit of one request with its answer, in seconds."""
         return self.connect_s + 2 * self.read_s if self.exchange_s is None else self.exchange_s
 
 
@@ -47,9 +46,10 @@ def transport_to(
     options: TransportOptions, timeouts: TimeoutPolicy | None = None, *, in_clear: bool = False
 ) -> Transport:
     """
-    A session with a receiver as a target's block configures it; ``timeouts`` override its own, ``in_clear``: no TLS.
+    Return a session with a receiver, as configured in a target's block.
 
-    Raises CredentialError for a certificate or key that cannot be used, ConfigError for CAs that cannot.
+    ``timeouts`` override the configured ones. ``in_clear``: no TLS. Raises CredentialError for an unusable certificate
+    or key, ConfigError for unusable CAs.
     """
     context = None
     if not in_clear:
@@ -65,7 +65,7 @@ def transport_to(
 
 
 class Request(NamedTuple):
-    """One HTTP request, ready to be sent again byte for byte. Its headers may hold secrets: never print one."""
+    """One HTTP request that can be repeated byte for byte. Its headers may contain secrets: never print one."""
 
     method: str
     url: str
@@ -74,7 +74,7 @@ class Request(NamedTuple):
 
 
 class Transport:
-    """The way to one target, and the only one that uses its context. Used by one thread at a time."""
+    """The connections to one target. No other object uses its TLS context, and only one thread at a time uses it."""
 
     def __init__(
         self,
@@ -85,9 +85,9 @@ class Transport:
         sleep: Callable[[float], None] | None = None,
     ) -> None:
         """
-        Connect to nothing yet. ``sleep`` takes the place of the waits between tries.
+        Store the arguments; do not connect yet. ``sleep`` replaces the waits between tries.
 
-        Without a ``context`` the target is reached in clear, with it by nothing but TLS.
+        Without a ``context`` the target is reached in clear text, with it only by TLS.
         """
         self._timeouts = TimeoutPolicy() if timeouts is None else timeouts
         self._sleep = sleep
@@ -99,16 +99,16 @@ class Transport:
         )
 
     def set_deadline(self, deadline: RunDeadline) -> None:
-        """From now on nothing begins, or is waited for, once the time of this run is over."""
+        """Start nothing and wait for nothing after the deadline of this run."""
         self._deadline = deadline
 
     def request(self, request: Request, judge: Judge) -> Answer:
         """
-        Send a request until `judge` finds an answer to keep, and return that.
+        Send a request until `judge` returns a final answer, and return that.
 
-        "Try later" is tried again after each wait of `TimeoutPolicy.backoff_s` or as long as Retry-After says, refused
-        records once, at once (SGAS's 500 can be its database's mood). Network failures become answers here.
-        In an answer that is not accepted, `outcome_known` speaks for all the tries.
+        TRY_LATER is tried again after each wait of `TimeoutPolicy.backoff_s`, or after Retry-After. Refused records are
+        tried again once, immediately (a 500 of SGAS can be a passing problem of its database). Network failures become
+        answers here. In an answer that is not accepted, `outcome_known` covers all the tries.
         """
         known, waits = True, iter(self._timeouts.backoff_s)
         refusals = 0
@@ -131,7 +131,7 @@ class Transport:
         self._client.close()
 
     def _wait_s(self, answer: Answer, waits: Iterator[float]) -> float | None:
-        """Seconds until the next try, None if there is none."""
+        """Return the seconds until the next try; None if there is none."""
         planned = next(waits, None) if answer.kind == Outcome.TRY_LATER else None
         if planned is None:
             return None
@@ -154,13 +154,13 @@ class Transport:
             )
         except ExchangeFailed as failure:
             where = re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", request.url)
-            # A GET changes nothing there.
+            # A GET changes nothing at the receiver.
             return _meaning(f"{where}: ", failure, may_be_done=failure.request_started and request.method != "GET")
         return judge(status, headers, body)
 
 
 def _meaning(where: str, failure: ExchangeFailed, *, may_be_done: bool) -> Answer:
-    """What an exchange without a response means; ``may_be_done``: the receiver may have done the work."""
+    """Return the meaning of an exchange without a response; ``may_be_done``: the receiver may have done the work."""
     tls = failure.cause(ssl.SSLError)
     if tls is not None:
         return _tls_meaning(where, tls, may_be_done=may_be_done)
@@ -187,7 +187,7 @@ _OTHER_NAME = (62, 64)
 
 
 def _tls_meaning(where: str, cause: ssl.SSLError, *, may_be_done: bool) -> Answer:
-    """Alerts are the target's word on us; with TLS 1.3 they arrive with the first answer, after the handshake."""
+    """Return the meaning of a TLS error. Alerts come from the target; with TLS 1.3 they come with the first answer."""
     what = cause.reason or ""
     words = (cause.reason or "closed in the middle").replace("_", " ").lower()
     if isinstance(cause, ssl.SSLCertVerificationError):
@@ -209,37 +209,38 @@ def _tls_meaning(where: str, cause: ssl.SSLError, *, may_be_done: bool) -> Answe
     return Answer(Outcome.TRY_LATER, text=f"{where}TLS broke off ({words})", outcome_known=not may_be_done)
 
 
-# Questions to a receiver that change nothing there: is it there, is it who it says, does it know us?
+# Checks that change nothing at a receiver: is it reachable, is it the right one, does it accept us?
 
 
 _LONGEST_DATE = 100
 
 
 class ConnectivityCheck(NamedTuple):
-    """One question, a GET without a body; of a kind of target (`plug.TargetPlugin.connectivity_checks`)."""
+    """One check: a GET without a body, defined by a kind of target (`plug.TargetPlugin.connectivity_checks`)."""
 
     what: str
-    """What it asks for, as a word for people: ``server``, ``token``, ..."""
+    """The subject of the check, as a word for people: ``server``, ``token``, ..."""
     url: str
     judge: Judge
-    """What an answer means: ACCEPTED, or why not. What it notes of a secret it hides (`secrecy.keep`)."""
+    """Returns the meaning of an answer: ACCEPTED, or the problem. It hides secrets that it finds (`secrecy.keep`)."""
     shows: str
-    """What is known after a good answer, and what is not."""
+    """The conclusion after a good answer, and what remains unknown."""
 
 
 class CheckResult(NamedTuple):
-    """What came of it."""
+    """The result of a check."""
 
     answer: Answer
     ahead_s: int | None
-    """How far this host's clock is ahead of the receiver's (its Date header), seconds; ``None``: it did not say."""
+    """How far this host's clock is ahead of the receiver's (its Date header), in seconds; ``None``: unknown."""
 
 
 def ask(transport: TransportOptions, probe: ConnectivityCheck, limit_s: float) -> CheckResult:
     """
-    Put one question, once, over the connection that messages would take; done after ``limit_s`` at the latest.
+    Do one check, once, over the connection that messages would take. It ends after ``limit_s`` seconds at the latest.
 
-    (But for the resolver, which nobody can interrupt.) Raises CredentialError and ConfigError as `transport_to`.
+    Only name resolution can take longer: it cannot be interrupted. Raises CredentialError and ConfigError as
+    `transport_to`.
     """
     apart: list[int] = []
 
@@ -262,14 +263,14 @@ def ask(transport: TransportOptions, probe: ConnectivityCheck, limit_s: float) -
 
 def addresses(transport: TransportOptions, url: str) -> tuple[str, list[str]]:
     """
-    The host that is connected to, a proxy's if there is one, and its addresses.
+    Return the host to connect to (the proxy if there is one) and its addresses.
 
-    Raises OSError when it has none, ValueError for what is no URL.
+    Raises OSError if it has none, ValueError if ``url`` is no URL.
     """
     try:
         return http_client.addresses(transport.proxy or url)
     except ValueError:
-        # Without the reason, which may quote a password.
+        # Without the cause, which may contain a password.
         raise ValueError("not a URL to connect to") from None
 
 
@@ -277,5 +278,5 @@ def _seconds(date: str) -> int | None:
     try:
         return int(email.utils.parsedate_to_datetime(date).timestamp())
     except (TypeError, ValueError, OverflowError, LookupError):
-        # Python's parser lets numbers through that no date has.
+        # Python's parser accepts numbers that are in no valid date.
         return None
