@@ -177,7 +177,7 @@ class MessagePart(NamedTuple):
 
 
 class DeliveryBatch(NamedTuple):
-    """One delivery: batches of texts, each of which becomes a message, and the held records."""
+    """One delivery: batches of texts (each becomes a message) and the held records."""
 
     envelope: Envelope
     batches: Sequence[Sequence[MessagePart]]

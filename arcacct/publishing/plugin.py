@@ -564,7 +564,7 @@ class TargetPlugin(ABC):
         """Return a name of a site or a submit host as the receiver compares it."""
         return text
 
-    def corrections(self, con: Connection) -> str:  # noqa: ARG002  nobody there needs anything
+    def corrections(self, con: Connection) -> str:  # noqa: ARG002  most receivers need nothing
         """
         Return what the receiver's administrator runs to make room for quarantined corrections (`quarantine sql`).
 

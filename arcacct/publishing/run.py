@@ -76,7 +76,7 @@ class ReceiverThread:
                     access.shrink_page_cache(both.accounting)
                     for plugin in self.plugins:
                         self.outcomes.append(_outcome(plugin, both, options, stopping, work))
-            except BaseException as error:  # noqa: BLE001  nobody else would hear of it: this is the end of a thread
+            except BaseException as error:  # noqa: BLE001  it would be lost at the end of the thread
                 left = self.plugins[len(self.outcomes) :]
                 fault = fault_of(error, here.publishing_database)
                 self.outcomes += [TargetResult(plugin.target.name, RunSummary(), fault) for plugin in left]
@@ -211,7 +211,7 @@ def publishing_lock(path: str) -> AbstractContextManager[None]:
 
 def publisher(here: Places) -> AbstractContextManager[None]:
     """
-    Prevent that a database is replaced. Raises StoreBusy if that is going on.
+    Prevent the replacement of a database. Raises StoreBusy if one is being replaced.
 
     It waits for the pause that a prune makes for others between two pages.
     """
@@ -431,7 +431,7 @@ def _drained(here: Places, con: Connection) -> list[str]:
     """Record the waiting events of the spools; return complaints about the unusable ones."""
     complaints: list[str] = []
     if any(map(_has_something, spools(here))):
-        from arcacct.arex.sweep import drain  # noqa: PLC0415  hooks record nearly all by themselves
+        from arcacct.arex.sweep import drain  # noqa: PLC0415  rarely needed: hooks record nearly all
 
         drain(here, con, complaints)
     return complaints

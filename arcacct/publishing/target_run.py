@@ -85,7 +85,7 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
 
 
 def _taken_over(ctx: RunContext) -> Cursor | None:
-    """Return the cursor of the only target that went to the same receiver and is no longer configured; ``None``: none."""
+    """Return the cursor of the only unconfigured target that went to the same receiver; ``None`` if there is no such one."""
     configured = {one.block for one in ctx.plugin.settings.targets}
     kind = ctx.block.partition(":")[0]
     candidates = [
@@ -106,10 +106,10 @@ def first_start(
     publishing: Connection, accounting: Connection, plugin: TargetPlugin, since: int | None = None
 ) -> tuple[int, str]:
     """
-    From which end time on (UTC seconds) the first run of a target sends jobs, and why.
+    Return the end time (UTC seconds) from which the first run of a target sends jobs, and the reason.
 
-    A day before jura-ng stopped (repeats are harmless), else when our own recording began; or as it is wished. What was
-    imported from before then was another program's to publish.
+    It is ``since`` if given, else a day before jura-ng stopped (repeats are harmless), else the start of our recording.
+    Jobs that were imported from before that time were another program's to publish.
     """
     if since is not None:
         return since, "set by --since"
@@ -248,7 +248,7 @@ class TargetRun:
 
     def _healed(self, ctx: RunContext, period: Period) -> list[Month]:
         """
-        Return the held months that were sent again completely, and of which the receiver has all jobs.
+        Return the held months that were sent again completely, if the receiver has all their jobs.
 
         If the receiver has more jobs than the database, a later run must look for deleted ones.
         """
@@ -553,7 +553,7 @@ class TargetRun:
                 by_kind.setdefault(kind, set()).add(month)
 
     def _prove(self, ctx: RunContext) -> None:
-        """Store the present selection as proven: everything was handled and answered. Later changes are measured from it."""
+        """Store the present selection as proven, after everything was handled and answered. Later ones are compared to it."""
         block = self._target.block
         safeguard.close_accepted(ctx.publishing, block)
         in_doubt = incarnation.uncertain_after_seq(ctx.publishing, block) is not None
