@@ -1,6 +1,6 @@
 """
-Where A-REX keeps the files of a job and what bytes are in them, under limits for text that users wrote. On the hook's
-path: standard library only, and little of it.
+The paths and the bytes of a job's files in A-REX's control directory, with limits for text that users wrote. The hook
+uses this module: standard library only, and little of it.
 """
 
 import fcntl
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 
-# The one gate for text that others wrote. On the hook's path.
+# The one gate for text that others wrote. The hook uses it.
 #
-# Any grid user writes the .diag of his job and most of its .local. What passes here costs a bounded time, memory and
-# place in the database, whatever was written; what is left out is noted. The limits are far above what real jobs need.
+# Any grid user writes the .diag of his job and most of its .local. Whatever he writes, the text that passes here costs
+# bounded time, memory and database space. Omissions are noted. The limits are far above the needs of real jobs.
 
 
 MOST_FILE_BYTES = 1 << 20
-"""Of a longer file the lines at its beginning and at its end are read: A-REX writes what matters there."""
+"""Of a longer file only the lines at its start and at its end are read: A-REX writes the important ones there."""
 MOST_LINE_BYTES = 1 << 16
 MOST_VALUE_BYTES = 900
-"""As stored. A longer key takes SQLite a page of its own in each index (it keeps 1,002 bytes in place)."""
+"""Bytes as stored. A longer key takes a page of its own in each index of SQLite (it keeps 1,002 bytes in place)."""
 MOST_JOB_BYTES = 72 << 10
-"""All rows of a job with their entries in indexes; pages that are not full come on top."""
+"""All rows of a job with their entries in indexes, in bytes. Partly filled pages come on top."""
 MOST_ROWS = {
     "auth_tokens": (200, 12 << 10),
     "auth_groups": (200, 2 << 10),
@@ -36,47 +36,47 @@ MOST_ROWS = {
     "node_names": (5000, 16 << 10),
     "transfers": (1000, MOST_JOB_BYTES),
 }
-"""Of what a job may have several: the most that is kept, and how many bytes of the database that may take."""
+"""For repeated values of a job: the highest number that is kept, and their highest size in the database in bytes."""
 MOST_LRMS_EVENTS = 4
-"""Runs in the batch system of which start and end are kept, the last ones: readers take the last."""
+"""The highest number of batch system runs with start and end. The last ones are kept: readers use the last."""
 
 CUT_MARK = "..."
-"""How a value ends that was cut."""
+"""The end of a value that was cut."""
 _LEFT_OUT = b"\narcacct left out "
-"""How the line begins that stands for the middle of a file. It says nothing to those who parse the file."""
+"""The start of the line that replaces the middle of a file. Parsers of the file ignore it."""
 _HALF = MOST_FILE_BYTES // 2 - 64
 _SMALL_BYTES, _FEW_ROWS = 8 << 10, 20
-"""Files and rows that cannot add up to a limit: most jobs are let through without any sum."""
+"""Files and rows that are too small to reach a limit: most jobs pass without any sum."""
 _SURELY_SHORT = MOST_VALUE_BYTES // 4
-"""No character takes more than four bytes as stored."""
+"""The most bytes of a character as stored."""
 
 
 class InputLimiter:
-    """What one job may still have stored, and what was left out so far."""
+    """Counts the storage that one job has left, and notes what was left out."""
 
     __slots__ = ("_is_small", "left_bytes", "notes")
 
     def __init__(self, size: int) -> None:
-        """``size``: bytes of all files of the job."""
+        """Start a job; ``size``: bytes of all its files."""
         self._is_small = size <= _SMALL_BYTES
         self.left_bytes = MOST_JOB_BYTES
         self.notes: dict[str, str] = {}
-        """What was left out, by field: a column of v1_jobs, what a job has several of, or a control file."""
+        """The omissions, by field: a column of v1_jobs, a kind of repeated value, or a control file."""
 
     def lines(self, name: str, content: bytes) -> "Iterable[str]":
-        """The lines of a control file, as `lines_of`, of one that is too long with a note."""
+        """Return the lines of a control file as `lines_of`, and note an omission if the file is too long."""
         if self._is_small and _LEFT_OUT not in content:
             return lines_of(content)
         content = beginning_and_end(content)
         if _LEFT_OUT in content:
-            # The job may have written such a line itself: nothing but numbers is taken from it.
+            # The job may have written such a line: only numbers are taken from it.
             said = content.partition(_LEFT_OUT)[2][:40].partition(b"\n")[0].split()
             left_out, size = (int(word) if word.isdigit() else 0 for word in [*said, b"", b"", b""][:3:2])
             self.notes[name] = f"{left_out} of {size} bytes not read, in the middle"
         return lines_of(content)
 
     def text(self, field: str, value: str, copies: int = 1) -> str:
-        """A value as it may be stored, in a table and its indexes so many times."""
+        """Return a value as it may be stored; ``copies``: how often it is stored, in a table and its indexes."""
         if len(value) > _SURELY_SHORT and stored_bytes(value) > MOST_VALUE_BYTES:
             self.notes[field] = f"cut from {stored_bytes(value)} bytes"
             value = cut(value)
@@ -84,7 +84,7 @@ class InputLimiter:
         return value
 
     def most(self, field: str, sizes: "Iterable[int]", found: int) -> int:
-        """How many of ``found`` rows may be stored; ``sizes`` are theirs in the database."""
+        """Return how many of ``found`` rows may be stored; ``sizes``: their bytes in the database."""
         if self._is_small and found <= _FEW_ROWS:
             return found
         rows, left = MOST_ROWS[field]
@@ -102,13 +102,13 @@ class InputLimiter:
 
 
 def beginning_and_end(content: bytes) -> bytes:
-    """A file as it is, or of a longer one the whole lines of its beginning and its end, and between them what lacks."""
+    """Return a file unchanged; of a longer one the whole lines at its start and end, with a line about the omission."""
     size = len(content)
     return content if size <= MOST_FILE_BYTES else joined(content[:_HALF], content[-_HALF:], size)
 
 
 def joined(beginning: bytes, end: bytes, size: int) -> bytes:
-    """Whole lines of two pieces of a file of ``size`` bytes. (A line that is cut in two would be half a number.)"""
+    """Join the whole lines of two pieces of a file of ``size`` bytes. (Half of a line could be half of a number.)"""
     beginning = beginning[:_HALF]
     beginning = beginning[: beginning.rfind(b"\n") + 1]
     end = end[end.find(b"\n") + 1 :] if b"\n" in end else b""
@@ -117,7 +117,7 @@ def joined(beginning: bytes, end: bytes, size: int) -> bytes:
 
 
 def whole_lines(content: bytes) -> bytes:
-    """A file whose middle was left out by the launcher, which knows no lines: without the two that are cut in two."""
+    """Remove the two incomplete lines around the part that the launcher left out: it cuts without regard to lines."""
     beginning, mark, rest = content.partition(_LEFT_OUT)
     if not mark:
         return content
@@ -126,15 +126,15 @@ def whole_lines(content: bytes) -> bytes:
 
 
 def end_of(size: int) -> tuple[int, int]:
-    """Where the end of a file of ``size`` bytes, which is too long, begins that is read, and its length."""
+    """Return the offset and the length of the end that is read of a file of ``size`` bytes, which is too long."""
     return max(size - _HALF, _HALF), _HALF
 
 
 def lines_of(content: bytes) -> "Iterable[str]":
     r"""
-    Lines as text; bytes that are not UTF-8 become ``\xHH``, which loses nothing and is what OpenSSL writes.
+    Yield lines as text. Bytes that are not UTF-8 become ``\xHH``, which loses nothing and is what OpenSSL writes.
 
-    Of an endless line the beginning.
+    Of an overlong line only the start is returned.
     """
     if len(content) <= MOST_LINE_BYTES:
         return content.decode("utf-8", "backslashreplace").replace("\0", "").split("\n")
@@ -142,41 +142,41 @@ def lines_of(content: bytes) -> "Iterable[str]":
 
 
 def _lines_of_many(content: bytes) -> "Iterable[str]":
-    """The lines with a value, a piece of the file at a time: a list of all may take sixty times the file."""
+    """Yield the lines with a value, piece by piece: a list of all lines may take sixty times the size of the file."""
     start = 0
     while start < len(content):
         end = start + MOST_LINE_BYTES
         stop = len(content) if end >= len(content) else content.rfind(b"\n", start, end)
         piece = content[start : end if stop < 0 else stop]
         lines = piece.decode("utf-8", "backslashreplace").replace("\0", "").split("\n")
-        # No other line says anything in any of the files.
+        # Only lines with "=" have a meaning in these files.
         yield from [line for line in lines if "=" in line]
         after = content.find(b"\n", end) if stop < 0 else stop
         start = len(content) if after < 0 else after + 1
 
 
 def stored_bytes(text: str) -> int:
-    """How long a text is in the database, where a few characters become ``%HH``."""
+    """Return the length of a text in the database in bytes, where a few characters become ``%HH``."""
     if text.isascii() and text.isprintable() and "%" not in text and "'" not in text and "#" not in text:
         return len(text)
     return len(text.encode("utf-8")) + 2 * sum(map(text.count, "%'#\r\b"))
 
 
 def cut(text: str) -> str:
-    """The beginning of a text that is too long to be stored."""
+    """Return the start of a text that is too long to be stored."""
     text = text[:MOST_VALUE_BYTES]
     while (excess := stored_bytes(text) + len(CUT_MARK) - MOST_VALUE_BYTES) > 0:
         text = text[: -max(excess // 4, 1)]
     return text + CUT_MARK
 
 
-# Where A-REX keeps the files of a job.
+# The paths of a job's files.
 #
 # A-REX 6: ``job.ID.SUFFIX``, flat in the control directory. ARC 7: hashed, ``jobs/abc/def/ghi/REST/SUFFIX`` (the id in
-# pieces of three characters, the fourth piece is the rest). A directory that is being upgraded has jobs of both kinds.
+# pieces of three characters; the fourth piece is the rest). After an upgrade a directory has jobs of both kinds.
 #
 # The status file moves between four folders: accepting (ACCEPTED), finished (FINISHED, DELETED), processing (the rest)
-# and restarting. Its name is ``job.ID.status``, under ARC 7 ``ID.status``.
+# and restarting. Its name is ``job.ID.status``; under ARC 7 ``ID.status``.
 
 
 STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "INLRMS", "CANCELING", "FINISHING", "FINISHED", "DELETED")
@@ -189,7 +189,7 @@ _FLAT_PREFIX = "job."
 
 
 def job_file(controldir: str, job_id: str, suffix: str, *, hashed: bool = False) -> str:
-    """The path of one of a job's files, e.g. ``local``, ``diag``, ``statistics``, ``failed``."""
+    """Return the path of one of a job's files, e.g. ``local``, ``diag``, ``statistics``, ``failed``."""
     if not hashed:
         return f"{controldir}/job.{job_id}.{suffix}"
     pieces = [piece for piece in (job_id[:3], job_id[3:6], job_id[6:9], job_id[9:]) if piece]
@@ -197,12 +197,12 @@ def job_file(controldir: str, job_id: str, suffix: str, *, hashed: bool = False)
 
 
 def is_hashed(controldir: str, job_id: str) -> bool:
-    """Whether the files of this job are where ARC 7 keeps them: one question to the file system."""
+    """Whether the files of this job are in ARC 7's layout. It takes one system call."""
     return _is_there(job_file(controldir, job_id, "local", hashed=True))
 
 
 def status_files(controldir: str, job_id: str, state: str, *, hashed: bool = False) -> list[str]:
-    """Every place where a job's status file may be, the likely one for the state first."""
+    """Return every possible path of a job's status file, the likely one for the state first."""
     likely = _FOLDER_OF_STATE.get(state, "processing")
     folders = [likely, *(folder for folder in STATUS_FOLDERS if folder != likely)]
     name = f"{'' if hashed else _FLAT_PREFIX}{job_id}{_SUFFIX}"
@@ -211,21 +211,21 @@ def status_files(controldir: str, job_id: str, state: str, *, hashed: bool = Fal
 
 def is_job_id(text: str) -> bool:
     """
-    Whether a text may name a job (A-REX's ids are letters and digits).
+    Whether a text may be a job ID (A-REX's ids are letters and digits).
 
-    Anything that could leave the directory or hide in it is refused before it becomes part of a path.
+    It excludes anything that could leave the directory or hide in it, before the text becomes part of a path.
     """
     printable = text.isascii() and text.isprintable() and not set(text) & {"/", " "}
     return printable and 0 < len(text) <= 200 and text[0] != "."
 
 
 def job_of(name: str) -> str | None:
-    """The id of the job whose status file has this name; ``None`` for a mark (``ID.cancel``, ``IDcancel``)."""
+    """Return the job ID in a status file's name; ``None`` for a mark (``ID.cancel``, ``IDcancel``)."""
     return name.removesuffix(_SUFFIX).removeprefix(_FLAT_PREFIX) if name.endswith(_SUFFIX) else None
 
 
 def is_gone(controldir: str, job_id: str) -> bool:
-    """Whether nothing is left of a job for certain: neither its .local nor a status file, in either layout."""
+    """Whether a job certainly has no files: neither its .local nor a status file, in either layout."""
     return all(
         _is_missing(path)
         for hashed in (False, True)
@@ -238,15 +238,15 @@ def is_gone(controldir: str, job_id: str) -> bool:
 
 def is_whole(controldir: str) -> bool:
     """
-    Whether nothing of a control directory is away: all four folders are there.
+    Whether a control directory is complete: all four folders are there.
 
-    A mount point without its file system is an empty directory: what is missing there has not vanished.
+    A mount point without its file system is an empty directory: jobs that are missing there have not vanished.
     """
     return all(_is_there(f"{controldir}/{folder}") for folder in STATUS_FOLDERS)
 
 
 def count_status_files(controldir: str) -> int:
-    """About how many jobs the directory has. Raises OSError as `scan_status_files`."""
+    """Return about how many jobs the directory has. Raises OSError as `scan_status_files`."""
     return sum(1 for _entry in _entries(controldir))
 
 
@@ -254,11 +254,11 @@ def scan_status_files(
     controldir: str, wrong: "Callable[[str, str, OSError], object] | None" = None
 ) -> "Iterator[tuple[str, str, os.stat_result]]":
     """
-    ``(job id, path, stat)`` of each status file in the directory, one at a time.
+    Yield ``(job id, path, stat)`` of each status file in the directory.
 
-    ``wrong`` is told job id, path and error of each that cannot be looked at; without it, the error is raised. Bytes of
-    a name that are not UTF-8 are surrogates. A job that moves from one folder to another during the scan may be
-    seen twice or not at all: the next scan sees it. Raises OSError when the control directory itself cannot be read.
+    ``wrong`` is called with job id, path and error of each file that cannot be examined; without it, the error is
+    raised. Bytes of a name that are not UTF-8 are surrogates. A job that moves to another folder during the scan may be
+    seen twice or not at all: the next scan sees it. Raises OSError if the control directory itself cannot be read.
     """
     for job_id, entry in _entries(controldir):
         try:
@@ -275,7 +275,7 @@ def scan_status_files(
 
 def _entries(controldir: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
     posix.stat(controldir)
-    # In the order of a job's life: one that moves on during the scan is seen again rather than missed.
+    # In the order of a job's life: a job that moves during the scan is seen twice rather than missed.
     for folder in STATUS_FOLDERS:
         try:
             entries = posix.scandir(f"{controldir}/{folder}")
@@ -297,7 +297,7 @@ def _is_there(path: str) -> bool:
 
 
 def _is_missing(path: str) -> bool:
-    """Unlike not `_is_there`: what a failing file system does not show may still be there."""
+    """Whether a file is certainly missing. On an error of the file system it may still be there."""
     try:
         posix.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -307,17 +307,17 @@ def _is_missing(path: str) -> bool:
     return False
 
 
-# The bytes of a job's control files, read the way A-REX needs it.
+# The bytes of a job's control files, read as A-REX needs it.
 #
-# A-REX truncates and rewrites .local under an fcntl lock: without the read lock a reader meets half a file.
+# A-REX truncates and rewrites .local under an fcntl lock: without the read lock a reader can get half a file.
 
 
 class JobFiles:
     """
-    What is known of one state change of a job: which, when, and the bytes of the files that tell the rest.
+    The data of one state change of a job: job, state and time, and the bytes of its files.
 
-    ``event_ns`` is the time of the event in nanoseconds; ``status`` is the status file when it still shows this state.
-    ``hashed``: ARC 7 keeps the job, whose rules for benchmarks differ.
+    ``event_ns`` is the time of the event in nanoseconds. ``status`` is the status file if it still has this state.
+    ``hashed``: ARC 7 keeps the job, which has other rules for benchmarks.
     """
 
     def __init__(self, controldir: str, job_id: str, state: str) -> None:
@@ -335,8 +335,8 @@ class JobFiles:
 
 
 def owner_of(stat: "os.stat_result") -> str:
-    """``user:group`` of a file; a name that the host does not know is left out, as A-REX does."""
-    # Imported here: name look-ups may be slow and only a FINISHED job needs one.
+    """Return ``user:group`` of a file. A name that the host does not know is left out, as A-REX does."""
+    # Imported here: name look-ups may be slow, and only a FINISHED job needs one.
     import grp  # noqa: PLC0415
     import pwd  # noqa: PLC0415
 
@@ -354,11 +354,11 @@ def read_bytes(
     path: str, *, lock: bool = False, patience_s: float | None = None
 ) -> "tuple[bytes | None, os.stat_result | None]":
     """
-    The content of a control file and its stat, or ``(None, None)`` when it is not there.
+    Return the content of a control file and its stat, or ``(None, None)`` if it is not there.
 
-    With ``lock`` it waits until nobody writes the file, ``patience_s`` at most (``None``: until an alarm comes).
-    Of a file that is too long: the whole lines at its beginning and its end, with a line between them that says so
-    (`gate`). Raises OSError, which names the file, for anything but a missing one.
+    With ``lock`` it waits until no process writes the file, ``patience_s`` seconds at most (``None``: until an alarm).
+    Of a file that is too long it returns the whole lines at its start and its end, with a line about the omission
+    between them (`gate`). Raises OSError with the file's name for any error but a missing file.
     """
     try:
         fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
@@ -370,7 +370,7 @@ def read_bytes(
         stat = posix.fstat(fd)
         return _content(fd, stat.st_size), stat
     except OSError as error:
-        # What failed knows the descriptor alone: no locks on this file server, a failing disk.
+        # The failing call knows only the descriptor: no locks on this file server, or a failing disk.
         error.filename = path
         raise
     finally:
@@ -379,7 +379,7 @@ def read_bytes(
 
 def _content(fd: int, size: int) -> bytes:
     content = posix.read(fd, min(size, MOST_FILE_BYTES) + 1)
-    # One byte more was asked for: there is none. All else (it is being written, or no plain file) is read to its end.
+    # One byte more was requested and did not come, so this is all. Other files (being written, not plain) are read on.
     if len(content) == size <= MOST_FILE_BYTES:
         return content
     chunks = [content]
@@ -392,7 +392,7 @@ def _content(fd: int, size: int) -> bytes:
         return content
     size = posix.fstat(fd).st_size
     start, length = end_of(size)
-    # What is no plain file has no end to go to.
+    # A file that is not plain has no known end.
     return joined(content, posix.pread(fd, length, start) if size else b"", max(size, len(content)))
 
 
@@ -413,8 +413,8 @@ def _wait_for_lock(fd: int, path: str, patience_s: float | None) -> None:
 
 
 def read_status(controldir: str, job_id: str, state: str, *, hashed: bool = False) -> StatusFile | None:
-    """The status file of a job wherever it is now; ``None`` when there is none (the first ACCEPTED)."""
-    # Of a job that is just being moved to ARC 7 the files may be there already and the status file not yet.
+    """Return the status file of a job from any folder; ``None`` if there is none (the first ACCEPTED)."""
+    # While a job is moved to ARC 7, its files may be there already and its status file not yet.
     for layout in (True, False) if hashed else (False,):
         for path in status_files(controldir, job_id, state, hashed=layout):
             status = read_status_file(path)
@@ -424,7 +424,7 @@ def read_status(controldir: str, job_id: str, state: str, *, hashed: bool = Fals
 
 
 def read_status_file(path: str) -> StatusFile | None:
-    """One status file; ``None`` when it is not there."""
+    """Return one status file; ``None`` if it is not there."""
     content, stat = read_bytes(path)
     if content is None or stat is None:
         return None
@@ -442,11 +442,10 @@ def read_job(
     status: StatusFile | None = None,
 ) -> JobFiles:
     """
-    Everything a state change needs of a job's files; only FINISHING and FINISHED need more than .local.
+    Read what a state change needs of a job's files. Only FINISHING and FINISHED need more than .local.
 
-    ``owner`` turns the stat of .diag into ``user:group``; a .local that somebody else keeps locked is waited for
-    ``patience_s`` at most; ``status`` is for callers that have read it. Raises OSError when a file is there but
-    unreadable.
+    ``owner`` turns the stat of .diag into ``user:group``. ``patience_s``: seconds to wait for a locked .local.
+    ``status``: the status file, if the caller has read it. Raises OSError if a file is there but unreadable.
     """
     files = JobFiles(controldir, job_id, state)
     files.hashed = hashed = is_hashed(controldir, job_id)
@@ -456,10 +455,10 @@ def read_job(
         files.status = status
         files.event_ns = status.mtime_ns
     elif status is not None or state != "ACCEPTED":
-        # The job has moved on, so the file's time belongs to another state, or the file is gone.
+        # The job has moved on, so the file has the time of another state; or the file is gone.
         files.event_ns = time.time_ns()
     files.local = read_bytes(job_file(controldir, job_id, "local", hashed=hashed), lock=True, patience_s=patience_s)[0]
-    # .diag has its content from FINISHING on: the batch system's times, which no hook of ARC 6 tells earlier.
+    # .diag is complete from FINISHING on: it has the batch system's times, which no earlier hook of ARC 6 has.
     if state in ("FINISHING", "FINISHED"):
         files.diag, stat = read_bytes(job_file(controldir, job_id, "diag", hashed=hashed))
         if state == "FINISHED":

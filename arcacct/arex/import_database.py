@@ -1,4 +1,4 @@
-"""Importing the jobs of a database that A-REX writes: all of them once, then what is new or has changed."""
+"""Imports the jobs of a database that A-REX writes: first all of them, then those that are new or have changed."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ from arcacct.records.writer import Difference, JobWriter, Written, known_jobs
 
 SOURCE = "arex"
 SETTLED_S = 3600
-"""A-REX is done with a job that ended longer ago, also if it did not write everything it should have."""
+"""Seconds. A-REX has finished writing a job that ended longer ago, even if parts are missing."""
 _PAGE = 500
 _WRITE_BACK = 500
-"""Records after which the WAL is written back: it has some 5 MB then."""
+"""The number of records after which the WAL is written back; it then has about 5 MB."""
 _CACHE_KIB = 16 * 1024
 _EVENTS = 5000
 _DIFFERENCES_KEPT = 1000
 _COMPLAINTS_KEPT = 20
 
 Progress = Callable[[int, int], None]
-"""Called with the records that were looked at and those that there are."""
+"""Called with the number of records done and the number of all records."""
 
 
 class ImportReport(NamedTuple):
-    """What one import did."""
+    """The result of one import."""
 
     path: str
     looked_at: int = 0
@@ -62,23 +62,23 @@ class ImportReport(NamedTuple):
     completed: int = 0
     """Jobs whose end our recorder missed."""
     unfinished: int = 0
-    """Jobs that are not at their end there: looked at again by the next import."""
+    """Jobs that have not ended there. The next import reads them again."""
     differing: int = 0
     differences: tuple[Difference, ...] = ()
-    """The first of those that differ."""
+    """The first of the differing jobs."""
     rejected: int = 0
-    """Records that could not be used."""
+    """The number of unusable records."""
     complaints: tuple[str, ...] = ()
-    """The first of those, each with the reason."""
+    """The first of these, each with the reason."""
     lost: tuple[str, ...] = ()
     """Records that A-REX itself has lost, each with the reason."""
     archived: int = 0
-    """Jobs that were pruned from our database, or that nobody can tell from these."""
+    """Jobs that were pruned from our database, or that may have been."""
     other_zone: int = 0
-    """Jobs whose events were not written in the zone that was given."""
+    """Jobs whose event times do not fit the given time zone."""
 
     def plus(self, written: Written) -> ImportReport:
-        """The report after one more slice."""
+        """Return the report with one more slice."""
         room = _DIFFERENCES_KEPT - len(self.differences)
         return self._replace(
             added=self.added + written.added,
@@ -89,7 +89,7 @@ class ImportReport(NamedTuple):
         )
 
     def plus_rejected(self, *rejects: str) -> ImportReport:
-        """The report after some more records that cannot be used, each with the reason."""
+        """Return the report with more unusable records, each with the reason."""
         complaints = (*self.complaints, *rejects)[:_COMPLAINTS_KEPT]
         return self._replace(rejected=self.rejected + len(rejects), complaints=complaints)
 
@@ -107,9 +107,9 @@ class _Position(NamedTuple):
 
 def arex_databases(controldir: str) -> list[str]:
     """
-    The databases that A-REX has below a control directory: of ARC 6, of ARC 7, or of both after an upgrade.
+    Return A-REX's databases below a control directory: of ARC 6, of ARC 7, or of both after an upgrade.
 
-    Raises InputError when there is none.
+    Raises InputError if there is none.
     """
     paths = [os.path.join(controldir, "accounting", name) for name in AREX_DATABASES]
     found = [path for path in paths if os.path.exists(path)]
@@ -128,12 +128,12 @@ def import_arex(
     progress: Progress = lambda _done, _all: None,
 ) -> ImportReport:
     """
-    Import what a database of A-REX has and ours lacks; ``zone`` is A-REX's, ``None`` this host's.
+    Import the jobs of A-REX's database that ours lacks. ``zone`` is A-REX's time zone, ``None`` this host's.
 
-    ``patience_s`` is how long to wait for a moment in which A-REX does not write, if the file has to be copied.
+    ``patience_s``: how many seconds to wait until A-REX does not write, if the file must be copied.
 
-    Raises InputError when the file is no database of A-REX, StoreBusy when A-REX leaves no moment to copy it or
-    another import is at work, StoreError when one of the databases refuses.
+    Raises InputError if the file is no database of A-REX, StoreBusy if A-REX writes all the time or another import is
+    running, StoreError if one of the databases refuses.
     """
     origin = os.path.realpath(path)
     if origin == os.path.realpath(here.database):
@@ -150,7 +150,7 @@ def import_arex(
 
 @contextmanager
 def import_lock(path: str) -> Iterator[None]:
-    """For whoever reads a database of A-REX: the room for its copy is there once. Raises StoreBusy."""
+    """Lock the reading of A-REX's databases: there is room for one copy only. Raises StoreBusy."""
     fd = open_lock(path)
     try:
         try:
@@ -210,8 +210,8 @@ class _Import(ImportRun):
         return JobWriter(self._con, SOURCE, self._origin, vo_by_claims=bool(self._here.rules.vo_claims))
 
     def run(self) -> ImportReport:
-        """Everything that is to be done, and the report."""
-        # Indexes are filled in no order: with SQLite's usual 2 MB nearly every page would be read again.
+        """Do the whole import and return the report."""
+        # Index entries come in random order: with SQLite's usual cache of 2 MB nearly every page would be read again.
         self._con.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         with closing(self._archives):
             position = self._position
@@ -219,16 +219,16 @@ class _Import(ImportRun):
                 row_mapping.job_id_of(self._there, position.record_id) != position.job_id
                 or (row_mapping.event_at(self._there, position.event_row) or "") != position.event
             ):
-                # What the last import looked at last is not there any more: it is another file.
+                # The last record of the previous import is missing: it is another file.
                 self._position = _Position(position.file_id)
             if self._position.record_id == 0:
-                # Before the first record is read: whatever happens to it from now on has a later event.
+                # Read it before the first record: any later change then has a later event.
                 row, event = row_mapping.last_event(self._there)
                 self._position = self._position._replace(event_row=row, event=event)
             self._note_first_end()
             self._look_again_at_pending()
             self._look_again_at_changed()
-            # No counter ever gave a number to these, as somebody's SQL can: each time, since they have no order.
+            # Records with numbers below 1, from manual SQL, are read each time, since they have no order.
             for chunk in batches(row_mapping.records_below(self._there, 1), _PAGE):
                 self._take(row_mapping.rows_of(self._there, self._database.version, chunk))
             first = self._position.record_id
@@ -247,13 +247,13 @@ class _Import(ImportRun):
 
     def _note_first_end(self) -> None:
         """
-        Note how far back this database goes: one that A-REX began anew lacks what it had before.
+        Note the first job end in this database: one that A-REX created anew lacks earlier jobs.
 
-        What was imported from its path earlier stays here, so of two times the earlier one counts.
+        Earlier imports from the same path remain here, so the earlier of two times counts.
         """
         first = row_mapping.first_end(self._there, PLAUSIBLE_S)
         known = noted(self._con, f"{AREX_FIRST}{self._origin}")
-        # One without a job that ended goes back no further than now.
+        # A database without an ended job starts now.
         first = int(time.time()) if first is None else first
         if known is None or first < int(known):
             with access.writing(self._con, self._here) as con:
@@ -270,7 +270,7 @@ class _Import(ImportRun):
             self._take(row_mapping.rows_of(self._there, self._database.version, ended))
 
     def _look_again_at_changed(self) -> None:
-        """Records that were looked at before and have new events."""
+        """Read earlier records that have new events."""
         while True:
             last, ids = row_mapping.records_with_events(self._there, self._position.event_row, _EVENTS)
             if last == self._position.event_row:
@@ -282,7 +282,7 @@ class _Import(ImportRun):
             self._write((), self._position._replace(event_row=last, event=event))
 
     def _take(self, rows: Sequence[ArexRows], *, advance: bool = False) -> None:
-        """Write these records in slices; with ``advance`` they are the next ones, and the position moves with them."""
+        """Write these records in slices. With ``advance`` they are the next ones, and the position moves with them."""
 
         def write(part: Sequence[ArexRows], refused: Fault | None = None) -> None:
             last, position = part[-1], self._position
@@ -300,7 +300,7 @@ class _Import(ImportRun):
     def _write(
         self, rows: Sequence[ArexRows], position: _Position, gone: Sequence[int] = (), refused: Fault | None = None
     ) -> None:
-        """One transaction: the jobs of a slice, what is to be looked at again, and how far we are."""
+        """Write the jobs of a slice, the records to read again and the position, in one transaction."""
         parts = sorted_out(rows if refused is None else (), self._settled_before)
         jobs: list[Job] = []
         bad: list[Reject] = []
@@ -310,7 +310,7 @@ class _Import(ImportRun):
             except Exception as error:  # noqa: BLE001  whatever it is, it costs this record alone
                 bad.append(_reject(self._origin, one, fault(error)))
         bad += [
-            # To be read again when its file is: nothing of it is here.
+            # Nothing of these records is stored: they are read again from their file.
             Reject(self._origin, _place(one.record_id), Fault(one.fault or ""), b"", LONGEST_BYTES + 1)
             for one in parts.unreadable
         ]
@@ -318,13 +318,13 @@ class _Import(ImportRun):
             bad = [_reject(self._origin, rows[0], refused)]
         done = [one.record_id for one in rows if one.record_id not in parts.unfinished]
         with access.writing_much(self._con, self._here) as con:
-            # From here on others wait.
+            # Other writers wait from here on.
             started = time.monotonic()
             kept = self._archives.without_archived(con, jobs)
             written = self._writer.write(kept)
             _remember(con, position, self._origin, parts.unfinished, [*done, *gone])
             if bad or self._rejected:
-                # Whatever was wrong with these records, they are looked at anew.
+                # Earlier rejections of these records end here: the records are examined anew.
                 forget(con, [one for row in rows for one in self._rejected.get(_place(row.record_id), ())])
                 self._quarantine.keep(bad)
         if rows:
@@ -353,9 +353,9 @@ class _Import(ImportRun):
 
 def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) -> tuple[ImportReport, RetryResult]:
     """
-    Take once more what was rejected of any database of A-REX, as it was then, each record alone.
+    Retry the rejected records of every A-REX database, as stored at that time, each record alone.
 
-    What can be used now is rejected no longer. Raises StoreError and its kinds.
+    Records that can be used now are no longer rejected. Raises StoreError and its kinds.
     """
     quarantine = Quarantine(con, SOURCE)
     report, done = ImportReport("rejected records"), RetryResult()
@@ -388,27 +388,27 @@ def _place(record_id: int) -> str:
 
 
 def _reject(origin: str, rows: ArexRows, why: Fault) -> Reject:
-    """A record as JSON: `retry_rejected` reads it."""
+    """Return a rejected record as JSON, for `retry_rejected`."""
     return Reject(origin, _place(rows.record_id), why, json.dumps(rows, default=repr).encode())
 
 
 class Sorted(NamedTuple):
-    """Records by what can be done with them."""
+    """Records by their usability."""
 
     usable: list[ArexRows]
     unfinished: set[int]
-    """Looked at again: jobs in progress, which are usable, and those whose end A-REX is writing, which are not."""
+    """Records to read again: jobs in progress (also usable), and jobs whose end A-REX is writing (not usable yet)."""
     lost: list[str]
     unreadable: list[ArexRows]
 
 
 def settled_before() -> int:
-    """Of what ended before this instant A-REX has written all that it ever will."""
+    """Return the time (UTC seconds) before which A-REX has written everything about ended jobs that it ever will."""
     return int(time.time()) - SETTLED_S
 
 
 def sorted_out(rows: Iterable[ArexRows], settled_before: int) -> Sorted:
-    """Which of these records are usable; in progress, or having their end written; lost; not to be read."""
+    """Sort records into usable, unfinished (in progress, or their end is being written), lost and unreadable."""
     usable: list[ArexRows] = []
     unfinished: set[int] = set()
     missing: list[str] = []
@@ -429,7 +429,7 @@ def sorted_out(rows: Iterable[ArexRows], settled_before: int) -> Sorted:
 
 
 class Archives:
-    """Where pruned jobs are: they are not imported once more."""
+    """The archives of pruned jobs, which are not imported again."""
 
     def __init__(self, con: Connection) -> None:
         rows = con.execute("SELECT Path, EndedBefore FROM Archives").fetchall()
@@ -443,12 +443,12 @@ class Archives:
                 self._complete = False
 
     def without_archived(self, con: Connection, jobs: list[Job]) -> list[Job]:
-        """The jobs without those that are in an archive."""
+        """Return the jobs without those that are in an archive."""
         archived = self.archived(con, {job.job_id: job.end_time for job in jobs if job.status in FINAL})
         return [job for job in jobs if job.job_id not in archived]
 
     def archived(self, con: Connection, ends: Mapping[str, int]) -> set[str]:
-        """Which of these jobs, by JobID with their ends, are in an archive; when one is away, all that may be in it."""
+        """Return which jobs (JobID with end time) are archived. If an archive is missing: all that may be in it."""
         old = [job_id for job_id, end_time in ends.items() if end_time < self._ended_before]
         if not old:
             return set()

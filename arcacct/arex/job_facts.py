@@ -1,4 +1,4 @@
-"""What the control files of a job say, as values of A-REX's tables. On the hook's path."""
+"""Turns a job's control files into values of A-REX's tables. The hook uses this module."""
 
 from arcacct.arex.control_files import MOST_LRMS_EVENTS, MOST_ROWS, InputLimiter, JobFiles, lines_of, stored_bytes
 from arcacct.records.states import (
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from arcacct.config.paths import JobRules
 
 
-# A-REX's two ways to write a time, as UTC seconds.
+# A-REX's two formats of times, as UTC seconds.
 #
-# `calendar`, `datetime` and `time.strptime` would cost the hook milliseconds of imports, hence the arithmetic.
+# It computes them, since importing `calendar`, `datetime` or `time.strptime` would cost the hook milliseconds.
 
 
 def days_since_1970(year: int, month: int, day: int) -> int:
-    """Days from 1970-01-01 to a date of the Gregorian calendar (years begin in March, so leap days come last)."""
+    """Return the days from 1970-01-01 to a Gregorian date. (Years start in March here, so that leap days come last.)"""
     if month <= 2:
         year -= 1
     day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -34,18 +34,18 @@ def days_since_1970(year: int, month: int, day: int) -> int:
 
 
 _MIDNIGHTS: dict[str, int | None] = {}
-"""Dates that were parsed lately: the times of the jobs of one sweep are of few days."""
+"""Recently parsed dates: the times of the jobs of one sweep are from few days."""
 _MOST_MIDNIGHTS = 1000
 
 
 def parse_instant(text: str) -> int | None:
     """
-    Seconds since 1970 of ``YYYYMMDDhhmmssZ`` or ``YYYY-MM-DDThh:mm:ssZ``; ``None`` for anything else.
+    Return the seconds since 1970 of ``YYYYMMDDhhmmssZ`` or ``YYYY-MM-DDThh:mm:ssZ``; ``None`` for anything else.
 
-    Times before 1970 are no times of a job, and a day that its month does not have is no time at all.
+    Times before 1970 and days that do not exist in their month are not valid.
 
-    The batch system's times in .diag carry the Z although they are local to the worker (`date` without -u):
-    nothing in the file tells the zone, so the Z is believed, as A-REX does.
+    The batch system's times in .diag carry the Z although they are local to the worker (`date` without -u). The file
+    does not show the zone, so the Z is believed, as A-REX does.
     """
     digits = text.strip()
     if len(digits) == 20 and digits[4] + digits[7] + digits[10] + digits[13] + digits[16] == "--T::":
@@ -69,16 +69,16 @@ def parse_instant(text: str) -> int | None:
     return None if midnight is None else midnight + hour * 3600 + minute * 60 + second
 
 
-# What the control files of a job say, as the values of A-REX's tables.
+# The content of a job's control files as values of A-REX's tables.
 #
-# The rules are A-REX's own (observed on 6.17 and read in its AAR.cpp): leading digits of a number count, the last of
-# several numbers wins, the first of several extra values wins (under ARC 7 the last benchmark), keys of .diag are of
-# any case.
+# The rules are A-REX's own (observed on 6.17 and read in its AAR.cpp). The leading digits of a number count. Of several
+# numbers the last wins, of several extra values the first (under ARC 7 the last benchmark). The case of keys in .diag
+# does not matter.
 
 
 _MAX_INTEGER = 2**63 - 1  # what a column of SQLite holds
 _ROW_BYTES = 80
-"""What a row of a table with two indexes takes beside its texts."""
+"""The bytes of a row in a table with two indexes, without its texts."""
 
 _NUMBERS = frozenset(
     (
@@ -96,7 +96,7 @@ _NUMBERS = frozenset(
 )
 
 _TOKEN_CLAIM = "tokenclaim."  # noqa: S105  a key
-"""ARC 7 writes the claims of the user's token so: ``tokenclaim.iss=https://...``, repeated for lists."""
+"""The prefix of a claim of the user's token in ARC 7: ``tokenclaim.iss=https://...``, repeated for lists."""
 _GROUPS = "wlcg.groups"
 _LOCAL_EXTRA = (
     ("jobname", "jobname", "job_name"),
@@ -104,9 +104,9 @@ _LOCAL_EXTRA = (
     ("clientname", "clienthost", "client_host"),
 )
 _DIAG_EXTRA = {"systemsoftware": "system_software", "wninstance": "wn_instance"}
-"""Keys of .local and .diag that become rows of JobExtraInfo: their names there, if they are others, and in v1_jobs."""
+"""Keys of .local and .diag that become rows of JobExtraInfo: their names there, if different, and in v1_jobs."""
 _LIFETIME = "lifetime"
-"""A-REX, of 6 and of 7, adds this to .local when it takes a job from its web service, and first records it."""
+"""A-REX 6 and 7 add this to .local when they take a job from their web service and first record it."""
 _LOCAL = frozenset(
     ("localid", "interface", "headnode", "queue", "subject", "starttime", "jobname", "lrms", "clientname", _LIFETIME)
 )
@@ -115,19 +115,19 @@ _MEASUREMENTS = {"walltime": "wall_s", "usertime": "cpu_user_s", "kerneltime": "
 
 
 def job_facts(files: JobFiles, rules: "JobRules") -> StateChange:
-    """The facts of one state change from the bytes of a job's files, by the rules of the site."""
+    """Return the facts of one state change, from the bytes of a job's files and the rules of the site."""
     facts = StateChange(files.job_id, files.state, files.event_ns, files.status)
     gate = InputLimiter(len(files.local or b"") + len(files.diag or b"") + len(files.statistics or b""))
-    # Without all of .local nobody knows.
+    # Without a complete .local this is unknown.
     is_taken = not files.local or _read_local(facts, files.local, rules, gate, hashed=files.hashed)
     if files.state == "FINISHED":
         _read_usage(facts, files, rules, gate)
         was_killed_before = files.failed and files.diag is None and not is_taken
         if facts.usage is not None and was_killed_before and not rules.publishes_untaken:
-            # Since it used nothing, it is in no message and no sum.
+            # The job used nothing, so it is in no message and no sum.
             facts.usage.status = ABORTED
     elif files.diag:
-        # Nothing else of a .diag is final before the job is.
+        # Before the end of the job nothing else of a .diag is final.
         times = []
         for line in gate.lines("diag", files.diag):
             name, equals, value = line.partition("=")
@@ -139,12 +139,12 @@ def job_facts(files: JobFiles, rules: "JobRules") -> StateChange:
 
 
 def _read_local(facts: StateChange, content: bytes, rules: "JobRules", gate: InputLimiter, *, hashed: bool) -> bool:
-    """Read .local; says whether A-REX has taken the job, as far as a .local that is not whole can say."""
+    """Read .local. Return whether A-REX has taken the job, as far as an incomplete .local shows it."""
     values: dict[str, str] = {}
     several: dict[str, list[str]] = {"voms": [], "projectname": [], "auth": []}
     claims: list[tuple[str, str]] = []
     is_ended = content.endswith(b"\n")
-    # Half of a line would be another name.
+    # Drop an incomplete last line: half of a line would be another name.
     for line in gate.lines("local", content if is_ended else content[: content.rfind(b"\n") + 1]):
         key, equals, value = line.partition("=")
         if not equals or not value:
@@ -157,7 +157,7 @@ def _read_local(facts: StateChange, content: bytes, rules: "JobRules", gate: Inp
             claims.append((key[len(_TOKEN_CLAIM) :], value))
     facts.known = True
     facts.is_whole = is_ended and "subject" in values and "starttime" in values
-    # Names are kept in a table with two indexes.
+    # Names are stored in a table with two indexes.
     facts.local_job_id = gate.text("local_job_id", values.get("localid", ""), 2)
     facts.endpoint_type = gate.text("endpoint_type", values.get("interface", ""), 2)
     facts.endpoint_url = gate.text("endpoint_url", values.get("headnode", ""))
@@ -183,11 +183,11 @@ def _set_credentials(
     *,
     hashed: bool,
 ) -> None:
-    """What the user's credentials say: VOMS attributes, the claims that the site keeps, the VO."""
+    """Set the values from the user's credentials: VOMS attributes, the claims that the site keeps, the VO."""
     kept = [(name, value) for claim, value in claims for name in rules.claim_names.get(claim, ())]
     # A site may keep the groups of a token as FQANs.
     named = [*fqans, *(value for name, value in kept if name in FQAN_KEYS)]
-    # A-REX 6 leaves the VO of jobs without VOMS attributes to who publishes.
+    # For jobs without VOMS attributes A-REX 6 leaves the VO to the publisher.
     told = "" if fqans else vo_of_claims(claims, rules)
     vo = told or ("" if fqans or not hashed else vomsless_vo(auth_groups, rules))
     if not named:
@@ -212,11 +212,11 @@ def _set_credentials(
 
 def main_group(claims: list[tuple[str, str]], vo: str, rules: "JobRules") -> list[str]:
     """
-    The group of a token that stands for the first FQAN, if it is a group within the job's VO; else none.
+    Return the token group that serves as the first FQAN, if it is a group within the job's VO; else an empty list.
 
-    The groups of `wlcg.groups` are in the order in which the user asked for them, and the first is the one that he
-    works for (WLCG Common JWT Profile 1.0). That of the VO itself needs no FQAN. Only if a rule of the site names that
-    claim, to keep it or for the VO: no other one gets into the database.
+    The groups of `wlcg.groups` are in the order in which the user requested them, and the first is the one that he
+    works for (WLCG Common JWT Profile 1.0). The group of the VO itself needs no FQAN. A group is used only if a rule of
+    the site names that claim, to keep it or for the VO: no other claim gets into the database.
     """
     if _GROUPS not in rules.claim_names and _GROUPS not in [claim for claim, _issuer in rules.vo_claims]:
         return []
@@ -226,9 +226,9 @@ def main_group(claims: list[tuple[str, str]], vo: str, rules: "JobRules") -> lis
 
 def vo_of_claims(claims: list[tuple[str, str]], rules: "JobRules") -> str:
     """
-    The VO that a token tells by the site's ``vo_claim`` rules; empty when none of them does.
+    Return the VO from a token by the site's ``vo_claim`` rules; empty if no rule gives one.
 
-    A group (``/atlas/production``) or an entitlement (``urn:...:group:VO:...``, AARC-G069) begins with it.
+    A group (``/atlas/production``) or an entitlement (``urn:...:group:VO:...``, AARC-G069) starts with it.
     """
     for claim, issuer in rules.vo_claims:
         if issuer is None or issuer.rstrip("/") in [value.rstrip("/") for name, value in claims if name == "iss"]:
@@ -244,15 +244,15 @@ def _vo_in(value: str) -> str:
         return value[1:].partition("/")[0]
     if value.startswith("urn:"):
         return value.partition(":group:")[2].partition("#")[0].partition(":")[0]
-    # Anything but one name is no VO: a scope, a sentence.
+    # Only a single name is a VO, not a scope or a sentence.
     return value if value.isprintable() and not set(value) & {" ", ":", "/", ","} else ""
 
 
 def vomsless_vo(auth_groups: list[str], rules: "JobRules") -> str:
     """
-    The VO of jobs without VOMS attributes, as A-REX 7 chooses it (observed).
+    Return the VO of jobs without VOMS attributes, as A-REX 7 chooses it (observed).
 
-    The first line for an authgroup that the user was found in holds; else the last one for any job.
+    The first line for an authgroup of the user is used; otherwise the last line for any job.
     """
     for_any = ""
     for authgroup, name, _issuer in rules.vomsless_vos:
@@ -279,7 +279,7 @@ def _read_usage(facts: StateChange, files: JobFiles, rules: "JobRules", gate: In
     if not facts.extra.get("benchmark"):
         facts.extra["benchmark"] = facts.default_benchmark
     if files.owner:
-        # A name of the host may be any bytes.
+        # A user name of the host may contain any bytes.
         owner = files.owner.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         facts.extra["localuser"] = gate.text("local_user", owner)
     if files.statistics:
@@ -288,7 +288,7 @@ def _read_usage(facts: StateChange, files: JobFiles, rules: "JobRules", gate: In
 
 
 def _last_events(times: list[tuple[str, str]], gate: InputLimiter) -> list[tuple[str, int]]:
-    """When the batch system started and ended the job, in the order of .diag."""
+    """Return when the batch system started and ended the job, in the order of .diag."""
     if len(times) > MOST_LRMS_EVENTS:
         gate.notes["lrms_times"] = f"{MOST_LRMS_EVENTS} of {len(times)} kept, the last ones"
     events = []
@@ -327,19 +327,19 @@ def _read_diag(facts: StateChange, usage: Usage, content: bytes, gate: InputLimi
     usage.wall_s = numbers.get("walltime", 0)
     usage.cpu_user_s = numbers.get("usertime", 0)
     usage.cpu_kernel_s = numbers.get("kerneltime", 0)
-    # Without a .diag, or with one that only the front end wrote to, there is none of them.
+    # They are missing without a .diag, and in a .diag that only the front end wrote.
     has_cpu = "usertime" in numbers or "kerneltime" in numbers
     usage.unknown = (() if "walltime" in numbers else MEASURED[:1]) + (() if has_cpu else MEASURED[1:])
     usage.scratch_bytes = numbers.get("usedscratch", 0)
     usage.memory_kib = numbers.get("maxresidentmemory") or numbers.get("averageresidentmemory", 0)
     total = numbers.get("maxtotalmemory") or numbers.get("averagetotalmemory", 0)
-    # Nothing measured the virtual size: A-REX repeats the resident one.
+    # The virtual size was not measured: A-REX repeats the resident size.
     usage.virtual_memory_kib = total or usage.memory_kib
     usage.cpu_count = numbers.get("processors") or len(several["nodename"]) or 1
 
 
 def measurements(diag: bytes) -> dict[str, int]:
-    """Those of `MEASURED` that a .diag tells, in seconds, as `job_facts` takes them."""
+    """Return the values of `MEASURED` in a .diag, in seconds, as `job_facts` reads them."""
     found = {}
     for line in lines_of(diag):
         name, equals, value = line.partition("=")
@@ -357,7 +357,7 @@ def _set_several(
     most = MOST_ROWS[field][0]
     rtes: list[str] = []
     for line in several["runtimeenvironments"]:
-        # What is far above the limit need not be kept to be told as too much.
+        # Far above the limit, the values are not kept: the number is enough.
         if len(rtes) <= most:
             rtes += [rte for rte in line.split(";") if rte]
     usage.rtes = [gate.text(field, rte, 0) for rte in rtes[:most]]
@@ -365,21 +365,21 @@ def _set_several(
     nodes = several["nodename"]
     if nodes:
         usage.node_count = len(set(nodes))
-        # Names are cut at whole ones: part of a name is another host.
+        # Cut between names only: a part of a name is another host.
         kept = gate.most("node_names", (stored_bytes(node) + 1 for node in nodes), len(nodes))
         facts.extra["nodenames"] = ":".join(nodes[:kept])
     benchmarks = several["benchmark"]
     if benchmarks:
         given = [value for value in benchmarks if value] or [""]
         facts.benchmarks = (gate.text("benchmark", given[0]), gate.text("benchmark", given[-1]))
-        # A first one that is empty counts for A-REX 6, as none.
+        # For A-REX 6 an empty first benchmark counts, as no benchmark.
         facts.extra["benchmark"] = (
             facts.benchmarks[1] if last_benchmark else facts.benchmarks[0] if benchmarks[0] else ""
         )
 
 
 def leading_digits(text: str) -> int | None:
-    """The number that a value begins with (``5.36s`` is 5), or ``None``; at most what a column holds."""
+    """Return the number at the start of a value (``5.36s`` is 5), at most what a column holds; ``None``: no number."""
     end = len(text) - len(text.lstrip("0123456789"))
     # Longer texts are no measurement; int() would also refuse more than 4,300 digits.
     return min(int(text[:end]), _MAX_INTEGER) if 0 < end <= 40 else (_MAX_INTEGER if end else None)
@@ -401,7 +401,7 @@ def _read_statistics(facts: StateChange, usage: Usage, content: bytes, gate: Inp
         if group:
             facts.events.append((name + "START", min(one.start_time for one in group)))
             facts.events.append((name + "END", max(one.end_time for one in group)))
-    # Volumes and times are of all; only the rows are bounded.
+    # Volumes and times include all transfers; only the number of rows is limited.
     for one in usage.transfers[: MOST_ROWS["transfers"][0]]:
         one.url = gate.text("transfer_urls", one.url, 0)
     sizes = (2 * stored_bytes(one.url) + _ROW_BYTES for one in usage.transfers)
@@ -410,11 +410,11 @@ def _read_statistics(facts: StateChange, usage: Usage, content: bytes, gate: Inp
 
 def parse_transfer(is_input: bool, text: str) -> TransferLine | None:
     """
-    One transfer from ``url=U,size=N,starttime=T,endtime=T[,fromcache=yes|no]``.
+    Return one transfer from ``url=U,size=N,starttime=T,endtime=T[,fromcache=yes|no]``.
 
-    A-REX does not escape the URL, which may hold commas and equal signs of its own: the fields are taken from the
-    right, where only A-REX writes. (A-REX reads from the left and stores such a URL cut, with a wrong type.)
-    ``None`` when the line has no URL or no times: a failed transfer writes such lines.
+    A-REX does not escape the URL, which may contain commas and equal signs. So the fields are read from the right,
+    where only A-REX writes. (A-REX reads from the left and stores such a URL cut, with a wrong type.) Returns ``None``
+    if the line has no URL or no times: a failed transfer writes such lines.
     """
     if not text.startswith("url="):
         return None
@@ -422,7 +422,7 @@ def parse_transfer(is_input: bool, text: str) -> TransferLine | None:
     values: dict[str, str] = {}
     for name in ("fromcache", "endtime", "starttime", "size"):
         head, comma, value = rest.rpartition(f",{name}=")
-        # The field must be the last one: another comma behind it means that it is part of the URL.
+        # The field must be the last one: if a comma follows, it is part of the URL.
         if comma and "," not in value:
             rest = head
             values[name] = value

@@ -1,12 +1,12 @@
 """
-One file per event that the database could not take, recorded by the next sweep. On the hook's path.
+One file for each event that the database could not take; the next sweep records it. The hook uses this module.
 
-The name is ``<time ns>-<pid>-<STATE>-<JOBID>``; the content is ``key=value`` lines, then the bytes of the control
-files that could be read. The hook writes each after a line ``file=NAME LENGTH``; the sh launcher ends its lines with
-``parts=NAME LENGTH NAME LENGTH ...`` and lets the bytes of all follow. Where the launcher's clock knows no more, the
-name begins with seconds: as text they sort before every nanosecond of their second.
-A file is complete once it has its name: it is written as ``.tmp-...`` and renamed. Both ways say how many bytes there
-are, so that one without its name, or cut by a power failure, is known to be whole or torn.
+The name is ``<time ns>-<pid>-<STATE>-<JOBID>``. The content is ``key=value`` lines, then the bytes of the control
+files that could be read. The hook writes each file after a line ``file=NAME LENGTH``. The sh launcher ends its lines
+with ``parts=NAME LENGTH NAME LENGTH ...``, and the bytes of all files follow. If the launcher's clock has only seconds,
+the name starts with seconds: as text they sort before every nanosecond of their second.
+A file is complete once it has its name: it is written as ``.tmp-...`` and renamed. Both ways give the number of bytes,
+so that a file without its name, or cut by a power failure, is known to be complete or torn.
 """
 
 import os
@@ -21,14 +21,14 @@ VERSION = "1"
 _FILES = ("local", "diag", "statistics")
 TEMPORARY = ".tmp-"
 _UNKNOWN = "UNKNOWN"
-"""What `stat` says of an owner whose name the host does not know."""
+"""The output of `stat` for an owner whose name the host does not know."""
 
 
 def write(spool: str, files: JobFiles) -> str:
     """
-    Write an event to the spool and return the path; the directory is made if it is missing.
+    Write an event to the spool and return the path. The directory is created if it is missing.
 
-    Raises OSError when even that is impossible, InputError for a control directory that no line can name.
+    Raises OSError if that is impossible, InputError for a control directory whose name does not fit into a line.
     """
     now_ns = time.time_ns()
     name = f"{now_ns}-{os.getpid()}-{files.state}-{files.job_id}"
@@ -59,7 +59,7 @@ def _write(spool: str, name: str, content: bytes) -> str:
 
 
 def to_bytes(files: JobFiles, now_ns: int) -> bytes:
-    """The content of a spool file; raises InputError for a control directory with a line end in its name."""
+    """Return the content of a spool file. Raises InputError for a control directory with a line end in its name."""
     if "\n" in files.controldir:
         raise InputError(f"{files.controldir!r}: a control directory with a line end in its name cannot be spooled")
     status = files.status
@@ -87,9 +87,9 @@ def to_bytes(files: JobFiles, now_ns: int) -> bytes:
 
 def from_bytes(content: bytes, name: str) -> tuple[JobFiles, bool]:
     """
-    A spool file as the job's files, and whether it holds .local (False: the launcher's lines alone, or no more).
+    Return a spool file as the job's files, and whether it contains .local (False: only the launcher's lines, or less).
 
-    ``name`` is for the complaint: raises InputError when the content is not what `to_bytes` or the launcher writes.
+    ``name`` is used in errors. Raises InputError if neither `to_bytes` nor the launcher writes such content.
     """
     values: dict[str, str] = {}
     blobs: dict[str, bytes] = {}
@@ -120,9 +120,9 @@ def from_bytes(content: bytes, name: str) -> tuple[JobFiles, bool]:
 
 def is_whole(content: bytes) -> bool:
     """
-    Whether nothing is missing of what the launcher was writing: it says in its last line how many bytes follow.
+    Whether the launcher's file is complete: its last line says how many bytes follow.
 
-    (The hook says so of each file, and nothing tells that another one was to come.)
+    (The hook says so of each file, but nothing shows whether another file was to come.)
     """
     lines, found, rest = content.partition(b"\nparts=")
     value, end, content = rest.partition(b"\n")
@@ -132,7 +132,7 @@ def is_whole(content: bytes) -> bool:
 
 
 def from_name(name: str, controldir: str) -> JobFiles | None:
-    """What the name of a spool file alone says of its event; ``None`` for a name that is none of ours."""
+    """Return the event data in the name of a spool file; ``None`` if the name is not ours."""
     time_text, _, rest = name.removeprefix(TEMPORARY).partition("-")
     _pid, _, rest = rest.partition("-")
     state, _, job_id = rest.partition("-")
@@ -159,7 +159,7 @@ def _job_files(values: dict[str, str], blobs: dict[str, bytes], name: str) -> Jo
     files.failed = values.get("failed") == "yes"
     files.owner = values.get("owner")
     if files.owner is not None and _UNKNOWN in files.owner:
-        # As `control_files.owner_of` says it: names that the host does not know are left out.
+        # As in `control_files.owner_of`: names that the host does not know are left out.
         user, _, group = files.owner.partition(":")
         user = "" if user == _UNKNOWN else user
         files.owner = user if group == _UNKNOWN else f"{user}:{group}"
@@ -174,7 +174,7 @@ def _job_files(values: dict[str, str], blobs: dict[str, bytes], name: str) -> Jo
 
 
 def _number(text: str) -> int | None:
-    """A whole number that a column of the database holds, or ``None``."""
+    """Return a whole number that fits into a column of the database, or ``None``."""
     if not (text.isascii() and text.isdigit()) or len(text) > 19:
         return None
     number = int(text)
@@ -183,7 +183,7 @@ def _number(text: str) -> int | None:
 
 def _nanoseconds(text: str, name: str) -> int:
     number = _number(text)
-    # The clock of the sh launcher may know seconds only: a number too small for nanoseconds is seconds.
+    # The clock of the sh launcher may have only seconds: a number too small for nanoseconds is seconds.
     if number is not None and number < 2**33:
         number *= 10**9
     if number is None or number >= 2**63:

@@ -85,7 +85,7 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
 
 
 def _taken_over(ctx: RunContext) -> Cursor | None:
-    """Return the cursor of the only unconfigured target that went to the same receiver; ``None`` if there is no such one."""
+    """Return the cursor of the only unconfigured target that went to the same receiver; ``None``: not just one."""
     configured = {one.block for one in ctx.plugin.settings.targets}
     kind = ctx.block.partition(":")[0]
     candidates = [
@@ -553,7 +553,7 @@ class TargetRun:
                 by_kind.setdefault(kind, set()).add(month)
 
     def _prove(self, ctx: RunContext) -> None:
-        """Store the present selection as proven, after everything was handled and answered. Later ones are compared to it."""
+        """Store the present selection as proven: everything was handled and answered."""
         block = self._target.block
         safeguard.close_accepted(ctx.publishing, block)
         in_doubt = incarnation.uncertain_after_seq(ctx.publishing, block) is not None
