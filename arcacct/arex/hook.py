@@ -1,11 +1,12 @@
 """
-The state-change hook, ``arcacct-record CONTROLDIR JOBID STATE [CONF]``: records an event and exits 0, whatever happens.
+The state-change hook, ``arcacct-record CONTROLDIR JOBID STATE [CONF]``: records an event and always exits 0.
 
-A-REX runs it inside its only job loop: a delay here holds every job of the site, a failure fails this one. So it uses
-nothing but the standard library, and little of it (a test watches the imports), takes part in one transaction, and
-what the database cannot take within the deadline becomes a file in the spool. Where Python waits, the end of the
-deadline is an exception and it spools itself; where SQLite or the disk works in C, which hears no exception, it is the
-end of the process, and the launcher spools (INVARIANTS 13). Syncs are left to children that A-REX does not wait for.
+A-REX runs it inside its only job loop: a delay here holds every job of the site, and a failure fails this job. So it
+uses only the standard library, and little of it (a test checks the imports), and makes one transaction. An event that
+the database cannot take within the deadline becomes a file in the spool. While Python waits, the deadline raises an
+exception and the hook spools the event. While SQLite or the disk works in C, where no exception can be raised, the
+deadline ends the process and the launcher spools (INVARIANTS 13). Syncs are left to children for which A-REX does not
+wait.
 """
 
 import gc
@@ -27,16 +28,16 @@ if TYPE_CHECKING:
 _ITIMER_REAL = 0
 _LARGEST_PYC = 1 << 16
 _SPOOL_S = 1.0
-"""How long writing into the spool may take before the launcher does it."""
+"""Seconds for writing into the spool, before the launcher does it."""
 _BREAK_S = 30
-"""For how long the hooks after one that was too slow spool at once; the launcher's pause."""
+"""Seconds for which the hooks after a slow one spool at once; the launcher's pause."""
 _APART_S = 60.0
-"""How long a child may work beside A-REX."""
+"""Seconds that a child may work in parallel to A-REX."""
 _MOST_FDS = 256
 _SYNC = "/bin/sync"
 USAGE = "usage: arcacct-record CONTROLDIR JOBID STATE [CONF]"
 LAUNCHED = b"ARCACCT_LAUNCHED"
-"""The launcher sets it in the environment: it spools what we cannot, and has to know."""
+"""The launcher sets it in the environment. It spools what the hook cannot, and needs its exit code for that."""
 
 _NEEDED = (
     "errors",
@@ -53,13 +54,13 @@ _NEEDED = (
     "records/recorder",
 )
 """
-What every hook imports, each behind what it imports itself; packages, which have nothing but a docstring, end in a
-slash. Tests keep it true.
+The modules that every hook imports, each after the modules that it imports itself. Packages, whose __init__ has only a
+docstring, end in a slash. Tests check the list.
 """
 
 
 class DeadlineError(Exception):
-    """The time that a hook may take is over."""
+    """The time of a hook is over."""
 
 
 class NotKeptError(Exception):
@@ -67,19 +68,19 @@ class NotKeptError(Exception):
 
 
 def main() -> None:
-    """Record the event of the command line; never returns, never fails the job."""
+    """Record the event of the command line. It never returns and never fails the job."""
     posix.umask(0o077)
-    # Nothing of what is made here has to be given back before the end.
+    # No object needs to be freed before the end.
     gc.disable()
     exit_code = 0
     try:
         complaint = run(sys.argv[1:])
-    except BaseException as error:  # noqa: BLE001  whatever it is, the job must not pay for it
+    except BaseException as error:  # noqa: BLE001  no error may affect the job
         complaint = str(error) if isinstance(error, NotKeptError) else f"{type(error).__name__}: {error}"
         exit_code = 1 if _is_launched() else 0
     if complaint:
         _complain(complaint)
-    # Without the interpreter's teardown and without closing the database: closing would checkpoint (INVARIANTS 7).
+    # Skip the interpreter's teardown and the closing of the database: closing would checkpoint (INVARIANTS 7).
     posix._exit(exit_code)  # noqa: SLF001  the name that os._exit has there
 
 
@@ -89,7 +90,7 @@ def _complain(text: str) -> None:
         from arcacct.wording import sanitise_line  # noqa: PLC0415  only here
 
         line = sanitise_line(line)
-    except Exception:  # noqa: BLE001  an installation that is not whole has something to say, too
+    except Exception:  # noqa: BLE001  also complain if the installation is incomplete
         line = ascii(line)
     try:
         posix.write(2, f"{line}\n".encode())
@@ -98,10 +99,10 @@ def _complain(text: str) -> None:
 
 
 def run(arguments: list[str]) -> str:
-    """Record, or spool; returns a complaint for stderr, empty when all is well. Raises what neither could help."""
+    """Record or spool an event; return a complaint for stderr, empty on success. Raises if neither was possible."""
     if arguments[2:3] != ["DELETED"]:
         _load_needed()
-    # Nothing may fail before main's guard, hence the imports in functions.
+    # Imports are in functions, so that nothing can fail before main's guard.
     from arcacct.arex.control_files import STATES, is_job_id  # noqa: PLC0415
     from arcacct.config.parser import absolute  # noqa: PLC0415
 
@@ -111,9 +112,9 @@ def run(arguments: list[str]) -> str:
     if state == "DELETED":
         return ""
     problem, here = _places(controldir, arguments[3] if len(arguments) == 4 else None)
-    # From now on the time runs: its end is a DeadlineError, or with `_in_c` the end of the process.
+    # The time starts here. Its end raises DeadlineError or, with `_in_c`, ends the process.
     _in_c(False)
-    # Whoever starts us may have blocked it, and a process inherits that.
+    # The parent may have blocked the signal, and a process inherits that.
     pthread_sigmask(SIG_UNBLOCK, (SIGALRM,))
     setitimer(_ITIMER_REAL, here.deadline_s)
     files = None
@@ -140,17 +141,17 @@ def run(arguments: list[str]) -> str:
 
 def _load_needed() -> None:
     """
-    Load the modules of the hook from their .pyc files, by the import system's rules in half of its time.
+    Load the modules of the hook from their .pyc files, by the import system's rules but in half of its time.
 
-    (It looks for each module along a path and through directories: in all that is an eighth of a hook.)
-    From the first that is not as expected (no .pyc, a source that is newer), it is left to do its work itself.
+    (The import system searches each module along a path and in directories, which takes an eighth of a hook.)
+    From the first unexpected module on (no .pyc, or a newer source), the import system loads the rest.
     """
     folder = __file__.rpartition("/")[0].rpartition("/")[0]
     for name in _NEEDED:
         try:
             if name[-1] == "/":
                 if f"arcacct.{name[:-1]}" not in sys.modules:
-                    # Without running its __init__, which would do nothing.
+                    # Its __init__ does nothing and is not run.
                     package = sys.modules[f"arcacct.{name[:-1]}"] = type(sys)(f"arcacct.{name[:-1]}")
                     package.__path__ = [f"{folder}/{name[:-1]}"]
                     setattr(sys.modules["arcacct"], name[:-1], package)
@@ -164,7 +165,7 @@ def _load_needed() -> None:
 
 
 def _compiled(folder: str, name: str) -> "CodeType | None":
-    """The code of a module, if its .pyc is from this Python and from the source that is there now. Raises OSError."""
+    """Return the code of a module if its .pyc fits this Python and the present source; else None. Raises OSError."""
     place, _, last = f"{folder}/{name}".rpartition("/")
     fd = posix.open(f"{place}/__pycache__/{last}.{sys.implementation.cache_tag}.pyc", posix.O_RDONLY | posix.O_CLOEXEC)
     try:
@@ -172,7 +173,7 @@ def _compiled(folder: str, name: str) -> "CodeType | None":
     finally:
         posix.close(fd)
     source = posix.stat(f"{folder}/{name}.py")
-    # How a .pyc begins: version, flags (0: it is told by time and size), both of them modulo 2^32.
+    # A .pyc starts with: version, flags (0: checked by time and size), time and size, both modulo 2^32.
     begin = MAGIC_NUMBER + bytes(4)
     for number in (int(source.st_mtime), source.st_size):
         begin += (number & 0xFFFFFFFF).to_bytes(4, "little")
@@ -211,7 +212,7 @@ def _places(controldir: str, config: str | None) -> "tuple[str, Places]":
         except Exception:
             if config is not None or _is_there("/etc/arc.conf"):
                 raise
-            # No configuration anywhere: the control directory is on the command line, the rest has defaults.
+            # Without any configuration the control directory comes from the command line, and the rest has defaults.
             conf = None
         return "", places(conf, controldir)
     except Exception as error:  # noqa: BLE001  with a broken configuration the event is spooled in the usual place
@@ -228,9 +229,9 @@ def _is_there(path: str) -> bool:
 
 def _in_c(yes: bool) -> None:
     """
-    Whether what comes next works in C for as long as it likes, where a signal's handler does not run.
+    Say whether the next step may work in C for any time, where no signal handler runs.
 
-    Only the launcher spools for a process that ended by it: whoever starts us otherwise waits for C.
+    The deadline then ends the process, but only under the launcher, which spools. Any other parent waits for C.
     """
     signal(SIGALRM, SIG_DFL if yes and _is_launched() else _over)
 
@@ -244,12 +245,12 @@ def _over(_number: int, _frame: object) -> None:
 
 
 def _waits(begins: bool) -> None:
-    """For `Transaction`: the wait in the queue is one that an exception ends."""
+    """Switch to an exception at the deadline while `Transaction` waits in the queue."""
     _in_c(not begins)
 
 
 def _broken(path: str) -> str:
-    """Why not even to try: a hook was too slow just now. Empty when there is no reason."""
+    """Return why the database is not tried: another hook was too slow just now. Empty if there is no reason."""
     try:
         fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
     except OSError:
@@ -260,14 +261,14 @@ def _broken(path: str) -> str:
         posix.close(fd)
     from time import time  # noqa: PLC0415  only here
 
-    # One from a time that is none (a clock that was wrong) says nothing.
+    # An impossible time, from a wrong clock, is ignored.
     if text.isdigit() and 0 < int(text) - time() <= _BREAK_S:
         return f"{path}: a hook was too slow just now"
     return ""
 
 
 def _break(path: str) -> None:
-    """Let the next hooks spool at once: a burst of events costs A-REX one deadline, not one each."""
+    """Make the next hooks spool at once, so that a burst of events costs A-REX only one deadline."""
     from time import time  # noqa: PLC0415  only here
 
     from arcacct.files.directories import private_directory  # noqa: PLC0415
@@ -285,9 +286,9 @@ def _break(path: str) -> None:
 
 def write_back_apart(database: str, maintenance: str) -> None:
     """
-    A WAL above its limit is written back by a child: its syncs are not A-REX's to wait for.
+    Let a child write back a WAL above its limit, so that A-REX does not wait for the syncs.
 
-    Not while somebody works on the database (``maintenance`` is the file that says so): he waits for who has it open.
+    It does nothing during maintenance (the file ``maintenance`` exists), which waits for processes with open databases.
     """
     from arcacct.database.connection import WAL_LIMIT_BYTES  # noqa: PLC0415
 
@@ -309,19 +310,19 @@ def write_back_apart(database: str, maintenance: str) -> None:
         con = open_database(database, ACCOUNTING_SCHEMA)
         _refuse_maintenance(maintenance)
         checkpoint.shrink_begun(con, database)
-        # With the database open: closing would remove the WAL, and the next hook would sync a new one.
+        # Exit with the database open: closing would remove the WAL, and the next hook would sync a new one.
         posix._exit(0)  # noqa: SLF001  the name that os._exit has there
 
-    # Before this process opens the database: SQLite's connections and locks do not outlive a fork.
+    # Fork before this process opens the database: SQLite's connections and locks do not survive a fork.
     apart(work, keep=fd)
     posix.close(fd)
 
 
 def _sync_apart(*paths: str) -> None:
     """
-    Let `sync` make these files durable: a finished job may be cleaned by its client, and then the power may fail.
+    Let `sync` make these files durable: the client may clean a finished job, and then the power may fail.
 
-    (To start a program costs A-REX a fifth of what a copy of this process does.)
+    (Starting a program costs A-REX a fifth of the cost of a fork of this process.)
     """
     quiet = [(posix.POSIX_SPAWN_OPEN, fd, "/dev/null", posix.O_RDWR, 0) for fd in range(3)]
     try:
@@ -332,9 +333,9 @@ def _sync_apart(*paths: str) -> None:
 
 def apart(work: "object", keep: int = -1) -> None:
     """
-    Do something in a child for which nobody waits: a session of its own, no output, and a minute at most.
+    Run ``work`` in a child without waiting for it: in its own session, without output, for a minute at most.
 
-    Of what is open the child has only ``keep``: A-REX would wait for the end of the pipes.
+    The child keeps only the descriptor ``keep`` open: A-REX would wait for the end of the pipes.
     """
     try:
         if posix.fork():
@@ -351,7 +352,7 @@ def apart(work: "object", keep: int = -1) -> None:
         posix.closerange(3, max(3, keep))
         posix.closerange(max(3, keep + 1), _MOST_FDS)
         work()  # type: ignore[operator]  # typing.Callable costs an import
-    except BaseException:  # noqa: BLE001, S110  whoever comes next does it
+    except BaseException:  # noqa: BLE001, S110  the next process does it
         pass
     finally:
         posix._exit(0)  # noqa: SLF001  the name that os._exit has there
@@ -359,11 +360,11 @@ def apart(work: "object", keep: int = -1) -> None:
 
 def record_event(here: "Places", files: "JobFiles", con: "Connection | None" = None) -> str:
     """
-    One event into the database: wait in the queue, one transaction; says what was new (`recorder.NEW_JOB`, ...).
+    Record one event in the database, in one transaction in the queue; return what was new (`recorder.NEW_JOB`, ...).
 
-    ``con`` is for callers that have the database open; the hook opens it and leaves it to the end of the process.
-    Raises InputError when the job's .local says nothing, StoreError when the database is missing, not ours, of
-    another version or under maintenance.
+    ``con`` is for callers with an open database. Without it the hook opens it and never closes it. Raises InputError
+    if the job has no .local to read, StoreError if the database is missing, not ours, of another version or under
+    maintenance.
     """
     from arcacct.arex.job_facts import job_facts  # noqa: PLC0415
     from arcacct.database.connection import ACCOUNTING_SCHEMA, Transaction, open_database  # noqa: PLC0415
@@ -378,7 +379,7 @@ def record_event(here: "Places", files: "JobFiles", con: "Connection | None" = N
     if con is None:
         _in_c(True)
         patient = _waits
-        # Another program's lock is waited for in half of the time at most: the other half is for the spool.
+        # Wait for another program's lock for half of the time at most: the other half is for the spool.
         con = open_database(here.database, ACCOUNTING_SCHEMA, timeout_s=here.deadline_s / 2)
     with Transaction(con, here.database, here.queue_lock, patient):
         _refuse_maintenance(here.maintenance)
@@ -405,10 +406,10 @@ def _spool(here: "Places", files: "JobFiles | None", event: tuple[str, str, str]
         except Exception as error:  # noqa: BLE001  there is another one, and the launcher
             complaints.append(str(error))
             continue
-        # Its name and that of the spool, too.
+        # Also the file's name and the spool's name.
         _sync_apart(path, folder, folder.rpartition("/")[0])
         return f"{event[1]} {event[2]}: spooled as {path}: {problem}"
-    # The last resort is a line for A-REX's log.
+    # The last resort is a line in A-REX's log.
     raise NotKeptError(
         f"{event[1]} {event[2]}: not recorded ({problem}) and not spooled ({'; '.join(complaints)});"
         " `arcacct sweep` finds it"

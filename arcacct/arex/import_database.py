@@ -307,7 +307,7 @@ class _Import(ImportRun):
         for one in parts.usable:
             try:
                 jobs.append(job_of(one, self._clock))
-            except Exception as error:  # noqa: BLE001  whatever it is, it costs this record alone
+            except Exception as error:  # noqa: BLE001  any error affects only this record
                 bad.append(_reject(self._origin, one, fault(error)))
         bad += [
             # Nothing of these records is stored: they are read again from their file.

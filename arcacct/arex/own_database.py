@@ -1,6 +1,5 @@
 """
-The databases that A-REX writes itself: reading them without being noticed (INVARIANTS 1), and a record there as a
-job.
+Reads the databases that A-REX writes, without any effect on A-REX (INVARIANTS 1), and turns their records into jobs.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from arcacct.records.reader import unescaped
 from arcacct.records.row_mapping import ArexRows, Event, Row, as_job
 from arcacct.records.states import FINAL, FQAN_KEYS, IN_PROGRESS, SQL_FINAL
 
-# Reading a database that A-REX writes, so that A-REX never notices (INVARIANTS 1).
+# Reading a database that A-REX writes, without any effect on A-REX (INVARIANTS 1).
 #
-# A-REX repeats the whole text `BEGIN; ...; COMMIT` when the file is locked, and then loses every later row. In
-# rollback-journal mode any reader locks the file: SQLite never opens it there, we copy it with read(). In WAL mode
+# If the file is locked, A-REX repeats the whole text `BEGIN; ...; COMMIT`, and then loses every later row. In
+# rollback-journal mode any reader locks the file: SQLite never opens it there, and we copy it with read(). In WAL mode
 # readers lock nothing: SQLite opens it read-only, in short transactions, and never writes anything back.
 
 
 PATIENCE_S = 60.0
-"""How long to wait for a moment in which A-REX does not write, before giving up until the next time."""
+"""How many seconds to wait until A-REX does not write, before giving up until the next time."""
 _CHUNK_BYTES = 4 * 1024 * 1024
 
 _ways: dict[tuple[int, int], str] = {}
 """
-How this process reads each file, by device and inode. Never both ways: closing a descriptor of a file drops every lock
-that SQLite has on it in this process.
+How this process reads each file, by device and inode. Never mix both ways: closing a descriptor of a file drops every
+lock that SQLite has on it in this process.
 """
 
 
@@ -53,12 +52,12 @@ class ArexDatabase(NamedTuple):
     version: int
     """1 (ARC 6) or 2 (ARC 7)."""
     stamp: str
-    """The file that was copied; empty for one that is read as it lives."""
+    """The stamp of the copied file; empty if the database is read in place."""
 
 
 def newest_stamp(path: str) -> str:
     """
-    The stamp of a file that would be copied, to be compared with that of an earlier copy; empty for one in WAL mode.
+    Return the present stamp of a file that would be copied, for comparison with an earlier copy; empty in WAL mode.
 
     Raises InputError.
     """
@@ -71,11 +70,11 @@ def opened(
     path: str, workspace: str, *, patience_s: float = PATIENCE_S, at_rest: bool = True
 ) -> Iterator[ArexDatabase]:
     """
-    A database of A-REX for reading; ``workspace`` is a directory of ours with room for a copy.
+    Open a database of A-REX for reading. ``workspace`` is a directory of ours with room for a copy.
 
-    ``at_rest=False`` is for processes that come back: a WAL database that nobody uses now is not copied, since once it
-    is used it could not be read in place any more. Only one process at a time may use a workspace. Raises InputError
-    when it is none, StoreBusy when A-REX writes all the time or not now, StoreError when it cannot be read.
+    ``at_rest=False`` is for long-running processes: an unused WAL database is not copied, since it could then not be
+    read in place later. Only one process at a time may use a workspace. Raises InputError if the file is no such
+    database, StoreBusy if A-REX writes for ``patience_s`` seconds or does not run, StoreError if it cannot be read.
     """
     header = header_of(path)
     live = header.journal == WAL and _is_open_somewhere(path)
@@ -87,11 +86,11 @@ def opened(
     copy = os.path.join(workspace, f"arex-copy-{os.path.basename(path)}")
     try:
         stamp = "" if live else _copied(path, copy, patience_s)
-        # Nobody else knows the copy: without locks, and without the -shm that a WAL database would need.
+        # Only this process uses the copy: it needs no locks, and no -shm as for a WAL database.
         copied = f"{uri(os.path.join(copy, 'accounting.db'), 'ro')}&immutable=1"
         try:
             with closing(open_foreign(uri(path, "ro") if live else copied)) as con:
-                # The tables first: the check would run what a virtual table stands for.
+                # Check the tables first: quick_check would run the module of a virtual table.
                 version = require_tables(con, path)
                 found = "ok" if live else con.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if found != "ok":
@@ -115,13 +114,13 @@ def opened(
 
 
 def _is_open_somewhere(path: str) -> bool:
-    """Whether somebody uses a WAL database, or left a WAL behind: else the file alone is all there is."""
+    """Whether a WAL database is in use or has a WAL left. Otherwise the file alone is complete."""
     if os.path.exists(f"{path}-shm"):
         return True
     if not _has_wal(path):
         return False
     if os.geteuid() not in (0, os.stat(path).st_uid):
-        # SQLite would make a -shm that the owner cannot write.
+        # SQLite would create a -shm that the owner cannot write.
         raise StoreError(f"{path}: left open by a process that ended; run as its owner")
     return True
 
@@ -139,9 +138,9 @@ def _damaged(path: str, what: str) -> StoreError:
 
 def _copied(path: str, folder: str, patience_s: float) -> str:
     """
-    Copy a file in a moment in which nobody writes it; the stamp of what was copied.
+    Copy a file while no process writes it; return the stamp of the copied file.
 
-    Raises StoreBusy, and StoreError where there is no room for it (a file may say that it has a terabyte).
+    Raises StoreBusy, and StoreError if there is no room for it (a file may claim to have a terabyte).
     """
     shutil.rmtree(folder, ignore_errors=True)
     private_directory(folder)
@@ -167,10 +166,10 @@ def _copied(path: str, folder: str, patience_s: float) -> str:
 
 def _copied_once(path: str, target: str) -> str | None:
     """
-    One attempt; ``None`` when somebody wrote meanwhile.
+    Try to copy once; return ``None`` if another process wrote during the copy.
 
-    The order matters. Before: the header, then no journal, so that whatever began before is finished. After: no
-    journal, then the same header, so that whatever began meanwhile is seen by one or the other.
+    The order matters. Before: read the header, then check that there is no journal, so that earlier writes are
+    finished. After: check that there is no journal, then compare the header. One of the two shows any write in between.
     """
     before = header_of(path)
     if _in_use(path, before) or not _copy_bytes(path, target, before):
@@ -181,12 +180,12 @@ def _copied_once(path: str, target: str) -> str | None:
 def _in_use(path: str, header: Header) -> bool:
     if os.path.exists(f"{path}-journal"):
         return True
-    # A WAL database is in its file alone only as long as it has no WAL.
+    # A WAL database is complete in its file only while it has no WAL.
     return header.journal == WAL and (_has_wal(path) or os.path.exists(f"{path}-shm"))
 
 
 def _copy_bytes(path: str, target: str, before: Header) -> bool:
-    """By read() alone; False as soon as the file changes."""
+    """Copy with read() only; return False as soon as the file changes."""
     try:
         with open(path, "rb", buffering=0) as source, open(target, "wb", opener=private) as copy:
             while content := source.read(_CHUNK_BYTES):
@@ -201,7 +200,7 @@ def _copy_bytes(path: str, target: str, before: Header) -> bool:
         ) from error
 
 
-# The databases that A-REX itself keeps of this control directory's jobs, and when to ask them (INVARIANTS 1).
+# A-REX's own databases of this control directory's jobs, and when to read them (INVARIANTS 1).
 
 
 _ASK_AFTER = "ARCACCT_ASK_AREX_AFTER"
@@ -210,7 +209,7 @@ _PAGE_RECORDS = 5000
 
 
 class Ended(NamedTuple):
-    """A job that is at its end in A-REX's database."""
+    """A job that has ended in A-REX's database."""
 
     end_time: int
     wall_s: int
@@ -219,9 +218,9 @@ class Ended(NamedTuple):
 
 def own_databases(here: Places) -> list[str]:
     """
-    Those that there are, the one that was written last first; none where A-REX writes none (the configuration says so).
+    Return A-REX's existing databases, the last written one first; empty if A-REX writes none by the configuration.
 
-    Our own database is none of them, wherever ``database=`` puts it.
+    It never includes our own database, wherever ``database=`` puts it.
     """
     if not here.arex_accounting:
         return []
@@ -239,28 +238,28 @@ def own_databases(here: Places) -> list[str]:
 
 
 def own_origins(here: Places) -> list[str]:
-    """What RecordSources calls these databases, whether they are there now or not."""
+    """Return the names of these databases in RecordSources, whether the files exist or not."""
     return [os.path.realpath(os.path.join(here.controldir, "accounting", name)) for name in AREX_DATABASES]
 
 
 def ask_after(con: Connection) -> float:
-    """When they may be asked again, in UTC seconds; in the past: now."""
+    """Return when they may be read again, in UTC seconds; a time in the past means now."""
     after = float(noted(con, _ASK_AFTER) or 0)
-    # A clock that was put back must not silence A-REX.
+    # After a clock was set back, do not stop reading A-REX's database.
     return after if after < time.time() + _LONGEST_PAUSE_S else 0.0
 
 
 def save_pause(con: Connection, seconds: float) -> None:
-    """Do not ask again for so long; inside the caller's transaction."""
+    """Store a pause of some seconds before the next reading. The caller has a transaction."""
     note(con, _ASK_AFTER, round(time.time() + min(seconds, _LONGEST_PAUSE_S / 2)))
 
 
 def ended_between(database: ArexDatabase, start: int, end: int, settled_before: int) -> Iterator[dict[str, Ended]]:
     """
-    Every job with ``start <= EndTime < end`` by its plain id, some thousand at a time, each in a short transaction.
+    Yield every job with ``start <= EndTime < end`` by its plain id, some thousand at a time, in short transactions.
 
-    Without the records that A-REX has lost itself, and those whose end it is still writing: ``settled_before`` and the
-    event FINISHED tell as in an import.
+    Records that A-REX has lost are left out, and those whose end A-REX is still writing: ``settled_before`` and the
+    event FINISHED show these, as in an import.
     """
     after = (start, 0)
     while True:
@@ -278,14 +277,14 @@ def ended_between(database: ArexDatabase, start: int, end: int, settled_before: 
         yield {unescaped(row[2]): Ended(row[0], row[3], row[4]) for row in page if row[5]}
 
 
-# A record of the database that A-REX itself writes, as a whole job.
+# A record of A-REX's own database as a complete job.
 #
-# What differs from ours is put right: event times are local to A-REX there and UTC here; a resumed or restarted job has
-# all its children once more for each end; ARC 7 keeps the first FQAN and the benchmark in the record, not beside it.
+# Differences from ours are corrected. Event times are local there and UTC here. A resumed or restarted job has all its
+# rows once more for each end. ARC 7 keeps the first FQAN and the benchmark in the record instead of separate rows.
 
 
 TimedEvent = tuple[str, int | str]
-"""Key and time in UTC seconds; a text that is no time is as it was."""
+"""Key and time in UTC seconds; a text that is no time remains unchanged."""
 _QUARTER_HOUR_S = 900
 _SECONDS = {f":{second:02}": second for second in range(60)}
 _LARGEST_OFFSET_S = 15 * 3600
@@ -295,10 +294,10 @@ _MINUTES_REMEMBERED = 10_000
 
 def lost(rows: ArexRows) -> str | None:
     """
-    Why a record cannot be used, or ``None``.
+    Return why a record cannot be used, or ``None``.
 
-    A job submitted through INTERNAL has a row without status, user, queue and end: A-REX loses it, and only the
-    control directory knows it.
+    A job submitted through INTERNAL has a row without status, user, queue and end. A-REX loses it, and only the control
+    directory has it.
     """
     if rows.status == "":
         return "A-REX recorded neither status nor user (a job of the INTERNAL interface)"
@@ -311,7 +310,7 @@ def lost(rows: ArexRows) -> str | None:
 
 def written_whole(rows: ArexRows) -> bool:
     """
-    Whether A-REX has written all of a job's end: it does so in five transactions, and this event is in the last.
+    Whether A-REX has written the complete end of a job: it takes five transactions, and this event is in the last.
 
     (A record without its benchmark would be published with a wrong one.)
     """
@@ -319,13 +318,13 @@ def written_whole(rows: ArexRows) -> bool:
 
 
 def job_of(rows: ArexRows, clock: EventClock) -> Job:
-    """The job, whatever version of A-REX wrote it."""
+    """Return the job in a record of any version of A-REX."""
     ends = [key for key, _when in rows.events].count("FINISHED") or 1
-    # The values of the last end: A-REX writes those of one in the order of their keys, each key once.
+    # The values of the last end: for each end A-REX writes them in the order of their keys, each key once.
     keys = [_key(row) for row in rows.extra]
     last_end = max((at for at in range(1, len(keys)) if keys[at] <= keys[at - 1]), default=0)
     once = rows._replace(
-        # A-REX 7 writes ``VO#ISSUER`` of a line `vomsless_vo` as it stands (``#`` escaped).
+        # A-REX 7 stores the whole ``VO#ISSUER`` of a line `vomsless_vo` (``#`` escaped).
         vo=rows.vo if rows.fqan is None else rows.vo.partition("%23")[0].strip(),
         auth_tokens=(
             tuple(dict.fromkeys(rows.auth_tokens))
@@ -341,10 +340,10 @@ def job_of(rows: ArexRows, clock: EventClock) -> Job:
 
 def tokens_of_version_1(rows: Sequence[Row], fqan: str) -> tuple[Row, ...]:
     """
-    The rows of AuthTokenAttributes of version 2 as version 1 has them, each once.
+    Return the rows of AuthTokenAttributes of version 2 in the form of version 1, each once.
 
-    The first FQAN as ``mainfqan``, the others as ``vomsfqan``, then the claims of a token. Version 2 has every FQAN,
-    also the first, as ``vomsfqan``, and the first (``fqan``; empty: none) beside the record.
+    The first FQAN is ``mainfqan``, the others are ``vomsfqan``, then the claims of a token follow. Version 2 has every
+    FQAN as ``vomsfqan``, and the first one also in the record (``fqan``; empty: none).
     """
     distinct = tuple(dict.fromkeys(rows))
     fqans = dict.fromkeys(value for key, value in distinct if key in FQAN_KEYS)
@@ -354,7 +353,7 @@ def tokens_of_version_1(rows: Sequence[Row], fqan: str) -> tuple[Row, ...]:
 
 
 def tokens_of_version_2(rows: Sequence[Row]) -> tuple[str, tuple[Row, ...]]:
-    """The first FQAN (empty: none) and the rows of AuthTokenAttributes of version 1 as version 2 has them."""
+    """Return the first FQAN (empty: none) and the rows of AuthTokenAttributes of version 1 in the form of version 2."""
     # `mainfqan` before `vomsfqan`, else the order of the rows.
     fqans = [str(value) for _key, value in sorted((row for row in rows if row[0] in FQAN_KEYS), key=_key)]
     others = [row for row in rows if row[0] not in FQAN_KEYS]
@@ -363,9 +362,9 @@ def tokens_of_version_2(rows: Sequence[Row]) -> tuple[str, tuple[Row, ...]]:
 
 def _once(rows: Sequence[Row], ends: int) -> tuple[Row, ...]:
     """
-    The rows of one end of a job that ended ``ends`` times, each end having repeated what was there before.
+    Return the rows of one end of a job that ended ``ends`` times, where each end repeated the earlier rows.
 
-    A row may rightly be there twice: a file that was fetched twice within a second.
+    A row may correctly appear twice: a file that was fetched twice within a second.
     """
     if ends == 1:
         return tuple(rows)
@@ -373,7 +372,7 @@ def _once(rows: Sequence[Row], ends: int) -> tuple[Row, ...]:
 
 
 def with_benchmark(rows: Sequence[Row], benchmark: str | None) -> tuple[Row, ...]:
-    """The rows of JobExtraInfo of version 2 with the benchmark where version 1 has it; it may be unknown."""
+    """Return the rows of JobExtraInfo of version 2 with the benchmark, if known, as in version 1."""
     if not benchmark:
         return tuple(rows)
     return tuple(sorted([*(row for row in rows if row[0] != "benchmark"), ("benchmark", benchmark)], key=_key))
@@ -385,11 +384,11 @@ def _key(row: Row) -> str:
 
 class EventClock:
     """
-    A-REX's event times, local to its zone and without a marker, in UTC.
+    Converts A-REX's event times, which are local and without a zone, to UTC.
 
-    The zone is given (``None``: this host's), but the job's own times win: ACCEPTED is the time of submission and
-    FINISHED the end, both known in UTC, so a zone that does not fit them was not A-REX's when it wrote. They also tell
-    the two hours apart that share a name at the end of summer time; in between, the order of the rows does.
+    The zone is given (``None``: this host's), but the job's own times have priority. ACCEPTED is the time of submission
+    and FINISHED the end, both known in UTC: a zone that does not fit them was not A-REX's at that time. They also
+    distinguish the two hours with the same name at the end of summer time. In between, the order of the rows does.
     """
 
     def __init__(self, zone: tzinfo | None) -> None:
@@ -399,7 +398,7 @@ class EventClock:
         """Jobs whose own times did not fit the zone."""
 
     def utc(self, events: Sequence[Event], submit_time: int, end_time: int) -> tuple[TimedEvent, ...]:
-        """Each event once, in the order of the rows, with its time in UTC seconds; what is no time stays a text."""
+        """Return each event once, in the order of the rows, with UTC seconds; a text that is no time remains a text."""
         found: list[TimedEvent] = []
         for key, text in events:
             minutes = self._minutes.get(text[:16]) or self._utc_minutes(text[:16])
@@ -408,7 +407,7 @@ class EventClock:
                 break
             found.append((key, minutes[0] + second))
         else:
-            # The job's own times, as far as it has these events.
+            # The job's own times, if it has these events.
             accepted = next((when for key, when in found if key == "ACCEPTED"), submit_time)
             finished = next((when for key, when in reversed(found) if key == "FINISHED"), end_time)
             if (not submit_time or accepted == submit_time) and (not end_time or finished == end_time):
@@ -416,7 +415,7 @@ class EventClock:
         return tuple(dict.fromkeys(self._one_by_one(events, submit_time, end_time)))
 
     def _utc_minutes(self, minute: str) -> tuple[int, ...]:
-        """What a local ``YYYY-MM-DD hh:mm`` is in UTC: two instants in the hour that comes twice, none for no time."""
+        """Return a local ``YYYY-MM-DD hh:mm`` in UTC: two times in the repeated hour, empty if it is no time."""
         try:
             local = datetime.fromisoformat(minute)
             found = {int(local.replace(tzinfo=self._zone, fold=fold).timestamp()) for fold in (0, 1)}
@@ -428,13 +427,13 @@ class EventClock:
         return self._minutes[minute]
 
     def _one_by_one(self, events: Sequence[Event], submit_time: int, end_time: int) -> list[TimedEvent]:
-        """The slow way: each event is the earliest instant it can be that is not before the one it follows."""
-        # The first ACCEPTED and the last FINISHED, with the instants that they are.
+        """Convert slowly: each event gets the earliest possible time that is not before the event that it follows."""
+        # The first ACCEPTED and the last FINISHED, with their known times.
         accepted = [event for event in events if event[0] == "ACCEPTED"][:1]
         finished = [event for event in events if event[0] == "FINISHED"][-1:]
         known = [(event, submit_time) for event in accepted] + [(event, end_time) for event in finished]
         anchors = {event: instant for event, instant in known if instant > 0}
-        # The offsets from UTC, in seconds, that the job's own times show: those that a zone may have.
+        # The offsets from UTC, in seconds, that the job's own times show and that a zone can have.
         offsets = set()
         for (_name, text), instant in anchors.items():
             local = _seconds(text)
@@ -451,7 +450,7 @@ class EventClock:
                 found.append((key, text))
                 continue
             possible = self._instants(text) if fits or not offsets else sorted(when - offset for offset in offsets)
-            # Events that follow each other in the rows do so in time within: states, batch system, transfers.
+            # Within each group, events are in the order of their times: states, batch system, transfers.
             chain = key.removesuffix("START").removesuffix("END") if key.startswith(("LRMS", "DTR")) else ""
             instant = anchors.get((key, text), -1)
             if instant not in possible:
@@ -468,7 +467,7 @@ class EventClock:
 
 
 def _seconds(text: str) -> int | None:
-    """``YYYY-MM-DD hh:mm:ss`` taken for UTC, in seconds since 1970."""
+    """Return ``YYYY-MM-DD hh:mm:ss``, read as UTC, in seconds since 1970."""
     try:
         return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
     except ValueError:

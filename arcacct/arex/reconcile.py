@@ -1,6 +1,6 @@
 """
-Comparing the control directory with the database: events that no hook reported are recorded, lost jobs are looked up
-in A-REX's own database.
+Compares the control directory with the database: records events that no hook reported, and looks up lost jobs in
+A-REX's own database.
 """
 
 from __future__ import annotations
@@ -44,39 +44,39 @@ from arcacct.records.unfinished import HOUR_S, REMEDIES, InProgress, abort, hold
 from arcacct.records.writer import JobWriter, known_jobs
 from arcacct.wording import count_of
 
-# A-REX's own database as witness of jobs whose files are gone.
+# A-REX's own database as the source for jobs whose files are gone.
 #
-# It is asked only when there is something that neither our database nor the control directory explains, and never so
-# that A-REX could notice (INVARIANTS 1). Where its file has to be copied first, that takes a hundredth of the time at
-# most, whatever its size: in between the witness is silent, and whoever needs it waits.
+# It is read only if neither our database nor the control directory explains something, and never with an effect on
+# A-REX (INVARIANTS 1). If its file must be copied first, copying takes at most a hundredth of the time, whatever its
+# size. In between it is not read, and jobs that need it wait.
 
 
 MINUTE_NS = 60 * 10**9
 ABSENT_NS = 10 * MINUTE_NS
-"""A-REX writes a job into its database some seconds after it was submitted: one that is not there later never was."""
+"""A-REX writes a job into its database some seconds after submission. A job that is missing later never comes."""
 IN_PROGRESS_NS = 60 * MINUTE_NS
-"""A job that is still in progress there, so long after it went away: A-REX was killed, and never wrote the end."""
+"""If a job is still in progress there this long after its files went away, A-REX was killed and writes no end."""
 SILENT_NS = 24 * 60 * MINUTE_NS
-"""For so long a job waits for a database that cannot be read."""
+"""How long a job waits for a database that cannot be read."""
 _PATIENCE_S = 2.0
-"""How long one sweep waits for a moment in which A-REX does not write."""
+"""How many seconds one sweep waits until A-REX does not write."""
 _PAUSES = 100
-"""How much longer than one look at the database the pause after it is."""
+"""The ratio of the pause after a reading to the duration of the reading."""
 _CHEAP_S = 0.2
-"""A look that cost no more needs no pause."""
+"""A shorter reading needs no pause."""
 _LOOKED_UP_JOBS = 200
 
 
 class ArexLookup:
     """
-    Looks up for one sweep what A-REX itself has recorded; a context manager.
+    Looks up what A-REX itself has recorded, for one sweep; a context manager.
 
-    Nothing is opened before it is asked for a job. Whatever is wrong with A-REX's database, the sweep goes on.
+    It opens a database only when asked for a job. A problem with A-REX's database does not stop the sweep.
     """
 
     def __init__(self, run: SweepRun) -> None:
         self.taken: set[str] = set()
-        """Jobs that are whole in our database, as far as A-REX knew them, since this sweep."""
+        """Jobs that this sweep completed in our database as far as A-REX has them."""
         self._run = run
         self._paths: list[str] | None = None
         self._open: dict[str, ArexDatabase] = {}
@@ -93,9 +93,9 @@ class ArexLookup:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Close A-REX's database, and tell what waits in vain."""
+        """Close A-REX's database, and report jobs that wait in vain."""
         self._stack.close()
-        # A pause is no trouble: the look before it was told, or went well.
+        # A pause is no problem: the reading before it succeeded or was reported.
         if self._waited_for and self._problem:
             self._run.complaints.append(
                 f"{self._problem}; {count_of(self._waited_for, 'job')} with no files left: waiting for what A-REX has"
@@ -104,10 +104,10 @@ class ArexLookup:
 
     def take(self, job_ids: Iterable[str]) -> set[str]:
         """
-        Record these jobs as A-REX's own databases have them; returns those that are at their end in ours now.
+        Record these jobs as A-REX's own databases have them; return those that have now ended in ours.
 
-        One that is in progress there is recorded as that, or keeps what we have of it. Transactions of its own, so not
-        inside of one. Raises StoreError when our own database is at fault.
+        A job in progress there is recorded as such, or keeps our values. It makes its own transactions, so do not call
+        it in one. Raises StoreError if our own database has a problem.
         """
         asked = {escaped(job_id): job_id for job_id in job_ids}
         whole: set[str] = set()
@@ -123,9 +123,9 @@ class ArexLookup:
 
     def may_still_report(self, job_id: str, event_ns: int, gone_ns: int) -> bool:
         """
-        Whether a job that was asked for and not taken may still be explained, so that it is left to the next sweep.
+        Whether A-REX's database may still explain a job that was not found, so that the job waits for the next sweep.
 
-        ``event_ns`` is when the last that is known of it happened, ``gone_ns`` since when it waits for an explanation.
+        ``event_ns``: the time of its last known event. ``gone_ns``: since when it waits for an explanation.
         """
         if not self._databases():
             return False
@@ -151,7 +151,7 @@ class ArexLookup:
                 with access.translating(path):
                     rows = row_mapping.rows_of_jobs(database.con, database.version, keys)
         except (StoreError, InputError, OSError) as error:
-            # Nothing, when it cannot be read now.
+            # Empty if it cannot be read now.
             self._is_silent = True
             self._problem = reason(error, path)
         parts = sorted_out(rows, settled_before())
@@ -178,7 +178,7 @@ class ArexLookup:
             with access.translating(here.database):
                 self._is_silent = own_database.ask_after(self._run.con) > time.time()
         if self._is_silent:
-            # What could not be had a moment ago is not tried again: the next sweep does.
+            # After a failure it is not tried again; the next sweep does that.
             return None
         begun = time.monotonic()
         try:
@@ -194,57 +194,57 @@ class ArexLookup:
         return self._open[path]
 
     def _write(self, origin: str, jobs: list[Job]) -> set[str]:
-        """One transaction: which of these jobs are at their end in our database now."""
+        """Write jobs in one transaction; return which of them have now ended in our database."""
         con = self._run.con
         if self._archives is None:
             self._archives = Archives(con)
             self._stack.callback(self._archives.close)
         kept = self._archives.without_archived(con, jobs)
-        # Made for each transaction: one that was rolled back leaves no names behind.
+        # Created for each transaction: after a rollback it must not remember names.
         JobWriter(con, SOURCE, origin).write(kept)
         ended = known_jobs(con, [job.job_id for job in kept if job.status in FINAL])
         return {job_id for job_id, known in ended.items() if known.status != IN_PROGRESS}
 
 
-# Jobs that are unfinished in the database and of which nothing is left in the control directory.
+# Jobs that are unfinished in the database and have no files left in the control directory.
 
 
 PATIENCE_NS = 600_000_000_000
 """
-A job without files is taken for vanished when its last event is older than this: A-REX removes a status file before it
-writes the next one, and a job that was cleaned in between may still have its last event in a spool.
+A job without files counts as vanished if its last event is older than this. A-REX removes a status file before it
+writes the next one, and the last event of a cleaned job may still be in a spool.
 """
 _ASKED_JOBS = 200
 
 ALL = "all"
-"""In place of job ids: every job that is on hold."""
+"""Instead of job IDs: every job that is on hold."""
 
 Gone = tuple[str, InProgress]
-"""A job by its id."""
+"""A job with its ID."""
 
 
 class Unfinished:
-    """The jobs in progress that have not been met in the control directory; as many as A-REX has under way."""
+    """The jobs in progress that were not found in the control directory, at most as many as A-REX has."""
 
     def __init__(self, jobs: dict[str, InProgress]) -> None:
         self._jobs = jobs
 
     @classmethod
     def of(cls, run: SweepRun) -> Unfinished:
-        """All that the database has now. Only those of a control directory: other sources follow their jobs up."""
+        """Return all jobs in progress in the database from control directories. Other sources track their own jobs."""
         with access.translating(run.here.database):
             return cls(in_progress(run.con, own_database.own_origins(run.here)))
 
     def is_there(self, job_id: str) -> None:
-        """Strike off a job."""
+        """Remove a job that was found."""
         self._jobs.pop(job_id, None)
 
     def settle(self, run: SweepRun, arex_lookup: ArexLookup) -> None:
         """
-        Give those that have vanished the end that A-REX's own database has; without one, abort them.
+        Give vanished jobs the end that A-REX's own database has. Abort those without one.
 
-        One that has told us its end is never aborted: it is put on hold, and told. Raises StoreError and its kinds.
-        Does nothing in a directory that is not whole.
+        A job that reported its end is never aborted: it is put on hold, with a complaint. Does nothing if the directory
+        is not complete. Raises StoreError and its kinds.
         """
         controldir, now_ns = run.here.controldir, time.time_ns()
         gone = (
@@ -253,7 +253,7 @@ class Unfinished:
             if job.event_ns < now_ns - PATIENCE_NS and not job.on_hold and is_gone(controldir, job_id)
         )
         for batch in batches(gone, _ASKED_JOBS):
-            # Asked behind the jobs: a file system that went away in between has taken all of them with it.
+            # Checked after the jobs: if a file system was unmounted in between, all its jobs seem to be gone.
             if run.stopping() or not is_whole(controldir):
                 return
             taken = arex_lookup.take(job_id for job_id, _job in batch)
@@ -296,7 +296,7 @@ def _end(run: SweepRun, jobs: list[Gone]) -> None:
 
 
 def give_up(run: SweepRun, job_ids: Sequence[str]) -> None:
-    """Make jobs that are on hold aborted, as somebody wants who knows that nothing will tell their usage any more."""
+    """Abort jobs that are on hold, by the decision of a user who knows that their usage stays unknown."""
     with access.translating(run.here.database):
         waiting = on_hold(run.con)
     wanted = dict.fromkeys(waiting if ALL in job_ids else job_ids)
@@ -310,45 +310,45 @@ def give_up(run: SweepRun, job_ids: Sequence[str]) -> None:
             run.found[Gap.GIVEN_UP] += sum(abort(run.con, job, STATES) for job in some)
 
 
-# Comparing the control directory with the database: what no hook has told is recorded.
+# Comparing the control directory with the database: events that no hook reported are recorded.
 
 
 LOOKED_UP_JOBS = 500
-"""Jobs asked for in one query."""
+"""The number of jobs in one query."""
 SETTLED_NS = 60_000_000_000
 """
-A job whose status file is younger is looked at again by the next sweep: the file may change within the resolution of
-its times, and a callout that runs after ours may still fail the job or add to its .local.
+The next sweep examines a job again if its status file is younger than this. The file may change within the resolution
+of its times, and a callout after ours may still fail the job or add to its .local.
 """
 
 COPIED_S = 600
 """
-How much later than what .local tells of a job's end a status file may be before it is taken for a copy: A-REX 6 writes
-the same second, A-REX 7 up to a wakeupperiod later (180 s by default; seen: 9 s of 10).
+A status file counts as a copy if it is this much later than the job's end in .local. A-REX 6 writes the same second,
+A-REX 7 up to a wakeupperiod later (180 s by default; observed: 9 s of 10).
 """
 
 StatusFileFound = tuple[str, str, os.stat_result]
-"""Job id, path and stat of a status file."""
+"""Job ID, path and stat of a status file."""
 
 
 class _Present(NamedTuple):
-    """What a job's files say now."""
+    """The present content of a job's files."""
 
     facts: StateChange
     path: str
     status: StatusFile
     reported_end: int | None
-    """When .local says that the job ended; UTC seconds."""
+    """The job's end by .local, UTC seconds."""
     is_deleted: bool
-    """A-REX has thrown away the results, and some of the files: what is recorded knows more."""
+    """A-REX has deleted the results and some of the files: the record has more."""
 
 
 def reconcile(run: SweepRun, unfinished: Unfinished, progress: Progress | None) -> tuple[int, int]:
     """
-    Record each job whose status file is not the one that an earlier sweep has read, or whose .diag came late.
+    Record each job whose status file has changed since an earlier sweep read it, or whose .diag came late.
 
-    Returns how many jobs there are and of how many the files were read; jobs that are there are struck off
-    ``unfinished``. Raises OSError for a control directory that cannot be read, StoreError and its kinds.
+    Returns the number of jobs and the number of jobs whose files were read. Found jobs are removed from ``unfinished``.
+    Raises OSError for an unreadable control directory, StoreError and its kinds.
     """
     scanned_ns = time.time_ns()
     counter = _Counter(run, unfinished, progress)
@@ -365,7 +365,7 @@ def reconcile(run: SweepRun, unfinished: Unfinished, progress: Progress | None) 
             run.ends.update(
                 facts.usage.end_time // HOUR_S
                 for facts, kind in recorded
-                # No callout could report a job that had ended before recording began.
+                # No callout could report a job that ended before recording started.
                 if facts.usage is not None
                 and facts.usage.end_time >= since_s
                 and kind in (recorder.NEW_JOB, recorder.NEW_END)
@@ -374,7 +374,7 @@ def reconcile(run: SweepRun, unfinished: Unfinished, progress: Progress | None) 
 
 
 class _Counter:
-    """Passes on what a scan finds, counts it, and tells how far it is."""
+    """Passes on the results of a scan, counts them, and reports the progress."""
 
     def __init__(self, run: SweepRun, unfinished: Unfinished, progress: Progress | None) -> None:
         self.jobs = 0
@@ -384,7 +384,7 @@ class _Counter:
         self._expected = count_status_files(run.here.controldir) if progress else 0
 
     def wrong(self, job_id: str, path: str, error: Exception) -> None:
-        """A status file that cannot be used, or not even be looked at."""
+        """Report a status file that cannot be used or examined."""
         self._unfinished.is_there(job_id)
         self._run.complain(job_id, path, error)
 
@@ -396,7 +396,7 @@ class _Counter:
             if one[0].isascii():
                 yield one
             else:
-                # No name of a job, and none that the database could be asked about.
+                # This is no job ID, and the database cannot be searched for it.
                 self.wrong(one[0], one[1], InputError(f"{one[1]}: not a status file of A-REX, by its name"))
             self.jobs += 1
             if self._progress is not None:
@@ -419,17 +419,17 @@ def _changed(run: SweepRun, counter: _Counter) -> Iterator[_Present]:
                     raise
                 run.complain(job_id, path, error)
                 continue
-            # Of a deleted job what is recorded knows more.
+            # The record of a deleted job has more than its files.
             if present is not None and not (is_read and present.is_deleted):
                 yield present
 
 
 def _is_late(controldir: str, job_id: str, lacking: str, *, has_wall: bool) -> bool:
     """
-    Whether the .diag of a job that has ended has a measurement that its record lacks. Raises OSError.
+    Whether the .diag of an ended job has a measurement that its record lacks. Raises OSError.
 
-    A-REX records the end of a job also when its .diag is not there yet, as on a slow file server. ``lacking``: the
-    fields that the files did not tell, with commas between.
+    A-REX records the end of a job even if its .diag is not there yet, as on a slow file server. ``lacking``: the
+    missing fields, separated by commas.
     """
     if has_wall and not lacking:
         return False
@@ -441,10 +441,10 @@ def _is_late(controldir: str, job_id: str, lacking: str, *, has_wall: bool) -> b
 
 def remembered_status_files(con: Connection, job_ids: list[str]) -> dict[str, tuple[tuple[int, ...], int, str]]:
     """
-    By JobID those status files that a sweep has read, and how the job was measured.
+    Return, by JobID, the status files that a sweep has read, and how the jobs were measured.
 
-    That is ``(size, mtime_ns, ctime_ns)``, whether it has a wall time or is not at its end, and what its files did not
-    tell (`_is_late`).
+    The values are ``(size, mtime_ns, ctime_ns)``, whether the job has a wall time or has not ended, and the fields that
+    its files lacked (`_is_late`).
     """
     fields = ", ".join(f"'{field}'" for field in MEASURED)
     lacking = (
@@ -456,7 +456,7 @@ def remembered_status_files(con: Connection, job_ids: list[str]) -> dict[str, tu
 
 
 def _known(con: Connection, job_ids: list[str], columns: str, condition: str) -> dict[str, tuple[Any, ...]]:
-    """By id what the database knows of these jobs and their status files."""
+    """Return, by job ID, columns of these jobs and their status files in the database."""
     plain = {escaped(job_id): job_id for job_id in job_ids}
     return {
         plain[job_id]: tuple(values)
@@ -469,7 +469,7 @@ def _known(con: Connection, job_ids: list[str], columns: str, condition: str) ->
 
 
 def _present(run: SweepRun, job_id: str, path: str) -> _Present | None:
-    """What the files of a job say now; ``None`` for a job that is being written. Raises OSError and InputError."""
+    """Return what a job's files contain now; ``None`` if they are being written. Raises OSError and InputError."""
     here = run.here
     status = read_status_file(path)
     if status is None or not status.state:
@@ -482,10 +482,10 @@ def _present(run: SweepRun, job_id: str, path: str) -> _Present | None:
     files = read_job(here.controldir, job_id, status.state, run.owner, PATIENCE_S, status)
     told_end = _told_end(files.local or b"") if status.state == "FINISHED" else None
     if is_deleted and told_end is not None and told_end * 10**9 <= status.mtime_ns:
-        # Else it is the moment of the deletion.
+        # Otherwise the file's time is that of the deletion.
         files.event_ns = told_end * 10**9
     facts = job_facts(files, here.rules)
-    # A deleted job may have lost its .local: then there is nothing to learn of it any more.
+    # A deleted job may have lost its .local: then nothing more can be learned about it.
     if not facts.known and not is_deleted and os.path.exists(path):
         raise InputError(f"{here.controldir}: the job has a status file but no .local")
     return _Present(facts, path, status, told_end, is_deleted) if facts.known else None
@@ -493,9 +493,9 @@ def _present(run: SweepRun, job_id: str, path: str) -> _Present | None:
 
 def _told_end(local: bytes) -> int | None:
     """
-    When a job finished, in UTC seconds; ``None`` if .local does not tell.
+    Return when a job finished, in UTC seconds; ``None`` if .local does not show it.
 
-    At FINISHED A-REX writes ``cleanuptime``, which is that moment and ``lifetime`` (seconds).
+    At FINISHED A-REX writes ``cleanuptime``, which is that time plus ``lifetime`` (seconds).
     """
     values = dict(line.partition(b"=")[::2] for line in local.split(b"\n"))
     cleanup = parse_instant(values.get(b"cleanuptime", b"").decode("ascii", "replace"))
@@ -509,9 +509,9 @@ def _told_end(local: bytes) -> int | None:
 
 def _keep_ends(run: SweepRun, batch: list[_Present]) -> None:
     """
-    Of a job whose status file is a copy (its time is that of the copying) the end that is recorded stays.
+    Keep the recorded end of a job whose status file is a copy, with the time of copying.
 
-    So a control directory may go to a new host: otherwise every job would end anew, and be published once more.
+    So a control directory can move to a new host. Otherwise every job would end anew and be published again.
     """
     copies = {}
     for one in batch:
@@ -520,7 +520,7 @@ def _keep_ends(run: SweepRun, batch: list[_Present]) -> None:
             copies[one.facts.job_id] = one
     if not copies:
         return
-    # None of a job of which something later is known.
+    # Skip jobs with a later known event.
     ends = _known(
         run.con, list(copies), "EndTime, EventNs", "EndTime <> 0 AND coalesce(State, 'FINISHED') = 'FINISHED'"
     )
@@ -533,7 +533,7 @@ def _keep_ends(run: SweepRun, batch: list[_Present]) -> None:
 
 
 def _record(run: SweepRun, batch: list[_Present], settled_before_ns: int) -> list[tuple[StateChange, str]]:
-    """What each job was to the database. One that is seen twice has moved on: deleted jobs come last."""
+    """Record jobs; return the result of each. If a job was seen twice it has moved on, so deleted jobs come last."""
     _keep_ends(run, batch)
     jobs = [(one.facts, one.status.mtime_ns < settled_before_ns) for one in batch if not one.is_deleted]
     recorded = [*zip((facts for facts, _settled in jobs), recorder.record_present(run.con, jobs), strict=True)]

@@ -1,10 +1,10 @@
 """
-What makes `arcacct sweep --follow` the recorder of this host: while it lives, the launcher starts no Python.
+Makes `arcacct sweep --follow` the recorder of this host: while it runs, the launcher starts no Python.
 
-In each spool that it drains it keeps the file `.recorder` open, and writes into it when it has drained last. The
-launcher spools and ends where that is less than two seconds ago and the process still has the file open
-(``etc/arcacct-hook``: `recorder_lives`). A recorder that is stopped or killed, or that cannot record, is not alive
-by that, and each callout then records by itself, as if there were none.
+In each spool that it drains it keeps the file `.recorder` open, and writes into it after each drain. The launcher only
+spools if the last drain is less than two seconds ago and the process still has the file open (``etc/arcacct-hook``:
+`recorder_lives`). If the recorder is stopped or killed, or cannot record, these conditions fail, and each callout
+records its own event as without a recorder.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from arcacct.database.location import own_as
 from arcacct.files.directories import private_directory
 
 BEAT = ".recorder"
-"""The file's name; a sweep takes no notice of it."""
+"""The file's name. A sweep ignores it."""
 LEASE_S = 2.0
-"""For how long one beat holds: `lease` of the launcher."""
+"""How many seconds one beat is valid: `lease` of the launcher."""
 
 
 class Configured(NamedTuple):
-    """By which configuration the recorder works."""
+    """The configuration that the recorder uses."""
 
     arc_conf: str
-    """The path, absolute."""
+    """The absolute path."""
     is_usual: bool
-    """Whether it is the one that a hook takes when its command line names none."""
+    """Whether a hook uses it if its command line names no configuration."""
 
 
 class Heartbeats:
     """
     The files `.recorder`, one in each spool in which a launcher may look for it.
 
-    Of several recorders of one spool the first has it; the others wait for the lock.
+    If a spool has several recorders, the first one has the file, and the others wait for the lock.
     """
 
     def __init__(self, here: Places, configured: Configured) -> None:
@@ -52,24 +52,24 @@ class Heartbeats:
 
     def beat(self, trusted: Container[int]) -> None:
         """
-        All that was in the spools is recorded, but for what only a sweep can.
+        Confirm that everything in the spools is recorded, except what only a sweep can record.
 
-        ``trusted``: the users whose spools are drained. Raises OSError when a spool cannot be made or written.
+        ``trusted``: the users whose spools are drained. Raises OSError if a spool cannot be created or written.
         """
         up_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         epoch = int((time.time() - up_s) * 100)
         usual = "yes" if self._configured.is_usual else "no"
         drained = f"{int(up_s * 100):<12d} {os.getpid()}"
-        # Twice, since it decides the order of events: who reads while this is written sees two numbers.
+        # Written twice, since it decides the order of events: a reader during the write sees two different numbers.
         rest = f"{epoch} {usual} {epoch} {self._configured.arc_conf}\n"
         for folder in offered(self._here):
             fd = self._fd(folder, trusted)
             if fd is not None:
-                # In one call: whoever reads it meanwhile may see digits of two beats, and both are of this process.
+                # In one call: a reader may see digits of two beats, and both are of this process.
                 os.pwrite(fd, f"{drained} {fd} {rest}".encode("utf-8", "surrogateescape"), 0)
 
     def stop(self) -> None:
-        """From now on no launcher relies on this process. What is in the spool by now, it still has to drain."""
+        """Make launchers stop relying on this process, which must still drain what is in the spool by then."""
         for folder, fd in self._fds.items():
             with suppress(OSError):
                 if _is_open_at(fd, f"{folder}/{BEAT}"):
@@ -78,7 +78,7 @@ class Heartbeats:
         self._fds.clear()
 
     def _fd(self, folder: str, trusted: Container[int]) -> int | None:
-        """The descriptor of a spool's file, opened where it has become another one; ``None`` while another has it."""
+        """Return the descriptor of a spool's file, reopened if it was replaced; ``None`` if another process has it."""
         path = f"{folder}/{BEAT}"
         fd = self._fds.get(folder)
         if fd is not None:
@@ -93,7 +93,7 @@ class Heartbeats:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # One that ended may have removed it between.
+            # Another recorder may have removed it at its end.
             is_ours = _is_open_at(fd, path)
             if is_ours:
                 os.ftruncate(fd, 0)
@@ -111,16 +111,16 @@ class Heartbeats:
 
 UNIT = "arcacct-recorder.service"
 _WANTED = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
-"""Is there when the service is switched on."""
+"""Exists while the service is running."""
 
 
 class Seen(NamedTuple):
-    """What there is of a recorder, for people."""
+    """The state of a recorder, for people."""
 
     process: int | None
-    """The one that lives."""
+    """The process ID of the live recorder."""
     age_s: float | None
-    """How long ago it, or the one that was killed, had recorded all; ``None``: there is none, or of another boot."""
+    """Seconds since it, or a killed one, had recorded everything; ``None``: no recorder, or before this boot."""
     is_enabled: bool
 
     @property
@@ -130,7 +130,7 @@ class Seen(NamedTuple):
 
 
 def seen(here: Places) -> Seen | None:
-    """The recorder of a host; ``None`` when this user may not look. The rules are those of the launcher."""
+    """Return the recorder of a host; ``None`` if this user may not look. The rules are those of the launcher."""
     found = Seen(None, None, os.path.lexists(_WANTED))
     try:
         with open(os.path.join(here.spool, BEAT), encoding="utf-8", errors="surrogateescape") as file:
@@ -150,7 +150,7 @@ def seen(here: Places) -> Seen | None:
 
 
 def offered(here: Places) -> list[str]:
-    """Where a launcher may look for a recorder: in the spool of the hook, and in that below the control directory."""
+    """Return where a launcher may look for a recorder: the hook's spool, and the one below the control directory."""
     below = os.path.join(os.path.dirname(usual_database(here.controldir)), "spool")
     return [*dict.fromkeys((here.spool, below))]
 
@@ -164,7 +164,7 @@ def _is_open_at(fd: int, path: str) -> bool:
 
 
 class SpoolWatch:
-    """Waits for what comes into the spools: by inotify where the system has it."""
+    """Waits for new files in the spools, with inotify if the system has it."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -173,13 +173,13 @@ class SpoolWatch:
             self._fd = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def look_at(self, folders: Iterable[str]) -> None:
-        """Also at these directories from now on; those that are not there are not missed."""
+        """Also watch these directories from now on; missing ones are ignored."""
         if self._fd >= 0:
             for folder in folders:
                 self._libc.inotify_add_watch(self._fd, os.fsencode(folder), _CLOSE_WRITE | _MOVED_TO)
 
     def has_news(self) -> bool:
-        """Whether something came in since it was asked last. Without inotify nobody knows."""
+        """Whether there was a new file since the last call. Without inotify this is unknown."""
         if self._fd < 0:
             return False
         news = False
@@ -189,14 +189,14 @@ class SpoolWatch:
         return news
 
     def wait(self, seconds: float) -> None:
-        """Until something comes in, at most for so long."""
+        """Wait for a new file, for this many seconds at most."""
         if self._fd < 0:
             time.sleep(seconds)
         else:
             select.select([self._fd], [], [], seconds)
 
     def close(self) -> None:
-        """No more."""
+        """Stop watching."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -207,7 +207,7 @@ _EVENTS_BYTES = 65_536
 
 
 def of_program() -> tuple[object, ...]:
-    """What changes when another version of arcacct or of Python is installed over this one."""
+    """Return values that change when another version of arcacct or of Python is installed over this one."""
     return tuple(_stats((arcacct.__file__, os.__file__)))
 
 
@@ -225,8 +225,8 @@ class Reloaded:
     """
     The places of a host whose configuration may change.
 
-    ``read`` reads it, and returns what `follow` needs; ``files`` names the files that it reads, those that are not
-    there too. Raises ConfigError as long as it cannot be used.
+    ``read`` reads the configuration and returns the values for `follow`. ``files`` returns the paths of the files that
+    it reads, missing ones too. Raises ConfigError while the configuration cannot be used.
     """
 
     def __init__(self, read: Callable[[], tuple[Places, Configured]], files: Callable[[], list[str]]) -> None:
@@ -235,7 +235,7 @@ class Reloaded:
         self._seen: object = None
 
     def changed(self) -> tuple[Places, Configured] | None:
-        """What the files say, if they are others than when they were asked last. Raises ConfigError."""
+        """Return the new configuration if its files have changed since the last call. Raises ConfigError."""
         files = self._files()
         seen = (tuple(files), *_stats(files))
         if seen == self._seen:

@@ -1,4 +1,4 @@
-"""Recording the events that wait in the spools, and looking at them without a change."""
+"""Records the events that wait in the spools, and shows them without changing them."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from arcacct.files.safe_open import Directory, open_directory
 from arcacct.records import recorder
 from arcacct.records.states import StateChange
 
-# What waits in the spools, for people: looked at and left as it is.
+# The content of the spools, for people: it is read and not changed.
 
 
 _NOTE = "ARCACCT_SPOOL_LEFT"
 _LARGEST_LAUNCHER = 65_536
 _PLACE = re.compile(r"(?m)^(?:spool|fallback)=(?:\$\{ARCACCT_\w+:-)?[\"']?([^\"'}\n]*)")
-"""Where the launcher spools, by its own lines."""
+"""The launcher's spool directory, from its own lines."""
 
 
 class Spooled(NamedTuple):
-    """What there is in spools; of several, in all of them."""
+    """The content of one or more spools."""
 
     files: int = 0
     oldest_s: int | None = None
     """Time of the oldest event, UTC seconds."""
     unusable: int = 0
-    """Files that were set aside."""
+    """Files in `unusable`."""
     unknown: tuple[str, ...] = ()
     """Each directory that cannot be listed, with the reason."""
 
 
 def look(folders: Iterable[str]) -> Spooled:
-    """What is in these directories now; one that is not there is an empty one."""
+    """Return the present content of these directories. A missing directory counts as empty."""
     unusable, times, unknown = 0, [], []
     for folder in folders:
         try:
@@ -63,13 +63,13 @@ def look(folders: Iterable[str]) -> Spooled:
 
 
 def save_status(con: Connection, left: Spooled) -> None:
-    """What a sweep left, for those who may not list the spools; inside the caller's transaction."""
+    """Store what a sweep left, for users who may not list the spools. The caller has a transaction."""
     if not left.unknown:
         note(con, _NOTE, f"{left.files} {left.oldest_s or 0} {left.unusable}")
 
 
 def saved_status(con: Connection) -> Spooled | None:
-    """What the last sweep left, ``None`` when none has told."""
+    """Return what the last sweep left, ``None`` if no sweep stored it."""
     words = (noted(con, _NOTE) or "").split()
     if len(words) != 3 or not all(word.isdecimal() for word in words):
         return None
@@ -79,26 +79,26 @@ def saved_status(con: Connection) -> Spooled | None:
 
 def of_launcher(path: str) -> Iterator[str]:
     """
-    The directories that the launcher's own lines name for its spool.
+    Yield the directories that the launcher's own lines name for its spool.
 
-    Raises OSError when it cannot be read. (Where they are empty it spools below the control directory.)
+    Raises OSError if it cannot be read. (If they are empty, it spools below the control directory.)
     """
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
         yield from filter(None, _PLACE.findall(file.read(_LARGEST_LAUNCHER)))
 
 
-# Recording what waits in the spools.
+# Recording the events in the spools.
 #
-# An event is removed only when its record is on disk: the job's own files may be gone by then (INVARIANTS 13). A spool
-# may lie where others may write (`spool_fallback`), so all is done by its descriptor (`files.safe_open`).
+# An event is removed only after its record is on disk: the job's own files may be gone by then (INVARIANTS 13). Other
+# users may be able to write where a spool is (`spool_fallback`), so all access uses its descriptor (`files.safe_open`).
 
 
 ABANDONED_S = 60
-"""A spool file that has not got its name within a minute never will: who wrote it was killed."""
+"""Seconds. A spool file without its final name after this time never gets one: its writer was killed."""
 _NOTHING_S = 86_400
 _ASIDE = "unusable"
 _LARGEST_BYTES = 64 * 1024 * 1024
-"""Above what hook and launcher keep of a job's files together."""
+"""More than the bytes of a job's files that hook and launcher keep."""
 
 
 class _Event(NamedTuple):
@@ -107,24 +107,24 @@ class _Event(NamedTuple):
     name: str
     facts: StateChange
     torn: str
-    """Why only its name could be read; empty for a whole one."""
+    """Why only its name could be read; empty for a complete one."""
     is_late: bool
-    """Whether its time is when the launcher ran, a moment after the state began."""
+    """Whether its time is that of the launcher, just after the state began."""
 
 
 def drain_all(run: SweepRun, arex_lookup: ArexLookup | None, left: set[str] | None = None) -> int:
     """
-    Record every event of the spools, oldest first, and remove its file once the record is on disk; returns how many.
+    Record every event of the spools, oldest first, and remove its file once the record is on disk; return how many.
 
-    What neither its own files nor the control directory explain is asked of A-REX's own database; without
-    ``arex_lookup`` it is left to a sweep. ``left``: paths of events that are not even looked at; those that were, and
-    stay, come in addition. Raises StoreError and its kinds, and InputError for a spool that cannot be read.
+    Jobs that neither their own files nor the control directory explain are looked up in A-REX's own database. Without
+    ``arex_lookup`` a later sweep does that. ``left``: paths of events to skip; events that remain are added to it.
+    Raises StoreError and its kinds, and InputError for a spool that cannot be read.
     """
     return sum(_drain(run, arex_lookup, folder, left) for folder in spools(run.here))
 
 
 def trusted_owners(here: Places) -> set[int]:
-    """Whose spools are believed: an event says which jobs there were, and which control directory root is to read."""
+    """Return the users whose spools are trusted: an event names jobs and a control directory that root then reads."""
     trusted = {0, os.geteuid()}
     for path in (here.controldir, here.directory):
         with suppress(OSError):
@@ -154,7 +154,7 @@ def _drain(run: SweepRun, arex_lookup: ArexLookup | None, folder: str, left: set
             events = [event for name in batch if (event := _spooled(run, spooled, name)) is not None]
             done = _recorded(run, arex_lookup, spooled, events)
             if left is not None:
-                # What is only being written has another chance in a moment.
+                # A file that is still being written is tried again soon.
                 left.update(spooled.path_of(name) for name in batch if name not in done and name[:1].isdigit())
             if done and not run.dry_run:
                 checkpoint.make_durable(run.here.database)
@@ -165,7 +165,7 @@ def _drain(run: SweepRun, arex_lookup: ArexLookup | None, folder: str, left: set
 
 
 def _recorded(run: SweepRun, arex_lookup: ArexLookup | None, folder: Directory, events: list[_Event]) -> set[str]:
-    """Record events; the files of those that are in the database now. The others wait, or are set aside."""
+    """Record events; return the files of those that are now in the database. The others wait or move to `unusable`."""
     refused: set[str] = set()
 
     def wrong(event: _Event, error: Exception) -> None:
@@ -178,7 +178,7 @@ def _recorded(run: SweepRun, arex_lookup: ArexLookup | None, folder: Directory, 
         return done
     if asked:
         arex_lookup.take(one.facts.job_id for one in asked)
-        # One that is in progress there has a record now.
+        # A job in progress there has a record now.
         done |= _record(run, arex_lookup, asked, wrong)
     for name, facts, torn, _is_late in asked:
         if name not in done | refused and not arex_lookup.may_still_report(
@@ -191,13 +191,13 @@ def _recorded(run: SweepRun, arex_lookup: ArexLookup | None, folder: Directory, 
 def _record(
     run: SweepRun, arex_lookup: ArexLookup | None, events: list[_Event], wrong: Callable[[_Event, Exception], None]
 ) -> set[str]:
-    """The files of those events that are recorded: all but those of jobs that nobody knows, and those told `wrong`."""
+    """Record events of known jobs; return their files. ``wrong`` is called for each event that cannot be recorded."""
 
     def record(some: list[_Event]) -> set[str]:
         done = set()
         for name, facts, _torn, is_late in some:
             if is_late:
-                # If that moment is recorded already, it is the same event.
+                # If that time is recorded already, it is the same event.
                 recorded_s = recorder.event_near(run.con, facts.job_id, facts.state, facts.event_ns)
                 facts.event_ns = facts.event_ns if recorded_s is None else recorded_s * 10**9
             if arex_lookup is not None and not facts.known and facts.job_id in arex_lookup.taken:
@@ -212,7 +212,7 @@ def _record(
 
 
 def _spool_files(run: SweepRun, folder: Directory, left: set[str] | None) -> Iterator[str]:
-    """The events of a spool, oldest first, also those that have no name yet."""
+    """Yield the events of a spool, oldest first, also those without their final name."""
     names = sorted(os.listdir(folder.fd), key=lambda name: name.removeprefix(spool.TEMPORARY))
     owners = {os.geteuid(), 0, folder.status.st_uid}
     for name in names:
@@ -222,7 +222,7 @@ def _spool_files(run: SweepRun, folder: Directory, left: set[str] | None) -> Ite
             continue
         with suppress(FileNotFoundError):
             status = folder.lstat(name)
-            # What neither hook nor launcher makes.
+            # Neither hook nor launcher creates such a file.
             stranger = folder.doubt(status)
             if status.st_uid not in owners:
                 stranger = f"a file of user {status.st_uid}, who may not use the spool"
@@ -233,11 +233,11 @@ def _spool_files(run: SweepRun, folder: Directory, left: set[str] | None) -> Ite
 
 
 def _is_being_written(folder: Directory, name: str, content: bytes) -> bool:
-    """Whether an event that has no name yet may still get it: its writer was not killed, and has more to write."""
+    """Whether an event without its final name may still get it: its writer is alive and has more to write."""
     if not name.startswith(spool.TEMPORARY) or spool.is_whole(content):
         return False
     now = time.time()
-    # A time to come is of a clock that was wrong: then nobody is at it any more either.
+    # A time in the future is from a wrong clock: no process is writing the file then either.
     return now - ABANDONED_S < folder.lstat(name).st_mtime <= now
 
 
@@ -246,7 +246,7 @@ def _leave_alone(run: SweepRun, folder: Directory, name: str, why: str) -> None:
 
 
 def _spooled(run: SweepRun, folder: Directory, name: str) -> _Event | None:
-    """An event with all that is known of it; ``None`` when nothing is, or another sweep was as fast."""
+    """Return an event with all known facts; ``None`` if there are none, or another sweep was faster."""
     content = _content(run, folder, name)
     if content is None:
         return None
@@ -256,12 +256,12 @@ def _spooled(run: SweepRun, folder: Directory, name: str) -> _Event | None:
     except InputError as error:
         torn, complete = str(error), False
         named = spool.from_name(name, run.here.controldir)
-        # Of another program, or of a newer one of ours: its name is no proof then.
+        # If another or a newer program wrote it, its name proves nothing.
         first = content.partition(b"\n")[0]
         foreign = not f"version={spool.VERSION}".encode().startswith(first) and first.strip(b"\0") != b""
         if named is None or foreign:
-            # What another version of ours was writing when it was killed is an event, too. All else is for people,
-            # but what nobody ever gave a name is nothing after a day.
+            # A file that another version of arcacct was writing when it was killed is an event, too. All other files
+            # are kept for people, except files that have had no final name for a day.
             if (named is not None and foreign) or not name.startswith(spool.TEMPORARY):
                 _set_aside(run, folder, name, torn)
                 return None
@@ -284,7 +284,7 @@ def _spooled(run: SweepRun, folder: Directory, name: str) -> _Event | None:
 
 
 def _content(run: SweepRun, folder: Directory, name: str) -> bytes | None:
-    """The bytes of an event that is not being written any more."""
+    """Return the bytes of an event that is no longer being written; ``None`` if there are none."""
     try:
         content = folder.read(name, _LARGEST_BYTES)
         return None if _is_being_written(folder, name, content) else content
@@ -299,16 +299,16 @@ def _content(run: SweepRun, folder: Directory, name: str) -> bytes | None:
 
 
 def _explained(run: SweepRun, event: JobFiles) -> StateChange:
-    """The facts of an event that came without .local, with what the control directory says now."""
+    """Return the facts of an event without .local, from the present control directory."""
     now = read_job(event.controldir, event.job_id, event.state, run.owner, PATIENCE_S)
     # The launcher may have cut its time to seconds.
     if now.status is not None and now.status.mtime_ns < event.event_ns + 1_000_000_000:
         return job_facts(now, run.here.rules)
-    # The job has moved on or is gone, or is in this state once more: the event's time is when the hook ran.
+    # The job has moved on, is gone, or is in this state again: use the time at which the hook ran.
     now.status = None
     now.event_ns = event.event_ns
     facts = job_facts(now, run.here.rules)
-    # What it has used by now is that of a later run, or of none that anybody saw end.
+    # The present usage is that of a later run, or of no observed end.
     facts.usage = None
     return facts
 
@@ -322,7 +322,7 @@ def _set_aside(run: SweepRun, folder: Directory, name: str, why: str) -> None:
         with folder.make(_ASIDE) as aside:
             os.replace(name, name, src_dir_fd=folder.fd, dst_dir_fd=aside.fd)
     except FileNotFoundError:
-        # Another sweep was as fast.
+        # Another sweep was faster.
         return
     except (OSError, InputError) as error:
         said = error.strerror if isinstance(error, OSError) else error
@@ -334,7 +334,7 @@ def _set_aside(run: SweepRun, folder: Directory, name: str, why: str) -> None:
 def _remove(run: SweepRun, folder: Directory, name: str) -> None:
     if run.dry_run:
         return
-    # Another sweep may have been as fast: recording twice changes nothing. Or the event has got its name meanwhile.
+    # Another sweep may have been faster: recording twice changes nothing. Or the event has its final name by now.
     for known in dict.fromkeys((name, name.removeprefix(spool.TEMPORARY))):
         with suppress(FileNotFoundError):
             os.unlink(known, dir_fd=folder.fd)

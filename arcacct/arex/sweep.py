@@ -1,4 +1,4 @@
-"""What the hook missed, once or as a service: the spool first, then the control directory."""
+"""Records what the hook missed, once or as a service: first the spool, then the control directory."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from arcacct.database.schema import note
 from arcacct.errors import ArcacctError, InputError, StoreBusy
 from arcacct.records import unfinished, usage
 
-# What the hook missed: drain the spool, then compare the control directory with the database (DESIGN section 4).
+# Recording what the hook missed: drain the spool, then compare the control directory with the database (DESIGN section
+# 4).
 #
-# Files are read outside the queue of writers and recorded in slices, so that no hook waits for the sweep. Nothing grows
-# with the number of jobs: names are taken from the directory as they come, and looked up some hundred at a time.
+# Files are read outside the queue of writers and recorded in slices, so that no hook waits for the sweep. Memory does
+# not grow with the number of jobs: names are read from the directory as needed, and looked up some hundred at a time.
 
 
 def sweep(
@@ -44,13 +45,13 @@ def sweep(
     given_up: Sequence[str] = (),
 ) -> SweepReport:
     """
-    Drain the spool, walk the control directory, record what the database lacks.
+    Drain the spool, walk the control directory, and record what the database lacks.
 
-    ``progress`` is told how many jobs of the directory are done. A ``dry_run`` takes everything back and leaves the
-    spool alone. ``take_vanished=False``: jobs without files may be in another control directory. With ``stopping`` it
-    ends between two slices as soon as that is true; the next sweep goes on. ``goes_on``: this process will sweep again.
-    ``given_up`` are jobs on hold (`vanished.give_up`). Raises StoreError when the database
-    refuses and InputError when the control directory cannot be read; anything about one job is a complaint.
+    ``progress`` is called with the number of jobs done and all jobs. A ``dry_run`` rolls everything back and leaves the
+    spool alone. ``take_vanished=False``: jobs without files may be in another control directory. The sweep ends between
+    two slices once ``stopping`` returns true, and the next sweep continues. ``goes_on``: this process will sweep again.
+    ``given_up``: jobs on hold to abort (`vanished.give_up`). Raises StoreError if the database refuses, InputError if
+    the control directory cannot be read. Problems of one job are complaints.
     """
     run = SweepRun(here, con, owner, dry_run, stopping, goes_on=goes_on)
     with ArexLookup(run) as arex_lookup:
@@ -68,7 +69,7 @@ def sweep(
     if given_up:
         give_up(run, given_up)
     if not dry_run and not stopping():
-        # Whoever commits next would have to do it with the queue waiting.
+        # Otherwise the next process that commits would do it, with the queue waiting.
         run.write_back()
         left = spool_replay.look(spools(here))
         with run.writing():
@@ -77,20 +78,20 @@ def sweep(
         with access.translating(here.database):
             usage.update_monthly(con, here)
             usage.update_breakdown(con, here)
-            # Whoever publishes does it as well, up to where everybody is: where nobody does, packs would stay for ever.
+            # Publishers delete them too, up to the place that all targets passed. Without publishers packs would stay.
             usage.delete_delivered(con, here, 0)
     return SweepReport(drained, jobs, looked_at, dict(run.found), tuple(map(printable, run.complaints)))
 
 
 def save_sweep(con: Connection, ends: Mapping[int, int] | None = None) -> None:
-    """A sweep is at its end; ``ends``: what it found (`SweepRun.ends`). Inside the caller's transaction."""
+    """Note the end of a sweep; ``ends``: its results (`SweepRun.ends`). The caller has a transaction."""
     now = int(time.time())
     note(con, "ARCACCT_LAST_SWEEP", now)
     unfinished.add_ends(con, ends or {}, now)
 
 
 def drain(here: Places, con: Connection, complaints: list[str]) -> int:
-    """The first half of a sweep alone: record every event of the spool; returns how many."""
+    """Do the first half of a sweep: record every event of the spool; return how many. Complaints are appended."""
     run = SweepRun(here, con, owner_of)
     try:
         with ArexLookup(run) as arex_lookup:
@@ -99,17 +100,17 @@ def drain(here: Places, con: Connection, complaints: list[str]) -> int:
         complaints += map(printable, run.complaints)
 
 
-# A sweep that goes on as a service, and records meanwhile what the launcher spools.
+# A sweep as a service, which in between records what the launcher spools.
 
 
 _LOOK_S = 0.5
-"""How often it looks at the spools and at the database at least: a beat holds for four times as long."""
+"""Seconds between two checks of the spools and the database at most: a beat is valid for four times as long."""
 _GATHER_S = 0.02
-"""What comes within this time of an event is recorded, and synced, together with it."""
+"""Events within this many seconds of another one are recorded and synced together with it."""
 
 
 class Stale(ArcacctError):
-    """The program was replaced by another version: this process has parts of the old one, and would load new ones."""
+    """Another version replaced the program: this process has old parts loaded and would load new ones."""
 
     exit_code = StoreBusy.exit_code
 
@@ -124,12 +125,12 @@ def follow(
     works: Callable[[], object] = lambda: None,
 ) -> None:
     """
-    Sweep every ``interval_s`` seconds until ``stop`` is set, and record at once what comes into the spools meanwhile.
+    Sweep every ``interval_s`` seconds until ``stop`` is set. In between record at once what comes into the spools.
 
-    A sweep under way ends after its slice. ``source``: with `Reloaded` the launcher leaves its events to this process,
-    and a configuration that changes is read again. ``told`` gets each report (``None`` when there was no sweep) and the
-    complaints that were not there before. Whatever is wrong, also that the control directory is not there, is a
-    complaint: the next sweep may do better. ``works`` is called again and again. Raises `Stale`.
+    A running sweep ends after its slice. ``source``: with `Reloaded` the launcher leaves its events to this process,
+    and a changed configuration is read again. `told` is called with each report (``None`` without a sweep) and the new
+    complaints. Every problem, even a missing control directory, is a complaint: the next sweep may succeed. ``works``
+    is called repeatedly. Raises `Stale`.
     """
     with closing(_Recorder(source, stop, told, works)) as recorder:
         while not stop.is_set():
@@ -138,7 +139,7 @@ def follow(
 
 
 class _Recorder:
-    """What `follow` has open, and what it has said."""
+    """The open objects of `follow` and the complaints that it has reported."""
 
     def __init__(
         self,
@@ -158,17 +159,17 @@ class _Recorder:
         self._looked_s = 0.0
         self._drained = 0
         self._left: set[str] = set()
-        """Events that only a sweep can record, or that nobody can."""
+        """Events that only a sweep can record, or that cannot be recorded at all."""
         self._known: set[str] = set()
         self._since: set[str] = set()
         """Complaints up to the last sweep, and since then."""
 
     def sweep(self, take_vanished: bool) -> None:
-        """One sweep of everything; events that come in meanwhile are recorded between its slices."""
+        """Sweep everything once. Events that come in meanwhile are recorded between its slices."""
         report = None
         try:
             here, con = self._ready()
-            # What waits may be much: it is drained slice by slice, and the launcher need not wait for that.
+            # Many events may wait. They are drained slice by slice, and the launcher need not wait for that.
             report = sweep(here, con, take_vanished=take_vanished, stopping=self._stopping, goes_on=True)
             report = report._replace(spooled=report.spooled + self._drained)
             self._drained = 0
@@ -180,7 +181,7 @@ class _Recorder:
         self._told(report, new)
 
     def wait(self, seconds: float) -> None:
-        """Record what comes in for so long, and close the database as soon as somebody wants to work on it."""
+        """Record events for some seconds, and close the database as soon as maintenance needs it."""
         end = time.monotonic() + seconds
         while not self._stop.is_set():
             self._record()
@@ -192,7 +193,7 @@ class _Recorder:
                 time.sleep(_GATHER_S)
 
     def close(self) -> None:
-        """For the end of the process: no event that a launcher left to it stays in the spool."""
+        """End the process: record every event that a launcher left to it."""
         if self._beats is not None:
             self._beats.stop()
             self._beats = None
@@ -203,7 +204,7 @@ class _Recorder:
             self._database.leave()
 
     def _stopping(self) -> bool:
-        """Asked by a sweep between two slices, and of each job: what came in meanwhile is recorded now."""
+        """Whether to stop. A sweep calls it between two slices and for each job; it also records new events."""
         passed_s = time.monotonic() - self._looked_s
         if passed_s >= _LOOK_S or (passed_s >= _GATHER_S and self._watch.has_news()):
             assert self._database is not None
@@ -222,7 +223,7 @@ class _Recorder:
         self._tell_new(complaints)
 
     def _ready(self, *, offers: bool = True) -> tuple[Places, Connection]:
-        """The database, as the configuration has it now. Raises `Stale`, ConfigError, and as `_Database.connection`."""
+        """Return the configured database. Raises `Stale`, ConfigError, and as `_Database.connection`."""
         if resident.of_program() != self._program:
             raise Stale(
                 f"{arcacct.__file__}: arcacct was replaced by another version; start `arcacct sweep --follow` again"
@@ -245,7 +246,7 @@ class _Recorder:
         self._database = _Database(here)
 
     def _drain(self, here: Places, con: Connection) -> list[str]:
-        """One look into the spools; complaints. Raises ArcacctError when nothing can be recorded."""
+        """Record the events of the spools once; return complaints. Raises ArcacctError if nothing can be recorded."""
         self._looked_s = time.monotonic()
         self._works()
         self._watch.look_at(spools(here))
@@ -267,7 +268,7 @@ class _Recorder:
         return complaints
 
     def _failed(self, error: ArcacctError) -> list[str]:
-        """Nothing is recorded now: no launcher is to rely on it."""
+        """Handle a failure: no launcher may rely on this process while nothing is recorded."""
         if self._beats is not None:
             self._beats.stop()
         if isinstance(error, Stale):
@@ -285,7 +286,7 @@ class _Recorder:
 
 
 class _Database:
-    """The accounting database, opened again when another file has come into its place."""
+    """The accounting database. It is opened again if another file has replaced it."""
 
     def __init__(self, here: Places) -> None:
         self.here = here
@@ -294,10 +295,13 @@ class _Database:
 
     def connection(self) -> Connection:
         """
-        Raises InputError while there is neither a database nor a control directory, StoreError and its kinds; StoreBusy
-        while the database is being worked on, ConfigError once it is somewhere else, and then it is closed.
+        Return the open database, or open it.
 
-        (A file system that is not mounted is an empty directory: a database made in there would be lost below it.)
+        Raises InputError while there is neither a database nor a control directory, StoreError and its kinds, StoreBusy
+        during maintenance of the database. Raises ConfigError, and closes it, once the database is in another place.
+
+        (A file system that is not mounted is an empty directory: a database created there would be hidden by the
+        mount.)
         """
         try:
             location.refuse_another(self.here)
@@ -316,19 +320,19 @@ class _Database:
         return self._con
 
     def unchanged(self) -> Connection | None:
-        """The one that is open; ``None`` when another has come into its place, or somebody wants to work on it."""
+        """Return the open database; ``None`` if another file has replaced it, or maintenance is waiting."""
         if os.path.exists(self.here.maintenance) or _identity(self.here.database) != self._identity:
             return None
         return self._con
 
     def leave(self) -> None:
-        """For the end of the process."""
+        """Leave the database at the end of the process."""
         if self._con is not None:
             leave_open(self._con, self.here.database)
             self._con = None
 
     def close(self) -> None:
-        """For who wants to work on it: a restore waits for us."""
+        """Close the database for maintenance: a restore waits for this process."""
         if self._con is not None:
             self._con.close()
             self._con = None

@@ -1,5 +1,5 @@
 """
-What one sweep works with and what it reports. An error of one job is reported with its file and stops no other job.
+The context and the report of one sweep. An error of one job is reported with its file and stops no other job.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from arcacct.errors import ArcacctError, StoreError
 from arcacct.records import recorder
 
 SLICE_JOBS = 20
-"""Jobs recorded in the first transaction, and in one whose jobs may be of any size: a few ms of the queue."""
+"""Jobs in the first transaction, and in one whose jobs may have any size: a few ms of the queue."""
 _MOST_SLICE_JOBS = 200
 _SLICE_S = 0.015
-"""What a transaction is to take: a disk that is three times as slow at once still keeps the queue waiting for 50 ms."""
+"""The planned time of a transaction. If the disk suddenly is three times as slow, the queue still waits only 50 ms."""
 _WRITE_BACK_JOBS = 1000
-"""Some 5 MB of the WAL."""
+"""About 5 MB of the WAL."""
 PATIENCE_S = 2.0
-"""How long a .local may be locked by somebody else before its job is left to the next sweep."""
+"""Seconds that a .local may be locked by another process before its job is left to the next sweep."""
 
 Owner = Callable[[os.stat_result], str]
 Progress = Callable[[int, int], None]
-"""Called with the jobs that are done and the jobs that there are."""
+"""Called with the number of jobs done and the number of all jobs."""
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class Gap:
-    """What a job was to the database: the keys of ``SweepReport.found``."""
+    """What the database lacked of a job: the keys of ``SweepReport.found``."""
 
     NEW_JOB = recorder.NEW_JOB
     NEW_END = recorder.NEW_END
@@ -55,22 +55,22 @@ class Gap:
         VANISHED: "vanished unfinished, now aborted",
         GIVEN_UP: "given up, now aborted",
     }
-    """How each is told to people, in the order of telling."""
+    """The text for each, in the order of the report."""
 
 
 class SweepReport(NamedTuple):
-    """What one sweep did; of a dry run, what it would have done."""
+    """The result of one sweep. In a dry run: the result that it would have had."""
 
     spooled: int
-    """Events taken from the spool."""
+    """Events from the spool."""
     jobs: int
     """Jobs with a status file in the control directory."""
     looked_at: int
-    """Jobs whose files had to be read."""
+    """Jobs whose files were read."""
     found: dict[str, int]
-    """Of the control directory's jobs, those for which the database lacked something, by kind (`Gap`)."""
+    """Jobs of the control directory for which the database lacked something, by kind (`Gap`)."""
     complaints: tuple[str, ...]
-    """What could not be used, each with the file, the reason and what to do."""
+    """Unusable files, each with the reason and what to do."""
 
     @property
     def recorded(self) -> int:
@@ -79,7 +79,7 @@ class SweepReport(NamedTuple):
 
 
 class SweepRun:
-    """A sweep under way."""
+    """A running sweep."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class SweepRun:
         *,
         goes_on: bool = False,
     ) -> None:
-        """``goes_on``: this process will sweep again."""
+        """Start a sweep. ``goes_on``: this process will sweep again."""
         self.goes_on = goes_on
         self.here = here
         self.con = con
@@ -101,19 +101,19 @@ class SweepRun:
         self.complaints: list[str] = []
         self.found: Counter[str] = Counter()
         self.ends: Counter[int] = Counter()
-        """Ends of jobs that neither hook nor spool had told of, by their hour since 1970."""
+        """Ends of jobs that neither hook nor spool reported, by their hour since 1970."""
         self._in_wal = 0
         self._slice_jobs = SLICE_JOBS
 
     def slices(self, items: Iterable[T]) -> Iterator[list[T]]:
-        """Lists of as many items as may be recorded in one transaction, by the time that the last one took."""
+        """Yield lists of items for one transaction each; the time of the last transaction decides their length."""
         items = iter(items)
         while batch := [*islice(items, self._slice_jobs)]:
             yield batch
 
     @contextmanager
     def recording(self, jobs: int) -> Iterator[None]:
-        """`writing`, of the jobs of one of the `slices`."""
+        """Open a transaction as `writing`, for the jobs of one of the `slices`."""
         with self.writing():
             begun = time.monotonic()
             yield
@@ -125,23 +125,23 @@ class SweepRun:
             self.write_back()
 
     def writing(self) -> AbstractContextManager[Connection]:
-        """One transaction in turn with the hooks; a dry run takes it back."""
+        """Open a transaction in turn with the hooks. A dry run rolls it back."""
         if self.dry_run:
             return access.rehearsing(self.con, self.here)
         return access.writing_much(self.con, self.here)
 
     def complain(self, job_id: str, path: str, error: Exception) -> None:
-        """Tell what is wrong with a job of the control directory; ``path`` is the file at hand."""
+        """Report a problem of a job in the control directory; ``path``: the file that was used."""
         self.complaints.append(f"{job_id}: {reason(error, path)}; the next sweep checks the job again")
 
     def record_each(
         self, items: list[T], record: Callable[[list[T]], R], wrong: Callable[[T, Exception], None]
     ) -> list[R]:
         """
-        ``record`` a slice in one transaction, or when one of its items spoils that, each item in one of its own.
+        Call ``record`` with a slice in one transaction. If an item fails, use one transaction for each item.
 
-        Returns what ``record`` returned each time that it was committed; ``wrong`` is told of each item that cannot be
-        recorded, outside of any transaction. Raises StoreError when the database is at fault.
+        Returns the results of the committed calls. ``wrong`` is called with each item that cannot be recorded, outside
+        of any transaction. Raises StoreError if the database has a problem.
         """
         try:
             with self.recording(len(items)):
@@ -157,14 +157,14 @@ class SweepRun:
         return [done for item in items for done in self.record_each([item], record, wrong)]
 
     def write_back(self) -> None:
-        """Write what was recorded from the WAL into the database, with nobody waiting."""
+        """Write the records from the WAL into the database, while no process waits for it."""
         if self._in_wal and not self.dry_run:
             access.write_back(self.con)
         self._in_wal = 0
 
 
 def _looked_up_once() -> Owner:
-    """`owner_of` for one sweep: each look-up of a name reads a file, or asks a server."""
+    """Return an `owner_of` with a cache for one sweep: each look-up of a name reads a file or asks a server."""
     known: dict[tuple[int, int], str] = {}
 
     def owner(stat: os.stat_result) -> str:
@@ -177,7 +177,7 @@ def _looked_up_once() -> Owner:
 
 
 def printable(text: str) -> str:
-    r"""A text that any terminal and file takes: bytes of a name that are not UTF-8, and control characters, as \xHH."""
+    r"""Return a text that any terminal and file accepts: invalid UTF-8 and control characters become \xHH."""
     if text.isprintable():
         return text
     text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
@@ -185,7 +185,7 @@ def printable(text: str) -> str:
 
 
 def reason(error: Exception, path: str) -> str:
-    """What is said of an error: the file, ``path`` if it names none, and what is wrong with it."""
+    """Return the text for an error: the file (``path`` if the error names none) and the problem."""
     if isinstance(error, ArcacctError):
         return str(error)
     if isinstance(error, OSError):
@@ -194,14 +194,14 @@ def reason(error: Exception, path: str) -> str:
 
 
 def is_of_one_job(error: Exception) -> bool:
-    """Whether an error is about the job at hand; else it is about the database or this process, and ends the sweep."""
+    """Whether an error concerns only the present job. Other errors (database, this process) end the sweep."""
     if isinstance(error, StoreError):
         return access.refuses_values(error)
     return not isinstance(error, MemoryError)
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of ``size`` items, the last one shorter."""
+    """Yield lists of ``size`` items; the last one may be shorter."""
     items = iter(items)
     while batch := [*islice(items, size)]:
         yield batch

@@ -75,7 +75,7 @@ class SendAhead:
                 if answer.kind != Outcome.ACCEPTED:
                     return
                 self._go_on.acquire()
-        except Exception as error:  # noqa: BLE001  whatever it is, the thread that waits for us raises it
+        except Exception as error:  # noqa: BLE001  the waiting thread raises it
             self.error = error
 
 
