@@ -132,7 +132,7 @@ def end_of(size: int) -> tuple[int, int]:
 
 def lines_of(content: bytes) -> "Iterable[str]":
     r"""
-    Yield lines as text. Bytes that are not UTF-8 become ``\xHH``, which loses nothing and is what OpenSSL writes.
+    Return lines as text. Bytes that are not UTF-8 become ``\xHH``, which loses nothing and is what OpenSSL writes.
 
     Of an overlong line only the start is returned.
     """
@@ -173,7 +173,7 @@ def cut(text: str) -> str:
 # The paths of a job's files.
 #
 # A-REX 6: ``job.ID.SUFFIX``, flat in the control directory. ARC 7: hashed, ``jobs/abc/def/ghi/REST/SUFFIX`` (the id in
-# pieces of three characters; the fourth piece is the rest). After an upgrade a directory has jobs of both kinds.
+# pieces of three characters; the fourth piece is the rest). During an upgrade a directory has jobs of both kinds.
 #
 # The status file moves between four folders: accepting (ACCEPTED), finished (FINISHED, DELETED), processing (the rest)
 # and restarting. Its name is ``job.ID.status``; under ARC 7 ``ID.status``.
@@ -458,7 +458,7 @@ def read_job(
         # The job has moved on, so the file has the time of another state; or the file is gone.
         files.event_ns = time.time_ns()
     files.local = read_bytes(job_file(controldir, job_id, "local", hashed=hashed), lock=True, patience_s=patience_s)[0]
-    # .diag is complete from FINISHING on: it has the batch system's times, which no earlier hook of ARC 6 has.
+    # .diag has its content from FINISHING on: the batch system's times, which no earlier hook of ARC 6 has.
     if state in ("FINISHING", "FINISHED"):
         files.diag, stat = read_bytes(job_file(controldir, job_id, "diag", hashed=hashed))
         if state == "FINISHED":

@@ -214,7 +214,7 @@ def uncertain_months(con: Connection, target: str) -> dict[Month, UncertainMonth
 
 def uncertain_before(con: Connection, target: str) -> Month | None:
     """
-    Return the month before which every month is uncertain that nothing has touched since both databases were restored.
+    Return a month; an earlier month is uncertain if nothing has touched it since both databases were restored.
 
     The databases could not be compared with anything. Late jobs of any earlier month may have been sent unknown to the
     ledger. ``None``: this never happened.
