@@ -1,4 +1,4 @@
-"""Which source decides each value of a job, and the values that other sources add to a record."""
+"""The precedence of sources for each value of a job, and the values that other sources add to a record."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from arcacct.records.recorder import escaped, event_time
 from arcacct.records.row_mapping import COLUMNS, INFO_FIELDS, INFO_KEYS, NOTHING_TOLD, NUMBERS, Numbers
 from arcacct.records.states import DERIVED, UNKNOWN
 
-# Who may tell which value of a job, and whose word holds where two tell the same: one table.
+# One table with the sources that may give each value of a job, the strongest first.
 #
-# Whatever order sources come in, the same values stay. A value that nobody told yet is taken from anyone; one's own
-# word may always be corrected. `FieldSources` remembers who told what the record's own source did not.
+# The result does not depend on the order of imports. An unknown value is taken from any source. A source may always
+# correct its own value. `FieldSources` has the source of each value that is not from the record's own source.
 
 
 ARC = "arc"
@@ -46,18 +46,18 @@ SOURCES = {
 """Sources of records (column ``source`` of v1_jobs; RecordSources) and of single values (FieldSources)."""
 PROGRAMS = {one.source: one.title for one in BATCH_SYSTEMS.values()}
 PROGRAMS |= {SLURM: "Slurm", SAMPLES: "Sonar", FEATURES: "features"}
-"""What people call the sources that measure what A-REX may have measured, too."""
+"""The titles of the sources that measure values that A-REX may have measured, too."""
 OF_AREX = (ARC, AREX)
-"""Sources whose records are those of A-REX's jobs."""
+"""The sources of A-REX's jobs."""
 UNASKED = (CONFIGURED, DEFAULT)
-"""Not told by anyone: what a record's own source takes for want of a value, and takes back."""
+"""Not measured: a record's own source uses these in place of an unknown value, and may revoke them."""
 
 
 class Precedence(NamedTuple):
-    """Of some values the sources that may tell them, the first the strongest; and why."""
+    """The sources that may give some values, the strongest first, and the reason."""
 
     fields: tuple[str, ...]
-    """Fields of a `Job`; ``mjf_*`` stands for keys of features that the specification does not have."""
+    """Fields of a `Job`; ``mjf_*`` means keys of features that the specification does not have."""
     order: tuple[str, ...]
     reason: str
 
@@ -117,16 +117,16 @@ _NO_RANK = len(SOURCES)
 
 
 def precedes(field: str, source: str, holder: str) -> bool:
-    """Whether what a source tells of a field takes the place of what another, the holder, told."""
+    """Whether a source's value of a field replaces the value of another source, the ``holder``."""
     return _rank(field, source) < _rank(field, holder)
 
 
 def _rank(field: str, source: str) -> tuple[int, str]:
     """
-    The place of a source among those that may tell a field.
+    Return the rank of a source for a field; lower is stronger.
 
     A source that is not in SOURCES is a batch system of another package, which may not be installed any more. It ranks
-    right behind the built-in batch systems, and two of them by their names: so the order of imports does not matter.
+    directly after the built-in batch systems. Two such sources rank by name, so the order of imports does not matter.
     """
     known = "mjf_*" if field.startswith("mjf_") else field
     if source in SOURCES:
@@ -135,13 +135,13 @@ def _rank(field: str, source: str) -> tuple[int, str]:
 
 
 def kept_as(field: str, source: str) -> str:
-    """What FieldSources calls a source: a benchmark is of arc.conf, whether of the queue or of the site."""
+    """Return a source as FieldSources has it: a queue's and the site's benchmark of arc.conf are both CONFIGURED."""
     return CONFIGURED if (field, source) == ("benchmark", DEFAULT) else source
 
 
-# What others than its own source tell of a record: taken where `precedence` says so, with its source remembered.
+# Values that other sources add to a record: taken by PRECEDENCE, and stored with their source.
 #
-# Nothing that is right already is written, so that nothing is logged as changed.
+# Values that are right already are not written, so the log shows no change.
 
 
 Value = int | str
@@ -149,12 +149,12 @@ EVENTS = {"lrms_start_time": "LRMSSTART", "lrms_end_time": "LRMSEND"}
 """JobEvents.EventKey of the values that are kept there."""
 _AMOUNTS = ("memory_kib", "virtual_memory_kib", "wall_s")
 _SLACK = {"wall_s": 5, "cpu_user_s": 5, "cpu_kernel_s": 5, "memory_kib": 10_240, "virtual_memory_kib": 10_240}
-"""A-REX cuts to seconds and samples otherwise: less than this, or 5 %, is no conflict."""
+"""A-REX cuts to seconds and samples differently: a difference below this (s, KiB), or below 5 %, is no conflict."""
 _UNKNOWN_EXIT_CODE = 1
 
 
 class Conflict(NamedTuple):
-    """A value that A-REX and another measured, differently."""
+    """A value for which A-REX and another source have different measurements."""
 
     job_id: str
     field: str
@@ -163,37 +163,37 @@ class Conflict(NamedTuple):
     source: str
 
     def __str__(self) -> str:
-        """For people."""
+        """The text for a message."""
         theirs = f"{self.theirs} by {PROGRAMS.get(self.source, self.source)}"
         return f"{self.job_id}: {self.field} is {self.ours} by A-REX, {theirs}"
 
 
 class Enriched(NamedTuple):
-    """What became of values that were told of a record."""
+    """The result of `enrich`."""
 
     changed: bool
     conflicts: tuple[Conflict, ...]
 
 
 class CurrentValues(NamedTuple):
-    """What a record has now, and from whom."""
+    """The current values of a record, with their sources."""
 
     job_id: str
     source: str
     """The record's own: ARC, or that of RecordSources."""
     values: dict[str, Value]
-    """By field of a `Job`, what is in JobExtraInfo under another key by that key."""
+    """By field of a `Job`; other values of JobExtraInfo by their key."""
     unmeasured: frozenset[str]
-    """Those of the numbers that nobody told."""
+    """Numbers without a measurement."""
     unknown: frozenset[str]
-    """Those of them of which FieldSources says so."""
+    """Those of them that FieldSources marks as UNKNOWN."""
     holders: dict[str, str]
-    """FieldSources: who told what the record's own source did not."""
+    """FieldSources: the sources, by field, of values that are not from the record's own source."""
     events: tuple[tuple[str, str], ...]
     """LRMSSTART and LRMSEND as they are stored."""
 
     def holder(self, field: str, default_benchmark: str | None = None) -> str | None:
-        """Who told a value; ``None``: nobody. A benchmark that is that of the whole site is a default."""
+        """Return the source of a value; ``None``: unmeasured. The benchmark of the whole site counts as DEFAULT."""
         if field not in self.values or field in self.unmeasured:
             return None
         holder = self.holders.get(field, self.source)
@@ -202,7 +202,7 @@ class CurrentValues(NamedTuple):
 
 
 def present(con: Connection, record_id: int) -> CurrentValues:
-    """What a record, which has to exist, has now."""
+    """Return the current values of a record, which must exist."""
     job_id, source, *numbers = con.execute(
         f"SELECT JobID, coalesce(Source, ?), {NUMBERS} FROM AAR LEFT JOIN RecordSources USING (RecordID)"
         " WHERE RecordID = ?",
@@ -230,9 +230,9 @@ def present(con: Connection, record_id: int) -> CurrentValues:
 
 def unmeasured(numbers: Numbers, *, has_nodes: bool, has_end: bool) -> set[str]:
     """
-    Those numbers of a record for which A-REX writes something for want of a measurement.
+    Return the fields whose number A-REX writes without a measurement.
 
-    One node and one core where no node is named, exit code 1 where the batch system did not say that the job ended.
+    These are zeros, one node and one core without a named node, and exit code 1 without an end in the batch system.
     """
     found = {field for field in _AMOUNTS if not getattr(numbers, field)}
     if not (numbers.cpu_user_s or numbers.cpu_kernel_s):
@@ -256,12 +256,12 @@ def enrich(
     takes_back: bool = False,
 ) -> Enriched:
     """
-    Take what another source tells of a record where its word holds; inside the caller's transaction.
+    Add the values of another source to a record, by PRECEDENCE; inside the caller's transaction.
 
-    ``told``: by field of a `Job` (node names joined by ":"), or by key of JobExtraInfo; ``None``: not told. ``events``:
-    of these LRMSSTART and LRMSEND, if the record has none. ``default_benchmark``: of a record without another.
-    ``over_arex``: the numbers take the place of those that A-REX measured, too. ``takes_back``: a value that
-    this source gave before, and that is ``None`` now, is unknown again.
+    ``told``: values by field of a `Job` (node names joined by ":"), or by key of JobExtraInfo; ``None``: no value.
+    ``events``: LRMSSTART and LRMSEND of these are added if the record lacks them. ``default_benchmark``: the benchmark
+    of a record without another one. ``over_arex``: the numbers also replace those that A-REX measured.
+    ``takes_back``: a value that this source gave before, and that is ``None`` now, becomes unknown again.
     """
     now = present(con, record_id)
     gone = [field for field, value in told.items() if takes_back and value is None and now.holders.get(field) == source]
@@ -288,7 +288,7 @@ def enrich(
 def _take_back(
     con: Connection, record_id: int, now: CurrentValues, fields: Iterable[str], default_benchmark: str | None
 ) -> None:
-    """Make values unknown again that another source gave; the benchmark is that of the site then."""
+    """Make values that another source gave unknown again; the benchmark becomes the site's default."""
     for field in fields:
         con.execute("DELETE FROM FieldSources WHERE RecordID = ? AND Field = ?", (record_id, field))
         if field in COLUMNS:
@@ -321,7 +321,7 @@ def _set(con: Connection, record_id: int, changes: Mapping[str, Value]) -> None:
 
 
 def rate(con: Connection, record_id: int, benchmark: str, source: str) -> None:
-    """Give a record another benchmark, by the word of the site (`rating`); inside the caller's transaction."""
+    """Give a record another benchmark, from the site's configuration; inside the caller's transaction."""
     _set(con, record_id, {"benchmark": benchmark})
     set_holders(con, record_id, {"benchmark": source})
     judge(con, [record_id])
@@ -330,7 +330,7 @@ def rate(con: Connection, record_id: int, benchmark: str, source: str) -> None:
 def _add_missing_events(
     con: Connection, record_id: int, now: CurrentValues, events: Iterable[tuple[str, int | str]]
 ) -> list[str]:
-    """The fields of EVENTS that the record lacked and has now."""
+    """Add the events that the record lacks; returns their fields, as in EVENTS."""
     have = dict(now.events)
     missing = [(key, when) for key, when in events if key in EVENTS.values() and key not in have]
     con.executemany(
@@ -341,7 +341,7 @@ def _add_missing_events(
 
 
 def set_holders(con: Connection, record_id: int, holders: Mapping[str, str]) -> None:
-    """Remember who told values of a record; ``holders``: sources by field."""
+    """Store the sources of values of a record; ``holders``: sources by field."""
     con.executemany(
         "INSERT INTO FieldSources (RecordID, Field, Source) VALUES (?, ?, ?)"
         " ON CONFLICT (RecordID, Field) DO UPDATE SET Source = excluded.Source WHERE Source <> excluded.Source",

@@ -1,6 +1,5 @@
 """
-Which records are held for impossible values and what operators decide about them, and jobs without a measured wall
-time.
+Held records with impossible values, operators' decisions about them, and jobs without a measured wall time.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from arcacct.records.reader import unescaped
 from arcacct.records.recorder import escaped
 from arcacct.records.states import COMPLETED, CPU_FACTOR, CPU_SLACK_S, DERIVED, FAILED, UNKNOWN, ImplausibleValue
 
-# Which records are held, and were, for values that cannot be true (`holds`): listed, counted, decided about.
+# Lists, counts and decisions of the records that are or were held for impossible values (`holds`).
 #
-# Records from before there were holds are judged here, once: what a receiver may have of them stays as it is there.
+# Records that are older than the holds are judged here, once. Those that a receiver may have do not change there.
 
 
 _UNJUDGED = "ARCACCT_UNJUDGED"
 """
-DBConfig: of records from before there were holds the RecordID up to which they are judged, the last RecordID, and the
-place in the log up to which a receiver may have had them.
+Key in DBConfig for records that are older than the holds: the last judged RecordID, the last RecordID to judge, and the
+position in the log up to which a receiver may have them.
 """
 _PAGE = 2000
 _SLICE = 200
 
 
 class ImplausibleRecord(NamedTuple):
-    """A record with values that cannot be true."""
+    """A record with impossible values."""
 
     record_id: int
     job_id: str
@@ -51,7 +50,7 @@ class ImplausibleRecord(NamedTuple):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Each once."""
+        """The distinct reasons."""
         return tuple(dict.fromkeys(one[0] for one in self.values))
 
     @property
@@ -61,7 +60,7 @@ class ImplausibleRecord(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What was decided about a record once."""
+    """A past decision about a record."""
 
     decided_s: int
     decided_by: str
@@ -69,7 +68,7 @@ class Decision(NamedTuple):
 
 
 class ImplausibleFilter(NamedTuple):
-    """Which records; what is not set does not matter."""
+    """A choice of records; a field that is not set does not restrict it."""
 
     states: tuple[str, ...] = ()
     reason: str | None = None
@@ -91,7 +90,7 @@ EVERYTHING = ImplausibleFilter()
 
 
 def held_records(con: Connection, asked: ImplausibleFilter = EVERYTHING) -> Iterator[ImplausibleRecord]:
-    """The records, by the end of their jobs."""
+    """Yield the chosen records, by the end of their jobs."""
     conditions = {
         "EndTime >= ?": asked.ended_from,
         "EndTime < ?": asked.ended_before,
@@ -104,7 +103,7 @@ def held_records(con: Connection, asked: ImplausibleFilter = EVERYTHING) -> Iter
             chosen.append(f"{column} IN ({','.join('?' * len(some))})")
             values += some
     rows = con.execute(
-        # CROSS: from the few that are held.
+        # CROSS: SQLite starts from the few held records.
         "SELECT RecordID, JobID, EndTime, State, Doubts, Since, Decided, DecidedBy FROM RecordHolds"
         f" CROSS JOIN AAR USING (RecordID) WHERE {' AND '.join(chosen) or '1'} ORDER BY EndTime, RecordID",
         values,
@@ -114,20 +113,20 @@ def held_records(con: Connection, asked: ImplausibleFilter = EVERYTHING) -> Iter
 
 
 def held_record(con: Connection, record_id: int) -> ImplausibleRecord | None:
-    """What cannot be true of a record; ``None``: nothing."""
+    """Return a record with its impossible values; ``None``: it has no such values."""
     row = con.execute("SELECT JobID FROM RecordHolds JOIN AAR USING (RecordID) WHERE RecordID = ?", (record_id,))
     job_ids = tuple(unescaped(job_id) for (job_id,) in row)
     return next(held_records(con, ImplausibleFilter(job_ids=job_ids)), None) if job_ids else None
 
 
 def decisions(con: Connection, record_id: int) -> list[Decision]:
-    """What was decided about a record, the oldest first; also what was taken back."""
+    """Return all decisions about a record, the oldest first; also those that were revoked."""
     query = "SELECT Decided, DecidedBy, State FROM HoldDecisions WHERE RecordID = ? ORDER BY rowid"
     return [Decision(*row) for row in con.execute(query, (record_id,))]
 
 
 def why_held(reasons: Iterable[str]) -> str:
-    """``because values cannot be true``, or that nobody measured them."""
+    """Return why records are held, as a part of a sentence: impossible values, or no measured wall time."""
     kinds = {reason == states.NOT_MEASURED for reason in reasons}
     if kinds == {True}:
         return "until their wall time is known"
@@ -135,7 +134,7 @@ def why_held(reasons: Iterable[str]) -> str:
 
 
 class Counts(NamedTuple):
-    """How many records in a state have values that cannot be true."""
+    """The number of records in a state that have impossible values."""
 
     records: int = 0
     by_reason: tuple[tuple[str, int], ...] = ()
@@ -156,7 +155,11 @@ NONE = Counts()
 
 
 def counts(con: Connection, ended_from: int | None = None, ended_before: int | None = None) -> dict[str, Counts]:
-    """By state, of all records or of those that ended in a time; quick: only what is held is looked at."""
+    """
+    Count records with impossible values, by state. Fast: reads only RecordHolds and its records.
+
+    ``ended_from``, ``ended_before``: only jobs that ended in this time, UTC seconds.
+    """
     where = "" if ended_from is None else " CROSS JOIN AAR USING (RecordID) WHERE EndTime >= ? AND EndTime < ?"
     rows = con.execute(
         f"SELECT State, Reasons, count(*) FROM RecordHolds{where} GROUP BY 1, 2",
@@ -172,7 +175,7 @@ def counts(con: Connection, ended_from: int | None = None, ended_before: int | N
 
 
 def why_not(one: ImplausibleRecord, state: str) -> str | None:
-    """Why nothing of the kind can be decided about a record; ``None``: it can."""
+    """Return why this decision about a record is impossible; ``None``: it is possible."""
     if state != AS_REPORTED:
         return None
     for reason, field, bound, reported in one.values:
@@ -184,7 +187,7 @@ def why_not(one: ImplausibleRecord, state: str) -> str | None:
 
 
 def _may_be_sent(field: str, bound: int | None, reported: object) -> bool:
-    """Whether a CPU time that no record holds can be true, so that sums may have it: as the cores have it."""
+    """Whether sums may include a value that is too large for a record: a CPU time that the job's cores allow."""
     text = str(reported)
     most = 0 if bound is None else bound * CPU_FACTOR + CPU_SLACK_S
     return field == "cpu_s" and text.isdecimal() and int(text) <= most
@@ -192,9 +195,9 @@ def _may_be_sent(field: str, bound: int | None, reported: object) -> bool:
 
 def decide(con: Connection, here: Places, records: Sequence[ImplausibleRecord], state: str, by: str) -> int:
     """
-    Decide about some records, in slices of a transaction each; HELD takes decisions back. Returns how many changed.
+    Decide about records, in slices of one transaction each; HELD revokes decisions. Returns how many changed.
 
-    Raises InputError, before anything is done, where that cannot be decided.
+    Raises InputError before any change if the decision is impossible for one of them.
     """
     refused = [f"{one.job_id}: {why}" for one in records if (why := why_not(one, state)) is not None]
     if refused:
@@ -210,10 +213,10 @@ def decide(con: Connection, here: Places, records: Sequence[ImplausibleRecord], 
 
 def judge_former(con: Connection, here: Places, stopping: Callable[[], bool] = lambda: False) -> int:
     """
-    Judge the records from before there were holds; returns how many have values that cannot be true.
+    Judge the records that are older than the holds; returns how many have impossible values.
 
-    What no publisher has read is held. What a receiver may have is only marked (PUBLISHED), so that nothing changes
-    there by an upgrade. Reads page by page and writes where something is found; interrupted, the next call resumes.
+    Holds the records that no publisher has read. Only marks those that a receiver may have (PUBLISHED), so that an
+    upgrade changes nothing there. Reads page by page; after an interruption the next call resumes.
     """
     found = 0
     while (text := noted(con, _UNJUDGED)) is not None and not stopping():
@@ -235,17 +238,17 @@ def judge_former(con: Connection, here: Places, stopping: Callable[[], bool] = l
     return found
 
 
-# What the site wants done about jobs of which nobody measured the wall time: ``missing_wall_time=`` in [arcacct].
+# The site's choice for jobs without a measured wall time: ``missing_wall_time=`` in [arcacct].
 #
 # ``zero``: they are published with 0, and counted. ``wait``: they are held (`holds`) until the wall time is known or an
-# operator decides; the recorder does that itself for the jobs of the control directory. ``lrms``: the wall time is the
-# time between the start and the end of the run, by the batch system's clock; without both it is published as 0.
+# operator decides; for jobs of the control directory the recorder does this. ``lrms``: the wall time is the time from
+# the start to the end of the run, by the batch system's clock; without both it is published as 0.
 #
-# A choice applies to what no publisher has read yet, so that it changes no published figure.
+# A choice applies only to records that no publisher has read yet, so it changes no published figure.
 
 
 _APPLIED = "ARCACCT_MISSING_WALL_TIME"
-"""DBConfig: the choice, and the place in the log up to which it was applied."""
+"""Key in DBConfig: the choice, and the position in the log up to which it was applied."""
 _FOUND = (
     "SELECT RecordID FROM FinishedLog CROSS JOIN FieldSources USING (RecordID) CROSS JOIN AAR USING (RecordID)"
     " CROSS JOIN Status ON Status.ID = +StatusID WHERE Seq > ? AND Seq <= ?"
@@ -255,10 +258,10 @@ _FOUND = (
 
 def settle(con: Connection, here: Places) -> None:
     """
-    Do what the site wants about the jobs without a wall time that were recorded since the last call.
+    Apply the site's choice to the jobs without a wall time that were recorded since the last call.
 
-    In slices of a transaction each; interrupted, the next call starts again. Jobs that ran and failed count, too. One
-    that vanished (aborted) does not: it is published only if something was measured.
+    In slices of one transaction each; after an interruption the next call starts again. Failed jobs are included.
+    Vanished (aborted) jobs are not: they are published only if something was measured.
     """
     choice = here.rules.missing_wall_time
     known, _, place = (noted(con, _APPLIED) or "").partition(" ")
@@ -284,7 +287,7 @@ def settle(con: Connection, here: Places) -> None:
 
 
 def _derive(con: Connection, record_id: int) -> None:
-    """The wall time of a record from its events, if it has both; workers may date them in local time, both alike."""
+    """Set a record's wall time from its start and end, if it has both. Workers may date both in local time."""
     events = dict(present(con, record_id).events)
     try:
         wall_s = event_seconds(events["LRMSEND"]) - event_seconds(events["LRMSSTART"])

@@ -1,6 +1,7 @@
 """
-Records that are held: in no figure and at no receiver until an operator decides (table RecordHolds). On the hook's
-path: standard library only, and little of it.
+Held records: no figure and no receiver includes them until an operator decides (table RecordHolds).
+
+On the hook's path: imports only a few modules of the standard library.
 """
 
 import time
@@ -20,7 +21,7 @@ HELD = "held"
 AS_UNKNOWN, AS_BOUND, AS_REPORTED, EXCLUDED = "unknown", "bound", "reported", "excluded"
 DECISIONS = (AS_UNKNOWN, AS_BOUND, AS_REPORTED, EXCLUDED)
 PUBLISHED = "published"
-"""Of records from before there were holds, which a receiver may have: they stay as they are."""
+"""State of records that are older than the holds and that a receiver may have: they do not change."""
 
 _COLUMNS = {
     "node_count": "NodeCount",
@@ -30,7 +31,7 @@ _COLUMNS = {
     "cpu_kernel_s": "UsedCPUKernelTime",
     "benchmark": "Benchmark",
 }
-"""By field of v1_jobs the column of RecordHolds with what counts in its place."""
+"""The column of RecordHolds with the replacement of a value, by field of v1_jobs."""
 OVERRIDDEN, OVERRIDES = tuple(_COLUMNS), tuple(_COLUMNS.values())
 """Fields of an AAR, and the columns."""
 _OVERRIDES = ", ".join(OVERRIDES)
@@ -47,7 +48,7 @@ _HAS_NO_WALL = (
     f" AND Field = 'wall_s' AND Told.Source = '{UNKNOWN}')"
 )
 OF_AREX = (None, "arc", "arex")
-"""RecordSources.Source of records of A-REX's: none, or its own database."""
+"""RecordSources.Source of A-REX's records: no source, or its own database."""
 VALUES = f"""
     AAR.RecordID, Status.Name, SubmitTime, EndTime, UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime,
     CASE WHEN EXISTS (SELECT 1 FROM FieldSources AS Told WHERE Told.RecordID = AAR.RecordID
@@ -70,32 +71,32 @@ VALUES = f"""
 FROM = """
     FROM AAR JOIN Status ON Status.ID = +StatusID LEFT JOIN RecordSources ON RecordSources.RecordID = AAR.RecordID
 """
-"""What `judged` needs of records, and where it is."""
+"""The columns and tables that `judged` needs."""
 
 
 def known_cores(cores: "Any", source: str | None, *, has_nodes: bool) -> "Any":
     """
-    The cores of a record; 0 where they are unknown.
+    Return the cores of a record; 0: unknown.
 
-    A-REX counts them from .diag. Of other sources one core on no named node stands for an unknown number.
+    A-REX counts them from .diag. From other sources, one core without a named node means an unknown number.
     """
     return 0 if cores == 1 and not has_nodes and source not in OF_AREX else cores
 
 
 def judged(row: "Sequence[Any]") -> "tuple[ImplausibleValue, ...]":
-    """What cannot be true of a record, by its `VALUES`; of one that is not final nothing is judged."""
+    """Return the impossible values of a record, from its `VALUES`; empty for a job that has not ended."""
     _record_id, status, submit, end, wall_s, user_s, kernel_s, cores, nodes, source, benchmark, has_nodes, *rest = row
     if status not in FINAL:
         return ()
     cores = known_cores(cores, source, has_nodes=bool(has_nodes))
-    # A-REX dates its events itself, but workers those of the batch system, some in local time: theirs only fill in.
+    # A-REX dates its own events. Workers date those of the batch system, some in local time: these only fill gaps.
     start, until, is_awaited = [one or 0 for one in rest]
     found = implausible_values(submit, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start, until)
     return (*found, AWAITED) if is_awaited else found
 
 
 def judge(con: Connection, record_ids: "Iterable[int]") -> None:
-    """Hold records that have values that cannot be true, and release those that have none any more, as they are now."""
+    """Hold the records that have impossible values now, and release those that have no such values any more."""
     ids = ",".join(str(int(record_id)) for record_id in record_ids)
     for row in con.execute(f"SELECT {VALUES} {FROM} WHERE AAR.RecordID IN ({ids})").fetchall():
         found = judged(row)
@@ -106,7 +107,7 @@ def judge(con: Connection, record_ids: "Iterable[int]") -> None:
 
 
 def hold_unmeasured(con: Connection, record_id: int) -> None:
-    """Hold a record until its wall time is known, which is unknown now; inside the caller's transaction."""
+    """Hold a record with an unknown wall time until the wall time is known; inside the caller's transaction."""
     row = con.execute(f"SELECT {VALUES} {FROM} WHERE AAR.RecordID = ? AND {_HAS_NO_WALL}", (record_id,)).fetchone()
     if row is not None:
         found = judged(row)
@@ -117,10 +118,11 @@ def hold(
     con: Connection, record_id: int, found: "tuple[ImplausibleValue, ...]", cpu: "tuple[Any, Any]", state: str = HELD
 ) -> None:
     """
-    Hold a record for what cannot be true of it; a decision about the very same values stays.
+    Hold a record for its impossible values; an earlier decision about exactly the same values stays valid.
 
-    Inside the caller's transaction. Before the final status of a job that ends, behind the change of one that has
-    ended: so the log has what receivers may have had of it. ``cpu``: user and kernel time as reported.
+    Inside the caller's transaction. Call it before writing the final status of a job that ends, and after changing a
+    job that has ended: then the log has what receivers may have got. ``cpu``: user and kernel time as reported, in
+    seconds.
     """
     lines = _lines(found)
     row = con.execute(
@@ -140,14 +142,14 @@ def hold(
 
 
 def unhold(con: Connection, record_id: int) -> None:
-    """Of a record whose values can all be true now; inside the transaction of its change, and behind it."""
+    """Release a record without impossible values. Call it after the record's change, in the same transaction."""
     con.execute("DELETE FROM RecordHolds WHERE RecordID = ?", (record_id,))
 
 
 def mark_former(
     con: Connection, record_id: int, found: "tuple[ImplausibleValue, ...]", cpu: "tuple[Any, Any]", state: str
 ) -> bool:
-    """Hold a record from before there were holds, or mark it PUBLISHED; False if it was judged or changed meanwhile."""
+    """Hold a record that is older than the holds, or mark it PUBLISHED; False if it was judged or changed meanwhile."""
     row = con.execute(f"SELECT {VALUES} {FROM} WHERE AAR.RecordID = ?", (record_id,)).fetchone()
     known = con.execute("SELECT 1 FROM RecordHolds WHERE RecordID = ?", (record_id,)).fetchone()
     if row is None or known is not None or judged(row) != found:
@@ -158,10 +160,10 @@ def mark_former(
 
 def decide(con: Connection, record_id: int, state: str, by: str) -> bool:
     """
-    What an operator decides about a held record: one of DECISIONS, or HELD to take that back.
+    Store an operator's decision about a held record: one of DECISIONS, or HELD to revoke the decision.
 
-    Inside the caller's transaction. The log has the record again, so every target sees it. False if that was decided
-    already, or the record is no longer held.
+    Inside the caller's transaction. It puts the record into the log again, so that every target sees it. Returns False
+    if this was decided already, or if the record is no longer held.
     """
     row = con.execute(
         "SELECT Doubts, State, AAR.UsedCPUUserTime, AAR.UsedCPUKernelTime FROM RecordHolds JOIN AAR USING (RecordID)"
@@ -185,7 +187,7 @@ def _is_held(state: str) -> int:
 
 
 def _overriding(found: "tuple[ImplausibleValue, ...]", cpu: "tuple[Any, Any]", state: str) -> "tuple[Any, ...]":
-    """What counts in the place of what was reported, in the order of `OVERRIDES`."""
+    """Return the replacements of the reported values, in the order of `OVERRIDES`."""
     if state in (AS_REPORTED, PUBLISHED):
         return (None,) * len(_COLUMNS)
     values = overrides(found, cpu, take_bound=state == AS_BOUND)
@@ -215,7 +217,7 @@ def _shown(value: object) -> str:
 
 
 def parsed_values(lines: str) -> "tuple[ImplausibleValue, ...]":
-    """What RecordHolds.Doubts says; what was reported as text."""
+    """Parse RecordHolds.Doubts; the reported values are texts."""
     found = []
     for line in lines.split("\n"):
         reason, field, bound, reported = line.split("\t", 3)

@@ -1,4 +1,4 @@
-"""Recording one state change of a job in A-REX's tables (INVARIANTS 2). On the hook's path."""
+"""Record one state change of a job in A-REX's tables (INVARIANTS 2). On the hook's path."""
 
 import time
 
@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from arcacct.records.states import StateChange, StatusFile, Usage
 
 
-# Recording one state change of a job in A-REX's tables. On the hook's path.
-#
-# Recording is monotone inside its transaction: the same event twice changes nothing, an older one only adds its events,
-# and a finished job's children are compared as multisets, so that a resumed job ends with one set of them (INVARIANTS 2
-# and 8): in whatever order events arrive, they end in the same rows. Children first and the final status last: that
+# Recording is monotone inside its transaction. The same event twice changes nothing, and an older event only adds its
+# events. A finished job's children are compared as multisets, so a resumed job ends with one set of them (INVARIANTS 2
+# and 8). The rows are the same for any order of the events. Children are written first and the final status last: this
 # makes one entry in FinishedLog.
 
 
@@ -39,22 +37,22 @@ USAGE_COLUMNS = (
     " UsedCPUUserTime, UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume"
 )
 _SAME_S = 5
-"""A state of a job that begins within this time of another time is told twice: no job comes back to it so soon."""
+"""Seconds. Two reports of one state within this time are the same event: no job returns to a state so soon."""
 _UPDATE_USAGE = (
     f"UPDATE AAR SET (StatusID, {USAGE_COLUMNS}) = (?{', ?' * 13}) WHERE RecordID = ?"
     f" AND (StatusID, {USAGE_COLUMNS}) IS NOT (?{', ?' * 13})"
 )
 _INSERT = "INSERT OR ROLLBACK"
 """
-Of rows that the log's triggers look at: to undo itself alone, a plain INSERT keeps a copy of each page and is half as
-slow again. Here an error ends the whole transaction anyhow, and no statement of a trigger can meet a conflict.
+For rows that fire the log's triggers. A plain INSERT keeps a copy of each page to undo only itself, and takes half as
+long again. Here an error ends the whole transaction anyway, and no statement of a trigger can meet a conflict.
 """
 _INSERT_RECORD = (
     f"{_INSERT} INTO AAR (RecordID, JobID, SubmitTime, EndpointID, QueueID, UserID, VOID, StatusID,"
     f" {USAGE_COLUMNS}) VALUES (?{', ?' * 20})"
 )
 NOTHING_USED = ("", 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0)
-"""What A-REX writes at ACCEPTED."""
+"""The values that A-REX writes at ACCEPTED."""
 _REMEMBER = (
     "INSERT INTO StatusFiles (RecordID, State, EventNs, Size, MTimeNs, CTimeNs) VALUES (?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (RecordID) DO UPDATE SET State = excluded.State, EventNs = excluded.EventNs,"
@@ -70,7 +68,7 @@ CHILDREN = {
     "DataTransfers": ("URL", "FileSize", "TransferStart", "TransferEnd", "TransferType"),
     "JobExtraInfo": ("InfoKey", "InfoValue"),
 }
-"""The columns of the tables with many rows of a record."""
+"""The columns of the tables that have several rows for a record."""
 
 _SET_AUTH_GROUPS = "INSERT OR REPLACE INTO AuthGroups (RecordID, Names) VALUES (?, ?)"
 _NO_AUTH_GROUPS = "DELETE FROM AuthGroups WHERE RecordID = ? AND ? = ''"
@@ -86,14 +84,14 @@ _SET_UNKNOWN = (
 )
 
 NOTHING, NEW_JOB, NEW_END, NEW_EVENT, CORRECTION = "", "job", "end", "event", "correction"
-"""What a state change was to the database: nothing new, a job never seen, the end of one, an event alone, the rest."""
+"""Kinds of a state change: nothing new, a new job, the end of a job, only a new event, any other change."""
 
 
 class RecordedJob:
     """
-    What the database has of a job before a state change is recorded.
+    The stored values of a job before a state change is recorded.
 
-    ``owner`` is who and where: interface, URL, queue, user, VO (as stored) and time of submission.
+    ``owner``: interface, URL, queue, user, VO (as stored) and time of submission.
     """
 
     __slots__ = (
@@ -116,25 +114,25 @@ class RecordedJob:
         self.has_hold = bool(hold)
 
     def has_ended(self) -> bool:
-        """An aborted job has only vanished."""
+        """Whether the job's end is recorded. False for an aborted job: it only vanished."""
         return self.end_time != 0 and not self.is_aborted
 
 
 def escaped(text: str) -> str:
-    """A text as A-REX writes it into the shared tables (its C++ percent-escapes what SQL gives a meaning)."""
-    # Nearly every text is plain, and a table costs four times as much as these questions.
+    """Return a text as A-REX writes it into the shared tables: its C++ percent-escapes characters special to SQL."""
+    # Nearly every text is plain, and a translation table costs four times as much as these tests.
     if text.isprintable() and "'" not in text and "#" not in text and "%" not in text:
         return text
     return text.translate(_ESCAPES)
 
 
 _DATES: dict[int, str] = {}
-"""The days that were asked for lately."""
+"""A cache of recent days."""
 _MOST_DATES = 1000
 
 
 def event_time(seconds: int) -> str:
-    """JobEvents.EventTime: A-REX's form, in UTC (A-REX writes local time without a marker)."""
+    """Return UTC seconds as JobEvents.EventTime: in A-REX's form, but in UTC (A-REX writes local time unmarked)."""
     day, second = divmod(seconds, 86400)
     if day not in _DATES:
         if len(_DATES) >= _MOST_DATES:
@@ -145,12 +143,12 @@ def event_time(seconds: int) -> str:
 
 def record(con: Connection, facts: "StateChange", *, present: bool = False, settled: bool = False) -> str:
     """
-    Record one state change inside the caller's transaction; says what it was to the tables of A-REX (`NEW_JOB`, ...).
+    Record one state change inside the caller's transaction; returns its kind (`NEW_JOB`, ...).
 
-    ``present`` is for the sweep, which has the status file before it: then the state is what the file says, also
-    when it is older than what was recorded. ``settled``: that file need not be read again.
-    A job that was taken for vanished, and is not, is in progress again.
-    DELETED makes no row; a job whose .local nobody could read makes none either (`knows` tells whether that is so).
+    ``present`` is for the sweep, which reads the status file: then the file's state is recorded even if it is older
+    than the recorded one. ``settled``: the file need not be read again.
+    A job that was wrongly recorded as vanished is in progress again.
+    DELETED makes no row. A new job with an unreadable .local makes no row either (`knows` then returns False).
     """
     if facts.state == "DELETED":
         return NOTHING
@@ -166,7 +164,7 @@ def record(con: Connection, facts: "StateChange", *, present: bool = False, sett
     before_events = con.total_changes
     times = _add_events(con, known, facts)
     events = con.total_changes - before_events
-    # A job may be resumed before its earlier end is recorded: that end holds until there is a later one.
+    # A job may be resumed before its earlier end is recorded: that end is valid until there is a later one.
     if usage is not None and (latest or usage.end_time > known.end_time):
         _finish(con, known, facts, usage, (tokens, times))
     elif latest:
@@ -175,7 +173,7 @@ def record(con: Connection, facts: "StateChange", *, present: bool = False, sett
         _judge_again(con, known.record_id)
     changes = con.total_changes - before
     if latest:
-        # The hook does not say that the file is read: .failed may still appear after it, so the sweep reads it once.
+        # The hook does not mark the file as read: .failed may appear later, so the sweep reads the file once.
         con.execute(_REMEMBER, (known.record_id, *_identity(facts, settled=settled)))
     if not changes:
         return NOTHING
@@ -186,10 +184,9 @@ def record(con: Connection, facts: "StateChange", *, present: bool = False, sett
 
 def record_present(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> list[str]:
     """
-    `record` many jobs whose status files are before the sweep, each with whether its file is settled.
+    Call `record` for many jobs whose status files the sweep reads; each job comes with its ``settled``.
 
-    Those that the database does not know yet are inserted together, which takes half of the time. Says of each, in
-    their order, what it was.
+    New jobs are inserted together, which takes half of the time. Returns the kinds of the changes, in order.
     """
     ids = [escaped(facts.job_id) for facts, _settled in jobs]
     marks = ", ".join("?" * len(ids))
@@ -211,7 +208,7 @@ def record_present(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> l
 
 
 def event_near(con: Connection, job_id: str, state: str, event_ns: int) -> "int | None":
-    """The time of an event of this kind that the job has within some seconds, in UTC seconds; the nearest."""
+    """Return the time of the job's nearest event of this kind within `_SAME_S`, in UTC seconds; ``None``: no event."""
     query = (
         "SELECT CAST(strftime('%s', EventTime) AS INTEGER) FROM AAR JOIN JobEvents USING (RecordID)"
         " WHERE JobID = ? AND EventKey = ?"
@@ -227,13 +224,13 @@ def knows(con: Connection, job_id: str) -> bool:
 
 
 def has_ended(con: Connection, job_id: str) -> bool:
-    """Whether the database has the end of the job: an aborted one has only vanished."""
+    """Whether the database has the end of the job. False for an aborted job: it only vanished."""
     known = _known(con, job_id)
     return known is not None and known.has_ended()
 
 
 def remember_status_file(con: Connection, job_id: str, status: "StatusFile") -> None:
-    """For the sweep: this status file of a job needs not be read again."""
+    """Remember that the sweep need not read this status file of a job again."""
     con.execute(
         "UPDATE StatusFiles SET (Size, MTimeNs, CTimeNs) = (?, ?, ?)"
         " WHERE RecordID = (SELECT RecordID FROM AAR WHERE JobID = ?)",
@@ -259,26 +256,26 @@ def _known(con: Connection, job_id: str) -> RecordedJob | None:
 
 def _of_this_run(known: RecordedJob, facts: "StateChange", *, present: bool) -> "tuple[Usage | None, bool]":
     """
-    What the job used in the run that the event is of, and whether nothing later is known of the job.
+    Return the usage of the run that the event belongs to, and whether no later event of the job is recorded.
 
-    A status file that no longer shows an end, of a job that is known to be in a later run: the files are not of that
-    end. (The time of an event may be cut to seconds.)
+    The usage is ``None`` if the job is in a later run: then the files do not describe that end. (The time of an event
+    may be cut to seconds.)
     """
     if facts.usage is not None and facts.status is None and not present:
         is_older = facts.event_ns + 1_000_000_000 <= known.event_ns
         if is_older or (known.has_ended() and known.state not in (None, "FINISHED")):
             return None, False
     if facts.usage is not None and facts.usage.status == ABORTED and known.has_ended():
-        # The site's choice (`killed_before_arex`) is none for a job that was recorded, and perhaps published, before.
+        # The site's choice (`killed_before_arex`) does not apply to a recorded, perhaps published, job.
         facts.usage.status = FAILED
     return facts.usage if facts.known else None, present or facts.event_ns >= known.event_ns
 
 
 def _insert(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> None:
     """
-    Records of jobs that are new, as they are now: the children first, so that a finished one is logged once.
+    Insert the records of new jobs: the children first, so that a finished job is logged once.
 
-    (AUTOINCREMENT gives the same numbers: the caller's transaction is the only one that writes.)
+    (AUTOINCREMENT would give the same numbers: only the caller's transaction writes.)
     """
     children: dict[str, list[tuple[object, ...]]] = {table: [] for table in CHILDREN}
     records: list[tuple[object, ...]] = []
@@ -315,7 +312,7 @@ def _insert(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> None:
 
 
 def _insert_beside(con: Connection, record_id: int, facts: "StateChange") -> None:
-    """What few records have, in tables of ours."""
+    """Insert the rows that few records have, in arcacct's own tables."""
     if facts.auth_groups:
         con.execute(_SET_AUTH_GROUPS, (record_id, _auth_groups(facts)))
     if facts.notes:
@@ -333,7 +330,7 @@ def _packed(
     events: "Iterable[Any]",
     children: "dict[str, list[tuple[Any, ...]]]",
 ) -> bytes | None:
-    """The pack of a job that ended, of the rows that it has now; ``used`` are the values of `USAGE_COLUMNS`."""
+    """Return the pack of an ended job from its current rows; ``used``: the values of `USAGE_COLUMNS`."""
     local_job_id, exit_code, *rest = used
     return packed(
         (escaped(job_id), local_job_id, *owner[:5], status),
@@ -347,7 +344,7 @@ def _packed(
 
 
 def last_record_id(con: Connection) -> int:
-    """The highest RecordID that was ever given: those of deleted records are not given again."""
+    """Return the highest RecordID that was ever used: those of deleted records are not used again."""
     row = con.execute(
         "SELECT max(coalesce((SELECT max(RecordID) FROM AAR), 0),"
         " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'AAR'), 0))"
@@ -359,14 +356,14 @@ def _correct_owner(
     con: Connection, known: RecordedJob, facts: "StateChange", *, latest: bool
 ) -> "list[tuple[object, ...]]":
     """
-    Who and where, from a .local that knows more: nothing that is known is replaced by nothing, nor by part of it.
+    Update the job's owner from .local. An empty or partial value never replaces a known one.
 
-    The job's latest .local may also know better, if it is whole; but the same event read once more changes no job
-    that has ended. VO, attributes and claims are the user's: of two users those of the one that stays. ``known`` has
-    the owner as it is then; returns the rows of AuthTokenAttributes.
+    The job's latest .local may also replace known values, if it is whole. The same event, read again, does not change a
+    job that has ended. VO, attributes and claims belong to the user: if the user differs, those of the kept user stay.
+    Updates ``known.owner``; returns the rows of AuthTokenAttributes.
     """
     better = latest and facts.is_whole and (not known.has_ended() or 0 < known.event_ns < facts.event_ns)
-    # A rule that the site has now is none of a job that ended before.
+    # A current rule of the site does not apply to a job that ended before.
     vo = facts.vo if facts.has_voms or better or not known.has_ended() else ""
     user_dn = known.owner[3]
     told = (*map(escaped, (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, vo)), facts.submit_time)
@@ -385,7 +382,7 @@ def _correct_owner(
     query = "SELECT AttrKey, AttrValue FROM AuthTokenAttributes WHERE RecordID = ? ORDER BY rowid"
     have = con.execute(query, (known.record_id,)).fetchall()
     if known.has_ended() and user_dn and not better:
-        # Nor are the claims that it keeps now, as FQANs or not; those of a .local that was read with a user are known.
+        # The same applies to the claims that the site keeps now. The claims of a .local that had a user are known.
         tokens = [token for token in tokens if token in have or (facts.has_voms and token[0] in FQAN_KEYS)]
     if is_other:
         is_new = better and tokens != have
@@ -404,12 +401,12 @@ def _auth_groups(facts: "StateChange") -> str:
 
 
 def _merged(first: "tuple[Any, ...]", second: "tuple[Any, ...]") -> "tuple[Any, ...]":
-    """The values of the first, where it has none those of the second."""
+    """Return the values of the first; where one is empty, that of the second."""
     return tuple([one or other for one, other in zip(first, second, strict=True)])
 
 
 def _is_part(some: "list[tuple[object, ...]]", rows: "list[tuple[object, ...]]") -> bool:
-    """Whether all of some are among the rows, each as often."""
+    """Whether ``rows`` contain ``some``, as multisets."""
     if some == rows:
         return True
     rest = rows.copy()
@@ -421,7 +418,7 @@ def _is_part(some: "list[tuple[object, ...]]", rows: "list[tuple[object, ...]]")
 
 
 def dimension_ids(con: Connection, names: "tuple[str, ...]") -> tuple[int, int, int, int]:
-    """IDs of endpoint, queue, user and VO, by names as they are stored; new ones are added."""
+    """Return the IDs of endpoint, queue, user and VO for their stored names; adds new names."""
     endpoint, queue, user, vo = con.execute(
         "SELECT (SELECT ID FROM Endpoints WHERE Interface = ? AND URL = ?), (SELECT ID FROM Queues WHERE Name = ?),"
         " (SELECT ID FROM Users WHERE Name = ?), (SELECT ID FROM WLCGVOs WHERE Name = ?)",
@@ -436,7 +433,7 @@ def dimension_ids(con: Connection, names: "tuple[str, ...]") -> tuple[int, int, 
 
 
 def name_id(con: Connection, table: str, name: str) -> int:
-    """The ID of a name in Queues, Users, WLCGVOs or Status; the name is added when it is new."""
+    """Return the ID of a name in Queues, Users, WLCGVOs or Status; adds a new name."""
     text = escaped(name)
     row = con.execute(f"SELECT ID FROM {table} WHERE Name = ?", (text,)).fetchone()
     return _new_id(con, f"{table} (Name)", text) if row is None else int(row[0])
@@ -452,16 +449,16 @@ def _auth_tokens(facts: "StateChange") -> "list[tuple[object, ...]]":
 
 
 def _events(facts: "StateChange") -> "dict[tuple[str, str], None]":
-    """What the state change tells of times: of the submission, of the state itself, of the batch system and files."""
+    """Return the events of a state change: the submission, the state itself, the batch system's and the files'."""
     events = [("ACCEPTED", facts.submit_time)] if facts.submit_time else []
-    # A status file that was rewritten for a job that waits does not say when the state began.
+    # A-REX rewrites the status file of a waiting job, so its time is not the start of the state.
     if facts.state != "ACCEPTED" and not (facts.status is not None and facts.status.pending):
         events.append((facts.state, facts.event_ns // 1_000_000_000))
     return dict.fromkeys([(key, event_time(seconds)) for key, seconds in events + facts.events])
 
 
 def _add_events(con: Connection, known: RecordedJob, facts: "StateChange") -> "list[tuple[str, str]]":
-    """Those that are new, inserted; returns all, in their order."""
+    """Insert the new events of a job; returns all its events, in order."""
     wanted = _events(facts)
     query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ? ORDER BY rowid"
     have: list[tuple[str, str]] = con.execute(query, (known.record_id,)).fetchall()
@@ -472,7 +469,7 @@ def _add_events(con: Connection, known: RecordedJob, facts: "StateChange") -> "l
 
 
 def _final_children(facts: "StateChange") -> "tuple[tuple[str, list[tuple[object, ...]]], ...]":
-    """The rows that a finished job has besides, by table."""
+    """Return the additional rows of a finished job, by table."""
     usage = facts.usage
     if usage is None:
         return ()
@@ -485,7 +482,7 @@ def _final_children(facts: "StateChange") -> "tuple[tuple[str, list[tuple[object
 
 
 def _used(facts: "StateChange") -> "tuple[object, ...]":
-    """The values of `USAGE_COLUMNS`."""
+    """Return the values of `USAGE_COLUMNS`."""
     usage = facts.usage
     if usage is None:
         return NOTHING_USED
@@ -510,7 +507,7 @@ def _hold(
     con: Connection, record_id: int, facts: "StateChange", submit_time: int, used: "Sequence[Any]", *, note: bool = True
 ) -> bool:
     """
-    Whether values of a job that has ended cannot be true; then its record is held, if that is to be noted now.
+    Whether an ended job has impossible values; if so and with ``note``, hold its record.
 
     ``used``: the values of `USAGE_COLUMNS`.
     """
@@ -521,7 +518,7 @@ def _hold(
     if facts.usage is not None and facts.usage.is_awaited:
         found = (*found, AWAITED)
     if found and note:
-        # Of few jobs.
+        # Few jobs need this import.
         from arcacct.records.holds import hold  # noqa: PLC0415
 
         hold(con, record_id, found, (user_s, kernel_s))
@@ -541,7 +538,7 @@ def _finish(
     usage: "Usage",
     told: "tuple[list[tuple[object, ...]], list[tuple[str, str]]]",
 ) -> None:
-    """The end of a job; ``told`` are the rows that it has by now in AuthTokenAttributes and JobEvents."""
+    """Record the end of a job; ``told``: its current rows in AuthTokenAttributes and JobEvents."""
     children = dict(_final_children(facts))
     local_job_id, *used = _used(facts)
     unknown = usage.unknown
@@ -554,7 +551,7 @@ def _finish(
             unknown = tuple([field for field in unknown if others.get(field, UNKNOWN) == UNKNOWN])
         local_job_id = local_job_id or known.local_job_id
     elif known.end_time:
-        # What others told was of another run.
+        # The values from other sources belong to another run.
         con.execute("DELETE FROM FieldSources WHERE RecordID = ?", (known.record_id,))
     con.executemany(_SET_UNKNOWN, [(known.record_id, field) for field in unknown])
     for table, rows in children.items():
@@ -566,12 +563,12 @@ def _finish(
     if known.has_hold or (is_held and known.end_time):
         _judge_again(con, known.record_id)
     if ended and not known.end_time and not is_held:
-        # Of an end that replaces another there may be more than what is in hand here: that is read from the tables.
+        # An end that replaces another may have more rows than this function knows: the tables are read for it later.
         pack = _packed(facts.job_id, known.owner, usage.status, values[1:], *told, children)
         if pack is not None:
             keep(con, [(known.record_id, pack)])
     if known.has_notes:
-        # What was left out of an earlier end is none of this one's.
+        # The notes of an earlier end do not apply to this one.
         fields = con.execute("SELECT Field FROM TruncationNotes WHERE RecordID = ?", (known.record_id,)).fetchall()
         gone = [(known.record_id, field) for (field,) in fields if field not in facts.notes]
         con.executemany("DELETE FROM TruncationNotes WHERE (RecordID, Field) = (?, ?)", gone)
@@ -583,11 +580,11 @@ def _keep_known_extra(
     con: Connection, record_id: int, facts: "StateChange", children: "dict[str, list[Any]]", others: "dict[str, str]"
 ) -> None:
     """
-    Of an end that is recorded already: what it has and the files do not say now stays, and so does the benchmark.
+    Keep the values of an already recorded end that the files no longer contain, and keep its benchmark.
 
-    Which of several benchmarks of .diag counts depends on the version of ARC that has the files: an upgrade is no
-    reason to weigh finished jobs anew. Only the default makes way for one of the job's own, and what stands in for it
-    by ``others`` (sources by field).
+    The version of ARC decides which of several benchmarks of .diag counts. An upgrade of ARC must not change the
+    benchmark of finished jobs. Only a default, or a substitute from ``others`` (sources by field), is replaced by the
+    job's own benchmark.
     """
     query = "SELECT InfoKey, InfoValue FROM JobExtraInfo WHERE RecordID = ?"
     rows = con.execute(query, (record_id,)).fetchall()
@@ -596,7 +593,7 @@ def _keep_known_extra(
     if benchmark and benchmark != told["benchmark"]:
         own = [*map(escaped, facts.benchmarks)]
         is_own = benchmark in own or benchmark != escaped(facts.default_benchmark)
-        # Features (`precedence`) are stronger than the job's own, all others only stand in for it.
+        # Features (`precedence`) are stronger than the job's own benchmark; all other sources are weaker.
         if not any(own) or (is_own and others.get("benchmark", "features") == "features"):
             told["benchmark"] = benchmark
     wanted = {**have, **told}
@@ -607,13 +604,13 @@ def _keep_known_extra(
 
 
 def _add_notes(con: Connection, record_id: int, facts: "StateChange") -> None:
-    """What was left out of the files (`gate`)."""
+    """Store notes about values of the files that were left out (`gate`)."""
     now = int(time.time())
     con.executemany(_NOTE, [(record_id, field, note, now) for field, note in facts.notes.items()])
 
 
 def _go_on(con: Connection, known: RecordedJob, facts: "StateChange") -> None:
-    """A job that is under way, unless its end is known and only how it began is told late."""
+    """Record that a job is in progress, except when a late event of its start arrives after its end."""
     if known.is_aborted and (known.state, facts.state) != ("FINISHED", "ACCEPTED"):
         con.execute(
             "UPDATE AAR SET (StatusID, EndTime) = (?, 0) WHERE RecordID = ?",
@@ -627,10 +624,10 @@ def set_children(
     con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]"
 ) -> "list[tuple[object, ...]]":
     """
-    Make a record's rows in a child table these, as a multiset; rows that are right already are not touched.
+    Set a record's rows in a child table, as a multiset; rows that are right already are not written.
 
-    (v1 has no unique index on them, and each needless write would log the record as changed.) Returns them in the order
-    in which they are there.
+    (v1 has no unique index on them, and each needless write would log the record as changed.) Returns the rows in
+    their order in the table.
     """
     names = ", ".join(CHILDREN[table])
     missing: dict[tuple[object, ...], int] = {}
@@ -662,30 +659,30 @@ def _identity(facts: "StateChange", *, settled: bool) -> "tuple[object, ...]":
     return (facts.state, facts.event_ns, *file)
 
 
-# Files that are read once more when others than A-REX have told of the job (`filling`). On the hook's path, if so.
+# Files that are read again after other sources than A-REX have added values to the job. Then on the hook's path.
 
 
 _FILLED_IN = (
     *("", "exit_code", "", "node_count", "core_count", "memory_kib", "virtual_memory_kib", "wall_s"),
     *("cpu_user_s", "cpu_kernel_s"),
 )
-"""The fields that others may fill in, of USAGE_COLUMNS in their order ..."""
+"""The fields of USAGE_COLUMNS, in their order, that other sources may fill in ..."""
 _EXTRA_FILLED_IN = {
     "nodenames": "node_names",
     "projectname": "project",
     "systemsoftware": "system_software",
     "wninstance": "wn_instance",
 }
-"""... and of JobExtraInfo."""
+"""... and those of JobExtraInfo."""
 
 
 def keep_filled_in(
     con: Connection, record_id: int, facts: "StateChange", used: "list[object]", others: "dict[str, str]"
 ) -> None:
     """
-    Of an end that is recorded already: what others filled in stays where the files still do not say it.
+    Keep the values that other sources filled in for an already recorded end, where the files still have no value.
 
-    ``used``: the values of USAGE_COLUMNS after the first, put right here; ``others``: sources by field.
+    ``used``: the values of USAGE_COLUMNS after the first; changed in place. ``others``: sources by field.
     """
     have = con.execute(f"SELECT {USAGE_COLUMNS} FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()
     told = {field for key, field in _EXTRA_FILLED_IN.items() if facts.extra.get(key)}

@@ -1,4 +1,4 @@
-"""Moving old jobs, finished and delivered, into an archive."""
+"""Move old jobs, finished and delivered, into an archive."""
 
 from __future__ import annotations
 
@@ -32,39 +32,39 @@ MOVED = (
     "RecordHolds",
     "HoldDecisions",
 )
-"""Tables of a record, beside A-REX's own, that go with it into the archive."""
+"""Tables of arcacct whose rows of a record move with it into the archive, in addition to A-REX's own tables."""
 TELEMETRY = "JobTelemetry"
-"""Goes with it, too; its cluster is known by name there."""
+"""Moves with the record, too; its cluster is stored by name there."""
 KEPT = ("JobUsageShares", "GridEngineRecords", "SlurmRuns", "HTCondorJobs", "BatchRuns", "PreviousVersions")
-"""Tables that go on to know of a record: its usage counts, and its lines are not to be taken in once more."""
+"""Tables that keep their rows of a record: its usage still counts, and its lines must not be imported again."""
 
 _PAGE = 500
 _SLICE_S = 0.02
 _TURN_S = 0.05
-"""Between two pages: who looked whether the database is free, and tries again soon, finds it so."""
+"""Seconds between two pages: a process that retries for the database finds it free in this time."""
 _PATIENCE_S = 600.0
-"""How long a prune waits between two pages for somebody who publishes."""
+"""How many seconds a prune waits between two pages for a publisher."""
 
 Alone = Callable[[], AbstractContextManager[None]]
-"""What keeps publishers out while a page is moved; raises StoreBusy at once while one is at work."""
+"""Keeps publishers out while a page is moved; raises StoreBusy at once if a publisher is active."""
 
 
 class PruneOptions(NamedTuple):
-    """What is to be pruned."""
+    """Which jobs to prune, and where to."""
 
     ended_before: int
     """UTC seconds."""
     archive: str
     targets: tuple[str, ...] = ()
-    """The blocks of the configured targets: what one of them was not sent yet stays."""
+    """The blocks of the configured targets: records that one of them has not received yet stay."""
     without: tuple[str, ...] = ()
-    """Targets of the ledger that are not waited for."""
+    """Targets of the ledger that a prune does not wait for."""
     present: Collection[str] = ()
     """Jobs that the control directory still has."""
 
 
 class Pruned(NamedTuple):
-    """What a prune would move, or moved, and what it leaves, why."""
+    """The jobs that a prune would move, or moved, and those that stay, with the reasons."""
 
     jobs: int = 0
     first_end: int | None = None
@@ -72,7 +72,7 @@ class Pruned(NamedTuple):
     left: tuple[tuple[str, int], ...] = ()
     """``(reason, jobs)``."""
     is_whole: bool = True
-    """False: it was stopped before it had looked at all; the next one goes on."""
+    """False: it was stopped before it had examined all jobs; the next prune continues."""
 
 
 class Candidate(NamedTuple):
@@ -83,15 +83,15 @@ class Candidate(NamedTuple):
     end_time: int
     seq: int
     held: str
-    """Why it is held (`records.holds`); empty: it is not."""
+    """Why it is held (`records.holds`); empty: it is not held."""
 
 
 _Judged = tuple[Candidate, str | None]
-"""A candidate, and why it has to stay; ``None``: it may go."""
+"""A candidate, and why it must stay; ``None``: it may move."""
 
 
 def plan(con: Connection, publishing: Connection, options: PruneOptions) -> Pruned:
-    """What `prune` would do now."""
+    """Return what `prune` would do now, without changing anything."""
     pages = (list(judged(con, publishing, page, options)) for page in candidates(con, options.ended_before))
     return _summed(([one for one, reason in judged if reason is None], judged) for judged in pages)
 
@@ -107,16 +107,18 @@ def prune(
     stopping: Callable[[], bool] = lambda: False,
 ) -> Pruned:
     """
-    Move what may go; returns what was moved and what was left.
+    Move the jobs that may move into the archive; returns how many moved and how many stay.
 
-    While a page of jobs is moved it is ``alone`` and hooks spool. ``progress`` is told how many jobs were moved so far;
-    with ``stopping`` it ends behind a page as soon as that is true. Raises SchemaError when the archive is something
-    else, StoreBusy when somebody publishes or prunes, StoreError when one of the databases refuses; interrupted
-    anywhere, the next call goes on.
+    While a page of jobs moves, ``alone`` keeps publishers out, and hooks spool. ``progress`` is called with the number
+    of jobs moved so far. When ``stopping`` returns True, the prune ends after the page. After an interruption the next
+    call continues.
+
+    Raises SchemaError when the archive is another kind of database, StoreBusy when a publisher or another prune is
+    active, StoreError when one of the databases fails.
     """
     with closing(_open_archive(here, options.archive)) as archive:
         create_views(archive, *sources_of(con))
-        # What is not in the cells when it goes would be in no sum any more.
+        # A job that moves before the monthly cells include it would be missing from all sums.
         usage.update_monthly(con, here)
         moving = _Archiver(here, con, archive, options)
         stopped, done = False, 0
@@ -127,7 +129,7 @@ def prune(
                 if stopped := stopping():
                     return
                 with _turn(alone, 0 if number == 0 else _PATIENCE_S, stopping), maintenance(here.database, "prune"):
-                    # Judged behind the locks: whoever had a turn may have changed what may go.
+                    # Judge inside the locks: another process may have changed which jobs may move.
                     verdicts = list(judged(con, publishing, page, options))
                     moved = moving.move([one for one, reason in verdicts if reason is None])
                 done += len(moved)
@@ -143,7 +145,7 @@ def prune(
 
 @contextmanager
 def _turn(alone: Alone, patience_s: float, stopping: Callable[[], bool]) -> Iterator[None]:
-    """Alone, as soon as nobody publishes any more. Raises StoreBusy when that takes too long."""
+    """Enter ``alone`` as soon as no publisher is active. Raises StoreBusy after ``patience_s`` seconds."""
     deadline = time.monotonic() + patience_s
     with ExitStack() as held:
         while True:
@@ -158,7 +160,7 @@ def _turn(alone: Alone, patience_s: float, stopping: Callable[[], bool]) -> Iter
 
 
 def _summed(pages: Iterable[tuple[Sequence[Candidate], Sequence[_Judged]]]) -> Pruned:
-    """The sums of pages: what went, or may go, of each, and how its candidates were judged."""
+    """Sum up pages; each has the jobs that moved, or may move, and the verdicts on its candidates."""
     result = Pruned()
     left: Counter[str] = Counter()
     for moved, judged in pages:
@@ -170,7 +172,7 @@ def _summed(pages: Iterable[tuple[Sequence[Candidate], Sequence[_Judged]]]) -> P
 
 
 def candidates(con: Connection, ended_before: int, ended_from: int = 0) -> Iterator[list[Candidate]]:
-    """Pages of the finished jobs with ``ended_from <= EndTime < ended_before``, by their end."""
+    """Yield pages of the finished jobs with ``ended_from <= EndTime < ended_before`` (UTC seconds), by their end."""
     # The plus keeps SQLite on the index of EndTime.
     query = (
         "SELECT AAR.RecordID, JobID, EndTime, ifnull(Seq, 0), ifnull(Reasons, '') FROM AAR"
@@ -189,9 +191,9 @@ def candidates(con: Connection, ended_before: int, ended_from: int = 0) -> Itera
 def judged(
     con: Connection, publishing: Connection, page: Sequence[Candidate], options: PruneOptions
 ) -> Iterator[_Judged]:
-    """Each candidate, and why it has to stay."""
+    """Yield each candidate with the reason why it must stay; ``None``: it may move."""
     life = incarnation(con)
-    # How far the targets are; one that has not begun, or that a restore set back, is at 0.
+    # The cursors of the targets; a target that has not started, or that a restore set back, is at 0.
     cursors = dict.fromkeys(options.targets, 0) | {
         target: last_seq if owner == life else 0
         for target, owner, last_seq in publishing.execute(
@@ -219,13 +221,17 @@ def judged(
 
 
 def _open_archive(here: Places, path: str) -> Connection:
-    """The archive, made when it is missing. Raises SchemaError for a database that is none."""
+    """
+    Open the archive; create it if it is missing.
+
+    Raises InputError if it is the database itself, SchemaError if it is a database of arcacct but not an archive.
+    """
     if os.path.exists(path) and os.path.exists(here.database) and os.path.samefile(path, here.database):
         raise InputError(f"{path}: that is the database itself; give another file for the archive")
     new = not os.path.exists(path) or os.path.getsize(path) == 0
     ensure(path, ACCOUNTING, read_group=here.read_group)
     archive = open_database(path, ACCOUNTING_SCHEMA)
-    # A job leaves the database only when the archive has it for good.
+    # A job is deleted from the database only when the archive has it on disk.
     archive.execute("PRAGMA synchronous = FULL")
     if not new and not archive.execute("SELECT 1 FROM DBConfig WHERE KeyName = ?", (ARCHIVE_MARK,)).fetchone():
         used = archive.execute("SELECT 1 FROM AAR LIMIT 1").fetchone()
@@ -237,7 +243,7 @@ def _open_archive(here: Places, path: str) -> Connection:
 
 
 class _Archiver:
-    """Moves pages, in slices of as many jobs as others may wait for."""
+    """Moves pages in slices that take about `_SLICE_S`, since other processes wait meanwhile."""
 
     def __init__(self, here: Places, con: Connection, archive: Connection, options: PruneOptions) -> None:
         self._here = here
@@ -247,9 +253,9 @@ class _Archiver:
         self._size = 100
 
     def move(self, page: Sequence[Candidate]) -> list[Candidate]:
-        """Returns what was moved: not what is not in the cells, nor what changed meanwhile."""
+        """Move a page; returns the moved jobs. Jobs that the monthly cells lack, or that changed meanwhile, stay."""
         counted = usage.position(self._con)
-        # Whoever had a turn may have brought more of them into the cells than into the finer ones.
+        # Another process may have added more jobs to the monthly cells than to the finer ones.
         usage.update_breakdown(self._con, self._here, everything=True)
         waiting = [one for one in page if one.seq <= counted]
         moved: list[Candidate] = []
@@ -265,7 +271,7 @@ class _Archiver:
 def _move(
     here: Places, con: Connection, archive: Connection, part: Sequence[Candidate], options: PruneOptions
 ) -> list[Candidate]:
-    """One slice into the archive and out of the database; what changed meanwhile stays."""
+    """Copy one slice into the archive and delete it from the database; jobs that changed meanwhile stay."""
     by_id = {one.record_id: one for one in part}
     ids = ",".join(map(str, by_id))
     beside = {table: con.execute(f"SELECT * FROM {table} WHERE RecordID IN ({ids})").fetchall() for table in MOVED}
@@ -290,9 +296,9 @@ def _move(
 
 def _delete(con: Connection, record_ids: Sequence[int]) -> None:
     """
-    Records with all that is theirs, inside the caller's transaction.
+    Delete records with all their rows, inside the caller's transaction.
 
-    The log first: a record that is in it would leave a tombstone, and its children would log it again.
+    The log first: a record that is in the log would leave a tombstone, and its children would log it again.
     """
     con.executemany("DELETE FROM FinishedLog WHERE RecordID = ?", [(record_id,) for record_id in record_ids])
     remove(con, record_ids)
@@ -301,12 +307,12 @@ def _delete(con: Connection, record_ids: Sequence[int]) -> None:
 def _store(
     archive: Connection, rows: Sequence[ArexRows], beside: Mapping[str, list[tuple[object, ...]]], origin: str
 ) -> None:
-    """Jobs as they are, with what stands ``beside`` them by table (the RecordID first), under numbers of its own."""
+    """Store jobs in the archive under new numbers; ``beside``: their rows in other tables, the RecordID first."""
     with transaction(archive):
         # An earlier prune may have ended between the two databases, and the job may have changed since.
         there = known_jobs(archive, [unescaped(one.job_id) for one in rows])
         _delete(archive, [known.record_id for known in there.values()])
-        # A writer for each slice: were one rolled back, it would remember names that are gone.
+        # A new writer for each slice: after a rollback, a writer would remember names that are gone.
         first = JobWriter(archive, "archive", origin).insert(rows)
         numbers: dict[object, int] = {one.record_id: number for number, one in enumerate(rows, first)}
         clusters = {row[1] for row in beside[TELEMETRY]}

@@ -1,6 +1,7 @@
 """
-The states of a job, one change of state as the recorder takes it, and the bounds in which the values of a job must
-be. On the hook's path: standard library only, and little of it.
+The states of a job, one change of state as the recorder takes it, and the bounds for the values of a job.
+
+On the hook's path: imports only a few modules of the standard library.
 """
 
 TYPE_CHECKING = False
@@ -10,32 +11,32 @@ if TYPE_CHECKING:
 
 # The states of a job, and one change of them as `recorder` takes it. On the hook's path.
 #
-# A change of state is no whole job (`arcacct.records.model`): it tells less of a job, and has a place among the others
-# that were told before; and the hook, which records one at each event, has no time for more than it. Nothing here knows
-# where it was read. Texts are plain, times in UTC seconds.
+# A change of state is not a whole job (`arcacct.records.model`). It has fewer values, and a place in the order of the
+# earlier changes. The hook records one change at each event and has no time for more. Nothing in this module depends on
+# where a change was read. Texts are plain; times are in UTC seconds.
 
 
 IN_PROGRESS = "in-progress"
 COMPLETED, FAILED, ABORTED = FINAL = ("completed", "failed", "aborted")
-"""Status.Name of a job that has ended; aborted: nothing is left of it, or its batch system says so."""
+"""Status.Name of a job that has ended. Aborted: no file of the job remains, or its batch system reports it so."""
 UNKNOWN = "unknown"
-"""FieldSources.Source of a value that nobody told: A-REX's tables have 0 there, one node or one core."""
+"""FieldSources.Source of a value that no source reported. A-REX's tables then have 0, one node or one core."""
 DERIVED = "derived"
-"""FieldSources.Source of a wall time from the start and end of the run, which nobody measured (`unmeasured`)."""
+"""FieldSources.Source of a wall time that was computed from the start and end of the run, not measured."""
 MEASURED = ("wall_s", "cpu_user_s", "cpu_kernel_s")
-"""What is measured of a job that ran, as FieldSources names it."""
+"""The measured values of a job that ran, as FieldSources names them."""
 FQAN_KEYS = ("mainfqan", "vomsfqan")
-"""AuthTokenAttributes.AttrKey of VOMS attributes: the first, and the others."""
+"""AuthTokenAttributes.AttrKey of VOMS attributes: of the first one, and of the others."""
 TRANSFER_INPUT, TRANSFER_CACHED_INPUT, TRANSFER_OUTPUT = 10, 11, 20
 """DataTransfers.TransferType as A-REX numbers it."""
 
 
 class StatusFile:
     """
-    What the status file of a job said: the state and the file's identity (INVARIANTS 8).
+    The content of a job's status file: the state and the file's identity (INVARIANTS 8).
 
-    ``pending``: the job has done what the state is about and waits for a slot of the next. A-REX rewrites the file
-    to say so, hence its time is not when the state began.
+    ``pending``: the job has finished the work of this state and waits for a slot of the next one. A-REX rewrites the
+    file to show this, so the file's time is not the start of the state.
     """
 
     __slots__ = ("ctime_ns", "mtime_ns", "pending", "size", "state")
@@ -63,10 +64,10 @@ class TransferLine:
 
 class Usage:
     """
-    What a finished job used and left behind: the columns that A-REX fills at FINISHED.
+    The usage of a finished job: the columns that A-REX fills at FINISHED.
 
-    ``unknown``: those of `MEASURED` that nobody told of a job that ran; they are 0 here. ``is_awaited``: the site wants
-    no record of the job published before its wall time is known.
+    ``unknown``: the fields of `MEASURED` that no source reported for a job that ran; they are 0 here. ``is_awaited``:
+    the site does not publish the job's record before its wall time is known.
     """
 
     __slots__ = (
@@ -111,15 +112,15 @@ class Usage:
 
 class StateChange:
     """
-    One state change of a job, ready to be recorded. Texts are plain (not escaped), times UTC seconds.
+    One state change of a job, ready to be recorded. Texts are plain (not escaped); times are in UTC seconds.
 
-    ``known`` is False when .local could not be read: then only the ids, the state and its time mean something.
-    ``events`` are those that the files tell beside the state itself: LRMSSTART, LRMSEND, DTRDOWNLOADSTART, ...
+    ``known`` is False when .local could not be read: then only the ids, the state and its time are valid.
+    ``events`` are the events in the job's files in addition to the state: LRMSSTART, LRMSEND, DTRDOWNLOADSTART, ...
     ``is_whole``: .local had the job's user and time of submission, and ended with a line end (A-REX truncates and
-    rewrites it). ``benchmarks`` are the first and the last that .diag had; which counts depends on who keeps the job.
-    ``notes`` say what was left out of what the files say (`gate`).
-    ``has_voms``: ``vo`` is of a VOMS attribute, not of a rule of the site. ``auth_groups``: the authgroups of arc.conf
-    that A-REX found the user in, where no credential told a VO: a target may have rules of its own for them.
+    rewrites it). ``benchmarks`` are the first and the last one in .diag; the version of ARC decides which one counts.
+    ``notes`` list the values of the files that were left out (`gate`).
+    ``has_voms``: ``vo`` comes from a VOMS attribute, not from a rule of the site. ``auth_groups``: the authgroups of
+    arc.conf in which A-REX found the user, for a credential without a VO. A target may have its own rules for them.
     """
 
     __slots__ = (
@@ -172,38 +173,38 @@ class StateChange:
         self.usage: Usage | None = None
 
 
-# The statuses of jobs in SQL: what `states` lists, as the texts of statements need it.
+# The statuses of jobs as text for SQL statements.
 
 
 SQL_FINAL = str(FINAL)
-"""Of jobs that have ended, for ``Status.Name IN``."""
+"""The statuses of jobs that have ended, for ``Status.Name IN``."""
 SQL_BY_ITSELF = f"('{COMPLETED}', '{FAILED}')"
-"""Of those that ended by themselves: they count whatever they used, and an aborted one only if it used something."""
+"""Statuses of jobs that always count, even without usage. An aborted job counts only if it used something."""
 SQL_FAILED = f"'{FAILED}'"
 SQL_ABORTED = f"'{ABORTED}'"
 SQL_IN_PROGRESS = f"'{IN_PROGRESS}'"
 
 
-# Whether the values of a job can be true: one table of bounds for every way in and every way out. On the hook's path.
+# The bounds of a job's values: one table for all sources and all receivers. On the hook's path.
 #
-# A value that cannot be true is kept as it was reported, and its job is held (`holds`): in no figure and at no receiver
-# until an operator decides. So a bound is no estimate of what jobs usually do. It is what no job can exceed, with a
-# slack for clocks, rounding and batch systems that count differently.
+# An impossible value is stored as reported, and its job is held (`holds`): no figure and no receiver includes it until
+# an operator decides. A bound is therefore not an estimate of usual jobs. No job can exceed it, and it includes a slack
+# for clocks, rounding and batch systems that count differently.
 
 
 LARGEST_S = 2**31 - 1
 """The largest duration that the columns of all receivers hold (APEL's INT; `targets.common`)."""
 CLOCK_S = 300
-"""How far two clocks may be apart, or one may be set while a job exists: as Kerberos has it (RFC 4120)."""
+"""The largest difference of two clocks, or step of one clock while a job exists. The value of Kerberos (RFC 4120)."""
 CPU_FACTOR = 8
 """
-Hardware threads of a core at most (POWER8 to POWER10, SMT8). Of real jobs the ratio is at most 1.0, where sites do not
-confine jobs to their cores up to 5.
+The most hardware threads of a core (POWER8 to POWER10, SMT8). Real jobs have a ratio of at most 1.0, or of up to 5 at
+sites that do not confine jobs to their cores.
 """
 CPU_SLACK_S = 60
-"""CPU time of short jobs: the clock is cut to seconds, and what a job leaves behind may run on."""
+"""Slack for short jobs: times are cut to seconds, and processes may run on after the end of a job."""
 THREADS_OF_NODE = 8192
-"""Of a job of which the cores are unknown: what Linux supports on one node (CONFIG_NR_CPUS)."""
+"""For a job with unknown cores: the most processors that Linux supports on one node (CONFIG_NR_CPUS)."""
 MOST_CORES = 10_000_000
 """Fugaku, the largest machine of CPUs alone, has 7.6 million (Top500)."""
 MOST_NODES = 200_000
@@ -211,19 +212,19 @@ MOST_NODES = 200_000
 EARLIEST_S = 788_918_400
 """1995-01-01: no batch system that arcacct reads from wrote an accounting record earlier."""
 LATEST_S = 253_402_300_799
-"""The end of the year 9999, the last month that can be named."""
+"""The end of the year 9999: a later month has no name of the form YYYY-MM."""
 BENCHMARKS = {"hepspec": (0.2, 1_000.0), "hepscore23": (0.2, 1_000.0), "si2k": (50.0, 250_000.0)}
-"""What a core can have at all: an order of magnitude outside of 2 to 100, and of 500 to 25,000 (Si2k)."""
+"""Possible values for a core: an order of magnitude beyond 2 to 100, and beyond 500 to 25,000 for Si2k."""
 
 UNKNOWN_NUMBER = -1
-"""Stands for a value that is taken as unknown (`overrides`)."""
+"""Means that a value is taken as unknown (`overrides`)."""
 
 OUT_OF_RANGE, WALL_BEYOND_LIFE, CPU_BEYOND_CORES = "out-of-range", "wall-beyond-life", "cpu-beyond-cores"
 END_IMPOSSIBLE, END_BEFORE_SUBMISSION = "end-impossible", "end-before-submission"
 CORES_IMPOSSIBLE, NODES_IMPOSSIBLE = "cores-impossible", "nodes-impossible"
 BENCHMARK_IMPOSSIBLE = "benchmark-impossible"
 NOT_MEASURED = "not-measured"
-"""Of a job that nothing is wrong with, but that waits for its measurement: of sites that want it so (`unmeasured`)."""
+"""Reason of a job that only waits for its measured wall time, at sites with ``missing_wall_time=wait``."""
 BOUNDS = {
     OUT_OF_RANGE: (
         f"wall time and CPU time are whole numbers of 0 to {LARGEST_S} s",
@@ -259,10 +260,10 @@ BOUNDS = {
         "the site's choice: `missing_wall_time=wait` in [arcacct]; without it no job is held for this",
     ),
 }
-"""By reason: the bound, and where it is from."""
+"""The bound and its source, by reason."""
 
 ImplausibleValue = tuple[str, str, "int | None", object]
-"""Reason, value (a field of v1_jobs), the bound that can be taken instead (``None``: there is none), as reported."""
+"""Reason, field of v1_jobs, the bound that can replace the value (``None``: no bound), and the reported value."""
 AWAITED: ImplausibleValue = (NOT_MEASURED, "wall_s", None, "unknown")
 
 
@@ -279,10 +280,10 @@ def implausible_values(
     ran_until: int = 0,
 ) -> tuple[ImplausibleValue, ...]:
     """
-    Which values of a job that has ended cannot be true; empty for nearly all jobs.
+    Return the impossible values of a job that has ended; empty for nearly all jobs.
 
-    Times in UTC seconds; 0 is unknown, also of cores. ``start_time`` is of the run, where the submission is unknown;
-    ``ran_until`` is when a job ended in the batch system that A-REX had given up before.
+    Times are in UTC seconds, durations in seconds; 0 means unknown, also for cores. ``start_time``: the start of the
+    run, for an unknown submission. ``ran_until``: the end in the batch system, if A-REX gave up the job before it.
     SQLite keeps anything in a column of numbers: what is no whole number is out of range.
     """
     begin, until = submit_time or start_time or EARLIEST_S, end_time
@@ -314,7 +315,7 @@ def _implausible(
     life_s = _life(*times, found)
     span_s = _span(wall_s, life_s, found)
     if times[1] != times[2]:
-        # The wall time may be what A-REX saw of it, and the CPU time that of the whole run.
+        # The wall time may cover only the part that A-REX saw, and the CPU time the whole run.
         span_s = life_s
     cores = _count(CORES_IMPOSSIBLE, "core_count", cores, MOST_CORES, 0, found)
     nodes = _count(NODES_IMPOSSIBLE, "node_count", nodes, MOST_NODES, 1, found)
@@ -325,21 +326,21 @@ def _implausible(
 
 
 def _life(begin: "Any", until: "Any", end_time: "Any", found: "list[ImplausibleValue]") -> "Any":
-    """How long the job existed; ``None`` where nothing tells it."""
+    """Return how long the job existed, in seconds; ``None``: unknown."""
     if not (_is_number(end_time) and EARLIEST_S <= end_time <= LATEST_S):
         found.append((END_IMPOSSIBLE, "end_time", None, end_time))
         return None
     if not _is_number(begin):
         return None
     if until - begin < -CLOCK_S:
-        # One of both is wrong: they say nothing of how long it existed.
+        # One of the two is wrong, so the lifetime is unknown.
         found.append((END_BEFORE_SUBMISSION, "end_time", begin, end_time))
         return None
     return max(until - begin, 0)
 
 
 def _span(wall_s: "Any", life_s: "Any", found: "list[ImplausibleValue]") -> "Any":
-    """How long the job can have run, as far as it can be known; else ``None``."""
+    """Return the longest possible run of the job, in seconds; ``None``: unknown."""
     if not (_is_number(wall_s) and 0 <= wall_s <= LARGEST_S):
         found.append((OUT_OF_RANGE, "wall_s", life_s, wall_s))
         return life_s
@@ -376,7 +377,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_impossible(benchmark: str) -> bool:
-    """A text that is no benchmark is not looked at: the site's default stands in for it."""
+    """Whether a benchmark is out of bounds; False for other texts, which the site's default replaces."""
     kind, _, value = benchmark.partition(":")
     least, most = BENCHMARKS.get(kind.lower(), (0.0, 0.0))
     try:
@@ -389,10 +390,10 @@ def overrides(
     found: "tuple[ImplausibleValue, ...]", cpu: "tuple[Any, Any]", *, take_bound: bool
 ) -> "dict[str, int | str]":
     """
-    What counts in the place of values that cannot be true, by field of v1_jobs: `UNKNOWN_NUMBER`, or their bound.
+    Return the replacements of impossible values, by field of v1_jobs: `UNKNOWN_NUMBER`, or the bound.
 
-    ``cpu``: user and kernel time as reported; of a bound the kernel time keeps its share. An end that cannot be true
-    has no other value. A bound that is not there is unknown.
+    ``cpu``: user and kernel time as reported, in seconds. With a bound, the kernel time keeps its share. An impossible
+    end has no replacement. A value without a bound becomes unknown.
     """
     values: dict[str, int | str] = {}
     for _reason, field, bound, _reported in found:

@@ -1,4 +1,4 @@
-"""Jobs in progress of which nothing is left, and ends that only sweeps found."""
+"""Jobs in progress whose files are gone, and ends that only sweeps found."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from arcacct.database.schema import created, note, noted
 from arcacct.records.reader import unescaped
 from arcacct.records.states import SQL_ABORTED, SQL_IN_PROGRESS
 
-# Jobs that are in progress in the database, and what becomes of those that nothing is left of.
+# Jobs that are in progress in the database, and how vanished ones are settled.
 #
-# One without an end is aborted: nobody knows better. One that A-REX has told us the end of (event FINISHED) did use
-# something, so a record without usage would be false: it is put on hold, until A-REX's database or a person settles it.
+# A vanished job without a known end becomes aborted, since no other source exists. If A-REX reported its end (event
+# FINISHED), the job used something, and a record without usage would be false. It is put on hold until A-REX's database
+# or a person settles it.
 
 
 ON_HOLD = "VANISHED"
-"""StatusFiles.State of a job on hold. Any state that is recorded later takes its place: the job is looked at anew."""
+"""StatusFiles.State of a job on hold. A state that is recorded later replaces it: then the job is examined again."""
 REMEDIES = (
     "`arcacct import arex FILE` imports it from a backup of A-REX's database, `arcacct sweep --give-up JOBID` marks it "
     "as aborted, without usage"
 )
-"""How a job comes off hold."""
+"""How to end the hold of a job."""
 _LAST_OF = (
     "(SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM JobEvents"
     " WHERE JobEvents.RecordID = AAR.RecordID AND EventKey IN ({}))"
@@ -31,7 +32,7 @@ _LAST_OF = (
 _FINISHED = _LAST_OF.format("'FINISHED'")
 _IN_PROGRESS = f"StatusID = (SELECT ID FROM Status WHERE Name = {SQL_IN_PROGRESS})"
 _NO_FILE = -1
-"""StatusFiles.Size of a job that a sweep has found gone; MTimeNs is since when."""
+"""StatusFiles.Size of a job that a sweep found gone; MTimeNs is then the time of that sweep."""
 
 
 class InProgress(NamedTuple):
@@ -39,20 +40,21 @@ class InProgress(NamedTuple):
 
     record_id: int
     event_ns: int
-    """When its last state began."""
+    """Start of its last state, UTC nanoseconds."""
     finished_s: int | None
-    """When A-REX said that it is at its end: only what it used is missing."""
+    """When A-REX reported its end, UTC seconds: only its usage is missing."""
     on_hold: bool
-    """Whether that was told already."""
+    """Whether it is on hold already."""
     gone_ns: int | None
-    """When a sweep found first that nothing is left of it."""
+    """When a sweep first found its files gone, UTC nanoseconds."""
 
 
 def in_progress(con: Connection, origins: Iterable[str]) -> dict[str, InProgress]:
     """
-    Every job in progress that came from a control directory, by job id.
+    Return every job in progress that came from a control directory, by job ID.
 
-    Also those that were taken from A-REX's databases of that directory, ``origins`` in RecordSources.
+    This includes jobs that were imported from A-REX's databases of that directory; ``origins``: those databases, as
+    in RecordSources.Origin.
     """
     ours = tuple(origins)
     rows = con.execute(
@@ -69,7 +71,7 @@ def in_progress(con: Connection, origins: Iterable[str]) -> dict[str, InProgress
 
 
 def is_gone_since(con: Connection, job: InProgress, now_ns: int) -> None:
-    """Note, inside the caller's transaction, that nothing is left of a job; any later event or file takes that back."""
+    """Note that a job's files are gone, inside the caller's transaction; a later event or file reverts this."""
     con.execute(
         "UPDATE StatusFiles SET (Size, MTimeNs, CTimeNs) = (?, ?, NULL) WHERE RecordID = ? AND EventNs = ?",
         (_NO_FILE, now_ns, job.record_id, job.event_ns),
@@ -78,11 +80,11 @@ def is_gone_since(con: Connection, job: InProgress, now_ns: int) -> None:
 
 def abort(con: Connection, job: InProgress, states: Sequence[str]) -> bool:
     """
-    Give a job the status aborted and the time of its last event as its end; False if it has moved on meanwhile.
+    Set a job to aborted, with the time of its last event as its end; False if the job changed meanwhile.
 
-    Inside the caller's transaction. Its status file is forgotten: should it appear again, the job is looked at.
+    Inside the caller's transaction. Forgets its status file: if the file appears again, the job is examined.
     ``states``: the events that A-REX dated (workers write LRMSSTART and LRMSEND in local time with a false Z).
-    Never a job that has the event FINISHED, unless it is on hold: then that is a person's word.
+    A job with the event FINISHED is not changed, unless it is on hold: then a person has decided so.
     """
     last_event = _LAST_OF.format(", ".join(f"'{state}'" for state in states))
     cursor = con.execute(
@@ -101,9 +103,9 @@ def abort(con: Connection, job: InProgress, states: Sequence[str]) -> bool:
 
 def hold(con: Connection, job: InProgress) -> bool:
     """
-    Put a job on hold that has ended and of which nothing tells what it used; False if it has moved on meanwhile.
+    Put an ended job with unknown usage on hold; False if the job changed meanwhile.
 
-    Inside the caller's transaction. Its status file is forgotten as in `abort`.
+    Inside the caller's transaction. Forgets its status file, as `abort` does.
     """
     cursor = con.execute(
         "UPDATE StatusFiles SET State = ? WHERE RecordID = ? AND EventNs = ?"
@@ -120,9 +122,9 @@ def _settled(con: Connection, job: InProgress, changed: int) -> bool:
 
 
 def on_hold(con: Connection) -> dict[str, InProgress]:
-    """The jobs on hold, by job id; quick: only jobs in progress are looked at."""
+    """Return the jobs on hold, by job ID. Fast: reads only jobs in progress."""
     rows = con.execute(
-        # CROSS: from the few in progress.
+        # CROSS: SQLite starts from the few jobs in progress.
         f"SELECT JobID, AAR.RecordID, EventNs, {_FINISHED} FROM AAR"
         f" CROSS JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID WHERE {_IN_PROGRESS} AND State = ?",
         (ON_HOLD,),
@@ -130,10 +132,9 @@ def on_hold(con: Connection) -> dict[str, InProgress]:
     return {unescaped(job_id): InProgress(row[0], row[1], row[2], on_hold=True, gone_ns=None) for job_id, *row in rows}
 
 
-# Ends of jobs that sweeps found: neither the callouts nor the spool had told of them.
+# Ends of jobs that sweeps found and that neither callouts nor the spool reported.
 #
-# When these are all the ends that there are, A-REX does not call us. Counts by hour are noted in the accounting
-# database.
+# If sweeps found all ends, A-REX does not call the hook. The accounting database has the counts by hour.
 
 
 HOUR_S = 3600
@@ -143,15 +144,19 @@ _NOTE = "ARCACCT_ENDS_BY_SWEEP"
 
 
 class SweepShare(NamedTuple):
-    """Of jobs of A-REX's that ended within the last day."""
+    """How many of A-REX's jobs ended within the last day."""
 
     jobs: int
     swept: int
-    """Those whose end a sweep found."""
+    """Jobs whose end a sweep found."""
 
 
 def add_ends(con: Connection, ends: Mapping[int, int], now: int) -> None:
-    """Add ends since recording began, by hour, to those of the last day; inside the caller's transaction."""
+    """
+    Add ends that sweeps found to the counts of the last day; inside the caller's transaction.
+
+    ``ends``: counts by hour since 1970, of ends since the database exists. ``now``: UTC seconds.
+    """
     counts = Counter(_counts(con))
     counts.update(ends)
     first = now // HOUR_S - _HOURS
@@ -160,12 +165,12 @@ def add_ends(con: Connection, ends: Mapping[int, int], now: int) -> None:
 
 def of_last_day(con: Connection, now: int) -> SweepShare:
     """
-    How many jobs ended since recording began, and how many of these ends sweeps found.
+    Count the jobs that ended within the last day, and the ends among them that sweeps found. ``now``: UTC seconds.
 
-    No callout could report a job that had ended before the database was made: these do not count.
+    Jobs that ended before the database was created do not count: no callout could report them.
     """
     first = now // HOUR_S - _HOURS
-    # A vanished job has no end that anybody could have told, and jobs of other sources no callouts.
+    # A vanished job has no end to report, and jobs of other sources have no callouts.
     (jobs,) = con.execute(
         "SELECT count(*) FROM AAR CROSS JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID"
         " WHERE EndTime BETWEEN ? AND ? AND State = 'FINISHED'"
