@@ -258,7 +258,7 @@ def enrich(
     """
     Add the values of another source to a record, by PRECEDENCE; inside the caller's transaction.
 
-    ``told``: values by field of a `Job` (node names joined by ":"), or by key of JobExtraInfo; ``None``: no value.
+    `told`: values by field of a `Job` (node names joined by ":"), or by key of JobExtraInfo; ``None``: no value.
     ``events``: LRMSSTART and LRMSEND of these are added if the record lacks them. ``default_benchmark``: the benchmark
     of a record without another one. ``over_arex``: the numbers also replace those that A-REX measured.
     ``takes_back``: a value that this source gave before, and that is ``None`` now, becomes unknown again.

@@ -1,4 +1,4 @@
-"""Records of imports that could not be used: kept with their place and reason, and tried again."""
+"""Unusable records of imports: kept with their position and reason, and tried again."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from arcacct.database.connection import (
 )
 from arcacct.errors import ArcacctError, InputError
 
-# What an error says about a record: why it alone is left out, whatever it did to us.
+# The reason why a record is left out, from the error that it caused.
 #
-# A record that cannot be used is told with what is wrong with it. An error of our own in its handling costs that record
-# alone as well, and the reason says whose it is.
+# An unusable record is reported with its error. An internal error of arcacct also leaves out only that record, and the
+# reason says that the error is internal.
 
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ _OF_VALUES = {
     "DataError": "a value is too large for the database",
     "IntegrityError": "the database does not allow its values",
 }
-"""By the name of the error: sources know no database."""
+"""Reasons by the name of the error class, since sources import no database module."""
 
 
 class Fault(NamedTuple):
@@ -42,14 +42,14 @@ class Fault(NamedTuple):
 
     reason: str
     is_ours: bool = False
-    """An error of this program: worth another try after an upgrade."""
+    """Whether it is an internal error of arcacct: a retry after an upgrade may succeed."""
 
 
 def optional(name: str, read: Callable[[], T], unusable: set[str]) -> T | None:
     """
-    A value that accounting can do without; of one that cannot be used ``None``, and its name goes into ``unusable``.
+    Return an optional value. If it is unusable, return ``None`` and add its name to ``unusable``.
 
-    What accounting needs (which job it is, when it ended, how long it ran) decides about the job; nothing else does.
+    A job is rejected only for unusable values that accounting needs: its identity, its end and how long it ran.
     """
     try:
         return read()
@@ -59,7 +59,7 @@ def optional(name: str, read: Callable[[], T], unusable: set[str]) -> T | None:
 
 
 def fault_of(error: Exception) -> Fault:
-    """The reason that an error in a record's handling gives, bounded and on one line."""
+    """Return the reason for an error in a record's handling: one line of bounded length."""
     name = type(error).__name__
     text = " ".join(str(error).split())
     if isinstance(error, UnicodeError):
@@ -71,14 +71,14 @@ def fault_of(error: Exception) -> Fault:
     return Fault(f"internal error ({name}: {text[:_LONGEST]}): please report it with the record", True)
 
 
-# The quarantine of imports: records that could not be used, with where they stood and why, until they can be.
+# The quarantine of imports: unusable records with their position and reason, until they can be used.
 #
-# Everything is bounded, since whoever writes a file can make each line of it unusable: what is more than that is only
-# counted. A record that is met again, in whatever file, is the same row.
+# Everything is bounded, since the writer of a file can make each of its lines unusable. Records beyond the bounds are
+# only counted. The same record, in the same or another file, has one row.
 
 
 LONGEST_BYTES = 1024 * 1024
-"""A record of more bytes is kept up to here, and is read from its file again to be retried."""
+"""Only this many bytes of a longer record are kept. A retry reads it from its file again."""
 MOST_OF_A_FILE = 1000
 MOST = 10_000
 MOST_BYTES = 64 * 1024 * 1024
@@ -94,9 +94,9 @@ class Reject(NamedTuple):
     position: str
     fault: Fault
     content: bytes
-    """All of it, as it was read; of a very long one at least LONGEST_BYTES."""
+    """The whole record, as it was read; of a very long one at least LONGEST_BYTES."""
     bytes: int = 0
-    """How long it is; 0: as long as ``content``."""
+    """Length of the whole record; 0: that of ``content``."""
 
 
 class RejectedEntry(NamedTuple):
@@ -110,25 +110,25 @@ class RejectedEntry(NamedTuple):
     reason: str
     is_ours: bool
     records: int
-    """1, or how many further records of the file were only counted."""
+    """1, or the number of further records of the file that were only counted."""
     rejected_s: int
     bytes: int
-    """Of the whole record, of which no more than LONGEST_BYTES are kept; -1: of records that were only counted."""
+    """Length of the whole record; at most LONGEST_BYTES of it are kept. -1: the records were only counted."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it was kept, so that it can be tried again without its file."""
+        """Whether the whole record is kept, so that a retry does not need its file."""
         return 0 < self.bytes <= LONGEST_BYTES
 
 
 class RetryResult(NamedTuple):
-    """Print the result of a retry of rejected records."""
+    """The numbers of a retry of rejected records."""
 
     tried: int = 0
     good: int = 0
-    """Taken in, and no longer rejected."""
+    """Imported now, and no longer rejected."""
     needs_file: int = 0
-    """Too long to be kept, or only counted: their files have to be imported again."""
+    """Too long to be kept, or only counted: their files must be imported again."""
 
 
 class Rejections(NamedTuple):
@@ -137,18 +137,19 @@ class Rejections(NamedTuple):
     by_source: dict[str, int]
     oldest_s: int | None
     ours: int
-    """Those that an error of this program costs."""
+    """Those rejected by an internal error of arcacct."""
 
 
 def is_of_record(error: Exception) -> bool:
     """
-    Whether an error in the handling of a record is about the record, or our own, and not about database or system.
+    Whether an error is about a record or internal to arcacct, and not about the database or the system.
 
-    Disk full, locked, damaged, no right to read: these are no record's fault, and end an import that loses nothing.
+    A full disk, a locked or damaged database or a missing permission is not about a record. It ends the import, and
+    nothing is lost.
     """
     cause = error.__cause__ if isinstance(error, ArcacctError) and error.__cause__ is not None else error
     if isinstance(cause, DatabaseError):
-        # An integer sum in SQL that has no room: somebody's values.
+        # The values of a record overflow an integer sum in SQL.
         return isinstance(cause, _VALUE_COLUMNS) or (
             isinstance(cause, OperationalError) and "integer overflow" in str(cause)
         )
@@ -159,7 +160,7 @@ class Quarantine:
     """
     The rejected records of one source (and scope).
 
-    Remembers how much room there is: after a transaction that was rolled back call `forget`.
+    It caches the remaining room: call `forget` after a transaction that was rolled back.
     """
 
     def __init__(self, con: Connection, source: str, scope: str = "") -> None:
@@ -168,26 +169,26 @@ class Quarantine:
         self._scope = scope
         self._room: dict[str, int] = {}
         self._before: set[bytes] = set()
-        """Digests of what `anew` took out."""
+        """Digests of the records that `anew` deleted."""
         self._counted_before: dict[str, int] = {}
-        """By file how many `anew` took out that were only counted."""
+        """By file: the number of only counted records that `anew` deleted."""
         self._all: list[int] | None = None
 
     def forget(self) -> None:
-        """The transaction was rolled back: what we believe of the table may be wrong."""
+        """Clear the cache after a transaction that was rolled back: it may no longer match the table."""
         self._room.clear()
         self._all = None
 
     def keep(self, rejects: Iterable[Reject]) -> list[Reject]:
         """
-        Put those records into the table that are not there yet, inside the caller's transaction; gives the new ones.
+        Store the records that are not in the table yet, inside the caller's transaction; returns the new ones.
 
-        What was dropped is remembered: it is not new either. Neither is what `anew` took out, and what was only counted
-        as long as there is no more of it than before.
+        Dropped records are remembered, so they are not new. Records that `anew` deleted are not new either, nor are
+        counted ones until there are more of them than before.
         """
         news = []
         for one in rejects:
-            # Of a record that could not be held there is nothing but the place.
+            # A record without content is identified by its position.
             what = one.content or f"{one.file}\0{one.position}".encode("utf-8", "surrogateescape")
             digest = blake2b(what, digest_size=16).digest()
             query = "SELECT 1 FROM ImportQuarantine WHERE Source = ? AND Scope = ? AND Digest = ?"
@@ -205,9 +206,9 @@ class Quarantine:
 
     def anew(self, file: str) -> None:
         """
-        A file is read from its beginning again: what of it is not kept whole comes again if it is still unusable.
+        Delete the rows of a file that are not kept whole, since the file is read from its start again.
 
-        Inside the caller's transaction.
+        Records that are still unusable come again. Inside the caller's transaction.
         """
         rows = listed(self._con, self._source, self._scope)
         gone = [one for one in rows if one.file == _storable(file) and not one.is_whole]
@@ -221,7 +222,7 @@ class Quarantine:
         self.forget()
 
     def files_to_read(self) -> set[str]:
-        """The files of which something is not kept whole: too long, or only counted."""
+        """Return the files with records that are not kept whole: too long, or only counted."""
         return {one.file for one in listed(self._con, self._source, self._scope) if not one.is_whole}
 
     def _has_room(self, file: str, size: int) -> bool:
@@ -244,7 +245,7 @@ class Quarantine:
         return True
 
     def _count(self, file: str) -> int:
-        """One more of a file that has no room left; how many there are now."""
+        """Count one more record of a file without room; returns how many are counted now."""
         digest = blake2b(b"further records of " + file.encode("utf-8", "surrogateescape"), digest_size=16).digest()
         done = self._con.execute(
             "UPDATE ImportQuarantine SET Records = Records + 1 WHERE Source = ? AND Scope = ? AND Digest = ?",
@@ -265,15 +266,15 @@ class Quarantine:
         )
 
     def waiting(self) -> Iterator[tuple[RejectedEntry, bytes]]:
-        """What can be tried again, with its content, the oldest first; rows that come meanwhile are not looked at."""
+        """Yield the records that can be retried, with their content, the oldest first; rows added meanwhile are not."""
         for one in listed(self._con, self._source, self._scope):
             query = "SELECT Content FROM ImportQuarantine WHERE RejectedID = ? AND Records > 0"
-            # Somebody may have dropped it meanwhile, or tried it again.
+            # Another process may have dropped or retried it meanwhile.
             if one.is_whole and (row := self._con.execute(query, (one.rejected_id,)).fetchone()) is not None:
                 yield one, bytes(row[0])
 
     def at(self, file: str) -> dict[str, list[int]]:
-        """The rows of a file by their position."""
+        """Return the RejectedIDs of a file, by position."""
         rows = self._con.execute(
             "SELECT Position, RejectedID FROM ImportQuarantine WHERE Source = ? AND Scope = ? AND File = ?",
             (self._source, self._scope, _storable(file)),
@@ -285,12 +286,12 @@ class Quarantine:
 
 
 def _storable(text: str) -> str:
-    """A path, or what was said of a record, as a database's text can be."""
+    """Return a path or reason as text that the database can store."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def listed(con: Connection, source: str | None = None, scope: str | None = None) -> list[RejectedEntry]:
-    """Every row, of one source if asked for, the oldest first."""
+    """Return all rows, or those of one source, the oldest first."""
     rows = con.execute(
         f"SELECT {_COLUMNS} FROM ImportQuarantine WHERE (?1 IS NULL OR Source = ?1) AND (?2 IS NULL OR Scope = ?2)"
         " AND Records > 0"
@@ -301,7 +302,7 @@ def listed(con: Connection, source: str | None = None, scope: str | None = None)
 
 
 def rejections(con: Connection) -> Rejections:
-    """How many there are, those that were only counted among them."""
+    """Count the rejected records, including those that were only counted."""
     rows = con.execute(
         "SELECT Source, sum(Records), min(Rejected), sum(IsOurs) FROM ImportQuarantine WHERE Records > 0"
         " GROUP BY Source ORDER BY Source"
@@ -312,12 +313,12 @@ def rejections(con: Connection) -> Rejections:
 
 
 def needing_file(con: Connection, source: str, scope: str = "") -> int:
-    """How many records can only be tried again with their files."""
+    """Return how many records need their files for a retry."""
     return sum(one.records for one in listed(con, source, scope) if not one.is_whole)
 
 
 def content_of(con: Connection, rejected_id: int) -> bytes:
-    """What is kept of a record; raises InputError when there is no such row."""
+    """Return the stored bytes of a record. Raises InputError when there is no such row."""
     row = con.execute(
         "SELECT Content FROM ImportQuarantine WHERE RejectedID = ? AND Records > 0", (rejected_id,)
     ).fetchone()
@@ -328,10 +329,10 @@ def content_of(con: Connection, rejected_id: int) -> bytes:
 
 def drop(con: Connection, rejected_ids: Sequence[int]) -> int:
     """
-    Take some off the list, inside the caller's transaction; how many there were.
+    Remove records from the list, inside the caller's transaction; returns how many.
 
-    That they were there is remembered, of the last MOST of them and without their content (Records is 0): when they
-    are met again they are no news.
+    The last MOST dropped ones are remembered without their content (Records is 0), so that they are not new when they
+    are read again.
     """
     found = con.executemany(
         "UPDATE ImportQuarantine SET Records = 0, Content = NULL WHERE RejectedID = ? AND Records > 0",
@@ -346,12 +347,12 @@ def drop(con: Connection, rejected_ids: Sequence[int]) -> int:
 
 
 def forget(con: Connection, rejected_ids: Sequence[int]) -> int:
-    """Delete some, inside the caller's transaction, since they can be used now; how many there were."""
+    """Delete records that can be used now, inside the caller's transaction; returns how many."""
     found = con.executemany("DELETE FROM ImportQuarantine WHERE RejectedID = ?", [(one,) for one in rejected_ids])
     return found.rowcount
 
 
 def fault(error: Exception) -> Fault:
-    """Why a record is left out, of whatever its handling raised: of a complaint about the database what it wraps."""
+    """Return why a record is left out, from any error of its handling; unwraps the cause of an ArcacctError."""
     cause = error.__cause__
     return fault_of(cause if isinstance(error, ArcacctError) and isinstance(cause, Exception) else error)

@@ -1,4 +1,4 @@
-"""What every import does alike: slices, reports, and the jobs of batch systems."""
+"""The common parts of all imports: slices, reports, and the jobs of batch systems."""
 
 from __future__ import annotations
 
@@ -32,39 +32,39 @@ from arcacct.records.model import Job
 from arcacct.records.reader import unescaped
 from arcacct.records.writer import Written
 
-# What every import of files does alike: what cannot be used is left out alone, said, kept, and tried again.
+# The common parts of all imports of files. Only the unusable record is left out; it is reported, kept and retried.
 
 
 T = TypeVar("T")
 Say = Callable[[str], None]
-"""Called with something that a person should know while the import runs."""
+"""Called with a message for the user while the import runs."""
 Progress = Callable[[str, int, int], None]
-"""Called with a path, the bytes of it that are done and those that there are."""
+"""Called with a path, the bytes that are done and the size of the file in bytes."""
 
 SLICE_S = 0.03
-"""How long a slice should hold the queue of writers."""
+"""How many seconds a slice should hold the queue of writers."""
 _FIRST, _LARGEST = 50, 500
 
 SHOWN = 10
-"""So many things of a kind that cannot be used are said one by one."""
+"""How many unusable items of a kind are reported one by one."""
 
 
 @dataclass
 class RunReport:
-    """What every import reports."""
+    """The report of every import."""
 
     unreadable: int = 0
-    """Files that are none of the source's, could not be read, or not to their end."""
+    """Files that do not belong to the source, or that could not be read to their end."""
     news: int = 0
-    """Of what was rejected that which was not rejected by an import before."""
+    """Rejected records that no earlier import rejected."""
 
 
 class ImportRun:
     """
-    One run of an import; ``say`` is told of what cannot be used, as it comes.
+    One run of an import; ``say`` is called with each unusable record.
 
-    Each slice is one transaction that moves the position in its file, too. What is wrong with the database or the
-    system ends the run with a StoreError and its kinds, and nothing that was taken is lost then.
+    Each slice is one transaction, which also moves the position in its file. An error of the database or the system
+    ends the run with a StoreError or a subclass. Imported records are not lost then.
     """
 
     report: RunReport
@@ -75,7 +75,7 @@ class ImportRun:
     def __init__(
         self, here: Places, con: Connection, source: str, scope: str, say: Say, views: str | None = None
     ) -> None:
-        """``views``: the source of `schema.SOURCES` whose views show what is imported, if its name is another."""
+        """``views``: the key in `schema.SOURCES` whose views show the imported rows, if it differs from ``source``."""
         self._here = here
         self._con = con
         self._source = source
@@ -84,18 +84,18 @@ class ImportRun:
         self._quarantine = Quarantine(con, source, scope)
         self._slice = _FIRST
         self._to_read: set[str] = set()
-        """Files of which a retry needs what is not kept whole: they are read from their beginning."""
+        """Files that a retry reads from their start, since some of their records are not kept whole."""
         views = views or source
         if views in SOURCES and views not in sources_of(con):
             with writing(con, here):
                 create_views(con, views)
 
     def finish(self) -> None:
-        """What is left to do after the files."""
+        """Do the remaining work after the files."""
         raise NotImplementedError
 
     def retry(self) -> RetryResult:
-        """Take once more what was rejected; what can be used now is rejected no longer."""
+        """Retry the rejected records; those that can be used now are imported and no longer rejected."""
         done = RetryResult()
         try:
             for kept, content in self._quarantine.waiting():
@@ -106,7 +106,7 @@ class ImportRun:
         return done._replace(needs_file=needing_file(self._con, self._source, self._scope))
 
     def _retried(self, kept: RejectedEntry, content: bytes) -> bool:
-        """Take one rejected record; whether it is good now, and was dropped."""
+        """Retry one rejected record; returns whether it was imported and removed from the list."""
         raise NotImplementedError
 
     def _cannot_read(self, complaint: str) -> None:
@@ -114,19 +114,19 @@ class ImportRun:
         self.report.unreadable += 1
 
     def _say_news(self, news: Iterable[Reject]) -> None:
-        """Say where something stood that was rejected now and not before, and why."""
+        """Report the position and reason of each newly rejected record."""
         for one in news:
             self.report.news += 1
             where = ": ".join(filter(None, (one.file, one.position)))
             self._show(self.report.news, f"{where}: {one.fault.reason}; left out")
 
     def _show(self, count: int, what: str, others: str = "further ones are only counted") -> None:
-        """Say what is wrong with a thing, the count-th of its kind, if it is one of the first."""
+        """Report the ``count``-th problem of a kind, if it is one of the first SHOWN."""
         if count <= SHOWN + 1:
             self._say(what if count <= SHOWN else others)
 
     def _slices(self, work: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Some work in parts that are each done in about the time for a slice, as `_adapt` is told."""
+        """Split work into parts that each take about the time of a slice, as `_adapt` measures it."""
         start = 0
         while start < len(work):
             part = work[start : start + self._slice]
@@ -134,7 +134,7 @@ class ImportRun:
             yield part
 
     def _adapt(self, records: int, seconds: float) -> None:
-        """So many records took so long."""
+        """Adapt the size of slices to a measurement: ``records`` took ``seconds``."""
         wanted = int(records * self._slice_s / max(seconds, 1e-6))
         self._slice = max(self._smallest, min(wanted, 2 * self._slice, _LARGEST))
 
@@ -142,9 +142,9 @@ class ImportRun:
         self, work: Sequence[T], run: Callable[[Sequence[T]], None], refuse: Callable[[T, Fault], None]
     ) -> None:
         """
-        Do some work in one transaction, which ``run`` opens; where something fails, in halves.
+        Do work in one transaction, which ``run`` opens; if it fails, repeat it in halves.
 
-        So what fails is found, and refused alone. Raises what is no fault of a record.
+        This finds the record that fails, and ``refuse`` gets only that one. Raises errors that are not about a record.
         """
         try:
             run(work)
@@ -159,104 +159,104 @@ class ImportRun:
                 self._in_halves(half, run, refuse)
 
     def _taken_back(self) -> None:
-        """A transaction was rolled back: what was remembered of it is wrong."""
+        """Clear the caches after a transaction that was rolled back."""
         self._quarantine.forget()
 
 
-# Importing the accounting of batch systems: what all such sources do alike.
+# The common parts of imports of batch systems' accounting.
 #
-# What is told of a job is kept, and the job is always made from all that is kept. So it does not matter in which order,
-# or how often, it is told; what is made again and is the same writes nothing and logs nothing.
+# All reports of a job are kept, and the job is always made from all of them. So the order and the number of reports do
+# not matter. A job that is made again and is equal writes nothing and logs nothing.
 
 
 N = TypeVar("N")
-"""What a source knows a job by."""
+"""The key of a job within a source."""
 ToldT = TypeVar("ToldT", bound="ParsedJob")
 
 _CACHE_KIB = 16 * 1024
-"""A job goes into some twenty indexes: their pages should stay while much is imported."""
+"""A job is written to about twenty indexes: their pages should stay in the cache during a large import."""
 POLL_S = 2.0
 """Batch systems append every few seconds: Grid Engine every 15 s (accounting_flush_time)."""
 _PAGE = 500
 _MOST_TOLD = 4 * 1024 * 1024
-"""Characters or bytes of jobs that wait to be taken together."""
+"""Characters or bytes of jobs that are collected for one slice."""
 
 
 class ParsedJob(Protocol):
-    """What an output says of one job, as a source reads it."""
+    """One job of an output, as a source reads it."""
 
     @property
     def content(self) -> str | bytes:
-        """Its own part of the output."""
+        """Its part of the output."""
 
 
 class BatchSite(NamedTuple):
-    """What the site's configuration says about jobs of a batch system."""
+    """The site's configuration for jobs of a batch system."""
 
     cell: str = ""
-    """Part of each job's identity: it must stay the same. Slurm's runs tell their cluster themselves."""
+    """Part of each job's identity, so it must never change. Slurm's runs contain their cluster."""
     rules: tuple[MapRule, ...] = ()
     default_benchmark: str | None = None
     queue_benchmarks: tuple[QueueBenchmark, ...] = ()
 
     def benchmark(self, queue: str | None, end_time: int) -> tuple[str | None, str]:
-        """The benchmark of a queue's nodes for a job with this end, and whose word it is."""
+        """Return the benchmark of a queue's nodes for a job with this end (UTC seconds), and its source."""
         return batch_jobs.queue_benchmark(queue, end_time, self.queue_benchmarks, self.default_benchmark)
 
 
 class BatchPolicy(NamedTuple):
-    """How jobs are made."""
+    """The settings for making jobs."""
 
     site: BatchSite
     now: int
     """UTC seconds."""
     wait_s: int
-    """How long a job waits for A-REX to finish one that it may be."""
+    """How many seconds a job waits for A-REX to finish a job that may be the same one."""
     prefer_arc: bool = True
 
 
 class BatchTaken(NamedTuple):
-    """What became of some records of a batch system."""
+    """The result of importing records of a batch system, as counts."""
 
     new: int = 0
     known: int = 0
-    """Records that were there already."""
+    """Records that were stored already."""
     added: int = 0
-    """Jobs that were not there."""
+    """New jobs."""
     changed: int = 0
-    """Jobs that are not what they were."""
+    """Changed jobs."""
     enriched: int = 0
-    """Jobs of other sources that were given something."""
+    """Jobs of other sources that got values."""
     waiting: int = 0
-    """Jobs that may be one that A-REX has not finished yet."""
+    """Jobs that may be the same as one that A-REX has not finished yet."""
     pruned: int = 0
     """Jobs that were pruned from the database: they are counted and published already."""
     conflicts: tuple[Conflict, ...] = ()
     without_wall: int = 0
-    """Of the jobs that were added or changed those whose wall time the batch system does not tell ..."""
+    """Added or changed jobs for which the batch system has no wall time ..."""
     without_cpu: int = 0
-    """... and those whose CPU time it does not tell."""
+    """... and those for which it has no CPU time."""
 
     def plus(self, other: BatchTaken) -> BatchTaken:
-        """The sum of two."""
+        """Return the sum of both results."""
         return BatchTaken._make(one + more for one, more in zip(self, other, strict=True))  # type: ignore[operator]
 
 
 @dataclass
 class BatchReport(RunReport):
-    """What an import of a batch system did."""
+    """The report of an import of a batch system."""
 
     failed_jobs: int = 0
-    """Jobs that could not be made again from what is kept of them."""
+    """Jobs that could not be made again from their stored reports."""
     more_conflicts: int = 0
-    """Differences to A-REX that were not said one by one."""
+    """Differences from A-REX that were not reported one by one."""
     unusable: Counter[str] = field(default_factory=Counter)
-    """By field: jobs that were taken without a value of it, which cannot be used."""
+    """By field: jobs that were imported without its value, which is unusable."""
     taken: BatchTaken = field(default_factory=BatchTaken)
 
 
 def pages(con: Connection, query: str, last: tuple[Any, ...], *values: object) -> Iterator[list[Any]]:
-    """The rows of a query that takes the last row of the page before, for the first one ``last``, and ``values``."""
+    """Yield pages of a query; its parameters are the last row of the previous page (first: ``last``) and ``values``."""
     while page := con.execute(query, (*last, *values)).fetchall():
         yield page
         last = page[-1]
@@ -274,7 +274,7 @@ class BatchSlice:
         self._unfinished = batch_jobs.earliest_unfinished(con) if self.has_arc_jobs else None
 
     def existing(self, record_ids: Iterable[int]) -> dict[int, tuple[str, str | None]]:
-        """JobID and source of those of some records that still exist: others were pruned."""
+        """Return JobID and source of the records that still exist, by RecordID; the others were pruned."""
         marks = ",".join(map(str, record_ids))
         rows = self.con.execute(
             "SELECT AAR.RecordID, JobID, Source FROM AAR LEFT JOIN RecordSources USING (RecordID)"
@@ -283,14 +283,14 @@ class BatchSlice:
         return {record_id: (unescaped(job_id), source) for record_id, job_id, source in rows}
 
     def enrich(self, record_id: int, job: Job) -> None:
-        """Give a record of another source what the batch system measured."""
+        """Add the batch system's measured values to a record of another source."""
         over_arex = not self.policy.prefer_arc
         told = batch_jobs.measured(job)
         done = enrich(self.con, record_id, self._source, told, events=job.events, over_arex=over_arex)
         self.taken = self.taken.plus(BatchTaken(enriched=int(done.changed), conflicts=done.conflicts))
 
     def waits(self, job: Job) -> bool:
-        """Whether a job may be one that A-REX has not finished yet."""
+        """Whether a job may be the same as one that A-REX has not finished yet."""
         return (
             self._unfinished is not None
             and self._unfinished <= job.submit_time + batch_jobs.CLOCKS_S
@@ -299,7 +299,7 @@ class BatchSlice:
 
 
 def of_written(written: Written) -> BatchTaken:
-    """What became of jobs that were written as records of the batch system's own."""
+    """Return the counts for jobs that were written as the batch system's own records."""
     return BatchTaken(
         added=written.added,
         changed=written.changed,
@@ -309,10 +309,10 @@ def of_written(written: Written) -> BatchTaken:
 
 
 class BatchImport(ImportRun, Generic[N]):
-    """One import, or many while it follows: what it has done so far is in ``report``, of the source's own kind."""
+    """One import, or many while it follows files; ``report``, of the source's own type, has the results so far."""
 
     progress_of: tuple[str, str]
-    """The table of how far A-REX's records were looked at, and its column of the cell or cluster."""
+    """The table with the position up to which A-REX's records were examined, and its column for the cell or cluster."""
     report: BatchReport
 
     def __init__(
@@ -333,48 +333,52 @@ class BatchImport(ImportRun, Generic[N]):
 
     @abstractmethod
     def made(self, con: Connection, policy: BatchPolicy, jobs: Sequence[N], /) -> BatchTaken:
-        """Make some jobs again, inside the transaction."""
+        """Make jobs again from their stored reports, inside the transaction."""
 
     @abstractmethod
     def _cells(self) -> Collection[str]:
-        """The cells, or clusters, that there are jobs of."""
+        """Return the cells or clusters that have jobs."""
 
     def _progress_key(self, cell: str) -> str:
-        """What the table of progress calls a cell."""
+        """Return the key of a cell in the table of progress."""
         return cell
 
     @abstractmethod
     def _numbers(self, cell: str, local_job_id: str) -> N | None:
-        """What a job of a cell is known by that A-REX's LocalJobID names; ``None``: it is none of this batch system."""
+        """Return the key of the job that A-REX's LocalJobID names in a cell; ``None``: not of this batch system."""
 
     @abstractmethod
     def _pages(self, *, waiting: bool) -> Iterable[Sequence[N]]:
-        """All jobs, or those that have no record."""
+        """Return all jobs, or those without a record, in pages."""
 
     @abstractmethod
     def _called(self, job: N) -> str:
-        """A job, and what it is made from, for people."""
+        """Return a text that names a job, and what it is made from, for messages."""
 
     @abstractmethod
     def _once_more(self, kept: RejectedEntry, content: bytes) -> None:
-        """Take what was rejected, in a transaction of its own."""
+        """Import a rejected record again, in its own transaction."""
 
     @abstractmethod
     def _tailer(self, paths: Sequence[str]) -> FileTailer:
-        """The files of some paths."""
+        """Return a reader of the files of these paths."""
 
     @abstractmethod
     def _new_lines(self, reader: Reader) -> None:
-        """Import the whole lines that a file has behind its position."""
+        """Import the complete lines of a file after its position."""
 
     @abstractmethod
     def _so_far(self) -> int:
-        """How much was read: something else after each line."""
+        """Return how much was read; the value changes with each line."""
 
     def follow(
         self, paths: Sequence[str], *, poll_s: float = POLL_S, goes_on: Callable[[], bool] = lambda: True
     ) -> None:
-        """Import what is in files, and what comes; ends when ``goes_on`` says so. Raises InputError for ``-``."""
+        """
+        Import files and then new lines, every ``poll_s`` seconds, as long as ``goes_on`` returns True.
+
+        Raises InputError for ``-``.
+        """
         if STDIN in paths:
             raise InputError("-: standard input cannot be followed; it is read to its end without --follow")
         finished = -1
@@ -393,9 +397,9 @@ class BatchImport(ImportRun, Generic[N]):
         refuse: Callable[[ToldT, Fault], None],
     ) -> bool:
         """
-        Take an output of any length in slices, and a slice in which something fails in halves, until the job is found.
+        Import an output of any length in slices; a slice that fails is repeated in halves, until the bad job is found.
 
-        Gives whether it could be read to its end; ``told`` raises InputError where it could not.
+        Returns whether the output was read to its end; `told` raises InputError where that is impossible.
         """
         if name in self._quarantine.files_to_read():
             with writing(self._con, self._here):
@@ -411,7 +415,7 @@ class BatchImport(ImportRun, Generic[N]):
                     self._in_halves(wait, take_slice, refuse)
                     wait, size = [], 0
         except InputError as error:
-            # That a program failed names it already.
+            # An error of a program names it already.
             complaint = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error}"
         if wait:
             self._in_halves(wait, take_slice, refuse)
@@ -434,8 +438,8 @@ class BatchImport(ImportRun, Generic[N]):
         self.report.taken = self.report.taken.plus(taken._replace(conflicts=()))
 
     def finish(self) -> None:
-        """What is left after the files: jobs that A-REX finished since, jobs that waited, and the monthly sums."""
-        # What is completed now is logged after this: the next import looks at it once and changes nothing.
+        """Process jobs that A-REX finished since, then the waiting jobs, and update the monthly sums."""
+        # Jobs that are completed now are logged after this: the next import examines them and changes nothing.
         horizon = self._con.execute("SELECT ifnull(max(Seq), 0) FROM FinishedLog").fetchone()[0]
         with_arc = batch_jobs.has_arc_jobs(self._con)
         for cell in self._cells():
@@ -447,7 +451,7 @@ class BatchImport(ImportRun, Generic[N]):
         usage.update_breakdown(self._con, self._here)
 
     def _logged_by_arc(self, cell: str, horizon: int) -> Iterator[list[N]]:
-        """A-REX's jobs that ended or changed since the last import, in pages."""
+        """Yield A-REX's jobs that ended or changed since the last import, in pages."""
         while logged := self._con.execute(
             "SELECT Seq, LocalJobID, coalesce(Source, ?) FROM FinishedLog LEFT JOIN AAR USING (RecordID)"
             " LEFT JOIN RecordSources USING (RecordID) WHERE Seq > ? AND Seq <= ? ORDER BY Seq LIMIT ?",
@@ -476,7 +480,7 @@ class BatchImport(ImportRun, Generic[N]):
                 )
 
     def again(self) -> None:
-        """Make every job again from what is kept of it: the configuration says something else now."""
+        """Make every job again from its stored reports, after a change of the configuration."""
         self._make_again(self._pages(waiting=False))
 
     def _make_again(self, pages: Iterable[Sequence[N]]) -> None:
@@ -488,7 +492,7 @@ class BatchImport(ImportRun, Generic[N]):
         self._write(lambda con: self.made(con, self._now(), part), len(part))
 
     def _write(self, work: Callable[[Connection], BatchTaken], records: int, bad: Sequence[Reject] = ()) -> None:
-        """One slice: some work of so many records, and what of them is rejected, in one transaction."""
+        """Write one slice in one transaction: ``work`` for so many ``records``, and the rejected ones, ``bad``."""
         with writing(self._con, self._here) as con:
             begun = time.monotonic()
             taken = work(con)

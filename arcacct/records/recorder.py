@@ -538,7 +538,7 @@ def _finish(
     usage: "Usage",
     told: "tuple[list[tuple[object, ...]], list[tuple[str, str]]]",
 ) -> None:
-    """Record the end of a job; ``told``: its current rows in AuthTokenAttributes and JobEvents."""
+    """Record the end of a job; `told`: its current rows in AuthTokenAttributes and JobEvents."""
     children = dict(_final_children(facts))
     local_job_id, *used = _used(facts)
     unknown = usage.unknown

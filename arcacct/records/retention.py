@@ -307,7 +307,7 @@ def _delete(con: Connection, record_ids: Sequence[int]) -> None:
 def _store(
     archive: Connection, rows: Sequence[ArexRows], beside: Mapping[str, list[tuple[object, ...]]], origin: str
 ) -> None:
-    """Store jobs in the archive under new numbers; ``beside``: their rows in other tables, the RecordID first."""
+    """Store jobs in the archive under new numbers; `beside`: their rows in other tables, the RecordID first."""
     with transaction(archive):
         # An earlier prune may have ended between the two databases, and the job may have changed since.
         there = known_jobs(archive, [unescaped(one.job_id) for one in rows])

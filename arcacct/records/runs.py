@@ -1,4 +1,4 @@
-"""Runs of jobs as a batch system reports them: read by one table of fields, kept in one table, made into records."""
+"""Runs of jobs from a batch system: read by a table of fields, stored in one table, and made into records."""
 
 from __future__ import annotations
 
@@ -37,30 +37,29 @@ from arcacct.wording import count_of
 
 # One table of fields, one function that applies it.
 #
-# What accounting needs (which job it is, when it ended, how long it ran) decides about the job. Any other value that
-# cannot be used is unknown, and counted by its field. What is in no table is never parsed.
+# A job is rejected if a value that accounting needs (its identity, its end, how long it ran) is unusable. Any other
+# unusable value becomes unknown, and is counted by its field. Values that are in no table are not parsed.
 
 
 class Field(NamedTuple):
     """A value that a batch system reports of a run."""
 
     name: str
-    """As the batch system writes it; so it is counted and shown."""
+    """The batch system's name; also used for counting and in messages."""
     parse: Callable[[Any], Any]
-    """Raises ValueError for what cannot be used; ``None``: unknown."""
+    """Raises ValueError for an unusable value; returns ``None`` for unknown."""
     to: str = ""
-    """Where it goes, as the source calls it; of several fields that go to one place the first known one counts."""
+    """The destination, by the source's name; of several fields with one destination, the first known one counts."""
     is_needed: bool = False
     unit: str = ""
-    """Of the parsed value, where the batch system has another."""
+    """Unit of the parsed value, if the batch system's unit differs."""
 
 
 def values_of(fields: Iterable[Field], said: Callable[[str], Any], unusable: set[str]) -> dict[str, Any]:
     """
-    The parsed values by where they go; ``said`` gives what stands under a name, or ``None``.
+    Return the parsed values by destination; ``said`` returns the text of a field by its name, or ``None``.
 
-    The names of optional values that cannot be used go into ``unusable``. Raises ValueError, with the name, for a
-    needed one.
+    Adds the names of unusable optional values to ``unusable``. Raises ValueError, with the name, for a needed one.
     """
     found: dict[str, Any] = {}
     for name, parse, to, is_needed, _unit in fields:
@@ -77,7 +76,7 @@ def values_of(fields: Iterable[Field], said: Callable[[str], Any], unusable: set
     return found
 
 
-# What a source reads: runs, each with all that is needed to read it again.
+# The runs that a source reads, each with everything that is needed to read it again.
 
 
 RunT = TypeVar("RunT", bound=tuple[Any, ...])
@@ -88,36 +87,36 @@ _MOST_SHOWN = 200
 
 
 class NoUsage(NamedTuple):
-    """Why something is no run that can be accounted, and nothing is wrong with that."""
+    """Why a run is not accounted, without being an error."""
 
     why: str
 
 
 class Noise(NamedTuple):
-    """A line that is no record at all: blank, or something that another program printed."""
+    """A line that is not a record: blank, or printed by another program."""
 
     line: str
     number: int
 
 
 class ParsedRun(NamedTuple):
-    """One run of a file or output, or a line of it that is no job's."""
+    """One run of a file or output, or a line that does not belong to a job."""
 
     what: Any
     """A run of the source's own type, or a NoUsage, Fault or Noise."""
     position: str
     content: str | bytes
-    """The same run as a file of its own, as far as that is kept."""
+    """The run's text in the form of a separate file, as far as it is kept."""
     length: int
-    """How long all of that is, in bytes."""
+    """Length of the whole text, in bytes."""
     is_line: bool = False
-    """Whether it is a line that no job is known of, or of a step whose job is read without it."""
+    """Whether it is a line of no known job, or of a step that its job does not need."""
     unusable: frozenset[str] = frozenset()
-    """Fields with a value that cannot be used, and that accounting can do without."""
+    """Optional fields with an unusable value."""
 
 
 def better(value: Any, other: Any) -> Any:
-    """Of two values for the same the one that is kept, whichever comes first: the known, the larger, the longer one."""
+    """Return the better of two values, in any order: the known, the larger or the longer one."""
     if isinstance(value, str) and isinstance(other, str):
         return max(value, other, key=lambda text: (len(text), text))
     if isinstance(value, int | float) and isinstance(other, int | float):
@@ -129,7 +128,7 @@ def better(value: Any, other: Any) -> Any:
 
 
 class KeptRun(NamedTuple, Generic[RunT]):
-    """A run of the database, with its number there and the AAR that it went into."""
+    """A stored run, with its number in the database and the record that it is part of."""
 
     no: int
     record_id: int | None
@@ -155,18 +154,18 @@ class RunTable(Generic[RunT]):
         source: str = "",
     ) -> None:
         """
-        ``spelt``: columns that are not called as their fields. ``no``: the primary key.
+        ``spelt``: columns whose names differ from their fields. ``no``: the primary key.
 
-        The first field of a run is its place (cluster, schedd), the next ``numbers`` are its numbers there, and the
-        following one tells its runs from each other. ``progress``: the table that says how far A-REX's records were
-        looked at, and its column of the place. ``source``: whose rows they are in a table of several sources.
+        The first field of a run is its place (cluster, schedd), the next ``numbers`` fields are its numbers there, and
+        the following field distinguishes runs of the same number. ``progress``: the table with the position up to which
+        A-REX's records were examined, and its column for the place. ``source``: the source in a table of several ones.
         """
         fields: tuple[str, ...] = run._fields  # type: ignore[attr-defined]
         columns = [spelt.get(one, "".join(part.capitalize() for part in one.split("_"))) for one in fields]
         self.progress = progress
         self.source = source
         self.views = next(views for views, tables in SOURCES.items() if name in tables)
-        """Of `schema.SOURCES`: whose views show this table."""
+        """The key in `schema.SOURCES` whose views show this table."""
         self._make: Callable[[Iterable[Any]], RunT] = run._make  # type: ignore[attr-defined]
         self._numbers = numbers
         self._columns = ", ".join(columns)
@@ -181,27 +180,27 @@ class RunTable(Generic[RunT]):
         self._replace = f"UPDATE {name} SET (RecordID, {self._columns}) = (?, {marks}) WHERE {no} = ?"
 
     def place_of(self, run: RunT) -> str:
-        """Its cluster, schedd or server."""
+        """Return the cluster, schedd or server of a run."""
         return str(run[0])
 
     def number_of(self, run: RunT) -> tuple[int, ...]:
-        """Its numbers there."""
+        """Return the numbers of a run in its place."""
         return run[1 : 1 + self._numbers]
 
     def once(self, run: RunT) -> Any:
-        """What tells the runs of one number from each other."""
+        """Return the value that distinguishes runs of the same number."""
         return run[1 + self._numbers]
 
     def read(self, values: Sequence[Any]) -> RunT:
-        """A run of its row."""
+        """Return the run of a row."""
         return self._make(values)
 
     def stored(self, run: RunT) -> tuple[Any, ...]:
-        """The row of a run."""
+        """Return the row of a run."""
         return run
 
     def of_numbers(self, con: Connection, place: str, numbers: Iterable[tuple[int, ...]]) -> list[KeptRun[RunT]]:
-        """What is kept of some numbers of a place, in order of time."""
+        """Return the stored runs of these numbers of a place, in order of time."""
         marks = ",".join(f"({','.join(map(str, number))})" for number in numbers)
         rows = con.execute(
             f"SELECT {self._no}, RecordID, {self._columns} FROM {self._name}"
@@ -211,13 +210,13 @@ class RunTable(Generic[RunT]):
         return [KeptRun(row[0], row[1], self.read(row[2:])) for row in rows]
 
     def next_no(self, con: Connection) -> int:
-        """The number of the next new run; true while the transaction lasts."""
+        """Return the number of the next new run; valid during the transaction."""
         return int(con.execute(f"SELECT ifnull(max({self._no}), 0) + 1 FROM {self._name}").fetchone()[0])
 
     def keep(self, con: Connection, new: Sequence[KeptRun[RunT]], changed: Sequence[KeptRun[RunT]]) -> None:
         """Store runs."""
         if self.source:
-            # Which places have jobs is known from their first run on (`batch_jobs.places`).
+            # `batch_jobs.places` reads the places with jobs from this table.
             table, column = self.progress
             keys = {(self.progress_key(self.place_of(one.run)),) for one in new}
             con.executemany(f"INSERT OR IGNORE INTO {table} ({column}) VALUES (?)", sorted(keys))
@@ -225,18 +224,18 @@ class RunTable(Generic[RunT]):
         con.executemany(self._replace, [(one.record_id, *self.stored(one.run), one.no) for one in changed])
 
     def places(self, con: Connection) -> list[str]:
-        """The clusters, schedds or servers that there are runs of."""
+        """Return the clusters, schedds or servers that have runs."""
         where = self._only.removesuffix(" AND ") or "1"
         rows = con.execute(f"SELECT DISTINCT {self._place} FROM {self._name} WHERE {where} ORDER BY 1")
         return [row[0] for row in rows]
 
     def waiting(self, con: Connection) -> Iterator[list[JobNumber]]:
-        """The jobs that have no record, in pages."""
+        """Yield the jobs without a record, in pages."""
         columns = f"{self._place}, {self._number}"
         return self._paged(con, columns, "RecordID IS NULL AND ", ("", *[-1] * self._numbers))
 
     def all(self, con: Connection) -> Iterator[list[JobNumber]]:
-        """Every job, in pages."""
+        """Yield all jobs, in pages."""
         for page in self._paged(con, f"{self._number}, {self._place}", "", (*[-1] * self._numbers, "")):
             yield [(row[-1], *row[:-1]) for row in page]
 
@@ -246,17 +245,17 @@ class RunTable(Generic[RunT]):
         return pages(con, f"SELECT DISTINCT {columns} FROM {self._name} WHERE {self._only}{where}{after}", first)
 
     def progress_key(self, place: str) -> str:
-        """What the table of progress calls a place."""
+        """Return the key of a place in the table of progress."""
         return f"{self.source}:{place}" if self.source else place
 
     def asked_until(self, con: Connection, place: str) -> int | None:
-        """Until when the program of the batch system was asked for a place, by `--run`."""
+        """Return up to when `--run` has queried the batch system's program for a place, UTC seconds; or ``None``."""
         table, column = self.progress
         row = con.execute(f"SELECT AskedUntil FROM {table} WHERE {column} = ?", (place,)).fetchone()
         return None if row is None else row[0]
 
     def ask_until(self, con: Connection, place: str, until: int) -> None:
-        """Remember that."""
+        """Store up to when the program was queried for a place, UTC seconds."""
         table, column = self.progress
         con.execute(
             f"INSERT INTO {table} ({column}, AskedUntil) VALUES (?, ?)"
@@ -269,55 +268,55 @@ class Asked(NamedTuple):
     """One answer of the batch system's own program."""
 
     until: int
-    """Of which time on nothing is in it, UTC seconds."""
+    """The end of the queried time, UTC seconds: later jobs are not in the answer."""
     chunks: Iterable[bytes]
     form: Any
 
 
 class BatchCommand(Protocol):
-    """How a program is asked for jobs."""
+    """Queries a program for jobs."""
 
     @property
     def program(self) -> str:
-        """Its name or path."""
+        """The name or path of the program."""
 
     def answers(self, start: int, end: int, form: Any) -> Iterator[Asked]:
-        """What it prints of the jobs of a span of time, in one or several parts."""
+        """Yield its output for the jobs of a time span (UTC seconds), in one or several parts."""
 
 
 class SourceType(Generic[RunT]):
-    """A batch system as a source: what is its own. `RunsImport` does the rest."""
+    """The specific parts of a batch system as a source. `RunsImport` has the common parts."""
 
     system: BatchSystem
     table: RunTable[RunT]
     run_type: type[RunT]
     what: str = "job"
-    """What a run is called in messages."""
+    """The word for a run in messages."""
     never_asked: str = ""
-    """The complaint where a program was never asked and no time is given."""
+    """The error message if the program was never queried and no start is given."""
     overlap_s: int = 0
-    """Asked for again each time: jobs come late."""
+    """Seconds before the last query that each query includes again, since jobs may appear late."""
     form: Any = None
-    """How files are read where nothing is said."""
+    """The default format of files."""
     fields: tuple[Field, ...] = ()
-    """The table of what is read."""
+    """The table of fields that are read."""
     endings: tuple[str, ...] = ()
-    """Of files in a directory; without any a directory is no source."""
+    """Endings of the files that are read in a directory; empty: a directory is not accepted."""
 
     @abstractmethod
     def read(self, chunks: Iterable[bytes], form: Any) -> Iterator[ParsedRun]:
         """
-        Every run of a file or output, in its order. Bounded memory.
+        Yield every run of a file or output, in its order, with bounded memory.
 
-        Raises InputError when it is none, or ends before its end; what came before is good.
+        Raises InputError when it is not in the source's format or is truncated; the runs before are valid.
         """
 
     @abstractmethod
     def job(self, run: RunT, site: BatchSite) -> Job:
-        """The accounting record of a run."""
+        """Return the job of a run."""
 
     def joined(self, one: RunT, other: RunT) -> RunT:
-        """Two reports of the same run: of each value what is known, and of two that are known always the same one."""
+        """Merge two reports of the same run by the known values; the result does not depend on their order."""
         return one if one == other else self.run_type(*map(better, one, other))
 
     def is_change(self, old: RunT, new: RunT) -> bool:
@@ -325,16 +324,16 @@ class SourceType(Generic[RunT]):
         return old != new
 
     def jobs(self, runs: Sequence[KeptRun[RunT]], site: BatchSite) -> Iterator[tuple[Job, Sequence[KeptRun[RunT]]]]:
-        """The jobs of all runs of one number, in order of time; without an own rule each run is a job."""
+        """Yield the jobs of all runs of one number, in order of time; by default each run is a job."""
         for one in runs:
             yield self.job(one.run, site), (one,)
 
     def arc_record(self, con: Connection, run: RunT, job: Job) -> int | None:  # noqa: ARG002  some need it
-        """The record of A-REX's that a job is."""
+        """Return A-REX's record of the same job."""
         return batch_jobs.arc_job(con, job, self.system.lrms_names)
 
     def other_record(self, con: Connection, run: RunT) -> int | None:  # noqa: ARG002  most have none
-        """The record of another source that a job is."""
+        """Return another source's record of the same job."""
         return None
 
     def may_be_arc(self, run: RunT) -> bool:  # noqa: ARG002  most may
@@ -342,17 +341,17 @@ class SourceType(Generic[RunT]):
         return True
 
     def number_of(self, local_job_id: str) -> tuple[int, ...] | None:
-        """The numbers that A-REX's LocalJobID names; ``None``: it is none of this batch system."""
+        """Return the numbers that A-REX's LocalJobID names; ``None``: not an ID of this batch system."""
         is_number = local_job_id.isascii() and local_job_id.isdecimal() and len(local_job_id) < 18
         return (int(local_job_id),) if is_number else None
 
     def figures(self, run: RunT) -> Figures:
-        """What `verify --lrms` compares of a run."""
+        """Return the values of a run that `verify --lrms` compares."""
         return figures(self.job(run, BatchSite()))
 
 
 def together(jobs: Sequence[Job]) -> Job:
-    """The runs of one job, in order of time, as one job that was requeued."""
+    """Merge the runs of one requeued job, given in order of time, into one job."""
     last = jobs[-1]
     if len(jobs) == 1:
         return last
@@ -368,14 +367,14 @@ def together(jobs: Sequence[Job]) -> Job:
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    """``None`` if any is not known: the rest would be a wrong sum."""
+    """Return the sum; ``None`` if any value is unknown, since the sum would be wrong."""
     return None if None in values else sum(value or 0 for value in values)
 
 
-# A slice of runs into the database, and the jobs that they change, in one transaction.
+# Write a slice of runs, and the jobs that they change, in one transaction.
 #
-# What is kept of a run is what all reports together say of it, so it does not matter in which order they come, or how
-# often; what is made again and is the same writes nothing and logs nothing.
+# A stored run is merged from all its reports, so the order and the number of reports do not matter. A job that is made
+# again and is equal writes nothing and logs nothing.
 
 
 class _RunsSlice(BatchSlice, Generic[RunT]):
@@ -384,14 +383,14 @@ class _RunsSlice(BatchSlice, Generic[RunT]):
         self.type = source
         self.next_no = source.table.next_no(con)
         self.kept: dict[int, KeptRun[RunT]] = {}
-        """By number, as they are in the database."""
+        """Runs by their number, as they are in the database."""
         self.now: dict[int, KeptRun[RunT]] = {}
-        """As they must be."""
+        """Runs by their number, as they will be written."""
         self.writes: dict[str, list[tuple[Job, Sequence[KeptRun[RunT]]]]] = {}
-        """By place."""
+        """Jobs to write, by place."""
 
     def known(self, place: str, numbers: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], dict[Any, KeptRun[RunT]]]:
-        """What is kept of some numbers of a place: by number, and what tells its runs from each other."""
+        """Return the stored runs of these numbers of a place, by number and then by `RunTable.once`."""
         table = self.type.table
         found: dict[tuple[int, ...], dict[Any, KeptRun[RunT]]] = {}
         for one in table.of_numbers(self.con, place, numbers):
@@ -400,7 +399,7 @@ class _RunsSlice(BatchSlice, Generic[RunT]):
         return found
 
     def add(self, runs: Iterable[RunT], known: dict[Any, KeptRun[RunT]]) -> bool:
-        """Put runs of one number among those that are kept of it; whether that changed anything."""
+        """Merge runs of one number with its stored ones; returns whether anything changed."""
         changed = False
         for run in runs:
             once = self.type.table.once(run)
@@ -417,7 +416,7 @@ class _RunsSlice(BatchSlice, Generic[RunT]):
         return changed
 
     def make(self, place: str, known: dict[Any, KeptRun[RunT]]) -> None:
-        """The jobs of all runs of one number."""
+        """Make the jobs of all runs of one number, and plan how to write them."""
         of_arc: dict[int, list[tuple[Job, Sequence[KeptRun[RunT]]]]] = {}
         for job, members in self.type.jobs([one for _, one in sorted(known.items())], self.policy.site):
             run = members[-1].run
@@ -438,7 +437,7 @@ class _RunsSlice(BatchSlice, Generic[RunT]):
             self._complete(record_id, together([job for job, _ in some]), [one for _, own in some for one in own])
 
     def _complete(self, record_id: int, job: Job, members: Sequence[KeptRun[RunT]]) -> None:
-        """Give a record of another source what the batch system measured; one that was made of the run before goes."""
+        """Add the measured values to another source's record; remove an earlier record of the same runs."""
         self.enrich(record_id, job)
         before = {one.record_id for one in members if one.record_id not in (None, record_id)}
         own = self.type.system.source
@@ -450,7 +449,7 @@ class _RunsSlice(BatchSlice, Generic[RunT]):
             self.now[one.no] = self.now[one.no]._replace(record_id=record_id)
 
     def write(self) -> BatchTaken:
-        """Write everything that was planned."""
+        """Write all planned jobs and runs."""
         for place, some in self.writes.items():
             written = JobWriter(self.con, self.type.system.source, place).write([job for job, _ in some])
             for job, members in some:
@@ -462,7 +461,7 @@ class _RunsSlice(BatchSlice, Generic[RunT]):
 
 
 def take(con: Connection, policy: BatchPolicy, source: SourceType[RunT], runs: Iterable[RunT]) -> BatchTaken:
-    """Write runs and what they change; inside the caller's transaction."""
+    """Write runs and the jobs that they change, inside the caller's transaction."""
     by_place: dict[str, dict[tuple[int, ...], list[RunT]]] = {}
     for run in runs:
         numbers = by_place.setdefault(source.table.place_of(run), {})
@@ -480,7 +479,7 @@ def take(con: Connection, policy: BatchPolicy, source: SourceType[RunT], runs: I
 def make_again(
     con: Connection, policy: BatchPolicy, source: SourceType[RunT], numbers: Iterable[JobNumber]
 ) -> BatchTaken:
-    """Make the jobs of these numbers again from what is kept of them; inside the caller's transaction."""
+    """Make the jobs of these numbers again from their stored runs, inside the caller's transaction."""
     by_place: dict[str, list[tuple[int, ...]]] = {}
     for place, *number in numbers:
         by_place.setdefault(place, []).append(tuple(number))
@@ -491,33 +490,33 @@ def make_again(
     return work.write()
 
 
-# Importing files and outputs of any length, in slices that no hook waits for.
+# Import files and outputs of any length, in slices so short that no hook waits for them.
 #
-# A file is read whole, whenever it is imported: what is known is known. A slice in which something fails is taken back
-# and done again in halves, until the run is found: it alone is rejected.
+# An import always reads the whole file, and ignores known runs. A slice that fails is rolled back and repeated in
+# halves, until the bad run is found: only that one is rejected.
 
 
 @dataclass
 class RunsReport(BatchReport):
-    """What an import did."""
+    """The report of an import of runs."""
 
     jobs: int = 0
-    """Runs that were read."""
+    """Number of runs that were read."""
     rejected: int = 0
-    """Jobs that cannot be used."""
+    """Unusable jobs."""
     lines: int = 0
-    """Lines that cannot be used and cost no job."""
+    """Unusable lines that do not affect a job."""
     noise: int = 0
-    """Lines that are no records: blank, or of another program."""
+    """Lines that are not records: blank, or of another program."""
     unused: Counter[str] = field(default_factory=Counter)
-    """By why: jobs that cannot be accounted, and nothing is wrong with that."""
+    """By reason: jobs that are not accounted, without being errors."""
 
 
 class RunsImport(BatchImport[JobNumber], Generic[RunT]):
     """
-    One import, or many while it follows: what it has done so far is in ``report``.
+    One import, or many while it follows files; ``report`` has the results so far.
 
-    ``say`` is called with what cannot be used (the first SHOWN), with files that cannot be read, and with conflicts.
+    ``say`` is called with the first SHOWN unusable records, with unreadable files, and with conflicts.
     """
 
     report: RunsReport
@@ -539,7 +538,7 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
         self.report = RunsReport()
 
     def made(self, con: Connection, policy: BatchPolicy, jobs: Sequence[JobNumber]) -> BatchTaken:
-        """Make some jobs again, inside the transaction."""
+        """Make jobs again from their stored runs, inside the transaction."""
         return make_again(con, policy, self.type, jobs)
 
     def files(self, paths: Sequence[str]) -> None:
@@ -548,7 +547,7 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
             self.output(reader.path, reader.chunks())
 
     def _new_lines(self, reader: Reader) -> None:
-        """Only of sources whose records are lines: a file is read on from the end of its last whole line."""
+        """Read on from the end of a file's last complete line; only for sources whose records are lines."""
         for lines in reader.lines():
             start = reader.position.lines
             if isinstance(lines, list):
@@ -565,16 +564,20 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
         return FileTailer(paths, self._cannot_read, endings=self.type.endings)
 
     def output(self, name: str, chunks: Iterable[bytes], form: Any = None, start: int = 0) -> bool:
-        """Import one output; whether it could be read to its end. ``start``: lines before it. ``form``: if another."""
+        """
+        Import one output; returns whether it was read to its end.
+
+        ``start``: number of lines before it. ``form``: its format, if it is not the default.
+        """
         take_slice = partial(self._take, name, start)
         told = partial(self.type.read, chunks, form or self._form)
         return self._take_output(name, told, take_slice, lambda job, why: take_slice([job._replace(what=why)]))
 
     def ask(self, command: BatchCommand, since: int | None, place: str = "") -> None:
         """
-        Import what a program says of all time since the last asking, or ``since``, each answer whole.
+        Import a program's answers for the time since the last query, or since ``since`` (UTC seconds).
 
-        Raises UsageError when neither is known.
+        Stops at the first answer that cannot be read to its end. Raises UsageError when neither time is known.
         """
         table = self.type.table
         asked = table.asked_until(self._con, place)
@@ -589,7 +592,7 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
                     table.ask_until(con, place, answer.until)
 
     def _take(self, name: str, start: int, jobs: Sequence[ParsedRun]) -> None:
-        """One slice in one transaction."""
+        """Import one slice in one transaction."""
         good = [one for one in jobs if isinstance(one.what, self.type.run_type)]
         bad = [_reject(name, start, one) for one in jobs if isinstance(one.what, Fault)]
         if good or bad:
@@ -640,15 +643,15 @@ def _reject(name: str, start: int, one: ParsedRun) -> Reject:
     return Reject(name, position, one.what, content, one.length)
 
 
-# What a batch system says of a span of time, run by run, to be compared with what is recorded.
+# The runs of a batch system in a time span, to be compared with the records.
 
 
 def figures_of_file(source: SourceType[RunT], path: str, form: Any, start: int, end: int) -> Iterator[Figures]:
     """
-    The runs of a file that ended at or after ``start`` and before ``end``, UTC seconds.
+    Yield the runs of a file that ended at or after ``start`` and before ``end``, UTC seconds.
 
-    Raises InputError when it cannot be read, and after the rest when some of it cannot be used: what is compared with
-    it would be no measure.
+    Raises InputError when the file cannot be read. Raises it after the last run when some entries are unusable, since
+    the comparison would be incomplete.
     """
     with Reader(path) as reader:
         try:
@@ -662,7 +665,7 @@ def figures_of_file(source: SourceType[RunT], path: str, form: Any, start: int, 
 def figures_of_command(
     source: SourceType[RunT], command: BatchCommand, form: Any, start: int, end: int
 ) -> Iterator[Figures]:
-    """The same, by asking the batch system's own program."""
+    """Do the same as `figures_of_file` with the answers of the batch system's program."""
     answers = ((one.chunks, one.form) for one in command.answers(start, end, form))
     yield from _figures(source, answers, start, end)
 
