@@ -132,7 +132,8 @@ def record_of(row: Row, digest: bytes | None) -> AAR:
     if isinstance(row, AAR):
         return row
     moved = tuple([Transfer._make(one) for one in row[_TRANSFERS]])
-    aar = PackedAAR._make((*row[:_TRANSFERS], moved, *row[_TRANSFERS + 1 :]))
+    # Not by _make(): a field that no pack has gets its default.
+    aar = PackedAAR(*row[:_TRANSFERS], moved, *row[_TRANSFERS + 1 :])
     aar.digest = digest
     return aar
 

@@ -91,14 +91,14 @@ take_databases_forward() {
     told=$(cd / && "$@" timeout 1800 "$HOME_DIR/bin/arcacct" db upgrade 2>&1 </dev/null)
     code=$?
     if [ $code = 0 ]; then
-        printf '%s\n' "$told" | grep 'taken forward' >&2 || :
+        printf '%s\n' "$told" | grep 'upgraded to schema' >&2 || :
         return 0
     fi
     printf '%s\n' "$told" | tail -n 5 >&2
     say "\`arcacct db upgrade\` ended with $code. What it did not finish, it does when it is run again."
     say "Nothing is lost: events wait in the spool until a sweep can record them."
     case $told in
-        *'this program knows'*)
+        *'this program supports'*)
             say "A newer arcacct made these databases. Either install it again; or put back what it copied before that:"
             for name in publishing accounting; do
                 # The newest, which is from before the last upgrade.

@@ -256,7 +256,7 @@ def test_killed_at_any_moment_one_place_is_complete(tmp_path) -> None:
         assert note is not None
         assert (life(note.database), jobs(note.database)) == (before, 3)
         other = next(path for path in (host.database, new / "accounting.db") if str(path) != note.database)
-        with pytest.raises(ConfigError, match=r"both there|no such database"):
+        with pytest.raises(ConfigError, match=r"both exist|no such database"):
             open_accounting(places(None, str(host.control), str(other)))
         lay(host.control, Files("FINISHED"))
         host.run("FINISHED")

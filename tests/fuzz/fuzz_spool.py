@@ -28,7 +28,7 @@ from fuzz.command import Ended, arcacct, steers
 from fuzz.damage import damaged
 
 from arcacct.arex.control_files import STATES, JobFiles
-from arcacct.arex.spool import to_bytes
+from arcacct.arex.spool import is_whole, to_bytes
 from arcacct.records.reader import unescaped
 from arcacct.records.states import StatusFile
 
@@ -272,7 +272,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
     ages = {name: plan["ages"].get(f"spool/{name}", AGES_S[-1]) for name in given}
     control = str(work / "control").encode()
     events = {
-        name: _event_in(given[name], control) if _is_looked_at(name, age_s) else None for name, age_s in ages.items()
+        name: _event_in(given[name], control) if _is_looked_at(name, given[name], age_s) else None for name, age_s in ages.items()
     }
     _check_records(events, set(plan["control"]), found)
     for name in set(given) - set(good):
@@ -487,9 +487,9 @@ def _wall_s(diag: bytes) -> int | None:
     return min(int(walls[-1]), 2**63 - 1) if walls else 0
 
 
-def _is_looked_at(name: str, age_s: int) -> bool:
-    """Whether a sweep takes a file for an event: its writer has given it a name, or will never do so."""
-    return age_s > 60 if name.startswith(".tmp-") else name[:1].isdigit()
+def _is_looked_at(name: str, content: bytes, age_s: int) -> bool:
+    """Whether a sweep takes a file for an event: its writer gave it a name, finished it, or will never do so."""
+    return age_s > 60 or is_whole(content) if name.startswith(".tmp-") else name[:1].isdigit()
 
 
 def _accounted_for(
@@ -508,7 +508,7 @@ def _accounted_for(
 
 def _fates(name: str, content: bytes, event: Event | None, age_s: int, found: dict[str, Record]) -> set[str]:
     """What may become of a file: it ``waits``, is set ``aside``, or is ``gone`` as it is recorded, or was nothing."""
-    if not _is_looked_at(name, age_s):
+    if not _is_looked_at(name, content, age_s):
         return {"waits"}
     named = _event_of_name(name)
     first = content.partition(b"\n")[0]

@@ -79,7 +79,7 @@ def test_the_life_of_an_installation(packages, make_host, suite, tmp_path) -> No
     assert upgraded.returncode == 0, upgraded.stdout
     assert calls.count > len(meanwhile)
     assert "warning" not in upgraded.stdout, upgraded.stdout
-    assert "taken forward" in upgraded.stdout
+    assert "upgraded to schema" in upgraded.stdout
     assert "the launcher keeps its line fallback=/var/lib/arcacct/spool" in upgraded.stdout
     assert ce.schema() == ACCOUNTING_SCHEMA
     ce.run("arcacct", "sweep")
@@ -244,7 +244,7 @@ def test_databases_of_another_user_stay_his(packages, make_host, tmp_path) -> No
     upgraded = ce.dpkg("-i", packages.deb)
     ce.run("runuser", "-u", "grid", "--", "arcacct", "sweep")
 
-    assert "taken forward" in upgraded.stdout
+    assert "upgraded to schema" in upgraded.stdout
     assert ce.recorded() == jobs[:3]
     owners = ce.run("find", f"{CONTROL}/accounting", "-printf", "%u\n").stdout.split()
     assert set(owners) == {"grid"}

@@ -66,7 +66,7 @@ def test_the_life_of_an_installation(packages, make_host, tmp_path) -> None:
         upgraded = rpm(ce, "-U", packages.rpm)
     assert upgraded.returncode == 0, upgraded.stdout
     assert calls.count > len(meanwhile)
-    assert "taken forward" in upgraded.stdout
+    assert "upgraded to schema" in upgraded.stdout
     assert "the launcher keeps its line fallback=/var/lib/arcacct/spool" in upgraded.stdout
     assert ce.schema() == ACCOUNTING_SCHEMA
     ce.run("arcacct", "sweep")

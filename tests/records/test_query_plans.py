@@ -577,7 +577,7 @@ def test_the_ledger_is_asked_by_its_indexes(ledgers) -> None:
 
     def publish(con: Connection, site: Site) -> None:
         job_ids = [f"{number}-1" for number in range(60)]
-        sent.pending_keys(con, TARGET)
+        sent.pending(con, TARGET)
         sent.last_accepted(con, TARGET, "ur")
         held.states(con, TARGET, job_ids)
         due = held.RetryThresholds(FIRST_END, FIRST_END, cursors.begin_run(con, TARGET))
