@@ -1,4 +1,4 @@
-"""Jobs of batch systems: whose they are, what their ids are as numbers, and which of A-REX's jobs they are."""
+"""Jobs of batch systems: their owners, their IDs as numbers, and the A-REX jobs that they belong to."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from arcacct.records.model import Job
 from arcacct.records.packing import unescaped
 from arcacct.records.states import SQL_IN_PROGRESS
 
-# What the sources of batch systems do alike: whose a job is, what it is called, and which of A-REX's jobs it is.
+# The common parts of the sources of batch systems: a job's owner, its ID, and A-REX's record of the same job.
 
 
 LOCAL = "local"
-"""Interface of Grid Engine's jobs that came through no endpoint of A-REX; Slurm's of Sonar have always had none."""
+"""Interface of Grid Engine's jobs without an endpoint of A-REX; Slurm's jobs from Sonar always have an empty one."""
 KINDS = tuple(one.kind for one in BATCH_SYSTEMS.values())
-"""What identities of jobs begin with; Slurm's with ``sonar``, whichever program reported the job."""
+"""The first words of job IDs. Slurm's is always ``sonar``, for any program that reported the job."""
 _OF_PACKAGE = re.compile(r"([a-z][a-z0-9]{0,31}):([^:/]+):.+:[0-9]+", re.DOTALL)
-"""A JobID of a source of another package (`job_id`): known by its form, since the package may be gone."""
+"""A JobID of another package's source (`job_id`), recognised by its form, since the package may be gone."""
 BareIDs = tuple[tuple[str, int], ...]
 """
-Places (`place_of`) whose jobs need no more than the batch system's id, and up to which end, UTC seconds.
+Places (`place_of`) whose jobs need only the batch system's ID, each with the latest end for this, UTC seconds.
 
-The jobs of other places have the place's name before it, where ids must differ. Empty: no job needs one.
+Where IDs must differ, the IDs of all other places have the place's name as a prefix. Empty: no job has a prefix.
 """
 CLOCKS_S = 600
-"""How far the clocks of A-REX's host and of the nodes may be apart."""
+"""The largest difference between the clocks of A-REX's host and the nodes, in seconds."""
 
 
 class Owner(NamedTuple):
-    """Whom a job is accounted to, as far as the site's ``map`` lines tell: the fields of a `Job` for that."""
+    """The owner of a job by the site's ``map`` lines, as fields of a `Job`."""
 
     vo: str = ""
     user_dn: str = ""
@@ -44,9 +44,9 @@ class Owner(NamedTuple):
 
 def accounted_to(values: Mapping[str, str | None], rules: Sequence[MapRule]) -> Owner:
     """
-    VO, attribute and user by the first ``map`` line that matches; nobody if none does.
+    Return VO, attribute and user by the first ``map`` line that matches; an empty `Owner` if no line matches.
 
-    ``values``: what the batch system knows of the job's owner, group, account and project.
+    ``values``: the batch system's values of the job's owner, group, account and project.
     """
     for rule in rules:
         value = values.get(rule.field)
@@ -60,7 +60,7 @@ def accounted_to(values: Mapping[str, str | None], rules: Sequence[MapRule]) -> 
 def queue_benchmark(
     queue: str | None, end_time: int, queues: Sequence[QueueBenchmark], default: str | None
 ) -> tuple[str | None, str]:
-    """The benchmark of a queue's nodes for a job with this end, else that of the site; and whose word that is."""
+    """Return a queue's benchmark for a job with this end (UTC seconds), else the site's; and its source."""
     for line in queues:
         if line.queue == queue and line.valid.has(end_time):
             return line.benchmark, CONFIGURED
@@ -68,7 +68,7 @@ def queue_benchmark(
 
 
 def model_benchmark(model: str, end_time: int, lines: Sequence[NodeBenchmark]) -> str | None:
-    """The benchmark of nodes of a CPU model for a job with this end: the first line whose pattern matches."""
+    """Return the benchmark of a CPU model for a job with this end (UTC seconds), from the first line that matches."""
     return next(
         (one.benchmark for one in lines if fnmatchcase(model.lower(), one.pattern.lower()) and one.valid.has(end_time)),
         None,
@@ -77,16 +77,16 @@ def model_benchmark(model: str, end_time: int, lines: Sequence[NodeBenchmark]) -
 
 def job_id(kind: str, place: str, local_job_id: str | int, submit_time: int) -> str:
     """
-    The identity of a job: its batch system, cell or cluster and number, and when it was first submitted.
+    Return the ID of a job: its batch system, cell or cluster, number, and first submission in UTC seconds.
 
-    (Numbers begin again. It is in what was published, so it never changes.)
+    Batch systems reuse numbers, so the submission is part of it. The ID is published, so it never changes.
     """
     return f"{kind}:{place}:{local_job_id}:{submit_time}"
 
 
 def place_of(job_id: str) -> str | None:
     """
-    The kind and the cell, cluster or schedd of a job, as ``htcondor:schedd.example.org``.
+    Return the kind and the cell, cluster or schedd of a job, such as ``htcondor:schedd.example.org``.
 
     ``None`` for jobs that came through A-REX.
     """
@@ -96,7 +96,7 @@ def place_of(job_id: str) -> str | None:
 
 
 def name_before(job_id: str, end_time: object, bare_ids: BareIDs) -> str:
-    """What tells a job's id in its batch system from the same id of another place: its name and a colon, or nothing."""
+    """Return the prefix for a job's local ID that makes it unique among places: the place and a colon, or nothing."""
     place = place_of(job_id) if bare_ids else None
     if place is None:
         return ""
@@ -107,7 +107,7 @@ def name_before(job_id: str, end_time: object, bare_ids: BareIDs) -> str:
 
 
 def places(con: Connection) -> list[str]:
-    """The places of all jobs in the database, as `place_of` names them, in the order of their first records."""
+    """Return the places of all jobs in the database, as `place_of` does, in the order of their first records."""
     first: dict[str, int] = {}
     progress = con.execute("SELECT DISTINCT substr(Place, 1, instr(Place, ':') - 1) FROM BatchProgress ORDER BY 1")
     for kind in dict.fromkeys((*KINDS, *(kind for (kind,) in progress))):
@@ -128,12 +128,12 @@ def _first_between(con: Connection, column: str, low: str, high: str) -> Any:
 
 
 def has_arc_jobs(con: Connection) -> bool:
-    """Whether any job came through A-REX: where none did, none has to be looked for."""
+    """Whether any job came through A-REX; if not, no search for A-REX's records is needed."""
     return con.execute("SELECT 1 FROM Endpoints WHERE Interface <> ? LIMIT 1", (LOCAL,)).fetchone() is not None
 
 
 def earliest_unfinished(con: Connection) -> int | None:
-    """When the first job was submitted that A-REX has not finished: it does not say its number yet."""
+    """Return the earliest submission of A-REX's unfinished jobs, UTC seconds. They have no recorded number yet."""
     row = con.execute(
         f"SELECT min(SubmitTime) FROM AAR WHERE StatusID = (SELECT ID FROM Status WHERE Name = {SQL_IN_PROGRESS})"
     ).fetchone()
@@ -142,11 +142,11 @@ def earliest_unfinished(con: Connection) -> int | None:
 
 def arc_job(con: Connection, job: Job, lrms_names: Collection[str]) -> int | None:
     """
-    The record of A-REX's that a job of the batch system is: of several, the one that was submitted last before it.
+    Return A-REX's record of the same job; of several, the last one submitted before the batch system's job.
 
-    Both have the same number, and the batch system got its job while A-REX had one of that number. When the two ended
-    says nothing: A-REX gives up jobs that run on for hours, and is told late of others. ``lrms_names``: what [lrms] of
-    arc.conf may call the batch system, in small letters.
+    Both have the same number, and the batch system's job was submitted while A-REX's job existed. The ends are not
+    compared: A-REX gives up jobs that run on for hours, and gets other ends late. ``lrms_names``: the names of the
+    batch system in [lrms] of arc.conf, in lower case.
     """
     marks = ", ".join("?" * len(lrms_names))
     row = con.execute(
@@ -162,9 +162,9 @@ def arc_job(con: Connection, job: Job, lrms_names: Collection[str]) -> int | Non
 
 def arc_jobs_called(con: Connection, number: str, job: Job, lrms_names: Collection[str]) -> list[tuple[int, str]]:
     """
-    The records of A-REX's that were there when a job of the batch system was submitted, the last submitted first.
+    Return A-REX's records that existed when a batch system's job was submitted, the last submitted first.
 
-    Those whose LocalJobID is this number, or the number, a dot and anything; with that LocalJobID.
+    Their LocalJobID is ``number``, or ``number``, a dot and any text. The result is ``(RecordID, LocalJobID)``.
     """
     marks = ", ".join("?" * len(lrms_names))
     rows = con.execute(
@@ -180,7 +180,7 @@ def arc_jobs_called(con: Connection, number: str, job: Job, lrms_names: Collecti
 
 
 def same_host(place: str, schedd: str) -> bool:
-    """Whether what stands behind a number may be the host of a schedd or server (``name@host`` or ``host``)."""
+    """Whether ``place``, the text after a number, may be the host of a schedd or server (``name@host``, ``host``)."""
     host = place.lower()
     if host in ("", "0", "condor"):
         return True
@@ -189,19 +189,19 @@ def same_host(place: str, schedd: str) -> bool:
 
 
 TERM = 15
-"""The signal of a job that was removed, where nothing says another."""
+"""The exit code of a removed job without a signal or an exit status other than 0."""
 SIGNALLED = 256
-"""What A-REX adds to the number of a signal that ended a job."""
+"""A-REX adds this to the number of a signal that ended a job."""
 
 
 def exit_code(status: int | None, signal: int | None, *, is_removed: bool) -> int | None:
-    """The exit status; of a job that a signal ended its number and 256, as A-REX has it; never 0 of one removed."""
+    """Return the exit status, or the signal plus 256 as A-REX does; a removed job never has 0."""
     code = SIGNALLED + signal if signal else status
     return code or TERM if is_removed else code
 
 
 def measured(job: Job) -> dict[str, int | str | None]:
-    """What the batch system measured of a job, for the record of A-REX's that it is (`filling.enrich`)."""
+    """Return the batch system's measured values of a job, for A-REX's record of it (`enrichment.enrich`)."""
     has_cpu = job.cpu_user_s or job.cpu_kernel_s
     plain = ("exit_code", "node_count", "core_count", "memory_kib", "virtual_memory_kib")
     return {field: getattr(job, field) for field in plain} | {
@@ -214,7 +214,7 @@ def measured(job: Job) -> dict[str, int | str | None]:
 
 
 class Figures(NamedTuple):
-    """What a batch system says of a job, or of one run of it, to be compared with what is recorded."""
+    """The batch system's values of a job, or of one of its runs, for a comparison with the record."""
 
     local_job_id: str
     account: str
@@ -226,11 +226,11 @@ class Figures(NamedTuple):
     cpu_s: int | None
     """``None``: not known."""
     place: str = ""
-    """Of a batch system whose numbers A-REX writes with a host: the host; empty: whatever host."""
+    """The host, for a batch system whose numbers A-REX writes with a host; empty: any host."""
 
 
 def figures(job: Job) -> Figures:
-    """Those of a whole job."""
+    """Return the figures of a whole job."""
     return Figures(
         job.local_job_id,
         job.project or "",
@@ -243,13 +243,13 @@ def figures(job: Job) -> Figures:
     )
 
 
-# The ids that batch systems give their jobs, as numbers: so that two programs that write one job differently agree.
+# The local IDs of jobs, parsed into numbers, so that different spellings of one job are recognised.
 #
-# =======================  ===================================================================== ``123``
-# Slurm (also of an array's element), Grid Engine, LSF ``123.4``                Grid Engine: a task of an array;
-# HTCondor: cluster and process ``123.ce.example.org``   Torque; HTCondor as A-REX has it ``123[4]``, ``123[4].x``  LSF
-# and Torque: a task of an array ``123_4``                Slurm, as it shows an element of an array, which has a number
-# of its own =======================  =====================================================================
+# ``123``                  Slurm (also for an array's element), Grid Engine, LSF
+# ``123.4``                Grid Engine: an element of an array; HTCondor: cluster and process
+# ``123.ce.example.org``   Torque; HTCondor as A-REX writes it
+# ``123[4]``, ``123[4].x`` LSF and Torque: an element of an array
+# ``123_4``                Slurm's display of an element of an array, which also has its own number
 
 
 _INDEX = "0|[1-9][0-9]{0,17}"
@@ -262,41 +262,41 @@ _FORM = re.compile(
 
 
 class LocalID(NamedTuple):
-    """A job of a batch system."""
+    """A parsed local ID."""
 
     number: int
-    """Of an element that Slurm shows, that of its array."""
+    """The job's number; for an element as Slurm displays it, that of its array."""
     task: int = 0
-    """Index in an array; 0: none, or the first of those that count from 0."""
+    """Index in an array; 0: no array, or the first index of an array that counts from 0."""
     is_element: bool = False
-    """Whether it is Slurm's way to show an element, of which this is not the number."""
+    """Whether it is Slurm's display of an element, whose own number differs."""
 
 
 def local_id(text: str | None) -> LocalID | None:
-    """The job that a text names, ``None`` when that cannot be told."""
+    """Parse a local ID; ``None``: unknown form."""
     match = _FORM.fullmatch(text or "")
     if match is None:
         return None
     task = match["task"] or match["index"] or match["element"]
-    # Index 0 would be no task for those who have 0 for none.
+    # Index 0 is ambiguous, since ``task`` 0 means no array.
     if match["index"] and not int(match["index"]):
         return None
     return LocalID(int(match["number"]), int(task or 0), match["element"] is not None)
 
 
 def spellings(job: LocalID) -> list[tuple[str, str]]:
-    """The texts that name a job, each a range of them: the first, and what is behind the last."""
+    """Return the texts that name a job, as ranges: the first text, and the first text after the range."""
     if job.is_element:
         return [_one(f"{job.number}_{job.task}")]
     if job.task:
         array = f"{job.number}[{job.task}]"
         return [_one(f"{job.number}.{job.task}"), (array, f"{array}~")]
-    # A host begins with a letter; digits there are tasks of an array, or HTCondor's processes.
+    # A host starts with a letter; digits there are elements of an array, or HTCondor's processes.
     return [_one(str(job.number)), _one(f"{job.number}.0"), (f"{job.number}.A", f"{job.number}.~")]
 
 
 def tasks_of(number: int) -> tuple[str, str]:
-    """The texts that name tasks of an array, as Grid Engine writes them: the first, and what is behind the last."""
+    """Return the range of texts that name elements of an array in Grid Engine, as `spellings` does."""
     return f"{number}.1", f"{number}.:"
 
 
@@ -306,10 +306,10 @@ def _one(text: str) -> tuple[str, str]:
 
 def contradict(one: str, other: str) -> bool:
     """
-    Whether two ids are of different jobs.
+    Whether two local IDs belong to different jobs.
 
-    Who names the array alone does not contradict who names the task. Where one is in no form that is known, they are
-    compared up to the first point, behind which one may have a host.
+    The ID of an array does not contradict the ID of one of its elements. If one has an unknown form, they are compared
+    up to the first dot, since a host may follow it.
     """
     known, told = local_id(one), local_id(other)
     if known is None or told is None:

@@ -1,4 +1,4 @@
-"""The batch systems whose own accounting is a source: one line for each."""
+"""The batch systems whose accounting is a source, one line for each."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import NamedTuple
 
 
 class BatchSystem(NamedTuple):
-    """What the program knows of a batch system, whether or not it is imported here."""
+    """The description of a batch system, independent of whether the site imports it."""
 
     name: str
-    """Of its command (`import NAME`, `verify --lrms NAME`) and of its folder below arcacct/sources/."""
+    """The name in its commands (`import NAME`, `verify --lrms NAME`) and of its folder below arcacct/sources/."""
     title: str
-    """What people call it."""
+    """The name in texts."""
     source: str
     """
-    RecordSources.Source of its jobs, and FieldSources.Source of what it measured of A-REX's.
+    RecordSources.Source of its jobs, and FieldSources.Source of its measured values for A-REX's jobs.
 
-    A source of another package has its name here, and as ``kind``.
+    For a source of another package, this and ``kind`` are its name.
     """
     accounting: str
-    """What its values are read from, in words for the manual."""
+    """The origin of its values, as a text for the manual."""
     kind: str
     """The first word of JobIDs of its jobs. It is published, so it never changes."""
     lrms_names: tuple[str, ...]
-    """Its names in [lrms] of arc.conf and in records, in small letters."""
+    """Its names in [lrms] of arc.conf and in records, in lower case."""
     is_plain: bool = False
-    """Whether its command has only the options that all have, and no module in arcacct/cli/."""
+    """Whether its command has only the common options, and no module in arcacct/cli/."""
 
 
 GRIDENGINE = BatchSystem(
@@ -50,7 +50,7 @@ PBS = BatchSystem(
 LSF = BatchSystem("lsf", "LSF", "lsf", "LSF's lsb.acct", "lsf", ("lsf",), True)
 BATCH_SYSTEMS = {one.name: one for one in (GRIDENGINE, HTCONDOR, LSF, PBS, SLURM)}
 """
-By name, those that are built in. A source adds its line here, and its folder below arcacct/sources/.
+The built-in batch systems, by name. A new source adds its line here, and its folder below arcacct/sources/.
 
-Those of other packages are found by `arcacct.sources.batch_source`.
+`arcacct.sources.batch_source` finds those of other packages.
 """

@@ -1,4 +1,4 @@
-"""Correcting benchmarks of recorded jobs by the configuration: first what it would change, then the change."""
+"""Correct benchmarks of recorded jobs by the configuration: a preview, and the change itself."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ _PAGE = 500
 _TURN_S = 0.005
 _LARGEST = 2**53
 _STANDING_IN = (CONFIGURED, DEFAULT, SAMPLES)
-"""Sources whose benchmark is the site's word, and not the job's."""
+"""Sources whose benchmark is the site's setting, not the job's own."""
 
 
 class Ratings(NamedTuple):
-    """Which jobs get which benchmark."""
+    """The jobs to correct, and their new benchmarks."""
 
     from_s: int
     before_s: int
-    """End times."""
+    """Range of the end times, UTC seconds."""
     replaced: tuple[str, ...]
-    """What was recorded for want of a benchmark: of a job with one of these, or with none, it is not its own."""
+    """Benchmarks that were recorded as defaults: a job with one of these, or without one, has no own benchmark."""
     queues: tuple[QueueBenchmark, ...] = ()
     nodes: tuple[NodeBenchmark, ...] = ()
     everything: str | None = None
-    """The benchmark of all these jobs, whatever their queue; ``None``: as ``queues`` and ``nodes`` say."""
+    """The benchmark of all these jobs, for any queue; ``None``: by ``queues`` and ``nodes``."""
 
     def of(self, queue: str, model: str | None, end_time: int) -> tuple[str, str] | None:
-        """The benchmark and whose word it is; ``None``: nothing is said of such a job, so it stays as it is."""
+        """Return the benchmark and its source; ``None``: the job does not change."""
         if self.everything is not None:
             return self.everything, CONFIGURED
         for line in self.queues:
             if line.queue == queue and line.valid.has(end_time):
                 return line.benchmark, CONFIGURED
-        # Of several models the portions are not known any more.
+        # If a job used several models, the share of each is no longer known.
         found = model_benchmark(model, end_time, self.nodes) if model and ";" not in model else None
         return None if found is None else (found, SAMPLES)
 
 
 class BenchmarkChange(NamedTuple):
-    """A job whose benchmark is to be another."""
+    """A job whose benchmark changes."""
 
     record_id: int
     end_time: int
@@ -59,7 +59,7 @@ class BenchmarkChange(NamedTuple):
 
 
 class MonthRating(NamedTuple):
-    """What a month of a VO would be worth: millionths of hours times benchmark, by the type of the benchmark."""
+    """The usage of a VO in a month, by type of benchmark: hours times benchmark, in millionths."""
 
     month: str
     vo: str | None
@@ -71,9 +71,9 @@ class MonthRating(NamedTuple):
 
 def benchmark_changes(con: Connection, options: Ratings) -> Iterator[list[BenchmarkChange]]:
     """
-    Pages of the jobs whose benchmark would change, by their ends; a page may be empty.
+    Yield pages of the jobs whose benchmark would change, by their ends; a page may be empty.
 
-    A benchmark of the job's own stays, as those of features do.
+    A job's own benchmark does not change, nor does one from features.
     """
     query = (
         "SELECT AAR.RecordID, EndTime, Queues.Name, WLCGVOs.Name, CPUModel, UsedWalltime, CPUCount,"
@@ -106,7 +106,7 @@ def _stands_in(benchmark: str | None, source: str | None, replaced: Collection[s
 def plan(
     con: Connection, options: Ratings, progress: Callable[[int], object] = lambda _jobs: None
 ) -> list[MonthRating]:
-    """What a correction would change, by month, VO and type of benchmark; ``progress``: of how many jobs so far."""
+    """Return what `correct` would change, by month, VO and type; calls ``progress`` with the jobs so far."""
     found: dict[tuple[str, str | None, str], list[int]] = {}
     jobs = 0
     for page in benchmark_changes(con, options):
@@ -134,9 +134,9 @@ def correct(
     stopping: Callable[[], bool] = lambda: False,
 ) -> int:
     """
-    Give these jobs their benchmarks, page by page, between which others have their turn; returns how many.
+    Correct the benchmarks of these jobs, page by page, so that other processes can write; returns how many.
 
-    The log has each of them again, so the next run publishes it; what is done is not done twice.
+    It puts each job into the log again, so that the next run publishes it. A second call changes nothing.
     """
     done = 0
     for page in benchmark_changes(con, options):

@@ -1,4 +1,4 @@
-"""Whether the accounting database is whole: pages, references, schema, change feed and monthly usage."""
+"""Check the accounting database: pages, references, schema, change feed and monthly usage."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHOWN = 10
 _SLICE_RECORDS = 100_000
 _LARGEST_CHARACTERS = 2**24
 _KEPT_S = 3600
-"""How long answers of a check that was stopped are good enough: what is damaged since they do not tell."""
+"""How many seconds the answers of a stopped check are reused; they do not show later damage."""
 
 
 class Checked(NamedTuple):
@@ -38,24 +38,24 @@ class Checked(NamedTuple):
     database: str
     question: str
     problems: tuple[str, ...]
-    """Empty when all is well."""
+    """Empty: no problems."""
     parts: int
     earlier: int
-    """Of the parts, those that a check has answered that was stopped; they are not asked again."""
+    """Parts that an earlier, stopped check has answered; they are not asked again."""
     begun_s: int
-    """When that check began, UTC; without such parts, when this one did."""
+    """Start of that earlier check, or without such parts of this one, UTC seconds."""
 
 
 Ask = Callable[[], list[str]]
-"""One part of a question, in a read transaction of its own; gives the problems."""
+"""Answers one part of a question in its own read transaction; returns the problems."""
 
 
 Audits = Callable[[Connection, Connection], Mapping[str, Mapping[str, Ask]]]
-"""Questions of others, by their texts: made of the accounting and the publishing database, each in parts by names."""
+"""Returns further questions for the accounting and the publishing database, by text; each has parts by name."""
 
 
 class _Question(NamedTuple):
-    """A question to a database, in parts by their names."""
+    """A question to a database, with parts by name."""
 
     database: str
     text: str
@@ -71,12 +71,12 @@ def check(
     audits: Audits = lambda _accounting, _publishing: {},
 ) -> Iterator[Checked]:
     """
-    Ask everything, one question after the other; nothing is changed, and others go on writing.
+    Ask all questions, one after the other, and yield the answers. Changes no database; other processes can write.
 
-    ``progress`` is told of each part that is done. With ``stopping`` it ends behind a part as soon as that is true, and
-    the next one, within an hour and of the same databases, begins there, if it is not to be ``anew``. ``audits`` are
-    further questions to the ledger, where there is one. Raises StoreError when a database cannot be opened or read at
-    all.
+    ``progress`` is called after each part with the number of finished and of all parts. When ``stopping`` returns True,
+    the check ends before the next part. The next check of the same databases within an hour continues there, unless it
+    is ``anew``. ``audits``: further questions to the ledger, if it exists. Raises StoreError when a database cannot be
+    opened or read at all.
     """
     access.require(here)
     with ExitStack() as stack:
@@ -114,7 +114,7 @@ def check(
                 except StoreBusy:
                     raise
                 except StoreError:
-                    # So damaged that it cannot even be asked.
+                    # The database is too damaged to answer a question.
                     durable.log_done(here, durable.CHECK, is_well=False)
                     raise
                 done += 1
@@ -135,7 +135,7 @@ def _questions(path: str, con: Connection, kind: DatabaseKind) -> Iterator[_Ques
     yield _Question(path, "schema, compared with a new database", {"": partial(schema, con, kind)})
     if kind is ACCOUNTING:
         (highest,) = con.execute("SELECT ifnull(max(RecordID), 0) FROM AAR").fetchone()
-        # What is below the first record or above the last one belongs to their slices.
+        # The first and the last slice have no outer bound, so that they include rows below and above all records.
         bounds = ["", *range(_SLICE_RECORDS, highest, _SLICE_RECORDS), ""]
         slices = list(pairwise(bounds))
         orphans = {
@@ -154,7 +154,7 @@ def _parts(ask: Callable[[Connection, str], list[str]], con: Connection, names: 
 
 
 def _file(path: str, con: Connection, kind: DatabaseKind) -> list[object]:
-    """What is another as soon as the file is, its life, or anything in its schema."""
+    """Return values that differ if the file, its incarnation or its schema changes."""
     status = os.stat(path)
     (version,) = con.execute("PRAGMA schema_version").fetchone()
     return [status.st_dev, status.st_ino, version, incarnation(con) if kind is ACCOUNTING else ""]
@@ -162,10 +162,10 @@ def _file(path: str, con: Connection, kind: DatabaseKind) -> list[object]:
 
 class _Memory:
     """
-    Which parts were sound when somebody stopped the check, in a file beside the database.
+    The parts without problems of a stopped check, in a file next to the database.
 
-    Records that came since are nothing to them: whoever comes back a while later shall not begin anew on each database
-    that is in use. A part with problems is asked again: somebody may have mended it.
+    New records do not invalidate them. Otherwise a stopped check of a database in use would always start again. Parts
+    with problems are asked again, since they may have been repaired.
     """
 
     def __init__(self, here: Places, files: list[list[object]], last_seq: int, *, anew: bool) -> None:
@@ -174,7 +174,7 @@ class _Memory:
         self._sound: list[str] = []
         self.earlier: frozenset[str] = frozenset()
         self.begun_s = int(time.time())
-        # Whatever else is in it is none that we wrote.
+        # A file with other content was not written by this program, and is ignored.
         with suppress(OSError, ValueError, KeyError, TypeError), open(self._path, encoding="utf-8") as file:
             found = parsed(file.read(_LARGEST_CHARACTERS))
             is_same = found["files"] == files and found["last_seq"] <= last_seq
@@ -188,7 +188,7 @@ class _Memory:
         return problems
 
     def keep(self) -> None:
-        """Where nothing can be written the next check begins anew."""
+        """Write the file; if that is impossible, the next check starts from the first part."""
         found = {
             "files": self._files,
             "last_seq": self._last_seq,
@@ -210,7 +210,7 @@ def _few(problems: list[str]) -> tuple[str, ...]:
 
 
 def _between(column: str, low: object, high: object) -> str:
-    """A condition for ``low <= column < high``; an empty bound is none."""
+    """Return a condition for ``low <= column < high``; an empty value means no bound."""
     bounds = [f"{column} >= {low}" if low else "", f"{column} < {high}" if high else ""]
     return " AND ".join(filter(None, bounds)) or "1"
 
@@ -224,7 +224,7 @@ def _orphans(con: Connection, table: str, low: object, high: object) -> list[str
 
 
 def _unlogged(con: Connection, low: object, high: object) -> list[str]:
-    """Every final record is in the log."""
+    """Find final records that are not in the log."""
     return [
         f"record {record_id} ({job_id}) is {status} and not in FinishedLog: nobody publishes it"
         for record_id, job_id, status in con.execute(
@@ -236,7 +236,7 @@ def _unlogged(con: Connection, low: object, high: object) -> list[str]:
 
 
 def _log(con: Connection) -> list[str]:
-    """Numbers that were given out are below the one to come."""
+    """Find numbers of the log that are not below the next one."""
     problems: list[str] = []
     highest, given_out, horizon = con.execute(
         "SELECT ifnull(max(Seq), 0), ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'), 0),"

@@ -1,4 +1,4 @@
-"""A job as values: as it is read (AAR), as a source writes it (Job), its VOMS attributes, and who ran it where."""
+"""The values of a job: as read (AAR), as written by a source (Job), its VOMS attributes, and who ran it where."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 # The values that every format is made from: the A-REX Accounting Record and the monthly usage cell.
 #
-# Texts are plain: ARC's percent-escapes of the database are undone before a value gets here. Times are UTC seconds
-# since 1970; what is unknown is ``None`` or an empty tuple.
+# Texts are plain: the reader removes ARC's percent-escapes of the database. Times are UTC seconds since 1970. An
+# unknown value is ``None`` or an empty tuple.
 
 
 class Transfer(NamedTuple):
@@ -53,7 +53,7 @@ class AAR(NamedTuple):
     """Maximum resident memory; 0 is unknown."""
     virtual_memory_kib: int
     wall_s: int
-    """0 also where nobody measured it (``unknown``): receivers need a number. The same of the next two."""
+    """0 also if it was not measured (``unknown``), since receivers need a number. The same for the next two."""
     cpu_user_s: int
     cpu_kernel_s: int
     scratch_bytes: int
@@ -80,13 +80,14 @@ class AAR(NamedTuple):
     lrms_start_time: int | None = None
     lrms_end_time: int | None = None
     auth_groups: tuple[str, ...] = ()
-    """The authgroups of arc.conf that A-REX found the user in; of jobs without a VO."""
+    """For jobs without a VO: the authgroups of arc.conf in which A-REX found the user."""
     held: str = ""
-    """Why the record is in no figure and at no receiver (`holds`), words with blanks between; empty: it is not held."""
+    """The reasons for a hold (`holds`), separated by blanks; empty: the record is not held."""
     unknown: tuple[str, ...] = ()
     """
-    The fields above that nobody told, sorted: ``wall_s``, ``cpu_user_s``, ``cpu_kernel_s``, ``core_count``,
-    ``node_count``. They are 0 here (one core, one node), and are published so.
+    The unknown fields, sorted, of: ``wall_s``, ``cpu_user_s``, ``cpu_kernel_s``, ``core_count``, ``node_count``.
+
+    They are 0 here (one core, one node), and are published with these values.
     """
 
     @property
@@ -96,39 +97,39 @@ class AAR(NamedTuple):
 
     @property
     def has_wall(self) -> bool:
-        """Whether anybody measured the clock time."""
+        """Whether the wall time was measured."""
         return "wall_s" not in self.unknown
 
     @property
     def has_cpu(self) -> bool:
-        """Whether anybody measured the CPU time."""
+        """Whether the CPU time was measured."""
         return "cpu_user_s" not in self.unknown
 
 
 class StoredAAR(AAR):
-    """One that was read from the database, with the digest that tells its versions apart once that is known."""
+    """An AAR from the database, with the digest that identifies its version, if known."""
 
     digest: bytes | None = None
-    """``None`` also for one that `_replace` made: it is no longer what was read."""
+    """``None`` also for a copy from `_replace`, which differs from the stored record."""
 
 
 class PackedAAR(StoredAAR):
-    """One that was read from its pack, the digest of which is of the same bytes."""
+    """An AAR that was read from its pack; the digest is that of the pack."""
 
 
 Row = tuple[Any, ...]
 """
 The values of an `AAR` in its order: an AAR itself, or a plain tuple, in which the transfers are plain tuples, too.
 
-Publishing reads most jobs as plain tuples and makes texts of them: to make an AAR of each would cost more than to read
-it. `column` finds a value in both.
+Publishing reads most jobs as plain tuples and makes texts of them: an AAR for each would cost more than reading it.
+`column` gives the index of a value in both.
 """
 column = AAR._fields.index
-"""The place of a field in a `Row`, by its name."""
+"""Returns the index of a field in a `Row`, by its name."""
 
 
 def record_of(row: Row, digest: bytes | None) -> AAR:
-    """A row as a record; ``digest``: that of its pack, where it was read from one."""
+    """Return a row as an AAR; ``digest``: that of its pack, if it was read from one."""
     if isinstance(row, AAR):
         return row
     moved = tuple([Transfer._make(one) for one in row[_TRANSFERS]])
@@ -142,7 +143,7 @@ _TRANSFERS = column("transfers")
 
 
 class UsageCell(NamedTuple):
-    """The jobs of one month (of EndTime, in UTC) that agree in everything a summary is keyed by."""
+    """The jobs of one month (of EndTime, in UTC) that have the same key of a summary."""
 
     year: int
     month: int
@@ -162,38 +163,38 @@ class UsageCell(NamedTuple):
     earliest_end_time: int
     latest_end_time: int
     auth_groups: tuple[str, ...] = ()
-    """As of an AAR."""
+    """As in an AAR."""
     jobs_without_wall: int = 0
-    """Those of the jobs whose clock time nobody measured: it counts 0."""
+    """Jobs without a measured wall time, which counts as 0."""
     jobs_without_cpu: int = 0
 
 
-# A whole job, as every source hands it over to be written: one value, whoever tells it.
+# A whole job, in the form in which every source hands it over for writing.
 #
-# Who may tell what of a job, and whose word holds where two tell the same, stands in `precedence`; `writing.JobWriter`
-# writes jobs, a slice of them in each transaction of its caller.
+# `enrichment.PRECEDENCE` has the sources that may give each value, the strongest first. `writer.JobWriter` writes jobs,
+# one slice in each transaction of its caller.
 
 
 class Job(NamedTuple):
     """
-    One job, in the names of an `AAR`: texts plain (no percent-escapes), times in UTC seconds.
+    One job, with the field names of an `AAR`: texts are plain (no percent-escapes), times are in UTC seconds.
 
-    ``None``, or an empty tuple, is what the source does not tell: then what another told of it stays, or it is unknown.
+    ``None``, or an empty tuple: the source has no value. Then another source's value stays, or the value is unknown.
 
     A tuple and not a dataclass: an import makes one for every job, and this is the cheapest immutable value.
     """
 
     job_id: str
-    """What the job is known by among all jobs: A-REX's, or `local.job_id`; it never changes."""
+    """The unique ID of the job: A-REX's, or that of `batch_jobs.job_id`. It never changes."""
     status: str
     """One of `states`: IN_PROGRESS, COMPLETED, FAILED or ABORTED."""
     submit_time: int
     end_time: int = 0
     """0 while the job is in progress."""
     local_job_id: str = ""
-    """The batch system's id."""
+    """The local ID: the batch system's identifier."""
     endpoint_type: str = ""
-    """The submission interface; of a job that came through no endpoint whatever its source calls that."""
+    """The submission interface; for a job without an endpoint, a word of its source."""
     endpoint_url: str = ""
     """Empty: a job without a grid endpoint, published as local."""
     queue: str = ""
@@ -207,7 +208,7 @@ class Job(NamedTuple):
     """Maximum resident memory."""
     virtual_memory_kib: int | None = None
     wall_s: int | None = None
-    """Clock time that it ran, whatever its cores."""
+    """Wall time, independent of the number of cores."""
     cpu_user_s: int | None = None
     cpu_kernel_s: int | None = None
     scratch_bytes: int | None = None
@@ -227,13 +228,13 @@ class Job(NamedTuple):
     benchmark: str | None = None
     """``TYPE:VALUE``."""
     extra: tuple[tuple[str, str], ...] = ()
-    """Whatever else the source knows, by keys of its own (``InfoKey``)."""
+    """Other values of the source, by its own keys (``InfoKey``)."""
     auth_tokens: tuple[tuple[str, str], ...] = ()
     """``mainfqan`` with the first FQAN, ``vomsfqan`` with each other, and the claims of a token that the site keeps."""
     run_time_environments: tuple[str, ...] = ()
     transfers: tuple[Transfer, ...] = ()
     events: tuple[tuple[str, int | str], ...] = ()
-    """``(key, time)`` in order, e.g. LRMSSTART; a text where the source has one that is no time."""
+    """``(key, time)`` in order, e.g. LRMSSTART; the time is a text if the source's value is not a time."""
     field_sources: tuple[tuple[str, str], ...] = ()
     """``(field, source)`` of values that are not the source's own: a benchmark of arc.conf, a count that is a guess."""
 
@@ -245,7 +246,7 @@ class FQAN(NamedTuple):
     """
     A fully qualified attribute name: ``/atlas/uk/Role=production/Capability=NULL``.
 
-    The word ``NULL`` is kept as written: receivers store it, so it is part of what was published before.
+    The word ``NULL`` is kept as written: receivers store it, so it is part of earlier published records.
     """
 
     group: str
@@ -267,7 +268,7 @@ class FQAN(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def parsed_fqan(text: str) -> FQAN | None:
-    """The attribute, or None if the text is not one (a token's claim, an empty line)."""
+    """Parse an attribute; ``None`` if the text is not one (a token's claim, an empty line)."""
     if not text.startswith("/"):
         return None
     groups: list[str] = []
@@ -284,12 +285,12 @@ def parsed_fqan(text: str) -> FQAN | None:
 
 
 class VO(NamedTuple):
-    """``vomsless_vo=[AUTHGROUP ]NAME[#ISSUER]``: whom jobs without VOMS attributes belong to."""
+    """``vomsless_vo=[AUTHGROUP ]NAME[#ISSUER]``: the VO of jobs without VOMS attributes."""
 
     name: str
     issuer: str | None = None
     authgroup: str | None = None
-    """Only jobs that A-REX found in this authgroup."""
+    """The rule applies only to users in this authgroup; ``None``: to all."""
 
 
 class VOs(NamedTuple):
@@ -297,14 +298,14 @@ class VOs(NamedTuple):
 
     rules: tuple[VO, ...] = ()
     own: bool = False
-    """Not those by which jobs are recorded: they come before a VO that was chosen then."""
+    """Whether these are the target's own rules: they override a VO that was chosen when the job was recorded."""
 
     def rule(self, vo: str | None, auth_groups: tuple[str, ...]) -> VO | None:
         """
-        The rule for a job without VOMS attributes, as A-REX 7 chooses; ``None``: ``vo`` holds.
+        Return the rule for a job without VOMS attributes, as A-REX 7 chooses it; ``None``: ``vo`` is valid.
 
-        The first for an authgroup of the job, else the last for any job. ``auth_groups`` has the job whose VO, if any,
-        was chosen by such rules.
+        This is the first rule for an authgroup of the job, else the last rule for any job. A job has ``auth_groups`` if
+        its VO, if any, was chosen by such rules.
         """
         if vo and not (self.own and auth_groups):
             return None
@@ -343,9 +344,9 @@ def is_address(text: str) -> bool:
 @lru_cache(maxsize=1024)
 def endpoint_host(url: str | None) -> str | None:
     """
-    The host of a submission endpoint, in the letters of the URL, or None.
+    Return the host of a submission endpoint, in the letters of the URL, or None.
 
-    It is part of recordId, which SGAS compares byte for byte with what jura-ng sent: no lower-casing here.
+    It is part of recordId, which SGAS compares byte for byte with the one that jura-ng sent: so it is not lower-cased.
     """
     _, scheme, rest = (url or "").partition("://")
     if not scheme:
@@ -357,7 +358,7 @@ def endpoint_host(url: str | None) -> str | None:
 
 
 def client_host_name(socket: str) -> str:
-    """The host of ``host:port`` or ``[IPv6]:port``; a bare IPv6 address is left whole."""
+    """Return the host of ``host:port`` or ``[IPv6]:port``; a bare IPv6 address is returned unchanged."""
     if socket[:1] == "[":
         return socket[1:].partition("]")[0]
     host, _, port = socket.partition(":")
@@ -365,12 +366,12 @@ def client_host_name(socket: str) -> str:
 
 
 def machine_host(endpoint_url: str | None, host: str | None) -> str | None:
-    """The machine a record speaks for: the endpoint's host, or the site's own name for jobs without an endpoint."""
+    """Return the machine of a record: the endpoint's host, or ``host`` for jobs without an endpoint."""
     return endpoint_host(endpoint_url) or host
 
 
 def job_record_id(aar: AAR, host: str | None) -> str:
-    """``ur-HOST-JOBID``, as jura-ng writes it: SGAS knows a job again by it."""
+    """Return ``ur-HOST-JOBID``, as jura-ng writes it: SGAS recognises a job by it."""
     return f"ur-{machine_host(aar.endpoint_url, host) or ''}-{aar.job_id}"
 
 
@@ -381,9 +382,10 @@ def has_value(text: str | None) -> bool:
 
 def start_time(row: Row, source: str) -> int:
     """
-    When a job started: its submission, or with ``lrms`` its start in the batch system if that is known and plausible.
+    Return the start of a job in UTC seconds: its submission, or with ``source`` ``lrms`` its start in the batch system.
 
-    Workers write LRMS times in local time with a false Z, so a start outside the job's life is not believed.
+    Workers write LRMS times in local time with a false Z, so an unknown start, or one that is not between submission
+    and end, is not used.
     """
     submitted: int = row[_SUBMIT_TIME]
     lrms: int | None = row[_LRMS_START_TIME]
@@ -396,7 +398,7 @@ _SUBMIT_TIME, _LRMS_START_TIME, _END_TIME = map(column, ("submit_time", "lrms_st
 
 
 def vo_name(vo: str | None, main_fqan: str | None, auth_groups: tuple[str, ...], vomsless: VOs) -> str | None:
-    """The VO of a job: its own, that of its attributes, or that of the site's rules for jobs without either."""
+    """Return the VO of a job: its own, that of its attributes, or that of the site's rules for jobs without either."""
     if main_fqan:
         parsed = parsed_fqan(main_fqan)
         return vo or (None if parsed is None else parsed.vo)

@@ -1,4 +1,4 @@
-"""A finished job with its children in one piece (table PackedJobs), as the reader would give it. On the hook's path."""
+"""Packs: a finished job with its children in one value (table PackedJobs), for the reader. On the hook's path."""
 
 import marshal
 import sys
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 
 VERSION = 1
-"""The number of the layout (`reading.PACKED_FIELDS`): packs with another one are not read."""
+"""The version of the layout (`reader.PACKED_FIELDS`): packs of another version are not read."""
 DIGEST_BYTES = 16
 LARGEST_BYTES = 16_384
-"""A job with more is not packed: what a job can make us store is bounded, and it would be stored twice."""
+"""A larger job is not packed: the storage for one job must be bounded, and a pack stores it a second time."""
 TRANSFER_KINDS = {TRANSFER_INPUT: "input", TRANSFER_CACHED_INPUT: "cached_input", TRANSFER_OUTPUT: "output"}
 EVENTS = ("SUBMIT", "LRMSSTART", "LRMSEND")
-"""JobEvents.EventKey of those that are published."""
+"""JobEvents.EventKey of the published events."""
 
 _HEX = frozenset("0123456789ABCDEFabcdef")
 _DAYS: dict[str, int] = {}
 _MINUTES: dict[str, int] = {}
 _SECONDS: dict[str, int] = {}
-"""Seconds by the parts of JobEvents.EventTime: those that were asked for lately."""
+"""A cache: seconds by the parts of JobEvents.EventTime."""
 _MOST_DAYS = 1000
 
 _INSERT = (
@@ -37,7 +37,7 @@ _INSERT = (
 
 
 def unescaped(text: str) -> str:
-    """A text of the shared tables without A-REX's percent-escapes (the reverse of `recorder.escaped`)."""
+    """Remove A-REX's percent-escapes from a text of the shared tables (the reverse of `recorder.escaped`)."""
     first, *parts = text.split("%")
     plain = [first]
     for part in parts:
@@ -49,7 +49,7 @@ def unescaped(text: str) -> str:
 
 
 def node_names(text: "str | None") -> tuple[str, ...]:
-    """The distinct names, in order: A-REX writes one per slot, under `nodenames` (jura reads `nodename`)."""
+    """Return the distinct names, in order. A-REX writes one per slot, under `nodenames` (jura reads `nodename`)."""
     return tuple(dict.fromkeys([name for name in (text or "").split(":") if name]))
 
 
@@ -63,13 +63,13 @@ def packed(
     events: "Iterable[Any]",
 ) -> bytes | None:
     """
-    The values of a job that ended, from its rows as they are stored; ``None`` if it is not to be packed.
+    Pack an ended job from its rows as they are stored; ``None``: the job must not be packed.
 
     ``texts``: JobID, LocalJobID, interface, URL, queue, user, VO and status; ``numbers``: the columns of AAR from
     ExitCode and SubmitTime on; the children in the order of their rows.
     """
     try:
-        # All texts at once: that fails, too, for what is none.
+        # Joining all texts also fails for a value that is not a text.
         whole = "".join(
             [*texts, *[one[1] for one in tokens], *[one[0] for one in rtes], *[one[0] for one in transfers],
              *[one[1] for one in extra]]
@@ -84,7 +84,7 @@ def packed(
             extra = [(key, unescaped(value)) for key, value in extra]
         data = marshal.dumps(_values(texts, numbers, tokens, rtes, transfers, extra, events), 2)
     except (TypeError, ValueError):
-        # A value is of another kind than its column's, or a time is not in A-REX's form.
+        # A value has another type than its column, or a time is not in A-REX's form.
         return None
     return data if len(data) <= LARGEST_BYTES else None
 
@@ -98,7 +98,7 @@ def _values(
     extra: "Sequence[Any]",
     events: "Iterable[Any]",
 ) -> "tuple[Any, ...]":
-    """The values of `AAR` from ``job_id`` on; every text plain. Raises TypeError and ValueError."""
+    """Return the values of `AAR` from ``job_id`` on; every text is plain. Raises TypeError and ValueError."""
     fqans: list[str] = []
     for key, value in tokens:
         if key == "mainfqan":
@@ -110,7 +110,7 @@ def _values(
         if value:
             named.setdefault(key, value)
     get = named.get
-    # Of a job that ran twice the last run counts.
+    # For a job that ran twice, the last run counts.
     times = {key: event_seconds(when) for key, when in events if key in EVENTS}
     moved = [(url, size, begin, end, TRANSFER_KINDS.get(kind, "input")) for url, size, begin, end, kind in transfers]
     if {type(number) for row in transfers for number in row[1:]} - {int}:
@@ -137,7 +137,7 @@ def _values(
 
 
 def event_seconds(when: str) -> int:
-    """UTC seconds of JobEvents.EventTime; raises TypeError and ValueError for what is not in A-REX's form."""
+    """Return JobEvents.EventTime as UTC seconds. Raises TypeError and ValueError for other forms than A-REX's."""
     try:
         return _DAYS[when[:10]] + _MINUTES[when[10:17]] + _SECONDS[when[17:]]
     except KeyError:
@@ -152,7 +152,7 @@ def _learn(when: str) -> None:
     ]
     if when != "{:04}-{:02}-{:02} {:02}:{:02}:{:02}".format(*numbers) or hour > 23 or minute > 59 or second > 59:
         raise ValueError(when)
-    # As if years began in March, so that the day more of a leap year is their last.
+    # Years that start in March have the leap day as their last day.
     years = year - (month < 3)
     days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 719469
     if time.gmtime(86400 * days)[:3] != (year, month, day):
@@ -166,22 +166,22 @@ def _learn(when: str) -> None:
 
 def keep(con: Connection, packs: "Iterable[tuple[int, bytes]]") -> None:
     """
-    Packs of records, by RecordID, as they are at the end of the caller's transaction; all are in the log.
+    Store packs by RecordID, of records as they are at the end of the caller's transaction; all must be in the log.
 
-    What counts of a record that is held, or was decided about (`holds`), is not what it has: it gets none.
+    A record that is held, or that has a decision (`holds`), gets no pack: its counted values differ from its own.
     """
     con.executemany(_INSERT, [(record_id, digest(data), data) for record_id, data in packs])
 
 
 def digest(data: bytes) -> bytes:
-    """What tells one pack from another, and bytes that are damaged: marshal may make a tuple of 16 GB of those."""
+    """Return the digest of a pack. It also finds damaged bytes, from which marshal may make a tuple of 16 GB."""
     found: bytes = sha256(data).digest()
     return found[:DIGEST_BYTES]
 
 
 def sha256(data: bytes) -> "Any":
-    """As that of `hashlib`, which loads OpenSSL: longer than a hook takes. Where it is loaded it is quicker."""
-    # Without it while another thread is loading it.
+    """Return SHA-256 without `hashlib`, which loads OpenSSL and needs longer than a hook; uses it if already loaded."""
+    # While another thread is loading it, it has no sha256 yet.
     quicker = getattr(sys.modules.get("hashlib"), "sha256", None)
     if quicker is not None:
         return quicker(data)

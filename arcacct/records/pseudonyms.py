@@ -1,4 +1,4 @@
-"""Pseudonyms of users by the key of the site, and the records and months that have them."""
+"""Pseudonyms of users, made with the site's key, and the records and months that have them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from arcacct.database.location import PSEUDONYMS, own_as
 from arcacct.database.schema import sync
 from arcacct.errors import StoreError
 
-# Names of this site's own in the place of its users': the same for the same user, and nobody else can tell whose.
+# Pseudonyms replace the names of users. A user always has the same pseudonym.
 #
-# A keyed hash: without the key a list of known DNs does not lead back to them.
+# They are keyed hashes: without the key, a list of known DNs does not reveal the users.
 
 
 _KEY_BYTES = 32
@@ -24,17 +24,17 @@ PSEUDONYM = re.compile("pseudonym-[0-9a-f]{20}")
 GLOB = "pseudonym-*"
 """For SQL."""
 _KEPT_ATTRIBUTES = ("mainfqan", "vomsfqan", "iss", "aud", "scope", "wlcg.groups", "wlcg.ver", "groups")
-"""AuthTokenAttributes.AttrKey of what names no person: all other claims of a token may."""
+"""AuthTokenAttributes.AttrKey of claims that name no person; all other claims of a token may name one."""
 
 
 class Names:
-    """Pseudonyms by the key of the site."""
+    """Makes pseudonyms with the site's key."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     def of(self, name: str) -> str:
-        """The pseudonym of a name, always the same; of one that is a pseudonym itself."""
+        """Return the pseudonym of a name, always the same; an empty name or a pseudonym is returned unchanged."""
         if not name or PSEUDONYM.fullmatch(name):
             return name
         import hmac  # noqa: PLC0415  few sites replace names
@@ -43,7 +43,11 @@ class Names:
 
 
 def site_names(here: Places) -> Names:
-    """By the key beside the database, which is made once; who has it can try names. Raises StoreError."""
+    """
+    Return the pseudonyms of the site. The key is in the directory of the database, and is created once.
+
+    A person who has the key can find users by trying names. Raises StoreError if the key is unusable.
+    """
     path = os.path.join(here.directory, PSEUDONYMS)
     try:
         with suppress(FileExistsError):
@@ -65,12 +69,12 @@ def site_names(here: Places) -> Names:
 
 
 def is_kept_attribute(key: str) -> bool:
-    """Whether an attribute of a credential stays as it is, but for `fqan_without_names`."""
+    """Whether an attribute of a credential is kept, changed only by `fqan_without_names`."""
     return key in _KEPT_ATTRIBUTES
 
 
 def fqan_without_names(of: Callable[[str], str | None], value: object) -> object:
-    """An attribute of VOMS whose parts name no person: a part that is neither group, role nor capability may."""
+    """Replace names in a VOMS attribute: a part that is neither group, role nor capability may name a person."""
     if not isinstance(value, str) or not value.startswith("/"):
         return value
     parts = value.split("/")
@@ -81,11 +85,11 @@ def fqan_without_names(of: Callable[[str], str | None], value: object) -> object
     )
 
 
-# Which records and months have pseudonyms instead of names (`forgetting`): they are never sent again, nor changed.
+# The records and months with pseudonyms instead of names (`pseudonymise`): they are never sent again, nor changed.
 
 
 def pseudonymised(con: Connection, record_ids: Sequence[int]) -> set[int]:
-    """Which of these records have pseudonyms."""
+    """Return those of these RecordIDs that have pseudonyms."""
     if con.execute("SELECT 1 FROM PseudonymisedRecords LIMIT 1").fetchone() is None:
         return set()
     listed = ", ".join(str(int(one)) for one in record_ids)
@@ -94,5 +98,5 @@ def pseudonymised(con: Connection, record_ids: Sequence[int]) -> set[int]:
 
 
 def closed_months(con: Connection) -> set[tuple[int, int]]:
-    """The months, as ``(2026, 11)``, of which some have: their sums have other keys than those that were sent."""
+    """Return the months with pseudonyms, as ``(2026, 11)``: their sums have other keys than the sent ones."""
     return {divmod(month, 100) for (month,) in con.execute("SELECT Month FROM PseudonymisedMonths")}

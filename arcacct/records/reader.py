@@ -1,4 +1,4 @@
-"""Reading records: in commit order, by end time, by a key that a person has at hand, and summed by month."""
+"""Read records: in commit order, by end time, by an ID that a user gives, and summed by month."""
 
 from __future__ import annotations
 
@@ -22,28 +22,27 @@ from arcacct.records.packing import TRANSFER_KINDS
 from arcacct.records.recorder import escaped
 from arcacct.records.states import ABORTED, COMPLETED, FAILED, SQL_ABORTED, SQL_FINAL, UNKNOWN, UNKNOWN_NUMBER
 
-# Reading records as the values of `records.model`: in commit order, by end time, and summed by month.
-#
-# Readers page in short transactions (INVARIANTS 7); ARC's percent-escapes are undone here.
+# Records are read as the values of `records.model`. Readers page in short transactions (INVARIANTS 7). This module
+# removes ARC's percent-escapes.
 
 
 _T = TypeVar("_T")
 PAGE_RECORDS = 500
 LARGEST_WHOLE = 2**63
 LARGEST_EXACT = 2**53
-"""What is larger is no measurement: it would make the sum of a whole month overflow (INVARIANTS 6)."""
+"""A larger value is not a measurement: it would make the sum of a whole month overflow (INVARIANTS 6)."""
 
 PACKED_FIELDS = AAR._fields[1 : AAR._fields.index("auth_groups")]
 """
-The values of a pack, in their order: all but a record's place in the database, and what may be told after it, its
-authgroups and which values are not known. Other fields, or other meanings of them, are another `packing.VERSION`.
+The values of a pack, in their order: all except the RecordID and values that may be stored later (authgroups, hold and
+unknown fields). A change of the fields or their meanings needs a new `packing.VERSION`.
 """
 _TRANSFERS = PACKED_FIELDS.index("transfers")
 _NAMED = slice(PACKED_FIELDS.index("endpoint_type"), PACKED_FIELDS.index("status") + 1)
-"""Those that stand in tables of names."""
+"""The values that are in tables of names."""
 
 _UNREADABLE = (ValueError, TypeError, LookupError, EOFError, OverflowError, MemoryError)
-"""What reading bytes that are no pack comes to."""
+"""Errors from reading bytes that are not a pack."""
 # A job that vanished unfinished is published only when the batch system measured something.
 _PUBLISHABLE = (
     f"Status.Name IN {SQL_FINAL} AND ifnull(Hold.IsHeld, 0) = 0 AND NOT (Status.Name = {SQL_ABORTED}"
@@ -58,7 +57,7 @@ _RECORD = """
     SubmitTime, EndTime, AAR.NodeCount, AAR.CPUCount, UsedMemory, UsedVirtMem, AAR.UsedWalltime, AAR.UsedCPUUserTime,
     AAR.UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume
 """
-# LEFT: a name that is missing must not make a job disappear.
+# LEFT: a job with a missing name must not disappear.
 _NAMES = f"""
     LEFT JOIN Endpoints ON Endpoints.ID = EndpointID
     LEFT JOIN Queues ON Queues.ID = QueueID
@@ -72,55 +71,56 @@ LAST_SECOND = 253_402_300_799
 
 
 class Logged(NamedTuple):
-    """A record at its place in FinishedLog."""
+    """A record with its position in FinishedLog."""
 
     seq: int
     row: Row
     digest: bytes | None = None
-    """Of the pack that the row is from; ``None``: it was read from the tables, and is an `AAR`."""
+    """Digest of the row's pack; ``None``: the row was read from the tables, and is an `AAR`."""
 
     @property
     def aar(self) -> AAR:
-        """The record as an object, made when it is asked for."""
+        """The record as an AAR, which each access creates."""
         return record_of(self.row, self.digest)
 
 
 _as_logged: Callable[[tuple[int, Row, bytes | None]], Logged] = partial(tuple.__new__, Logged)
-"""A `Logged` of three values, at a third of the cost: there is one of every job."""
+"""Makes a `Logged` of three values at a third of the cost, since every job needs one."""
 
 
 class Page(NamedTuple):
-    """Some records in commit order, and how far that took us (also when none of them was wanted)."""
+    """Records in commit order, and the last position that was read (also if no record was wanted)."""
 
     records: list[Logged]
     last_seq: int
     others: list[tuple[int, str]]
-    """Seq and JobID of final records that are not to be published (any more): without usage, or ended too early."""
+    """Seq and JobID of final records that are not published (any more): without usage, or ended too early."""
 
 
 def unescaped(text: object) -> str:
-    """A text of the shared tables without A-REX's percent-escapes; anything else that is stored there as a text."""
+    """Remove A-REX's percent-escapes from a text of the shared tables; converts other types to text."""
     if not isinstance(text, str):
         text = plain_text(text)
     return packing.unescaped(text) if "%" in text else text
 
 
 def plain_text(value: object) -> str:
-    """What is stored in a column of texts, which may be anything, too."""
+    """Return a value of a text column as text; SQLite may store any type there."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def logged_after(con: Connection, seq: int, horizon: int, *, ended_from: int = 0) -> Page | None:
     """
-    The next records with ``seq < Seq <= horizon`` that ended at ``ended_from`` or later; ``None`` when there are none.
+    Return the next records with ``seq < Seq <= horizon`` that ended at ``ended_from`` (UTC seconds) or later.
 
-    Deleted records, aborted ones without usage and those that are held (`holds`) are passed over.
+    Returns ``None`` if the log has no entry in this range. Skips deleted records, aborted ones without usage and held
+    ones (`holds`).
     """
     return decoded(con, lambda: _page_after(con, seq, horizon, ended_from))
 
 
 def logged_among(con: Connection, places: Sequence[int], *, ended_from: int = 0) -> Page:
-    """As `logged_after`, of the records at some places of FinishedLog, in rising order; at least one."""
+    """Do the same as `logged_after` for ``places``: at least one position in FinishedLog, in rising order."""
     chosen = f"FinishedLog.Seq IN ({','.join(map(str, places))})"
 
     def read() -> Page:
@@ -131,13 +131,13 @@ def logged_among(con: Connection, places: Sequence[int], *, ended_from: int = 0)
 
 
 def logged_at(con: Connection, places: Sequence[int]) -> list[Logged]:
-    """The records at some places of FinishedLog, from the tables; those that are not to be published are left out."""
+    """Read the records at these positions of FinishedLog from the tables, without those that are not published."""
     chosen = f"Seq IN ({','.join(map(str, places))})"
     return decoded(con, lambda: _from_tables(con, chosen, 0)[0])
 
 
 def decoded(con: Connection, read: Callable[[], _T]) -> _T:
-    """What ``read`` reads, with texts as SQLite decodes them if all of them can be."""
+    """Call ``read`` with SQLite's own decoding of texts; if a text cannot be decoded, call it without."""
     readable, con.text_factory = con.text_factory, str
     try:
         # SQLite's own decoding is a quarter of the cost of a page; few databases have texts that it cannot read.
@@ -152,7 +152,7 @@ def decoded(con: Connection, read: Callable[[], _T]) -> _T:
 
 @contextmanager
 def one_state(con: Connection) -> Iterator[None]:
-    """What is read inside is of one state of the database; in a transaction that is open, of its own."""
+    """Read one state of the database inside the context; uses an open transaction, if any."""
     if con.in_transaction:
         yield
         return
@@ -176,7 +176,7 @@ def _page_after(con: Connection, seq: int, horizon: int, ended_from: int) -> Pag
 
 
 def _page(con: Connection, chosen: str, last: int, ended_from: int) -> Page:
-    """The records that a condition on FinishedLog chooses, up to the place ``last``."""
+    """Return the records that a condition on FinishedLog selects, up to the position ``last``."""
     packed, lacking = _packed(con, chosen)
     records = [one for one in packed if one[1][_END_TIME] >= ended_from and is_publishable(one[1])]
     others: list[tuple[int, str]] = []
@@ -184,7 +184,7 @@ def _page(con: Connection, chosen: str, last: int, ended_from: int) -> Page:
         wanted = {seq for seq, _row, _digest in records}
         others = [(seq, row[_JOB_ID]) for seq, row, _digest in packed if seq not in wanted]
     if lacking:
-        # In one piece where none is packed: a list of numbers takes its time, too.
+        # If no record is packed, use the condition itself: a list of numbers takes longer.
         rest = f"Seq IN ({','.join(map(str, lacking))})" if packed else chosen
         more_records, more_others = _from_tables(con, rest, ended_from)
         records = sorted(records + more_records, key=itemgetter(0))
@@ -193,12 +193,12 @@ def _page(con: Connection, chosen: str, last: int, ended_from: int) -> Page:
 
 
 def _packed(con: Connection, chosen: str) -> tuple[list[Logged], list[int]]:
-    """The packed records among those that a condition on FinishedLog chooses, and the Seq of those to be read."""
+    """Return the packed records among those that a condition on FinishedLog selects, and the Seq of the others."""
     packed: list[Logged] = []
     lacking: list[int] = []
     rows = con.execute(
         "SELECT FinishedLog.Seq, AAR.RecordID, Data, Digest, Names, EndpointID, QueueID, UserID, VOID, StatusID"
-        # CROSS: from the log. A record that was replaced by another one is in the log, too.
+        # CROSS: SQLite starts from the log. The log also has records that another one replaced.
         " FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
         " LEFT JOIN PackedJobs ON PackedJobs.RecordID = FinishedLog.RecordID AND PackedJobs.Seq = FinishedLog.Seq"
         f" AND Version = {packing.VERSION} LEFT JOIN AuthGroups ON AuthGroups.RecordID = FinishedLog.RecordID"
@@ -220,7 +220,7 @@ def _packed(con: Connection, chosen: str) -> tuple[list[Logged], list[int]]:
 
 
 def _unknown(con: Connection, table: str, condition: str, values: tuple[int, ...]) -> dict[int, tuple[str, ...]]:
-    """By RecordID the fields that nobody told, of the records that a condition on FinishedLog or AAR selects."""
+    """Return the unknown fields, by RecordID, of the records that a condition on FinishedLog or AAR selects."""
     found: dict[int, tuple[str, ...]] = {}
     for record_id, field in con.execute(
         f"SELECT {table}.RecordID, Field FROM {table} CROSS JOIN FieldSources"
@@ -237,7 +237,7 @@ _TABLES_OF_NAMES = {
 
 
 def _names(con: Connection, used: Sequence[Sequence[object]]) -> list[dict[object, tuple[str | None, ...]]]:
-    """The names of endpoints (interface and URL), queues, users, VOs and statuses, by the IDs that are ``used``."""
+    """Return the names of endpoints (interface and URL), queues, users, VOs and statuses for the IDs in ``used``."""
     tables: list[dict[object, tuple[str | None, ...]]] = []
     for place, (table, columns) in enumerate(_TABLES_OF_NAMES.items()):
         ids = {row[place] for row in used}
@@ -251,24 +251,24 @@ def _names(con: Connection, used: Sequence[Sequence[object]]) -> list[dict[objec
 def _unpacked(
     record_id: int, names: tuple[str | None, ...], data: bytes, digest: bytes, known: tuple[object, ...]
 ) -> Row | None:
-    """A record from its pack; ``None`` if that is none, or its ``names``, as the tables have them, are others."""
+    """Read a record from its pack; ``None`` if the pack is invalid, or if its names differ from ``names``."""
     try:
         if packing.digest(data) != digest:
             return None
         values = marshal.loads(data)  # noqa: S302  our own bytes: a backup that is put in place has none
-        # They are written once, but nothing keeps others from deleting or replacing them.
+        # arcacct writes names once, but other programs could delete or replace them.
         if values[_NAMED] != names or len(values) != len(PACKED_FIELDS):
             return None
         if (moved := values[_TRANSFERS]) and {*map(len, moved)} != {len(Transfer._fields)}:
             return None
     except _UNREADABLE:
         return None
-    # The names as the tables have them, which many records share: what is made of them is found at half the cost.
+    # Many records share the name objects of the tables: caches of values that are made from them are twice as fast.
     return (record_id, *values[: _NAMED.start], *names, *values[_NAMED.stop :], *known)
 
 
 def pack_of(aar: AAR) -> bytes | None:
-    """A record's pack; ``None`` if there is to be none (`packing`)."""
+    """Return a record's pack; ``None`` if the record must not be packed (`packing`)."""
     if {*map(type, aar[9:22])} != {int}:
         return None
     values: tuple[Any, ...] = aar[1 : 1 + len(PACKED_FIELDS)]
@@ -278,9 +278,9 @@ def pack_of(aar: AAR) -> bytes | None:
 
 
 def _from_tables(con: Connection, chosen: str, ended_from: int) -> tuple[list[Logged], list[tuple[int, str]]]:
-    """The records of places in the log, and the others among them, as `Page` has both; not those that are held."""
+    """Return the selected records of the log and the others, both as in `Page`, without held ones."""
     main = con.execute(
-        # CROSS: from the log, whatever else looks cheap to SQLite.
+        # CROSS: SQLite must start from the log.
         f"SELECT Seq, {_RECORD} FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID {_NAMES}"
         f" WHERE {chosen} AND EndTime >= ? AND {_PUBLISHABLE} ORDER BY Seq",
         (ended_from,),
@@ -299,7 +299,7 @@ def _from_tables(con: Connection, chosen: str, ended_from: int) -> tuple[list[Lo
 
 
 class Ended(NamedTuple):
-    """What figures are made of: a record without its children, with the values that count."""
+    """The values of a record for figures: without its children, with the values that count; durations in seconds."""
 
     record_id: int
     job_id: str
@@ -310,7 +310,7 @@ class Ended(NamedTuple):
 
 
 def usage_ended_between(con: Connection, ended_from: int, ended_before: float) -> Iterator[list[Ended]]:
-    """As `ended_between`, at a tenth of its cost: nothing is read of a record but what it is and what it used."""
+    """Do the same as `ended_between` at a tenth of the cost: read only the values of `Ended`."""
     position = (ended_from, 0)
     measured = ", ".join(
         f"CASE Hold.{column} WHEN {UNKNOWN_NUMBER} THEN 0 ELSE coalesce(Hold.{column}, AAR.{column}) END"
@@ -336,7 +336,7 @@ def usage_ended_between(con: Connection, ended_from: int, ended_before: float) -
 
 
 def ended_between(con: Connection, ended_from: int, ended_before: float) -> Iterator[list[AAR]]:
-    """Pages of the publishable records with ``ended_from <= EndTime < ended_before``, by end time."""
+    """Yield pages of the publishable records with ``ended_from <= EndTime < ended_before`` (UTC seconds), by end."""
     position = (ended_from, 0)
     while True:
         # The plus keeps SQLite on the index of EndTime: the one of StatusID would walk the whole table.
@@ -357,9 +357,9 @@ def ended_at(
     con: Connection, end_times: Iterable[object], *, besides: Collection[int] = ()
 ) -> list[tuple[int, str, str | None, int]]:
     """
-    ``(RecordID, JobID, LocalJobID, EndTime)`` of the final records that ended in one of these seconds.
+    Return ``(RecordID, JobID, LocalJobID, EndTime)`` of the publishable records that ended in one of these seconds.
 
-    The records ``besides`` are left out, and so are ends that are no whole numbers.
+    Leaves out the records in ``besides``, and ends that are not whole numbers.
     """
     seconds = ",".join(str(end) for end in set(end_times) if isinstance(end, int))
     rows = con.execute(
@@ -375,15 +375,15 @@ def ended_at(
 
 
 def seconds_of_others(con: Connection, end_times: Iterable[object], own_ids: Collection[int]) -> set[int]:
-    """Of some seconds those in which other records ended than these, whatever their status."""
+    """Return those of these seconds in which records other than ``own_ids`` ended, with any status."""
     seconds = ",".join(str(end) for end in set(end_times) if isinstance(end, int))
-    # From the index alone.
+    # The index alone answers this query.
     rows = con.execute(f"SELECT EndTime, RecordID FROM AAR WHERE EndTime IN ({seconds})")
     return {end for end, record_id in rows if record_id not in own_ids}
 
 
 def by_job_id(con: Connection, job_ids: Sequence[str]) -> dict[str, AAR]:
-    """These jobs, whatever their status; those that no longer exist are left out."""
+    """Return these jobs, with any status, by JobID; leaves out those that no longer exist."""
     found: dict[str, AAR] = {}
     for start in range(0, len(job_ids), PAGE_RECORDS):
         some = [escaped(job_id) for job_id in job_ids[start : start + PAGE_RECORDS]]
@@ -394,13 +394,13 @@ def by_job_id(con: Connection, job_ids: Sequence[str]) -> dict[str, AAR]:
 
 
 def by_record_id(con: Connection, record_ids: Sequence[int]) -> dict[int, AAR]:
-    """These records, whatever their status; those that no longer exist are left out."""
+    """Return these records, with any status, by RecordID; leaves out those that no longer exist."""
     ids = ",".join(str(int(record_id)) for record_id in record_ids)
     return {aar.record_id: aar for _place, aar in _records(con, f"FROM AAR {_NAMES} WHERE AAR.RecordID IN ({ids})", ())}
 
 
 def _records(con: Connection, chosen: str, values: tuple[float, ...]) -> list[tuple[tuple[int, int], AAR]]:
-    """The records that a query chooses, each with its end and number as they are stored."""
+    """Return the records that a query selects, each with its stored EndTime and RecordID."""
     with one_state(con):
         main = con.execute(f"SELECT EndTime, {_RECORD} {chosen}", values).fetchall()
         ids = ",".join(str(int(record_id)) for _end, record_id, *_ in main)
@@ -413,7 +413,7 @@ class _Children:
 
     def __init__(self, con: Connection, table: str, order: str, condition: str, values: tuple[int, ...]) -> None:
         def rows(child: str, columns: str, more: str = "") -> Iterable[tuple[int, Any, Any]]:
-            # CROSS: from the records to their children, whatever ANALYZE found; they come in this order by themselves.
+            # CROSS: SQLite must start from the records, for any result of ANALYZE. The rows then need no sorting.
             return con.execute(
                 f"SELECT {child}.RecordID, {columns} FROM {table}"
                 f" CROSS JOIN {child} ON {child}.RecordID = {table}.RecordID"
@@ -440,7 +440,7 @@ class _Children:
         for record_id, key, seconds in rows(
             "JobEvents", "EventKey, CAST(strftime('%s', EventTime) AS INTEGER)", wanted
         ):
-            # Of a job that ran twice the last run counts.
+            # For a job that ran twice, the last run counts.
             events[record_id][key] = seconds or 0
         self.transfers: dict[int, list[Transfer]] = defaultdict(list)
         for record_id, *row in rows("DataTransfers", "URL, FileSize, TransferStart, TransferEnd, TransferType"):
@@ -452,7 +452,7 @@ class _Children:
         self.unknown = _unknown(con, table, condition, values)
 
     def record(self, values: Sequence[Any]) -> AAR:
-        """A row of AAR, names resolved, with its children."""
+        """Make a record from a row of AAR, with names resolved, and its children."""
         record_id, job_id, local_job_id, *rest = values
         names, rest = rest[:5], rest[5:]
         extra = self.extra.get(record_id, _NOTHING).get
@@ -482,10 +482,10 @@ class _Children:
 
 
 def _as_it_counts(aar: AAR, is_held: int, reasons: str, *overrides: Any) -> AAR:
-    """A record with what counts in the place of values that cannot be true, and why it is held, if it is."""
+    """Return a record with its impossible values replaced, and with the reasons of its hold, if it is held."""
     values = {field: value for field, value in zip(OVERRIDDEN, overrides, strict=True) if value is not None}
     unknown = {field for field, value in values.items() if value == UNKNOWN_NUMBER}
-    # Receivers have no word for unknown: a number is A-REX's own, and a benchmark is the site's default.
+    # Receivers have no value for unknown: A-REX's number is used, and for a benchmark the site's default.
     counted: dict[str, Any] = {
         field: (int(field in _COUNTS) if field in unknown else value) if value != "" else None
         for field, value in values.items()
@@ -494,11 +494,11 @@ def _as_it_counts(aar: AAR, is_held: int, reasons: str, *overrides: Any) -> AAR:
 
 
 _COUNTS = ("node_count", "core_count")
-"""They are at least 1."""
+"""Fields with a value of at least 1."""
 
 
 def transfer_of(url: object, *numbers: object) -> Transfer:
-    """A row of DataTransfers; what is no number in it is 0."""
+    """Make a Transfer from a row of DataTransfers; a value that is not a number becomes 0."""
     size, start, end, kind = [number if isinstance(number, int) else 0 for number in numbers]
     return Transfer(unescaped(url), size, start, end, TRANSFER_KINDS.get(kind, "input"))
 
@@ -507,16 +507,16 @@ _NOTHING: dict[str, str] = {}
 _NO_EVENTS: dict[str, int] = {}
 
 
-# Names come back with every job, and with every month.
+# The same names occur in many jobs and months.
 @lru_cache(maxsize=8192)
 def unescaped_name(text: object) -> str | None:
-    """A name of the shared tables, `unescaped`; ``None`` for an empty one or none."""
+    """Return a name of the shared tables, `unescaped`; ``None`` for an empty or missing one."""
     return unescaped(text) if text else None
 
 
 @lru_cache(maxsize=1024)
 def auth_groups_of(names: str) -> tuple[str, ...]:
-    """The authgroups that are stored in one text."""
+    """Split the stored text of authgroups."""
     return tuple(names.split())
 
 
@@ -524,7 +524,7 @@ _PLAIN = {int, str}
 
 
 def _plain(value: object) -> object:
-    """SQLite keeps fractions and bytes in a column of whole numbers; one beyond all whole numbers stays what it is."""
+    """Convert fractions and bytes that SQLite stored in a column of whole numbers; too large fractions stay."""
     if isinstance(value, float) and abs(value) < LARGEST_WHOLE:
         return int(value)
     return plain_text(value) if isinstance(value, bytes) else value
@@ -534,12 +534,12 @@ _node_names = lru_cache(maxsize=8192)(packing.node_names)
 
 
 def is_time(end_time: object) -> bool:
-    """Whether an end is one that belongs to a month: SQLite holds anything in a column of numbers."""
+    """Whether an end belongs to a month; SQLite may store any type in a number column."""
     return isinstance(end_time, int) and 0 < end_time <= LAST_SECOND
 
 
 def is_publishable(row: Row) -> bool:
-    """Whether a record is of a job that ended, or vanished after something was measured, and is not held."""
+    """Whether a record is not held, and its job ended, or vanished after something was measured."""
     status = row[_STATUS]
     return not row[_HELD] and (status in (COMPLETED, FAILED) or (status == ABORTED and row[_MEASURED] != (0, 0, 0)))
 
@@ -549,7 +549,7 @@ _MEASURED = slice(column("wall_s"), column("cpu_kernel_s") + 1)
 
 
 def cell_of(aar: AAR) -> UsageCell:
-    """The cell of a single job."""
+    """Return the cell of a single job."""
     when = time.gmtime(aar.end_time)
     durations: tuple[object, ...] = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s)
     wall_s, user_s, kernel_s = (one if isinstance(one, int) and 0 <= one <= LARGEST_EXACT else 0 for one in durations)
@@ -562,7 +562,7 @@ def cell_of(aar: AAR) -> UsageCell:
 
 
 def months_logged_after(con: Connection, seq: int, horizon: int, *, ended_from: int = 0) -> set[tuple[int, int]]:
-    """The ``(year, month)`` of EndTime of each record that became final or changed after ``seq``."""
+    """Return ``(year, month)`` of the ends of all records that became final or changed after ``seq``."""
     first = max(ended_from, 1)
     if not seq:
         return _months_from(con, horizon, first)
@@ -577,7 +577,7 @@ def months_logged_after(con: Connection, seq: int, horizon: int, *, ended_from: 
 
 
 def _months_from(con: Connection, horizon: int, first_s: float) -> set[tuple[int, int]]:
-    """The months of the whole log from ``first_s`` on: one look at the index of ends for each of them."""
+    """Return the months of the whole log from ``first_s`` on, with one query on the index of ends for each."""
     query = f"SELECT EndTime FROM {_logged(0)} WHERE EndTime BETWEEN ? AND ? AND Seq <= ? ORDER BY EndTime LIMIT 1"
     months: set[tuple[int, int]] = set()
     while row := con.execute(query, (first_s, LAST_SECOND, horizon)).fetchone():
@@ -588,7 +588,7 @@ def _months_from(con: Connection, horizon: int, first_s: float) -> set[tuple[int
 
 
 def places_ended_from(con: Connection, seq: int, horizon: int, ended_from: int) -> array[int]:
-    """The places in FinishedLog, ``seq < Seq <= horizon``, of records that ended at ``ended_from`` or later."""
+    """Return the positions in FinishedLog, ``seq < Seq <= horizon``, of records that ended from ``ended_from`` on."""
     rows = con.execute(
         f"SELECT Seq FROM {_logged(0)} WHERE EndTime >= ? AND Seq > ? AND Seq <= ?", (ended_from, seq, horizon)
     )
@@ -596,7 +596,7 @@ def places_ended_from(con: Connection, seq: int, horizon: int, ended_from: int) 
 
 
 def places_of(con: Connection, job_ids: Sequence[str], seq: int, horizon: int) -> array[int]:
-    """The places in FinishedLog, ``seq < Seq <= horizon``, of some jobs; any number of them."""
+    """Return the positions in FinishedLog, ``seq < Seq <= horizon``, of any number of jobs."""
     found: array[int] = array("q")
     for start in range(0, len(job_ids), PAGE_RECORDS):
         some = [escaped(job_id) for job_id in job_ids[start : start + PAGE_RECORDS]]
@@ -609,29 +609,29 @@ def places_of(con: Connection, job_ids: Sequence[str], seq: int, horizon: int) -
 
 
 def highest_place(con: Connection, horizon: int) -> int:
-    """The last place in FinishedLog up to ``horizon``; 0: there is none."""
+    """Return the last position in FinishedLog up to ``horizon``; 0: no entry."""
     row = con.execute("SELECT max(Seq) FROM FinishedLog WHERE Seq <= ?", (horizon,)).fetchone()
     return int(row[0] or 0)
 
 
 def ended_from_up_to(con: Connection, ended_from: int, most: int) -> int:
-    """How many records ended at ``ended_from`` or later, counted up to ``most``."""
+    """Count the records that ended at ``ended_from`` or later, up to ``most``."""
     query = "SELECT count(*) FROM (SELECT 1 FROM AAR WHERE EndTime >= ? LIMIT ?)"
     return int(con.execute(query, (ended_from, most)).fetchone()[0])
 
 
 def _logged(seq: int) -> str:
     """
-    The log with its records: from what is new, or for a target that has had nothing yet, from the ends of its time.
+    Return the join of the log with its records. It starts from new log entries, or with ``seq`` 0 from the ends.
 
-    CROSS, since SQLite would look at every end even if three records are new.
+    CROSS, since SQLite would otherwise read every end even if only three records are new.
     """
     first, second = ("FinishedLog", "AAR") if seq else ("AAR", "FinishedLog")
     return f"{first} CROSS JOIN {second} ON AAR.RecordID = FinishedLog.RecordID"
 
 
 def without_measure(con: Connection, seq: int, horizon: int) -> list[str]:
-    """JobIDs logged with ``seq < Seq <= horizon`` of which the cells count a duration as 0, or the end nowhere."""
+    """Return JobIDs, ``seq < Seq <= horizon``, with a duration that the cells count as 0, or an end without a month."""
     rows = con.execute(
         "SELECT JobID FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
         " WHERE Seq > :seq AND Seq <= :horizon AND NOT (EndTime BETWEEN 1 AND :last"
@@ -643,7 +643,7 @@ def without_measure(con: Connection, seq: int, horizon: int) -> list[str]:
 
 
 def logged_ended_from(con: Connection, seq: int, horizon: int, ended_from: int) -> list[str]:
-    """JobIDs logged with ``seq < Seq <= horizon`` that ended at ``ended_from`` or later."""
+    """Return JobIDs logged with ``seq < Seq <= horizon`` that ended at ``ended_from`` or later."""
     rows = con.execute(
         f"SELECT JobID FROM {_logged(seq)} WHERE Seq > ? AND Seq <= ? AND EndTime BETWEEN ? AND ?",
         (seq, horizon, ended_from, LAST_SECOND),
@@ -652,7 +652,7 @@ def logged_ended_from(con: Connection, seq: int, horizon: int, ended_from: int) 
 
 
 def count_held(con: Connection, seq: int, horizon: int) -> int:
-    """How many of the records that were logged with ``seq < Seq <= horizon`` wait for a decision (`holds`)."""
+    """Count the records logged with ``seq < Seq <= horizon`` that wait for a decision (`holds`)."""
     row = con.execute(
         "SELECT count(*) FROM RecordHolds CROSS JOIN FinishedLog USING (RecordID)"
         " WHERE State = ? AND Seq > ? AND Seq <= ?",
@@ -662,8 +662,8 @@ def count_held(con: Connection, seq: int, horizon: int) -> int:
 
 
 def earliest_unhandled_end(con: Connection, seq: int, *, ended_from: int = 0) -> int | None:
-    """The smallest EndTime of a record that became final after ``seq``; ``None`` when there is none."""
-    # Not min(): with a condition on another table it would look at all of them.
+    """Return the smallest EndTime of a record that became final after ``seq``, UTC seconds; ``None``: no record."""
+    # Not min(): with a condition on another table it would read all records.
     row = con.execute(
         f"SELECT EndTime FROM {_logged(seq)} WHERE Seq > ? AND EndTime BETWEEN ? AND ? ORDER BY EndTime LIMIT 1",
         (seq, ended_from, LAST_SECOND),
@@ -672,24 +672,24 @@ def earliest_unhandled_end(con: Connection, seq: int, *, ended_from: int = 0) ->
 
 
 def vos(con: Connection) -> list[str]:
-    """The VOs of recorded jobs."""
+    """Return the VOs of recorded jobs."""
     return [unescaped(name) for (name,) in con.execute("SELECT Name FROM WLCGVOs WHERE Name <> '' ORDER BY Name")]
 
 
 def latest_end(con: Connection) -> int | None:
-    """The largest EndTime of a finished record that is not held, of those that are times."""
-    # Not max(): with a condition on another table it would look at all of them.
+    """Return the largest valid EndTime of a finished record that is not held, UTC seconds; ``None``: no record."""
+    # Not max(): with a condition on another table it would read all records.
     query = "SELECT EndTime FROM AccountedAAR WHERE EndTime <= ? ORDER BY EndTime DESC LIMIT 1"
     row = con.execute(query, (LAST_SECOND,)).fetchone()
     return int(row[0]) if row and row[0] else None
 
 
 def endpoint_urls(con: Connection) -> list[str]:
-    """The URL of every endpoint that a job ever had; ``''`` for none."""
+    """Return the URL of every endpoint that a job ever had; ``''``: no endpoint."""
     return [url for (url,) in con.execute("SELECT DISTINCT URL FROM Endpoints")]
 
 
-# Finding a job by what a person has at hand: its id or URL, its id in the batch system, or how its id begins.
+# Find a job by an ID that a user gives: its job ID or URL, its local ID, or the start of its job ID.
 
 
 _MOST_NAMED = 5
@@ -704,9 +704,9 @@ class FoundJob(NamedTuple):
 
 def find_job(con: Connection, text: str) -> FoundJob:
     """
-    The job with this JobID, this LocalJobID, or the only one whose JobID begins so; of a URL the last part counts.
+    Return the job with this JobID or LocalJobID, or whose JobID starts with the text; of a URL, the last part is used.
 
-    Raises InputError when there is none, or more than one (the first few are named).
+    Raises InputError when no job matches, or more than one (the message names the first few).
     """
     found = _jobs(con, text)
     if not found:
@@ -717,20 +717,20 @@ def find_job(con: Connection, text: str) -> FoundJob:
 
 
 def has_job(con: Connection, text: str) -> bool:
-    """Whether any job has this JobID or LocalJobID, or a JobID that begins so."""
+    """Whether any job has this JobID or LocalJobID, or a JobID that starts with the text."""
     return bool(_jobs(con, text))
 
 
 def _jobs(con: Connection, text: str) -> list[FoundJob]:
     text = text.rpartition("/")[2] if "://" in text else text
     if not text:
-        # Jobs without a batch system's id have an empty one.
+        # Jobs without a local ID have an empty one.
         return []
     whole = escaped(text)
     return (
         _rows(con, "JobID = ?", (whole,))
         or _rows(con, "LocalJobID = ?", (whole,))
-        # A range instead of LIKE: it uses the index and knows no wildcards.
+        # A range instead of LIKE: it uses the index and has no wildcards.
         or _rows(con, "JobID >= ? AND JobID < ?", (whole, whole + "\U0010ffff"))
     )
 

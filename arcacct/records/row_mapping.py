@@ -1,4 +1,4 @@
-"""Between rows of A-REX's tables and jobs: reading an open database of A-REX, and escaping what is written."""
+"""Convert between rows of A-REX's tables and jobs: read an open database of A-REX, and escape texts for writing."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from arcacct.records.packing import TRANSFER_KINDS
 from arcacct.records.reader import one_state, transfer_of, unescaped
 from arcacct.records.recorder import CHILDREN, escaped, event_time
 
-# Reading the records of an open database of A-REX, of ARC 6 or ARC 7: page by page, each in one short transaction.
+# Read the records of an open database of A-REX, of ARC 6 or ARC 7, page by page, each in one short transaction.
 #
-# Our own tables are those of ARC 6, so the same queries read the records that are put into an archive.
+# arcacct's own tables are those of ARC 6, so the same queries read the records for an archive.
 
 
 class Numbers(NamedTuple):
-    """The columns of AAR that are numbers, as the fields of a `Job`; 0 (of counts and the exit code 1) is unknown."""
+    """The number columns of AAR, as the fields of a `Job`; 0 means unknown (for counts and the exit code: 1)."""
 
     exit_code: int
     submit_time: int
@@ -42,7 +42,7 @@ NUMBERS = (
     "ExitCode, SubmitTime, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime,"
     " UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume"
 )
-"""Their columns."""
+"""The columns of `Numbers`."""
 COLUMNS = dict(zip(Numbers._fields, NUMBERS.split(", "), strict=True))
 _RECORD = f"""
     SELECT AAR.RecordID, JobID, LocalJobID, Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, Status.Name,
@@ -60,9 +60,9 @@ _RECORD_QUERIES = {
     + " LEFT JOIN FQANs ON FQANs.ID = FQANID LEFT JOIN Benchmarks ON Benchmarks.ID = BenchmarkID",
 }
 _PAGE_BYTES = 32 * 2**20
-"""So much may the texts of one page of records have together, or of one record that is too large for a page ..."""
+"""The most bytes of all texts of a page of records, or of a single record that is too large for a page ..."""
 _PAGE_ROWS = 500_000
-"""... and so many rows."""
+"""... and the most rows."""
 _SOME_ROWS = 1000
 
 
@@ -73,7 +73,7 @@ Event = tuple[str, str]
 
 class ArexRows(NamedTuple):
     """
-    What A-REX's database, or ours, has of one job: the columns of its record, names resolved, its children by rowid.
+    The rows of one job in A-REX's or arcacct's database: its record with names resolved, and its children by rowid.
 
     Texts are percent-escaped as A-REX does.
     """
@@ -98,33 +98,33 @@ class ArexRows(NamedTuple):
     extra: Sequence[Row]
     events: Sequence[Event]
     fault: str | None = None
-    """Why it could not be read; then it has nothing but its number."""
+    """Why the record could not be read; then only ``record_id`` is valid."""
 
 
 def unusable(record_id: int, fault: str) -> ArexRows:
-    """What stands for a record that cannot be read."""
+    """Return a placeholder for a record that cannot be read."""
     nothing = Numbers._make((0,) * len(Numbers._fields))
     return ArexRows._make((record_id, "?", *[""] * 7, nothing, None, None, *[()] * 5, fault))
 
 
 def schema_version(con: Connection) -> int:
-    """1: A-REX's tables as ARC 6 has them, and as ours are; 2: those of ARC 7."""
+    """Return the version of A-REX's tables: 1 for ARC 6 and arcacct, 2 for ARC 7."""
     return 2 if any(row[1] == "FQANID" for row in con.execute("PRAGMA table_info(AAR)")) else 1
 
 
 def rows_after(con: Connection, version: int, record_id: int, limit: int) -> list[ArexRows]:
-    """The next records by RecordID with their children, in one short transaction."""
+    """Return the next records by RecordID with their children, in one short transaction."""
     return _rows(con, version, "AAR.RecordID > ? ORDER BY AAR.RecordID LIMIT ?", (record_id, limit))
 
 
 def rows_of(con: Connection, version: int, record_ids: Iterable[int]) -> list[ArexRows]:
-    """These records with their children, by RecordID; those that no longer exist are left out."""
+    """Return these records with their children, by RecordID; leaves out those that no longer exist."""
     ids = ",".join(str(int(record_id)) for record_id in record_ids)
     return _rows(con, version, f"AAR.RecordID IN ({ids}) ORDER BY AAR.RecordID", ())
 
 
 def rows_of_jobs(con: Connection, version: int, job_ids: Sequence[str]) -> list[ArexRows]:
-    """The records of these jobs (some hundred at most; ids as the tables have them) with their children."""
+    """Return the records of these jobs (a few hundred at most; IDs as stored) with their children."""
     marks = ",".join("?" * len(job_ids))
     return _rows(con, version, f"JobID IN ({marks})", tuple(job_ids))
 
@@ -136,7 +136,7 @@ def _rows(con: Connection, version: int, condition: str, values: tuple[int | str
         return _read(con, version, condition, values)
     except (_TooMuch, DataError):
         pass
-    # One of them alone may be too much: then the others are read without it.
+    # A single record may be too large: read the others one by one.
     rows: list[ArexRows] = []
     for (record_id,) in con.execute(f"SELECT AAR.RecordID FROM AAR WHERE {condition}", values).fetchall():
         try:
@@ -147,18 +147,18 @@ def _rows(con: Connection, version: int, condition: str, values: tuple[int | str
 
 
 class _TooMuch(Exception):
-    """More than a page of records may have."""
+    """The records exceed the limits of a page."""
 
 
 class _Room:
-    """For how much the records of one page have room."""
+    """The remaining room of a page of records."""
 
     def __init__(self) -> None:
         self._bytes = _PAGE_BYTES
         self._rows = _PAGE_ROWS
 
     def fetched(self, rows: Iterable[Row]) -> list[Row]:
-        """All these rows; raises _TooMuch."""
+        """Return all these rows. Raises _TooMuch if they exceed the room."""
         taken: list[Row] = []
         coming = iter(rows)
         while some := list(islice(coming, _SOME_ROWS)):
@@ -176,7 +176,7 @@ def _read(con: Connection, version: int, condition: str, values: tuple[int | str
     except OperationalError as error:
         if "UTF-8" not in str(error):
             raise
-    # Somebody's job name: as the control files are read, bytes that are no text become \xHH.
+    # A job name may have invalid bytes: they become \xHH, as in the reading of control files.
     con.text_factory = _readable
     try:
         return _read_texts(con, version, condition, values)
@@ -222,7 +222,7 @@ def _arex_rows(row: tuple[Any, ...], children: Mapping[str, Mapping[Any, Sequenc
     )
 
 
-# SQLite keeps anything in any column, but hardly ever has to: the kind of all values is looked at once.
+# SQLite may store any type in any column, but this is rare: so the types of all values are checked at once.
 
 
 def _numbers(values: tuple[Any, ...]) -> Numbers:
@@ -248,36 +248,36 @@ def _texts(rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def _children(con: Connection, room: _Room, table: str, columns: str, ids: str) -> dict[Any, list[Row]]:
-    """The rows of a child table by RecordID, in the order in which they were written."""
+    """Return the rows of a child table by RecordID, in the order in which they were written."""
     rows = con.execute(f"SELECT RecordID, {columns} FROM {table} WHERE RecordID IN ({ids}) ORDER BY RecordID, rowid")
     return {record_id: [row[1:] for row in group] for record_id, group in groupby(room.fetched(rows), itemgetter(0))}
 
 
 def records_below(con: Connection, record_id: int) -> list[int]:
-    """The RecordIDs below a number, sorted."""
+    """Return the RecordIDs below a number, sorted."""
     rows = con.execute("SELECT RecordID FROM AAR WHERE RecordID < ? ORDER BY RecordID", (record_id,))
     return [found for (found,) in rows]
 
 
 def highest_record(con: Connection) -> int:
-    """The highest RecordID; 0 when there is none."""
+    """Return the highest RecordID; 0: no records."""
     return int(con.execute("SELECT ifnull(max(RecordID), 0) FROM AAR").fetchone()[0])
 
 
 def first_end(con: Connection, after_s: int) -> int | None:
-    """When the first job ended, UTC seconds, of those that ended after a time; ``None``: there is none."""
+    """Return the first end after ``after_s``, both in UTC seconds; ``None``: no such job."""
     (found,) = con.execute("SELECT min(EndTime) FROM AAR WHERE EndTime > ?", (after_s,)).fetchone()
     return found if isinstance(found, int) else None
 
 
 def job_id_of(con: Connection, record_id: int) -> str | None:
-    """The JobID of a record; ``None`` when there is none."""
+    """Return the JobID of a record; ``None``: no such record."""
     row = con.execute("SELECT JobID FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()
     return None if row is None else str(row[0])
 
 
 def event_at(con: Connection, row: int) -> str | None:
-    """What a row of JobEvents says, as one text; ``None`` when there is none."""
+    """Return a row of JobEvents as one text; ``None``: no such row."""
     found: tuple[int, *Event] | None = con.execute(
         "SELECT RecordID, EventKey, EventTime FROM JobEvents WHERE rowid = ?", (row,)
     ).fetchone()
@@ -285,22 +285,22 @@ def event_at(con: Connection, row: int) -> str | None:
 
 
 def last_event(con: Connection) -> tuple[int, str]:
-    """The last row of JobEvents and what it says; ``(0, "")`` when there is none."""
+    """Return the number of the last row of JobEvents and its text; ``(0, "")``: no rows."""
     row = int(con.execute("SELECT ifnull(max(rowid), 0) FROM JobEvents").fetchone()[0])
     return row, event_at(con, row) or ""
 
 
 def records_with_events(con: Connection, after: int, limit: int) -> tuple[int, set[int]]:
-    """The last of the next rows of JobEvents after one, and the records that these rows belong to."""
+    """Return the last of the next ``limit`` rows of JobEvents after a row, and the RecordIDs of these rows."""
     rows = con.execute(
         "SELECT rowid, RecordID FROM JobEvents WHERE rowid > ? ORDER BY rowid LIMIT ?", (after, limit)
     ).fetchall()
-    # A row that belongs to nothing may have anything in the place of its record.
+    # A row without a record may have any value as its RecordID.
     return (rows[-1][0] if rows else after), {one for _row, one in rows if isinstance(one, int)}
 
 
 def statuses_of(con: Connection, record_ids: Sequence[int]) -> dict[int, str]:
-    """The status of each of these records that still exists."""
+    """Return the status of each of these records that still exists, by RecordID."""
     ids = ",".join(str(int(record_id)) for record_id in record_ids)
     return dict(
         con.execute(
@@ -310,9 +310,9 @@ def statuses_of(con: Connection, record_ids: Sequence[int]) -> dict[int, str]:
     )
 
 
-# A whole job as A-REX's tables and ours keep it, and back: the one place where its texts are escaped.
+# Convert a whole job to rows of the tables, and back. Only this code escapes a job's texts.
 #
-# What is unknown is kept as A-REX writes it: 0, one node, one core, exit code 1.
+# Unknown values are stored as A-REX writes them: 0, one node, one core, exit code 1.
 
 
 INFO_KEYS = {
@@ -330,14 +330,14 @@ INFO_KEYS = {
 NOTHING_TOLD = Numbers._make((1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0))
 INFO_FIELDS = {key: field for field, key in INFO_KEYS.items()}
 _TEXTS = ("job_id", "local_job_id", "endpoint_type", "endpoint_url", "queue", "user_dn", "vo")
-"""Fields of a `Job`, as the first texts of ArexRows stand."""
+"""Fields of a `Job`, in the order of the first texts of ArexRows."""
 _names_of = attrgetter(*_TEXTS[2:])
 _named = attrgetter(*INFO_KEYS)
 _numbers_of = attrgetter(*Numbers._fields)
 _KIND_NUMBERS = {kind: number for number, kind in TRANSFER_KINDS.items()}
 _NONE = (None, ())
 _SECONDS = tuple(f"{second:02}" for second in range(60))
-# Names come back with every job, and so do minutes.
+# The same names and minutes occur in many jobs.
 _name = lru_cache(maxsize=8192)(escaped)
 
 
@@ -347,9 +347,9 @@ def _minute(minute: int) -> str:
 
 
 def stored(job: Job) -> ArexRows:
-    """The rows of a job; its extra values in the order of their keys, as A-REX writes them."""
+    """Return the rows of a job; its extra values are in the order of their keys, as A-REX writes them."""
     named = zip(INFO_FIELDS, _named(job), strict=True)
-    # Node names are several.
+    # Node names are a tuple.
     extra = [(key, escaped(text if type(text) is str else ":".join(text))) for key, text in named if text not in _NONE]
     if job.extra:
         extra = sorted([*extra, *((key, escaped(text)) for key, text in job.extra)])
@@ -372,7 +372,7 @@ def stored(job: Job) -> ArexRows:
 
 
 def as_job(rows: ArexRows, events: tuple[tuple[str, int | str], ...]) -> Job:
-    """The job of some rows; ``events`` are its own, in UTC."""
+    """Make a job from its rows; ``events``: the job's events, in UTC."""
     named: dict[str, Any] = dict(zip(_TEXTS, map(unescaped, rows[1:8]), strict=True)) | rows.numbers._asdict()
     extra: list[tuple[str, str]] = []
     for key, value in rows.extra:

@@ -284,7 +284,7 @@ def implausible_values(
 
     Times are in UTC seconds, durations in seconds; 0 means unknown, also for cores. ``start_time``: the start of the
     run, for an unknown submission. ``ran_until``: the end in the batch system, if A-REX gave up the job before it.
-    SQLite keeps anything in a column of numbers: what is no whole number is out of range.
+    SQLite stores values of any type in a number column: a value that is not a number is out of range.
     """
     begin, until = submit_time or start_time or EARLIEST_S, end_time
     if ran_until and _is_number(end_time):

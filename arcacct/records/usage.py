@@ -17,23 +17,23 @@ from arcacct.records.hold_decisions import judge_former, settle
 from arcacct.records.model import UsageCell
 from arcacct.records.reader import LAST_SECOND, auth_groups_of, unescaped, unescaped_name
 
-# The sums that `stats` is answered from: finer than the monthly cells that summaries are made of, and advanced with
-# them.
+# The sums that `stats` reads. They are finer than the monthly cells, from which summaries are made, and are updated
+# after them.
 #
-# A job counts in one row of each kind, and JobUsageShares remembers which, so that corrections are exact and pruned
-# jobs stay counted.
+# A job counts in one row of each kind. JobUsageShares has these rows, so that corrections are exact and pruned jobs
+# stay counted.
 
 
 class BreakdownKind(NamedTuple):
-    """One of the ways in which UsageBreakdown sums jobs; jobs of each are told apart by cores and benchmark, too."""
+    """One kind of sums in UsageBreakdown; the key of every kind includes cores and benchmark."""
 
     number: int
     contribution: str
-    """The column of JobUsageShares that has the row."""
+    """The column of JobUsageShares with the ID of the job's row."""
     period: str
-    """Of a row of Slice, in SQL: its month (202611) or its day (since 1970)."""
+    """SQL for the period of a row of Slice: its month (202611) or its day (since 1970)."""
     extra_columns: frozenset[str]
-    """The further columns that its rows are told apart by."""
+    """The further columns of its key."""
 
 
 _BOTH = frozenset({"VOID", "FQAN", "EndpointID", "QueueID", "StatusID", "Project"})
@@ -45,10 +45,10 @@ _UNTOLD = {
     "UserID": "0", "VOID": "0", "FQAN": "''", "EndpointID": "0", "QueueID": "0", "StatusID": "0", "Project": "''",
     "Host": "''",
 }  # fmt: skip
-"""The columns that not every kind tells apart, each with what it has where that is so."""
+"""The columns that are not in the key of every kind, each with its value in the other kinds."""
 
 USED = "QueueID, StatusID, Project, Host, StageIn, StageOut"
-"""What Slice has of a record for these sums, beside what the monthly cells need."""
+"""The columns of Slice for these sums, in addition to those for the monthly cells."""
 _LARGEST = 2**53
 _NOW = f"""
     SELECT RecordID, QueueID, StatusID,
@@ -63,13 +63,13 @@ _NOW = f"""
            CASE WHEN StageOutVolume BETWEEN 0 AND {_LARGEST} THEN StageOutVolume ELSE 0 END AS StageOut
       FROM AAR
 """
-"""That of each record, as `stats` counts it."""
+"""SQL for these columns of each record, as `stats` counts them."""
 _FINER_AMOUNTS = ("Wall", "Cpu", "StageIn", "StageOut", "NoWall", "NoCpu", "WallNoCpu")
-"""What a job adds; NoWall, NoCpu: 1 where nobody measured that; WallNoCpu: its clock time without CPU time."""
+"""The amounts of a job. NoWall, NoCpu: 1 if not measured. WallNoCpu: its wall time if its CPU time is unknown."""
 
 
 def _key(kind: BreakdownKind) -> dict[str, str]:
-    """What the row for a row of Slice has in each column of its key."""
+    """Return the SQL value of each key column for a row of Slice."""
     told = {column: f"Slice.{column}" if column in kind.extra_columns else untold for column, untold in _UNTOLD.items()}
     return {
         "Kind": str(kind.number),
@@ -86,7 +86,7 @@ def _row_of(kind: BreakdownKind) -> str:
 
 
 def _count(kind: BreakdownKind, sign: str) -> str:
-    """Add (``+``) what the records of a slice contribute by JobUsageShares, or take it out (``-``)."""
+    """Return SQL that adds (``+``) or subtracts (``-``) the contributions of a slice in JobUsageShares."""
     changed = ", ".join(
         f"{column} = UsageBreakdown.{column} {sign} Part.{column}" for column in ("Jobs", *_FINER_AMOUNTS)
     )
@@ -99,9 +99,9 @@ def _count(kind: BreakdownKind, sign: str) -> str:
 
 
 TAKE_OUT = tuple(_count(kind, "-") for kind in _KINDS)
-"""What the records of a slice have contributed, before it changes."""
+"""Statements that subtract the earlier contributions of a slice's records."""
 PUT_IN = (
-    # Of a job that is pruned nobody knows these any more.
+    # These values of a pruned job are no longer known.
     f"""
     UPDATE Slice SET ({USED}) = (SELECT {USED} FROM ({_NOW}) AS Now WHERE Now.RecordID = Slice.RecordID)
     """,
@@ -121,7 +121,7 @@ PUT_IN = (
     """,
     *(_count(kind, "+") for kind in _KINDS),
 )
-"""The contributions of a slice that are in the monthly cells and in no finer one."""
+"""Statements that add contributions that are in the monthly cells but not in the finer ones."""
 
 
 def _told(values: Iterable[str]) -> str:
@@ -153,12 +153,12 @@ def _wrong_sums(kind: BreakdownKind) -> str:
 
 
 DIFFERENCES = " UNION ALL ".join((_ROWS_OF_RECORD, *map(_wrong_sums, _KINDS)))
-"""Where the finer cells are not what a recount of the records gives, in words; those that wait are left out."""
+"""SQL for the differences between the finer cells and a recount, in words; without those that wait for an update."""
 
 
-# Monthly usage cells: advanced in short transactions by the commands that write, never by the hook (INVARIANTS 6).
+# Monthly usage cells: updated in short transactions by the commands that write, never by the hook (INVARIANTS 6).
 #
-# They move with their own position in FinishedLog, in one transaction with it, and independent of what is delivered.
+# They have their own position in FinishedLog, which moves in the same transaction, and do not depend on deliveries.
 
 
 Month = tuple[int, int]
@@ -170,10 +170,10 @@ _AT_ONCE = 1_000
 _KEY = "Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups"
 _SAME_KEY = " AND ".join(f"MonthlyUsage.{column} = Slice.{column}" for column in _KEY.split(", "))
 _OF_RECORD = ("Wall", "Cpu", "NoWall", "NoCpu")
-"""What a record contributes, by the columns of RecordUsage; NoWall, NoCpu: 1 where nobody measured that."""
+"""The amounts of a record, as columns of RecordUsage. NoWall, NoCpu: 1 if not measured."""
 _USED = f"EndTime, {', '.join(_OF_RECORD)}"
 _AMOUNTS = (*_OF_RECORD, "WallNoCpu")
-"""What is summed, by the columns of JobUsageShares and MonthlyUsage; WallNoCpu: clock time of jobs without CPU time."""
+"""The summed amounts, as columns of JobUsageShares and MonthlyUsage. WallNoCpu: wall time of jobs without CPU time."""
 
 _COUNT = f"""
     UPDATE MonthlyUsage SET Jobs = MonthlyUsage.Jobs {{0}} Part.Jobs,
@@ -185,16 +185,16 @@ _COUNT = f"""
 _ADVANCE = (
     "DELETE FROM Slice",
     "INSERT INTO Slice (RecordID) SELECT RecordID FROM FinishedLog WHERE Seq > :first AND Seq <= :last",
-    # Not a LEFT JOIN: SQLite would make up the usage of every record for it.
+    # Not a LEFT JOIN: for it, SQLite would compute the usage of every record.
     f"""
     UPDATE Slice SET ({_KEY}, {_USED}) =
       (SELECT {_KEY}, {_USED} FROM RecordUsage WHERE RecordUsage.RecordID = Slice.RecordID)
     """,
-    # What the records contributed before ...
+    # Subtract the earlier contributions of the records ...
     _COUNT.format("-"),
     *TAKE_OUT,
     "DELETE FROM JobUsageShares WHERE RecordID IN (SELECT RecordID FROM Slice)",
-    # ... and what they contribute now; a deleted record has no month and contributes nothing.
+    # ... and add the current ones. A deleted record has no month and contributes nothing.
     f"""
     INSERT OR IGNORE INTO MonthlyUsage ({_KEY}, ChangedSeq)
     SELECT DISTINCT {_KEY}, :last FROM Slice WHERE Month IS NOT NULL
@@ -226,7 +226,7 @@ _REFINE = (
 
 
 class Pruned(NamedTuple):
-    """Usage of a VO that is left of pruned jobs; times are seconds."""
+    """Usage of a VO by pruned jobs; durations are in seconds."""
 
     vo: str | None
     jobs: int
@@ -236,10 +236,11 @@ class Pruned(NamedTuple):
 
 def update_monthly(con: Connection, here: Places) -> int:
     """
-    Bring the monthly cells up to the end of FinishedLog, in slices of some 30 ms; returns how many records that took.
+    Update the monthly cells to the end of FinishedLog, in slices of about 30 ms; returns the number of records.
 
-    Raises StoreError and SQLite's errors; interrupted anywhere, the next call goes on. What an older program recorded
-    is judged first (`implausible`): what no publisher has read of it may be held. So may jobs without a wall time.
+    First judges the records of older versions, and holds those with impossible values that no publisher has read
+    (`judge_former`). Also applies the site's choice for jobs without a wall time (`settle`). After an interruption the
+    next call continues. Raises StoreError and SQLite's errors.
     """
     judge_former(con, here)
     settle(con, here)
@@ -248,11 +249,11 @@ def update_monthly(con: Connection, here: Places) -> int:
 
 def update_breakdown(con: Connection, here: Places, *, everything: bool = False) -> int:
     """
-    Bring what the monthly cells have into the finer ones that `stats` reads; slices, result and errors of
-    `update_monthly`.
+    Add the contributions in the monthly cells to the finer cells that `stats` reads.
 
-    Not ``everything`` at once, but so much that nothing waits for long: a command that has just recorded ten thousand
-    jobs is to be done. What waits costs who asks, who then reads its records.
+    Slices, result and errors are as for `update_monthly`. Without ``everything`` it adds only a part, so that a command
+    that has just recorded ten thousand jobs ends soon, but enough that no contribution waits for long. Queries must
+    read the records of waiting contributions.
     """
     waiting = con.execute("SELECT count(*) FROM JobUsageShares WHERE MonthID IS NULL").fetchone()[0]
     return (
@@ -263,7 +264,7 @@ def update_breakdown(con: Connection, here: Places, *, everything: bool = False)
 def _in_slices(
     con: Connection, here: Places, work: Callable[[Connection, int], int], *, most: int | None = None
 ) -> int:
-    """Do the work for some records at a time, until there are fewer than it would have taken."""
+    """Call ``work`` for slices of records until none remain, or until ``most`` are done; returns their number."""
     con.execute(f"CREATE TEMP TABLE IF NOT EXISTS Slice (RecordID INTEGER PRIMARY KEY, {_KEY}, {_USED}, {USED})")
     size, total = _FIRST_SLICE, 0
     while True:
@@ -279,7 +280,7 @@ def _in_slices(
 
 
 def _advance(con: Connection, size: int) -> int:
-    """The next records of the log."""
+    """Add the next records of the log to the monthly cells; returns their number."""
     first = position(con)
     last, count = con.execute(
         "SELECT max(Seq), count(*) FROM (SELECT Seq FROM FinishedLog WHERE Seq > ? ORDER BY Seq LIMIT ?)", (first, size)
@@ -290,7 +291,7 @@ def _advance(con: Connection, size: int) -> int:
 
 
 def _refine(con: Connection, size: int) -> int:
-    """The next contributions that are not in the finer cells."""
+    """Add the next contributions to the finer cells; returns their number."""
     for statement in _REFINE:
         con.execute(statement, {"size": size})
     return int(con.execute("SELECT count(*) FROM Slice").fetchone()[0])
@@ -298,11 +299,10 @@ def _refine(con: Connection, size: int) -> int:
 
 def recount(con: Connection, record_ids: Iterable[int]) -> None:
     """
-    Bring records that were counted already into the sums where they belong now; the finer ones follow by
-    `update_breakdown`.
+    Move counted records to their current monthly cells; `update_breakdown` then updates the finer ones.
 
-    Inside the caller's transaction, behind an `update_monthly`: no place in the log is moved, and no month is changed
-    by it.
+    Inside the caller's transaction, after `update_monthly`. It does not change the position in the log, and does not
+    mark a month as changed.
     """
     con.execute("DELETE FROM Slice")
     con.executemany("INSERT INTO Slice (RecordID) VALUES (?)", [(record_id,) for record_id in record_ids])
@@ -312,16 +312,16 @@ def recount(con: Connection, record_ids: Iterable[int]) -> None:
 
 
 _NOWHERE = -1
-"""A place that no log has."""
+"""A position that does not occur in the log."""
 
 
 def position(con: Connection) -> int:
-    """The Seq up to which the cells are."""
+    """Return the Seq up to which the cells are updated."""
     return int(con.execute("SELECT Seq FROM UsageCursor").fetchone()[0])
 
 
 def months_changed_after(con: Connection, seq: int) -> set[Month]:
-    """The months in which anything changed after ``seq``, also those that a job left."""
+    """Return the months that changed after ``seq``, including those that a job left."""
     rows = con.execute(
         """
         SELECT Month FROM MonthlyUsage WHERE ChangedSeq > :seq
@@ -337,7 +337,7 @@ def months_changed_after(con: Connection, seq: int) -> set[Month]:
     return {(month // 100, month % 100) for (month,) in rows}
 
 
-# LEFT: a name that is missing must not make jobs disappear from their sum.
+# LEFT: jobs with a missing name must stay in their sum.
 _NAMED = """
     SELECT Month, Users.Name, WLCGVOs.Name, FQAN, URL, NodeCount, CPUCount, Benchmark, Jobs, Wall, Cpu,
            Earliest, Latest, AuthGroups, NoWall, NoCpu
@@ -350,19 +350,19 @@ _NAMED = """
 
 
 def usage_cells(con: Connection, months: Iterable[Month] | None = None) -> list[UsageCell]:
-    """The cells of some months, or all: the present, also where the cells are not up to date."""
+    """Return the current cells of these months, or of all, even if the stored cells are not up to date."""
     chosen = "Jobs > 0" if months is None else f"Jobs > 0 AND {_in(months)}"
     return _cells(con.execute(_NAMED.format(cells=_present(con), chosen=chosen)))
 
 
 def _present(con: Connection) -> str:
-    """The table, or the view, of the cells as they are now: the view takes its time to find that nothing changed."""
+    """Return the table of the cells if it is up to date, else the slower view of the current cells."""
     tail = con.execute("SELECT 1 FROM FinishedLog WHERE Seq > (SELECT Seq FROM UsageCursor) LIMIT 1").fetchone()
     return "CurrentUsage" if tail else "MonthlyUsage"
 
 
 class RatedJobs(NamedTuple):
-    """Jobs of some months with the same benchmark."""
+    """Jobs with the same benchmark."""
 
     benchmark: str | None
     """``TYPE:VALUE`` as recorded."""
@@ -375,7 +375,7 @@ class RatedJobs(NamedTuple):
 
 
 def by_benchmark(con: Connection, months: Iterable[Month]) -> list[RatedJobs]:
-    """The jobs of some months by their benchmark, in the order in which the first of each ended."""
+    """Return the jobs of these months by benchmark, in the order of their first ends."""
     rows = con.execute(
         "SELECT Benchmark, sum(Jobs), sum(NoWall), sum(NoCpu), sum(Wall * max(CPUCount, 1)), min(Earliest), max(Latest)"
         f" FROM {_present(con)} WHERE Jobs > 0 AND {_in(months)} GROUP BY Benchmark ORDER BY 6, 1"
@@ -409,7 +409,7 @@ class Counted(NamedTuple):
 
 
 def jobs_by_month(con: Connection) -> dict[Month, int]:
-    """How many jobs each month has, pruned ones too, as of the last time that the cells were brought up to date."""
+    """Return the number of jobs per month, including pruned ones, as of the last update of the cells."""
     rows = con.execute(
         "SELECT Month / 100, Month % 100, sum(Jobs) FROM MonthlyUsage GROUP BY Month HAVING sum(Jobs) > 0"
     )
@@ -417,7 +417,11 @@ def jobs_by_month(con: Connection) -> dict[Month, int]:
 
 
 def counted_until(con: Connection, month: Month, ended_until: int) -> list[Counted]:
-    """The jobs of a month that ended up to then, pruned ones too; the cells have to be up to date."""
+    """
+    Return the jobs of a month with an end up to ``ended_until`` (UTC seconds), including pruned ones.
+
+    The cells must be up to date.
+    """
     rows = con.execute(
         "SELECT WLCGVOs.Name, URL, count(*), sum(JobUsageShares.Wall) FROM MonthlyUsage CROSS JOIN JobUsageShares"
         " USING (CellID)"
@@ -429,9 +433,9 @@ def counted_until(con: Connection, month: Month, ended_until: int) -> list[Count
 
 
 def pruned(con: Connection, month: Month) -> list[Pruned]:
-    """What the cells count of jobs of a month that `arcacct db prune` moved into an archive, by VO."""
+    """Return the usage in the cells, by VO, of a month's jobs that `arcacct db prune` moved into an archive."""
     rows = con.execute(
-        # What was deleted since the cells were brought up to date counts no more.
+        # Records that were deleted since the last update of the cells do not count.
         "SELECT WLCGVOs.Name, count(*), sum(Gone.Wall), sum(Gone.Cpu) FROM MonthlyUsage"
         " CROSS JOIN JobUsageShares AS Gone USING (CellID) LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID WHERE Month = ?"
         " AND NOT EXISTS (SELECT 1 FROM AAR WHERE AAR.RecordID = Gone.RecordID)"
@@ -443,7 +447,7 @@ def pruned(con: Connection, month: Month) -> list[Pruned]:
 
 
 def cells_of_changed(con: Connection, month: Month, seq: int, ended_until: int) -> list[UsageCell]:
-    """What the finished records that changed after a place in FinishedLog are now, of a month and up to an end."""
+    """Return a month's cells of only the records that changed after ``seq`` and ended up to ``ended_until``."""
     changed = (
         f"(SELECT {_KEY}, count(*) AS Jobs, {', '.join(f'sum({one}) AS {one}' for one in _OF_RECORD)},"
         " min(EndTime) AS Earliest, max(EndTime) AS Latest"
@@ -455,7 +459,7 @@ def cells_of_changed(con: Connection, month: Month, seq: int, ended_until: int) 
 
 
 def emptied_cells(con: Connection, months: Iterable[Month]) -> list[UsageCell]:
-    """The cells of some months that every job has left, as they were called: what may have been published of them."""
+    """Return the empty cells of these months: their keys may have been published before all their jobs left."""
     emptied = _cells(con.execute(_NAMED.format(cells="MonthlyUsage", chosen=f"Jobs = 0 AND {_in(months)}")))
     return [one._replace(wall_s=0, cpu_s=0, earliest_end_time=0, latest_end_time=0) for one in emptied]
 
@@ -465,7 +469,7 @@ def _amounts_of(table: str) -> str:
 
 
 def differences(con: Connection) -> list[str]:
-    """Where the cells are not what a recount of the records gives, in words; for `db check`."""
+    """Return the differences between the cells and a recount of the records, in words, for `db check`."""
     rows = con.execute(
         f"""
         SELECT 'record ' || RecordID || ': counted as ' || coalesce(Kept, 'nothing')
@@ -499,22 +503,22 @@ def differences(con: Connection) -> list[str]:
     return [text for (text,) in rows]
 
 
-# Which finished jobs are packed (table PackedJobs): those that some target still has to have.
+# Packed finished jobs (table PackedJobs): those that some target has not received yet.
 #
-# Packs are made with the final status. Here those are let go that every target is past, and those made that are
-# missing, in slices of one short transaction each. Without a pack a record is read from the tables: nothing here is
-# needed for what is published, and it may end anywhere.
+# The recorder makes packs with the final status. These functions delete the packs that no target needs any more, and
+# make missing ones, in slices of one short transaction each. A record without a pack is read from the tables. So
+# publishing does not need these functions, and they may stop anywhere.
 
 
 MOST = 1_000_000
-"""Of so many places of the log, the last, there may be packs: some 500 MB, where nothing is ever published."""
+"""Only this many last positions of the log may have packs: about 500 MB, if nothing is ever published."""
 _BEGIN = "ARCACCT_PACKS_AFTER"
-"""DBConfig: the place in the log up to which no record is packed."""
+"""Key in DBConfig: the position in the log up to which no record is packed."""
 _SLICE, _PAGE = 5000, 200
 
 
 def delete_delivered(con: Connection, here: Places, seq: int) -> None:
-    """Delete the packs of records that were logged up to ``seq``, or very long ago; raises StoreError."""
+    """Delete the packs of records that were logged up to ``seq``, or before the last MOST ones. Raises StoreError."""
     (highest,) = con.execute("SELECT coalesce(max(Seq), 0) FROM FinishedLog").fetchone()
     until = min(max(seq, highest - MOST), highest)
     while _begin(con) < until:
@@ -534,7 +538,7 @@ def delete_delivered(con: Connection, here: Places, seq: int) -> None:
 
 
 def pack_logged(con: Connection, here: Places, seq: int, horizon: int) -> int:
-    """Pack what was logged with ``seq < Seq <= horizon`` and is not; returns of how many records. Raises StoreError."""
+    """Make missing packs of records with ``seq < Seq <= horizon``; returns how many. Raises StoreError."""
     total, place = 0, seq
     while True:
         with writing(con, here):
@@ -547,7 +551,7 @@ def pack_logged(con: Connection, here: Places, seq: int, horizon: int) -> int:
             ).fetchall()
             if not lacking:
                 return total
-            # In one transaction: what changed between reading and packing would be packed as it was.
+            # In one transaction: a record that changed between reading and packing would get an old pack.
             places = [one for (one,) in lacking]
             packs = [(one.aar.record_id, reader.pack_of(one.aar)) for one in reader.logged_at(con, places)]
             made = [(record_id, pack) for record_id, pack in packs if pack is not None]
@@ -562,11 +566,11 @@ def _begin(con: Connection) -> int:
     return int(noted(con, _BEGIN) or 0)
 
 
-# What finished records were before they changed or were deleted: why published figures may fall.
+# Earlier versions of finished records that changed or were deleted. They explain why published figures fall.
 
 
 class FormerKey(NamedTuple):
-    """What a receiver may still have a job under: it was this before it changed."""
+    """The values of a job before a change, under which a receiver may still have it."""
 
     job_id: str
     local_job_id: str | None
@@ -574,11 +578,11 @@ class FormerKey(NamedTuple):
 
 
 def left_since(con: Connection, month: Month, seq: int) -> list[Counted]:
-    """What changed or was deleted in a month after a place in FinishedLog, as it was there: it may have that less."""
+    """Return the former jobs of a month that changed or were deleted after ``seq``: its sums may be lower by them."""
     year, number = month
     rows = con.execute(
-        # The first change after that place tells what the record was at it. The plus keeps SQLite on the index of Seq:
-        # by RecordID it would walk through every change that ever was.
+        # The first change after that position has the record's values at it. The plus keeps SQLite on the index of Seq:
+        # by RecordID it would read all changes that are stored.
         """
         SELECT WLCGVOs.Name, Endpoints.URL, count(*), sum(Wall) FROM (
           SELECT VOID, EndpointID, EndTime, Wall, min(rowid) FROM PreviousVersions WHERE Seq > ? GROUP BY +RecordID)
@@ -593,7 +597,7 @@ def left_since(con: Connection, month: Month, seq: int) -> list[Counted]:
 
 
 def former_keys(con: Connection, seq: int) -> list[FormerKey]:
-    """What records were before each change after a place in FinishedLog, oldest first."""
+    """Return the values of records before each change after ``seq``, the oldest first."""
     rows = con.execute(
         "SELECT JobID, LocalJobID, EndTime FROM PreviousVersions WHERE Seq > ? AND EndTime BETWEEN 1 AND ?"
         " ORDER BY Seq, rowid",
@@ -605,7 +609,7 @@ def former_keys(con: Connection, seq: int) -> list[FormerKey]:
 
 
 def former_places(con: Connection, seq: int) -> set[tuple[str | None, int, int]]:
-    """The endpoint, year and month that records had before they changed, after a place in FinishedLog."""
+    """Return the endpoint, year and month of records before each change after ``seq``."""
     rows = con.execute(
         "SELECT DISTINCT URL, CAST(strftime('%Y', EndTime, 'unixepoch') AS INTEGER),"
         " CAST(strftime('%m', EndTime, 'unixepoch') AS INTEGER)"
@@ -617,8 +621,8 @@ def former_places(con: Connection, seq: int) -> set[tuple[str | None, int, int]]
 
 
 def deleted_jobs(con: Connection, seq: int, horizon: int) -> list[str]:
-    """JobIDs of records that were deleted with ``seq < Seq <= horizon`` (pruned ones leave no trace here)."""
-    # CROSS: from what is new, or of the whole log from what changed in it, since SQLite would look at every record.
+    """Return the JobIDs of records that were deleted with ``seq < Seq <= horizon``, without pruned ones."""
+    # CROSS: SQLite would read every record. It must start from the new log entries, or for the whole log from changes.
     first, second = ("FinishedLog", "PreviousVersions") if seq else ("PreviousVersions", "FinishedLog")
     rows = con.execute(
         f"SELECT DISTINCT PreviousVersions.JobID FROM {first}"
@@ -631,5 +635,5 @@ def deleted_jobs(con: Connection, seq: int, horizon: int) -> list[str]:
 
 
 def pruned_before(con: Connection) -> int:
-    """The end before which finished jobs may be in an archive of `db prune`, UTC seconds; 0: none is."""
+    """Return the end before which jobs may be in an archive of `db prune`, UTC seconds; 0: no archive exists."""
     return int(con.execute("SELECT coalesce(max(EndedBefore), 0) FROM Archives").fetchone()[0])

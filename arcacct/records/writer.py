@@ -1,4 +1,4 @@
-"""Writing whole jobs into our tables, a slice in each transaction: the one way in for every source."""
+"""Write whole jobs into arcacct's tables, one slice per transaction. All sources use this module."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _CHILDREN = {
     "DataTransfers": "transfers",
     "JobExtraInfo": "extra",
 }
-"""By table the field of ArexRows; a change of these children, unlike that of events, is a change of the record."""
+"""The field of ArexRows, by table. A change of these children changes the record; a change of events does not."""
 _INSERT_EVENT = "INSERT INTO JobEvents (RecordID, EventKey, EventTime) VALUES (?, ?, ?)"
 LRMS_START = "LRMSSTART"
 _ROWS = 32
 """Rows of one INSERT: a statement for each row takes more than twice as long."""
 _RECORD_NAMES = ("LocalJobID", "Interface", "URL", "Queue", "User", "VO", "Status", *NUMBERS.split(", "))
 OF_HOLDS = ("RecordHolds", "HoldDecisions")
-"""Those that a trigger deletes behind the record: what it counted as depends on them."""
+"""Tables whose rows a trigger deletes after the record, since the record's counted values depend on them."""
 OF_RECORD = (
     *_CHILDREN,
     *("JobEvents", "RecordSources", "FieldSources", "TruncationNotes", "AuthGroups", "StatusFiles", "JobTelemetry"),
@@ -45,25 +45,25 @@ OF_RECORD = (
     "PseudonymisedRecords",
     *OF_HOLDS,
 )
-"""The tables with rows of a record that mean nothing without it."""
+"""The tables whose rows have no meaning without their record."""
 
 
 class KnownJob(NamedTuple):
-    """What our database has of a job."""
+    """The stored values of a job."""
 
     record_id: int
     status: str
     end_time: int
     recorded: bool
-    """Our own recorder has seen the job."""
+    """Whether arcacct's recorder has seen the job."""
     source: str | None
-    """Where the record came from, when it was not the control directory."""
+    """The record's source; ``None``: the control directory."""
     has_others: bool
-    """Whether others than its own source told something of it."""
+    """Whether it has values from other sources than its own."""
 
 
 class Difference(NamedTuple):
-    """A job of which we keep other values than the source has."""
+    """A job with stored values that differ from the source's."""
 
     job_id: str
     what: tuple[str, ...]
@@ -71,34 +71,34 @@ class Difference(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What became of jobs."""
+    """The result of writing jobs, mostly as counts."""
 
     added: int = 0
-    """Jobs that we did not have."""
+    """New jobs."""
     changed: int = 0
-    """Jobs that we had from the same source, and that changed there."""
+    """Jobs that were stored from the same source, and that changed there."""
     completed: int = 0
-    """Jobs of which our recorder missed the end."""
+    """Jobs whose end arcacct's recorder missed."""
     differences: tuple[Difference, ...] = ()
     record_ids: Mapping[str, int] = {}
-    """The record of each job by its id, whatever became of it."""
+    """The RecordID of each job, by job ID, for any result."""
     without_wall: int = 0
-    """Finished jobs, of those added or changed, whose wall time the source does not tell; the next: their CPU time."""
+    """Added or changed jobs that ended and for which the source has no wall time; the next: no CPU time."""
     without_cpu: int = 0
 
 
 class JobWriter:
     """
-    Writes jobs of one source, and remembers the IDs of names, which are append-only.
+    Writes jobs of one source, and caches the IDs of names, which are append-only.
 
-    Once a transaction was rolled back, make a new one: it may remember names that are gone.
+    Make a new writer after a transaction that was rolled back: the old one may have cached names that are gone.
     """
 
     def __init__(self, con: Connection, source: str, origin: str, *, vo_by_claims: bool = False) -> None:
         """
-        ``source``, one of `precedence.SOURCES`, and ``origin`` (file, cell, cluster) go to RecordSources.
+        ``source``, one of `enrichment.SOURCES`, and ``origin`` (file, cell, cluster) go to RecordSources.
 
-        ``vo_by_claims``: the site has rules by which claims of a token tell a job's VO, which the source does not know.
+        ``vo_by_claims``: the site's rules derive a job's VO from claims of a token; the source lacks these rules.
         """
         self._con = con
         self._source = source
@@ -107,9 +107,9 @@ class JobWriter:
         self._ids: dict[tuple[str, ...], tuple[int, ...]] = {}
 
     def write(self, jobs: Sequence[Job]) -> Written:
-        """Write a slice of jobs inside the caller's transaction; each job may be in it once."""
+        """Write a slice of jobs inside the caller's transaction; each job may occur only once."""
         known = known_jobs(self._con, [job.job_id for job in jobs])
-        # Whatever a source tells of them again, they stay as they are: it would bring the names back.
+        # Records with pseudonyms never change: new values from a source would bring the names back.
         closed = pseudonymised(self._con, [one.record_id for one in known.values()])
         new = [job for job in jobs if job.job_id not in known]
         record_ids = {job_id: one.record_id for job_id, one in known.items()}
@@ -137,12 +137,12 @@ class JobWriter:
 
     def insert(self, jobs: Sequence[ArexRows], *, without_cores: Sequence[bool] = ()) -> int:
         """
-        New jobs, as they are to be stored; returns the RecordID of the first, the others follow.
+        Insert new jobs from their rows; returns the RecordID of the first, the others follow.
 
-        ``without_cores``: of each job whether its number of cores is unknown; none is where this is empty.
+        ``without_cores``: for each job, whether its number of cores is unknown; empty: all are known.
 
-        Children first, under the numbers that their records will have, then the records: so each enters FinishedLog
-        once, by its own insertion. (Nobody else can insert meanwhile: the transaction is the only one that writes.)
+        Inserts the children first, under the future numbers of their records, then the records. So each record enters
+        FinishedLog once, by its own insertion. (No other process can insert meanwhile: only this transaction writes.)
         """
         first = last_record_id(self._con) + 1
         numbered = list(enumerate(jobs, first))
@@ -161,14 +161,14 @@ class JobWriter:
         return first
 
     def _values(self, job: ArexRows) -> tuple[object, ...]:
-        """The columns of AAR after JobID."""
+        """Return the values of the columns of AAR after JobID."""
         names = (job.interface, job.url, job.queue, job.user_dn, job.vo, job.status)
         if names not in self._ids:
             self._ids[names] = (*dimension_ids(self._con, names[:5]), name_id(self._con, "Status", job.status))
         return (job.local_job_id, *self._ids[names], *job.numbers)
 
     def _merge(self, known: KnownJob, job: Job) -> Written:
-        """A job that we have already."""
+        """Merge a job with its stored record."""
         if known.source not in (None, self._source):
             return Written()
         if known.recorded:
@@ -186,24 +186,24 @@ class JobWriter:
         return Written(changed=int(self._con.total_changes != before))
 
     def _complete(self, known: KnownJob, job: Job) -> Written:
-        """A job that our recorder has seen: what it missed is added, and what it has stays."""
+        """Add missing values to a job that arcacct's recorder has seen; the recorded values stay."""
         rows = stored(job)
-        # States that it has never seen: ARC 6 has no hook for INLRMS and CANCELING.
+        # States that the recorder never sees: ARC 6 has no hook for INLRMS and CANCELING.
         have = {row[0] for row in self._events(known)}
         missing = [(known.record_id, *event) for event in rows.events if event[0] not in have]
         self._con.executemany(_INSERT_EVENT, missing)
         if job.status not in FINAL:
             return Written()
-        # Aborted is what a sweep calls a job that vanished: a guess.
+        # A sweep sets a vanished job to aborted, which is a guess.
         if known.status in (IN_PROGRESS, ABORTED) or job.end_time > known.end_time:
             job, _events = self._judged(known, job)
             rows = stored(job)
             if not rows.vo:
-                # A rule may have told one that the source does not have.
+                # A rule of the site may have given a VO that the source does not have.
                 query = "SELECT Name FROM WLCGVOs WHERE ID = (SELECT VOID FROM AAR WHERE RecordID = ?)"
                 rows = rows._replace(vo=str(self._con.execute(query, (known.record_id,)).fetchone()[0]))
             if not any(key in FQAN_KEYS for key, _value in rows.auth_tokens):
-                # The first group of a token, which it does not call an FQAN.
+                # The first group of a token, which the source does not store as an FQAN.
                 query = "SELECT AttrKey, AttrValue FROM AuthTokenAttributes WHERE RecordID = ? AND AttrKey = 'mainfqan'"
                 first = self._con.execute(query, (known.record_id,)).fetchall()
                 rows = rows._replace(auth_tokens=[*first, *rows.auth_tokens])
@@ -216,7 +216,7 @@ class JobWriter:
         return self._con.execute(query, (known.record_id,)).fetchall()
 
     def _differences(self, known: KnownJob, rows: ArexRows) -> tuple[Difference, ...]:
-        """Both have the job's end: what is not the same."""
+        """Compare the source's rows with the stored ones; both have the job's end."""
         (ours,) = rows_of(self._con, 1, [known.record_id])
         if not any(key in FQAN_KEYS for key, _value in rows.auth_tokens):
             ours = ours._replace(auth_tokens=self._as_reported(ours.auth_tokens))
@@ -228,7 +228,7 @@ class JobWriter:
                 _RECORD_NAMES, (*ours[2:9], *ours.numbers), (*rows[2:9], *rows.numbers), strict=True
             )
             if mine != other
-            # A VO by a rule of our configuration that the source does not know: nothing is wrong then.
+            # The VO comes from a rule of the site that the source lacks: this is not a difference.
             and not (name == "VO" and not has_voms and mine and (not other or self._vo_by_claims))
         ]
         for table, (mine, others) in children.items():
@@ -240,22 +240,24 @@ class JobWriter:
 
     def _as_reported(self, tokens: Sequence[Row]) -> Sequence[Row]:
         """
-        The attributes of a token without its first group, which our recorder has as the first FQAN, and A-REX has not.
+        Return a token's attributes without its first group, which only arcacct's recorder stores as the first FQAN.
 
-        By the rules of the site (`arex.job_facts.main_group`): those about claims, or those by which it is kept
-        besides.
+        The site's rules decide (`arex.job_facts.main_group`): those about claims, or those by which the group is also
+        kept as a claim.
         """
         groups = {value for key, value in tokens if key not in FQAN_KEYS}
         return [row for row in tokens if row[0] not in FQAN_KEYS or not (self._vo_by_claims or row[1] in groups)]
 
     def _judged(self, known: KnownJob, job: Job) -> tuple[Job, list[tuple[str, str]]]:
-        """The job with what others told of it and whose word holds, and their events; FieldSources say so."""
+        """
+        Return the job with the stronger values of other sources, and those sources' events; updates FieldSources.
+        """
         labels = _labels(job)
         if not known.has_others:
             set_holders(self._con, known.record_id, labels)
             return job, []
         now = present(self._con, known.record_id)
-        # What others told of a run that ended otherwise is none of this one's.
+        # Values of other sources for a run with another end do not belong to this run.
         others = now.holders.items() if job.end_time == known.end_time else ()
         kept = {
             field: holder
@@ -282,7 +284,7 @@ class JobWriter:
         return getattr(job, field) not in (None, "", ())
 
     def _put(self, known: KnownJob, rows: ArexRows, *, has_cores: bool) -> None:
-        """Make our record these rows: children first, the status last, so that it is logged once."""
+        """Set a record to these rows: children first, the status last, so that it is logged once."""
         for table, field in _CHILDREN.items():
             set_children(self._con, known.record_id, table, list(getattr(rows, field)))
         self._con.execute(
@@ -297,7 +299,7 @@ class JobWriter:
             self._hold(known.record_id, found, rows)
         self._con.execute(_UPDATE, (*values, known.record_id, *values))
         if known.has_others:
-            # A job that A-REX had given up may have run on, or waits for its wall time: that is in the tables.
+            # The tables show whether a job ran on after A-REX gave it up, or waits for its wall time.
             judge(self._con, [known.record_id])
         elif not found:
             unhold(self._con, known.record_id)
@@ -305,7 +307,7 @@ class JobWriter:
             self._hold(known.record_id, found, rows)
 
     def _implausible(self, job: ArexRows, *, has_cores: bool) -> tuple[ImplausibleValue, ...]:
-        """What cannot be true of a job; of one that has not ended nothing is judged."""
+        """Return the impossible values of a job; empty for a job that has not ended."""
         if job.status not in FINAL:
             return ()
         numbers, start = job.numbers, 0
@@ -332,7 +334,7 @@ class JobWriter:
 
 
 def _instant(when: str) -> int:
-    """UTC seconds of an event; 0 of one whose time is in no form that we know."""
+    """Return the time of an event in UTC seconds; 0: unknown form."""
     try:
         return packing.event_seconds(when)
     except (TypeError, ValueError):
@@ -340,7 +342,7 @@ def _instant(when: str) -> int:
 
 
 def _packs(jobs: Sequence[ArexRows], first: int) -> Iterator[tuple[int, bytes]]:
-    """Of jobs that were just inserted, with the first one's RecordID: those that ended, packed."""
+    """Yield RecordID and pack of the ended ones of jobs that were just inserted; ``first``: the first RecordID."""
     for record_id, job in enumerate(jobs, first):
         pack = packing.packed(job[1:9], job.numbers, job.auth_tokens, job.rtes, job.transfers, job.extra, job.events)
         if pack is not None:
@@ -352,7 +354,7 @@ _counted = attrgetter(*_MAY_BE_UNKNOWN)
 
 
 def _labels(job: Job) -> dict[str, str]:
-    """Of a job the values that are not its source's own, and those that are not known: FieldSources."""
+    """Return the FieldSources of a job: of values that are not its source's own, and of unknown values."""
     counted = _counted(job)
     if None not in counted or job.status not in FINAL:
         return dict(job.field_sources)
@@ -361,7 +363,7 @@ def _labels(job: Job) -> dict[str, str]:
 
 
 def _with(job: Job, values: Mapping[str, Value]) -> Job:
-    """A job with other values, by field or by key of JobExtraInfo."""
+    """Return the job with values replaced, by field or by key of JobExtraInfo."""
     fields: dict[str, Any] = {field: value for field, value in values.items() if field in Job._fields}
     if "node_names" in fields:
         fields["node_names"] = tuple(fields["node_names"].split(":"))
@@ -372,7 +374,7 @@ def _with(job: Job, values: Mapping[str, Value]) -> Job:
 
 
 def _insert_rows(con: Connection, into: str, rows: Sequence[Row]) -> None:
-    """Rows into a table, in their order; each has a value for each of its columns."""
+    """Insert rows into a table, in their order; each row has a value for each column."""
     if not rows:
         return
     width = len(rows[0])
@@ -385,7 +387,7 @@ def _insert_rows(con: Connection, into: str, rows: Sequence[Row]) -> None:
 
 
 def known_jobs(con: Connection, job_ids: Sequence[str]) -> dict[str, KnownJob]:
-    """What we have of these jobs, by id."""
+    """Return the stored ones of these jobs, by job ID."""
     plain = {escaped(job_id): job_id for job_id in job_ids}
     return {
         plain[job_id]: KnownJob(record_id, status, end_time, bool(recorded), source, bool(has_others))
@@ -402,15 +404,15 @@ def known_jobs(con: Connection, job_ids: Sequence[str]) -> dict[str, KnownJob]:
 
 
 def rename(con: Connection, record_id: int, job_id: str) -> None:
-    """Another id for a job whose beginning came to light: it has its first submission in its id."""
+    """Change a job's ID, which contains its first submission, after an earlier submission was found."""
     con.execute("UPDATE AAR SET JobID = ? WHERE RecordID = ?", (escaped(job_id), record_id))
 
 
 def remove(con: Connection, record_ids: Sequence[int]) -> None:
     """
-    Remove records with all that is theirs: jobs that their source no longer tells of.
+    Remove records of jobs that their source no longer has, with all their rows.
 
-    What was logged leaves a tombstone, by which it is taken back where it was published.
+    A logged record leaves a tombstone, by which publishing revokes it at the receivers.
     """
     for table in (*(table for table in OF_RECORD if table not in OF_HOLDS), "AAR"):
         con.executemany(f"DELETE FROM {table} WHERE RecordID = ?", [(record_id,) for record_id in record_ids])
