@@ -1,1 +1,1 @@
-"""What a job is to accounting: written and read in one way, whatever it came from; monthly usage."""
+"""Jobs in accounting: written and read in the same way for all sources; monthly usage."""

@@ -1,4 +1,4 @@
-"""Runs of batch systems that have no tables of their own: one table for all, and what is made of them."""
+"""Runs of batch systems without their own tables: one common table, and the jobs made from it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SPELT |= {"virtual_memory_kib": "MaxVMSize", "queue": "QueueName", "user": "Use
 _SPELT |= {"name": "JobName"}
 NO_TASK = -1
 _LATEST_S = 2**34
-"""Later than this (year 2514) is no time of a job."""
+"""A later time (year 2514) is not a time of a job."""
 LARGEST = 2**53
-"""What is more is no measurement."""
+"""A larger number is not a measurement."""
 
 
 class BatchRun(NamedTuple):
-    """One run that is over. Empty text, or ``None``: not known."""
+    """One finished run. Empty text, or ``None``: unknown."""
 
     place: str
     """Server or cluster."""
@@ -36,17 +36,17 @@ class BatchRun(NamedTuple):
     task: int
     """Index in an array; NO_TASK: not an element of an array."""
     start_time: int
-    """UTC seconds; tells the runs of a job from each other."""
+    """UTC seconds; distinguishes the runs of a job."""
     submit_time: int
     end_time: int
     local_id: str
-    """As the batch system writes it."""
+    """The local ID, as the batch system writes it."""
     state: str = COMPLETED
     """A status of A-REX's."""
     wall_s: int | None = None
-    """``None``: from start to end, as far as is known."""
+    """``None``: the time from start to end is used."""
     cpu_user_s: int | None = None
-    """With the kernel's, where they are reported together."""
+    """Includes the kernel's time if both are reported together."""
     cpu_kernel_s: int | None = None
     cores: int | None = None
     gpus: float | None = None
@@ -65,33 +65,33 @@ class BatchRun(NamedTuple):
 
 
 class LogForm(NamedTuple):
-    """What a log does not say of itself."""
+    """Facts about a log that it does not contain."""
 
     place: str | None = None
-    """What the server or cluster is called here; ``None``: as the log calls it."""
+    """The name of the server or cluster; ``None``: the name in the log."""
 
 
 def checked(run: BatchRun) -> BatchRun:
-    """The run, if its times can be those of a job. Raises ValueError."""
+    """Return the run. Raises ValueError if it ended before it started."""
     if run.end_time < run.start_time:
         raise ValueError(f"it ended {run.start_time - run.end_time} s before it started")
     return run
 
 
 def status_of(exit_status: int | None, exit_signal: int | None, *, by_person: bool = False) -> str:
-    """What A-REX calls such an end: completed only where the exit status is known to be 0."""
+    """Return A-REX's status for an end: completed only for a known exit status of 0."""
     return ABORTED if by_person else COMPLETED if exit_status == 0 and not exit_signal else FAILED
 
 
 def whole(text: str) -> int:
-    """A whole number that is no more than a measurement can be. Raises ValueError."""
+    """Parse a whole number of at most LARGEST. Raises ValueError."""
     if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= LARGEST):
         raise ValueError(f"{text[:40]!r} is not a number")
     return int(text)
 
 
 def time_s(text: str | None) -> int:
-    """UTC seconds; 0: none. Raises ValueError."""
+    """Parse UTC seconds; 0: unknown. Raises ValueError."""
     found = whole(text or "0")
     if found >= _LATEST_S:
         raise ValueError(f"{found} is not a time of a job")
@@ -99,7 +99,7 @@ def time_s(text: str | None) -> int:
 
 
 def known_time_s(text: str | None) -> int:
-    """UTC seconds. Raises ValueError also where there are none."""
+    """Parse UTC seconds. Raises ValueError also for a missing time."""
     found = time_s(text)
     if not found:
         raise ValueError("it is missing")
@@ -107,16 +107,16 @@ def known_time_s(text: str | None) -> int:
 
 
 class LogSource(SourceType[BatchRun]):
-    """A batch system whose runs are in the table of all; a subclass reads its log."""
+    """A batch system whose runs are in the common table; a subclass reads its log."""
 
     run_type = BatchRun
     form = LogForm()
     endings = ("",)
-    """A directory is all files in it: PBS begins one each day."""
+    """A directory means all its files, since PBS starts a file each day."""
     place_option: str
-    """Of the command: ``server``, ``cluster``."""
+    """The command's option for the place: ``server``, ``cluster``."""
     file_help: str
-    """For people: what FILE is."""
+    """The help text for FILE."""
     example: str
 
     def __init__(self, system: BatchSystem) -> None:
@@ -128,14 +128,14 @@ class LogSource(SourceType[BatchRun]):
     def jobs(
         self, runs: Sequence[KeptRun[BatchRun]], site: BatchSite
     ) -> Iterator[tuple[Job, Sequence[KeptRun[BatchRun]]]]:
-        """The runs of one submission are one job: it was repeated."""
+        """Yield the jobs of runs: all runs of one submission are one repeated job."""
         in_order = sorted(runs, key=lambda one: (one.run.submit_time, one.run.start_time))
         for _, some in groupby(in_order, key=lambda one: one.run.submit_time):
             members = list(some)
             yield together([self.job(one.run, site) for one in members]), members
 
     def job(self, run: BatchRun, site: BatchSite) -> Job:
-        """The accounting record of a run."""
+        """Return the job of a run."""
         project = run.project or run.account
         whose = {"owner": run.user, "group": run.group, "account": run.account, "project": project}
         benchmark, source = site.benchmark(run.queue or None, run.end_time)
@@ -176,21 +176,21 @@ class LogSource(SourceType[BatchRun]):
 
     @staticmethod
     def shown(run: BatchRun) -> str:
-        """The number, and for an element of an array ``number[index]``."""
+        """Return the number of a run; for an element of an array, ``number[index]``."""
         return str(run.number) if run.task == NO_TASK else f"{run.number}[{run.task}]"
 
     def arc_record(self, con: Connection, run: BatchRun, job: Job) -> int | None:
-        """A-REX writes the number, with the server behind it where the batch system's own commands do."""
+        """Find A-REX's record. A-REX appends the server to the number if the batch system's commands do."""
         found = batch_jobs.arc_jobs_called(con, self.shown(run), job, self.system.lrms_names)
         names = ((record_id, name.removeprefix(self.shown(run)).removeprefix(".")) for record_id, name in found)
         return next((record_id for record_id, host in names if batch_jobs.same_host(host, run.place)), None)
 
     def may_be_arc(self, run: BatchRun) -> bool:
-        """A-REX submits no arrays."""
+        """Whether A-REX may have submitted the job: it submits no arrays."""
         return run.task == NO_TASK
 
     def number_of(self, local_job_id: str) -> tuple[int, ...] | None:
-        """The number that A-REX's LocalJobID names."""
+        """Return the numbers that A-REX's LocalJobID names; ``None``: unknown form, or an element of an array."""
         found = batch_jobs.local_id(local_job_id)
         return None if found is None or found.task or found.is_element else (found.number, NO_TASK)
 
@@ -206,9 +206,10 @@ def log_lines(
     chunks: Iterable[bytes], read: Callable[[str, set[str]], BatchRun | NoUsage | Noise | None]
 ) -> Iterator[ParsedRun]:
     """
-    The runs of a log. ``read`` reads a line: ``None`` for a record of another kind, ValueError for what is wrong.
+    Yield the runs of a log, with bounded memory.
 
-    A last line without its end is still being written: it is left. Bounded memory.
+    ``read`` parses a line. It returns ``None`` for a record of another kind, and raises ValueError for a malformed
+    line. A last line without a line end is still being written, and is ignored.
     """
     rest = b""
     length = number = 0
@@ -216,7 +217,7 @@ def log_lines(
         *lines, more = chunk.split(b"\n")
         for line in lines:
             number += 1
-            # After a crash some file systems leave zeros where the end of a file was.
+            # After a crash, some file systems leave zeros at the former end of a file.
             yield from _log_line((rest + line)[: LONGEST_LINE + 1].lstrip(b"\0"), length + len(line), number, read)
             rest, length = b"", 0
         rest = (rest + more)[: LONGEST_LINE + 1]
@@ -236,7 +237,7 @@ def _log_line(
     try:
         too_long = Fault(f"a line of {length} bytes: longer than any record")
         what = too_long if len(line) > LONGEST_LINE else read(text, unusable)
-    except Exception as error:  # noqa: BLE001  whatever it is, it costs this line alone
+    except Exception as error:  # noqa: BLE001  any error rejects only this line
         what = fault_of(error)
     if what is not None:
         yield ParsedRun(what, where, line + b"\n", length + 1, unusable=frozenset(unusable))

@@ -186,7 +186,7 @@ class CurrentValues(NamedTuple):
     unmeasured: frozenset[str]
     """Numbers without a measurement."""
     unknown: frozenset[str]
-    """Those of them that FieldSources marks as UNKNOWN."""
+    """The numbers that FieldSources marks as UNKNOWN."""
     holders: dict[str, str]
     """FieldSources: the sources, by field, of values that are not from the record's own source."""
     events: tuple[tuple[str, str], ...]

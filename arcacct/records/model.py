@@ -314,10 +314,10 @@ class VOs(NamedTuple):
         return next(mine, None) or next(for_any, None)
 
 
-# Who ran a job and where: the parts of a record that every format derives in the same way.
+# The user and the host of a job: the parts of a record that every format derives in the same way.
 
 
-# domainNameType of both schemas: labels of two characters or more, so 127.0.0.1 is none and wn001.example.org is one.
+# domainNameType of both schemas: labels of two characters or more, so wn001.example.org matches and 127.0.0.1 does not.
 _DOMAIN_NAME = re.compile(r"(?:[a-zA-Z0-9][a-zA-Z0-9'\-]*[a-zA-Z0-9]\.)*[a-zA-Z0-9][a-zA-Z0-9'\-]*[a-zA-Z0-9]")
 _LONGEST_DOMAIN_NAME = 255
 
@@ -333,7 +333,7 @@ def is_domain_name(text: str) -> bool:
 @lru_cache(maxsize=8192)
 def is_address(text: str) -> bool:
     """Whether this is an IPv4 or IPv6 address, without the zone of a local one, which may be any text."""
-    from ipaddress import ip_address  # noqa: PLC0415  few hosts are asked about; most runs ask about none
+    from ipaddress import ip_address  # noqa: PLC0415  most runs check no host
 
     try:
         return "%" not in text and bool(ip_address(text))
@@ -376,7 +376,7 @@ def job_record_id(aar: AAR, host: str | None) -> str:
 
 
 def has_value(text: str | None) -> bool:
-    """Whether APEL would store this text: ``none`` and ``null`` mean nothing there, in any case of letters."""
+    """Whether APEL would store this text: it treats ``none`` and ``null``, in upper or lower case, as empty."""
     return text is not None and text.strip().lower() not in _NO_VALUE
 
 

@@ -1,4 +1,4 @@
-"""Replacing names of users by pseudonyms: in jobs that ended long ago (`names_kept_months`), or for one user."""
+"""Replace names of users by pseudonyms: in jobs that ended long ago (`names_kept_months`), or for one user."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ _RUNS = ("GridEngineRecords", "SlurmRuns", "HTCondorJobs", "BatchRuns")
 _CHILDREN = ("AuthTokenAttributes", "JobExtraInfo", "DataTransfers", *_RUNS)
 _SUMS = ("Summaries", "NormalisedSummaries")
 _PLACE_OF_USER = 4
-"""In the keys of sums, which are JSON lists (`targets.apel.summaries.SummaryKey`)."""
+"""Index of the user in the keys of sums, which are JSON lists (`targets.apel.summaries.SummaryKey`)."""
 
 
 class Scope(NamedTuple):
-    """Whose names go."""
+    """The users and jobs whose names are replaced."""
 
     ended_before: int
     """UTC seconds, the first of a month: jobs that ended later keep their names."""
     user_dn: str | None = None
-    """``None``: those of everybody."""
+    """``None``: all users."""
     targets: tuple[str, ...] = ()
-    """The blocks of the configured targets: what one of them was not sent yet stays."""
+    """The blocks of the configured targets: records that one of them has not received yet keep their names."""
     present: Collection[str] = ()
     """Jobs that the control directory still has."""
     user_key: str = ""
-    """How the keys of sums have that user, in any case: as APEL keeps a name."""
+    """The user in the keys of sums, in the form in which APEL stores a name; upper and lower case are equal."""
 
 
 class Plan(NamedTuple):
-    """What `pseudonymise` would do."""
+    """The changes that `pseudonymise` would make."""
 
     jobs: int
     rows: tuple[tuple[str, int], ...]
-    """Of each table with names of these jobs."""
+    """``(table, rows)`` for each table with names of these jobs."""
     left: tuple[tuple[str, int], ...]
-    """``(reason, jobs)``: jobs for which their whole month keeps its names."""
+    """``(reason, jobs)``: jobs that make their whole month keep its names."""
 
 
 def plan(con: Connection, publishing: Connection, scope: Scope) -> Plan:
-    """What `pseudonymise` would do now."""
+    """Return what `pseudonymise` would do now, without changing anything."""
     free, left = [], Counter[str]()
     for month in _months(con, scope):
         reasons = _reasons(con, publishing, month, scope)
@@ -85,18 +85,18 @@ def plan(con: Connection, publishing: Connection, scope: Scope) -> Plan:
 
 
 def is_known(here: Places, con: Connection, publishing: Connection, user_dn: str) -> bool:
-    """Whether anything of a user is left anywhere, under the DN or, of what was forgotten before, its pseudonym."""
+    """Whether any data of a user exists, under the DN or, from an earlier call, under its pseudonym."""
     stored = [escaped(user_dn)]
     if os.path.exists(os.path.join(here.directory, PSEUDONYMS)):
         stored.append(site_names(here).of(user_dn))
-    # Sums have the users of pruned jobs.
+    # Users of pruned jobs are in sums.
     rows = con.execute(
         "SELECT Name FROM Users WHERE instr(Name, ?) OR Name IN (SELECT value FROM json_each(?))",
         (stored[0], json.dumps(stored)),
     )
     users = {name for (name,) in rows}
     if users:
-        # A part of somebody's DN is in texts, too, and is nobody's.
+        # If the text is only a part of another user's DN, it occurs in texts, too, but is not a user.
         return not users.isdisjoint(stored)
     forms = _spellings(user_dn)
     texts = [(con, "ImportQuarantine", column) for column in ("Content", "Reason")]
@@ -121,10 +121,10 @@ def pseudonymise(
     stopping: Callable[[], bool] = lambda: False,
 ) -> int:
     """
-    Replace the names of a scope; returns in how many jobs.
+    Replace the names of a scope; returns the number of changed jobs.
 
-    Others have their turn between two slices, and ``stopping`` ends it behind one: the next call goes on. ``alone``
-    keeps publishers out. Raises StoreError and its kinds.
+    Other processes can write between two slices. When ``stopping`` returns True, it ends before the next slice, and the
+    next call continues. ``alone`` keeps publishers out. Raises StoreError and its subclasses.
     """
     names = site_names(here)
     for one in (con, publishing):
@@ -153,7 +153,7 @@ def pseudonymise(
         with access.writing(con, here):
             _forget_others(con, names, scope)
             _drop_unused_names(con)
-        # Those of an earlier call, too, that was stopped.
+        # This includes the months of an earlier call that was stopped.
         closed = [month for (month,) in con.execute("SELECT Month FROM PseudonymisedMonths")]
         _forget_sent(publishing, names, scope, [one for one in closed if _bounds(one)[1] <= scope.ended_before])
         for (path,) in con.execute("SELECT Path FROM Archives").fetchall():
@@ -170,7 +170,7 @@ _IS_ASKED = f"Users.Name <> '' AND Users.Name NOT GLOB '{GLOB}' AND (:user IS NU
 
 
 def _asked(scope: Scope) -> dict[str, object]:
-    """The user as stored."""
+    """Return the parameter of the SQL conditions: the user as stored."""
     return {"user": None if scope.user_dn is None else escaped(scope.user_dn)}
 
 
@@ -183,14 +183,14 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def _bounds(month: int) -> tuple[int, int]:
-    """The first second of a month such as 202611, UTC, and that of the next one."""
+    """Return the first second of a month such as 202611, and that of the next month, UTC seconds."""
     year, number = divmod(month, 100)
     begin = calendar.timegm((year, number, 1, 0, 0, 0))
     return begin, begin + calendar.monthrange(year, number)[1] * 86_400
 
 
 def _months(con: Connection, scope: Scope) -> list[int]:
-    """The months with names of a scope, of jobs that are there or were pruned."""
+    """Return the months with names of a scope, for stored and pruned jobs."""
     rows = con.execute(
         "SELECT DISTINCT CAST(strftime('%Y%m', EndTime, 'unixepoch') AS INTEGER) FROM AAR"
         f" WHERE EndTime < :before AND {_TO_DO} UNION SELECT DISTINCT Month FROM MonthlyUsage"
@@ -202,7 +202,11 @@ def _months(con: Connection, scope: Scope) -> list[int]:
 
 
 def _reasons(con: Connection, publishing: Connection, month: int, scope: Scope) -> Counter[str]:
-    """Why a month has to keep its names, with the jobs that this is for: its sums are closed, so of all its users."""
+    """
+    Return why a month must keep its names, with the number of jobs for each reason.
+
+    The jobs of all users count, since the month's sums are closed as a whole.
+    """
     begin, end = _bounds(month)
     options = PruneOptions(end, "", scope.targets, (), scope.present)
     return Counter(
@@ -214,7 +218,7 @@ def _reasons(con: Connection, publishing: Connection, month: int, scope: Scope) 
 
 
 def _next(con: Connection, month: int, scope: Scope) -> list[tuple[int, str]]:
-    """The next records of a month, each with its user as stored."""
+    """Return the next records of a month, each with its user as stored."""
     begin, end = _bounds(month)
     return con.execute(
         f"SELECT RecordID, Users.Name FROM AAR JOIN Users ON Users.ID = +UserID"
@@ -224,7 +228,7 @@ def _next(con: Connection, month: int, scope: Scope) -> list[tuple[int, str]]:
 
 
 def _forget_records(con: Connection, names: Names, records: Sequence[tuple[int, str]]) -> None:
-    """Some records with all that is theirs, inside the caller's transaction; their places in the log stay."""
+    """Replace the names in records and all their rows, inside the caller's transaction; keeps their log positions."""
     ids = _listed(record_id for record_id, _user in records)
     places = con.execute(f"SELECT Seq, RecordID FROM FinishedLog WHERE RecordID IN ({ids})").fetchall()
     con.execute(f"DELETE FROM FinishedLog WHERE RecordID IN ({ids})")
@@ -232,7 +236,7 @@ def _forget_records(con: Connection, names: Names, records: Sequence[tuple[int, 
         _forget_one(con, names, record_id, user)
     con.execute(f"DELETE FROM PackedJobs WHERE RecordID IN ({ids})")
     con.execute(f"INSERT OR IGNORE INTO PseudonymisedRecords SELECT RecordID FROM AAR WHERE RecordID IN ({ids})")
-    # What the triggers have logged is no change for any receiver.
+    # The triggers have logged these changes, but they must not reach a receiver.
     con.execute(f"DELETE FROM FinishedLog WHERE RecordID IN ({ids})")
     con.executemany("INSERT INTO FinishedLog (Seq, RecordID) VALUES (?, ?)", places)
 
@@ -262,7 +266,7 @@ def _forget_one(con: Connection, names: Names, record_id: int, stored_user: str)
         _forget_accounts(con, names, table, where, "RecordID = ?", (record_id,))
     own = con.execute("SELECT ClusterID, JobID, Task FROM JobTelemetry WHERE RecordID = ?", (record_id,)).fetchone()
     if own is not None:
-        # Numbers are used again: what others had before, and have later, is not touched.
+        # Batch systems reuse numbers: rows of earlier and later jobs do not change.
         life = con.execute(
             "SELECT SubmitTime - ?1, EndTime + ?1 FROM AAR WHERE RecordID = ?2", (_CLOCKS_S, record_id)
         ).fetchone()
@@ -273,19 +277,19 @@ def _forget_one(con: Connection, names: Names, record_id: int, stored_user: str)
             " AND Hour BETWEEN ? AND ?"
         )
         _forget_accounts(con, names, "JobUsage", _SAMPLED, sampled, (*own, *life))
-        # What waits for late samples has account and commands, too: with the job over there are none to come.
+        # Rows that wait for late samples have account and commands, too. The job is over, so no samples will come.
         for table in ("JobCommandUsage", "JobSamples"):
             con.execute(f"DELETE FROM {table} WHERE {sampled}", (*own, *life))
 
 
 _CLOCKS_S = 86400
-"""A number of the batch system that comes again does so later than this."""
+"""Seconds; a batch system reuses a number only after a longer time."""
 _GRIDENGINE = (("Owner", "DeletedBy", "JobName"), ("SubmitCmdLine", "Cwd"), "GroupName")
 _SLURM = (("UserName", "JobName"), (), "GroupName")
 _HTCONDOR = (("UserName", "JobName", "UserDN", "TokenSubject"), ("TokenID",), "Account")
 _SONAR = (("UserName", "JobName"), (), None)
 _SAMPLED = (("UserName",), (), None)
-"""Columns that get a pseudonym, columns that are emptied, and the group, which may be called as the account."""
+"""Columns that get a pseudonym, columns that are emptied, and the group, which may have the account's name."""
 
 
 def _forget_accounts(
@@ -315,7 +319,7 @@ def _forget_accounts(
 
 
 class _Swap:
-    """Names within other texts: a DN wherever it stands, an account as a word of its own."""
+    """Replaces names within texts: a DN anywhere, an account only as a separate word."""
 
     def __init__(self, names: Names, users: Iterable[str], accounts: Iterable[str]) -> None:
         self._names = names
@@ -344,7 +348,7 @@ def _set(con: Connection, table: str, column: str, row: int, old: object, new: o
 
 
 def _rename_sums(con: Connection, names: Names, month: int, scope: Scope) -> None:
-    """What is left in the sums of a month: of pruned jobs, whose records are gone."""
+    """Replace the remaining names in the sums of a month: those of pruned jobs, which have no records."""
     for table, period in (("MonthlyUsage", "Month"), ("UsageBreakdown", "Kind = 1 AND Period")):
         number, keys = _KEYS_OF_SUMS[table]
         rows = con.execute(
@@ -381,11 +385,11 @@ _KEYS_OF_SUMS = {
         ("Kind", "Period", "VOID", "EndpointID", "QueueID", "StatusID", "Project", "Host", "CPUCount", "Benchmark"),
     ),
 }
-"""The number of a sum, and what it is told apart by beside user and FQAN."""
+"""The ID column of a sum, and its key columns in addition to user and FQAN."""
 
 
 def _merge(con: Connection, table: str, number: str, cell: int, there: int) -> None:
-    """A sum into one that has the same key by now, and nothing left of the first."""
+    """Add a sum to the one that now has the same key, and delete the first."""
     amounts = ["Jobs", "Wall", "Cpu", "NoWall", "NoCpu", "WallNoCpu"]
     amounts += ("StageIn", "StageOut") if table == "UsageBreakdown" else ()
     added = ", ".join(f"{one} = {one} + (SELECT {one} FROM {table} WHERE {number} = :old)" for one in amounts)
@@ -403,7 +407,7 @@ def _merge(con: Connection, table: str, number: str, cell: int, there: int) -> N
 
 
 def _forget_others(con: Connection, names: Names, scope: Scope) -> None:
-    """What went into no record, or could not be used: of everybody by its time, else where the DN stands in it."""
+    """Replace or delete names outside of records. For all users by age; for one user, rejected records with the DN."""
     if scope.user_dn is None:
         before = scope.ended_before
         for table, columns, where, limit in (
@@ -430,7 +434,7 @@ def _drop_unused_names(con: Connection) -> None:
 
 
 def _spellings(user_dn: str) -> list[str]:
-    """How a DN may stand in what was sent or rejected: as it is, escaped by A-REX, in XML, in JSON and in ASCII."""
+    """Return the forms of a DN in messages and rejected records: plain, escaped by A-REX, in XML, JSON and ASCII."""
     forms = (
         user_dn,
         escaped(user_dn),
@@ -442,7 +446,7 @@ def _spellings(user_dn: str) -> list[str]:
 
 
 def _forget_sent(publishing: Connection, names: Names, scope: Scope, months: Sequence[int]) -> None:
-    """What the ledger has kept: bytes of messages, keys of sums, and words of receivers that quote a name."""
+    """Remove names from the ledger: bytes of messages, keys of sums, and answers of receivers that quote a name."""
     with transaction(publishing):
         for target, old, new in _sum_keys(publishing, scope, months, names):
             publishing.execute(
@@ -472,7 +476,7 @@ _QUOTES = (
 def _sum_keys(
     publishing: Connection, scope: Scope, months: Sequence[int], names: Names | None = None
 ) -> list[tuple[str, str, str]]:
-    """Target, key and new key of the sums with names; without ``names`` the new key is the old one."""
+    """Return target, key and new key of the sums with names; without ``names`` the new key is the old one."""
     found = []
     wanted = None
     if scope.user_dn is not None:
@@ -490,11 +494,11 @@ def _sum_keys(
 
 
 _LONGEST_USER = 255
-"""What APEL keeps of a name."""
+"""The most characters of a name that APEL stores."""
 
 
 def _messages_to_forget(publishing: Connection, scope: Scope) -> Iterator[int]:
-    """The answered messages that are old, or have a user in them, and of which the bytes are kept."""
+    """Yield the answered messages with stored bytes that are old, or that contain the user."""
     forms = [] if scope.user_dn is None else [form.encode() for form in _spellings(scope.user_dn)]
     for message_id, created, is_packed, data in publishing.execute(
         "SELECT Messages.MessageID, Created, IsPacked, Bytes FROM Messages JOIN MessageBytes USING (MessageID)"
@@ -512,7 +516,7 @@ def _messages_to_forget(publishing: Connection, scope: Scope) -> Iterator[int]:
 
 
 def _forget_in_archive(path: str, names: Names, scope: Scope, months: Sequence[int]) -> None:
-    """The same in an archive of pruned jobs."""
+    """Replace the names in an archive of pruned jobs."""
     with closing(open_database(path, ACCOUNTING_SCHEMA)) as con, access.translating(path):
         con.execute("PRAGMA secure_delete = ON")
         for month in months:
@@ -526,21 +530,21 @@ def _forget_in_archive(path: str, names: Names, scope: Scope, months: Sequence[i
 
 
 def overwrite(publishing: Connection) -> None:
-    """Write the ledger anew, so that its free pages have nothing left of what was deleted before."""
+    """Rewrite the ledger, so that its free pages contain no deleted data."""
     publishing.execute("VACUUM")
     publishing.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 _FORGOT = "ARCACCT_FORGOT_AT"
-"""DBConfig: when the names of old jobs were last looked for, UTC seconds."""
+"""Key in DBConfig: the time of the last search for names of old jobs, UTC seconds."""
 
 
 def is_due(con: Connection, now: int) -> bool:
-    """Whether the names of old jobs are to be looked for again: once a day."""
+    """Whether the daily search for names of old jobs is due; ``now``: UTC seconds."""
     return now - int(noted(con, _FORGOT) or 0) >= 86400
 
 
 def note_done(con: Connection, here: Places, now: int) -> None:
-    """All was looked at."""
+    """Store the time of a complete search, UTC seconds."""
     with access.writing(con, here):
         note(con, _FORGOT, now)

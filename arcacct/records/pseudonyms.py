@@ -89,7 +89,7 @@ def fqan_without_names(of: Callable[[str], str | None], value: object) -> object
 
 
 def pseudonymised(con: Connection, record_ids: Sequence[int]) -> set[int]:
-    """Return those of these RecordIDs that have pseudonyms."""
+    """Return the RecordIDs, among ``record_ids``, of records with pseudonyms."""
     if con.execute("SELECT 1 FROM PseudonymisedRecords LIMIT 1").fetchone() is None:
         return set()
     listed = ", ".join(str(int(one)) for one in record_ids)

@@ -131,7 +131,7 @@ def logged_among(con: Connection, places: Sequence[int], *, ended_from: int = 0)
 
 
 def logged_at(con: Connection, places: Sequence[int]) -> list[Logged]:
-    """Read the records at these positions of FinishedLog from the tables, without those that are not published."""
+    """Read the publishable records at these positions of FinishedLog from the tables."""
     chosen = f"Seq IN ({','.join(map(str, places))})"
     return decoded(con, lambda: _from_tables(con, chosen, 0)[0])
 
@@ -375,7 +375,7 @@ def ended_at(
 
 
 def seconds_of_others(con: Connection, end_times: Iterable[object], own_ids: Collection[int]) -> set[int]:
-    """Return those of these seconds in which records other than ``own_ids`` ended, with any status."""
+    """Return the seconds of ``end_times`` in which records other than ``own_ids`` ended, with any status."""
     seconds = ",".join(str(end) for end in set(end_times) if isinstance(end, int))
     # The index alone answers this query.
     rows = con.execute(f"SELECT EndTime, RecordID FROM AAR WHERE EndTime IN ({seconds})")

@@ -1,4 +1,4 @@
-"""Values as Slurm writes them: durations, sizes, times, trackable resources and lists of hosts."""
+"""Parse values of Slurm: durations, sizes, times, trackable resources and lists of hosts."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from datetime import UTC, datetime, tzinfo
 from itertools import product
 from typing import NamedTuple
 
-# Values as sacct prints them: durations, sizes, times, exit codes, states, numbers of jobs; and how it is asked.
+# Values as sacct prints them: durations, sizes, times, exit codes, states, numbers of jobs; and the environment for it.
 #
-# Each function returns ``None`` for what says nothing (empty, ``Unknown``, ``None``), and raises ValueError for what is
-# no such value: a number that cannot be read must not become another one.
+# Each function returns ``None`` for a missing value (empty, ``Unknown``, ``None``). It raises ValueError for a
+# malformed value: an unreadable number must not become another number.
 
 
 LARGEST = 2**53
-"""What is more is no measurement."""
+"""A larger number is not a measurement."""
 UNSET = frozenset((0xFFFFFFFE, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFE, 0xFFFFFFFFFFFFFFFF))
-"""Slurm's NO_VAL, INFINITE, NO_VAL64 and INFINITE64 (slurm/slurm.h): a number that is not known, in any column."""
+"""Slurm's NO_VAL, INFINITE, NO_VAL64 and INFINITE64 (slurm/slurm.h): an unknown number, in any column."""
 _UNSET_COUNTS = UNSET | {0xFFFE, 0xFFFF}
-"""With NO_VAL16 and INFINITE16, for counts and codes alone: 65,534 s or KiB are a measurement like any other."""
+"""With NO_VAL16 and INFINITE16, only for counts and codes: 65,534 s or KiB is a valid measurement."""
 LATEST_S = 2**34
-"""Later than this (year 2514) is no time of a job."""
+"""A later time (year 2514) is not a time of a job."""
 _LARGEST_JOB = 2**53
 
 NOT_SAID = frozenset(("", "Unknown", "None", "N/A", "(null)"))
-"""What sacct prints where there is no value."""
+"""Texts that sacct prints for a missing value."""
 _NOTHING = NOT_SAID | {"INVALID"}
 _DURATION = re.compile(r"(?:([0-9]{1,15})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{2})(?:\.([0-9]{1,6}))?", re.ASCII)
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTPE]?)", re.ASCII)
@@ -37,7 +37,7 @@ _JOB = re.compile(r"([0-9]{1,16})(?:_(?:[0-9]{1,10}|\[[^\]]*\])|\+[0-9]{1,10})?(
 
 
 class Instants(NamedTuple):
-    """What a local time may have been, in UTC seconds: two when clocks were set back, else twice the same."""
+    """The possible UTC seconds of a local time: two different ones when clocks were set back, else twice the same."""
 
     early: int
     late: int
@@ -45,9 +45,9 @@ class Instants(NamedTuple):
 
 def duration_us(text: str) -> int | None:
     """
-    ``MM:SS.mmm``, ``HH:MM:SS`` or ``D-HH:MM:SS`` in microseconds.
+    Parse ``MM:SS.mmm``, ``HH:MM:SS`` or ``D-HH:MM:SS`` into microseconds.
 
-    Fractions stand behind minutes only: from an hour on, sacct leaves them out.
+    sacct prints fractions only for durations below an hour.
     """
     if text in _NOTHING:
         return None
@@ -64,7 +64,7 @@ def duration_us(text: str) -> int | None:
 
 
 def amount(text: str) -> int | None:
-    """A whole number; ``None`` also for one that Slurm writes where it has none."""
+    """Parse a whole number; ``None`` also for Slurm's values for unknown (`UNSET`)."""
     if text in _NOTHING:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 20):
@@ -76,23 +76,23 @@ def amount(text: str) -> int | None:
 
 
 def count(text: str) -> int | None:
-    """A number of CPUs, nodes or the like."""
+    """Parse a number of CPUs, nodes or the like."""
     number = amount(text)
     return None if number is None else known_count(number)
 
 
 def known(number: int) -> int | None:
-    """A number of Slurm's; ``None`` for one that stands for none (`UNSET`)."""
+    """Return a number of Slurm's; ``None`` for one that means unknown (`UNSET`)."""
     return None if number in UNSET else number
 
 
 def known_count(number: int) -> int | None:
-    """The same of a count or a code, which Slurm may also keep in 16 bits."""
+    """Do the same as `known` for a count or a code, which Slurm may also store in 16 bits."""
     return None if number in _UNSET_COUNTS else number
 
 
 def size_kib(text: str) -> int | None:
-    """``3188K``, ``2.60M`` or, of ``--noconvert``, bytes; rounded up to KiB, as something was used."""
+    """Parse ``3188K``, ``2.60M`` or, with ``--noconvert``, bytes, into KiB; rounds up, so a small usage is not 0."""
     if text in _NOTHING:
         return None
     match = _SIZE.fullmatch(text)
@@ -111,10 +111,10 @@ def size_kib(text: str) -> int | None:
 
 def instants(text: str, zone: tzinfo | None) -> Instants | None:
     """
-    Seconds since 1970 (``SLURM_TIME_FORMAT=%s``), a time with its offset, or a local time of ``zone``.
+    Parse seconds since 1970 (``SLURM_TIME_FORMAT=%s``), a time with an offset, or a local time of ``zone``.
 
-    ``zone`` ``None``: this machine's. A local time that does not exist, since clocks were set forward, is what it
-    would have been without.
+    ``zone`` ``None``: this machine's zone. A local time that does not exist, since clocks were set forward, is
+    converted as if they had not been set.
     """
     if text in _NOTHING or (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) in UNSET):
         return None
@@ -146,7 +146,7 @@ def _seconds(when: datetime) -> int:
 
 
 def exit_code(text: str) -> tuple[int | None, int | None] | None:
-    """``N:SIGNAL``."""
+    """Parse ``N:SIGNAL`` into exit code and signal."""
     if text in _NOTHING:
         return None
     match = _EXIT.fullmatch(text)
@@ -156,7 +156,7 @@ def exit_code(text: str) -> tuple[int | None, int | None] | None:
 
 
 def state(text: str) -> str:
-    """The state, without who cancelled the job (``CANCELLED by 1004``). Empty: not said."""
+    """Return the state, without the user in ``CANCELLED by 1004``. Empty: unknown."""
     word = text.partition(" ")[0].rstrip("+")
     if not re.fullmatch(r"[A-Z_]{0,40}", word):
         raise ValueError(f"{text[:40]!r} is not a state of a job")
@@ -165,7 +165,7 @@ def state(text: str) -> str:
 
 def job_number(text: str) -> tuple[int, str]:
     """
-    The job and step that JobIDRaw (``24``, ``24.batch``) or JobID (``21_1``, ``51+1.0``) stands for.
+    Parse JobIDRaw (``24``, ``24.batch``) or JobID (``21_1``, ``51+1.0``) into job and step.
 
     The step is ``batch``, ``extern``, ``0``, ...; empty: the job itself.
     """
@@ -176,28 +176,28 @@ def job_number(text: str) -> tuple[int, str]:
 
 
 def clean(text: str) -> str:
-    """A text as a database keeps it: without zeros and halves of characters, which become what Python calls them."""
+    """Return a text that a database can store: zero bytes and lone surrogates become Python escapes."""
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def environment() -> dict[str, str]:
-    """Ours, without what changes what sacct prints: seconds since 1970, one language, no other clusters."""
+    """Return the environment for sacct: seconds since 1970, one language, no variables that change its output."""
     changes = ("SACCT_", "SLURM_CLUSTERS", "LC_")
     ours = {name: value for name, value in os.environ.items() if not name.startswith(changes)}
     return ours | {"TZ": "UTC", "LC_ALL": "C", "LANG": "C", "SLURM_TIME_FORMAT": "%s"}
 
 
 def new_delimiter() -> str:
-    """What nobody can have put into a name: no letters, so that the header still tells it."""
+    """Return a random delimiter that no user can put into a name. It has no letters, so the header still shows it."""
     import secrets  # noqa: PLC0415  once for each question to Slurm
 
     return f"\x1f{secrets.randbelow(10**18):018d}\x1f"
 
 
 def is_secret(delimiter: str) -> bool:
-    """Whether a delimiter is one that nobody can have put into a name, as `new_delimiter` makes them."""
+    """Whether a delimiter has the form of `new_delimiter`."""
     return re.fullmatch("\x1f[0-9]{18}\x1f", delimiter) is not None
 
 
@@ -210,7 +210,7 @@ _TRES_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 def parse(text: str) -> dict[str, int]:
     """
-    Each resource with its amount: sizes in bytes, energy in J; what is no number or not measured is left out.
+    Return each resource with its amount: sizes in bytes, energy in J. Leaves out unknown and malformed amounts.
 
     (Energy is NO_VAL64, 18446744073709551614, where the site does not measure it.)
     """
@@ -228,7 +228,7 @@ def parse(text: str) -> dict[str, int]:
 
 
 def cpu_us(text: str) -> int | None:
-    """The CPU time of a usage (``cpu=03:50:00,energy=0``, TRESUsageInTot), in microseconds; ``None``: not known."""
+    """Return the CPU time of a usage (``cpu=03:50:00,energy=0``, TRESUsageInTot) in microseconds; ``None``: unknown."""
     for part in text.split(","):
         key, _, value = part.partition("=")
         if key.strip() == "cpu":
@@ -240,7 +240,7 @@ def cpu_us(text: str) -> int | None:
 
 
 def gpu_count(tres: dict[str, int]) -> int:
-    """GPUs, of all types: the untyped amount if there is one, else the sum of the typed ones (never both)."""
+    """Return the GPUs of all types: the untyped amount if it exists, else the sum of the typed ones (never both)."""
     if "gres/gpu" in tres:
         return tres["gres/gpu"]
     return sum(amount for key, amount in tres.items() if key.startswith("gres/gpu:"))
@@ -252,29 +252,29 @@ def gpu_count(tres: dict[str, int]) -> int:
 
 
 LARGEST_LIST = 100_000
-"""Names. A longer list is a mistake; it would take our memory and our time."""
+"""The most names. A longer list is a mistake, and would take too much memory and time."""
 
 NOBODY = frozenset(("", "None", "None assigned", "(null)", "Unknown", "N/A"))
-"""What Slurm says for no nodes; Sonar before 0.17 passes it on as the name of one, for every pending job."""
+"""Slurm's texts for no nodes; Sonar before 0.17 reports them as a node's name, for every pending job."""
 
 _MOST_CHARACTERS = 8 * 1024 * 1024
 _SIGN = re.compile(r"[\[\],]")
 _PARTS = re.compile(r"\[([^\[\]]*)\]|([^\[\],\s]+)")
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", re.ASCII)
 _LAST_NUMBER = re.compile(r"((?:.*[^0-9])?)([0-9]+)([^0-9]*)", re.ASCII | re.DOTALL)
-"""Looked for from the end: the time is linear also for names of digits."""
+"""It matches from the end: the time is linear also for names of digits."""
 
 
 class MalformedError(ValueError):
-    """A value that its type does not allow: what cannot be told without it is refused, and only that."""
+    """A value is malformed: only the values that depend on it are rejected."""
 
 
 def expand(ranges: Iterable[str]) -> list[str]:
     """
-    The names of some ranges, in their order, each once.
+    Return the distinct names of ranges, in their order.
 
     Raises MalformedError for brackets that do not match, for bounds that are not numbers or in the wrong order, and
-    for more than LARGEST_LIST names, repeated ones included. Names are counted before any is made.
+    for more than LARGEST_LIST names, including repeated ones. Counts the names before it makes them.
     """
     elements = []
     names = characters = 0
@@ -291,7 +291,7 @@ def expand(ranges: Iterable[str]) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """The elements of a list: commas inside of brackets do not count."""
+    """Split a list at commas outside of brackets."""
     elements, depth, start = [], 0, 0
     for match in _SIGN.finditer(text):
         if match[0] == "[":
@@ -306,7 +306,7 @@ def split(text: str) -> list[str]:
 
 
 class _Range(NamedTuple):
-    """Numbers from ``low`` to ``high``, padded with zeros to ``width``, as Slurm does: that of the lower bound."""
+    """Numbers from ``low`` to ``high``, padded with zeros to ``width``, that of the lower bound, as Slurm does."""
 
     low: int
     high: int
@@ -314,7 +314,7 @@ class _Range(NamedTuple):
 
 
 def _parts(element: str) -> tuple[list[str | list[_Range]], int, int]:
-    """Texts and ranges, in turn; how many names they make, and of how many characters the longest is at most."""
+    """Return the texts and ranges of an element, the number of its names, and the most characters of a name."""
     parts: list[str | list[_Range]] = []
     position, names, length = 0, 1, 0
     while position < len(element):
@@ -327,7 +327,7 @@ def _parts(element: str) -> tuple[list[str | list[_Range]], int, int]:
         else:
             ranges = [_range(piece, element) for piece in match[1].split(",")]
             parts.append(ranges)
-            # A product that is too large stays so, and is not multiplied into a number of many digits.
+            # The product is limited, so that it cannot become a number of many digits.
             names = min(names * sum(high - low + 1 for low, high, _ in ranges), LARGEST_LIST + 1)
             length += max(max(width, len(str(high))) for _, high, width in ranges)
         position = match.end()
@@ -353,7 +353,7 @@ def _made(part: str | list[_Range]) -> list[str]:
 
 
 def compress(names: Iterable[str]) -> str:
-    """Host names as one list, the last number of each in brackets: what `expand` makes the same names of."""
+    """Return host names as one list with the last number of each in brackets; `expand` returns the same names."""
     groups: dict[tuple[str, str, int], list[int]] = {}
     plain: dict[str, None] = {}
     for name in dict.fromkeys(names):
@@ -368,7 +368,7 @@ def compress(names: Iterable[str]) -> str:
 
 
 def _join_padded(groups: dict[tuple[str, str, int], list[int]]) -> None:
-    """n099 and n100 are of one series: numbers that fill a group's width join it."""
+    """Join numbers that fill the width of a padded group with it: n099 and n100 belong together."""
     for prefix, suffix, width in [key for key in groups if key[2]]:
         rest = groups.get((prefix, suffix, 0), [])
         groups[prefix, suffix, width] += [number for number in rest if len(str(number)) == width]
@@ -384,7 +384,7 @@ def _bracketed(prefix: str, suffix: str, width: int, numbers: list[int]) -> str:
         return f"{prefix}{numbers[0]:0{width}d}{suffix}"
     pieces: list[list[int]] = []
     for number in numbers:
-        # A range of different lengths (9-10) is only right where nothing is padded, and then it is.
+        # A range with different lengths (9-10) occurs only without padding, where it is correct.
         if pieces and pieces[-1][1] == number - 1:
             pieces[-1][1] = number
         else:
