@@ -272,7 +272,8 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
     ages = {name: plan["ages"].get(f"spool/{name}", AGES_S[-1]) for name in given}
     control = str(work / "control").encode()
     events = {
-        name: _event_in(given[name], control) if _is_looked_at(name, given[name], age_s) else None for name, age_s in ages.items()
+        name: _event_in(given[name], control) if _is_looked_at(name, given[name], age_s) else None
+        for name, age_s in ages.items()
     }
     _check_records(events, set(plan["control"]), found)
     for name in set(given) - set(good):
