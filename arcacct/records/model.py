@@ -132,9 +132,10 @@ def record_of(row: Row, digest: bytes | None) -> AAR:
     """Return a row as an AAR; ``digest``: that of its pack, if it was read from one."""
     if isinstance(row, AAR):
         return row
-    moved = tuple([Transfer._make(one) for one in row[_TRANSFERS]])
+    values: list[Any] = [*row]
+    values[_TRANSFERS] = tuple([Transfer._make(one) for one in row[_TRANSFERS]])
     # Not by _make(): a field that no pack has gets its default.
-    aar = PackedAAR(*row[:_TRANSFERS], moved, *row[_TRANSFERS + 1 :])
+    aar = PackedAAR(*values)
     aar.digest = digest
     return aar
 
