@@ -102,7 +102,7 @@ def test_the_life_of_an_installation(packages, make_host, suite, tmp_path) -> No
     assert "A newer arcacct made these databases" in downgraded.stdout
     assert f"arcacct db restore {DATABASE}.before-schema-{ACCOUNTING_SCHEMA}." in downgraded.stdout, downgraded.stdout
     assert refused.returncode != 0
-    assert "install the version of arcacct that created it, or a newer one" in refused.stdout
+    assert "install the arcacct that made it, or a newer one" in refused.stdout
     assert ce.sent() == sent
 
     # Forward again: what waited is recorded and sent, once.
