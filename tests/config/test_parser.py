@@ -165,8 +165,8 @@ def test_a_file_that_was_asked_for_has_to_be_there(tmp_path, config, environ):
 
 
 def test_a_directory_in_place_of_the_file_is_one_clear_line(tmp_path):
-    """What cannot be read is told with the reason of the system."""
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    """It says that it is one, and what to give."""
+    with pytest.raises(ConfigError, match="a directory; give the configuration file in it"):
         load(str(tmp_path), {})
 
 
