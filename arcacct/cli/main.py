@@ -179,9 +179,6 @@ def _of_system(error: Exception) -> str:
     return ""
 
 
-_GLOBAL_OPTIONS = ("--config", "--database", "--debug")
-
-
 def _run(args: list[str] | None) -> int:
     try:
         result: Any = arcacct.main(args, prog_name="arcacct", standalone_mode=False)
@@ -194,7 +191,7 @@ def _run(args: list[str] | None) -> int:
     except click.ClickException as error:
         words = " ".join(error.format_message().split()).rstrip(".")
         ctx = error.ctx if isinstance(error, click.UsageError) else None
-        if isinstance(error, click.NoSuchOption) and error.option_name in _GLOBAL_OPTIONS:
+        if isinstance(error, click.NoSuchOption) and any(error.option_name in one.opts for one in arcacct.params):
             words = f"{error.option_name} belongs before the command: `arcacct {error.option_name} ... COMMAND`"
         raise UsageError(f"{words}; see `{ctx.command_path if ctx else 'arcacct'} --help`") from error
     except SystemExit:

@@ -266,16 +266,13 @@ def _whole_ids(settings: Settings, given: tuple[str, ...]) -> tuple[str, ...]:
     What names no job of the database stays as it is: its record may have been pruned, and the ledger still has its id.
     Raises InputError for a text that names several jobs.
     """
-    with (
-        closing(access.read_publishing(settings.places)) as ledger,
-        closing(access.read_accounting(settings.places)) as con,
-    ):
-        return tuple(
-            text
-            if held.quarantine_entries(ledger, job_id=text) or not has_job(con, text)
-            else find_job(con, text).job_id
-            for text in given
-        )
+    with closing(access.read_publishing(settings.places)) as ledger:
+        whole = {text for text in given if held.quarantine_entries(ledger, job_id=text)}
+    if whole.issuperset(given):
+        # The ledger alone decides: accounting.db may be away.
+        return given
+    with closing(access.read_accounting(settings.places)) as con:
+        return tuple(text if text in whole or not has_job(con, text) else find_job(con, text).job_id for text in given)
 
 
 def _state(one: ImplausibleRecord) -> str:
