@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import pathlib
@@ -14,24 +13,13 @@ import pytest
 import slurm_files
 import stored_jobs
 from in_process import said
+from report_figures import figures
 
 from arcacct.records.pseudonyms import Names, site_names
 from arcacct.reports.tables import Column, Table
 
 NOVEMBER = ("--from", "2026-11-01", "--to", "2026-12-01")
 MAY = ("--month", "2026-05")
-
-
-def figures(capsys, conf, *options: object) -> dict[tuple[str, str, str], str]:
-    """By section, key and metric: the values of the CSV."""
-    path = pathlib.Path(conf).parent / "report.csv"
-    done = said(capsys, "--config", conf, "report", *options, "--csv", path)
-    assert done.returncode == 0, done.stderr
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    found = {(row["section"], row["key"], row["metric"]): row["value"] for row in rows}
-    assert len(found) == len(rows)
-    return found
 
 
 def database(conf) -> pathlib.Path:

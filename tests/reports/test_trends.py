@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import calendar
-import csv
 import json
 import math
 import random
@@ -13,6 +12,7 @@ from contextlib import closing
 import pytest
 import stored_jobs
 from in_process import said
+from report_figures import figures
 
 from arcacct.database.access import open_accounting, read_accounting
 from arcacct.publishing.ledger_rows import month_bounds
@@ -26,18 +26,6 @@ from arcacct.reports.trends import over_time
 MAY = ("--month", "2026-05")
 MAY_S = calendar.timegm((2026, 5, 1, 0, 0, 0))
 DAY_S = 86_400
-
-
-def figures(capsys, made, *options: object) -> dict[tuple[str, str, str], str]:
-    """By section, key and metric: the values of the CSV."""
-    path = made.path / "report.csv"
-    done = said(capsys, "--config", made.conf, "report", *options, "--csv", path)
-    assert done.returncode == 0, done.stderr
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    found = {(row["section"], row["key"], row["metric"]): row["value"] for row in rows}
-    assert len(found) == len(rows)
-    return found
 
 
 def job(number: int, end_s: int, hours: float, cores: int = 1, wait_s: int = 60, **more: object) -> Job:
@@ -63,7 +51,7 @@ def test_utilisation_is_of_the_cores_of_each_day(capsys, site) -> None:
         job(3, MAY_S + 10 * DAY_S, 10, cores=20),
     )
 
-    told = figures(capsys, made, *MAY)
+    told = figures(capsys, made.conf, *MAY)
 
     first, second = "2026-05-01 to 2026-05-10", "2026-05-11 to 2026-05-31"
     assert of(told, "utilisation", "cores") == {first: "10", second: "20", "(all)": ""}
@@ -80,7 +68,7 @@ def test_days_without_known_cores_are_left_out_with_their_jobs(capsys, site) -> 
     made = site("cores=10 from=2026-05-22")
     made.add(job(1, MAY_S + 3600, 100, cores=10), job(2, MAY_S + 25 * DAY_S, 24, cores=10))
 
-    told = figures(capsys, made, *MAY)
+    told = figures(capsys, made.conf, *MAY)
     text = said(capsys, "--config", made.conf, "report", *MAY).stdout
 
     assert of(told, "utilisation", "core_hours") == {"2026-05-22 to 2026-05-31": "240.0"}
@@ -93,7 +81,7 @@ def test_days_before_the_first_record_are_not_idle(capsys, site) -> None:
     made = site("cores=10")
     made.add(job(1, MAY_S + 29 * DAY_S + 50_000, 1), job(2, MAY_S + 31 * DAY_S - 1, 24, cores=10))
 
-    told = figures(capsys, made, *MAY)
+    told = figures(capsys, made.conf, *MAY)
 
     assert of(told, "utilisation", "installed_core_hours") == {"2026-05-30 to 2026-05-31": "480.0"}
     text = said(capsys, "--config", made.conf, "report", *MAY).stdout
@@ -158,7 +146,7 @@ def test_cores_are_those_of_the_nodes_that_telemetry_knows(capsys, site) -> None
         ("n3", 64, MAY_S - 90 * DAY_S, MAY_S - DAY_S),
     )
 
-    told = figures(capsys, made, *MAY)
+    told = figures(capsys, made.conf, *MAY)
 
     cores = {"2026-05-01 to 2026-05-15": "16", "2026-05-16 to 2026-05-31": "48", "(all)": ""}
     assert of(told, "utilisation", "cores") == cores
@@ -173,7 +161,7 @@ def test_a_node_without_telemetry_makes_the_cores_unknown(capsys, site) -> None:
 
     text = said(capsys, "--config", made.conf, "report", *MAY).stdout
 
-    assert not of(figures(capsys, made, *MAY), "utilisation", "utilisation")
+    assert not of(figures(capsys, made.conf, *MAY), "utilisation", "utilisation")
     assert "unknown: the cores of 1 node are not known (silent); write cores=NUMBER into [arcacct]" in text
 
 
@@ -185,7 +173,7 @@ def test_months_and_years_are_what_stats_says(capsys, site) -> None:
     marks = ("HEPSPEC:10", "HEPscore23:12", None)
     made.add(*(job(n, end_s, n + 1, cores=4, benchmark=marks[n % 3]) for n, end_s in enumerate(seconds)))
 
-    told = figures(capsys, made, *MAY)
+    told = figures(capsys, made.conf, *MAY)
 
     stats = said(capsys, "--config", made.conf, "stats", "--by", "month", "--format", "json")
     by_month = {row["month"]: row for row in json.loads(stats.stdout)}
@@ -230,7 +218,7 @@ def test_waiting_times_are_those_of_the_jobs(capsys, site, monkeypatch, largest)
     made.add(*jobs, job(1000, MAY_S - 5, 1, wait_s=10**5, vo="cms"))
     monkeypatch.setattr("arcacct.reports.month._LARGEST_SAMPLE", largest)
 
-    told = figures(capsys, made, *MAY)
+    told = figures(capsys, made.conf, *MAY)
     text = said(capsys, "--config", made.conf, "report", *MAY).stdout
 
     if largest > 400:
@@ -260,7 +248,7 @@ def test_sizes_are_what_stats_says(capsys, site) -> None:
     jobs[9] = jobs[9]._replace(wall_s=10**8)
     made.add(*jobs)
 
-    told = figures(capsys, made, *MAY)
+    told = figures(capsys, made.conf, *MAY)
 
     for by in ("cores", "walltime"):
         asked = ("stats", "--by", by, "--from", "2026-05-01", "--to", "2026-06-01", "--format", "json")
@@ -291,7 +279,7 @@ def test_pledges_are_followed_over_the_year(capsys, site) -> None:
     path = made.path / "pledge.csv"
     path.write_text("atlas,2025-11,20,core\natlas,2026-04,100,core\natlas,2026-01,400,hepscore23\nnew,2026-05,7,cpu\n")
 
-    told = figures(capsys, made, *MAY, "--pledge", path)
+    told = figures(capsys, made.conf, *MAY, "--pledge", path)
 
     assert {key: told["pledge", "atlas core", key] for key in ("pledged_hours", "used_hours", "used_share")} == {
         "pledged_hours": "100.0",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pathlib
+import shutil
 import sqlite3
 from typing import NamedTuple
 
@@ -148,3 +150,20 @@ def finished_log(con: sqlite3.Connection) -> list[tuple[int, int]]:
 def sequence(parts: Iterable[bytes]) -> bytes:
     """Lines as the bytes of a file."""
     return b"".join(part + b"\n" for part in parts)
+
+
+def moved_to_hashed(control: pathlib.Path) -> None:
+    """The job's files as ARC 7 keeps them."""
+    folder = control / "jobs" / JOB[:3] / JOB[3:6] / JOB[6:9] / JOB[9:]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in control.glob(f"job.{JOB}.*"):
+        path.rename(folder / path.name.removeprefix(f"job.{JOB}."))
+    for path in control.glob(f"*/job.{JOB}.status"):
+        path.rename(path.parent / path.name.removeprefix("job."))
+
+
+def cleaned(control: pathlib.Path) -> None:
+    """What A-REX leaves of a job that its client cleans: nothing."""
+    for path in (*control.glob(f"job.{JOB}.*"), *control.glob("*/*.status")):
+        path.unlink()
+    shutil.rmtree(control / "jobs", ignore_errors=True)

@@ -13,7 +13,7 @@ from contextlib import closing
 
 import pytest
 from hook_host import HOOK, Host
-from job_files import DIAG, JOB, NOON_NS, Files, events, lay, rows
+from job_files import DIAG, JOB, NOON_NS, Files, cleaned, events, lay, moved_to_hashed, rows
 
 from arcacct.arex.spool import from_bytes
 from arcacct.files.directories import resource
@@ -162,23 +162,6 @@ def test_a_sweep_records_what_the_launcher_spooled(host: Host, shell: list[str])
 LIFE = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
 
 
-def _moved_to_hashed(control: pathlib.Path) -> None:
-    """The job's files as ARC 7 keeps them."""
-    folder = control / "jobs" / JOB[:3] / JOB[3:6] / JOB[6:9] / JOB[9:]
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in control.glob(f"job.{JOB}.*"):
-        path.rename(folder / path.name.removeprefix(f"job.{JOB}."))
-    for path in control.glob(f"*/job.{JOB}.status"):
-        path.rename(path.parent / path.name.removeprefix("job."))
-
-
-def _cleaned(control: pathlib.Path) -> None:
-    """What A-REX leaves of a job that its client cleans: nothing."""
-    for path in (*control.glob(f"job.{JOB}.*"), *control.glob("*/*.status")):
-        path.unlink()
-    shutil.rmtree(control / "jobs", ignore_errors=True)
-
-
 @pytest.mark.parametrize("hashed", [False, True], ids=["ARC 6", "ARC 7"])
 @pytest.mark.parametrize("failed", [None, b"\nuser cancelled\n"], ids=["completed", "failed"])
 def test_a_job_that_is_cleaned_before_the_sweep_is_recorded_whole(
@@ -192,12 +175,12 @@ def test_a_job_that_is_cleaned_before_the_sweep_is_recorded_whole(
         for control in (host.control, other.control):
             lay(control, files)
             if hashed:
-                _moved_to_hashed(control)
+                moved_to_hashed(control)
         assert launch(shell, "spool-only", str(host.control), JOB, state).stderr == ""
         other.run(state)
         for control in (host.control, other.control):
             if hashed or state == "FINISHED":
-                _cleaned(control)
+                cleaned(control)
 
     report = host.sweep()
 
@@ -216,7 +199,7 @@ def test_of_a_large_file_the_beginning_and_the_end_are_kept(host: Host, shell: l
     launch(shell, "spool-only", str(host.control), JOB, "FINISHED")
     (event,) = host.spool
     size = event.stat().st_size
-    _cleaned(host.control)
+    cleaned(host.control)
     host.sweep()
 
     assert size < 1_100_000
@@ -309,7 +292,7 @@ def test_a_second_spool_takes_what_the_first_cannot(host: Host, shell: list[str]
     assert stat.S_IMODE(event.stat().st_mode) == 0o600
     assert stat.S_IMODE(second.stat().st_mode) == 0o700
     pathlib.Path(host.places.spool).unlink()
-    _cleaned(host.control)
+    cleaned(host.control)
     host.configure(f"spool_fallback={second}")
     report = host.sweep(str(host.conf))
 

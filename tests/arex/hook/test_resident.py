@@ -17,7 +17,7 @@ import pytest
 from disturbed_host import LIFE, check_equal, job_files, undisturbed
 from hook_host import HOOK, PROJECT, Host
 from installed import ARCACCT
-from job_files import JOB, NOON_NS, Files, events, lay, rows
+from job_files import JOB, NOON_NS, Files, cleaned, events, lay, moved_to_hashed, rows
 from recorder_service import (
     LAUNCHER,
     Service,
@@ -80,30 +80,15 @@ def test_the_rows_are_those_of_the_hook(host: Host, record: pathlib.Path, hashed
             for one in (host, other):
                 lay(one.control, job_files(JOB, state, step, failed=failed))
                 if hashed:
-                    _moved_to_hashed(one.control)
+                    moved_to_hashed(one.control)
             launch(host, JOB, state, record)
             other.run(state)
             if state == "FINISHED":
-                _cleaned(host.control)
+                cleaned(host.control)
             drained(host)
 
     assert started(record) == []
     assert rows(str(host.database)) == rows(str(other.database))
-
-
-def _moved_to_hashed(control: pathlib.Path) -> None:
-    folder = control / "jobs" / JOB[:3] / JOB[3:6] / JOB[6:9] / JOB[9:]
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in control.glob(f"job.{JOB}.*"):
-        path.rename(folder / path.name.removeprefix(f"job.{JOB}."))
-    for path in control.glob(f"*/job.{JOB}.status"):
-        path.rename(path.parent / path.name.removeprefix("job."))
-
-
-def _cleaned(control: pathlib.Path) -> None:
-    for path in (*control.glob(f"job.{JOB}.*"), *control.glob("*/*.status")):
-        path.unlink()
-    shutil.rmtree(control / "jobs", ignore_errors=True)
 
 
 def test_the_first_call_of_accepted_is_before_there_is_a_job(host: Host, record: pathlib.Path) -> None:
