@@ -58,7 +58,10 @@ def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
     return in_order(problems, conf.files)
 
 
-def launcher_problem(program: str, what: str = "the launcher") -> str:
+_INSTALL = "put etc/arcacct-hook there with mv, or fix the path"
+
+
+def launcher_problem(program: str, what: str = "the launcher", advice: str = _INSTALL) -> str:
     """Why A-REX cannot start the program of a callout, and after a semicolon what to do; empty: it can."""
     fails = "A-REX fails each job whose callout cannot be started"
     if not program.startswith("/"):
@@ -67,9 +70,7 @@ def launcher_problem(program: str, what: str = "the launcher") -> str:
         mode = os.stat(program).st_mode
     except OSError as error:
         reason = (error.strerror or "").lower()
-        return (
-            f"{program}: {what} does not exist ({reason}): {fails}; put etc/arcacct-hook there with mv, or fix the path"
-        )
+        return f"{program}: {what} does not exist ({reason}): {fails}; {advice}"
     if not stat.S_ISREG(mode) or not mode & 0o111:
         return f"{program}: {what} is not an executable program: {fails}; chmod 755 {program}"
     return ""

@@ -148,7 +148,9 @@ def launcher(site: Site) -> Iterator[Check]:
             continue
         found = settings_of(program)
         yield from _settings(site, program, found, lines)
-        unsafe = _unsafe(site, found.record, "the program of the launcher (record=)") if found.record else None
+        what, ours = "the program of the launcher (record=)", os.path.join(sys.prefix, "bin", "arcacct-record")
+        advice = f"set record={ours} in {program}, or install arcacct where record= says"
+        unsafe = _unsafe(site, found.record, what, advice) if found.record else None
         if unsafe is not None:
             yield unsafe
         else:
@@ -162,9 +164,9 @@ def launcher(site: Site) -> Iterator[Check]:
             )
 
 
-def _unsafe(site: Site, program: str, what: str = "the launcher") -> Check | None:
-    """Why a program cannot be run, or may not be; ``None``: it may."""
-    problem = launcher_problem(program, what)
+def _unsafe(site: Site, program: str, what: str = "the launcher", *advice: str) -> Check | None:
+    """Why a program cannot be run, or may not be; ``None``: it may. ``advice``: what to do if it does not exist."""
+    problem = launcher_problem(program, what, *advice)
     if problem:
         return advised("launcher", CRITICAL, problem, CONF)
     status = os.stat(program)

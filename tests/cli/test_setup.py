@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -290,6 +291,15 @@ def test_what_receivers_must_register_is_printed_letter_for_letter(clinic, run) 
     assert f"{dn} at APEL (GOCDB), CN=ce.example.org,O=Sandbox,DC=example,DC=org at SGAS" in shown
     found = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}
     assert found["rehearsal"]["do"] == ["arcacct publish --now --dry-run", "arcacct help rehearse"]
+
+
+def test_a_launcher_that_starts_nothing_gets_the_program_of_this_environment(clinic, run) -> None:
+    """The launcher is in its place: to put it there once more would change nothing."""
+    clinic.install(record="/opt/missing/arcacct-record", limit="8")
+    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}
+    advice = json.dumps(found["launcher"])
+    assert f"set record={sys.prefix}/bin/arcacct-record in {clinic.launcher}" in advice
+    assert "put etc/arcacct-hook there" not in advice
 
 
 def test_two_lines_for_one_state_are_named(clinic, run) -> None:
