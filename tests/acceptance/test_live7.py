@@ -53,6 +53,7 @@ VO_COLUMN = 5
 class Lived(NamedTuple):
     """What is left when A-REX has stopped."""
 
+    way: str
     ce: LiveCE7
     jobs: dict[str, str]
     """Job ids by name."""
@@ -65,14 +66,14 @@ class Lived(NamedTuple):
     """As the hooks alone left it."""
 
 
-@pytest.fixture(scope="module")
-def lived() -> Iterator[Lived]:
+@pytest.fixture(scope="module", params=live_arex.WAYS)
+def lived(request: pytest.FixtureRequest) -> Iterator[Lived]:
     """All jobs have run, the last ones under `RULES`; one ran through A-REX's restart between them."""
     root = debian_root.debian_root(live_arex7.SUITE, live_arex7.PACKAGES)
     try:
         ce = live_arex7.LiveCE7(root)
         ce.prepare()
-        jobs = {name: live_arex.id_of(url) for name, url in _live(ce).items()}
+        jobs = {name: live_arex.id_of(url) for name, url in _live(ce, request.param).items()}
         copies = ce.home / "copies"
         accounting = ce.control / "accounting"
         theirs = live_arex.copy_of(accounting / "accounting_v2.db", copies / "accounting_v2.db")
@@ -89,18 +90,20 @@ def lived() -> Iterator[Lived]:
         }
         with closing(sqlite3.connect(theirs)) as first, closing(sqlite3.connect(ours)) as second:
             hooked = [str(job_id) for (job_id,) in second.execute("SELECT JobID FROM AAR")]
-            yield Lived(ce, jobs, hooked, said, first, second)
+            yield Lived(request.param, ce, jobs, hooked, said, first, second)
     finally:
         root.end_processes()
 
 
-def _live(ce: LiveCE7) -> dict[str, str]:
+def _live(ce: LiveCE7, way: str) -> dict[str, str]:
     """Every job from its submission to its end; returns the URLs by name."""
     storage = live_arex.Storage()
     storage.refused.add("/put/refused")
-    with storage.running():
+    with storage.running(), ce.recorded(way, live_arex7.ARCACCT):
         with ce.running():
-            ce.arcacct("db", "init")
+            if way == "direct":
+                # Otherwise the recorder has made it.
+                ce.arcacct("db", "init")
             urls = live_arex.live(ce, storage) | _submit_with_each_credential(ce, "")
             through = {
                 name: ce.submit(name, WAITING.format(ce.seen(ce.home)), **environment)
@@ -140,6 +143,12 @@ def test_the_hook_recorded_every_job(lived: Lived) -> None:
     assert sorted(lived.hooked) == sorted(lived.jobs.values())
     assert lived.said["sweep"].stdout.startswith(f"0 events from the spool; {len(lived.jobs)} jobs in ")
     assert lived.said["sweep"].stderr == ""
+
+
+def test_callouts_leave_their_events_to_the_recorder(lived: Lived) -> None:
+    """Nearly all of them: not those before its first drain."""
+    if lived.way == "recorder":
+        assert lived.ce.left_to_recorder() >= 4 * len(lived.jobs)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -61,6 +61,9 @@ JOBS = {
 }
 """A job for each way in which one may go (xRSL)."""
 
+WAYS = ("direct", "recorder")
+"""How the callouts record: in a process of their own each, or by spooling for a resident recorder."""
+
 CONF = """\
 [common]
 hostname=localhost
@@ -205,6 +208,36 @@ class LiveCE:
             yield
         finally:
             self.stop()
+
+    @contextmanager
+    def recorded(self, way: str, arcacct: str) -> Iterator[None]:
+        """``recorder``: run a resident recorder, as its unit starts it; ``direct``: there is none."""
+        if way == "direct":
+            yield
+            return
+        unit = pathlib.Path(resource("etc", "arcacct-recorder.service")).read_text()
+        found = re.search(r"^ExecStart=\S+ (.*)$", unit, re.MULTILINE)
+        assert found
+        with open(self.home / "recorder.log", "w") as output:
+            recorder = subprocess.Popen(
+                # The recorder reports at each sweep how many events it has recorded.
+                [*self.prefix, arcacct, *found[1].replace("--interval 60", "--interval 3").split()],
+                cwd=self.home,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            yield
+        finally:
+            # Each program of the prefix replaces itself by the next: the process is the recorder.
+            recorder.terminate()
+            assert recorder.wait(60) == 0, (self.home / "recorder.log").read_text()
+
+    def left_to_recorder(self) -> int:
+        """How many events the recorder found in the spool."""
+        return sum(map(int, re.findall(r"(\d+) events? from the spool", (self.home / "recorder.log").read_text())))
 
     def _answers(self) -> bool:
         try:
