@@ -358,7 +358,7 @@ def read_bytes(
 
     With ``lock`` it waits until no process writes the file, ``patience_s`` seconds at most (``None``: until an alarm).
     Of a file that is too long it returns the whole lines at its start and its end, with a line about the omission
-    between them (`gate`). Raises OSError with the file's name for any error but a missing file.
+    between them (`InputLimiter.lines`). Raises OSError with the file's name for any error but a missing file.
     """
     try:
         fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)

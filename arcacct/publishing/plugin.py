@@ -204,9 +204,9 @@ def json_of(body: bytes, most_bytes: int = _MOST_JSON) -> Any:
 class DuplicatePolicy(Enum):
     """What a receiver does with a record whose key it already has."""
 
-    REPLACES = "it takes the new one in its place: corrections are sent as they are, a record goes by zeros"
-    IGNORES = "it keeps the first and says nothing of it: corrections are set aside, and somebody there makes room"
-    ANSWERS = "it keeps the first and says so: as IGNORES, and that answer means that the record is there"
+    REPLACES = "it replaces the record: corrections are sent as they are, and zeros remove a record"
+    IGNORES = "it keeps the first silently: corrections go to quarantine until its administrator deletes the first one"
+    ANSWERS = "it keeps the first and reports that: as IGNORES, and that answer means that it has the record"
 
 
 class Acceptance(NamedTuple):

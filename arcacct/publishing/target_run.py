@@ -611,7 +611,7 @@ class TargetRun:
             ctx.summary.note(f"{count_of(rows, 'row')} of SubmitHost {host or 'none'} left alone: it is not of this CE")
         concerned = months_between(*period)
         in_records = {month for month in concerned if self._plugin.has_records(ctx.message_format_of(month))}
-        sums, beside = [], Counter[Month]()
+        sums, doubled = [], Counter[Month]()
         for kind, one in found.sums:
             month = (one.year, one.month)
             # In APEL, zeros in the table of summaries override the job records of the same names.
@@ -620,13 +620,13 @@ class TargetRun:
                 and month in in_records
                 and self._plugin.folded(one.site) == self._plugin.folded(self._plugin.site)
             ):
-                beside[month] += 1
+                doubled[month] += 1
             elif month in concerned:
                 sums.append((kind, one))
-        for month, count in sorted(beside.items()):
+        for month, count in sorted(doubled.items()):
             ctx.summary.note(
-                f"{month_name(month)}: the receiver has {count_of(count, 'sum')} of it beside our job records: only its"
-                " administrator can delete them"
+                f"{month_name(month)}: the receiver has {count_of(count, 'sum')} for it in addition to our job records:"
+                " only its administrator can delete them"
             )
         records = [(aar, one) for aar, one in found.records if period.from_s <= one.end_time < period.before_s]
         pruned = [one for one in records if self._may_be_pruned(ctx, one[1])]

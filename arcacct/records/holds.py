@@ -44,15 +44,15 @@ _UPDATE = (
     f" = (?, ?, ?, ?, ?, ?{', ?' * len(_COLUMNS)}) WHERE RecordID = ?"
 )
 _HAS_NO_WALL = (
-    "EXISTS (SELECT 1 FROM FieldSources AS Told WHERE Told.RecordID = AAR.RecordID"
-    f" AND Field = 'wall_s' AND Told.Source = '{UNKNOWN}')"
+    "EXISTS (SELECT 1 FROM FieldSources AS Marked WHERE Marked.RecordID = AAR.RecordID"
+    f" AND Field = 'wall_s' AND Marked.Source = '{UNKNOWN}')"
 )
 OF_AREX = (None, "arc", "arex")
 """RecordSources.Source of A-REX's records: no source, or its own database."""
 VALUES = f"""
     AAR.RecordID, Status.Name, SubmitTime, EndTime, UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime,
-    CASE WHEN EXISTS (SELECT 1 FROM FieldSources AS Told WHERE Told.RecordID = AAR.RecordID
-                         AND Field = 'core_count' AND Told.Source = 'unknown') THEN 0 ELSE AAR.CPUCount END,
+    CASE WHEN EXISTS (SELECT 1 FROM FieldSources AS Marked WHERE Marked.RecordID = AAR.RecordID
+                         AND Field = 'core_count' AND Marked.Source = 'unknown') THEN 0 ELSE AAR.CPUCount END,
     AAR.NodeCount, RecordSources.Source,
     (SELECT InfoValue FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID AND +InfoKey = 'benchmark'
       ORDER BY Extra.rowid LIMIT 1),

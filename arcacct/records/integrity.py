@@ -226,7 +226,7 @@ def _orphans(con: Connection, table: str, low: object, high: object) -> list[str
 def _unlogged(con: Connection, low: object, high: object) -> list[str]:
     """Find final records that are not in the log."""
     return [
-        f"record {record_id} ({job_id}) is {status} and not in FinishedLog: nobody publishes it"
+        f"record {record_id} ({job_id}) is {status} and not in FinishedLog, so it is not published"
         for record_id, job_id, status in con.execute(
             "SELECT AAR.RecordID, JobID, Name FROM AAR JOIN Status ON Status.ID = +StatusID"
             " LEFT JOIN FinishedLog ON FinishedLog.RecordID = AAR.RecordID"

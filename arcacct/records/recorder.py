@@ -604,7 +604,7 @@ def _keep_known_extra(
 
 
 def _add_notes(con: Connection, record_id: int, facts: "StateChange") -> None:
-    """Store notes about values of the files that were left out (`gate`)."""
+    """Store notes about values of the files that were left out (`InputLimiter`)."""
     now = int(time.time())
     con.executemany(_NOTE, [(record_id, field, note, now) for field, note in facts.notes.items()])
 

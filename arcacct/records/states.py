@@ -118,7 +118,7 @@ class StateChange:
     ``events`` are the events in the job's files in addition to the state: LRMSSTART, LRMSEND, DTRDOWNLOADSTART, ...
     ``is_whole``: .local had the job's user and time of submission, and ended with a line end (A-REX truncates and
     rewrites it). ``benchmarks`` are the first and the last one in .diag; the version of ARC decides which one counts.
-    ``notes`` list the values of the files that were left out (`gate`).
+    ``notes`` list the values of the files that were left out (`InputLimiter`).
     ``has_voms``: ``vo`` comes from a VOMS attribute, not from a rule of the site. ``auth_groups``: the authgroups of
     arc.conf in which A-REX found the user, for a credential without a VO. A target may have its own rules for them.
     """

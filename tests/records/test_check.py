@@ -77,7 +77,7 @@ def test_an_empty_database_is_sound(tmp_path) -> None:
     [
         pytest.param(
             "DELETE FROM FinishedLog WHERE RecordID = 2",
-            "record 2 (STORED000002) is completed and not in FinishedLog: nobody publishes it",
+            "record 2 (STORED000002) is completed and not in FinishedLog, so it is not published",
             id="not in the log",
         ),
         pytest.param(

@@ -60,7 +60,7 @@ MACHINE_KEYS = (
 JOB_KEYS = (
     Key("allocated_cpu", "count", False, "processors of this job"),
     Key("hs06_job", "rating", False, "HS06 rating of the processors of this job"),
-    Key("shutdowntime_job", "instant", True, "when the job has to be done; no file: not foreseen"),
+    Key("shutdowntime_job", "instant", True, "when the job must be finished; no file: not foreseen"),
     Key("grace_secs_job", "seconds", False, "how long before it that is announced at least"),
     Key("jobstart_secs", "instant", False, "when the batch system started the job"),
     Key("job_id", "id", False, "the batch system's id of the job"),

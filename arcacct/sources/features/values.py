@@ -252,8 +252,8 @@ def write_job(
         # Static keys keep the values that the job found when it started.
         if not force and there.get(key, value) != value and key != "shutdowntime_job":
             raise UsageError(
-                f"{directory}/{key} is {there[key]} and does not change while the job lives; "
-                "--force if the batch system has told the job of it"
+                f"{directory}/{key} is {there[key]} and does not change while the job exists; "
+                "pass --force if the batch system informed the job of the change"
             )
     write(directory, values, force=force, owner=owner)
 

@@ -498,7 +498,7 @@ class TableRows:
         fields = self._fields(line)
         if len(fields) == self._width:
             at = next(at for at, shape in self._needed if not shape.fullmatch(fields[at]))
-            return f"{self._names[at]}: {fields[at][:40]!r} is not what stands there"
+            return f"{self._names[at]}: {fields[at][:40]!r} is not a value of this column"
         wrong = f"{len(fields)} fields where the header names {self._width}"
         if len(fields) > self._width and not self._counts_alone:
             return f"{wrong}, and it is not certain which of them hold the delimiter: {_ADVICE}"
