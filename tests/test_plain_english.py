@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import io
-import os
 import pathlib
 import re
 import tokenize
@@ -14,12 +13,8 @@ import manual
 import pytest
 
 ROOT = manual.ROOT
-PENDING = ROOT / "tests" / "plain_english_pending.txt"
-"""Files, and folders with a slash at the end, that are not rewritten yet. A finished one must leave the list."""
 QUOTES = "docs/project/style.md"
 """The style guide shows the words to avoid."""
-FINISHED = ("README.md", "docs/index.md", "docs/tutorial.md", "docs/howto/")
-"""Pages that may not return to the list."""
 UNIX_USER = "nobody"
 """A value in messages, not a word."""
 LONGEST = 35
@@ -109,37 +104,12 @@ def files(unit: str) -> list[pathlib.Path]:
     return sorted((ROOT / unit).glob("*.py")) if unit.endswith("/") else [ROOT / unit]
 
 
-def pending() -> list[str]:
-    """The lines of the list."""
-    return PENDING.read_text(encoding="utf-8").split()
-
-
-def found_in(unit: str) -> list[str]:
-    """The findings of a unit, each with its file."""
-    return [f"{path.relative_to(ROOT)}: {one}" for path in files(unit) for one in findings(path)]
-
-
 @pytest.mark.parametrize("unit", units())
 def test_it_is_plain_english(unit: str) -> None:
-    """There is no word of the list and no endless sentence, except in files that are not rewritten yet."""
-    found = found_in(unit)
+    """There is no word of the list and no endless sentence."""
+    found = [f"{path.relative_to(ROOT)}: {one}" for path in files(unit) for one in findings(path)]
 
-    if unit in pending():
-        assert found, f"{unit} is plain English now: take it off {PENDING.name} (ARCACCT_WRITE_DOCS=1)"
-    else:
-        assert not found, "\n".join(found)
-
-
-def test_the_list_of_unfinished_files_only_shrinks() -> None:
-    """It is sorted and names no finished page. ``ARCACCT_WRITE_DOCS=1`` takes off the units that are finished now."""
-    if os.environ.get("ARCACCT_WRITE_DOCS"):
-        left = [one for one in pending() if one in units() and found_in(one)]
-        PENDING.write_text("".join(f"{one}\n" for one in left), encoding="utf-8")
-    listed = pending()
-
-    assert listed == sorted(set(listed))
-    assert not set(listed) - set(units())
-    assert not [one for one in listed if one.startswith(FINISHED)]
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize(

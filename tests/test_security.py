@@ -29,7 +29,7 @@ READERS = {
 def promises() -> list[tuple[str, str, tuple[str, ...]]]:
     """Giver, promise and tests of each row."""
     text = (manual.ROOT / "SECURITY.md").read_text(encoding="utf-8")
-    part = manual.between(text, "## What arcacct reads, and what it promises\n", "## Who may write where\n")
+    part = manual.between(text, "## What arcacct reads, and what it promises\n", "## Owners and permissions\n")
     found = []
     for section in re.split(r"^### ", part, flags=re.MULTILINE)[1:]:
         giver, _, body = section.partition("\n")
