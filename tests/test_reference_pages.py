@@ -54,6 +54,9 @@ def test_what_is_made_from_the_program_is_of_this_program(part: Part) -> None:
     assert part.in_page() == part.text()
 
 
+OPTION = re.compile(r"`(-[\w-]+)")
+
+
 def sections(page: str) -> dict[str, str]:
     """The text below each heading of a page."""
     parts = re.split(r"^#+ (.+)$", manual.read(page), flags=re.MULTILINE)
@@ -69,17 +72,26 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_every_command_is_in_the_reference_and_no_other() -> None:
-    """A section for each, with all of its options, arguments and examples."""
-    found = {heading: text for heading, text in sections("reference/commands").items() if heading != "Commands"}
+    """A section for each, with all of its options, arguments and examples. Another section may explain options."""
+    found = sections("reference/commands")
     known = {ctx.command_path: ctx.command for ctx in commands_page.contexts()}
+    explained = {
+        heading: {name for row in rows(text) for name in OPTION.findall(row[0])} for heading, text in found.items()
+    }
 
-    assert found.keys() == known.keys()
+    assert found.keys() == {*known, "Commands", commands_page.COMMON}
     for path, command in known.items():
-        names = {name for row in rows(found[path]) for name in re.findall(r"`(-[\w-]+)", row[0])}
-        assert names == {name for one in commands_page.options(command) for name in (*one.opts, *one.secondary_opts)}
+        text, names = found[path], [*explained[path]]
+        for heading, listed in re.findall(r"^(?:Options of )?\[([^]]+)\]\(#[\w-]+\): (`-.+)$", text, re.MULTILINE):
+            names += OPTION.findall(listed)
+            assert {*OPTION.findall(listed)} <= explained[heading]
+            text += found[heading]
+        assert sorted(names) == sorted(
+            name for one in commands_page.options(command) for name in (*one.opts, *one.secondary_opts)
+        )
         for param in command.params:
             if isinstance(param.type, click.Choice):
-                assert all(word in found[path] for word in param.type.choices)
+                assert all(word in text for word in param.type.choices)
 
 
 def test_every_option_is_in_the_reference_and_no_other() -> None:

@@ -68,7 +68,7 @@ class GridEngineOptions(NamedTuple):
 )
 @click.option("-j", "--job", metavar="JOB", help="With --summary: the records of a job, by number, name or pattern.")
 @click.option("-t", "--tasks", metavar="N[-M[:STEP]]", help="With --job: only these tasks of an array job.")
-@format_option(("qacct", *FORMATS), before="With --summary: ")
+@format_option(("qacct", *FORMATS), start="With --summary: output format.")
 @question_options
 @together(GridEngineOptions, "asked")
 def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, asked: GridEngineOptions) -> int:

@@ -52,7 +52,7 @@ def job() -> None:
     show_default=True,
     help="Which part, or everything as JSON.",
 )
-@format_option(TOLD, "as of -o json")
+@format_option(TOLD, "as with -o json")
 @arcctl_option
 @_job_id
 @click.pass_context

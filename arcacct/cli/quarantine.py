@@ -100,7 +100,7 @@ def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -
     short_help="All details of one quarantined record.", epilog=examples("arcacct quarantine show rUkNDmRi")
 )
 @click.argument("job_id", metavar="JOBID")
-@format_option(TOLD, "as of quarantine list")
+@format_option(TOLD, "as in quarantine list")
 @click.pass_context
 def show(ctx: click.Context, job_id: str, form: str) -> None:
     """Show where and why a record is quarantined; `arcacct job why` shows the rest of its history."""

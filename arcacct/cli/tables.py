@@ -28,15 +28,11 @@ _LOOKED_AT_CHARACTERS = 2_000_000
 """... and fewer when they have more than this."""
 
 _MEANINGS = {
-    "text": "lines for people",
-    "nagios": "as a monitoring plug-in prints it, with performance data",
-    "qacct": "qacct's own table",
-    "table": "aligned for people",
-    "csv": "CSV with a header line",
+    "nagios": "output of a monitoring plug-in, with performance data",
+    "qacct": "qacct's table",
     "spreadsheet": "CSV that is safe in a spreadsheet",
-    "json": "JSON",
 }
-"""The words of --format, the same in every command."""
+"""Formats that their names do not explain."""
 LISTED = ("text", "csv", "spreadsheet", "json")
 """Of a list that people read as lines."""
 TOLD = ("text", "json")
@@ -44,16 +40,19 @@ TOLD = ("text", "json")
 
 
 def format_option(
-    words: Sequence[str] = FORMATS, what: str = "a list of objects", former: Sequence[str] = (), before: str = ""
+    words: Sequence[str] = FORMATS,
+    what: str = "a list of objects",
+    former: Sequence[str] = (),
+    start: str = "Output format.",
 ) -> Decorator:
     """
-    The option that says how a command prints its answer: one of ``words``, the first without it.
+    Return the option for the output format of a command: one of ``words``; the first is the default.
 
-    ``what`` the JSON is. ``former``: words that are options of their own, too, as they were in 0.2.0. ``before``: what
-    the help begins with.
+    ``what``: the content of the JSON. ``former``: words that are also options, as in 0.2.0. ``start``: the start of the
+    help.
     """
-    *others, last = [f"{_MEANINGS[word]}{f': {what}' if word == 'json' else ''}" for word in words]
-    text = f"{before}{'; '.join(others)}; or {last}."
+    meanings = _MEANINGS | {"json": what}
+    listed = "; ".join(f"{word}: {meanings[word]}" for word in words if word in meanings)
     return in_order(
         click.option(
             "--format",
@@ -61,7 +60,7 @@ def format_option(
             type=click.Choice(words),
             default=words[0],
             show_default=True,
-            help=text[0].upper() + text[1:],
+            help=f"{start} {listed}.",
         ),
         *(
             click.option(f"--{word}", "form", flag_value=word, hidden=True, help=f"As --format {word}.")

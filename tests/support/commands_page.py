@@ -9,13 +9,24 @@ works while the site is built, the page would be empty in `arcacct help` and for
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import click
 from generated import code, plain, table
 
 from arcacct.cli.main import arcacct
+
+Row = tuple[str, str]
+"""The names and the meaning of an option."""
+COMMON = "Common options"
+"""The heading above the options that several commands have."""
+MANY_COMMANDS = 3
+"""So many commands make an option common."""
+MANY_OPTIONS = 5
+"""So many options of an earlier command are not repeated."""
 
 
 def contexts(ctx: click.Context | None = None) -> Iterator[click.Context]:
@@ -31,22 +42,45 @@ def contexts(ctx: click.Context | None = None) -> Iterator[click.Context]:
 
 
 def anchor(path: str) -> str:
-    """Of the heading of a command."""
-    return path.replace(" ", "-")
+    """Of the heading of a command, or of another heading."""
+    return path.lower().replace(" ", "-")
 
 
 def markdown() -> str:
-    """The list of all commands, then a section for each."""
+    """The list of the commands, the options that several of them have, then a section for each command."""
     found = list(contexts())
-    rows = [(f"[{one.command_path}](#{anchor(one.command_path)})", plain(_short(one))) for one in found]
-    return "\n".join((table(("command", "what it does"), rows), *map(_section, found)))
+    top = [one for one in found if one.parent is None or one.parent.parent is None]
+    rows = [(f"[{one.command_path}](#{anchor(one.command_path)})", plain(_short(one))) for one in top]
+    of_command = {one.command_path: _rows(one) for one in found}
+    common = _common(of_command.values())
+    overview = table(("command", "what it does"), rows)
+    shared = f"## {COMMON}\n\n{_options(sorted(common, key=_long_name))}"
+    return "\n".join((overview, shared, *(_section(one, of_command, common) for one in found)))
 
 
 def _short(ctx: click.Context) -> str:
     return ctx.command.get_short_help_str(200)
 
 
-def _section(ctx: click.Context) -> str:
+def _options(rows: Iterable[Row]) -> str:
+    return table(("option", "meaning"), list(rows))
+
+
+def _long_name(row: Row) -> str:
+    return re.findall(r"--[\w-]+", row[0])[-1]
+
+
+def _common(of_commands: Iterable[list[Row]]) -> list[Row]:
+    """The rows that at least `MANY_COMMANDS` have; of those with one name the most frequent."""
+    counts = Counter(row for rows in of_commands for row in rows)
+    frequent: dict[str, Row] = {}
+    for row, count in counts.most_common():
+        if count >= MANY_COMMANDS:
+            frequent.setdefault(_long_name(row), row)
+    return list(frequent.values())
+
+
+def _section(ctx: click.Context, of_command: dict[str, list[Row]], common: list[Row]) -> str:
     level = "#" * min(4, max(2, 1 + ctx.command_path.count(" ")))
     usage = " ".join((ctx.command_path, *ctx.command.collect_usage_pieces(ctx)))
     parts = [f"{level} {ctx.command_path}", plain(inspect.cleandoc(ctx.command.help or "")), f"```text\n{usage}\n```"]
@@ -54,11 +88,44 @@ def _section(ctx: click.Context) -> str:
     if below and ctx.parent:
         links = ", ".join(f"[{one.info_name}](#{anchor(one.command_path)})" for one in below)
         parts.append(f"Commands: {links}.")
-    if rows := [(_names(one), _meaning(one, ctx)) for one in options(ctx.command)]:
-        parts.append(table(("option", "meaning"), rows).rstrip())
+    rows = of_command[ctx.command_path]
+    elsewhere = {COMMON: [row for row in rows if row in common]}
+    left = [row for row in rows if row not in common]
+    earlier = itertools.takewhile(lambda one: one != ctx.command_path, of_command)
+    same = {path: [row for row in left if row in of_command[path]] for path in earlier}
+    path = max(same, key=lambda one: len(same[one]), default="")
+    if path and len(same[path]) >= MANY_OPTIONS:
+        elsewhere[path] = same[path]
+        left = [row for row in left if row not in same[path]]
+    if left:
+        parts.append(_options(left).rstrip())
+    for heading, there in elsewhere.items():
+        if there:
+            names = ", ".join(code(name) for row in there for name in re.findall(r"`(-[\w-]+)", row[0]))
+            parts.append(f"{'' if heading == COMMON else 'Options of '}[{heading}](#{anchor(heading)}): {names}.")
     if examples := inspect.cleandoc(ctx.command.epilog or "").splitlines()[2:]:
         parts.append("\n".join(("```sh", *(line.strip() for line in examples), "```")))
     return "\n\n".join(parts) + "\n"
+
+
+def _rows(ctx: click.Context) -> list[Row]:
+    """The options of a command; ``--warn-X`` and ``--crit-X`` are one row."""
+    rows: list[Row] = []
+    for one in options(ctx.command):
+        name, meaning = _names(one), _meaning(one, ctx)
+        if name.startswith("`--crit-"):
+            warn, text = rows.pop()
+            rows.append((f"{warn}, {name}", _pair(text, meaning)))
+        else:
+            rows.append((name, meaning))
+    return rows
+
+
+def _pair(warning: str, critical: str) -> str:
+    """What two thresholds mean: "Warn when ...; default 1." and "Critical when ...; default 2."."""
+    (what, low), (_what, high) = (text.rsplit("; default ", 1) for text in (warning, critical))
+    low, high = (text.partition(". ")[0] for text in (low, high))
+    return f"Warning or critical {what.removeprefix('Warn ')}; defaults {low} and {high}."
 
 
 def options(command: click.Command) -> list[click.Option]:
