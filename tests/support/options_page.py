@@ -29,14 +29,14 @@ class Option(NamedTuple):
         """What holds besides its description."""
         said = self.attributes
         words = ["Mandatory."] if "mandatory" in said else []
-        words += ["May be repeated, one value a line."] if "multivalued" in said else []
+        words += ["Repeatable."] if "multivalued" in said else []
         if "allowedvalues" in said:
             words.append(f"Allowed: {', '.join(map(code, said['allowedvalues'].split()))}.")
         if "inherits" in said:
             words.append(f"Not set: as in {', else '.join(f'`[{block}]`' for block in said['inherits'].split())}.")
         if "default" in said:
             default = said["default"]
-            words.append(f"Default: {'none' if default == 'undefined' else code(default)}.")
+            words += [f"Default: {code(default)}."] if default != "undefined" else []
         examples = [line for line in self.examples if line != f"{self.name}={said.get('default')}"]
         words += [f"Example{'s' if len(examples) > 1 else ''}: {', '.join(map(code, examples))}."] if examples else []
         return " ".join(words)
@@ -92,17 +92,25 @@ def anchor(heading: str) -> str:
 
 
 def markdown() -> str:
-    """The list of the blocks, with the names of their options, then a section for each block and option."""
+    """
+    Return the list of the blocks, with the names of their options, then a section for each block and option.
+
+    An option with the text of an earlier one refers to it.
+    """
     found = blocks()
     parts = [
         f"* [`[{block.name}]`](#{anchor(block.name)}): {', '.join(one.name for one in block.options)}"
         for block in found
     ]
     parts.append("")
+    earlier: dict[str, str] = {}
     for block in found:
         parts.append(f"## [{block.name}]\n")
         parts += [f"{plain(block.about)}\n"] if block.about else []
         for one in block.options:
-            parts.append(f"### {block.word} {one.name}\n")
-            parts.append(f"`{one.name}={one.value}`\n\n{plain(one.text)}\n\n{one.notes}\n")
+            heading = f"{block.word} {one.name}"
+            text = f"`{one.name}={one.value}`\n\n{plain(one.text)}\n\n{one.notes}\n"
+            same = earlier.setdefault(text, heading)
+            parts.append(f"### {heading}\n")
+            parts.append(text if same == heading else f"As [{same}](#{anchor(same)}).\n")
     return "\n".join(parts)

@@ -21,13 +21,23 @@ from arcacct.sources.features.check import RULES, Requirement
 
 
 def views() -> str:
-    """The list of all views, then a section for each: its columns, with what the comments of the schema say."""
-    kinds = {view: kind for kind in (ACCOUNTING, PUBLISHING) for view in sql_contract.documented(kind)}
-    listed = [(f"[{view}](#{view})", f"`{kind.folder}.db`") for view, kind in kinds.items()]
-    parts = [table(("view", "database"), listed)]
-    for view, kind in kinds.items():
-        columns = [(code(one.name), plain(one.meaning)) for one in sql_contract.documented(kind)[view]]
-        parts.append(f"## {view}\n\n{table(('column', 'what it is; unit; where it is from'), columns)}")
+    """
+    Return a section for each view: its columns, with their comments in the schema.
+
+    One row has neighbours with the same meaning, and a time with its text (``x`` and ``x_iso``).
+    """
+    parts = []
+    for kind in (ACCOUNTING, PUBLISHING):
+        for view, of in sql_contract.documented(kind).items():
+            rows: list[tuple[str, ...]] = []
+            for one in of:
+                before = rows[-1] if rows else ("", "")
+                name, meaning = code(one.name), plain(one.meaning)
+                if meaning == before[1] or re.fullmatch(rf"{one.name.removesuffix('_iso')} as text(, UTC)?", meaning):
+                    rows[-1] = (f"{before[0]}, {name}", before[1])
+                else:
+                    rows.append((name, meaning))
+            parts.append(f"## {view}\n\n{table(('column', 'what it is; unit; where it is from'), rows)}")
     return "\n".join(parts)
 
 
@@ -105,12 +115,34 @@ def _when(timer: str) -> str:
 
 
 def dataset() -> str:
-    """The columns of each table of the dataset."""
+    """The columns of each table of the dataset, with a description if the view has another one or none."""
+    views = sql_contract.documented(ACCOUNTING)
     parts = []
     for name, of in columns().items():
-        rows = [(code(one.name), code(one.type), one.unit, plain(one.description)) for one in of]
-        parts.append(f"## {name}\n\n{table(('column', 'type', 'unit', 'what it is'), rows)}")
+        view = VIEW_OF_TABLE[name]
+        meanings = {one.name: one.meaning for one in views[view]}
+        rows: list[tuple[str, ...]] = []
+        for one in of:
+            alike = one.description in meanings.get(one.name, "")
+            unit = one.unit.replace("s since 1970-01-01T00:00:00Z", "s since 1970")
+            row = (code(one.name), code(one.type), unit, "" if alike else plain(one.description))
+            if rows and rows[-1][1:] == row[1:]:
+                rows[-1] = (f"{rows[-1][0]}, {row[0]}", *row[1:])
+            else:
+                rows.append(row)
+        text = f"A column without a description is that of [{view}](views.md#{view})."
+        parts.append(f"## {name}\n\n{table(('column', 'type', 'unit', 'what it is'), rows)}\n{text}\n")
     return "\n".join(parts)
+
+
+VIEW_OF_TABLE = {
+    "jobs": "v1_jobs",
+    "events": "v1_job_events",
+    "transfers": "v1_transfers",
+    "attributes": "v1_job_attributes",
+    "accelerators": "v1_job_telemetry",
+}
+"""The view with the columns of each table of the dataset."""
 
 
 def causes() -> str:

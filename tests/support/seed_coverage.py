@@ -42,15 +42,14 @@ _ITEM = re.compile(r"(?P<document>\S+) (?P<path>[\w/]+)(?:\[(?P<name>\w+)=(?P<va
 _BEFORE = """\
 # Seed coverage
 
-For each field of the five source documents, this page lists the view columns that have it, where it is sent, or why
-not. A test generates the page from `seed-coverage.csv`. The test also looks up each column, element and key in the
-program, and checks that each column has a value after an import with every field.
-`ARCACCT_WRITE_DOCS=1 python -m pytest -q tests/test_seed_coverage.py` writes it again.
+For each field of the five source documents, this page lists the view columns that have it and where it is sent, or why
+not. A test generates the page from `seed-coverage.csv`, and compares both columns with the program.
 
-In the column *sent*: UR is the record for SGAS, CAR the record for APEL, `job` its job record (0.4), `job-v0.3` and
-`job-seed` other forms of it, `summary`, `summary-seed` and `normalised` sums, `sync` counts, AUDITOR the record for
-AUDITOR; `machine` and `job-features` are directories that `arcacct features` writes for jobs. The configuration of a
-target decides whether it gets them.
+In the column *sent*, UR is the record for SGAS, CAR and `job` (also `job-v0.3`, `job-seed`) are records for APEL,
+`summary`, `summary-seed` and `normalised` are sums, `sync` are counts, and AUDITOR is the record for AUDITOR. `machine`
+and `job-features` are directories that `arcacct features` writes. The configuration of a target decides whether it gets
+a field. *No place* and *telemetry* mean that no receiver has a place for the field. *For jobs only* means that it is
+not used for accounting. *Only without another record* means that it is sent if the job has no other record.
 """
 
 
@@ -79,15 +78,19 @@ def parts(cell: str) -> list[str]:
 def page() -> str:
     """The page."""
     text = [_BEFORE]
-    before = ("", "")
-    for row in rows():
+    before, is_sent_at_all = ("", ""), False
+    all_rows = rows()
+    for row in all_rows:
         if row.seed != before[0]:
             text.append(f"\n\n## {SEEDS[row.seed]}\n")
         if (row.seed, row.part) != before:
-            text.append(f"\n### {row.part}\n\n| field | stored | sent | |\n|---|---|---|---|\n")
+            is_sent_at_all = any(one.sent for one in all_rows if (one.seed, one.part) == (row.seed, row.part))
+            header = ("field", "stored", "sent", "note") if is_sent_at_all else ("field", "stored", "note")
+            text.append(f"\n### {row.part}\n\n| {' | '.join(header)} |\n{'|---' * len(header)}|\n")
         before = row.seed, row.part
         stored, sent = (", ".join(f"`{one}`" for one in parts(cell)) for cell in (row.stored, row.sent))
-        text.append(f"| `{row.field}` | {stored} | {sent} | {row.why} |\n")
+        cells = (f"`{row.field}`", stored, sent, row.why) if is_sent_at_all else (f"`{row.field}`", stored, row.why)
+        text.append(f"| {' | '.join(cells)} |\n")
     return "".join(text)
 
 
