@@ -43,9 +43,13 @@ def views() -> str:
 
 def precedence() -> str:
     """Who may tell which value, and what the words for the sources stand for."""
-    rows = [(", ".join(map(code, row.fields)), " > ".join(row.order), row.reason) for row in PRECEDENCE]
+    ordinary = " > ".join(PRECEDENCE[0].order)
+    rows = [
+        (", ".join(map(code, row.fields)), " > ".join(row.order).replace(ordinary, "*records*"), row.reason)
+        for row in PRECEDENCE
+    ]
     words = "\n".join(f"* `{source}`: {meaning}" for source, meaning in SOURCES.items())
-    return f"{table(('what', 'the strongest first', 'why'), rows)}\n{words}\n"
+    return f"{table(('what', 'the strongest first', 'why'), rows)}\n*records* is {ordinary}.\n\n{words}\n"
 
 
 def bounds() -> str:
