@@ -49,9 +49,8 @@ def init(ctx: click.Context, new_life: bool) -> None:
     Existing databases of an older version are upgraded, after a backup next to each, and readable by read_group= if it
     is set; otherwise they do not change.
 
-    If a database existed before, none is created: restore a backup, fix database= or use `arcacct db move`, so that
-    published figures stay right. If it is lost permanently, --new-life creates a new one, which continues from the lost
-    one.
+    If a database existed before, none is created: restore a backup, fix database= or use `arcacct db move`. If it is
+    lost permanently, --new-life creates a new one.
     """
     here = places_of(ctx)
     if not new_life:
@@ -112,11 +111,9 @@ def check(ctx: click.Context, anew: bool, form: str) -> int:
     """
     Check both databases for damage; change nothing. Other commands can write meanwhile.
 
-    Checks pages and indexes, single use of each page, references, the schema, rows without a record, the log of
-    finished records, and the usage cells against a recount, table by table. In the ledger it also checks texts, the
-    counts of what receivers got, and for each configured target that every record up to its position in the log was
-    sent or has a reason. Exits with 74 if there is damage. If stopped, the same command continues within an hour, and
-    says which results are from before.
+    Checks pages, indexes, references, the schema, the log of finished records, and the usage cells against a recount.
+    In the ledger it also checks, for each configured target, that every record up to its position in the log was sent
+    or has a reason. Exits with 74 if there is damage. If stopped, the same command continues within an hour.
     """
     from arcacct.publishing.audit import questions  # noqa: PLC0415  slow to import
     from arcacct.publishing.ledger_rows import iso  # noqa: PLC0415  slow to import
@@ -322,7 +319,7 @@ def prune(
 
     Moves only jobs that were sent to every target, are not on hold, and are gone from the control directory. Monthly
     usage still counts them; queries can attach the archive. Afterwards `arcacct db optimize --shrink` makes the file
-    smaller. Other processes can write every few hundred jobs. If stopped, the same command continues.
+    smaller. Other processes can write meanwhile. If stopped, the same command continues.
     """
     from arcacct.arex.control_files import scan_status_files  # noqa: PLC0415  with its command
     from arcacct.publishing.ledger_rows import iso  # noqa: PLC0415  slow to import

@@ -108,8 +108,8 @@ def load(directories: tuple[str, ...], tables: tuple[str, ...]) -> int:
     Load what the CEs have exported into PostgreSQL.
 
     The server is found as by psql: PGSERVICE, PGHOST, PGDATABASE, ~/.pgpass. The first load creates the schema arcacct
-    with the tables of the dataset. A month of a CE is one transaction. A month that is already loaded costs nothing. A
-    later export replaces an earlier one, never the reverse. Jobs missing from the export are deleted.
+    with the tables of the dataset. A month of a CE is one transaction. A later export replaces an earlier one, and jobs
+    missing from it are deleted.
     """
     try:
         from arcacct.fleet import postgresql  # noqa: PLC0415  the packages of two extras
@@ -274,8 +274,7 @@ def verify(directories: tuple[str, ...], deep: bool, form: str) -> int:
 
     For each file: size, rows, range of end times, columns and their types; with --deep also its digest and every value.
     Reports partitions that are half written, of another version, exported twice, or of two databases under one name.
-    Missing months between others are listed, but are not errors, because perhaps no job ended then. Jobs of two CEs of
-    a site with one key at APEL are not errors either, because localid_prefix may distinguish them.
+    Missing months, and jobs of two CEs of a site with one key at APEL, are listed, but are not errors.
     """
     with at_work("checking"):
         checked = engine.check(dataset(directories), deep=deep)

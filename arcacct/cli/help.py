@@ -339,9 +339,8 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> None:  # noqa: A001  wha
     Show a page of the manual, or search it.
 
     TOPIC is the name of a page or its start, a command, an exit code, a subject of `arcacct status`, an option of the
-    configuration, or any other heading. Otherwise TOPIC is searched for in all pages. Subjects of `arcacct status`,
-    headings and messages come first. The best result is shown, and at most nine others are listed. Without TOPIC all
-    pages are listed.
+    configuration, or any other heading. Otherwise TOPIC is searched for in all pages: the best result is shown, and at
+    most nine others are listed. Without TOPIC all pages are listed.
     """
     manual = load()
     width = max(40, min(shutil.get_terminal_size().columns, _WIDEST))

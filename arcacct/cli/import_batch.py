@@ -27,8 +27,7 @@ from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.records.runs import NEVER_STARTED, UNFINISHED, RunsImport, RunsReport, SourceType
 from arcacct.wording import count_of
 
-_EXIT = "Unusable input is shown, left out and stored (`import rejected`); the exit code is then 65, but not again"
-LEFT_OUT = f"{_EXIT} for what was rejected before."
+LEFT_OUT = "Unusable input is shown and stored (`import rejected`). The exit code is 65 if there is a new one."
 
 
 class BatchOptions(NamedTuple):
@@ -152,7 +151,7 @@ def log_command(source: LogSource) -> click.Command:
     Import the jobs of {source.system.accounting}.
 
     FILE is {source.file_help}, compressed or not, a directory of such files, or - for standard input.
-    You can repeat it, in any order: each run of a job is imported once, after its end. {LEFT_OUT}
+    Each run of a job is imported once, after its end, in any order. {LEFT_OUT}
     """
     command = in_order(
         click.command(name, epilog=examples(f"arcacct import {name} {source.example}")),

@@ -75,10 +75,9 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, 
     """
     Import the jobs of Grid Engine's accounting files.
 
-    FILE is an accounting file of Grid Engine, colon-separated or JSON, compressed or not, or - for standard input. You
-    can repeat it: each record is imported once, and files rotated since the last run are read first. Unusable lines are
-    counted, the first ones shown, and stored (`import rejected`); the exit code is then 65, but not again for what was
-    rejected before.
+    FILE is an accounting file of Grid Engine, colon-separated or JSON, compressed or not, or - for standard input. Each
+    record is imported once, and files rotated since the last run are read first. Unusable lines are counted and stored
+    (`import rejected`). The exit code is 65 if there is a new one.
     """
     _check(files, given, asked)
     if asked.summary:

@@ -78,9 +78,8 @@ def htcondor(
     Import the jobs of HTCondor's history.
 
     FILE is a history file of a schedd, or output of condor_history with -json, -jsonl or -long, compressed or not, or -
-    for standard input. With --run it runs condor_history. You can repeat it, in any order: each job is imported once.
-    Unusable records are shown, left out and stored (`import rejected`); the exit code is then 65, but not again for
-    what was rejected before.
+    for standard input. With --run it runs condor_history. Each job is imported once, in any order. Unusable records are
+    shown and stored (`import rejected`). The exit code is 65 if there is a new one.
     """
     complaint = "no FILE: pass a history file or what condor_history printed, or - for standard input; or --run"
     need_input(files, given, complaint, run=run)

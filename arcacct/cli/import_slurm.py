@@ -58,9 +58,8 @@ def slurm(
     FILE is output of sacct with --parsable2 or --json, for all users' jobs, with their steps and duplicates (-a -D),
     compressed or not, or - for standard input. The columns JobIDRaw, State, Submit, Start, End and AllocCPUS are
     required; without TotalCPU and MaxRSS, CPU time and memory are unknown. With --run it runs sacct with the right
-    options. You can repeat it, in any order: each run of a job is imported once, after its end. Unusable records are
-    shown, left out and stored (`import rejected`); the exit code is then 65, but not again for what was rejected
-    before.
+    options. Each run of a job is imported once, after its end, in any order. Unusable records are shown and stored
+    (`import rejected`). The exit code is 65 if there is a new one.
     """
     need_input(files, given, "no FILE: pass what sacct printed, or - for standard input; or --run", run=run)
     if since is not None and not run:

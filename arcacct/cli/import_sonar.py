@@ -43,9 +43,8 @@ def sonar(
     Import telemetry of Sonar, or of `arcacct node`.
 
     FILE is a file of JSON envelopes, compressed or not, a directory of such files, or - for standard input. The result
-    does not depend on order or repetition. An unusable value is treated as absent. Unusable records are shown on
-    stderr, left out and stored (`import rejected`); the exit code is then 65, but not again for what was rejected
-    before.
+    does not depend on order or repetition. An unusable value is treated as absent. Unusable records are shown and
+    stored (`import rejected`). The exit code is 65 if there is a new one.
     """
     if not files and not retry:
         raise UsageError("no FILE: pass files or directories of telemetry, or - for standard input")

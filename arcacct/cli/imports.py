@@ -179,8 +179,8 @@ def arex(ctx: click.Context, path: str | None, *, timezone: str | None, controld
 
     PATH is an accounting.db (ARC 6) or accounting_v2.db (ARC 7); default: those of the control directory. A-REX may run
     meanwhile and is not affected. You can repeat it: it imports new and changed jobs. Jobs that arcacct recorded itself
-    do not change, and differences are listed. Unusable records are shown, left out and stored (`import rejected`); the
-    exit code is then 65.
+    do not change, and differences are listed. Unusable records are shown and stored (`import rejected`), with exit code
+    65.
     """
     zone = zone_of(timezone)
     here = places_of(ctx, controldir)

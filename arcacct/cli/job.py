@@ -218,9 +218,8 @@ def query(ctx: click.Context, sql: str, form: str, ledger: bool, limits: databas
     Run one read-only SQL query.
 
     SQL is one statement, or - to read it from standard input. If its first line is a comment with the name
-    publishing.db, the query reads the ledger, as with --ledger. The views v1_jobs, v1_job_events, v1_transfers,
-    v1_job_attributes and v1_usage_by_month keep their columns in all versions; A-REX's tables are also available.
-    Recording continues meanwhile. No statement can write, attach or load anything.
+    publishing.db, the query reads the ledger, as with --ledger. The views v1_* keep their columns in all versions;
+    A-REX's tables are also available. No statement can write, attach or load anything.
     """
     statement = statement_of(sql)
     ledger = ledger or re.match(r"\s*--\s*publishing\.db\s*\n", statement) is not None

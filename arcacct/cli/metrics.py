@@ -45,8 +45,8 @@ def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -
     Print health metrics for Prometheus, or write them for its textfile collector.
 
     FILE is always rewritten, so a stale "OK" cannot persist: without a configuration or a database it has
-    arcacct_config_ok or arcacct_database_ok 0 and all known metrics, and the exit code is that of the error (78, 74).
-    Unknown metrics are left out. Run it from a timer, as a user who may read the databases and write the file.
+    arcacct_config_ok or arcacct_database_ok 0, and the exit code is 78 or 74. Unknown metrics are left out. Run it from
+    a timer, as a user who may read the databases and write the file.
     """
     found, wrong = None, None
     try:

@@ -41,11 +41,10 @@ def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) 
     """
     Replace names of users by pseudonyms: of one user DN, or of all jobs older than names_kept_months.
 
-    Replaces DN, account, address, job name and personal claims of tokens, in every table of both databases and in
-    archives. Sums do not change. Published records stay at their receivers and are never sent again. Only months before
-    the last one are included, and only if all their jobs were sent or dropped and are gone from the control directory.
-    With DN, both databases are finally rewritten, so that no name is left in free pages. Backups and copies of the
-    databases keep the names. An unknown DN is an error (65), because it may be mistyped.
+    Replaces DN, account, address, job name and personal claims of tokens, in both databases and in archives. Sums do
+    not change, and nothing is sent again. Only months before the last one are included, and only if all their jobs were
+    sent or dropped and are gone from the control directory. Backups and copies of the databases keep the names. An
+    unknown DN is an error (65).
     """
     from arcacct.records import pseudonymise  # noqa: PLC0415  slow to import
 

@@ -56,9 +56,8 @@ def publish(
     Send new records to every configured target.
 
     Each target continues where it stopped. A record that a receiver would reject is quarantined with the reason, and
-    the others are sent. If the run is interrupted, the next one continues. If a month's published figures would fall
-    and no logged change explains it, the month is held and reported (69), and the rest is sent. Exit code: the most
-    severe of the targets (78, 77, 69, 75; 65 if a record was quarantined).
+    the others are sent. If a month's published figures would fall and no logged change explains it, the month is held
+    and reported (69). Exit code: the most severe of the targets (78, 77, 69, 75; 65 if a record was quarantined).
     """
     # Records are no cycles: looking for some among them at the usual pace is a twelfth of the whole cost.
     gc.freeze()

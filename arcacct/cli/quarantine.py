@@ -48,9 +48,8 @@ def quarantine() -> None:
     """
     Records that are not sent to a target: those its receiver would reject or rejected, and corrections it ignores.
 
-    Other records are not affected. "held": waits and is retried automatically. "quarantined": the receiver rejects it.
-    "implausible": has values that cannot be true (a run that lasts longer than its job exists). It is not sent to any
-    target and not in any sum, until `quarantine decide` says how to count it.
+    "held": waits and is retried automatically. "quarantined": the receiver rejects it. "implausible": has values that
+    cannot be true. It is not sent to any target and not in any sum, until `quarantine decide` says how to count it.
     """
 
 

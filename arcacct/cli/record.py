@@ -97,9 +97,9 @@ def sweep(
     Record events that hooks spooled or missed.
 
     Drains the spool, then compares every job of the control directory with the database. Creates the database if it is
-    missing. Prints what was done, and on stderr what could not be used; if there was any, exits with 65. The rest is
-    recorded. If a job in progress has no files left in the control directory, its end comes from A-REX's own database,
-    or the job is aborted. This is not done with --controldir and a database that has jobs of other directories.
+    missing. Unusable input is reported on stderr, with exit code 65; the rest is recorded. If a job in progress has no
+    files left in the control directory, its end comes from A-REX's own database, or the job is aborted. This is not
+    done with --controldir and a database that has jobs of other directories.
     """
     # Half of all modules: neither help nor `arcacct record` needs them.
     from arcacct.arex.sweep import follow as follow_all  # noqa: PLC0415

@@ -89,9 +89,8 @@ def report(
     Prints tables; with --html or --csv it writes these files instead. Estimated figures are marked with *. The report
     is stored next to the databases, and the next report of the month shows what changed since.
 
-    With --fleet: usage by VO, site, CE and day, pledge and users over all CEs, and when each of them exported the
-    month. Failures, energy, publishing and changes are in each CE's own report. Faulty files are named on stderr, and
-    the exit code is 65.
+    With --fleet: usage, pledge and users of all CEs, and when each of them exported the month. Faulty files are named
+    on stderr, and the exit code is 65.
     """
     if fleet:
         of_all, problems = _of_fleet(ctx, fleet, asked)

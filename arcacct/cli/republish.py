@@ -112,8 +112,7 @@ def republish(
     Send the records of a period again: jobs with FROM <= end time < TO, all times UTC.
 
     First shows the plan. Summaries are always sent as whole months. SGAS ignores records that it has, APEL replaces
-    them. Outdated keys at APEL are sent with zeros. Regular publishing is not affected, and you can repeat an
-    interrupted republish.
+    them. Outdated keys at APEL are sent with zeros. You can repeat an interrupted republish.
     """
     found, targets = _targets(ctx, target, apel_url, sgas_url, of_url)
     if receiver_rows and len(targets) > 1:

@@ -39,8 +39,7 @@ def setup(ctx: click.Context, *, only_check: bool, form: str, write: bool, launc
     Guide the installation: check everything before A-REX restarts, and show the next steps.
 
     The steps are configuration, clock, launcher, callouts, database, history, benchmark, targets with the DNs to
-    register, rehearsal, switch from jura-ng, timers. Each is judged by what the host has now, so stop and resume where
-    you like. Callouts are judged with the launcher before any line of them is written. Without --write nothing is
+    register, rehearsal, switch from jura-ng, timers. Stop and resume where you like. Without --write nothing is
     changed.
 
     Exits with 0 if no required step is left, else with the most severe code: 78 configuration, 77 credentials, 74

@@ -339,8 +339,7 @@ def stats(ctx: click.Context, chosen: Selection, given: StatsOptions, period: Pe
 
     Without --by, options and output are those of arcctl accounting stats, of ARC 6 or ARC 7, times in UTC. With --by:
     jobs, wall and CPU time in s, core hours, core hours times benchmark, CPU time over core time. They cover finished
-    jobs as published, or all jobs with -a, --filter-state or --by status. --filter-... can be repeated. A table of
-    several rows ends with their total; CSV and JSON have none.
+    jobs as published, or all jobs with -a, --filter-state or --by status.
 
     With --gridengine: qacct's results from records of Grid Engine instead of jobs, and slots times wall clock.
     """

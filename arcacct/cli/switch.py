@@ -58,9 +58,9 @@ def switch(
     """
     Take over from jura-ng without counting a job twice.
 
-    jura-ng sent summaries under its own keys, and APEL would add our summaries to them. This command reads the keys
-    that jura-ng used from A-REX's database, shows them, and stores those that our records do not replace: the next
-    `arcacct publish` sends zeros for them. The command itself sends nothing, and you can repeat it.
+    jura-ng sent summaries under its own keys, and APEL would add our summaries to them. This command stores the keys
+    that our records do not replace, and the next `arcacct publish` sends zeros for them. The command itself sends
+    nothing, and you can repeat it.
 
     PATH is an accounting.db (ARC 6) or accounting_v2.db (ARC 7) with jura-ng's publishing.db next to it; default: those
     of the control directory.

@@ -95,11 +95,9 @@ def verify(
     """
     Compare a month's counts and hours in all places that have them.
 
-    The database is compared with the control directory, A-REX's own database, the ledger's records of each target, the
-    sync message, the batch system's own accounting, and the portal. SGAS names each record that it stored; only the
-    portal confirms messages that went to AMS. Each place has one of three results: yes (with the number of jobs that
-    vofilter excludes), NO, and unknown (with what would decide it). Exits with 0 if everything agrees, else with 1;
-    differences are shown job by job.
+    The places are the control directory, A-REX's own database, the ledger's records of each target, the sync message,
+    the batch system's own accounting, and the portal. Each has one of three results: yes, NO, and unknown (with what
+    would decide it). Exits with 0 if everything agrees, else with 1; differences are shown job by job.
     """
     if exported is not None and not portal:
         raise UsageError("--exported is the time of the --portal files: it needs --portal")
