@@ -33,6 +33,14 @@ PLANNED = "the lines of this step"
 _OPTIONS = "timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
 _UNITS = {UNIT: WARNING, "arcacct-sweep.timer": CRITICAL, "arcacct-publish.timer": CRITICAL}
 """What it is when one is not enabled: without a recorder callouts are slower, without the others nothing is done."""
+_NOT_RUNNING = {
+    "missing": ("is not installed", "install and enable it"),
+    "disabled": ("is not enabled", "enable it"),
+    "stopped": ("is enabled, but does not run", "start it"),
+}
+"""By the state of a unit: what is wrong, and what to do."""
+_RESTART = "systemctl restart arc-arex"
+_UNITS_DIR = "/etc/systemd/system"
 _CLOCK_S = 300
 _RANK = {OK: 0, UNKNOWN: 1, WARNING: 2, CRITICAL: 3}
 
@@ -75,16 +83,28 @@ def callout_file(conf: Conf) -> str:
     return f"{conf.arc_conf}.d/arcacct.conf"
 
 
-def _is_enabled(unit: str) -> bool | None:
-    """Whether systemd starts a unit at boot; ``None``: there is no systemd that could be asked."""
+def _unit_state(unit: str) -> str | None:
+    """
+    What systemd does with a unit: ``enabled``, ``disabled``, ``missing``, or ``stopped``: enabled, not running.
+
+    ``None``: no systemd answers.
+    """
+    state, error = _systemctl("is-enabled", unit)
+    if state in ("enabled", "enabled-runtime", "static", "linked"):
+        now, _error = _systemctl("is-active", unit)
+        return "enabled" if not now or now in ("active", "activating", "reloading") else "stopped"
+    if state == "not-found" or (not state and "No such file" in error):
+        return "missing"
+    return "disabled" if state else None
+
+
+def _systemctl(*words: str) -> tuple[str, str]:
+    """What systemctl prints on each stream; empty texts: this host has none."""
     try:
-        done = subprocess.run(
-            ["systemctl", "is-enabled", unit], capture_output=True, text=True, timeout=10, check=False
-        )
+        done = subprocess.run(["systemctl", *words], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.SubprocessError):
-        return None
-    said = done.stdout.strip()
-    return said in ("enabled", "enabled-runtime", "static", "linked") if said or "No such file" in done.stderr else None
+        return "", ""
+    return done.stdout.strip(), done.stderr
 
 
 def planned(conf: Conf, launcher: str | None) -> tuple[Conf, str]:
@@ -112,11 +132,12 @@ def steps(site: Site, ahead: Site, launcher: str) -> Iterator[SetupStep]:
     """
     configuration = list(doctor_checks.configuration(site))
     rated = [one for one in configuration if "benchmark" in one.detail]
-    yield SetupStep(
+    first = SetupStep(
         "configuration",
         tuple(one for one in configuration if one.subject == "configuration" and one not in rated),
         ("arcacct config check",),
     )
+    yield first
     yield from _clock(site)
     yield _launcher(ahead, launcher)
     yield _callouts(site, ahead, configuration, launcher)
@@ -133,7 +154,7 @@ def steps(site: Site, ahead: Site, launcher: str) -> Iterator[SetupStep]:
         else (),
         ("remove the line",) if rated else (),
     )
-    yield _targets(site)
+    yield _targets(site, is_readable=first.severity == OK)
     yield _rehearsal(site)
     yield _switch(site)
     yield _timers(site)
@@ -185,19 +206,21 @@ def _callouts(site: Site, ahead: Site, configuration: Sequence[Check], launcher:
     text = "no statecallout= lines of arcacct: A-REX reports no job"
     if has_directory:
         place = callout_file(site.conf)
-        advice = f"`arcacct setup --write` makes {place}; then restart A-REX (systemctl restart arc-arex)"
+        advice = f"`arcacct setup --write` makes {place}; then restart A-REX ({_RESTART})"
         return SetupStep(
             "callouts",
             (*wrong, Check("callouts", CRITICAL, text, advice, CONF)),
             (f"# {place}", "[arex]", *lines),
-            (f"rm {place}", "systemctl restart arc-arex"),
+            (f"rm {place}", _RESTART),
         )
-    advice = f"add these lines to [arex] of {site.conf.arc_conf}, run `arcacct config check`, and restart A-REX"
+    advice = (
+        f"add these lines to [arex] of {site.conf.arc_conf}, run `arcacct config check`, and restart A-REX ({_RESTART})"
+    )
     return SetupStep(
         "callouts",
         (*wrong, Check("callouts", CRITICAL, text, advice, CONF)),
         lines,
-        (f"remove the lines from {site.conf.arc_conf}", "systemctl restart arc-arex"),
+        (f"remove the lines from {site.conf.arc_conf}", _RESTART),
     )
 
 
@@ -244,11 +267,15 @@ def _history(site: Site) -> SetupStep:
     return SetupStep("history", (check,), ("arcacct import arex",))
 
 
-def _targets(site: Site) -> SetupStep:
-    checks = (*doctor_checks.targets(site), *doctor_checks.credentials(site), *_names(site))
-    if not checks:
+def _targets(site: Site, *, is_readable: bool) -> SetupStep:
+    named = (*doctor_checks.targets(site), *_names(site))
+    if not named and not is_readable:
+        text = "none is found, and the configuration has errors"
+        return SetupStep("targets", (Check("targets", UNKNOWN, text, "fix them first"),))
+    if not named:
         text = "none: jobs are recorded and nothing is published"
         return SetupStep("targets", (Check("targets", OK, text, "add targets to arcacct.conf to publish"),))
+    checks = (*named, *doctor_checks.credentials(site))
     is_well = all(one.severity == OK for one in checks)
     do = () if is_well else ("arcacct doctor",)
     return SetupStep("targets", checks, (*do, "arcacct publish --dry-run"))
@@ -287,20 +314,33 @@ def _switch(site: Site) -> SetupStep:
 
 def _timers(site: Site) -> SetupStep:
     publishes = site.settings is not None and bool(site.settings.targets) and not site.settings.jura_targets
-    checks, missing = [], []
-    for unit, severity in [*_UNITS.items()][: None if publishes else -1]:
-        state = _is_enabled(unit)
-        if state:
-            checks.append(Check("timers", OK, f"{unit} is enabled"))
-        elif state is None:
+    states = {unit: _unit_state(unit) for unit in [*_UNITS][: None if publishes else -1]}
+    checks = []
+    for unit, state in states.items():
+        if state is None:
             text = f"{unit}: systemd does not answer here"
             checks.append(Check("timers", UNKNOWN, text, "start this command regularly by other means"))
+        elif state == "enabled":
+            checks.append(Check("timers", OK, f"{unit} is enabled"))
         else:
-            missing.append(unit)
-            checks.append(Check("timers", severity, f"{unit} is not enabled", "enable it", CONF))
-    units = " ".join(missing)
-    do = (f"systemctl enable --now {units}",) if units else ()
-    return SetupStep("timers", tuple(checks), do, (f"systemctl disable --now {units}",) if units else ())
+            text, advice = _NOT_RUNNING[state]
+            checks.append(Check("timers", _UNITS[unit], f"{unit} {text}", advice, CONF))
+    do, undo = [], []
+    # A timer starts the service of its name.
+    files = dict.fromkeys(
+        name
+        for unit, state in states.items()
+        if state == "missing"
+        for name in (unit.replace(".timer", ".service"), unit)
+    )
+    if files:
+        do = [f"cp {' '.join(resource('etc', name) for name in files)} {_UNITS_DIR}/", "systemctl daemon-reload"]
+        undo = [f"rm {' '.join(f'{_UNITS_DIR}/{name}' for name in files)}", "systemctl daemon-reload"]
+    units = " ".join(unit for unit, state in states.items() if state in _NOT_RUNNING)
+    if units:
+        do.append(f"systemctl enable --now {units}")
+        undo.insert(0, f"systemctl disable --now {units}")
+    return SetupStep("timers", tuple(checks), tuple(do), tuple(undo))
 
 
 def is_own_file(text: str) -> bool:

@@ -7,13 +7,10 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import time
-from types import SimpleNamespace
 from typing import Any
 
-import arex_corpus as corpus
 import pytest
 from clinic import OPTIONS, RECORD, Clinic
 from in_process import said
@@ -114,6 +111,7 @@ def test_an_arc_6_gets_the_lines_printed(clinic, run) -> None:
         in (shown.stdout.splitlines())
     )
     assert "INLRMS" not in shown.stdout
+    assert "restart A-REX (systemctl restart arc-arex)" in shown.stdout
     refused = run("setup", "--write", "--yes")
     assert refused.returncode == 78
     assert "this is A-REX 6" in refused.stderr
@@ -404,6 +402,44 @@ def test_timers_are_looked_at(clinic, run) -> None:
     assert verdicts(run)["timers"] == "unknown"
 
 
+def test_units_that_are_not_installed_are_copied_first(clinic, run) -> None:
+    """After pip no unit is there; a timer comes with its service."""
+    for script in (
+        "echo 'Failed to get unit file state: No such file or directory' >&2; exit 1",
+        "echo not-found; exit 4",
+    ):
+        systemctl(clinic, script)
+        found = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}["timers"]
+        copy, *rest = found["do"]
+        program, *files, folder = copy.split()
+        assert (program, folder) == ("cp", "/etc/systemd/system/")
+        assert {os.path.basename(path) for path in files if os.path.isfile(path)} == {
+            "arcacct-recorder.service", "arcacct-sweep.service", "arcacct-sweep.timer"
+        }  # fmt: skip
+        enable = "systemctl enable --now arcacct-recorder.service arcacct-sweep.timer"
+        assert rest == ["systemctl daemon-reload", enable]
+        assert found["undo"][0] == enable.replace("enable", "disable")
+        assert "is not installed" in str(found["details"])
+
+
+def test_a_unit_that_is_enabled_and_does_not_run_is_started(clinic, run) -> None:
+    """A package enables the recorder when there is no database for it yet."""
+    systemctl(
+        clinic, 'case "$*" in is-active*sweep*) echo active ;; is-enabled*) echo enabled ;; *) echo inactive ;; esac'
+    )
+    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}["timers"]
+    assert found["verdict"] == "warning"
+    assert "arcacct-recorder.service is enabled, but does not run" in str(found["details"])
+    assert found["do"][-1].startswith("systemctl enable --now arcacct-recorder.service")
+
+
+def test_without_targets_it_says_so(clinic, run) -> None:
+    """And nothing about certificates that no target needs."""
+    (line,) = [one for one in run("setup").stdout.splitlines() if " targets: " in one]
+    assert line.startswith("ok ")
+    assert "none: jobs are recorded and nothing is published" in line
+
+
 def test_jura_ng_is_a_step_and_no_error(clinic, run) -> None:
     """Recording needs no switch; the plan is the next command."""
     with clinic.conf.open("a") as file:
@@ -425,68 +461,3 @@ def test_without_a_configuration_nothing_is_called_well(tmp_path, capsys) -> Non
 
     verdicts = {one["step"]: one["verdict"] for one in json.loads(done.stdout)}
     assert "ok" not in {verdicts[step] for step in ("benchmark", "database", "history", "targets")}, verdicts
-
-
-@pytest.mark.parametrize("arc", [6, 7])
-def test_from_nothing_to_a_verified_month_by_the_printed_commands(tmp_path, capsys, monkeypatch, arc) -> None:
-    """A control directory as A-REX left it: after all that setup prints every job of the month is there and agrees."""
-    control = (corpus.rebuild if arc == 6 else corpus.rebuild_hashed)(tmp_path / "control").path
-    conf, launcher = tmp_path / "arc.conf", tmp_path / "libexec" / "arcacct-hook"
-    conf.write_text(
-        f"[common]\nhostname=ce.example.org\n[lrms]\nlrms=fork\nbenchmark=HEPSPEC:11.11\n[arex]\ncontroldir={control}\n"
-    )
-    if arc == 7:
-        (tmp_path / "arc.conf.d").mkdir()
-    systemctl(SimpleNamespace(path=tmp_path), f"case $1 in is-enabled) cat {tmp_path}/$2 || echo disabled ;; esac")
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    (tmp_path / "arcacct.conf").write_text("[arcacct]\ndeadline=300\n")
-
-    def arcacct(*words: str) -> Any:
-        return said(capsys, "--config", conf, *words)
-
-    def do(line: str) -> None:
-        program, *words = line.partition(" (")[0].split()
-        if program.startswith(("[", "statecallout=", "#")):
-            if arc == 6:
-                conf.write_text(f"{conf.read_text()}{line}\n")
-        elif program == "arcacct":
-            done = arcacct(*words)
-            assert done.returncode in (0, 69), (line, done.stderr)
-        elif program == "systemctl":
-            # What systemd starts then.
-            for unit in words[2:]:
-                (tmp_path / unit).write_text("enabled\n")
-                if not unit.endswith(".timer"):
-                    # A service that stays; without it callouts record by themselves.
-                    continue
-                service = pathlib.Path(resource("etc", unit.replace(".timer", ".service"))).read_text()
-                (command,) = re.findall(r"^ExecStart=\S*/arcacct (.*)$", service, re.MULTILINE)
-                assert arcacct(*command.split()).returncode == 0, command
-        else:
-            subprocess.run(["sh", "-c", line], check=True)
-            if program == "mv":
-                # The manual: for another place than /opt/arcacct, edit this line.
-                text = re.sub("(?m)^record=.*", f"record={RECORD}", launcher.read_text())
-                launcher.write_text(re.sub("(?m)^limit=.*", "limit=400", text))
-
-    seen = []
-    for _turn in range(12):
-        steps = json.loads(arcacct("setup", "--check", "--format", "json", "--launcher", str(launcher)).stdout)
-        left = [one for one in steps if one["verdict"] == "error"]
-        if not left:
-            break
-        seen.append(left[0]["step"])
-        if left[0]["step"] == "callouts" and arc == 7:
-            assert arcacct("setup", "--write", "--yes", "--launcher", str(launcher)).returncode in (0, 74, 78)
-            continue
-        for line in left[0]["do"]:
-            do(line)
-    assert seen == ["launcher", "callouts", "database", "timers"]
-    assert arcacct("config", "check").returncode == 0
-
-    verified = arcacct("verify", "2026-11", "--format", "json")
-    sources = {one["name"]: one for one in json.loads(verified.stdout)["sources"]}
-    assert sources["control directory"]["agrees"], verified.stdout
-    recorded = json.loads(arcacct("stats", "--by", "month", "--format", "json").stdout)
-    assert [row["jobs"] for row in recorded if row["month"] == "2026-11"] == [sources["control directory"]["jobs"]]
-    assert sources["control directory"]["jobs"] > 30

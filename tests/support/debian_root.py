@@ -74,6 +74,17 @@ class DebianRoot:
         assert done.returncode == 0, f"{' '.join(command)}: {done.returncode}\n{done.stdout}"
         return done
 
+    def shell(self, *words: str) -> subprocess.Popen[str]:
+        """Start a shell in the root; what it prints, on either stream, comes from ``stdout``."""
+        return subprocess.Popen(
+            [*self.prefix, "sh", *words],
+            env=_ENVIRONMENT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
+
     def processes(self) -> Iterator[int]:
         """The processes that have this root."""
         for process in pathlib.Path("/proc").glob("[0-9]*"):

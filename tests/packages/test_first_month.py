@@ -1,0 +1,101 @@
+"""From nothing to a verified first month on a clean Debian, by the commands as they are printed."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+
+import first_month
+import pytest
+import systemctl
+from package_hosts import ON_REQUEST, Host, Packages
+from pip_hosts import PipRoad
+from rpm_hosts import rpm
+
+from arcacct.sandbox import Sandbox
+
+pytestmark = ON_REQUEST
+PAGE = "howto/install-packages"
+
+
+class PackageRoad(first_month.Road):
+    """Each line runs on a host of its own, on which arcacct is installed from a package."""
+
+    example = "/usr/share/arcacct/arcacct.conf.example"
+
+    def __init__(self, ce: Host, arc: int, package: pathlib.Path) -> None:
+        super().__init__(ce.path, arc)
+        self.ce, self.package = ce, package
+        systemctl.install(self.at("/usr/bin/systemctl"))
+
+    def shell(self, *words: str) -> subprocess.Popen[str]:
+        return self.ce.shell(*words)
+
+    def install(self) -> None:
+        """By the page's line for Debian; an .rpm by rpm, since Debian has no dnf."""
+        if self.package.suffix == ".rpm":
+            done = rpm(self.ce, "-i", self.package)
+            assert done.returncode == 0, done.stdout
+            return
+        (line,) = re.findall("^apt-get install .+$", first_month.section(PAGE, "Install\n"), re.MULTILINE)
+        shutil.copyfile(self.package, self.at(line.rpartition("./")[2]))
+        self.do(line)
+
+    def record_by_hand(self) -> None:
+        """By "After installing": for ARC 6 the lines go into arc.conf, for ARC 7 a file is copied."""
+        part = first_month.section(PAGE, "After installing")
+        (lines,) = re.findall(r"\*\*A-REX 6\*\*: copy the lines of `([^`]+)`", part)
+        for language, block in first_month.blocks(part):
+            for line in block.splitlines() if language == "sh" else ():
+                if self.arc == 6 and "/arc.conf.d/" in line:
+                    self.add_callouts(self.at(lines).read_text())
+                else:
+                    self.do(line)
+
+
+@pytest.fixture
+def box(tmp_path: pathlib.Path) -> Iterator[Sandbox]:
+    """The receivers: the hosts have this machine's network."""
+    with Sandbox(str(tmp_path / "box")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def by_pip(tmp_path_factory: pytest.TempPathFactory) -> first_month.Figures:
+    """The figures of the month where arcacct was installed from a checkout."""
+    folder = tmp_path_factory.mktemp("pip")
+    road = PipRoad(folder / "host", 6, by_pip=False)
+    with Sandbox(str(folder / "box")) as box:
+        try:
+            return first_month.first_month(road, box, by_setup=True)
+        finally:
+            road.end_services()
+
+
+@pytest.mark.parametrize(
+    ("suite", "arc", "by_setup"),
+    [
+        pytest.param(suite, arc, by_setup, marks=pytest.mark.xdist_group(suite))
+        for suite, arc, by_setup in (
+            ("bookworm", 6, False),
+            ("bookworm", 7, True),
+            ("trixie", 6, True),
+            ("trixie", 7, False),
+        )
+    ],
+)
+def test_a_package_leads_from_nothing_to_a_verified_month(
+    packages: Packages,
+    make_host: Callable[[str], Host],
+    box: Sandbox,
+    by_pip: first_month.Figures,
+    suite: str,
+    arc: int,
+    by_setup: bool,
+) -> None:
+    """Recorded by the page's steps, or by those that `arcacct setup` prints; the figures are those of the other way."""
+    road = PackageRoad(make_host(suite), arc, packages.deb)
+    assert first_month.first_month(road, box, by_setup=by_setup) == by_pip
