@@ -61,7 +61,7 @@ def settings_of(ctx: click.Context, *, to_publish: bool = False, warns: bool = T
     conf = conf_of(ctx)
     found = settings(conf, kinds(conf), database=ctx.obj["database"], to_publish=to_publish)
     for problem in found.warnings if warns else ():
-        print_error(f"warning: {problem}")
+        print_error(str(problem))
     return found
 
 

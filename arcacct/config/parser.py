@@ -112,10 +112,11 @@ class Conf:
     What the files say: blocks by their full name, in the order of the files.
 
     ``files`` has the files that were read, ``arc_files`` those of them that A-REX reads, ``arc_conf`` and
-    ``our_conf`` the paths that were looked for, ``replaced`` the blocks of A-REX's files that arcacct.conf has too.
+    ``our_conf`` the paths that were looked for, ``replaced`` the blocks of A-REX's files that arcacct.conf has too,
+    ``without_blocks`` those of the two that have lines and no block: they are something else.
     """
 
-    __slots__ = ("arc_conf", "arc_files", "blocks", "complaints", "files", "our_conf", "replaced")
+    __slots__ = ("arc_conf", "arc_files", "blocks", "complaints", "files", "our_conf", "replaced", "without_blocks")
 
     def __init__(self, arc_conf: str, our_conf: str) -> None:
         self.arc_conf = arc_conf
@@ -125,6 +126,7 @@ class Conf:
         self.files: list[str] = []
         self.arc_files: list[str] = []
         self.complaints: list[ParseProblem] = []
+        self.without_blocks: list[str] = []
 
     def get(self, block: str, option: str, default: str | None = None) -> str | None:
         """
@@ -159,7 +161,12 @@ class Conf:
         if further or file == self.arc_conf:
             self.arc_files.append(file)
         found: dict[str, Block] = {}
-        for block in parse(text, file, self.complaints):
+        complaints: list[ParseProblem] = []
+        blocks = parse(text, file, complaints)
+        if complaints and not blocks and not further:
+            self.without_blocks.append(file)
+        self.complaints += complaints
+        for block in blocks:
             twice = found.pop(block.name, None)
             if twice is not None:
                 self.complaints.append(

@@ -28,7 +28,12 @@ def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
         # A-REX passes over such lines of arc.conf, and so do we; our own file has no excuse.
         Problem(ERROR if found.file == conf.our_conf else WARNING, found.file, found.line, None, None, found.text)
         for found in conf.complaints
+        if found.file not in conf.without_blocks
     ]
+    for file in conf.without_blocks:
+        what = f"is not an {OUR_CONF}" if file == conf.our_conf else "is not a configuration file of ARC"
+        text = f"{what}: no line of it is a [block]; give the path of the right file, or begin it with [common]"
+        problems.append(Problem(ERROR, file, None, None, None, text))
     if conf.arc_files and conf.arc_files[0] != conf.arc_conf:
         text = (
             "no such file, and A-REX does not start without it; create it, at least with a comment "

@@ -269,3 +269,25 @@ def test_a_line_of_benchmarks_holds_from_its_day_to_the_other(tmp_path) -> None:
     assert (found.queue, found.benchmark) == ("long q", "HEPscore23:14.5")
     assert [found.valid.has(when) for when in (july - 1, july, year - 1, year)] == [False, True, True, False]
     assert str(found.valid) == "from=2026-07-01 to=2027-01-01"
+
+
+@pytest.mark.parametrize(
+    ("arc", "ours", "file", "what"),
+    [
+        ("hello world\nx=1\n\x7fELF\n", None, "arc.conf", "is not a configuration file of ARC"),
+        (conf_files.ARC, "Dear colleague,\n", "arcacct.conf", "is not an arcacct.conf"),
+    ],
+)
+def test_a_file_that_is_something_else_is_one_error(tmp_path, arc, ours, file, what):
+    """Without any block it is no configuration: one error says so, not a warning for each of its lines."""
+    conf = conf_files.read(tmp_path, ours, arc)
+    found, problems = examine(conf, kinds())
+    assert found is None
+    (one,) = [one for one in problems if one.file.endswith(f"/{file}") and one.severity == "error"]
+    assert f"{what}: no line of it is a [block]" in str(one)
+    assert [one for one in problems if one.line is not None and one.file.endswith(f"/{file}")] == []
+
+
+def test_a_file_of_comments_is_a_configuration(tmp_path):
+    """A-REX needs an arc.conf, at least with a comment."""
+    assert examine(conf_files.read(tmp_path, None, "# nothing here\n\n"), kinds())[0] is not None
