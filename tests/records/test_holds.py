@@ -225,3 +225,31 @@ def test_cells_are_a_recount_of_what_counts(con) -> None:
     assert used(con) == [(2, LIFE_S + 100, 180)]
     holds.decide(con, 1, "unknown", "root")
     assert used(con) == [(2, 100, 180)]
+
+
+def test_one_core_of_a_batch_record_counts_only_with_a_named_node(con) -> None:
+    """Batch systems report one core where they know no number; A-REX counts cores."""
+    record(con, facts_of(HONEST._replace(cpu_s=47 * 100)))
+    con.execute("DELETE FROM JobExtraInfo WHERE InfoKey IN ('nodename', 'nodenames')")
+    con.execute("INSERT OR REPLACE INTO RecordSources VALUES (1, 'slurm', 'test')")
+    holds.judge(con, [1])
+    assert held(con) == {}
+
+    con.execute("INSERT INTO JobExtraInfo VALUES (1, 'nodename', 'n1')")
+    holds.judge(con, [1])
+    assert held(con) == {"j": ("cpu-beyond-cores", "held")}
+
+
+def test_without_a_submission_the_start_bounds_the_wall_time(con) -> None:
+    """A-REX's event LRMSSTART, and no other event of the job."""
+    record(con, facts_of(HONEST))
+    con.execute("DELETE FROM JobEvents")
+    for key, seconds in (("ACCEPTED", JUNE - 10**6), ("LRMSSTART", JUNE - 30_000), ("FINISHED", JUNE)):
+        con.execute(
+            "INSERT INTO JobEvents VALUES (1, ?, strftime('%Y-%m-%dT%H:%M:%SZ', ?, 'unixepoch'))", (key, seconds)
+        )
+
+    for wall_s, found in ((20_000, {}), (100_000, {"j": ("wall-beyond-life", "held")})):
+        con.execute("UPDATE AAR SET SubmitTime = 0, EndTime = ?, UsedWalltime = ?", (JUNE, wall_s))
+        holds.judge(con, [1])
+        assert held(con) == found
