@@ -80,14 +80,15 @@ def name_of_user() -> str:
 # A day, a week, a month or a year means its first second, so that `--from 2026-10 --to 2026-11` is October.
 
 
-_EPOCH = re.compile("[0-9]{9,11}")
+# Texts: few commands are given a time, and compiling all these takes a millisecond.
+_EPOCH = "[0-9]{9,11}"
 """Until after the year 5000; with 12 digits it is a time of qacct and of jura's tools."""
-_DIGITS = re.compile(r"([0-9]{12})(?:\.?([0-9]{2}))?(Z|[+-][0-9]{2}:?[0-9]{2})?")
-_SINCE_1970 = re.compile("@([0-9]{1,11})")
-_QACCT = re.compile(r"(?:([0-9]{2})?([0-9]{2}))?([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})(?:\.([0-9]{2}))?")
-_MONTH = re.compile(r"([0-9]{4})(?:-(0[1-9]|1[0-2]))?")
-_SHIFT = re.compile(r"([+-])([0-9]{1,5}) ?(min|h|d|w)")
-_AGO = re.compile(r"([0-9]{1,5}) (min|h|d|w)(?:ute|our|ay|eek)?s? ago")
+_DIGITS = r"([0-9]{12})(?:\.?([0-9]{2}))?(Z|[+-][0-9]{2}:?[0-9]{2})?"
+_SINCE_1970 = "@([0-9]{1,11})"
+_QACCT = r"(?:([0-9]{2})?([0-9]{2}))?([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})(?:\.([0-9]{2}))?"
+_MONTH = r"([0-9]{4})(?:-(0[1-9]|1[0-2]))?"
+_SHIFT = r"([+-])([0-9]{1,5}) ?(min|h|d|w)"
+_AGO = r"([0-9]{1,5}) (min|h|d|w)(?:ute|our|ay|eek)?s? ago"
 _UNITS_S = {"min": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _DAYS_BACK = {"today": 0, "yesterday": 1}
 _KNOWN = (
@@ -111,15 +112,15 @@ def seconds_of(text: str, now_s: int) -> int:
 
     Raises ValueError for anything else, and for what no calendar has.
     """
-    if found := _SINCE_1970.fullmatch(text):
+    if found := re.fullmatch(_SINCE_1970, text):
         return int(found[1])
-    if _EPOCH.fullmatch(text):
+    if re.fullmatch(_EPOCH, text):
         return int(text)
-    if found := _DIGITS.fullmatch(text):
+    if found := re.fullmatch(_DIGITS, text):
         digits, seconds, zone = found.groups()
         when = datetime.strptime(f"{digits}{seconds or '00'}{zone or 'Z'}", "%Y%m%d%H%M%S%z")
         return int(when.timestamp())
-    if found := _MONTH.fullmatch(text):
+    if found := re.fullmatch(_MONTH, text):
         return int(datetime(int(found[1]), int(found[2] or 1), 1, tzinfo=UTC).timestamp())
     relative_s = _relative(text.lower(), now_s)
     if relative_s is not None:
@@ -132,9 +133,9 @@ def _relative(word: str, now_s: int) -> int | None:
     """A time as seen from now; ``None`` for what is not said so."""
     if word in _DAYS_BACK:
         return now_s - now_s % _UNITS_S["d"] - _DAYS_BACK[word] * _UNITS_S["d"]
-    if found := _SHIFT.fullmatch(word):
+    if found := re.fullmatch(_SHIFT, word):
         return now_s + int(found[1] + found[2]) * _UNITS_S[found[3]]
-    if found := _AGO.fullmatch(word):
+    if found := re.fullmatch(_AGO, word):
         return now_s - int(found[1]) * _UNITS_S[found[2]]
     return now_s if word == "now" else None
 
@@ -146,7 +147,7 @@ def qacct_seconds(text: str, now_s: int, zone: tzinfo | None) -> int | None:
     ``None`` for a text in another form; what has as many digits is never seconds since 1970. Raises ValueError for what
     no calendar has.
     """
-    found = _QACCT.fullmatch(text)
+    found = re.fullmatch(_QACCT, text)
     if found is None:
         if len(text) <= _NO_YEAR_DIGITS and text.isdecimal() and text < "1970":
             raise ValueError(text)

@@ -23,8 +23,7 @@ ERROR = "error"
 WARNING = "warning"
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """
     One complaint.
 
@@ -267,8 +266,7 @@ def read_block(conf: Conf, block: str, options: Iterable[Spec], problems: list[P
 # The targets of publishing, as the configuration has them: kinds of blocks, and what each block asks for.
 
 
-@dataclass(frozen=True, slots=True)
-class TransportOptions:
+class TransportOptions(NamedTuple):
     """How to reach a receiver: who we are, whom we trust, how long we wait."""
 
     x509_host_key: str

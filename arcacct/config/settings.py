@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from arcacct import secrecy
 from arcacct.config.options import (
@@ -38,8 +38,7 @@ from arcacct.errors import ConfigError
 from arcacct.wording import count_of
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """Every setting with its value."""
 
     hostname: str

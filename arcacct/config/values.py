@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from arcacct.benchmark import PLAUSIBLE, canonical_type, measured_benchmark
@@ -17,8 +17,7 @@ _MAP_FIELDS = ("owner", "group", "project", "account")
 _LOCAL_JOBS = re.compile(r"(?:([A-Za-z0-9_.-]+)\s+)?(own|arc)(?:\s+infrastructure=(\S+))?")
 
 
-@dataclass(frozen=True, slots=True)
-class VomslessVO:
+class VomslessVO(NamedTuple):
     """The VO of jobs whose user came without one, and who vouches for it (``[AUTHGROUP ]NAME[#ISSUER]``)."""
 
     name: str
@@ -27,8 +26,7 @@ class VomslessVO:
     """Only for users that A-REX found in this authgroup of arc.conf."""
 
 
-@dataclass(frozen=True, slots=True)
-class MapRule:
+class MapRule(NamedTuple):
     """One ``map`` line: which VO a job of another source than ARC belongs to; the first that matches holds."""
 
     field: str
@@ -41,8 +39,7 @@ class MapRule:
     """The DN to publish, or ``withheld``; ``None`` publishes none."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalJobs:
+class LocalJobs(NamedTuple):
     """One ``local_jobs`` line: what is said of jobs that came to a batch system without ARC."""
 
     profile: str
@@ -53,34 +50,30 @@ class LocalJobs:
     """The description of the infrastructure, in place of the profile's."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeBenchmark:
+class NodeBenchmark(NamedTuple):
     """One ``node_benchmark`` line: the benchmark per core of every node whose CPU model matches."""
 
     pattern: str
     benchmark: str
-    valid: paths.Validity = paths.Validity()  # noqa: RUF009  it never changes
+    valid: paths.Validity = paths.Validity()
 
 
-@dataclass(frozen=True, slots=True)
-class QueueBenchmark:
+class QueueBenchmark(NamedTuple):
     """One ``queue_benchmark`` line, or ``benchmark`` of a [queue:NAME] of arc.conf: of the nodes of a queue."""
 
     queue: str
     benchmark: str
-    valid: paths.Validity = paths.Validity()  # noqa: RUF009  it never changes
+    valid: paths.Validity = paths.Validity()
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledCores:
+class InstalledCores(NamedTuple):
     """One ``cores`` line: how many cores the batch system has for jobs."""
 
     cores: int
-    valid: paths.Validity = paths.Validity()  # noqa: RUF009  it never changes
+    valid: paths.Validity = paths.Validity()
 
 
-@dataclass(frozen=True, slots=True)
-class CPUWatts:
+class CPUWatts(NamedTuple):
     """One ``cpu_watts`` line: what a core of every node whose CPU model matches draws, in W."""
 
     pattern: str
@@ -88,8 +81,7 @@ class CPUWatts:
     watts: float
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Where a web service listens."""
 
     host: str

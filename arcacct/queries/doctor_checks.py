@@ -9,7 +9,6 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -163,7 +162,7 @@ def configuration(site: Site) -> Iterator[Check]:
     for one in found:
         is_error = one.severity == options.ERROR
         # Without its own "warning:", which the verdict says.
-        text = str(replace(one, severity=options.ERROR))
+        text = str(one._replace(severity=options.ERROR))
         yield advised(_subject(one), CRITICAL if is_error else WARNING, text, CONF if is_error else 0)
 
 

@@ -78,7 +78,8 @@ _TABLE: dict[int, str | None] = {
     **dict.fromkeys(_ILLEGAL),
     **{ord(character): reference for character, reference in _REFERENCES.items()},
 }
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+# A text: it takes milliseconds to compile, and is needed only for texts that are not printable.
+_FORBIDDEN = "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]"
 
 _HOUR_S = 3600
 _MOST_HOURS = 20_000
@@ -100,12 +101,12 @@ def escape(text: str) -> str:
 
 def carried(text: str) -> str:
     """The text as stored in XML: all characters except those that :func:`escape` must remove."""
-    return text if text.isprintable() else _FORBIDDEN.sub("", text)
+    return text if text.isprintable() else re.sub(_FORBIDDEN, "", text)
 
 
 def has_forbidden(text: str) -> bool:
     """Whether the text has characters that :func:`escape` has to remove."""
-    return _FORBIDDEN.search(text) is not None
+    return re.search(_FORBIDDEN, text) is not None
 
 
 def element(name: str, text: str | None, attributes: str = "") -> str:
