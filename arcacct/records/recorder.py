@@ -514,6 +514,8 @@ def _hold(
     _local_job_id, _exit_code, end, nodes, cores, _memory, _virtual, wall_s, user_s, kernel_s = used[:10]
     start = 0 if submit_time else dict(facts.events).get("LRMSSTART", 0)
     benchmark = facts.extra.get("benchmark")
+    if not wall_s and facts.usage is not None and "wall_s" in facts.usage.unknown:
+        wall_s = None
     found = implausible_values(submit_time, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start)
     if facts.usage is not None and facts.usage.is_awaited:
         found = (*found, AWAITED)

@@ -282,8 +282,9 @@ def implausible_values(
     """
     Return the impossible values of a job that has ended; empty for nearly all jobs.
 
-    Times are in UTC seconds, durations in seconds; 0 means unknown, also for cores. ``start_time``: the start of the
-    run, for an unknown submission. ``ran_until``: the end in the batch system, if A-REX gave up the job before it.
+    Times are in UTC seconds, durations in seconds; 0 means unknown, also for cores. ``wall_s``: ``None`` if unknown; 0
+    was measured. ``start_time``: the start of the run, for an unknown submission. ``ran_until``: the end in the batch
+    system, if A-REX gave up the job before it.
     SQLite stores values of any type in a number column: a value that is not a number is out of range.
     """
     begin, until = submit_time or start_time or EARLIEST_S, end_time
@@ -313,7 +314,7 @@ def _implausible(
     found: list[ImplausibleValue] = []
     wall_s, *cpu = durations
     life_s = _life(*times, found)
-    span_s = _span(wall_s, life_s, found)
+    span_s = life_s if wall_s is None else _span(wall_s, life_s, found)
     if times[1] != times[2]:
         # The wall time may cover only the part that A-REX saw, and the CPU time the whole run.
         span_s = life_s
@@ -347,7 +348,7 @@ def _span(wall_s: "Any", life_s: "Any", found: "list[ImplausibleValue]") -> "Any
     if life_s is not None and wall_s > life_s + CLOCK_S:
         found.append((WALL_BEYOND_LIFE, "wall_s", life_s, wall_s))
         return life_s
-    return wall_s or life_s
+    return wall_s
 
 
 def _count(reason: str, field: str, count: "Any", most: int, unknown: int, found: "list[ImplausibleValue]") -> "Any":

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.records import packing
-from arcacct.records.enrichment import EVENTS, OF_AREX, UNASKED, Value, precedes, present, set_holders, unmeasured
+from arcacct.records.enrichment import AREX, EVENTS, OF_AREX, UNASKED, Value, precedes, present, set_holders, unmeasured
 from arcacct.records.holds import hold, judge, known_cores, unhold
 from arcacct.records.model import Job
 from arcacct.records.pseudonyms import pseudonymised
@@ -115,7 +115,7 @@ class JobWriter:
         record_ids = {job_id: one.record_id for job_id, one in known.items()}
         if new:
             rows = [stored(job) for job in new]
-            first = self.insert(rows, without_cores=[job.core_count is None for job in new])
+            first = self.insert(rows, unknown=[_unknown(job) for job in new])
             packing.keep(self._con, _packs(rows, first))
             for record_id, job in enumerate(new, first):
                 record_ids[job.job_id] = record_id
@@ -135,11 +135,11 @@ class JobWriter:
             sum(job.cpu_user_s is None and job.status in FINAL for job in written),
         )
 
-    def insert(self, jobs: Sequence[ArexRows], *, without_cores: Sequence[bool] = ()) -> int:
+    def insert(self, jobs: Sequence[ArexRows], *, unknown: Sequence[Sequence[str]] = ()) -> int:
         """
         Insert new jobs from their rows; returns the RecordID of the first, the others follow.
 
-        ``without_cores``: for each job, whether its number of cores is unknown; empty: all are known.
+        ``unknown``: the unknown fields of each job (`_unknown`); empty: only a wall time of 0 is unknown.
 
         Inserts the children first, under the future numbers of their records, then the records. So each record enters
         FinishedLog once, by its own insertion. (No other process can insert meanwhile: only this transaction writes.)
@@ -154,7 +154,7 @@ class JobWriter:
             [(record_id, self._source, self._origin) for record_id, _job in numbered],
         )
         for number, (record_id, job) in enumerate(numbered):
-            if found := self._implausible(job, has_cores=not (without_cores and without_cores[number])):
+            if found := self._implausible(job, unknown[number] if unknown else ("wall_s",)):
                 self._hold(record_id, found, job)
         records = [(record_id, job.job_id, *self._values(job)) for record_id, job in numbered]
         _insert_rows(self._con, f"AAR (RecordID, {_AAR_COLUMNS})", records)
@@ -182,7 +182,7 @@ class JobWriter:
         if self._events(known) != events:
             self._con.execute("DELETE FROM JobEvents WHERE RecordID = ?", (known.record_id,))
             self._con.executemany(_INSERT_EVENT, [(known.record_id, *event) for event in events])
-        self._put(known, rows, has_cores=job.core_count is not None)
+        self._put(known, rows, _unknown(job))
         return Written(changed=int(self._con.total_changes != before))
 
     def _complete(self, known: KnownJob, job: Job) -> Written:
@@ -207,7 +207,7 @@ class JobWriter:
                 query = "SELECT AttrKey, AttrValue FROM AuthTokenAttributes WHERE RecordID = ? AND AttrKey = 'mainfqan'"
                 first = self._con.execute(query, (known.record_id,)).fetchall()
                 rows = rows._replace(auth_tokens=[*first, *rows.auth_tokens])
-            self._put(known, rows, has_cores=job.core_count is not None)
+            self._put(known, rows, _unknown(job))
             return Written(completed=1)
         return Written(differences=self._differences(known, rows))
 
@@ -283,7 +283,7 @@ class JobWriter:
             return field not in unmeasured(stored(job).numbers, has_nodes=bool(job.node_names), has_end=has_end)
         return getattr(job, field) not in (None, "", ())
 
-    def _put(self, known: KnownJob, rows: ArexRows, *, has_cores: bool) -> None:
+    def _put(self, known: KnownJob, rows: ArexRows, unknown: Sequence[str]) -> None:
         """Set a record to these rows: children first, the status last, so that it is logged once."""
         for table, field in _CHILDREN.items():
             set_children(self._con, known.record_id, table, list(getattr(rows, field)))
@@ -293,7 +293,7 @@ class JobWriter:
             (known.record_id, self._source, self._origin),
         )
         values = self._values(rows)
-        found = self._implausible(rows, has_cores=has_cores)
+        found = self._implausible(rows, unknown)
         if found and known.status not in FINAL:
             # Before the status, so that it is logged once, and as held.
             self._hold(known.record_id, found, rows)
@@ -306,21 +306,22 @@ class JobWriter:
         elif known.status in FINAL:
             self._hold(known.record_id, found, rows)
 
-    def _implausible(self, job: ArexRows, *, has_cores: bool) -> tuple[ImplausibleValue, ...]:
+    def _implausible(self, job: ArexRows, unknown: Sequence[str]) -> tuple[ImplausibleValue, ...]:
         """Return the impossible values of a job; empty for a job that has not ended."""
         if job.status not in FINAL:
             return ()
         numbers, start = job.numbers, 0
         extra: dict[object, Any] = {key: value for key, value in job.extra}  # noqa: C416  rows of two
         cores = 0
-        if has_cores:
+        if "core_count" not in unknown:
             cores = known_cores(numbers.core_count, self._source, has_nodes=bool(extra.get("nodenames")))
+        is_without_wall = not numbers.wall_s and ("wall_s" in unknown or self._source == AREX)
         if not numbers.submit_time:
             start = next((_instant(when) for key, when in reversed(job.events) if key == LRMS_START), 0)
         return implausible_values(
             numbers.submit_time,
             numbers.end_time,
-            numbers.wall_s,
+            None if is_without_wall else numbers.wall_s,
             numbers.cpu_user_s,
             numbers.cpu_kernel_s,
             cores,
@@ -353,13 +354,18 @@ _MAY_BE_UNKNOWN = ("wall_s", "cpu_user_s", "cpu_kernel_s", "core_count", "node_c
 _counted = attrgetter(*_MAY_BE_UNKNOWN)
 
 
+def _unknown(job: Job) -> Sequence[str]:
+    """Return the fields of `_MAY_BE_UNKNOWN` that are unknown."""
+    counted = _counted(job)
+    if None not in counted:
+        return ()
+    return [field for field, value in zip(_MAY_BE_UNKNOWN, counted, strict=True) if value is None]
+
+
 def _labels(job: Job) -> dict[str, str]:
     """Return the FieldSources of a job: of values that are not its source's own, and of unknown values."""
-    counted = _counted(job)
-    if None not in counted or job.status not in FINAL:
-        return dict(job.field_sources)
-    unknown = [field for field, value in zip(_MAY_BE_UNKNOWN, counted, strict=True) if value is None]
-    return {**dict.fromkeys(unknown, UNKNOWN), **dict(job.field_sources)}
+    unknown = _unknown(job) if job.status in FINAL else ()
+    return {**dict.fromkeys(unknown, UNKNOWN), **dict(job.field_sources)} if unknown else dict(job.field_sources)
 
 
 def _with(job: Job, values: Mapping[str, Value]) -> Job:

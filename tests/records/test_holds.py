@@ -58,6 +58,7 @@ LIES = {
     "epoch": ({"wall_s": JUNE}, "wall-beyond-life"),
     "cpu": ({"cpu_s": 10**12}, "out-of-range"),
     "cores": ({"cpu_s": 47 * 100}, "cpu-beyond-cores"),
+    "no time": ({"wall_s": 0, "cpu_s": 500}, "cpu-beyond-cores"),
     "count": ({"cores": 4_294_967_294}, "cores-impossible"),
     "benchmark": ({"benchmark": "HEPscore23:1500"}, "benchmark-impossible"),
 }
@@ -197,6 +198,17 @@ def test_jobs_of_imports_are_judged_at_every_write(con) -> None:
     assert held(con) == {good.job_id: ("benchmark-impossible", "held")}
     rate(con, 1, "HEPscore23:17", "arc.conf")
     assert held(con) == {}
+
+
+def test_a_wall_time_of_zero_is_a_measurement_and_an_unknown_one_is_not(con) -> None:
+    """A-REX's own database has 0 for both, so there it says nothing about the CPU time."""
+    zero, unknown, arex = job(1)._replace(wall_s=0), job(2)._replace(wall_s=None), job(3)._replace(wall_s=0)
+    JobWriter(con, "pbs", "server").write([zero, unknown])
+    JobWriter(con, "arex", "accounting.db").write([arex])
+
+    assert held(con) == {zero.job_id: ("cpu-beyond-cores", "held")}
+    holds.judge(con, [1, 2, 3])
+    assert held(con) == {zero.job_id: ("cpu-beyond-cores", "held")}
 
 
 def test_a_job_in_progress_is_not_judged(con) -> None:

@@ -43,6 +43,8 @@ def reasons(**values: object) -> list[tuple[str, str]]:
         {"submit_time": END + 200, "wall_s": 30, "cpu_user_s": 0},
         # Nothing says when it was submitted, nor how many cores it had.
         {"submit_time": 0, "wall_s": 10**8},
+        # Nobody measured the wall time: the job's life is the bound.
+        {"wall_s": None, "cpu_user_s": 7 * 3700},
         {"cores": 0, "cpu_user_s": 512 * 3600},
         # A-REX had given it up, and it ran on.
         {"end_time": END - 3000, "ran_until": END},
@@ -71,6 +73,9 @@ def test_honest_values_are_plausible(values) -> None:
         ({"wall_s": b"\x00"}, [("out-of-range", "wall_s")]),
         ({"wall_s": float("inf")}, [("out-of-range", "wall_s")]),
         ({"wall_s": END}, [("wall-beyond-life", "wall_s")]),
+        # A wall time of 0 was measured, and an unknown one is bounded by the job's life.
+        ({"wall_s": 0, "cpu_user_s": 3000}, [("cpu-beyond-cores", "cpu_s")]),
+        ({"wall_s": None, "cpu_user_s": 9 * 3700}, [("cpu-beyond-cores", "cpu_s")]),
         ({"wall_s": 100_000, "cpu_user_s": 100, "submit_time": END - 130}, [("wall-beyond-life", "wall_s")]),
         # Without a submission the start of the run counts, and without that nothing is older than 1995.
         (
