@@ -51,7 +51,8 @@ OF_AREX = (None, "arc", "arex")
 """RecordSources.Source of A-REX's records: no source, or its own database (in which 0 also means unknown)."""
 VALUES = f"""
     AAR.RecordID, Status.Name, SubmitTime, EndTime,
-    CASE WHEN UsedWalltime = 0 AND (RecordSources.Source IS '{OF_AREX[-1]}' OR {_HAS_NO_WALL}) THEN NULL ELSE UsedWalltime END,
+    CASE WHEN UsedWalltime = 0 AND (RecordSources.Source IS '{OF_AREX[-1]}' OR {_HAS_NO_WALL})
+         THEN NULL ELSE UsedWalltime END,
     UsedCPUUserTime, UsedCPUKernelTime,
     CASE WHEN EXISTS (SELECT 1 FROM FieldSources AS Marked WHERE Marked.RecordID = AAR.RecordID
                          AND Field = 'core_count' AND Marked.Source = 'unknown') THEN 0 ELSE AAR.CPUCount END,
