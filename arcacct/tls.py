@@ -79,7 +79,7 @@ def _refusal(reason: str | None, security_level: int, cert_path: str, key_path: 
         )
     # The second is OpenSSL's word for a key of another kind than the certificate's.
     if reason in {"KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED", "KEY_TYPE_MISMATCH"}:
-        return f"{key_path}: this is not the key of the certificate {cert_path}; name the pair that belongs together"
+        return f"{key_path}: this is not the key of the certificate {cert_path}; name a matching pair"
     for path, mark, what in ((cert_path, b"CERTIFICATE-----", "certificate"), (key_path, b"KEY-----", "private key")):
         with open(path, "rb") as file:
             if mark not in file.read():

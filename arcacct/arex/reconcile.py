@@ -98,8 +98,8 @@ class ArexLookup:
         # A pause is no problem: the reading before it succeeded or was reported.
         if self._waited_for and self._problem:
             self._run.complaints.append(
-                f"{self._problem}; {count_of(self._waited_for, 'job')} with no files left: waiting for what A-REX has"
-                " recorded of them, for a day at most; `arcacct import arex` imports it later, too"
+                f"{self._problem}; {count_of(self._waited_for, 'job')} with no files left: waiting a day at most for"
+                " A-REX's records of them; `arcacct import arex` can import them later"
             )
 
     def take(self, job_ids: Iterable[str]) -> set[str]:
@@ -163,7 +163,7 @@ class ArexLookup:
         whole: set[str] = set()
 
         def refused(job: Job, error: Exception) -> None:
-            self._run.complaints.append(f"{job.job_id}: {reason(error, path)}; what A-REX has of it is not imported")
+            self._run.complaints.append(f"{job.job_id}: {reason(error, path)}; A-REX's record of it is not imported")
 
         for some in self._run.slices(jobs):
             write = partial(self._write, os.path.realpath(path))

@@ -63,8 +63,8 @@ def init(ctx: click.Context, new_life: bool) -> None:
     if inherited:
         print_error(
             f"{here.database}: a new incarnation starts, which continues from {len(inherited)} before: months that "
-            "were published are held until their figures are proven or accepted; `arcacct import arex` takes over what "
-            "A-REX recorded"
+            "were published are held until their figures are proven or accepted; `arcacct import arex` imports "
+            "A-REX's records"
         )
 
 

@@ -123,7 +123,7 @@ def load(directories: tuple[str, ...], tables: tuple[str, ...]) -> int:
     with progress("loading") as advanced:
         loaded = postgresql.load(dataset(directories), wanted, advanced)
     print_line(
-        f"{count_of(loaded.taken, 'partition')} taken with {count_of(loaded.jobs, 'job')}; {loaded.unchanged} there"
+        f"{count_of(loaded.taken, 'partition')} loaded with {count_of(loaded.jobs, 'job')}; {loaded.unchanged} there"
         f" already, {loaded.older} there from a later export; {count_of(len(loaded.problems), 'problem')}"
     )
     print_error(*loaded.problems)

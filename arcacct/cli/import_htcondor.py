@@ -81,7 +81,7 @@ def htcondor(
     for standard input. With --run it runs condor_history. Each job is imported once, in any order. Unusable records are
     shown and stored (`import rejected`). The exit code is 65 if there is a new one.
     """
-    complaint = "no FILE: pass a history file or what condor_history printed, or - for standard input; or --run"
+    complaint = "no FILE: pass a history file or output of condor_history, or - for standard input; or --run"
     need_input(files, given, complaint, run=run)
     if (since is not None or name is not None) and not run:
         raise UsageError("--since and --name need --run")

@@ -61,7 +61,7 @@ def slurm(
     options. Each run of a job is imported once, after its end, in any order. Unusable records are shown and stored
     (`import rejected`). The exit code is 65 if there is a new one.
     """
-    need_input(files, given, "no FILE: pass what sacct printed, or - for standard input; or --run", run=run)
+    need_input(files, given, "no FILE: pass output of sacct, or - for standard input; or --run", run=run)
     if since is not None and not run:
         raise UsageError("--since needs --run")
     if delimiter == "":

@@ -32,7 +32,7 @@ def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
     ]
     for file in conf.without_blocks:
         what = f"is not an {OUR_CONF}" if file == conf.our_conf else "is not a configuration file of ARC"
-        text = f"{what}: no line of it is a [block]; give the path of the right file, or begin it with [common]"
+        text = f"{what}: no line of it is a [block]; give the path of the right file, or start it with [common]"
         problems.append(Problem(ERROR, file, None, None, None, text))
     if conf.arc_files and conf.arc_files[0] != conf.arc_conf:
         text = (

@@ -130,7 +130,7 @@ def refuse_foreign(path: str) -> None:
     if b"ARCACCT_SCHEMA" not in begin:
         raise SchemaError(
             f"{path}: not a database of arcacct, it may be one that A-REX writes; give the path of ours "
-            "(`arcacct import arex` takes over what A-REX has)"
+            "(`arcacct import arex` imports A-REX's jobs)"
         )
 
 

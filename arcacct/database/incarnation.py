@@ -40,19 +40,19 @@ class DatabaseMismatch(Enum):
     """What is wrong with how the two databases know each other, and what that means, for people."""
 
     LEDGER_OLD = (
-        "publishing.db is an older copy: what was sent since the copy is unknown. It is sent again, which changes"
-        " nothing where it had arrived, and zeros are sent for doubtful keys"
+        "publishing.db is an older copy: messages since the copy are unknown. Their records are sent again, which"
+        " changes nothing where they had arrived, and zeros are sent for doubtful keys"
     )
     LEDGER_LOST = (
-        "publishing.db was lost: what was sent before is unknown. Everything since the target's start is"
-        " sent again, which changes nothing where it had arrived, and zeros are sent for doubtful keys"
+        "publishing.db was lost: earlier messages are unknown. All records since the target's start are sent again,"
+        " which changes nothing where they had arrived, and zeros are sent for doubtful keys"
     )
     ACCOUNTING_OLD = (
-        "accounting.db is an older copy: new messages are compared with what was sent before, and no published"
+        "accounting.db is an older copy: new messages are compared with earlier ones, and no published"
         " figure falls because of it"
     )
     ACCOUNTING_OTHER = (
-        "the accounting database was restored or newly created: new messages are compared with what was sent before,"
+        "the accounting database was restored or newly created: new messages are compared with earlier ones,"
         " and no published figure falls because of it"
     )
     FOREIGN = (

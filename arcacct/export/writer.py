@@ -223,7 +223,7 @@ class _Export:
         if found.life not in self._lineage:
             raise InputError(
                 f"{path}: written from another accounting database of {self._options.ce} ({found.life}, this one is"
-                f" {self._life}); give this CE another name with --ce, or remove what that one wrote, if it is meant"
+                f" {self._life}); give this CE another name with --ce, or remove the other database's files"
             )
         return found
 
@@ -307,7 +307,7 @@ class _Export:
             except OSError as error:
                 raise StoreError(
                     f"{tempfile.gettempdir()}: {error.strerror or str(error).splitlines()[0]}; a month is written there"
-                    " first: TMPDIR names another place"
+                    " first: set TMPDIR to another directory"
                 ) from error
         self._problems.append(f"{partition}: its jobs change faster than they are read; the next export tries again")
         return None
@@ -351,8 +351,8 @@ class _Export:
             raise InputError(f"{path}: {rows['jobs']} jobs and {max(rows.values())} rows cannot be of this CE; {_KEEP}")
         if 2 * sum(part.bytes for part in former.tables.values()) > shutil.disk_usage(folder).free:
             raise InputError(
-                f"{path}: its parts have more bytes than half of what is free in {tempfile.gettempdir()};"
-                " TMPDIR names another place"
+                f"{path}: its parts need more than half of the free space in {tempfile.gettempdir()};"
+                " set TMPDIR to another directory"
             )
         found = {}
         for table, part in former.tables.items():

@@ -556,7 +556,7 @@ class Reader:
             return False
         text, begins = self._coming
         if begins and not self.is_in_list:
-            raise InputError("damaged: the next one begins within it")
+            raise InputError("damaged: the next object starts inside it")
         piece = self._text[self._kept_from :][: self._left_to_keep]
         self._kept.append(piece)
         self._left_to_keep -= len(piece)

@@ -182,7 +182,7 @@ def _absent(found: Exported, parts: Listing) -> str | None:
 def _read(store: Store, partition: Partition, path: str) -> Exported:
     data = store.read(partition.manifest)
     if data is None:
-        raise InputError(f"{path}: it was there a moment ago, and is gone; ask again")
+        raise InputError(f"{path}: it was removed during the query; repeat the query")
     return Exported(path, store, parse(data, partition, path))
 
 

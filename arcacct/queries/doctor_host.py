@@ -81,7 +81,7 @@ def place(site: Site) -> Iterator[Check]:
         detail = f"{here.directory} is on a read-only file system"
         yield Check("place", CRITICAL, detail, "mount it read-write: until then nothing is recorded", STORE)
     elif mount is None:
-        yield Check("place", UNKNOWN, f"{site.mounts} does not tell on what file system {here.directory} is")
+        yield Check("place", UNKNOWN, f"{site.mounts} does not show the file system of {here.directory}")
     elif mount.kind in _NETWORK:
         yield Check(
             "place",

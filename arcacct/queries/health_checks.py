@@ -364,7 +364,7 @@ def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
         yield Check("recorder service", OK, text)
     elif recorder.process is not None:
         text = f"process {recorder.process} has not recorded for {recorder.age_s:.0f} s, so {slow}"
-        yield Check("recorder service", WARNING, text, f"see what it says and waits for: journalctl -u {UNIT}")
+        yield Check("recorder service", WARNING, text, f"see its messages: journalctl -u {UNIT}")
     elif recorder.is_enabled or recorder.age_s is not None:
         text = f"{UNIT if recorder.is_enabled else 'it was killed and'} does not run, so {slow}"
         advice = f"see why: systemctl status {UNIT}; then: systemctl start {UNIT}"

@@ -284,7 +284,7 @@ def _targets(site: Site, *, is_readable: bool) -> SetupStep:
 def _rehearsal(site: Site) -> SetupStep:
     if site.settings is None or not site.settings.targets:
         return SetupStep("rehearsal", (Check("rehearsal", OK, "there is no target to rehearse"),))
-    text = "as you like: look at what would be sent, and send it to receivers on this host first"
+    text = "optional: preview the messages, and send them to receivers on this host first"
     do = ("arcacct publish --now --dry-run", "arcacct help rehearse")
     return SetupStep("rehearsal", (Check("rehearsal", OK, text),), do)
 

@@ -64,7 +64,7 @@ _PATIENCE_S = 20.0
 """How long to wait for a moment in which A-REX does not write."""
 _LOOKED_UP_JOBS = 500
 _TODO = "`arcacct import arex` imports it"
-_LATE = "`arcacct sweep` records what came after the end"
+_LATE = "`arcacct sweep` records later changes"
 _NOT_FROM_FILES = "`arcacct job info` shows the source of the record"
 
 

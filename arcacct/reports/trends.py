@@ -185,7 +185,7 @@ def _utilisation(month: Month, capacity: Capacity, days: Mapping[int, _Used], wr
         of = [day for _place, day in group]
         first, last = iso(of[0] * DAY_S)[:10], iso(of[-1] * DAY_S)[:10]
         rows.append((first if first == last else f"{first} to {last}", _row(cores, [days[day] for day in of])))
-    notes = [f"Installed cores: {capacity.source}. Core hours are of the jobs that ended on these days."]
+    notes = [f"Installed cores: {capacity.source}. Core hours count the jobs that ended on these days."]
     over = min(end, -(-written_s // DAY_S)) - begin
     without = sum(day not in capacity.cores for day in range(begin, begin + over))
     if without:

@@ -210,11 +210,11 @@ def test_six_of_twelve_ces_are_hostile_to_postgresql(two_datasets, tmp_path, mon
         for name, value in running.env.items():
             monkeypatch.setenv(name, value)
         done = said(capsys, "fleet", "load", root)
-        assert done.stdout.startswith(f"6 partitions taken with {6 * JOBS} jobs")
+        assert done.stdout.startswith(f"6 partitions loaded with {6 * JOBS} jobs")
         _names_them(done, root, hostile)
         found = sorted(map(str, running.rows(everything)))
         again = said(capsys, "fleet", "load", root)
-        assert again.stdout.startswith("0 partitions taken with 0 jobs; 6 there already")
+        assert again.stdout.startswith("0 partitions loaded with 0 jobs; 6 there already")
         _names_them(again, root, hostile)
         running.run("DROP SCHEMA arcacct CASCADE")
         assert said(capsys, "fleet", "load", alone).returncode == 0
@@ -230,7 +230,7 @@ def test_six_of_twelve_ces_are_hostile_to_postgresql(two_datasets, tmp_path, mon
         jobs = generator.jobs_of(WHOLE, len(texts))
         write_partition(every, WHOLE, {"jobs": with_column(jobs, "job_name", texts)}, life="0" * 32)
         done = said(capsys, "fleet", "load", every)
-        assert done.stdout.startswith(f"1 partition taken with {len(texts)} jobs")
+        assert done.stdout.startswith(f"1 partition loaded with {len(texts)} jobs")
         _names_them(done, every, kinds)
         loaded = running.rows("SELECT job_name FROM jobs ORDER BY end_time, record_id")
         assert loaded == [(text.replace("\0", "\ufffd"),) for text in texts]

@@ -104,11 +104,11 @@ def test_a_later_export_replaces_and_an_older_one_does_not(postgresql, tmp_path)
     write_partition(folders[1], JANUARY, changed, written_s=WRITTEN_S + 1)
     then, now, moved = folders
 
-    assert load(postgresql, then).stdout.startswith("1 partition taken with 20 jobs")
+    assert load(postgresql, then).stdout.startswith("1 partition loaded with 20 jobs")
     assert postgresql.rows(COUNTS) == [(20, 180, 20, 200)]
-    assert load(postgresql, now).stdout.startswith("1 partition taken with 25 jobs")
-    assert load(postgresql, then).stdout.startswith("0 partitions taken with 0 jobs; 0 there already, 1 there")
-    assert load(postgresql, now).stdout.startswith("0 partitions taken with 0 jobs; 1 there already")
+    assert load(postgresql, now).stdout.startswith("1 partition loaded with 25 jobs")
+    assert load(postgresql, then).stdout.startswith("0 partitions loaded with 0 jobs; 0 there already, 1 there")
+    assert load(postgresql, now).stdout.startswith("0 partitions loaded with 0 jobs; 1 there already")
     # Nor does the server take an older one from who did not look first.
     values = f"'Site-01', 'ce01.example.org', 2026, '01', '{LIFE}', {WRITTEN_S}, 1, 'plain', ''"
     taken = postgresql.run(
@@ -221,7 +221,7 @@ def test_killed_anywhere_it_leaves_the_former_month(postgresql, tmp_path) -> Non
         assert load_until(cut) == (-signal.SIGKILL, sent[:cut])
         assert postgresql.rows(COUNTS) == [(10, 90, 10, 100)]
         assert postgresql.rows(with_all) == before
-    assert load(postgresql, tmp_path / "now").stdout.startswith("1 partition taken with 40 jobs")
+    assert load(postgresql, tmp_path / "now").stdout.startswith("1 partition loaded with 40 jobs")
     assert postgresql.rows(COUNTS) == [(40, 360, 40, 400)]
 
 
@@ -272,7 +272,7 @@ def test_the_recipe_of_the_manual(postgresql, tmp_path) -> None:
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "1 partition taken with 9 jobs" in done.stdout
+    assert "1 partition loaded with 9 jobs" in done.stdout
     asked = "SET ROLE analysts; SELECT count(*) FROM arcacct.v1_job_events"
     assert postgresql.run("\\c accounting", asked).split()[-1] == "81"
     postgresql.run("DROP DATABASE accounting")

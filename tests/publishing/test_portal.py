@@ -81,7 +81,7 @@ def test_what_is_known_here_of_a_difference_is_its_cause(portal) -> None:
     noted = [
         NotedJobs("atlas", "apel:egi", "quarantined", 60, 7_200, 3_600, "JOB1"),
         NotedJobs("atlas", "apel:egi", "held", 1, 3_600, 3_600, "JOB2"),
-        NotedJobs("bio", "apel:egi", "sent, and no more in the database", 10, 0, 0, "JOB3"),
+        NotedJobs("bio", "apel:egi", "sent, but no longer in the database", 10, 0, 0, "JOB3"),
     ]
     known = PortalContext(noted, {"atlas": 30, "bio": 3}, ["SITE"], {"no vo": "JOB4"})
     found = compare_portal(portal("VO,Nov 2026\natlas,900\nbio,30\n"), NOVEMBER, CELLS, known)
@@ -90,7 +90,7 @@ def test_what_is_known_here_of_a_difference_is_its_cause(portal) -> None:
     assert texts["quarantined"].endswith("atlas 900, in the database 1000 (60 jobs by apel:egi, as JOB1)")
     assert texts["held"].endswith("atlas 900, in the database 1000 (1 job by apel:egi, as JOB2)")
     assert texts["sent after the export was made"].endswith("(up to 30 of its 1000 jobs)")
-    assert texts["sent, and no more in the database"].endswith("(10 jobs by apel:egi, as JOB3)")
+    assert texts["sent, but no longer in the database"].endswith("(10 jobs by apel:egi, as JOB3)")
     assert texts["not selected"].endswith("no vo 0, in the database 5 (job JOB4)")
     hours = compare_portal(portal(table("Sum CPU (hours)", 690, 30, 2)), NOVEMBER, CELLS, known)
     assert "(60 jobs of 1 CPU h by apel:egi, as JOB1)" in hours.differences[0]

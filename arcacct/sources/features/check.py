@@ -98,7 +98,7 @@ def _freshness(web: Web, served: dict[str, str], features: dict[str, Features]) 
             if not answer.headers.get("Cache-Control") and not answer.headers.get("Expires"):
                 silent.append(key)
             elif KEYS[key].dynamic and freshness_s(answer.headers) > _SHORT_S:
-                wrong.append(f"{key} may change and is said to hold for more than {_SHORT_S:g} s")
+                wrong.append(f"{key} may change, but the server says that it is valid for more than {_SHORT_S:g} s")
     if wrong:
         return _of_problems(wrong)
     return ("warn", f"no Cache-Control or Expires: {', '.join(silent)}") if silent else _OK
@@ -426,9 +426,9 @@ RULES = {
             if seen.raw_values().get(name, "1").strip() in {"", "0"}
         ],
     ),
-    17: Requirement("a shutdown is taken back at once", unseen="shows when an announced shutdown is taken back"),
+    17: Requirement("a cancelled shutdown is removed at once", unseen="shows when a shutdown is cancelled"),
     18: Requirement("no reader sees half of a value", unseen="shows while values change"),
-    19: Requirement("the directory goes after the job, and nothing else", unseen="shows after the job"),
+    19: Requirement("the directory is removed after the job, and nothing else is", unseen="shows after the job"),
     20: Requirement(
         "two jobs have two directories",
         lambda seen: (
@@ -452,7 +452,7 @@ RULES = {
     26: Requirement("no links", _links, "a web server does not show links"),
     # Judged by `check_web`.
     27: Requirement("a served key is plain text, a missing one 404 with nothing"),
-    28: Requirement("a server says how long a value holds"),
+    28: Requirement("a server says how long a value is valid"),
     29: Requirement("HEAD is as GET, and no other file is served"),
     30: Requirement("TLS is verified, no other host is followed to"),
     31: Requirement("a server answers within 5 s"),
@@ -461,7 +461,7 @@ RULES = {
         lambda seen: [f"{kind}: {text}" for kind, one in seen.features.items() for text in one.warnings],
         verdict="warn",
     ),
-    33: Requirement("the time that is left is never negative", _left, "nothing limits the job's time"),
+    33: Requirement("the remaining time is never negative", _left, "nothing limits the job's time"),
     34: Requirement(
         "unknown keys are kept",
         lambda seen: "; ".join(

@@ -351,7 +351,7 @@ class FileSummary:
                 yield one
         if not is_found:
             raise InputError(
-                f"{job}: no record in {', '.join(paths)} has this job number or name, and all that is asked"
+                f"{job}: no record in {', '.join(paths)} has this job number or name and matches the other options"
             )
 
     def _cannot_read(self, complaint: str) -> None:

@@ -52,8 +52,8 @@ _LARGEST_SIGNAL = 127
 _DEFAULT_SERVER = "default"
 WHOLE_ARRAY = "of an array as a whole, which uses nothing itself"
 WITHOUT_END = {
-    "D": "deleted by request, with no end in what was read",
-    "A": "aborted by the server, with no end in what was read",
+    "D": "deleted by request, without an end in these files",
+    "A": "aborted by the server, without an end in these files",
     "M": "moved to another server",
 }
 """The reason that is counted for a job without an E, by the type of its record."""

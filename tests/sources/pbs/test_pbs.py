@@ -52,8 +52,8 @@ def test_logs_of_torque_and_pbs_professional(host) -> None:
     assert report.unused == {
         "never started": 1,
         "of an array as a whole, which uses nothing itself": 1,
-        "deleted by request, with no end in what was read": 1,
-        "aborted by the server, with no end in what was read": 1,
+        "deleted by request, without an end in these files": 1,
+        "aborted by the server, without an end in these files": 1,
     }
     assert host.rows(
         "SELECT local_job_id, status, exit_code, wall_s, cpu_s, core_count, node_count, memory_kib, project"
