@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -217,8 +218,9 @@ def log_lines(
         *lines, more = chunk.split(b"\n")
         for line in lines:
             number += 1
-            # After a crash, some file systems leave zeros at the former end of a file.
-            yield from _log_line((rest + line)[: LONGEST_LINE + 1].lstrip(b"\0"), length + len(line), number, read)
+            # After a crash, some file systems leave zeros at the former end of a file; editors begin it with a mark.
+            whole = (rest + line)[: LONGEST_LINE + 1].lstrip(b"\0").removeprefix(BOM_UTF8)
+            yield from _log_line(whole, length + len(line), number, read)
             rest, length = b"", 0
         rest = (rest + more)[: LONGEST_LINE + 1]
         length += len(more)

@@ -114,9 +114,9 @@ def read(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ParsedAd]
     begun: list[bytes] = []
     for chunk in coming:
         if chunk.strip():
-            begun.append(chunk)
+            begun.append(chunk.removeprefix(codecs.BOM_UTF8))
             break
-    first = b"".join(begun).lstrip(b" \t\r\n\xef\xbb\xbf")
+    first = b"".join(begun).lstrip()
     whole = chain(begun, coming)
     if first[:1] in (b"[", b"{"):
         return _json_ads(whole, wanted)

@@ -288,9 +288,11 @@ def job_of(ad: Ad, unusable: set[str], schedd: str | None = None, scores: Scores
         return NoUsage(UNFINISHED)
     if run["universe"] in ELSEWHERE:
         return NoUsage(ELSEWHERE_RUN)
-    if not run["start_time"]:
+    if not run["start_time"] and not ad.get("remotewallclocktime"):
         return NoUsage(NEVER_STARTED)
     run |= values_of(FIELDS, said, unusable)
+    if not run["start_time"]:
+        raise ValueError("it has a RemoteWallClockTime and no JobStartDate: its start is unknown")
     name, *number = _key(run)
     end = (run["completed_s"] if state == COMPLETED else None) or run["left_s"]
     if not end:

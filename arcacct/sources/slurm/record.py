@@ -171,7 +171,8 @@ def run_of(job: SacctPart, steps: SacctUse, cluster: str | None, unusable: set[s
         end_time=end,
         elapsed_s=elapsed_s,
         exit_signal=true_signal(job.run.exit_signal),
-        cores=None if job.cores is None else max(1, job.cores),
+        # A run has at least one core, so 0 means that sacct does not know it.
+        cores=job.cores or None,
         cpu_us=cpu_us,
         cpu_kernel_us=kernel_us,
         memory_kib=_most(job.use.memory_kib, steps.memory_kib),
@@ -373,6 +374,10 @@ class TableHeader(NamedTuple):
     line: str
 
 
+class AnotherHeader(InputError):
+    """A second output with other columns begins; the one before it is complete."""
+
+
 class TableRow(NamedTuple):
     """One row, by column, with all its lines and the number of the first."""
 
@@ -422,9 +427,20 @@ class TableRows:
         self._used = [name in COLUMNS for name in self._names]
         self._needed = [(place, one) for place, one in enumerate(self._shapes) if one and self._names[place] in NEEDED]
 
+    def _header(self, line: str) -> bool | None:
+        """Return True for the header again, False for another header, and ``None`` for anything else."""
+        names = line.removesuffix(self._delimiter).split(self._delimiter)
+        names = [_CANONICAL.get(name.lower(), name) for name in names]
+        if names == self._names:
+            return True
+        return False if set(NEEDED) <= set(names) else None
+
     def of(self, lines: Iterable[tuple[int, str]]) -> Iterator[TableRow | Misfit | Noise]:
         """
         Yield each row of some numbered lines (without their ends), and each line that is not a row. Memory is bounded.
+
+        A header that comes again, as in outputs joined to one file, is noise. Raises AnotherHeader for one with other
+        columns: a job name may look like a header, so it must not decide how other rows are read.
         """
         coming = iter(lines)
         ahead: deque[tuple[int, str]] = deque()
@@ -433,8 +449,12 @@ class TableRows:
             row = self._alone(number, line)
             if row is not None:
                 yield row
-            elif self._delimiter not in line:
+            elif self._delimiter not in line or (is_known := self._header(line)):
                 yield Noise(line, number)
+            elif is_known is False:
+                raise AnotherHeader(
+                    f"line {number} is another header, with other columns: import each output separately"
+                )
             else:
                 yield self._broken(number, line, ahead, coming)
 

@@ -30,6 +30,7 @@ from arcacct.sources.slurm.record import (
     COLUMNS,
     GOES_ON,
     LONGEST_LINE,
+    AnotherHeader,
     Misfit,
     SacctPart,
     SacctUse,
@@ -420,7 +421,7 @@ def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
     coming = iter(chunks)
     begun: list[bytes] = []
     for chunk in coming:
-        begun.append(chunk)
+        begun.append(chunk if begun else chunk.removeprefix(codecs.BOM_UTF8))
         if chunk.strip():
             break
     whole = chain(begun, coming)
@@ -452,11 +453,19 @@ def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
     first = next(lines, None)
     if first is None:
         raise InputError("it is empty: not even the header of sacct is there")
-    header = header_of(first[1], form.delimiter)
+    # A program of Windows has written the file anew.
+    has_returns = first[1].endswith("\r")
+    header = header_of(first[1].removesuffix("\r"), form.delimiter)
     check(header)
     jobs = _Jobs(header, form)
-    for row in TableRows(header).of(lines):
-        yield from jobs.take(row)
+    if has_returns:
+        lines = ((number, line.removesuffix("\r")) for number, line in lines)
+    try:
+        for row in TableRows(header).of(lines):
+            yield from jobs.take(row)
+    except AnotherHeader:
+        yield from jobs.end()
+        raise
     yield from jobs.end()
 
 

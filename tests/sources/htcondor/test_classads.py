@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from codecs import BOM_UTF8
 
 import pytest
 from htcondor_files import HISTORY, JSON, JSONL, LONG, ad, history, jobs, reasons, told
@@ -78,6 +79,13 @@ def test_a_torn_ad_costs_itself(length) -> None:
     assert sorted(found) == ["1.0", "2.0", "3.0"]
     assert found["3.0"] == jobs(history(ad(3)))["3.0"]
     assert reasons(content) == ["cut: its end was never written"]
+
+
+@pytest.mark.parametrize("path", [HISTORY, LONG, JSON, JSONL], ids=lambda path: path.name)
+def test_a_file_with_the_mark_of_an_editor(path) -> None:
+    content = path.read_bytes()
+
+    assert [one.what for one in told(BOM_UTF8 + content)] == [one.what for one in told(content)]
 
 
 def test_histories_one_behind_the_other() -> None:

@@ -98,8 +98,8 @@ def test_ends() -> None:
     ("values", "why"),
     [
         *[({"JobStatus": status}, "unfinished") for status in (1, 2, 5, 6, 7)],
-        ({"JobStartDate": None, "JobStatus": 3}, "never started"),
-        ({"JobStartDate": 0, "JobStatus": 3}, "never started"),
+        ({"JobStartDate": None, "JobStatus": 3, "RemoteWallClockTime": 0}, "never started"),
+        ({"JobStartDate": 0, "JobStatus": 3, "RemoteWallClockTime": None}, "never started"),
         *[({"JobUniverse": universe}, "not run in the pool") for universe in (7, 9, 12)],
     ],
 )
@@ -116,6 +116,7 @@ def test_what_is_no_use_of_the_pool(values, why) -> None:
         ({"GlobalJobId": None}, "it has no GlobalJobId, by which HTCondor knows its jobs"),
         ({"ProcId": 5}, f"its ClusterId and ProcId are not those of its GlobalJobId: 'ce.example.org#1.0#{BEGIN}'"),
         ({"JobStatus": None}, "it has no JobStatus: is it an ad of a job?"),
+        ({"JobStartDate": 0}, "it has a RemoteWallClockTime and no JobStartDate: its start is unknown"),
         (
             {"CpusProvisioned": -1, "RequestCpus": '"8"'},
             "its number of CPUs is unknown: CpusProvisioned and RequestCpus are not numbers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from contextlib import closing
 
 import pytest
@@ -104,6 +105,14 @@ def test_deletions_without_end_are_held_up_to_a_bound(monkeypatch) -> None:
 
     assert found.count(NoUsage(WITHOUT_END["D"])) == 7
     assert sum(isinstance(one, BatchRun) for one in found) == 1
+
+
+@pytest.mark.parametrize("piece", [1, 7, 100])
+def test_a_log_that_a_program_of_windows_has_written(piece) -> None:
+    """A mark at its beginning, also of one that was joined to another, and another line end."""
+    content = BOM_UTF8 + line("1.srv") + BOM_UTF8 + line("2.srv")
+
+    assert runs(SOURCE, content.replace(b"\n", b"\r\n"), piece) == runs(SOURCE, line("1.srv") + line("2.srv"))
 
 
 @pytest.mark.parametrize("piece", [1, 7, 100])

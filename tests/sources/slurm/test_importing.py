@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import json
 import pathlib
@@ -9,7 +10,7 @@ import time
 from contextlib import closing
 
 import pytest
-from slurm_files import BEGIN, CASES, CLUSTER, DATA, JSON, SONAR, TABLE, SlurmHost, arc_job, row, table
+from slurm_files import BEGIN, CASES, CLUSTER, COLUMNS, DATA, JSON, SONAR, TABLE, SlurmHost, arc_job, row, table
 
 from arcacct.config.values import QueueBenchmark, map_rule
 from arcacct.database.access import writing
@@ -343,6 +344,33 @@ def test_bad_lines_are_counted_as_lines(host) -> None:
     assert (report.jobs, report.taken.added) == (41, 40)
     assert (report.rejected, report.lines, report.noise) == (1, 1, 2)
     assert any("line 23: 'sacct: error: x' is not a row" in text for text in host.said)
+
+
+def test_a_table_that_a_program_of_windows_has_written(host) -> None:
+    """A mark at its beginning and another line end: the same jobs."""
+    report = host.take(codecs.BOM_UTF8 + table(row(1), row(2)).replace(b"\n", b"\r\n"))
+
+    assert (report.taken.added, report.rejected, report.noise) == (2, 0, 0)
+    assert host.rows("SELECT DISTINCT job_name, node_names FROM v1_jobs") == [("job", "wn01")]
+
+
+def test_outputs_that_are_joined_to_one_file(host) -> None:
+    """The same header again is noise. With other columns it ends the reading: no value may come from another column."""
+    report = host.take(table(row(1)) + table(row(2)))
+    assert (report.taken.added, report.rejected, report.noise) == (2, 0, 1)
+
+    swapped = COLUMNS.replace("User|Account", "Account|User")
+    host.take(table(row(3)) + table(row(4), columns=swapped))
+    assert "line 3 is another header, with other columns: import each output separately" in host.said[-1]
+    assert host.rows("SELECT local_job_id, local_user, project FROM v1_jobs ORDER BY 1") == [
+        (number, "alice", "atlas") for number in "123"
+    ]
+
+
+def test_no_cores_of_a_job_that_ran_are_unknown_cores(host) -> None:
+    host.take(table(row(1, AllocCPUS=0)))
+
+    assert host.rows("SELECT core_count, wall_s FROM v1_jobs") == [(None, 60)]
 
 
 def test_what_cannot_be_used_is_kept_and_tried_again(host) -> None:
