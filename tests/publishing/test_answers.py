@@ -31,6 +31,8 @@ def row(name: str, *values):
 AMS = [
     row("stored", 200, b'{\n   "messageIds": [\n      "18"\n   ]\n}', OK, KNOWN),
     row("no message stored", 200, b'{"messageIds": []}', US, UNKNOWN),
+    row("an empty id", 200, b'{"messageIds": [""]}', US, UNKNOWN),
+    row("an id and an error", 200, b'{"messageIds": ["18"], "error": {"code": 500}}', US, UNKNOWN),
     row("a web page", 200, b"<html>Welcome to nginx!</html>", US, UNKNOWN),
     row("nothing in it", 200, b"", US, UNKNOWN),
     row("another success", 204, b"", US, UNKNOWN),
@@ -230,20 +232,39 @@ def test_a_record_that_sgas_renames_counts_as_sent():
 
 
 @pytest.mark.parametrize(
-    ("row", "kept"),
+    "row",
     [
-        pytest.param(17, "17", id="a number"),
-        pytest.param("17", "17", id="a text"),
-        pytest.param("x" * 3000, "x" * 40, id="without end"),
-        pytest.param("1\x1b[2J7", "1\\x1b[2J7", id="what steers a terminal"),
-        pytest.param("https://arc:pw-of-a-proxy@host", "https://***@host", id="a password"),
+        pytest.param(None, id="nothing"),
+        pytest.param(True, id="a truth"),
+        pytest.param(-17, id="less than nothing"),
+        pytest.param(17.5, id="a fraction"),
+        pytest.param(10**30, id="more than a column holds"),
+        pytest.param("", id="an empty text"),
+        pytest.param("duplicate key", id="an error"),
+        pytest.param("\u0661\u0667", id="digits of another script"),
+        pytest.param("https://arc:pw-of-a-proxy@host", id="a password"),
+        pytest.param({"row": 17}, id="an object"),
+        pytest.param(16, id="the row of another record"),
     ],
 )
-def test_numbers_of_rows_are_kept_as_they_may_be_shown(row, kept):
-    """They stand in the ledger: short, printable, without secrets, and none spoils that of another record."""
-    body = json.dumps({"one": "16", "two": row, "three": 18, "four": None}).encode()
-    answer = classify_sgas(200, {}, body, ["one", "two", "three", "four"])
-    assert answer.receiver_rows == {"one": "16", "two": kept, "three": "18"}
+def test_a_record_without_a_row_of_its_own_was_not_stored(row):
+    """SGAS numbers the rows of its table, so anything else does not say that the record is there."""
+    answer = classify_sgas(200, {}, json.dumps({"one": 18, "two": row, "three": 16}).encode(), ["one", "two", "three"])
+
+    assert answer.kind == RECORDS
+    assert not answer.outcome_known
+    assert answer.record_ids == ({"one", "three"} if row != 16 else {"one"})
+    assert answer.receiver_rows == {}
+    assert "records without a row of their own in the answer: " in answer.text
+    assert "pw-of-a-proxy" not in answer.text
+
+
+def test_numbers_of_rows_are_kept():
+    body = json.dumps({"one": "16", "two": 17}).encode()
+    answer = classify_sgas(200, {}, body, ["one", "two"])
+
+    assert answer.kind == OK
+    assert answer.receiver_rows == {"one": "16", "two": "17"}
 
 
 def test_a_record_that_sgas_does_not_name_is_named_by_us():

@@ -44,8 +44,8 @@ def classify_ams(status: int, headers: Mapping[str, str], body: bytes) -> Answer
     said = error_text(body)
     if status == 200:
         parsed = json_of(body)
-        ids = parsed.get("messageIds") if isinstance(parsed, dict) else None
-        if isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], str | int):
+        ids = parsed.get("messageIds") if isinstance(parsed, dict) and "error" not in parsed else None
+        if isinstance(ids, list) and len(ids) == 1 and type(ids[0]) in (str, int) and ids[0] != "":
             return Answer(Outcome.ACCEPTED, 200, receiver_id=sanitise_line(str(ids[0]), TEXT_LIMIT))
         advice = _ADVICE_AMS[None]
         return Answer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 from arcacct.publishing.ledger import Message
@@ -14,7 +15,7 @@ from arcacct.wording import sanitise_line
 # What SGAS answers (the LUTS server behind nginx): its own rows of `publishing.plugin`.
 
 
-_LONGEST_ROW = 40
+_LONGEST_ROW = 19
 _LEAST_JSON = 64 * 1024
 """Bytes that an answer may have whatever was sent."""
 
@@ -92,22 +93,22 @@ def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
         for one, job_id in names.items()
         if one in parsed or job_id in parsed
     }
-    stored = frozenset(found)
+    rows = {one: str(row) for one, row in found.items() if _is_row(row)}
+    taken = Counter(rows.values())
+    rows = {one: row for one, row in rows.items() if taken[row] == 1}
+    stored = frozenset(rows)
     missing = sorted(names.keys() - stored)
     if not missing:
-        rows = {one: str(row) for one, row in found.items() if isinstance(row, str | int)}
-        return Answer(Outcome.ACCEPTED, 200, record_ids=stored, receiver_rows=_shown(rows))
-    # One transaction for all: an id that is not named is a record that SGAS did not see as a record.
-    said = f"{len(missing)} of {len(names)} records not named in the answer: {', '.join(missing)}"
+        return Answer(Outcome.ACCEPTED, 200, record_ids=stored, receiver_rows=rows)
+    # One transaction for all: an id without a row of its own is a record that SGAS did not see as a record.
+    said = f"{len(missing)} of {len(names)} records without a row of their own in the answer: {', '.join(missing)}"
     return Answer(Outcome.RECORDS_REFUSED, 200, sanitise_line(said, TEXT_LIMIT), outcome_known=False, record_ids=stored)
 
 
-def _shown(rows: Mapping[str, str]) -> Mapping[str, str]:
-    """The numbers of rows as they may be kept: nearly always there is nothing to hide in any of them."""
-    said = " ".join(rows.values())
-    if max(map(len, rows.values()), default=0) <= _LONGEST_ROW and sanitise_line(said, None) == said:
-        return rows
-    return {one: sanitise_line(row)[:_LONGEST_ROW] for one, row in rows.items()}
+def _is_row(row: object) -> bool:
+    """Whether SGAS may have numbered a row like this: its table counts from 1."""
+    text = str(row) if type(row) in (int, str) else ""
+    return text.isascii() and text.isdigit() and len(text) <= _LONGEST_ROW
 
 
 # SGAS: usage records posted to the LUTS server, one document in one transaction, one after the other.
