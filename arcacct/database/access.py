@@ -66,7 +66,7 @@ def require_own_schema(con: Connection, path: str, kind: DatabaseKind, *, exactl
         _compare(path, "DBConfig", found, _described(newest))
     number = version(con, path)
     if number > kind.schema:
-        raise other_version(path, number, kind.schema)
+        raise other_version(con, path, number, kind.schema)
     with closing(in_memory(kind, number)) as fresh:
         if kind is ACCOUNTING and number == kind.schema:
             create_views(fresh, *sources_of(con))

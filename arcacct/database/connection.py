@@ -132,7 +132,7 @@ def _ours(con: Connection, path: str, schema: int, settings: "tuple[str, ...]") 
             con.execute(f"PRAGMA {setting}")
         found = version(con, path)
         if found != schema:
-            raise other_version(path, found, schema)
+            raise other_version(con, path, found, schema)
     except (DatabaseError, UnicodeDecodeError, StoreError) as error:
         con.close()
         if isinstance(error, StoreError):
@@ -154,10 +154,19 @@ def version(con: Connection, path: str) -> int:
     return int(row[0])
 
 
-def other_version(path: str, found: int, known: int) -> SchemaError:
-    """The complaint about a schema that this program does not know how to use."""
+def other_version(con: Connection, path: str, found: int, known: int, oldest: int = 0) -> SchemaError:
+    """The complaint about a schema that this program does not know how to use, or that is of the other database."""
+    names = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE name IN ('AAR', 'AccountingTargets')")}
+    wanted, other = ("accounting", "publishing") if known == ACCOUNTING_SCHEMA else ("publishing", "accounting")
+    if names == {"AccountingTargets" if other == "publishing" else "AAR"}:
+        return SchemaError(
+            f"{path}: it is a {other} database, and the {wanted} database belongs here; were the two files exchanged?"
+            " Move each to its own path, with its -wal file"
+        )
     if found > known:
         todo = f"this program supports {known}: install the version of arcacct that created it, or a newer one"
+    elif found < oldest:
+        todo = "it is of arcacct 0.1: first upgrade it with arcacct 0.2 (`arcacct db upgrade`), then with this program"
     else:
         todo = f"this program needs {known}: run `arcacct db upgrade`"
     return SchemaError(f"{path}: schema version {found}; {todo}")

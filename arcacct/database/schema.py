@@ -128,17 +128,14 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
             with locked(os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)), ExitStack() as work:
                 found = _found(con, path)
                 if found > kind.schema:
-                    raise other_version(path, found, kind.schema)
+                    raise other_version(con, path, found, kind.schema)
                 if not found:
                     con.execute("PRAGMA journal_mode = WAL")
                     _create(con, path, kind)
                     open_to_group(path, read_group)
                     return [0, kind.schema]
                 if found < kind.oldest:
-                    raise SchemaError(
-                        f"{path}: schema version {found} is of arcacct 0.1: first upgrade it with arcacct 0.2"
-                        " (`arcacct db upgrade`), then with this program"
-                    )
+                    raise other_version(con, path, found, kind.schema, kind.oldest)
                 if found < kind.schema:
                     # Hooks would wait for a script that takes long: with the file there they spool at once.
                     work.enter_context(maintenance(path, "upgrade"))

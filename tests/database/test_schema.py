@@ -298,6 +298,18 @@ def test_an_object_that_is_not_as_arcacct_makes_it_stops_the_upgrade(tmp_path: p
         assert con.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
+@pytest.mark.parametrize(("kind", "other"), [(ACCOUNTING, PUBLISHING), (PUBLISHING, ACCOUNTING)])
+def test_the_other_database_in_this_place_is_named(tmp_path: pathlib.Path, kind: DatabaseKind, other: DatabaseKind) -> None:
+    """Its version is another kind's: neither an upgrade nor another version of arcacct would help."""
+    path = str(tmp_path / "x.db")
+    ensure(path, other)
+    said = f"x.db: it is a {other.folder} database, and the {kind.folder} database belongs here"
+
+    for use in (ensure, lambda path, kind: open_database(path, kind.schema), lambda p, k: open_for_reading(p, k.schema)):
+        with pytest.raises(SchemaError, match=said):
+            use(path, kind)
+
+
 def test_a_database_of_0_1_is_refused(tmp_path: pathlib.Path) -> None:
     """0.2 takes it forward first."""
     path = str(tmp_path / "x.db")
