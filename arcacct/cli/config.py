@@ -14,6 +14,7 @@ from arcacct.config import options, parser
 from arcacct.config.options import Problem, errors
 from arcacct.config.parser import Conf
 from arcacct.config.paths import places
+from arcacct.config.review import callouts
 from arcacct.config.settings import remember_secrets
 from arcacct.database.location import misplaced
 from arcacct.errors import ConfigError
@@ -175,11 +176,15 @@ def _astray(conf: Conf, database: str | None) -> Iterator[Problem]:
     except ConfigError:
         return  # is among the problems already
     what = misplaced(here) if conf.files else ""
+    todo = (
+        "arcacct does not create a database there until A-REX has run once (on a host without A-REX set database= in "
+        "[arcacct])"
+    )
+    if not what and callouts(conf) and not os.path.isdir(here.controldir):
+        what = "no such control directory, but [arex] has callouts of A-REX"
+        todo = "start A-REX once, or set its control directory"
     if what:
         line = conf.option("arex", "controldir")
-        text = (
-            f"{here.controldir}: {what}; arcacct does not create a database there until A-REX has run once (on a host "
-            "without A-REX set database= in [arcacct])"
-        )
+        text = f"{here.controldir}: {what}; {todo}"
         file, number = (conf.arc_conf, None) if line is None else (line.file, line.line)
         yield Problem(options.WARNING, file, number, "arex", "controldir", text)

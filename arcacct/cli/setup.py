@@ -19,7 +19,7 @@ from arcacct.errors import ConfigError, UsageError
 from arcacct.files.safe_open import open_directory
 from arcacct.queries import setup as queries_setup
 from arcacct.queries.doctor_checks import Site
-from arcacct.queries.health import CRITICAL, OK
+from arcacct.queries.health import CRITICAL, OK, UNKNOWN
 from arcacct.queries.setup import SetupStep, callout_file, callout_lines, is_own_file, planned, reads_directory
 from arcacct.targets import kinds
 from arcacct.wording import count_of
@@ -120,6 +120,9 @@ def _write(ctx: click.Context, found: list[SetupStep], launcher: str | None, *, 
 
 def _show(one: SetupStep) -> None:
     wrong = [verdict for verdict in one.checks if verdict.severity != OK]
+    if one.is_open:
+        # What is not there yet cannot be looked at: that it is missing says enough.
+        wrong = [verdict for verdict in wrong if verdict.severity != UNKNOWN]
     for verdict in wrong or one.checks[-1:]:
         word = click.style(
             f"{VERDICTS[verdict.severity]:<{_WIDTH}}", fg=COLOURS[verdict.severity], bold=verdict.severity == CRITICAL

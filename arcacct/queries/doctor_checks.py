@@ -143,7 +143,7 @@ class Site:
     @property
     def is_without_arex(self) -> bool:
         """Whether no A-REX is expected here."""
-        return self.here is not None and is_without_arex(self.here)
+        return self.here is not None and is_without_arex(self.here, has_callouts=bool(callouts(self.conf)))
 
 
 Step = Callable[[Site], Iterable[Check]]
@@ -327,8 +327,13 @@ def _authorities(directory: str, now: int) -> Iterator[Check]:
     findings = config_credentials.ca_directory_findings(directory)
     names = [] if findings else sorted(os.listdir(directory))
     hashed = [name for name in names if config_credentials.HASHED.fullmatch(name)]
-    ended = [name for name in hashed if _ends_before(os.path.join(directory, name), now)]
-    if hashed and len(ended) == len(hashed):
+    ends = {name: _end_of(os.path.join(directory, name)) for name in hashed}
+    unusable = [name for name, end_s in ends.items() if end_s is None]
+    if unusable:
+        some = f"{len(unusable)} of {count_of(len(hashed), 'CA certificate')} cannot be read: {unusable[0]}"
+        text = f"{directory}: {some}{', ...' if len(unusable) > 1 else ''}; install it again, or remove broken links"
+        findings = [Finding(options.WARNING if len(unusable) < len(hashed) else options.ERROR, text)]
+    if hashed and all(end_s is not None and end_s < now for end_s in ends.values()):
         findings = [Finding(options.ERROR, f"{directory}: all CA certificates there have expired; install new ones")]
     yield from _judged("CA directory", findings, f"{directory} has {count_of(len(hashed), 'CA certificate')}", CONF)
     stale = [name for name in names if _CRL.fullmatch(name) and _is_stale(os.path.join(directory, name), now)]
@@ -343,12 +348,13 @@ def _authorities(directory: str, now: int) -> Iterator[Check]:
         )
 
 
-def _ends_before(path: str, now: int) -> bool:
+def _end_of(path: str) -> float | None:
+    """Until when a certificate is valid, UTC seconds; ``None``: it cannot be read."""
     try:
         with open(path, "rb") as file:
-            return x509.load_pem_x509_certificate(file.read()).not_valid_after_utc.timestamp() < now
+            return x509.load_pem_x509_certificate(file.read()).not_valid_after_utc.timestamp()
     except (OSError, ValueError):
-        return False
+        return None
 
 
 def _is_stale(path: str, now: int) -> bool:
@@ -392,7 +398,10 @@ def control_directory(site: Site) -> Iterator[Check]:
         )
         return
     lacking = [name for name in STATUS_FOLDERS if not os.path.isdir(os.path.join(here.controldir, name))]
-    wrong = misplaced(here) or (f"it has no folder {', '.join(lacking)}" if len(lacking) == len(STATUS_FOLDERS) else "")
+    wrong = misplaced(here)
+    if not wrong and len(lacking) == len(STATUS_FOLDERS):
+        is_there = os.path.isdir(here.controldir)
+        wrong = f"it has no folder {', '.join(lacking)}" if is_there else "no such control directory"
     if wrong:
         yield Check(
             "control directory",

@@ -94,6 +94,9 @@ def place(site: Site) -> Iterator[Check]:
     elif mount.kind in _FORGETS:
         detail = f"{here.directory} is on a memory disk ({mount.kind} at {mount.point}), and lost at the next boot"
         yield Check("place", CRITICAL, detail, "`arcacct db move DIR` to a disk", STORE)
+    elif folder != here.directory:
+        detail = f"{here.directory} does not exist; {folder} is on {mount.kind} at {mount.point}"
+        yield Check("place", UNKNOWN, detail)
     else:
         yield Check("place", OK, f"{here.directory} is on {mount.kind} at {mount.point}")
 

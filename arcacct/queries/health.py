@@ -141,6 +141,8 @@ class Disk(NamedTuple):
     """``None``: its file system does not count them."""
     days: int | None = None
     """How long it will do at the pace of the last week; ``None``: nothing much comes here."""
+    looked_at: str = ""
+    """The directory above that was looked at, where the folder does not exist."""
 
 
 class Health(NamedTuple):
@@ -180,6 +182,8 @@ class Health(NamedTuple):
     """``None``: not known."""
     is_without_arex: bool = False
     """Whether there is no control directory, and the database is elsewhere."""
+    no_directory: str = ""
+    """Why the databases' directory cannot be looked at; empty: it can."""
 
 
 def examine(settings: Settings) -> Health:
@@ -190,6 +194,7 @@ def examine(settings: Settings) -> Health:
 def look(here: Places, settings: Settings | None) -> Health:
     """The same where the configuration has errors, so that only the places are known."""
     problem = None
+    without = is_without_arex(here, has_callouts=settings is not None and bool(settings.launchers))
     try:
         folders = spools(here)
     except ArcacctError as error:
@@ -203,7 +208,7 @@ def look(here: Places, settings: Settings | None) -> Health:
         problem,
         health_queries.writer_of(here.database),
         os.path.exists(here.maintenance),
-        spool_replay.look(folders),
+        _spooled(here, folders, is_without_arex=without),
         (),
         {} if settings is None else _certificates(settings),
         settings=settings,
@@ -212,7 +217,8 @@ def look(here: Places, settings: Settings | None) -> Health:
         leftovers=tuple(durable.leftovers(here)),
         disks=tuple(disks(here)),
         recorder=resident.seen(here),
-        is_without_arex=is_without_arex(here),
+        is_without_arex=without,
+        no_directory=cannot_look(here.directory),
     )
     try:
         try:
@@ -278,9 +284,14 @@ def user_name(uid: int) -> str:
         return f"user {uid}"
 
 
-def is_without_arex(here: Places) -> bool:
-    """Whether the site has decided that there is no A-REX: no control directory, and a database elsewhere."""
-    return not os.path.isdir(here.controldir) and not here.database.startswith(f"{here.controldir}/")
+def is_without_arex(here: Places, *, has_callouts: bool) -> bool:
+    """
+    Whether the site has decided that there is no A-REX: no control directory, and a database elsewhere.
+
+    With callouts of ours in arc.conf there is one: its control directory is missing or not mounted.
+    """
+    is_missing = not os.path.isdir(here.controldir) and not here.database.startswith(f"{here.controldir}/")
+    return is_missing and not has_callouts
 
 
 def recent_months(now: int) -> list[tuple[int, int]]:
@@ -298,6 +309,28 @@ def _launcher(path: str, drained: Sequence[str]) -> Launcher:
     return Launcher(path, launcher_problem(path), spool_replay.look(places), places)
 
 
+def cannot_look(folder: str) -> str:
+    """Why nothing is known of what is in a directory: it does not exist, or is closed to this user; empty: it can."""
+    try:
+        os.stat(folder)
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+    return ""
+
+
+def _spooled(here: Places, folders: Sequence[str], *, is_without_arex: bool) -> Spooled:
+    """A spool is created with its first event: it may be missing, but not the directory that it would be in."""
+    found = spool_replay.look(folders)
+    unknown = [*found.unknown]
+    no_controldir = "" if is_without_arex else cannot_look(here.controldir)
+    if no_controldir:
+        unknown.append(no_controldir)
+    is_below = here.directory.startswith(f"{here.controldir}/")
+    if not (no_controldir and is_below) and (no_directory := cannot_look(here.directory)):
+        unknown.append(no_directory)
+    return found._replace(unknown=tuple(unknown))
+
+
 def there(path: str) -> str:
     """The path, or what there is above it."""
     while not os.path.exists(path):
@@ -309,10 +342,13 @@ def disks(here: Places) -> Iterator[Disk]:
     """The room for the databases and for the second spool, if there is one."""
     for folder in dict.fromkeys((here.directory, here.spool_fallback or here.directory)):
         try:
-            room = os.statvfs(there(folder))
+            room = os.statvfs(looked_at := there(folder))
         except OSError:
             continue
-        yield Disk(folder, room.f_bavail * room.f_frsize, room.f_favail if room.f_files else None)
+        free_files = room.f_favail if room.f_files else None
+        yield Disk(
+            folder, room.f_bavail * room.f_frsize, free_files, looked_at="" if looked_at == folder else looked_at
+        )
 
 
 def _size_bytes(*databases: str) -> int:
@@ -359,7 +395,8 @@ def certificate_check(path: str, end: int, now: int, limits: Thresholds) -> Chec
 def disk_check(disk: Disk, limits: Thresholds) -> Check:
     """Whether there is room for as long as an administrator is away: bytes, files, days."""
     mib = disk.free_bytes // 2**20
-    text = f"{disk.folder}: {mib / 1024:.1f} GiB free" if mib >= 1024 else f"{disk.folder}: {mib} MiB free"
+    where = f"{disk.folder} does not exist; {disk.looked_at}" if disk.looked_at else disk.folder
+    text = f"{where}: {mib / 1024:.1f} GiB free" if mib >= 1024 else f"{where}: {mib} MiB free"
     severity, advice = under(mib, limits.free_mib), "free disk space: if database and spool are full, events are lost"
     if disk.days is not None:
         severity = max(severity, under(disk.days, limits.free_days))
@@ -368,6 +405,9 @@ def disk_check(disk: Disk, limits: Thresholds) -> Check:
     if disk.free_files is not None and (few := under(disk.free_files, limits.free_files)):
         severity, text = max(severity, few), f"{text}, and room for {count_of(disk.free_files, 'file')} (inodes) only"
         advice = "remove small files: each event of the spool is one"
+    if disk.looked_at and severity == OK:
+        # Another disk may be mounted there later.
+        return Check("disk", UNKNOWN, text)
     return Check("disk", severity, text, advice if severity else "")
 
 

@@ -356,7 +356,12 @@ def _callouts(found: Health, limits: Thresholds) -> Iterator[Check]:
 def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
     """Which way callouts are recorded: left to a recorder, or each by a start of Python."""
     recorder = found.recorder
-    if recorder is None or found.is_without_arex:
+    if found.is_without_arex:
+        return
+    if found.no_directory:
+        yield Check("recorder service", UNKNOWN, f"cannot look: {found.no_directory}")
+        return
+    if recorder is None:
         return
     slow = "each state callout starts Python and records its event"
     if recorder.is_alive:
@@ -395,9 +400,10 @@ def _spool(found: Health, limits: Thresholds) -> Iterator[Check]:
     if spool.unknown:
         # By the sweep, whose own age is a check.
         left = None if found.recorded is None else found.recorded.left
-        hidden = f"this user cannot list {', '.join(spool.unknown)}"
+        hidden = f"cannot look: {', '.join(spool.unknown)}"
         if left is None:
-            text = f"{text}; {hidden}, and no sweep has recorded its content"
+            known = f"{text}; " if spool.files or spool.unusable else ""
+            text = f"{known}{hidden}; no sweep is known to have recorded its content"
             yield Check("spool", severity or UNKNOWN, text, exit_code=TargetBusy.exit_code)
             return
         severity = max(severity, _waits(left, found.now, limits))
@@ -714,18 +720,21 @@ def _clock(found: Health, _limits: Thresholds) -> Iterator[Check]:
     """Instants that are past, unless the clock is or was wrong: an age counted from them looks young for long."""
     instants: dict[str, int | None] = {}
     if found.recorded is not None:
-        instants["event"], instants["sweep"] = found.recorded.last_event_s, found.recorded.last_sweep_s
+        instants["creation of the database"] = found.recorded.created_s
+        instants["last event"], instants["last sweep"] = found.recorded.last_event_s, found.recorded.last_sweep_s
     for target in found.targets:
-        instants[f"run of {target.name}"] = max(target.last_run_s or 0, target.last_success_s or 0)
-    instants |= {kind: done.at_s for kind, done in found.maintenance_log.items()}
+        instants[f"last run of {target.name}"] = max(target.last_run_s or 0, target.last_success_s or 0)
+    instants |= {f"last {kind}": done.at_s for kind, done in found.maintenance_log.items()}
     ahead = [
-        f"the last {what} is {at_s - found.now} s"
+        f"the {what} is {at_s - found.now} s"
         for what, at_s in instants.items()
         if at_s is not None and at_s > found.now + _CLOCK_TOLERANCE_S
     ]
     if ahead:
         advice = "check the clock of this host (chronyd or ntpd): records with a future end are not sent"
         yield Check("clock", CRITICAL, f"{', '.join(ahead)} in the future", advice)
+    elif not any(instants.values()):
+        yield Check("clock", UNKNOWN, f"{iso(found.now)}: no recorded time to compare with")
     else:
         yield Check("clock", OK, iso(found.now))
 

@@ -10,20 +10,19 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import NamedTuple
 
-from arcacct.arex.import_database import arex_databases
 from arcacct.arex.resident import UNIT
 from arcacct.config.parser import Conf
-from arcacct.config.paths import STATUS_FOLDERS
+from arcacct.config.paths import AREX_DATABASES, STATUS_FOLDERS
 from arcacct.config.review import NEW_STATES, STATES, callouts
 from arcacct.database import access, location, schema
-from arcacct.errors import ArcacctError, ConfigError, StoreError
+from arcacct.errors import ConfigError, StoreError
 from arcacct.files.directories import resource
 from arcacct.queries import doctor, doctor_checks, doctor_host
 from arcacct.queries.doctor_checks import CONF, STORE, Site
-from arcacct.queries.health import BEFORE_LIVE, CRITICAL, OK, UNKNOWN, WARNING, Check, disk_check, disks
+from arcacct.queries.health import BEFORE_LIVE, CRITICAL, OK, UNKNOWN, WARNING, Check, cannot_look, disk_check, disks
 from arcacct.targets import plugins
 
 LAUNCHERS = ("/usr/libexec/arcacct-hook", "/usr/local/libexec/arcacct-hook")
@@ -140,12 +139,12 @@ def steps(site: Site, ahead: Site, launcher: str) -> Iterator[SetupStep]:
     yield first
     yield from _clock(site)
     yield _launcher(ahead, launcher)
-    yield _callouts(site, ahead, configuration, launcher)
+    yield _callouts(site, configuration, launcher)
     yield _database(site)
     yield _history(site)
     known = Check("benchmark", OK, "the configuration names one")
     if site.here is None:
-        known = Check("benchmark", UNKNOWN, "the configuration has errors", "fix them first")
+        known = _unsettled("benchmark")
     yield SetupStep(
         "benchmark",
         tuple(one._replace(subject="benchmark") for one in rated) or (known,),
@@ -166,22 +165,39 @@ def _clock(site: Site) -> Iterator[SetupStep]:
 
     What is recorded has the times of these files, and certificates are judged by this clock.
     """
-    if site.here is None:
+    if site.here is None or site.is_without_arex:
         return
-    newest, at = 0.0, ""
-    for name in STATUS_FOLDERS:
-        with suppress(OSError), os.scandir(f"{site.here.controldir}/{name}") as found:
-            for one in found:
-                changed_s = one.stat(follow_symlinks=False).st_mtime
-                if changed_s > newest:
-                    newest, at = changed_s, one.path
+    newest, at, refused = _newest_file(site.here.controldir)
     ahead_s = int(newest - site.now)
     if ahead_s < _CLOCK_S:
-        yield SetupStep("clock", (Check("clock", OK, "nothing in the control directory is from the future"),))
+        found = Check("clock", OK, "nothing in the control directory is from the future")
+        if refused:
+            found = Check("clock", UNKNOWN, f"cannot look: {', '.join(refused)}")
+        elif not at:
+            found = Check("clock", UNKNOWN, f"no job's file in {site.here.controldir} to compare with")
+        yield SetupStep("clock", (found,))
         return
     detail = f"{at} is from {ahead_s} s in the future: this host's clock is wrong, or was"
     advice = "set the clock (chronyc tracking, timedatectl), and see that chronyd or ntpd runs at boot"
     yield SetupStep("clock", (Check("clock", CRITICAL, detail, advice, CONF),), ("timedatectl",))
+
+
+def _newest_file(controldir: str) -> tuple[float, str, list[str]]:
+    """When A-REX wrote the status of a job last, in which file, and what could not be looked at, with the reason."""
+    newest, at = 0.0, ""
+    refused = [reason] if (reason := cannot_look(controldir)) else []
+    for name in () if refused else STATUS_FOLDERS:
+        try:
+            with os.scandir(f"{controldir}/{name}") as found:
+                for one in found:
+                    changed_s = one.stat(follow_symlinks=False).st_mtime
+                    if changed_s > newest:
+                        newest, at = changed_s, one.path
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            refused.append(f"{error.filename}: {error.strerror}")
+    return newest, at, refused
 
 
 def _launcher(ahead: Site, launcher: str) -> SetupStep:
@@ -195,11 +211,11 @@ def _launcher(ahead: Site, launcher: str) -> SetupStep:
     return SetupStep("launcher", checks, () if is_well else do, () if is_well else (undo,))
 
 
-def _callouts(site: Site, ahead: Site, configuration: Sequence[Check], launcher: str) -> SetupStep:
+def _callouts(site: Site, configuration: Sequence[Check], launcher: str) -> SetupStep:
     wrong = tuple(one for one in configuration if one.subject == "callouts")
     if callouts(site.conf):
         return SetupStep("callouts", (*wrong, *doctor_checks.states(site)), ("arcacct config check",) if wrong else ())
-    if ahead.is_without_arex:
+    if site.is_without_arex:
         return SetupStep("callouts", (Check("callouts", OK, "no A-REX is expected on this host"),))
     has_directory = reads_directory(site.conf)
     lines = callout_lines(launcher, is_arc7=has_directory)
@@ -227,7 +243,7 @@ def _callouts(site: Site, ahead: Site, configuration: Sequence[Check], launcher:
 def _database(site: Site) -> SetupStep:
     here = site.here
     if here is None:
-        return SetupStep("database", (Check("database", UNKNOWN, "the configuration has errors", "fix them first"),))
+        return SetupStep("database", (_unsettled("database"),))
     if location.has_database(here.database):
         return SetupStep("database", (*doctor_host.place(site), *doctor.state(site)))
     wrong = location.misplaced(here)
@@ -252,10 +268,17 @@ def _history(site: Site) -> SetupStep:
     here = site.here
     if here is None or not location.has_database(here.database):
         return SetupStep("history", (Check("history", UNKNOWN, "there is no database yet"),))
-    try:
-        known = arex_databases(here.controldir)
-    except ArcacctError:
-        known = []
+    known = []
+    for name in AREX_DATABASES:
+        path = os.path.join(here.controldir, "accounting", name)
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            detail = f"cannot look whether A-REX has a database: {path}: {error.strerror}"
+            return SetupStep("history", (Check("history", UNKNOWN, detail, "run as the user of A-REX"),))
+        known.append(path)
     if not known:
         return SetupStep("history", (Check("history", OK, "A-REX has no database of its own with earlier jobs"),))
     with closing(access.read_accounting(here)) as con:
@@ -265,6 +288,11 @@ def _history(site: Site) -> SetupStep:
     detail = f"jobs from before this database was made are in {', '.join(known)} alone"
     check = Check("history", WARNING, detail, "`arcacct import arex` imports them; it sends nothing")
     return SetupStep("history", (check,), ("arcacct import arex",))
+
+
+def _unsettled(subject: str) -> Check:
+    """What is said where the configuration would decide, and has errors."""
+    return Check(subject, UNKNOWN, "the configuration has errors", "fix them first")
 
 
 def _targets(site: Site, *, is_readable: bool) -> SetupStep:
@@ -282,7 +310,9 @@ def _targets(site: Site, *, is_readable: bool) -> SetupStep:
 
 
 def _rehearsal(site: Site) -> SetupStep:
-    if site.settings is None or not site.settings.targets:
+    if site.settings is None:
+        return SetupStep("rehearsal", (_unsettled("rehearsal"),))
+    if not site.settings.targets:
         return SetupStep("rehearsal", (Check("rehearsal", OK, "there is no target to rehearse"),))
     text = "optional: preview the messages, and send them to receivers on this host first"
     do = ("arcacct publish --now --dry-run", "arcacct help rehearse")
@@ -303,7 +333,9 @@ def _names(site: Site) -> Iterator[Check]:
 
 
 def _switch(site: Site) -> SetupStep:
-    blocks = () if site.settings is None or site.settings.allow_jura else site.settings.jura_targets
+    if site.settings is None:
+        return SetupStep("switch", (_unsettled("switch"),))
+    blocks = () if site.settings.allow_jura else site.settings.jura_targets
     if not blocks:
         return SetupStep("switch", (Check("switch", OK, "jura-ng publishes nothing here"),))
     detail = f"A-REX's jura-ng publishes to {', '.join(f'[{one}]' for one in blocks)}: arcacct only records"
@@ -317,7 +349,7 @@ def _timers(site: Site) -> SetupStep:
     # In a container systemctl reads unit files, too, but starts none.
     is_offline = _systemctl("is-system-running")[0] == "offline"
     states = {unit: None if is_offline else _unit_state(unit) for unit in [*_UNITS][: None if publishes else -1]}
-    checks = []
+    checks = [] if site.settings is not None else [_unsettled("timers")]
     for unit, state in states.items():
         if state is None:
             text = f"{unit}: systemd does not answer here"

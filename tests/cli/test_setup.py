@@ -464,3 +464,47 @@ def test_without_a_configuration_nothing_is_called_well(tmp_path, capsys) -> Non
 
     verdicts = {one["step"]: one["verdict"] for one in json.loads(done.stdout)}
     assert "ok" not in {verdicts[step] for step in ("benchmark", "database", "history", "targets")}, verdicts
+
+
+def details(run, step: str) -> list[dict[str, str]]:
+    """What is said in one step."""
+    found = json.loads(run("setup", "--check", "--format", "json").stdout)
+    (one,) = [one for one in found if one["step"] == step]
+    return list(one["details"])
+
+
+def test_a_clock_without_files_to_compare_with_is_unknown(clinic, run) -> None:
+    """Without a control directory, or without a job in it, no time is known to compare with."""
+    (one,) = details(run, "clock")
+    assert (one["verdict"], f"no job's file in {clinic.control}" in one["detail"]) == ("unknown", True)
+    status = clinic.control / "finished" / "job.abc.status"
+    status.touch()
+    assert details(run, "clock")[0]["verdict"] == "ok"
+    gone(clinic)
+    (one,) = details(run, "clock")
+    assert (one["verdict"], f"{clinic.control}: No such file or directory" in one["detail"]) == ("unknown", True)
+
+
+def test_a_configuration_with_errors_settles_no_later_step(clinic, run) -> None:
+    """Rehearsal, switch, clock and the timer of publishing depend on it: unknown, and never ok."""
+    clinic.ours = "deadline=soon\n"
+    clinic.configure()
+    assert {verdicts(run)[step] for step in ("rehearsal", "switch", "targets")} == {"unknown"}
+    assert "unknown" in [one["verdict"] for one in details(run, "timers")]
+
+
+def test_jobs_of_a_database_that_cannot_be_looked_for(clinic, run, monkeypatch) -> None:
+    """Without a right to look, A-REX may have a database with earlier jobs: unknown."""
+    assert run("db", "init").returncode == 0
+    assert verdicts(run)["history"] == "ok"
+    shutil.rmtree(clinic.control / "finished")
+    stat = os.stat
+
+    def refused(path: Any, *more: Any, **how: Any) -> os.stat_result:
+        if str(path).endswith("/accounting/accounting.db"):
+            raise PermissionError(13, "Permission denied", path)
+        return stat(path, *more, **how)
+
+    monkeypatch.setattr(os, "stat", refused)
+    (one,) = details(run, "history")
+    assert (one["verdict"], "Permission denied" in one["detail"]) == ("unknown", True)

@@ -674,6 +674,62 @@ def test_no_control_directory(clinic) -> None:
     assert "no such control directory" in about(clinic.verdicts(), "control directory").detail
 
 
+def test_a_directory_that_does_not_exist_is_never_ok(clinic) -> None:
+    """Place, disk, spool, recorder and clock could not look: each says so, with the directory, and none says ok."""
+    looked = ("place", "disk", "spool", "recorder service", "clock", "control directory", "database")
+
+    def said_of(subjects: tuple[str, ...]) -> dict[str, list[Check]]:
+        found = clinic.verdicts()
+        return {subject: [one for one in found if one.subject == subject] for subject in subjects}
+
+    shutil.rmtree(clinic.here.directory)
+    for subject, found in said_of(looked[:5]).items():
+        assert [one.severity for one in found] == [UNKNOWN], (subject, found)
+        assert subject == "clock" or clinic.here.directory in found[0].detail
+    shutil.rmtree(clinic.control)
+    for subject, found in said_of(looked).items():
+        assert found, subject
+        assert OK not in [one.severity for one in found], (subject, found)
+
+
+def test_a_spool_below_a_missing_directory_is_not_empty(clinic) -> None:
+    """A spool is made with its first event, so it may be missing; what it would be in may not."""
+    assert [one.severity for one in clinic.verdicts() if one.subject == "spool"] == [OK]
+    clinic.ours += f"database={clinic.path}/unmounted/accounting.db\n"
+    clinic.configure()
+    (one,) = [one for one in clinic.verdicts() if one.subject == "spool"]
+    assert (one.severity, f"{clinic.path}/unmounted: No such file or directory" in one.detail) == (UNKNOWN, True)
+
+
+def test_callouts_without_a_control_directory_are_an_error(clinic, capsys) -> None:
+    """With database= a host may be without A-REX; not one whose arc.conf calls the launcher."""
+    clinic.ours += f"database={clinic.path}/db/accounting.db\n"
+    clinic.configure()
+    shutil.rmtree(clinic.control)
+    one = about(clinic.verdicts(), "control directory")
+    assert (one.severity, one.exit_code, "no such control directory" in one.detail) == (CRITICAL, 78, True)
+    checked = said(capsys, "--config", clinic.conf, "config", "check")
+    assert f"{clinic.control}: no such control directory, but [arex] has callouts" in checked.stdout
+
+
+def test_ca_certificates_that_cannot_be_read_are_not_counted(tmp_path, box) -> None:
+    """Links to files that were removed are not CAs; none that can be read is an error."""
+    made = Clinic(tmp_path, box, SGAS)
+    folder = tmp_path / "cas"
+    shutil.copytree(box.ca_dir, folder)
+    (folder / "0a0a0a0a.0").symlink_to(folder / "removed.pem")
+    made.common = f"x509_cert_dir={folder}\n"
+    made.configure()
+    one = about(made.verdicts(), "CA directory")
+    assert (one.severity, "1 of 2 CA certificates cannot be read: 0a0a0a0a.0" in one.detail) == (WARNING, True)
+    for path in folder.iterdir():
+        if path.name.endswith(".0"):
+            path.unlink()
+    (folder / "0a0a0a0a.0").symlink_to(folder / "removed.pem")
+    one = about(made.verdicts(), "CA directory")
+    assert (one.severity, "1 of 1 CA certificate cannot be read" in one.detail) == (CRITICAL, True)
+
+
 def test_a_host_without_arex(clinic) -> None:
     """With database= and no control directory nothing is expected of A-REX."""
     clinic.ours = f"database={clinic.path}/db/accounting.db\n"

@@ -124,7 +124,9 @@ def test_a_database_that_cannot_be_read(site, spoil) -> None:
     assert found["arcacct_check", "database"] == health.CRITICAL
     assert ("arcacct_jobs",) in before
     assert ("arcacct_jobs",) not in found
-    assert {name for name, *_ in found} >= {"arcacct_spool_files", "arcacct_certificate_not_after_timestamp_seconds"}
+    assert {name for name, *_ in found} >= {"arcacct_spool_known", "arcacct_certificate_not_after_timestamp_seconds"}
+    # Without the directory that it would be in, a spool is not empty but unknown.
+    assert (("arcacct_spool_files",) in found) == os.path.isdir(site.here.directory)
 
 
 def test_a_ledger_that_cannot_be_read(site) -> None:
