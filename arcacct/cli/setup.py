@@ -123,11 +123,13 @@ def _show(one: SetupStep) -> None:
     if one.is_open:
         # What is not there yet cannot be looked at: that it is missing says enough.
         wrong = [verdict for verdict in wrong if verdict.severity != UNKNOWN]
-    for verdict in wrong or one.checks[-1:]:
+    about = [verdict for verdict in one.checks if verdict.subject == one.name]
+    for verdict in wrong or (about or one.checks)[-1:]:
         word = click.style(
             f"{VERDICTS[verdict.severity]:<{_WIDTH}}", fg=COLOURS[verdict.severity], bold=verdict.severity == CRITICAL
         )
-        print_line(Coloured(word), "  ", one.name, ": ", verdict.text)
+        subject = "" if verdict.subject == one.name else f"{verdict.subject}: "
+        print_line(Coloured(word), "  ", one.name, ": ", subject, verdict.text)
     for verdict in one.checks:
         # The exact text for a receiver.
         if verdict.subject == "DN" and verdict.severity == OK:
@@ -147,6 +149,11 @@ def _lead(one: SetupStep) -> None:
 
 def _details(one: SetupStep) -> list[dict[str, str]]:
     return [
-        {"verdict": VERDICTS[verdict.severity], "detail": verdict.detail, "advice": verdict.advice}
+        {
+            "subject": verdict.subject,
+            "verdict": VERDICTS[verdict.severity],
+            "detail": verdict.detail,
+            "advice": verdict.advice,
+        }
         for verdict in one.checks
     ]

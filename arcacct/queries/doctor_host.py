@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -111,6 +112,10 @@ _LARGEST = 64 * 1024
 _SETTING = re.compile(r"(?m)^(record|spool|fallback|limit)=(?:\$\{ARCACCT_[A-Z_]+:-([^}\n]*)\}|([^\s;&|$]*))[ \t]*$")
 _LONGEST_COMPLAINT = 300
 _MOST_S = 60.0
+RECORD = os.path.join(sys.prefix, "bin", "arcacct-record")
+"""The program that a launcher of this installation starts (``record=``)."""
+ANEW = "replace it by a new copy of etc/arcacct-hook, with mv"
+"""The advice where a launcher does not work at all."""
 
 
 class Launcher(NamedTuple):
@@ -151,8 +156,8 @@ def launcher(site: Site) -> Iterator[Check]:
             continue
         found = settings_of(program)
         yield from _settings(site, program, found, lines)
-        what, ours = "the program of the launcher (record=)", os.path.join(sys.prefix, "bin", "arcacct-record")
-        advice = f"set record={ours} in {program}, or install arcacct where record= says"
+        what = "the program of the launcher (record=)"
+        advice = f"set record={RECORD} in {program}, or install arcacct where record= says"
         unsafe = _unsafe(site, found.record, what, advice) if found.record else None
         if unsafe is not None:
             yield unsafe
@@ -183,8 +188,22 @@ def _unsafe(site: Site, program: str, what: str = "the launcher", *advice: str) 
         sure = False
     if not sure or status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid):
         detail = f"{program}: users other than root can replace {what} on its path; it was not run"
-        return _error(detail, f"chmod go-w {program} and each directory above it")
+        loose = " ".join(map(shlex.quote, _changeable_parts(program)))
+        todo = f"chmod go-w {loose}" if loose else "the program and each directory above it must belong to root"
+        return _error(detail, todo)
     return None
+
+
+def _changeable_parts(program: str) -> Iterator[str]:
+    """Of a program's path what others may write, from the program up."""
+    path = os.path.realpath(program)
+    while True:
+        mode = os.stat(path).st_mode
+        if mode & (stat.S_IWOTH | stat.S_IWGRP) and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX):
+            yield path
+        if path == "/":
+            return
+        path = os.path.dirname(path)
 
 
 def _of_another(site: Site, program: str, what: str, uid: int) -> Check:
@@ -245,13 +264,12 @@ def _deadline_s(site: Site) -> float:
 def _run(site: Site, program: str, lines: list[Callout]) -> Check:
     deadline_s = _deadline_s(site)
     command = [program, *(word for word in lines[0].arguments if word == "spool-only")]
-    anew = "replace it by a new copy of etc/arcacct-hook, with mv"
     try:
         code, said, took_s = _ran(command, min(deadline_s, site.limit_s))
     except OSError as error:
         reason = error.strerror or str(error)
         detail = f"{program} cannot be started ({reason}): A-REX fails each job"
-        return Check("launcher", CRITICAL, detail, anew, CONF)
+        return Check("launcher", CRITICAL, detail, ANEW, CONF)
     if code is None:
         is_over = took_s >= deadline_s
         exit_code = CONF if is_over else TargetBusy.exit_code
@@ -261,7 +279,7 @@ def _run(site: Site, program: str, lines: list[Callout]) -> Check:
         return Check("launcher", CRITICAL if is_over else UNKNOWN, detail, advice, exit_code)
     if code:
         detail = f"{program} ends with {code}, and A-REX treats that as a failure: {said or 'it prints nothing'}"
-        return Check("launcher", CRITICAL, detail, anew, CONF)
+        return Check("launcher", CRITICAL, detail, ANEW, CONF)
     if said:
         advice = "fix record= in the launcher, or its environment: until then all events wait for the sweep"
         return Check("launcher", CRITICAL, f"{program} cannot record: {said}", advice, CONF)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
 from arcacct.arex.resident import UNIT
+from arcacct.config.check import launcher_problem
 from arcacct.config.parser import Conf
 from arcacct.config.paths import AREX_DATABASES, STATUS_FOLDERS
 from arcacct.config.review import NEW_STATES, STATES, callouts
@@ -27,6 +30,8 @@ from arcacct.targets import plugins
 
 LAUNCHERS = ("/usr/libexec/arcacct-hook", "/usr/local/libexec/arcacct-hook")
 """Where packages put the launcher, and where the manual puts it."""
+PREFIX = "/opt/arcacct"
+"""Where the launcher and the units of ``etc/`` expect the program."""
 PLANNED = "the lines of this step"
 """The file of callouts that are not written yet, in messages."""
 _OPTIONS = "timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
@@ -201,14 +206,27 @@ def _newest_file(controldir: str) -> tuple[float, str, list[str]]:
 
 
 def _launcher(ahead: Site, launcher: str) -> SetupStep:
-    source = resource("etc", "arcacct-hook")
-    folder = os.path.dirname(launcher)
-    new = f"{folder}/.arcacct-hook.new"
-    do = (f"mkdir -p {folder}", f"cp {source} {new}", f"chmod 755 {new}", f"mv {new} {launcher}")
     checks = tuple(one for one in doctor_host.launcher(ahead) if one.subject == "launcher")
-    is_well = all(one.severity == OK for one in checks)
-    undo = f"rm {launcher} (only after no statecallout= line names it and A-REX was restarted)"
-    return SetupStep("launcher", checks, () if is_well else do, () if is_well else (undo,))
+    advice = tuple(one.advice for one in checks if one.severity != OK)
+    folder = os.path.dirname(launcher)
+    record = doctor_host.settings_of(launcher).record
+    if not os.path.exists(launcher) or doctor_host.ANEW in advice:
+        undo = f"rm {launcher} (only after no statecallout= line names it and A-REX was restarted)"
+        do = (f"mkdir -p {shlex.quote(folder)}", *_replacing(launcher, resource("etc", "arcacct-hook")))
+        return SetupStep("launcher", checks, do, (undo,))
+    if record and launcher_problem(record):
+        # In its place already: with another program it works.
+        return SetupStep("launcher", checks, _replacing(launcher, launcher))
+    return SetupStep("launcher", checks, advice)
+
+
+def _replacing(launcher: str, source: str) -> tuple[str, ...]:
+    """Put a launcher into its place by a rename, with the program of this installation in its line ``record=``."""
+    new, source = shlex.quote(f"{os.path.dirname(launcher)}/.arcacct-hook.new"), shlex.quote(source)
+    copy = f"cp {source} {new}"
+    if sys.prefix != PREFIX:
+        copy = f"sed 's|^record=.*|record={doctor_host.RECORD}|' {source} > {new}"
+    return (copy, f"chmod 755 {new}", f"mv {new} {shlex.quote(launcher)}")
 
 
 def _callouts(site: Site, configuration: Sequence[Check], launcher: str) -> SetupStep:
@@ -245,7 +263,9 @@ def _database(site: Site) -> SetupStep:
     if here is None:
         return SetupStep("database", (_unsettled("database"),))
     if location.has_database(here.database):
-        return SetupStep("database", (*doctor_host.place(site), *doctor.state(site)))
+        # Of targets and jura-ng the steps of their own tell.
+        state = (one for one in doctor.state(site) if one.subject not in ("targets", "jura"))
+        return SetupStep("database", (*doctor_host.place(site), *state))
     wrong = location.misplaced(here)
     try:
         location.refuse_another(here)
@@ -368,13 +388,21 @@ def _timers(site: Site) -> SetupStep:
         for name in (unit.replace(".timer", ".service"), unit)
     )
     if files:
-        do = [f"cp {' '.join(resource('etc', name) for name in files)} {_UNITS_DIR}/", "systemctl daemon-reload"]
+        do = [*_installing(files), "systemctl daemon-reload"]
         undo = [f"rm {' '.join(f'{_UNITS_DIR}/{name}' for name in files)}", "systemctl daemon-reload"]
     units = " ".join(unit for unit, state in states.items() if state in _NOT_RUNNING)
     if units:
         do.append(f"systemctl enable --now {units}")
         undo.insert(0, f"systemctl disable --now {units}")
     return SetupStep("timers", tuple(checks), tuple(do), tuple(undo))
+
+
+def _installing(units: Iterable[str]) -> list[str]:
+    """The commands that put units where systemd looks for them."""
+    files = {name: shlex.quote(resource("etc", name)) for name in units}
+    if sys.prefix == PREFIX:
+        return [f"cp {' '.join(files.values())} {_UNITS_DIR}/"]
+    return [f"sed 's|{PREFIX}/|{sys.prefix}/|' {file} > {_UNITS_DIR}/{name}" for name, file in files.items()]
 
 
 def is_own_file(text: str) -> bool:

@@ -405,14 +405,15 @@ def test_timers_are_looked_at(clinic, run) -> None:
     assert verdicts(run)["timers"] == "unknown"
 
 
-def test_units_that_are_not_installed_are_copied_first(clinic, run) -> None:
+def test_units_that_are_not_installed_are_copied_first(clinic, run, monkeypatch) -> None:
     """After pip no unit is there; a timer comes with its service."""
+    monkeypatch.setattr(queries_setup, "PREFIX", sys.prefix)
     for script in (
         "echo 'Failed to get unit file state: No such file or directory' >&2; exit 1",
         "echo not-found; exit 4",
     ):
         systemctl(clinic, script)
-        found = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}["timers"]
+        found = found_step(run, "timers")
         copy, *rest = found["do"]
         program, *files, folder = copy.split()
         assert (program, folder) == ("cp", "/etc/systemd/system/")
@@ -466,11 +467,78 @@ def test_without_a_configuration_nothing_is_called_well(tmp_path, capsys) -> Non
     assert "ok" not in {verdicts[step] for step in ("benchmark", "database", "history", "targets")}, verdicts
 
 
+def found_step(run, name: str) -> dict[str, Any]:
+    """One step, as JSON has it."""
+    found = json.loads(run("setup", "--check", "--format", "json").stdout)
+    return next(one for one in found if one["step"] == name)
+
+
+def elsewhere(site: Clinic) -> None:
+    """The copy of a launcher whose program is in another place."""
+    site.install(record="/opt/missing/bin/arcacct-record", limit="8")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes owners")
+@pytest.mark.parametrize(
+    "broken",
+    [missing, elsewhere, not_executable, others_may_change_it, fails, not_a_program],
+    ids=lambda one: one.__name__,
+)
+def test_what_setup_says_of_a_launcher_helps(clinic, run, broken) -> None:
+    """Its commands as they are printed, once: the same advice is not given again."""
+    broken(clinic)
+    step = found_step(run, "launcher")
+    assert step["verdict"] == "error"
+    for line in step["do"]:
+        subprocess.run(["sh", "-c", line], check=True)
+    found = details(run, "launcher")
+    assert [one for one in found if one["verdict"] == "error"] == [], (step, found)
+    assert f"record={sys.prefix}/bin/arcacct-record\n" in clinic.launcher.read_text() or broken in (
+        not_executable,
+        others_may_change_it,
+    )
+
+
+def test_a_limit_that_is_wrong_is_no_reason_to_copy_the_launcher(clinic, run) -> None:
+    """A new copy would have lost the site's lines, and the same limit."""
+    clinic.ours = "deadline=9\n"
+    clinic.configure()
+    step = found_step(run, "launcher")
+    assert step["verdict"] == "warning"
+    assert step["do"] == ["choose deadline < limit < timeout, as 5 < 8 < 10"]
+
+
+def test_units_of_a_program_in_another_place(clinic, run) -> None:
+    """They are written first, with the path of this program."""
+    systemctl(clinic, "echo Failed to get unit file state: No such file or directory >&2; exit 1")
+    step = found_step(run, "timers")
+    assert "arcacct-sweep.timer is not installed" in json.dumps(step["details"])
+    folder = clinic.path / "units"
+    folder.mkdir()
+    *copies, reload, enable = step["do"]
+    for line in copies:
+        subprocess.run(["sh", "-c", line.replace("/etc/systemd/system/", f"{folder}/")], check=True)
+    assert {one.name for one in folder.iterdir()} >= {"arcacct-sweep.timer", "arcacct-sweep.service"}
+    text = (folder / "arcacct-sweep.service").read_text()
+    assert f"ExecStart={sys.prefix}/bin/arcacct sweep\n" in text
+    assert reload == "systemctl daemon-reload"
+    assert enable.startswith("systemctl enable --now ")
+
+
+def test_each_detail_names_what_it_is_about(clinic, run) -> None:
+    """On the terminal and in JSON: a bare time, or "never ran", says nothing."""
+    assert run("db", "init").returncode == 0
+    shown = run("setup").stdout
+    assert re.search(r"(?m)^warning +database: sweep: never ran; ", shown), shown
+    found = details(run, "database")
+    assert {"database", "disk", "sweep", "clock", "spool", "place"} <= {one["subject"] for one in found}
+    assert run("sweep").returncode == 0
+    assert re.search(rf"(?m)^ok +database: {clinic.here.database}: .* schema [0-9]+, ", run("setup").stdout)
+
+
 def details(run, step: str) -> list[dict[str, str]]:
     """What is said in one step."""
-    found = json.loads(run("setup", "--check", "--format", "json").stdout)
-    (one,) = [one for one in found if one["step"] == step]
-    return list(one["details"])
+    return list(found_step(run, step)["details"])
 
 
 def test_a_clock_without_files_to_compare_with_is_unknown(clinic, run) -> None:
