@@ -20,7 +20,7 @@ from arcacct.database.connection import Connection
 from arcacct.errors import UsageError
 from arcacct.queries import arcctl, questions
 from arcacct.queries.questions import Selection
-from arcacct.queries.usage import NEEDS, Conversion, Lacking, UsageOrder, UsageTable, usage
+from arcacct.queries.usage import NEEDS, Conversion, Lacking, UsageOrder, UsageTable, before_recording, usage
 from arcacct.records.states import FINAL, IN_PROGRESS
 from arcacct.sources.gridengine.qacct import (
     COLUMNS,
@@ -432,6 +432,8 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
         order=order_of(given.sort, given.top),
         conversion=given.conversion,
     )
+    if not table.rows:
+        _complain_of_period(con, chosen)
     if given.form == "table":
         complain_of(table.lacking)
     if {"wait", "walltime"} & set(by) and (pruned := questions.count_pruned(con)):
@@ -439,6 +441,13 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
             f"{count_of(pruned, 'job')} in archives of `arcacct db prune` not counted: no class is known of them"
         )
     yield from answer_lines(table, given.form)
+
+
+def _complain_of_period(con: Connection, chosen: Selection) -> None:
+    """Say of a period without jobs that it was over before recording began."""
+    ends_s = [end_s for end_s in (chosen.before_s, chosen.until_s) if end_s is not None]
+    if ends_s and (why := before_recording(con, min(ends_s))):
+        print_error(why)
 
 
 def complain_of(lacking: Lacking) -> None:
@@ -493,6 +502,7 @@ def _arcctl(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator
     totals = questions.totals(con, chosen)
     if not totals.count:
         print_error("There are no jobs matching defined filtering criteria")
+        _complain_of_period(con, chosen)
     if output == "json":
         users, vos = (questions.distinct(con, chosen, field) for field in ("users", "vos"))
         fqans = [] if version == 6 else questions.distinct(con, chosen, "fqans")

@@ -12,9 +12,10 @@ from typing import NamedTuple
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
+from arcacct.database.schema import complete_since
 from arcacct.errors import UsageError
 from arcacct.publishing import safeguard
-from arcacct.publishing.ledger_rows import month_name
+from arcacct.publishing.ledger_rows import iso, month_name
 from arcacct.queries import questions
 from arcacct.queries.questions import MeasuredPart, Selection, UsagePart, is_ours, whole
 from arcacct.records.benchmarks import MonthRating
@@ -49,6 +50,18 @@ NEEDS = {
 """What can be asked by, and the stored value that it is made from."""
 _HOUR_S = 3600
 _KWH_J = 3_600_000
+
+
+def before_recording(con: Connection, until_s: int) -> str:
+    """
+    Why a database may lack jobs that ended before ``until_s`` (UTC seconds): recording began then or later.
+
+    Empty: it has them all, also those of A-REX's own database.
+    """
+    since = complete_since(con) if is_ours(con) else 0
+    if until_s > since:
+        return ""
+    return f"recording began at {iso(since)}; `arcacct import` imports jobs that ended before, of A-REX or the LRMS"
 
 
 class Lacking(NamedTuple):

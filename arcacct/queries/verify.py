@@ -45,6 +45,7 @@ from arcacct.queries.portal import (
     folded_vo,
     read_portal,
 )
+from arcacct.queries.usage import before_recording
 from arcacct.queries.verify_report import UNTIL_PORTAL, Finding, MonthReport, Source
 from arcacct.records import reader
 from arcacct.records.hold_decisions import ImplausibleFilter, ImplausibleRecord, held_records
@@ -93,9 +94,10 @@ def verify(
         with MonthJobs.of(pages, with_digests=has_records, closed=partial(pseudonymised, accounting)) as jobs:
             jobs.add_pruned(pruned(accounting, month))
             notes = [f"{jobs.pruned} of its jobs are in an archive of `arcacct db prune`"] if jobs.pruned else []
-            report.add(
-                _source("database", jobs.amount(jobs.vos)), unsettled(settings.places, accounting, month), *notes
-            )
+            ours = _source("database", jobs.amount(jobs.vos))
+            if not ours.jobs and (why := before_recording(accounting, month_bounds(*month)[1])):
+                ours = ours._replace(unknown=f"cannot answer for {month_name(month)}: {why}")
+            report.add(ours, unsettled(settings.places, accounting, month), *notes)
             doubtful = _implausible(report, accounting, month)
             _control_directory(report, settings, jobs, month, doubtful)
             _arex(report, settings.places, accounting, jobs, month, doubtful)

@@ -13,8 +13,9 @@ from arcacct.publishing.ledger_rows import Month, iso, month_bounds
 from arcacct.queries.capacity import installed
 from arcacct.queries.health_queries import Basis, basis
 from arcacct.queries.questions import Selection, first_end_s, waits, walltimes
-from arcacct.queries.usage import UsageTable, usage
+from arcacct.queries.usage import UsageTable, before_recording, usage
 from arcacct.queries.verify import verify
+from arcacct.queries.verify_report import MonthReport
 from arcacct.records.hold_decisions import NONE, counts
 from arcacct.records.holds import HELD, PUBLISHED
 from arcacct.records.pseudonyms import Names, site_names
@@ -109,6 +110,8 @@ def month_report(
 
     by_vo = usage_by(ask, "vo", Table("vo", "Usage by VO", "VO", ()))
     by_vo = by_vo._replace(notes=(*by_vo.notes, *_implausible(accounting, start_s, before_s)))
+    if not by_vo.rows and (why := before_recording(accounting, before_s)):
+        by_vo = by_vo._replace(notes=(*by_vo.notes, f"Of this month nothing is known: {why}."))
     by_day_and_vo = by_day_with_vo(ask, start_s)
 
     def ask_of(selection: Selection, by: Sequence[str]) -> UsageTable:
@@ -470,7 +473,7 @@ def _publishing(
             )
             for one in report.sources
         ]
-        verdict = _verdict(settings, agrees=report.agrees, differs=report.differs)
+        verdict = _verdict(settings, report)
         notes = [verdict.text, *examples]
         if sum(counts.values()) > len(examples):
             notes.append(f"`arcacct verify {asked.month[0]:04d}-{asked.month[1]:02d} --all` shows every difference.")
@@ -481,15 +484,18 @@ def _publishing(
     return given, table.filled(rows, notes=notes), verdict
 
 
-def _verdict(settings: Settings, *, agrees: bool, differs: bool) -> Verdict:
+def _verdict(settings: Settings, report: MonthReport) -> Verdict:
     """What is well is that every receiver was given what the database has, and nothing less."""
     if settings.jura_targets and not settings.allow_jura:
         text = "A-REX's jura-ng publishes (it has targets in arc.conf), and arcacct does not: what it sent is unknown."
         return Verdict(text, is_well=False)
-    if not agrees and not differs:
-        return Verdict("The receivers' data are unknown: see below how to find out.", is_well=False)
-    if not agrees:
-        return Verdict("NOT all places agree with the database.", is_well=False)
+    if not report.agrees:
+        text = "NOT all places agree with the database."
+        if not report.differs:
+            text = "The receivers' data are unknown: see below how to find out."
+        if unknown := report.sources[0].unknown:
+            text = f"The database {unknown}."
+        return Verdict(text, is_well=False)
     if settings.targets:
         return Verdict("Every receiver has the same jobs as the database.", is_well=True)
     if not settings.publishes:

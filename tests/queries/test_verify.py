@@ -45,6 +45,42 @@ def test_control_directory_and_database_agree_after_a_sweep(ours) -> None:
     assert control["wall_s"] == report["sources"][0]["wall_s"]
 
 
+def test_a_month_before_recording_began_is_unknown(ours) -> None:
+    """Nothing on either side is no agreement: there was no database; with imported jobs of that month there is one."""
+
+    def of_may(*words: str) -> tuple[int, str, str]:
+        done = arcacct("--config", ours.conf, *words)
+        return done.returncode, done.stdout, done.stderr
+
+    code, text, _err = of_may("verify", "2026-05", "--format", "json")
+    report = json.loads(text)
+    database = report["sources"][0]
+    assert (code, report["agrees"], database["jobs"]) == (1, False, 0)
+    assert "recording began at 2026-" in database["unknown"]
+    assert "`arcacct import" in database["unknown"]
+    assert "database" in [one["source"] for one in report["differences"]]
+
+    code, text, _err = of_may("report", "--month", "2026-05")
+    assert code == 0
+    assert text.count("recording began at 2026-") > 1
+    assert "No target is configured" not in text
+    for words in (("--by", "vo"), ()):
+        code, _text, err = of_may("stats", "--month", "2026-05", *words)
+        assert (code, "recording began at 2026-" in err) == (0, True)
+        assert "recording began" not in of_may("stats", "--month", "2026-11", *words)[2]
+
+    with closing(sqlite3.connect(ours.database)) as con:
+        con.execute("UPDATE AAR SET EndTime = 1778000000 WHERE JobID = ?", (corpus.names()["multicore"],))
+        con.commit()
+    code, text, _err = of_may("verify", "2026-05", "--format", "json")
+    assert (code, json.loads(text)["sources"][0]["jobs"]) == (0, 1)
+
+
+def test_a_month_of_which_a_rex_had_no_job_agrees(beside) -> None:
+    """After `arcacct import arex` the database has what A-REX had: a month without jobs is one."""
+    assert arcacct("--config", beside.conf, "verify", "2026-05").returncode == 0
+
+
 def test_a_lost_job_is_named(ours) -> None:
     """A job that only the control directory has is told with its id and the way to get it; exit code 1."""
     job_id = corpus.names()["multicore"]

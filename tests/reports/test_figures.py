@@ -252,7 +252,7 @@ def test_hours_of_jobs_without_a_benchmark_are_not_normalised(capsys, site) -> N
 
 
 def test_an_empty_month_says_so(capsys, site) -> None:
-    """A month in which no job ended has tables that say so."""
+    """A month in which no job ended has tables that say so, and one before recording began that nothing is known."""
     made = site()
     made.add(stored_jobs.job(1))
 
@@ -260,7 +260,10 @@ def test_an_empty_month_says_so(capsys, site) -> None:
 
     assert done.returncode == 0
     assert done.stdout.count("No job ended in this month.") == 7
-    assert "No target is configured: nothing of this month is published." in done.stdout
+    assert "The database cannot answer for 2020-01: recording began at " in done.stdout
+    assert "Of this month nothing is known: recording began at " in done.stdout
+    known = said(capsys, "--config", made.conf, "report", *MAY).stdout
+    assert "No target is configured: nothing of this month is published." in known
 
 
 def test_late_jobs_are_told_once(capsys, site) -> None:
