@@ -90,6 +90,23 @@ class ConfigError(ArcacctError):
     exit_code = 78
 
 
+def install_extra(extra: str) -> str:
+    """The command that adds the packages of an extra of arcacct, as arcacct itself was installed: by pip or package."""
+    import os  # noqa: PLC0415  of few commands
+    import sys  # noqa: PLC0415
+
+    from arcacct import __version__  # noqa: PLC0415
+
+    if not os.path.isdir(os.path.join(sys.prefix, "versions")):
+        return f"{sys.prefix}/bin/pip install 'arcacct[{extra}]'"
+    # The environment of the .deb and .rpm has no pip (packaging/build.py).
+    wheel = f"'./arcacct-{__version__}-py3-none-any.whl[{extra}]'"
+    return (
+        f"python3 -m venv /opt/arcacct-extras && /opt/arcacct-extras/bin/pip install {wheel}, then use"
+        " /opt/arcacct-extras/bin/arcacct for this command (`arcacct help install-packages`)"
+    )
+
+
 def cannot_load(error: ImportError) -> str:
     """What to say of a package that is installed and does not start, as with a shared library that is missing."""
     what = f"the package {error.name.partition('.')[0]}" if error.name else "a package"

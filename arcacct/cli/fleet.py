@@ -17,7 +17,7 @@ from arcacct.cli.stats import stats as of_one_ce
 from arcacct.cli.tables import TOLD, format_option, show, show_object
 from arcacct.database import access
 from arcacct.database.query import QueryLimits
-from arcacct.errors import InputError, UsageError
+from arcacct.errors import InputError, UsageError, install_extra
 from arcacct.export.dataset import NAMES, TABLES, Partition, key_name
 from arcacct.fleet import engine
 from arcacct.fleet.dataset import dataset
@@ -70,6 +70,7 @@ def export(ctx: click.Context, directory: str, site: str | None, ce: str | None,
     key_name(site, "--site")
     key_name(ce, "--ce")
     store = open_store(directory)
+    store.make()
     from arcacct.export.writer import ExportOptions  # noqa: PLC0415
     from arcacct.export.writer import export as exported  # noqa: PLC0415
 
@@ -116,9 +117,7 @@ def load(directories: tuple[str, ...], tables: tuple[str, ...]) -> int:
     except ImportError as error:
         # psycopg is also no good without the library of PostgreSQL's client, and says so by an ImportError.
         extra = "parquet" if (error.name or "").partition(".")[0] in {"duckdb", "pyarrow"} else "postgresql"
-        raise UsageError(
-            f"this needs a package that is not installed ({error}): pip install 'arcacct[{extra}]'"
-        ) from error
+        raise UsageError(f"this needs a package that is not installed ({error}): {install_extra(extra)}") from error
     wanted = [table for table in TABLES if not tables or table in {"jobs", *tables}]
     with progress("loading") as advanced:
         loaded = postgresql.load(dataset(directories), wanted, advanced)
@@ -311,7 +310,7 @@ def sql(directories: tuple[str, ...], sql: str, form: str, limits: QueryLimits) 
     try:
         from arcacct.fleet import duckdb_engine  # noqa: PLC0415  the package of an extra
     except ModuleNotFoundError as error:
-        raise UsageError(f"this needs the package {error.name}: pip install 'arcacct[parquet]'") from error
+        raise UsageError(f"this needs the package {error.name}: {install_extra('parquet')}") from error
     statement = statement_of(sql)
     with at_work("asking"):
         answer, found = duckdb_engine.query_dataset(

@@ -17,7 +17,7 @@ from arcacct import __version__
 from arcacct.cli.console import Coloured, examples, print_lines
 from arcacct.errors import StoreError, UsageError
 from arcacct.files.directories import resource
-from arcacct.wording import sanitise_line
+from arcacct.wording import count_of, sanitise_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Manual(NamedTuple):
         The parts of the manual in which all of the patterns are found, the best first.
 
         Subjects of ``arcacct status`` come first, then headings, messages, and other text (one part for each page).
-        Within each rank, pages about the project come last, and the part with the most matches first.
+        Pages about the project come last, and within each rank the part with the most matches first.
         """
         found: list[Result] = []
         for page in self.pages:
@@ -140,7 +140,7 @@ class Manual(NamedTuple):
             elif not best and all(any(_matches(one, [pattern]) for one in page.sections()) for pattern in patterns):
                 best = [Result(page, page.title, next(page.sections()).text, PAGE, 0)]
             found += best
-        return sorted(found, key=lambda one: (one.rank, one.page.folder == "project", -one.matches))
+        return sorted(found, key=lambda one: (one.page.folder == "project", one.rank, -one.matches))
 
     def _result(self, page: Page, section: Section, patterns: Sequence[re.Pattern[str]]) -> Result | None:
         """A section that has all of the patterns, with its rank; of a table of messages only the rows with them."""
@@ -260,8 +260,11 @@ def _read(root: str, name: str) -> Page:
 
 
 def word(text: str) -> re.Pattern[str]:
-    """What finds a word, or the beginning of one."""
-    return re.compile(("(?<!\\w)" if text[:1].isalnum() else "") + re.escape(text), re.IGNORECASE)
+    """What finds a word, or the beginning of one, also within a name: `arcacct_word_files`, `ArcacctWordTooOld`."""
+    if not text[:1].isalnum():
+        return re.compile(re.escape(text), re.IGNORECASE)
+    within = re.escape(text[:1].upper() + text[1:].lower())
+    return re.compile(f"(?<![^\\W_])(?i:{re.escape(text)})|(?<=[a-z]){within}")
 
 
 def command(path: str) -> re.Pattern[str]:
@@ -376,6 +379,8 @@ def _other(ctx: click.Context, manual: Manual, words: Sequence[str], width: int)
         yield ()
         yield ("All of them: `arcacct help exit-codes`.",)
         return
+    if shown.isdecimal():
+        raise UsageError(f"{shown} is not an exit code of arcacct; `arcacct help exit-codes` lists them")
     subjects = manual.subjects(shown)
     begun = manual.beginning("-".join(words))
     if len(begun) == 1 and not subjects:
@@ -398,7 +403,9 @@ def _other(ctx: click.Context, manual: Manual, words: Sequence[str], width: int)
     if listed := others[: max(0, _MOST - len(best))]:
         yield from [()] * bool(best)
         more = " more" if best else ""
-        yield (f"{len(listed)}{more} of {len(others) + len(best)} results for {shown!r} (arcacct help NAME):",)
+        yield (
+            f"{len(listed)}{more} of {count_of(len(others) + len(best), 'result')} for {shown!r} (arcacct help NAME):",
+        )
         yield from _listed(manual, [one.page for one in listed], [one.heading for one in listed])
 
 

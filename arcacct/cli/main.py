@@ -62,6 +62,10 @@ _ADVICE = {
     errno.ENOSPC: "free space on that disk (df)",
     errno.EDQUOT: "the quota of this user is used up",
     errno.ENOLCK: "put the databases on a local disk, or start the lock service of that file system",
+    errno.ENOENT: "check the path: its directory must exist, or it must be possible to create it",
+    errno.ENOTDIR: "a part of this path is a file; name a directory",
+    errno.EACCES: "run as a user who may use it, usually root or the user of A-REX",
+    errno.EROFS: "its file system is read-only: name another directory, or mount it read-write",
     errno.EMFILE: "raise the limit of open files (ulimit -n, LimitNOFILE)",
     errno.ENOMEM: "raise the limit of memory (ulimit -v, MemoryMax)",
 }
@@ -78,6 +82,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            if any(f"--{args[0]}" in param.opts for param in self.params):
+                raise click.UsageError(f"{args[0]!r} is not a command; did you mean `arcacct --{args[0]}`?", ctx)
             # click knows only commands that are imported: it would suggest none.
             raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
         return super().resolve_command(ctx, args)

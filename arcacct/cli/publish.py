@@ -13,6 +13,7 @@ from arcacct.cli.progress import at_work
 from arcacct.cli.targets import announce, exit_code, show, target_option
 from arcacct.publishing import run, target_run
 from arcacct.publishing.context import RunSummary
+from arcacct.publishing.ledger_rows import iso
 from arcacct.targets import plugins
 from arcacct.wording import count_of
 
@@ -66,6 +67,8 @@ def publish(
         # An acceptance applies to a whole month, so a future month cannot be accepted.
         if (year, month) > time.gmtime()[:2]:
             raise click.UsageError(f"--accept-lower: {year:04d}-{month:02d} is in the future")
+    if since is not None and since > time.time():
+        raise click.UsageError(f"--since: {iso(since)} is in the future")
     settings = settings_of(ctx, to_publish=True)
     targets = plugins(settings, target)
     planned = dry_run or write_to is not None

@@ -13,7 +13,7 @@ from arcacct.cli.options import STARTED_MONTH, settings_of, together
 from arcacct.cli.progress import at_work
 from arcacct.cli.tables import LISTED, format_option, lines, show
 from arcacct.database import access
-from arcacct.errors import InputError, StoreError
+from arcacct.errors import InputError, StoreError, install_extra
 from arcacct.files.safe_open import replace_file
 from arcacct.fleet.dataset import last_month
 from arcacct.publishing.ledger_rows import Month, iso
@@ -137,7 +137,7 @@ def _tell(made: Report, asked: ReportRequest, html_file: str | None, csv_file: s
 
         _write(html_file, page(made), asked)
         if not available():
-            print_error("the page has no charts: the package pygal is not installed (pip install 'arcacct[report]')")
+            print_error(f"the page has no charts: the package pygal is not installed; {install_extra('report')}")
     if form != "text":
         show(TIDY, tidy(made), form)
     elif html_file is None and csv_file is None:

@@ -132,7 +132,7 @@ def republish(
         planned = run.republish(found, targets, period, options)
     show(planned, planned=True)
     _tell_ratings(found, period)
-    if plan_only or write_to is not None:
+    if plan_only or write_to is not None or not planned:
         print_error(*complaints)
         return exit_code(planned, complaints)
     if sys.stdin.isatty() and not yes:
@@ -146,7 +146,7 @@ def republish(
     else:
         outcomes = run.republish(found, targets, period, options)
     print_error(*complaints)
-    show(outcomes)
+    show(outcomes, reported=planned)
     return exit_code(outcomes, complaints)
 
 

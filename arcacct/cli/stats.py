@@ -455,7 +455,7 @@ def complain_of(lacking: Lacking) -> None:
     for name, jobs in (("wall", lacking.wall), ("CPU", lacking.cpu)):
         if jobs:
             print_error(
-                f"{jobs} of {lacking.jobs} jobs have no measured {name} time: they count as 0 here;"
+                f"{jobs} of {count_of(lacking.jobs, 'job')} without a measured {name} time, counted as 0 here;"
                 " --details shows the number for each row"
             )
 

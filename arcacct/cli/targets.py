@@ -57,11 +57,12 @@ target_option = click.option(
 MOST_SEVERE_FIRST = (78, 77, 69, 74, 70, 75, 65)
 
 
-def show(outcomes: Sequence[TargetResult], *, planned: bool = False) -> None:
-    """One line for each target and kind of message; notes and errors on stderr."""
+def show(outcomes: Sequence[TargetResult], *, planned: bool = False, reported: Sequence[TargetResult] = ()) -> None:
+    """One line for each target and kind of message; notes and errors on stderr, without those of ``reported``."""
     from arcacct.publishing.selection import NOT_SELECTED  # noqa: PLC0415  what publishes has loaded it
 
     verb = "would send" if planned else "sent"
+    known = {(one.target, str(one.error)) for one in reported}
     if not outcomes:
         print_line(
             "no targets are configured: nothing is published; see `arcacct config check`", err=True, priority=WARNING
@@ -90,7 +91,7 @@ def show(outcomes: Sequence[TargetResult], *, planned: bool = False) -> None:
         ):
             if number:
                 print_line(f"{outcome.target}: {count_of(number, what)} {became}")
-        if outcome.error is not None:
+        if outcome.error is not None and (outcome.target, str(outcome.error)) not in known:
             report_error(outcome.error, f"arcacct: {outcome.target}: ")
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import IO, Any, NamedTuple
 
-from arcacct.errors import InputError, StoreError, UsageError, cannot_load
+from arcacct.errors import InputError, StoreError, UsageError, cannot_load, install_extra
 from arcacct.export.dataset import MOST_BYTES, VERSION, names_in
 from arcacct.files.safe_open import TEMPORARY, Directory, open_directory
 
@@ -94,6 +94,9 @@ class Store(ABC):
     @abstractmethod
     def put(self, path: str, file: IO[bytes]) -> None:
         """What is in a local file from where it stands, under a path, in the place of what is there."""
+
+    def make(self) -> None:  # noqa: B027  a store of objects has no directories
+        """Create the directory of the dataset if it is missing. Raises StoreError if this user cannot write there."""
 
     @abstractmethod
     def remove(self, path: str) -> None:
@@ -190,6 +193,18 @@ class LocalStore(Store):
 
         with self._named(path, _GONE):
             return PythonFile(open(self._opened(path), "rb", buffering=0), mode="r")
+
+    def make(self) -> None:
+        """See `Store`."""
+        try:
+            with open_directory(self._root, make=self._folder_mode) as there:
+                if not os.access(".", os.W_OK | os.X_OK, dir_fd=there.fd):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StoreError(
+                f"{self._root}: {reason}; name a directory that this user may create or write to"
+            ) from error
 
     def _opened(self, path: str) -> int:
         folder, _, name = path.rpartition("/")
@@ -366,7 +381,7 @@ def open_store(place: str) -> Store:
     try:
         from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem  # noqa: PLC0415  of the extra
     except ImportError as error:
-        what = "the package pyarrow is not installed (pip install 'arcacct[parquet]')"
+        what = f"the package pyarrow is not installed; {install_extra('parquet')}"
         if not isinstance(error, ModuleNotFoundError):
             what = cannot_load(error)
         raise InputError(f"{shown}: {what}") from error

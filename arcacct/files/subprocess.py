@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import signal
@@ -39,7 +40,8 @@ def printed(
                 start_new_session=True,
             )
         except OSError as error:
-            raise InputError(f"{program}: cannot be started: {error.strerror or error}") from error
+            advice = "; install the program on this host, or give its path" if error.errno == errno.ENOENT else ""
+            raise InputError(f"{program}: cannot be started: {error.strerror or error}{advice}") from error
         try:
             yield from _output(process, program, timeout_s)
             code = process.wait(timeout_s)

@@ -13,7 +13,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from arcacct.errors import InputError, UsageError
+from arcacct.errors import InputError, UsageError, install_extra
 from arcacct.export.dataset import KEYS, TEXT_BYTES, columns
 from arcacct.export.storage import LocalStore
 from arcacct.files.directories import resource
@@ -67,7 +67,7 @@ def judged(found: Dataset, *, empty: bool = False) -> Dataset:
     try:
         from arcacct.fleet.footers import Footers  # noqa: PLC0415  the package of an extra
     except ModuleNotFoundError as error:
-        raise UsageError("files are checked by the package pyarrow: pip install 'arcacct[parquet]'") from error
+        raise UsageError(f"files are checked by the package pyarrow: {install_extra('parquet')}") from error
     footers = Footers()
 
     def of(one: Exported) -> tuple[dict[str, Footer], str | None]:
@@ -253,7 +253,7 @@ def opened(name: str, found: Dataset, master: str | None = None) -> Engine:
     try:
         make: Callable[[Dataset, str | None], Engine] = getattr(import_module(module), kind)
     except ModuleNotFoundError as error:
-        raise UsageError(f"--engine {name} needs the package {error.name}: pip install 'arcacct[{extra}]'") from error
+        raise UsageError(f"--engine {name} needs the package {error.name}: {install_extra(extra)}") from error
     return make(found, master)
 
 

@@ -94,11 +94,11 @@ def zeros(
         new = [one for one in sums if one.jobs]
         if new:
             months = sorted({(one.year, one.month) for one in new})
-            what = "sync records" if kind == COUNTS else f"{kind} records"
+            what = count_of(len(new), "record")
             ctx.summary.note(
-                f"{', '.join(map(month_name, months))}: {len(new)} {what} published before are sent again"
-                " with zeros, because no job has their keys any more"
-                " (user, VO, role, SubmitHost, benchmark, nodes, cores)"
+                f"{', '.join(map(month_name, months))}: {what} of {'sync' if kind == COUNTS else kind} sent again with"
+                " zeros: published before, and no job has that user, VO, role, SubmitHost, benchmark, nodes and cores"
+                " any more"
             )
         family = ctx.plugin.sums(kind)
         yield kind, [MessagePart(family.zero(one.key), sum=one._replace(jobs=0, wall_s=0)) for one in sums]

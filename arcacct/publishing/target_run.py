@@ -28,6 +28,7 @@ from arcacct.publishing.ledger_rows import (
     iso,
     month_bounds,
     month_name,
+    month_of,
     months_between,
     next_month,
     recent_months,
@@ -67,7 +68,10 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
     found = cursors.cursor(ctx.publishing, ctx.block) or _taken_over(ctx)
     if found is None:
         start, why = first_start(ctx.publishing, ctx.accounting, ctx.plugin, since)
-        ctx.summary.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; change with --since TIME)")
+        ctx.summary.note(
+            f"new target: `arcacct publish` sends jobs that ended since {iso(start)} ({why}; its --since TIME changes"
+            " that)"
+        )
         begun = Cursor(ctx.block, ctx.incarnation, 0, start, last_success=None)
     elif found.incarnation != ctx.incarnation or incarnation.highest_seq(ctx.accounting) < found.last_seq:
         ctx.summary.note(MEANING[DatabaseMismatch.ACCOUNTING_OTHER])
@@ -574,7 +578,7 @@ class TargetRun:
             safeguard.set_selection(ctx.publishing, block, "LastGoodSelection", self._selection)
 
     def _send_again(self, ctx: RunContext, delivery: MessageSink, period: Period, horizon: int) -> None:
-        concerned = months_between(*period)
+        concerned = self._months_of(ctx, period)
         if not self._options.receiver_rows:
             self._refuse_other_names(ctx)
             self._hold_unsure(ctx, concerned)
@@ -604,12 +608,27 @@ class TargetRun:
                 )
         summaries.send_sync(ctx, delivery)
 
+    def _months_of(self, ctx: RunContext, period: Period) -> set[Month]:
+        """
+        Return the months of a period.
+
+        The last one only if the period has more of it than its first second, or a job ended in that second: arcctl's
+        ``-e 2026-12-01`` includes that second, and means the end of November.
+        """
+        found = months_between(*period)
+        last_s = period.before_s - 1
+        month = month_of(last_s)
+        is_first_second = period.from_s < last_s == month_bounds(*month)[0]
+        if is_first_second and next(reader.ended_between(ctx.accounting, last_s, period.before_s), None) is None:
+            found.discard(month)
+        return found
+
     def _rows(self, ctx: RunContext, period: Period) -> ReceiverRows:
         """Return the rows of a period under SubmitHosts of this CE, from the files of the receiver's tables."""
         found = self._plugin.receiver_rows(self._options.receiver_rows, reader.endpoint_urls(ctx.accounting))
         for host, rows in sorted(found.others.items()):
             ctx.summary.note(f"{count_of(rows, 'row')} of SubmitHost {host or 'none'} left alone: it is not of this CE")
-        concerned = months_between(*period)
+        concerned = self._months_of(ctx, period)
         in_records = {month for month in concerned if self._plugin.has_records(ctx.message_format_of(month))}
         sums, doubled = [], Counter[Month]()
         for kind, one in found.sums:

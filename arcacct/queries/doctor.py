@@ -86,6 +86,9 @@ def _breaker(path: str, now: int) -> Iterator[Check]:
 
 
 _CLOCK_WARNING_S, _CLOCK_ERROR_S = 60, 300
+_WAYS = {TargetBusy.exit_code: "check host and port of targeturl, the firewalls between, and whether the receiver runs"}
+"""What to do about an answer that did not come, where the answer does not say it."""
+_ASK = "check targeturl, and ask the administrator of the receiver"
 
 
 def receiver(site: Site, plugin: TargetPlugin) -> Iterator[Check]:
@@ -122,7 +125,8 @@ def receiver(site: Site, plugin: TargetPlugin) -> Iterator[Check]:
             wrong = error_of(answer)
             where = _where(probe.url)
             text = str(wrong) if where in str(wrong) else f"{where}: {wrong}"
-            yield advised(f"{name} {probe.what}", CRITICAL, text, wrong.exit_code)
+            found = advised(f"{name} {probe.what}", CRITICAL, text, wrong.exit_code)
+            yield found if found.advice else found._replace(advice=_WAYS.get(wrong.exit_code, _ASK))
         if heard.ahead_s is not None:
             yield _receiver_clock(f"{name} {probe.what}", heard.ahead_s)
 

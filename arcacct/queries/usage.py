@@ -21,6 +21,7 @@ from arcacct.queries.questions import MeasuredPart, Selection, UsagePart, is_our
 from arcacct.records.benchmarks import MonthRating
 from arcacct.records.model import parsed_fqan
 from arcacct.targets import plugins
+from arcacct.wording import count_of
 
 # Usage by whatever is asked: from sums that are kept where these know the answer, else from the jobs.
 #
@@ -319,7 +320,7 @@ def tabulated(
             rest = UsageSum()
             for shown, _row in rows[order.top :]:
                 rest.merge(sums[shown])
-            label = (f"({len(rows) - order.top} others)", *[None] * (len(by) - 1))
+            label = (f"({count_of(len(rows) - order.top, 'other')})", *[None] * (len(by) - 1))
             rows[order.top :] = [(label, row(label, rest))]
     lacking = Lacking(total.jobs, total.jobs_without_wall, total.jobs_without_cpu, total.jobs_without_benchmark)
     label = ("(total)", *[None] * (len(by) - 1))

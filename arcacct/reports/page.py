@@ -9,6 +9,7 @@ from html import escape
 from importlib.resources import files
 
 from arcacct import __version__
+from arcacct.errors import install_extra
 from arcacct.publishing.ledger_rows import iso
 from arcacct.reports.charts import Chart, available, charts
 from arcacct.reports.tables import Column, Report, Row, Table, Value, readable
@@ -62,7 +63,7 @@ def _page(report: Report, drawn: dict[str, Chart]) -> Iterator[str]:
     if not available():
         yield (
             "<p>No charts: the package pygal is not installed on the host that wrote this page"
-            " (<code>pip install 'arcacct[report]'</code>).</p>"
+            f" (<code>{_text(install_extra('report'))}</code>).</p>"
         )
     yield f"<p>arcacct {_text(__version__)}</p>"
     yield "</footer>"

@@ -25,6 +25,7 @@ from arcacct.publishing.ledger_rows import Month
 from arcacct.records import slurm_formats
 from arcacct.records.reader import unescaped
 from arcacct.records.states import SQL_ABORTED, SQL_FAILED
+from arcacct.wording import count_of
 
 # What a report consists of: tables of named rows and columns with units, which every form of it is made from.
 
@@ -472,9 +473,12 @@ def _lines(path: str) -> list[tuple[int, list[str]]]:
         if not found and tuple(field.lower() for field in fields) == PLEDGE_HEADER:
             continue
         if len(fields) != len(PLEDGE_HEADER):
-            raise _wrong(
-                path, number, f"{len(fields)} columns; write {','.join(PLEDGE_HEADER)}, as atlas,2026-04,120000,core"
-            )
+            what = count_of(len(fields), "column")
+            for name, separator in (("semicolon", ";"), ("tab", "\t")):
+                if line.count(separator) == len(PLEDGE_HEADER) - 1:
+                    what = f"the separator is a {name}; it must be a comma: write"
+            write = "" if what.endswith("write") else "; write"
+            raise _wrong(path, number, f"{what}{write} {','.join(PLEDGE_HEADER)}, as atlas,2026-04,120000,core")
         found.append((number, fields))
     return found
 

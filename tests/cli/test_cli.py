@@ -87,6 +87,10 @@ def test_help_everywhere(words, capsys, monkeypatch) -> None:
         ),
         pytest.param(["stat"], ["(Did you mean one of: 'stats', 'status'?)", "`arcacct --help`"], id="two are near"),
         pytest.param(["frobnicate"], ["No such command 'frobnicate'; see `arcacct --help`"], id="none is near"),
+        pytest.param(["version"], ["'version' is not a command; did you mean `arcacct --version`?"], id="an option"),
+        pytest.param(
+            ["publish", "--since", "2999-01"], ["--since", "2999-01-01T00:00:00Z is in the future"], id="future"
+        ),
         pytest.param(["db", "backp"], ["Did you mean 'backup'?", "`arcacct db --help`"], id="near below a group"),
         pytest.param(["db", "frobnicate"], ["No such command 'frobnicate'", "`arcacct db --help`"], id="below a group"),
         pytest.param(["--frob", "publish"], ["No such option '--frob'", "`arcacct --help`"], id="global option"),

@@ -171,6 +171,26 @@ def test_at_most_ten_results_are_listed(ask) -> None:
     assert [line.split()[0] for line in results(out)] == [f"p{number:02}" for number in range(13, 4, -1)]
 
 
+def test_a_number_that_is_no_exit_code_is_said(ask) -> None:
+    """It is not looked for in the text, where any table may have it."""
+    code, out, err = ask("99", **{"howto/a": "# A\n\nAbove 99 percent.\n"})
+    assert (code, out) == (64, "")
+    assert "99 is not an exit code of arcacct; `arcacct help exit-codes` lists them" in err
+
+
+def test_names_of_metrics_and_alerts_are_words(ask) -> None:
+    """A word is found within a name: behind an underscore, and as a part that begins with a capital letter."""
+    pages = {
+        "reference/metrics": "# Metrics\n\n`arcacct_needle_files`\n",
+        "reference/alerts": "# Alerts\n\n## ArcacctNeedleNotDrained\n\nText.\n",
+        "howto/a": "# A\n\nForneedle.\n",
+        "project/rules": "# Rules\n\n## The needle in the hay\n\nneedle needle\n",
+    }
+    _code, out, _err = ask("needle", **pages)
+    assert out.startswith("ArcacctNeedleNotDrained\n")
+    assert [line.split()[0] for line in results(out)] == ["metrics", "rules"]
+
+
 @pytest.mark.parametrize(
     ("topic", "first"),
     [

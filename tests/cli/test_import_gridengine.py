@@ -83,7 +83,7 @@ def test_bad_lines_and_lenience(conf, tmp_path) -> None:
     done = import_(conf, path)
 
     assert done.returncode == 65
-    assert f"arcacct: {path}: line 2: 1 fields; a record has 43, 45 or more; left out\n" in done.stderr
+    assert f"arcacct: {path}: line 2: 1 field; a record has 43, 45 or more; left out\n" in done.stderr
     assert done.stdout.startswith("3 lines read: 2 new records")
     path.write_bytes(b"nor this\n" + path.read_bytes())
     assert import_(conf, "--lenient", path).returncode == 0

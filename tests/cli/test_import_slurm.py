@@ -58,7 +58,7 @@ def test_an_output_without_cpu_time(conf) -> None:
         4.0,
     )
     told = arcacct("--config", conf, "stats", "--by", "month").stderr
-    assert "1 of 1 jobs have no measured CPU time: they count as 0 here" in told
+    assert "1 of 1 job without a measured CPU time, counted as 0 here" in told
 
 
 def test_times_of_another_zone(conf) -> None:

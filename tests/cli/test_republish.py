@@ -6,8 +6,11 @@ import io
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import closing
 
 import pytest
 import rehearsal
@@ -270,3 +273,29 @@ def test_what_is_set_aside_of_the_spool_is_told(site, run, command) -> None:
     assert "spool/unusable/1-2-SUBMIT-Unknown: " in err
     assert "spool version '99'" in err
     assert run(*command)[0] == 0
+
+
+SUMS = "[arex/jura/apel:a]\ntargeturl={ams}\nauthn_port={authn}\ngocdb_name=SITE\napel_messages=summaries\n"
+
+
+def test_what_the_plan_said_is_not_said_again(site, run) -> None:
+    """No target, a new target, and a month on hold are each said once."""
+    site.configure(SUMS)
+    with closing(sqlite3.connect(site.settings().places.database)) as con, con:
+        con.execute("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_CREATED'", (int(time.time()),))
+    code, _out, err = run("republish", *PERIOD, "--yes")
+    assert (code, err.count("2026-11 is held"), err.count("new target")) == (69, 1, 1)
+    assert "`arcacct publish` sends jobs that ended since" in err
+    site.configure("")
+    code, _out, err = run("republish", *PERIOD, "--yes")
+    assert (code, err.count("no targets are configured")) == (0, 1)
+
+
+def test_the_end_of_a_month_is_not_the_next_month(site, run) -> None:
+    """Arcctl's -e includes its second: the next month is concerned only beyond its first second."""
+    site.configure(SUMS)
+    year, month = time.gmtime()[:2]
+    following = f"{year + month // 12:04d}-{month % 12 + 1:02d}"
+    for second, is_concerned in (("00", False), ("01", True)):
+        _code, _out, err = run("republish", "-b", "2026-11-01", "-e", f"{following}-01T00:00:{second}", "--plan")
+        assert (f"{following}: is in the future" in err) == is_concerned

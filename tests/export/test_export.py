@@ -22,6 +22,7 @@ pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
 
 import pyarrow.parquet as pq
 from exported_site import JULY_S, JUNE_S, MAY_S, Site, ids, manifests, names_of, read
+from in_process import said
 from pyarrow.fs import FileSystem
 
 from arcacct.cli.main import main
@@ -690,3 +691,20 @@ def test_the_command(site, tmp_path, capsys) -> None:
     conf_files.write(tmp_path, "")
     code, _out, err = run()
     assert (code, "--site" in err) == (64, True)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("/proc/none", "/proc/none: No such file or directory; name a directory that this user may create"),
+        ("{file}", "file: Not a directory; name a directory that this user may create"),
+    ],
+)
+def test_a_directory_that_cannot_be_is_an_error_with_advice(site, tmp_path, capsys, place, words) -> None:
+    """No dataset can be made there: what is wrong with the path, and what to name."""
+    conf = conf_files.write(tmp_path, conf_files.DIRECTORY)
+    (tmp_path / "file").write_text("")
+    done = said(capsys, "--config", conf, "export", place.format(file=tmp_path / "file"))
+    assert done.returncode == 74
+    assert words in done.stderr
+    assert site.files() == {}

@@ -322,4 +322,12 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch, capsys, package, extr
 
     assert (done.returncode, done.stderr.count("\n")) == (64, 1)
     assert package in done.stderr
-    assert f"pip install 'arcacct[{extra}]'" in done.stderr
+    assert f"{sys.prefix}/bin/pip install 'arcacct[{extra}]'" in done.stderr
+
+    # The environment of a package: it has no pip, and is replaced as a whole.
+    (tmp_path / "package" / "versions").mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "package"))
+    packaged = said(capsys, "fleet", "load", tmp_path).stderr
+    assert (
+        f"/opt/arcacct-extras/bin/pip install './arcacct-{arcacct.__version__}-py3-none-any.whl[{extra}]'" in packaged
+    )

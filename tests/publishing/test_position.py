@@ -82,7 +82,7 @@ def test_a_target_goes_on_with_none_of_another_kind_nor_of_two(ctx, others: list
 
     assert open_cursor(ctx, JUNE) == Cursor(BLOCK, "this", 0, JUNE, last_success=None)
     (note,) = ctx.summary.notes
-    assert note.startswith("new target: jobs that ended since 2024-06-1")
+    assert note.startswith("new target: `arcacct publish` sends jobs that ended since 2024-06-1")
     assert "(set by --since; " in note
 
 

@@ -545,6 +545,7 @@ def test_what_is_wrong_with_the_way(tmp_path, box, broken) -> None:
 
     assert (one.severity, one.exit_code) == (CRITICAL, exit_code), one
     assert words in one.text
+    assert one.advice, one
     box.faults.clear()
 
 

@@ -13,6 +13,7 @@ from arcacct.files.json_reader import parsed
 from arcacct.records.import_quarantine import Fault, fault_of
 from arcacct.records.runs import Field, values_of
 from arcacct.sources.gridengine.record import Record
+from arcacct.wording import count_of
 
 # The JSON lines of Open Cluster Scheduler 9.
 #
@@ -332,7 +333,7 @@ def colon_record(text: str, unusable: set[str]) -> Record:
     """
     parts = text.split(":")
     if len(parts) < _LEAST:
-        raise ValueError(f"{len(parts)} fields; a record has 43, 45 or more")
+        raise ValueError(f"{count_of(len(parts), 'field')}; a record has 43, 45 or more")
     try:
         return _of_parts(parts)
     except ValueError:
@@ -409,7 +410,7 @@ def _tail(parts: list[str]) -> tuple[_Tail, list[str]]:
     for length in (5, 6, 7, 8, 9, 10, 11, 3):
         if count - _HEAD > length and _is_tail(parts, count - length, length):
             return _Tail(":".join(parts[_HEAD : count - length]), *parts[count - length :]), []
-    raise ValueError(f"{count} fields, and the last ones are those of no known version")
+    raise ValueError(f"{count_of(count, 'field')}, and the last ones are those of no known version")
 
 
 def _is_tail(parts: list[str], place: int, length: int) -> bool:

@@ -20,6 +20,7 @@ from arcacct.records.batch_runs import (
 )
 from arcacct.records.batch_systems import LSF
 from arcacct.records.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
+from arcacct.wording import count_of
 
 # Each line is one record. Blanks separate fields. Texts are in double quotes, and a quote within a text is doubled.
 #
@@ -206,7 +207,7 @@ def _hosts(texts: list[str], at: int, name: str) -> tuple[list[str], int]:
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
     if count > min(_MOST_HOSTS, len(texts) - at - 1):
-        raise ValueError(f"{name}: {count} hosts, and the record ends before")
+        raise ValueError(f"{name}: {count_of(count, 'host')}, and the record ends before")
     return texts[at + 1 : at + 1 + count], at + 1 + count
 
 

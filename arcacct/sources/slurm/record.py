@@ -30,6 +30,7 @@ from arcacct.records.slurm_formats import (
     size_kib,
     state,
 )
+from arcacct.wording import count_of
 
 # Slurm's accounting: one run of a job, from its start (or its requeue) to its end, with the usage of its steps.
 #
@@ -519,7 +520,7 @@ class TableRows:
         if len(fields) == self._width:
             at = next(at for at, shape in self._needed if not shape.fullmatch(fields[at]))
             return f"{self._names[at]}: {fields[at][:40]!r} is not a value of this column"
-        wrong = f"{len(fields)} fields where the header names {self._width}"
+        wrong = f"{count_of(len(fields), 'field')} where the header names {self._width}"
         if len(fields) > self._width and not self._counts_alone:
             return f"{wrong}, and it is not certain which of them hold the delimiter: {_ADVICE}"
         return wrong

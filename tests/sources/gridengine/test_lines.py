@@ -202,7 +202,7 @@ def test_lines_without_a_record(line) -> None:
         pytest.param(ran(7, 1, 2, 3, ar_submission_time="1.5"), "no known version", id="arid for a task's name"),
         pytest.param(b"{}\n", "usage is missing", id="empty object"),
         pytest.param(b'{"job_number":1\n', "not JSON", id="torn JSON"),
-        pytest.param(b"[" * 100_000 + b"\n", "fields", id="not even an object"),
+        pytest.param(b"[" * 100_000 + b"\n", "1 field;", id="not even an object"),
         pytest.param(b'{"usage":' + b"[" * 100_000 + b"\n", "not JSON", id="nested too deeply"),
         pytest.param(changed_json(json_line(), job_number="1"), "job_number: '1' is not a number", id="number as text"),
         pytest.param(changed_json(json_line(), failed=None), "failed: it is missing", id="no failed"),

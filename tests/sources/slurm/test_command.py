@@ -197,7 +197,8 @@ def test_a_program_that_is_not_there(host) -> None:
     work = host.work()
     work.ask(SacctCommand("/nowhere/sacct"), BEGIN)
 
-    assert host.said == ["/nowhere/sacct: cannot be started: No such file or directory"]
+    (text,) = host.said
+    assert text.startswith("/nowhere/sacct: cannot be started: No such file or directory; install the program")
 
 
 def test_a_program_of_the_path(host, sacct, monkeypatch) -> None:
