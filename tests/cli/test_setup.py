@@ -408,7 +408,7 @@ def test_timers_are_looked_at(clinic, run) -> None:
 
 def test_units_that_are_not_installed_are_copied_first(clinic, run, monkeypatch) -> None:
     """After pip no unit is there; a timer comes with its service."""
-    monkeypatch.setattr(queries_setup, "PREFIX", sys.prefix)
+    monkeypatch.setattr(sys, "prefix", queries_setup.PREFIX)
     for script in (
         "echo 'Failed to get unit file state: No such file or directory' >&2; exit 1",
         "echo not-found; exit 4",
