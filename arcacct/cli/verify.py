@@ -147,7 +147,10 @@ def _show(report: MonthReport, groups: dict[str, list[Group]], form: str, most: 
     rows = []
     for source in report.sources:
         seconds = (source.wall_s, source.cpu_s)
-        hours = (None if amount_s is None else round(amount_s / _HOUR_S, 3) for amount_s in seconds)
+        hours: list[float | str | None] = [None if one is None else round(one / _HOUR_S, 3) for one in seconds]
+        if hours[0] is not None and hours[1] is None and not source.agrees:
+            # The ledger keeps the wall time of what was sent; the CPU time is the database's, where both agree.
+            hours[1] = "unknown"
         rows.append((source.name, source.jobs, *hours, source.answer, source.proof))
     show(columns, rows, form)
     for name, compared in report.portals:

@@ -231,6 +231,9 @@ def test_a_job_that_changed_since_is_explained(with_target) -> None:
     _code, report = asked(with_target.conf)
 
     assert [one["text"] for one in report["differences"]] == ["changed since it was sent: waits for the next run"]
+    table = arcacct("--config", with_target.conf, "verify", "2026-11").stdout
+    (row,) = [line.split() for line in table.splitlines() if line.startswith("sgas:s ")]
+    assert row[3:5] == ["unknown", "NO"], table
 
 
 PORTALS = {
