@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import click
 
 from arcacct.cli.console import examples, print_error, print_line
-from arcacct.cli.options import Decorator, in_order, settings_of, together
+from arcacct.cli.options import INSTANT, Decorator, in_order, settings_of, together
 from arcacct.cli.progress import (
     print_counts,
     print_retried,
@@ -39,15 +39,50 @@ class BatchOptions(NamedTuple):
     retry: bool
     lenient: bool
     follow: bool = False
+    run: bool = False
+    program: str = ""
+    since: int | None = None
+    timeout: float = 0
 
 
-def batch_options(system: BatchSystem, what: str, *, follow: bool = False) -> Decorator:
-    """The options of every such command, which gets them as ``given``, a `BatchOptions`; ``what`` is kept of a job."""
+def _run_options(program: str, timeout_s: float) -> Decorator:
+    return in_order(
+        click.option("--run", is_flag=True, help=f"Run {program}, for the time since its last run."),
+        click.option("--since", type=INSTANT, metavar="TIME", help="With --run: for the time since TIME."),
+        click.option(
+            f"--{program.replace('_', '-')}",
+            "program",
+            default=program,
+            show_default=True,
+            metavar="PROGRAM",
+            help="With --run: its name or path.",
+        ),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            default=timeout_s,
+            show_default=True,
+            metavar="SECONDS",
+            help="With --run: time limit of each call.",
+        ),
+    )
+
+
+def batch_options(
+    system: BatchSystem, what: str, *, follow: bool = False, program: str = "", timeout_s: float = 0
+) -> Decorator:
+    """
+    The options of every such command, which gets them as ``given``, a `BatchOptions`; ``what`` is kept of a job.
+
+    ``program``: one of the batch system that the command can run, with ``timeout_s`` as default of --timeout.
+    """
     followed = click.option(
         "--follow", is_flag=True, help="Keep reading new data, through rotation, until SIGTERM or Ctrl-C."
     )
+    optional = (("follow",) if follow else ()) + (("run", "program", "since", "timeout") if program else ())
     return in_order(
         *((followed,) if follow else ()),
+        *((_run_options(program, timeout_s),) if program else ()),
         wait_option,
         click.option(
             f"--prefer-{system.name}",
@@ -67,7 +102,7 @@ def batch_options(system: BatchSystem, what: str, *, follow: bool = False) -> De
         ),
         click.option("--lenient", is_flag=True, help="Exit with 0 even if jobs or files could not be used."),
         click.pass_context,
-        together(BatchOptions, "given", BatchOptions._fields if follow else BatchOptions._fields[:-1]),
+        together(BatchOptions, "given", (*BatchOptions._fields[:5], *optional)),
     )
 
 
@@ -131,9 +166,11 @@ def print_report(source: SourceType[Any], report: RunsReport) -> None:
     print_unusable(report.unusable)
 
 
-def need_input(files: Sequence[str], given: BatchOptions, complaint: str, *, run: bool = False) -> None:
-    """Raise UsageError where nothing is to be done."""
-    if not (files or run or given.derive_again or given.retry):
+def need_input(files: Sequence[str], given: BatchOptions, complaint: str) -> None:
+    """Raise UsageError where nothing is to be done, or options contradict."""
+    if given.since is not None and not given.run:
+        raise UsageError("--since needs --run")
+    if not (files or given.run or given.derive_again or given.retry):
         raise UsageError(complaint)
 
 

@@ -9,7 +9,6 @@ import click
 from arcacct.benchmark import canonical_type
 from arcacct.cli.console import examples
 from arcacct.cli.import_batch import BatchOptions, batch_options, need_input, run_import
-from arcacct.cli.options import INSTANT
 from arcacct.errors import UsageError
 from arcacct.sources.htcondor.history import TIMEOUT_S, HistoryCommand, HistoryForm, Scores
 from arcacct.sources.htcondor.importer import SOURCE
@@ -36,41 +35,20 @@ def _scores(text: str) -> Scores:
     ),
 )
 @click.argument("files", nargs=-1, metavar="FILE...")
-@click.option("--run", is_flag=True, help="Run condor_history, for the time since its last run.")
-@click.option("--since", type=INSTANT, metavar="TIME", help="With --run: for jobs that ended since TIME.")
-@click.option(
-    "--condor-history",
-    default="condor_history",
-    show_default=True,
-    metavar="PROGRAM",
-    help="With --run: its name or path.",
-)
+@batch_options(SOURCE.system, SOURCE.what, program="condor_history", timeout_s=TIMEOUT_S)
 @click.option("--name", metavar="SCHEDD", help="With --run: read the history of this schedd; default: of this host.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=TIMEOUT_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="With --run: time limit.",
-)
 @click.option("--schedd", metavar="NAME", help="Name of the schedd, part of each job's identity; else HTCondor's own.")
 @click.option(
     "--benchmark",
     metavar="TYPE=ATTRIBUTE",
     help="The job attribute with the benchmark per core of its machine, e.g. HEPscore23=MachineAttrHEPscore230.",
 )
-@batch_options(SOURCE.system, SOURCE.what)
 def htcondor(
     ctx: click.Context,
     files: tuple[str, ...],
     given: BatchOptions,
     *,
-    run: bool,
-    condor_history: str,
     name: str | None,
-    since: int | None,
-    timeout: float,
     schedd: str | None,
     benchmark: str | None,
 ) -> int:
@@ -82,10 +60,10 @@ def htcondor(
     shown and stored (`import rejected`). The exit code is 65 if there is a new one.
     """
     complaint = "no FILE: pass a history file or output of condor_history, or - for standard input; or --run"
-    need_input(files, given, complaint, run=run)
-    if (since is not None or name is not None) and not run:
-        raise UsageError("--since and --name need --run")
+    need_input(files, given, complaint)
+    if name is not None and not given.run:
+        raise UsageError("--name needs --run")
     form = HistoryForm(schedd, None if benchmark is None else _scores(benchmark))
-    command = HistoryCommand(condor_history, timeout, name)
-    ask = (lambda work: work.ask(command, since, name or "")) if run else None
+    command = HistoryCommand(given.program, given.timeout, name)
+    ask = (lambda work: work.ask(command, given.since, name or "")) if given.run else None
     return run_import(ctx, SOURCE, given, form, files, ask)
