@@ -411,7 +411,13 @@ def control_directory(site: Site) -> Iterator[Check]:
             CONF,
         )
         return
-    running = _controldir_of(site)
+    try:
+        started = started_with(site)
+    except (OSError, ConfigError) as error:
+        detail = f"cannot look with which control directory A-REX runs: {error}"
+        yield Check("control directory", UNKNOWN, detail, "run as the user of A-REX", CONF)
+        return
+    running = None if started is None else absolute(started.get("arex", "controldir") or CONTROLDIR)
     if running is not None and os.path.realpath(running) != os.path.realpath(here.controldir):
         yield Check(
             "control directory",
@@ -424,15 +430,19 @@ def control_directory(site: Site) -> Iterator[Check]:
     yield Check("control directory", OK, f"{here.controldir} (from {here.controldir_from})")
 
 
-def _controldir_of(site: Site) -> str | None:
-    """The control directory of the A-REX that was started last; ``None``: nothing tells."""
+def started_with(site: Site) -> Conf | None:
+    """
+    The configuration of the A-REX that was started last; ``None``: there is no file of it.
+
+    Raises OSError if it cannot be read, ConfigError.
+    """
+    conf = Conf("", "")
     try:
         with open(site.run_time_conf, encoding="utf-8", errors="surrogateescape") as file:
-            conf = Conf("", "")
             conf.blocks |= {block.name: block for block in parse(file.read(), site.run_time_conf, [])}
-    except (OSError, ConfigError):
+    except FileNotFoundError:
         return None
-    return absolute(conf.get("arex", "controldir") or CONTROLDIR)
+    return conf
 
 
 def running(site: Site) -> Iterator[Check]:

@@ -283,10 +283,16 @@ def _run(site: Site, program: str, lines: list[Callout]) -> Check:
     if said:
         advice = "fix record= in the launcher, or its environment: until then all events wait for the sweep"
         return Check("launcher", CRITICAL, f"{program} cannot record: {said}", advice, CONF)
-    if took_s > deadline_s / 2:
+    detail = f"{program} ran in {took_s:.2f} s; its deadline is {deadline_s:g} s"
+    if settings_of(program) == Launcher():
+        detail = f"{program} ran, and is not the launcher of arcacct: whether it records is unknown"
+        found = Check("launcher", UNKNOWN, detail, "compare it with etc/arcacct-hook, or use a copy of that", CONF)
+    elif took_s > deadline_s / 2:
         detail = f"{program} took {took_s:.1f} s with nothing to record; its deadline is {deadline_s:g} s"
-        return Check("launcher", WARNING, detail, "check what keeps the host busy, or use spool-only")
-    return Check("launcher", OK, f"{program} ran in {took_s:.2f} s; its deadline is {deadline_s:g} s")
+        found = Check("launcher", WARNING, detail, "check what keeps the host busy, or use spool-only")
+    else:
+        found = Check("launcher", OK, detail)
+    return found
 
 
 def _ran(command: list[str], limit_s: float) -> tuple[int | None, str, float]:

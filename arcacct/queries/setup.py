@@ -232,6 +232,8 @@ def _replacing(launcher: str, source: str) -> tuple[str, ...]:
 def _callouts(site: Site, configuration: Sequence[Check], launcher: str) -> SetupStep:
     wrong = tuple(one for one in configuration if one.subject == "callouts")
     if callouts(site.conf):
+        if not wrong and (not_read := _not_restarted(site)) is not None:
+            return SetupStep("callouts", (not_read,), (_RESTART,))
         return SetupStep("callouts", (*wrong, *doctor_checks.states(site)), ("arcacct config check",) if wrong else ())
     if site.is_without_arex:
         return SetupStep("callouts", (Check("callouts", OK, "no A-REX is expected on this host"),))
@@ -256,6 +258,18 @@ def _callouts(site: Site, configuration: Sequence[Check], launcher: str) -> Setu
         lines,
         (f"remove the lines from {site.conf.arc_conf}", _RESTART),
     )
+
+
+def _not_restarted(site: Site) -> Check | None:
+    """What is wrong if A-REX was started before our callouts were written; ``None``: nothing, or no A-REX runs."""
+    try:
+        started = doctor_checks.started_with(site)
+    except (OSError, ConfigError) as error:
+        return Check("callouts", UNKNOWN, f"cannot look whether A-REX was started with them: {error}")
+    if started is None or callouts(started):
+        return None
+    detail = f"they are in the configuration, and A-REX was started without them ({site.run_time_conf})"
+    return Check("callouts", CRITICAL, detail, f"restart A-REX: {_RESTART}", CONF)
 
 
 def _database(site: Site) -> SetupStep:

@@ -20,7 +20,7 @@ from arcacct.config.parser import load
 from arcacct.config.review import STATES
 from arcacct.files.directories import resource
 from arcacct.queries import setup as queries_setup
-from arcacct.queries.health import CRITICAL
+from arcacct.queries.health import CRITICAL, OK
 from arcacct.sandbox import authority
 
 
@@ -540,6 +540,25 @@ def test_each_detail_names_what_it_is_about(clinic, run) -> None:
 def details(run, step: str) -> list[dict[str, str]]:
     """What is said in one step."""
     return list(found_step(run, step)["details"])
+
+
+def test_callouts_that_a_rex_has_not_read(clinic) -> None:
+    """A-REX was started before the lines were written: it reports nothing until it is restarted."""
+    running = clinic.path / "arched-arex.cfg"
+    clinic.lines = [f"statecallout={state} {OPTIONS} {clinic.launcher} %C %I %S" for state in STATES]
+    clinic.configure()
+
+    def said_of_callouts() -> Any:
+        site = clinic.site()
+        return next(one for one in queries_setup.steps(site, site, str(clinic.launcher)) if one.name == "callouts")
+
+    assert said_of_callouts().severity == OK
+    running.write_text(f"[arex]\ncontroldir={clinic.control}\n")
+    found = said_of_callouts()
+    assert (found.severity, found.do) == (CRITICAL, ("systemctl restart arc-arex",))
+    assert "A-REX was started without them" in found.checks[-1].detail
+    running.write_text(clinic.conf.read_text())
+    assert said_of_callouts().severity == OK
 
 
 def test_a_clock_without_files_to_compare_with_is_unknown(clinic, run) -> None:

@@ -693,6 +693,24 @@ def test_a_directory_that_does_not_exist_is_never_ok(clinic) -> None:
         assert OK not in [one.severity for one in found], (subject, found)
 
 
+def test_another_program_of_the_launchers_name_is_unknown(mended) -> None:
+    """It ends well and in time, and may do nothing."""
+    mended.put("#!/bin/sh\nexit 0\n")
+    (one,) = [one for one in mended.verdicts() if one.subject == "launcher"]
+    assert (one.severity, "is not the launcher of arcacct" in one.detail) == (UNKNOWN, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+def test_a_configuration_of_a_rex_that_is_closed_is_unknown(public_dir) -> None:
+    """Whether A-REX runs with this control directory cannot be compared."""
+    made = Clinic(public_dir)
+    (public_dir / "arched-arex.cfg").write_text("[arex]\n")
+    (public_dir / "arched-arex.cfg").chmod(0o600)
+    with acting_as("nobody"):
+        found = [*doctor_checks.control_directory(made.site())]
+    assert [(one.severity, "arched-arex.cfg" in one.detail) for one in found] == [(UNKNOWN, True)]
+
+
 def test_a_spool_below_a_missing_directory_is_not_empty(clinic) -> None:
     """A spool is made with its first event, so it may be missing; what it would be in may not."""
     assert [one.severity for one in clinic.verdicts() if one.subject == "spool"] == [OK]
