@@ -87,7 +87,7 @@ def _tell(report: SonarReport) -> int:
         print_error(f"hourly totals are final; late samples of {count_of(report.late, 'hour')} ignored")
     if report.unrecorded:
         print_error(
-            f"{count_of(report.unrecorded, 'finished Slurm job')} not recorded: they may be recorded ARC jobs; "
+            f"{count_of(report.unrecorded, 'finished Slurm job')} not recorded: each may be a recorded ARC job; "
             "--records makes records of all others"
         )
     for why, count in sorted(Counter(why for why, _record_id in report.unjoined).items()):

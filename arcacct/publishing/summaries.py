@@ -378,8 +378,8 @@ def _may_count(ctx: RunContext, month: Month, one: SentSum, live: Sequence[SentS
         # Pruned jobs were sent. Only a lost ledger or the ledger of a new target has no count of their month.
         name = month_name(month)
         ctx.summary.note(
-            f"{name}: no count is sent: {count_of(gone, 'job')} of it are in an archive of `arcacct db prune`, and"
-            " publishing.db does not know whether they were sent;"
+            f"{name}: no count is sent: {count_of(gone, 'job')} of it in an archive of `arcacct db prune`, and"
+            " publishing.db does not record what was sent of them;"
             f" `arcacct publish --accept-lower {name}` sends the count of the others"
         )
         return False

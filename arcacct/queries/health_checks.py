@@ -275,7 +275,7 @@ def _implausible(found: Health, limits: Thresholds) -> Iterator[Check]:
         yield Check("implausible", over(held.records, limits.implausible), text, advice)
     if published.records:
         text = (
-            f"{count_of(published.records, 'job')} with values that cannot be true were published before values were"
+            f"{count_of(published.records, 'job')} with values that cannot be true, published before values were"
             f" checked ({published.text})"
         )
         advice = (

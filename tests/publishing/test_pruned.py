@@ -124,7 +124,7 @@ def test_the_count_of_a_pruned_month_outlives_a_lost_ledger(pruned, empty_box) -
         assert outcome.error is None
         assert announced() == [7]
     if pruned.settings.targets[0].apel_messages == "urs":
-        assert any("no count is sent: 4 jobs of it are in an archive" in note for note in outcome.summary.notes)
+        assert any("no count is sent: 4 jobs of it in an archive" in note for note in outcome.summary.notes)
     code, told = verdict(pruned)
     assert " NO " not in told, told
     if pruned.settings.targets[0].apel_messages == "urs":
