@@ -156,7 +156,9 @@ def version(con: Connection, path: str) -> int:
 
 def other_version(con: Connection, path: str, found: int, known: int, oldest: int = 0) -> SchemaError:
     """The complaint about a schema that this program does not know how to use, or that is of the other database."""
-    names = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE name IN ('AAR', 'AccountingTargets')")}
+    names = {
+        name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE name IN ('AAR', 'AccountingTargets')")
+    }
     wanted, other = ("accounting", "publishing") if known == ACCOUNTING_SCHEMA else ("publishing", "accounting")
     if names == {"AccountingTargets" if other == "publishing" else "AAR"}:
         return SchemaError(

@@ -299,13 +299,19 @@ def test_an_object_that_is_not_as_arcacct_makes_it_stops_the_upgrade(tmp_path: p
 
 
 @pytest.mark.parametrize(("kind", "other"), [(ACCOUNTING, PUBLISHING), (PUBLISHING, ACCOUNTING)])
-def test_the_other_database_in_this_place_is_named(tmp_path: pathlib.Path, kind: DatabaseKind, other: DatabaseKind) -> None:
+def test_the_other_database_in_this_place_is_named(
+    tmp_path: pathlib.Path, kind: DatabaseKind, other: DatabaseKind
+) -> None:
     """Its version is another kind's: neither an upgrade nor another version of arcacct would help."""
     path = str(tmp_path / "x.db")
     ensure(path, other)
     said = f"x.db: it is a {other.folder} database, and the {kind.folder} database belongs here"
 
-    for use in (ensure, lambda path, kind: open_database(path, kind.schema), lambda p, k: open_for_reading(p, k.schema)):
+    for use in (
+        ensure,
+        lambda path, kind: open_database(path, kind.schema),
+        lambda p, k: open_for_reading(p, k.schema),
+    ):
         with pytest.raises(SchemaError, match=said):
             use(path, kind)
 
