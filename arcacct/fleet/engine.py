@@ -47,13 +47,15 @@ class Checked(NamedTuple):
 def check(found: Dataset, *, deep: bool) -> Checked:
     """All files by their footers, with ``deep`` every byte too; and what the CEs lack. Raises UsageError."""
     sound = judged(found, empty=True)
+    impossible: tuple[str, ...] = ()
     if deep:
         sound = sound.without(damaged(sound))
+        impossible = tuple(_impossible_in(sound))
     return Checked(
         len(found.partitions),
         sum(len(one.manifest.tables) for one in found.partitions),
         sum(one.jobs.rows for one in sound.partitions),
-        sound.problems,
+        (*sound.problems, *impossible),
         (*_notes(found.partitions), *_twins(sound)),
     )
 
@@ -148,10 +150,13 @@ def _check_values(found: Dataset, one: Exported, table: str) -> None:
     numbers = [f"sum({name})" for name in kinds if name not in texts]
     lengths = [f"{what}(strlen({name}))" for what in ("max", "sum") for name in texts]
     with closing(every_value(found._replace(partitions=(one,)), [table])) as engine:
-        ((known, *told),) = engine.rows(f"SELECT count(record_id), {', '.join(lengths + numbers)} FROM {table}", {})
+        # Events and attributes repeat the number of their job.
+        which = "DISTINCT record_id" if table == "jobs" else "record_id"
+        ((known, *told),) = engine.rows(f"SELECT count({which}), {', '.join(lengths + numbers)} FROM {table}", {})
     rows = one.manifest.tables[table].rows
     if known != rows:
-        raise Unsound(f"has {count_of(known, 'row')} with a record_id, the manifest says {rows}")
+        what = "record_id of their own" if table == "jobs" else "record_id"
+        raise Unsound(f"has {count_of(known, 'row')} with a {what}, the manifest says {rows}")
     longest = dict(zip(texts, told, strict=False))
     together = sum(filter(None, told[len(texts) : 2 * len(texts)]))
     for name, length in longest.items():
@@ -159,6 +164,16 @@ def _check_values(found: Dataset, one: Exported, table: str) -> None:
             raise Unsound(f"has a text of {length} bytes in {name}; at most {TEXT_BYTES} are read")
     if together > footer.most_bytes:
         raise Unsound(f"has {together} bytes of text; at most {footer.most_bytes} are read")
+
+
+def _impossible_in(found: Dataset) -> Iterator[str]:
+    from arcacct.fleet.duckdb_engine import every_value  # noqa: PLC0415  the package of an extra
+
+    for one in found.partitions:
+        if one.jobs.rows:
+            alone = found._replace(partitions=(one,))
+            with closing(every_value(alone, ["jobs"])) as engine:
+                yield from _impossible(engine, alone)
 
 
 def _twins(found: Dataset) -> Iterator[str]:
@@ -263,19 +278,31 @@ def answered(
     """
     An answer from all that can be read, and what that is, with what is wrong with the rest.
 
-    Raises InputError when the engine fails and no file is to blame.
+    Jobs with values that no job can have are among the problems, too: the figures leave them out. Raises InputError
+    when the engine fails and no file is to blame.
     """
 
-    def tried(some: Dataset) -> Answer:
+    def tried(some: Dataset) -> tuple[Answer, Dataset]:
         with closing(opened(name, some, master)) as engine:
-            return ask(engine)
+            return ask(engine), some._replace(problems=(*some.problems, *_impossible(engine, some)))
 
     found = judged(found)
     while True:
         try:
-            return tried(found), found
+            return tried(found)
         except EngineFailed as error:
             found = left_out(name, found, error, tried)
+
+
+def _impossible(engine: Engine, found: Dataset) -> Iterator[str]:
+    """The partitions with jobs whose values no job can have. Raises EngineFailed."""
+    manifests = {(one.partition.site, one.partition.ce, one.month_name): one for one in found.partitions}
+    for site, ce, month, jobs in engine.rows(script("impossible"), {}):
+        one = manifests[site, ce, f"{month // 100:04d}-{month % 100:02d}"]
+        yield (
+            f"{one.path}: {count_of(jobs, 'job')} of {one.partition} with a wall time, CPU time, number of cores or"
+            " nodes, or benchmark that no job can have: not counted; that CE must correct them and export again"
+        )
 
 
 def left_out(name: str, found: Dataset, error: EngineFailed, ask: Callable[[Dataset], object]) -> Dataset:

@@ -153,7 +153,7 @@ def _shown(key: str, value: Any) -> str | None:
 
 
 def _where(selection: Selection, *, everything: bool) -> tuple[str, dict[str, object]]:
-    conditions = [] if everything else ["is_published = 1"]
+    conditions = ["is_possible = 1"] if everything else ["is_possible = 1", "is_published = 1"]
     values: dict[str, object] = {}
     given = selection._asdict()
     for field, condition in (*_BOUNDS.items(), ("submitted_after_s", "submit_time >")):
@@ -166,7 +166,7 @@ def _where(selection: Selection, *, everything: bool) -> tuple[str, dict[str, ob
     for number, attribute in enumerate(dict.fromkeys(attribute for attribute, _value in selection.extra)):
         asked = [value for one, value in selection.extra if one == attribute]
         conditions.append(_extra(f"extra_{number}", attribute, asked, values))
-    return " AND ".join(conditions) or "1 = 1", values
+    return " AND ".join(conditions), values
 
 
 def _extra(name: str, attribute: str, asked: Sequence[str], values: dict[str, object]) -> str:

@@ -1,7 +1,8 @@
 -- Jobs of the dataset as `stats` counts them, with what they can be told apart by. Read by DuckDB and Spark (and
 -- PostgreSQL) alike: no division of whole numbers, no functions of dates, no types beyond BIGINT, INTEGER and text.
--- What is larger than 2^53 is no measurement, and counts 0; is_published: those that receivers are sent. NULL is what
--- nobody measured: no_wall and no_cpu are 1 then, and a job whose cores are not known has one. Jobs may be told apart by
+-- is_published: those that receivers are sent. is_possible: 0 for values that no job can have (the ranges of
+-- arcacct.records.states, which every CE applies before it exports); no figure counts such a job. NULL is what nobody
+-- measured: no_wall and no_cpu are 1 then, and a job whose cores are not known has one. Jobs may be told apart by
 -- texts of 8 KiB: a longer one would be compared as often as there are jobs, and `stats` refuses its file.
 -- wait_s: from the submission to the batch system to the start. Workers of A-REX write the start and the end in local time
 -- as if it were UTC; end_time is UTC and follows soon, so the distance of both ends tells the zone, in half hours. Up to 3
@@ -23,6 +24,16 @@ SELECT
   CASE WHEN status IN ('completed', 'failed') THEN 1
        WHEN status = 'aborted' AND (wall_s <> 0 OR cpu_user_s <> 0 OR cpu_kernel_s <> 0) THEN 1
        ELSE 0 END AS is_published,
+  CASE WHEN coalesce(wall_s, 0) BETWEEN 0 AND 2147483647
+        AND coalesce(cpu_user_s, 0) BETWEEN 0 AND 2147483647 AND coalesce(cpu_kernel_s, 0) BETWEEN 0 AND 2147483647
+        AND coalesce(core_count, 0) BETWEEN 0 AND 10000000 AND coalesce(node_count, 0) BETWEEN 0 AND 200000
+        -- Of a value that is no number: the least and the greatest value in a file leave it out, and engines rely on them.
+        AND coalesce(benchmark_value - benchmark_value, 0) = 0
+        AND (benchmark_type IS NULL OR benchmark_value IS NULL
+             OR lower(left(benchmark_type, 16)) IN ('hepspec', 'hepscore23') AND benchmark_value BETWEEN 0.2 AND 1000
+             OR lower(left(benchmark_type, 16)) = 'si2k' AND benchmark_value BETWEEN 50 AND 250000
+             OR lower(left(benchmark_type, 16)) NOT IN ('hepspec', 'hepscore23', 'si2k'))
+       THEN 1 ELSE 0 END AS is_possible,
   CASE WHEN status = 'failed' THEN 1 ELSE 0 END AS is_failed,
   CASE WHEN wall_s BETWEEN 0 AND 9007199254740992 THEN wall_s ELSE 0 END AS wall_s,
   CASE WHEN cpu_user_s BETWEEN 0 AND 9007199254740992 THEN cpu_user_s ELSE 0 END

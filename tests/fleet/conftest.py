@@ -83,8 +83,6 @@ def federation(tmp_path_factory) -> Iterator[Federation]:
             initialise(here)
             con = databases[site, ce] = open_accounting(here)
             stored_jobs.add(con, here, *map(varied, range(1 + 30 * number, 40 + 30 * number)))
-            # Another program's, which nobody judged: no measurement, and counted as 0.
-            con.execute(f"UPDATE AAR SET UsedWalltime = {2**60} WHERE UsedWalltime = 3500 AND CPUCount = 0")
             con.execute("INSERT INTO Clusters (ID, Name) VALUES (1, 'fox')")
             con.execute(f"{TELEMETRY} SELECT RecordID, 1, RecordID, 2, 2, 7200, RecordID + 0.5, NULL FROM AAR LIMIT 20")
         for con in databases.values():

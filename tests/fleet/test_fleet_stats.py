@@ -21,6 +21,12 @@ from arcacct.queries.usage import usage as of_one_ce
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")
 pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
 
+import federation as generator
+import hostile_datasets
+import pyarrow as pa
+from broken_datasets import BAD, JOBS, WHOLE
+from written_partitions import write_partition
+
 JUNE = Selection(from_s=1_780_272_000, before_s=1_782_864_000)
 SELECTIONS = {
     "all": Selection(),
@@ -254,3 +260,47 @@ def test_a_mistyped_filter_is_told(federation, capsys, options, words) -> None:
 
     assert (done.returncode, json.loads(done.stdout)) == (0, [])
     assert words in done.stderr
+
+
+IMPOSSIBLE = {
+    "a wall time beyond 68 years": {"wall_s": 2**62},
+    "a wall time below 0": {"wall_s": -5},
+    "a CPU time of a trillion seconds": {"cpu_user_s": 10**12},
+    "a CPU time below 0": {"cpu_kernel_s": -1},
+    "more cores than any machine has": {"core_count": 2**62},
+    "more nodes than any machine has": {"node_count": 2**40},
+    "a benchmark that is no number": {"benchmark_type": "HEPscore23", "benchmark_value": float("nan")},
+    "a benchmark without end": {"benchmark_type": "hepspec", "benchmark_value": float("inf")},
+}
+
+
+@pytest.mark.parametrize("values", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_jobs_that_cannot_be_are_not_counted_and_their_ce_is_named(values, tmp_path, capsys) -> None:
+    """Every figure of the others is exact, and so are those of the honest jobs of that CE."""
+    write_partition(tmp_path, WHOLE, {"jobs": generator.jobs_of(WHOLE, JOBS)}, life="1" * 32)
+    write_partition(tmp_path, BAD, {"jobs": generator.jobs_of(BAD, JOBS)}, life="2" * 32)
+    asked = ("fleet", "stats", tmp_path, "--by", "ce,status", "-a", "--format", "json")
+    table = hostile_datasets.read(tmp_path, BAD)
+    hostile_datasets.write(tmp_path, BAD, pa.concat_tables([table.slice(0, 5), table.slice(6)]))
+    honest = said(capsys, *asked)
+    for name, value in values.items():
+        told = table[name].to_pylist()
+        table = hostile_datasets.with_column(table, name, [*told[:5], value, *told[6:]], table[name].type)
+    hostile_datasets.write(tmp_path, BAD, table)
+    done, reported = said(capsys, *asked), said(capsys, "report", "--month", "2026-01", "--fleet", tmp_path)
+    verified = said(capsys, "fleet", "verify", "--deep", tmp_path)
+
+    assert (honest.returncode, honest.stderr) == (0, "")
+    assert (done.returncode, done.stdout) == (65, honest.stdout)
+    assert f"{tmp_path / BAD.manifest}: 1 job of {BAD} with a wall time, CPU time, number of cores" in done.stderr
+    assert (reported.returncode, reported.stderr) == (verified.returncode, verified.stderr) == (65, done.stderr)
+
+
+def test_a_record_that_a_file_has_twice_is_found_by_verify(tmp_path, capsys) -> None:
+    write_partition(tmp_path, BAD, {"jobs": generator.jobs_of(BAD, JOBS)})
+    table = hostile_datasets.read(tmp_path, BAD)
+    hostile_datasets.write(tmp_path, BAD, pa.concat_tables([table, table]))
+    verified = said(capsys, "fleet", "verify", "--deep", tmp_path)
+
+    assert verified.returncode == 65
+    assert f"has {JOBS} rows with a record_id of their own, the manifest says {2 * JOBS}" in verified.stderr
