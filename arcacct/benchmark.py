@@ -88,6 +88,8 @@ FALLBACK = Benchmark("HEPSPEC", 1000)
 """What ARC records and publishes for a job without a benchmark. No core is that slow: it means no benchmark."""
 FALLBACK_SHOWN = "HEPSPEC 1.0"
 """It for people, as ARC writes it."""
+SUBSTITUTE_SHOWN = f"{FALLBACK_SHOWN} or the site's default"
+"""What receivers get for a job without a benchmark of its own, or with one that cannot be read."""
 
 
 def measured_benchmark(text: str | None) -> Benchmark | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from arcacct.arex.spool_replay import Spooled, saved_status
-from arcacct.benchmark import FALLBACK_SHOWN, measured_benchmark
+from arcacct.benchmark import SUBSTITUTE_SHOWN, measured_benchmark
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
 from arcacct.publishing import audit, cursors, ledger, safeguard
@@ -70,7 +70,7 @@ class Basis(NamedTuple):
         if self.without_wall or self.without_cpu:
             parts.append("values that were not measured count 0")
         if self.without_benchmark:
-            default = f"{FALLBACK_SHOWN} is sent"
+            default = f"{SUBSTITUTE_SHOWN} is sent"
             if self.without_benchmark == self.jobs:
                 parts.append(f"no benchmark: no normalised figures, and {default}")
             else:

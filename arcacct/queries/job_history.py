@@ -328,14 +328,16 @@ def why(
     yield f"job {aar.job_id}"
     yield f"  in the batch system: {aar.local_job_id or 'no id'}"
     yield f"  user {aar.user_dn or 'unknown'}, VO {aar.vo or 'none'}"
-    record = f"{aar.status}, submitted {iso(aar.submit_time)}"
+    submitted = f"submitted {iso(aar.submit_time) if aar.submit_time else 'at an unknown time'}"
+    record = f"{aar.status}, {submitted}"
     if aar.end_time:
         # The sum of CPU times; values that are not numbers are unchanged.
         both = aar.cpu_user_s, aar.cpu_kernel_s
-        cpu = str(sum(both)) if {int}.issuperset(map(type, both)) else " + ".join(map(str, both))
+        cpu = sum(both) if {int}.issuperset(map(type, both)) else " + ".join(map(str, both))
         record = (
-            f"{aar.status}, exit code {aar.exit_code}, submitted {iso(aar.submit_time)},"
-            f" ended {iso(aar.end_time)}, wall {aar.wall_s} s, CPU {cpu} s, {count_of(aar.core_count, 'core')} on"
+            f"{aar.status}, exit code {aar.exit_code}, {submitted}, ended {iso(aar.end_time)},"
+            f" wall {f'{aar.wall_s} s' if aar.has_wall else 'unknown'},"
+            f" CPU {f'{cpu} s' if aar.has_cpu else 'unknown'}, {count_of(aar.core_count, 'core')} on"
             f" {count_of(aar.node_count, 'node')}, benchmark {aar.benchmark or 'unknown'}"
         )
     yield f"  record {found.record_id}: {record}"

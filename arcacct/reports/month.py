@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from arcacct.benchmark import FALLBACK_SHOWN, parsed_benchmark
+from arcacct.benchmark import SUBSTITUTE_SHOWN, parsed_benchmark
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
 from arcacct.database.schema import incarnation
@@ -199,7 +199,7 @@ def usage_by(ask: Ask, by: str, table: Table) -> Table:
     named = ((_name(of[by]), of | {"cpu_hours": _hours(of["cpu_s"])}) for of in found.named())
     table = table.filled(named, *(("core_hours",) if by == "vo" else ()), empty="No job ended in this month.")
     if total.lacking.jobs and total.lacking.benchmark == total.lacking.jobs:
-        notes = (f"No job has a benchmark: there are no normalised figures, and {FALLBACK_SHOWN} is sent.",)
+        notes = (f"No job has a benchmark: there are no normalised figures, and {SUBSTITUTE_SHOWN} is sent.",)
         table = table._replace(notes=notes)
     for of in total.named() if table.rows else ():
         table = table._replace(total=table.row("All", of | {"cpu_hours": _hours(of["cpu_s"])}))
@@ -212,7 +212,7 @@ def _rated(found: Basis) -> Table:
     columns = (*map(_USAGE.__getitem__, names), Column("first_end", "First end"), Column("last_end", "Last end"))
     rows = (
         (
-            one.benchmark or f"none ({FALLBACK_SHOWN} is sent)",
+            one.benchmark or f"none ({SUBSTITUTE_SHOWN} is sent)",
             {
                 "jobs": one.jobs,
                 "core_hours": _hours(one.core_s),

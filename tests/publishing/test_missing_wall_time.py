@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from installed import arcacct
 from job_files import JOB, LOCAL, NOON_NS
 from publishing_rig import TARGETS, Rig
 from publishing_site import JUNE, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
@@ -265,3 +266,14 @@ def test_another_word_is_refused(tmp_path) -> None:
     conf = load(str(tmp_path / "arc.conf"), {})
     with pytest.raises(ConfigError, match="missing_wall_time"):
         settings(conf, kinds())
+
+
+def test_job_why_does_not_take_unknown_for_0(tmp_path) -> None:
+    """Neither for the wall and CPU time nor for the submission."""
+    site = Site(tmp_path, None, "")
+    site.record(UNMEASURED)
+    with closing(sqlite3.connect(site.settings.places.database)) as con, con:
+        con.execute("UPDATE AAR SET SubmitTime = 0")
+    told = arcacct("--config", str(tmp_path / "arc.conf"), "job", "why", UNMEASURED.job_id).stdout
+
+    assert "submitted at an unknown time, ended 2024-06-15T12:00:50Z, wall unknown, CPU unknown, 1 core" in told

@@ -338,7 +338,7 @@ def test_what_the_figures_rest_on_is_said(site) -> None:
     site.update("INSERT OR REPLACE INTO FieldSources SELECT min(RecordID), 'cpu_user_s', 'unknown' FROM RecordUsage")
     site.update("UPDATE JobExtraInfo SET InfoValue = 'HEPSPEC:1.0' WHERE InfoKey = 'benchmark'")
     assert f"CPU time of {jobs - 1}, values that were not measured count 0" in measured()
-    assert "no benchmark: no normalised figures, and HEPSPEC 1.0 is sent" in measured()
+    assert "no benchmark: no normalised figures, and HEPSPEC 1.0 or the site's default is sent" in measured()
     found = site.metrics()
     assert [found["arcacct_recent_jobs_without", what] for what in ("wall", "cpu", "benchmark")] == [0, 1, jobs]
     assert found["arcacct_recent_jobs",] == jobs

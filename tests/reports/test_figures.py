@@ -228,12 +228,12 @@ def test_what_the_figures_rest_on_is_said(capsys, site) -> None:
     assert float(told["vo", "atlas", "cpu_efficiency"]) == pytest.approx(20_300 / (8 * 3500), abs=0.001)
     assert told["benchmark", "HEPSPEC:120", "last_end"] < told["benchmark", "HEPSPEC:12.26", "first_end"]
     assert told["benchmark", "HEPSPEC:12.26", "last_end"] < told["benchmark", "HEPscore23:14.5", "first_end"]
-    assert told["benchmark", "none (HEPSPEC 1.0 is sent)", "jobs"] == "1"
+    assert told["benchmark", "none (HEPSPEC 1.0 or the site's default is sent)", "jobs"] == "1"
     text = said(capsys, "--config", host.conf, "report", *MAY).stdout
     rests_on = (
         "wall time of 3 measured, CPU time of 2, values that were not measured count 0, 1 without a benchmark: HEPSPEC"
     )
-    rests_on += " 1.0 is"
+    rests_on += " 1.0 or the site's default is"
     assert f"These figures rest on 4 jobs: {rests_on} sent; 1 job held as implausible, not counted." in text
     assert "Jobs of this month have 3 benchmarks" in text
     assert "HEPSPEC:120 is outside the range of a core" in text
@@ -247,7 +247,10 @@ def test_hours_of_jobs_without_a_benchmark_are_not_normalised(capsys, site) -> N
 
     assert (told["vo", "atlas", "hs06_hours"], told["vo", "atlas", "hepscore23_hours"]) == ("", "")
     text = said(capsys, "--config", host.conf, "report", *MAY).stdout
-    assert "No job has a benchmark: there are no normalised figures, and HEPSPEC 1.0 is sent." in text
+    assert (
+        "No job has a benchmark: there are no normalised figures, and HEPSPEC 1.0 or the site's default is sent."
+        in text
+    )
     assert "no benchmark: no normalised figures" in text
 
 
