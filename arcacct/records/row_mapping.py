@@ -225,10 +225,24 @@ def _arex_rows(row: tuple[Any, ...], children: Mapping[str, Mapping[Any, Sequenc
 # SQLite may store any type in any column, but this is rare: so the types of all values are checked at once.
 
 
+_LARGEST_INTEGER = 2**63 - 1
+
+
 def _numbers(values: tuple[Any, ...]) -> Numbers:
     if set(map(type, values)) == {int}:
         return Numbers._make(values)
-    return Numbers._make(value if isinstance(value, int) else 0 for value in values)
+    return Numbers._make(map(_integer, values))
+
+
+def _integer(value: Any) -> int:
+    """
+    Return a number as the column would hold it; 0 for what is not a number.
+
+    A-REX writes unsigned numbers of 64 bits. SQLite makes a REAL of one that does not fit: it stays too large.
+    """
+    if type(value) is float:
+        return int(max(-_LARGEST_INTEGER - 1, min(value, _LARGEST_INTEGER))) if value == value else 0  # noqa: PLR0124
+    return value if isinstance(value, int) else 0
 
 
 def _names(texts: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -523,3 +523,16 @@ def test_a_rejected_record_that_comes_again_is_rejected_no_longer(here, con, pat
     report = import_arex(here, con, str(path), UTC)
 
     assert (report.added, report.rejected, listed(con)) == (1, 0, [])
+
+
+def test_a_number_that_no_column_holds_stays_too_large(here, con, path, arex) -> None:
+    """A-REX writes unsigned numbers: SQLite makes a REAL of -1, and a wall time of 0 would be published for it."""
+    finished(arex, 1, 2)
+    with closing(sqlite3.connect(path)) as theirs, theirs:
+        theirs.execute(f"UPDATE AAR SET UsedWalltime = {2**64 - 1} WHERE RecordID = 1")
+    run(here, con, path)
+
+    assert con.execute("SELECT JobID, Reasons FROM RecordHolds JOIN AAR USING (RecordID)").fetchall() == [
+        (job_id(1), "out-of-range")
+    ]
+    assert con.execute("SELECT wall_s FROM v1_jobs WHERE job_id = ?", (job_id(1),)).fetchone() == (None,)
