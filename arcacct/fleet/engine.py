@@ -196,9 +196,9 @@ def _twins(found: Dataset) -> Iterator[str]:
         for ces, count, example in rows:
             yield (
                 f"{site}, {year}-{month:02d}: {count_of(count, 'id')} of the batch system with the same end at {ces}"
-                f" ({example}{', ...' if count > 1 else ''}): where these CEs publish job records, APEL takes such jobs"
-                " for one, and each CE needs a localid_prefix= of its own; then `arcacct publish --accept-lower"
-                f" {year}-{month:02d}` at every one of them separates what was sent"
+                f" ({example}{', ...' if count > 1 else ''}): in job records, APEL counts such jobs once. Give each CE"
+                f" its own localid_prefix=; then run `arcacct publish --accept-lower {year}-{month:02d}` at every one"
+                " of them, to separate the sent jobs"
             )
 
 

@@ -529,7 +529,7 @@ def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
         begun = iso(position.start_end_time)
         return f"it ended before this target's start, {begun}; `publish --since` or `republish` send it"
     if aar.status == ABORTED and not reader.is_publishable(aar):
-        return "it is aborted and used nothing: it vanished unfinished, or was killed before A-REX took it"
+        return "it is aborted and used nothing: it vanished unfinished, or was killed before A-REX accepted it"
     if seq > position.last_seq:
         return "it waits for the next run"
     return "reason unknown to the ledger; `arcacct republish` sends it"

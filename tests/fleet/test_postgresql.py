@@ -127,7 +127,7 @@ def test_a_later_export_replaces_and_an_older_one_does_not(postgresql, tmp_path)
     write_partition(folders[2], FEBRUARY, other, written_s=WRITTEN_S + 2)
     assert load(postgresql, moved).returncode == 0
     assert postgresql.rows(COUNTS) == [(25, 225, 25, 250)]
-    assert load(postgresql, moved, "--table", "jobs").stdout.startswith("1 partition taken")
+    assert load(postgresql, moved, "--table", "jobs").stdout.startswith("1 partition loaded")
     assert postgresql.rows(COUNTS) == [(25, 135, 15, 150)]
     assert postgresql.rows("SELECT month, count(*) FROM jobs GROUP BY month ORDER BY month") == [("01", 15), ("02", 10)]
     write_partition(folders[2], FEBRUARY, {name: table[:0] for name, table in other.items()}, written_s=WRITTEN_S + 3)
