@@ -46,14 +46,14 @@ SELECT RecordID, Field FROM FieldSources WHERE Source = 'unknown';
 --   vo_role: role part of fqan; NULL without one; AuthTokenAttributes
 --   project: project or account that the job belongs to; JobExtraInfo projectname
 --   status: in-progress, completed, failed or aborted; Status
---   exit_code: exit code of the job; 1 when A-REX did not learn it; AAR
+--   exit_code: exit code of the job; 1 also if A-REX did not get it; AAR
 --   submit_time: s since 1970: A-REX accepted the job; AAR
 --   submit_time_iso: submit_time as text
 --   lrms_submit_time: s since 1970: handed to the batch system; JobEvents SUBMIT
 --   lrms_submit_time_iso: lrms_submit_time as text
---   lrms_start_time: s since 1970: began to run, by the worker's clock; JobEvents LRMSSTART
+--   lrms_start_time: s since 1970: started, by the worker's clock; JobEvents LRMSSTART
 --   lrms_start_time_iso: lrms_start_time as text
---   lrms_end_time: s since 1970: ended to run, by the worker's clock; JobEvents LRMSEND
+--   lrms_end_time: s since 1970: ended, by the worker's clock; JobEvents LRMSEND
 --   lrms_end_time_iso: lrms_end_time as text
 --   end_time: s since 1970: the job reached its final status in A-REX; AAR
 --   end_time_iso: end_time as text
@@ -75,10 +75,10 @@ SELECT RecordID, Field FROM FieldSources WHERE Source = 'unknown';
 --   wn_instance: kind of worker, e.g. an instance type of a cloud; JobExtraInfo wninstance
 --   benchmark_type: benchmark of the worker: HEPscore23, HEPSPEC (HS06) or Si2k; JobExtraInfo benchmark
 --   benchmark_value: value of that benchmark for one core; JobExtraInfo benchmark
---   benchmark_source: where the benchmark is from: default (HEPSPEC 1.0, which is sent for want of one), diag (the
+--   benchmark_source: where the benchmark is from: default (HEPSPEC 1.0, which is sent if there is no other), diag (the
 --     job's .diag, or arc.conf), or FieldSources
 --   source: where the record is from: arc (control directory), or RecordSources
---   hold_reasons: why values of the job cannot be true, words with blanks between; NULL: nothing is wrong with them;
+--   hold_reasons: why values of the job cannot be true, words separated by blanks; NULL: nothing is wrong with them;
 --     RecordHolds
 --   hold_state: held (in no figure until an operator decides), unknown, bound, reported or excluded (as decided),
 --     published (before holds existed); NULL: nothing is wrong; RecordHolds
@@ -205,10 +205,10 @@ JOIN Users ON Users.ID = AAR.UserID;
 --   earliest_end_time_iso: earliest_end_time as text
 --   latest_end_time: s since 1970: end_time of the last job
 --   latest_end_time_iso: latest_end_time as text
---   auth_groups: authgroups of arc.conf that A-REX found the user in, with blanks between, where no credential told
---     the VO; AuthGroups
---   jobs_without_wall: jobs whose clock time nobody measured; it counts 0 in wall_s
---   jobs_without_cpu: jobs whose CPU time nobody measured; it counts 0 in cpu_s
+--   auth_groups: authgroups of arc.conf that contain the user, separated by blanks, if no credential has the VO;
+--     AuthGroups
+--   jobs_without_wall: jobs whose clock time was not measured; it counts 0 in wall_s
+--   jobs_without_cpu: jobs whose CPU time was not measured; it counts 0 in cpu_s
 CREATE VIEW v1_usage_by_month AS
 SELECT
   CAST(substr(Month, 1, 4) || '-' || substr(Month, 5) AS TEXT) AS month,

@@ -20,8 +20,8 @@
 --   job_id: the job; NULL for a message of sums; SentRecords
 --   end_time: s since 1970: end_time of the job as it was sent; SentRecords
 --   end_time_iso: end_time as text
---   receiver_key: what the receiver knows the record by; SentRecords
---   is_neutralised: 1: sent with zeros, to take back an earlier key; SentRecords
+--   receiver_key: the receiver's key of the record; SentRecords
+--   is_neutralised: 1: sent with zeros, to cancel an earlier key; SentRecords
 --   notes: what was repaired before sending; SentRecords
 CREATE VIEW v1_publications AS
 SELECT
@@ -59,17 +59,16 @@ WHERE NOT EXISTS (SELECT 1 FROM SentRecords WHERE Number >= MessageID << 20 AND 
 -- One row for each record that a target is not sent, and why.
 --   target: block of the configuration; HeldRecords
 --   job_id: the job; HeldRecords
---   state: held (goes by itself), quarantined, correction, retry or dropped; HeldRecords
+--   state: held (is sent automatically), quarantined, correction, retry or dropped; HeldRecords
 --   reason: why, in our words or the receiver's; HeldRecords
 --   attempts: how often it was held back again; HeldRecords
 --   end_time: s since 1970: end_time of the job; HeldRecords
 --   end_time_iso: end_time as text
 --   since_time: s since 1970: first held back; HeldRecords
 --   since_time_iso: since_time as text
---   next_try_time: s since 1970: a run tries it again from then on; NULL: once it is settled, or not by itself;
---     HeldRecords
+--   next_try_time: s since 1970: the next try; NULL: after settle=, or only on request; HeldRecords
 --   next_try_time_iso: next_try_time as text
---   refusals: in so many runs the receiver refused it; HeldRecords
+--   refusals: number of runs in which the receiver rejected it; HeldRecords
 CREATE VIEW v1_quarantine AS
 SELECT
   Target AS target,

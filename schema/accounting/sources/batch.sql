@@ -11,7 +11,7 @@
 --   state: completed, failed or aborted
 --   submit_time: s since 1970: submitted
 --   submit_time_iso: submit_time as text
---   start_time: s since 1970: began to run
+--   start_time: s since 1970: started
 --   start_time_iso: start_time as text
 --   end_time: s since 1970: ended
 --   end_time_iso: end_time as text

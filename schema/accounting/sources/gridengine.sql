@@ -3,7 +3,7 @@
 --   record_no: number of the record, in v1_gridengine_usage too; GridEngineRecords
 --   job_id: the job in v1_jobs that it was accounted to; NULL: none; AAR
 --   cell: cell (cluster) that it is from
---   job_number: number of the job; numbers begin again one day
+--   job_number: number of the job; numbers are reused
 --   task_number: index in an array job
 --   pe_taskid: task of a tightly integrated parallel job; NULL for the record of the job itself
 --   qname: cluster queue
@@ -20,7 +20,7 @@
 --   priority: priority of the queue's configuration
 --   submission_time: s since 1970: submitted, or requeued
 --   submission_time_iso: submission_time as text
---   start_time: s since 1970: began to run; NULL: it never did
+--   start_time: s since 1970: started; NULL: it never did
 --   start_time_iso: start_time as text
 --   end_time: s since 1970: ended
 --   end_time_iso: end_time as text
@@ -28,7 +28,7 @@
 --   ar_submission_time_iso: ar_submission_time as text
 --   submit_cmd_line: command line of the submission
 --   category: what the job asked for
---   failed: 0, or why the job failed or has to run again
+--   failed: 0, or why the job failed or must run again
 --   failed_text: failed in words
 --   exit_status: exit status of the job script; above 128: signal
 --   deleted_by: user@host that deleted the job; execd@ and qmaster@ enforce limits

@@ -9,7 +9,7 @@
 --   state: Slurm's state, e.g. COMPLETED
 --   submit_time: s since 1970: submitted, or requeued
 --   submit_time_iso: submit_time as text
---   start_time: s since 1970: began to run
+--   start_time: s since 1970: started
 --   start_time_iso: start_time as text
 --   end_time: s since 1970: ended
 --   end_time_iso: end_time as text

@@ -19,7 +19,7 @@
 --   end_time_iso: end_time as text
 --   suspended_s: s that it was suspended
 --   elapsed_s: s that sacct calls elapsed
---   exit_code: exit code; a signal is not told, nor is 0
+--   exit_code: exit code; Sonar reports neither 0 nor a signal
 --   time_limit_s: s of clock time allowed; NULL: unlimited or unknown
 --   is_unlimited: 1: no limit of time
 --   priority: Slurm's priority
@@ -244,7 +244,7 @@ JOIN Clusters ON Clusters.ID = ClusterID;
 --   device: NULL: the node; UUID of a card; disk:NAME
 --   measure: what was measured, with its unit, e.g. used_memory_kib
 --   samples: how many samples
---   covered_s: s that they stand for
+--   covered_s: s that they cover
 --   mean: mean of what goes up and down
 --   low: smallest
 --   high: largest
@@ -273,7 +273,7 @@ FROM NodeUsage JOIN NodeNames ON NodeNames.ID = NodeID JOIN Clusters ON Clusters
 --   cluster: cluster; Clusters
 --   node: node; NodeNames
 --   job_id: number of the batch system; or of the process group
---   epoch: NULL: a job of the batch system; else tells one boot of the node from the next
+--   epoch: NULL: a job of the batch system; else distinguishes boots of the node
 --   user_name: account
 --   first_time: s since 1970: first sample
 --   first_time_iso: first_time as text
@@ -294,8 +294,8 @@ FROM NodeUsage JOIN NodeNames ON NodeNames.ID = NodeID JOIN Clusters ON Clusters
 --     without --details
 --   cpu_util_percent: percent of a core at the moments of the samples, mean; NULL: the same, or not reported
 --   peak_cpu_util_percent: the largest of them
---   run_start_time: s since 1970: start of the run that these samples belong to; NULL: no known run of the number
---     holds them, or no job of a batch system
+--   run_start_time: s since 1970: start of the run that these samples belong to; NULL: no known run of that number
+--     contains them, or no job of a batch system
 --   run_start_time_iso: run_start_time as text
 CREATE VIEW v1_sampled_jobs AS
 SELECT
@@ -385,7 +385,7 @@ FROM JobTelemetry JOIN AAR ON AAR.RecordID = JobTelemetry.RecordID JOIN Clusters
 --   samples: samples in which the job had processes on it
 --   occupied_s: s that the job had processes on it
 --   busy_s: s of a fully used card
---   energy_j: J: the job's share of what the card drew; NULL: the card does not tell
+--   energy_j: J: the job's share of what the card drew; NULL: the card does not report it
 --   peak_memory_kib: KiB of the card's memory
 --   array_task_id: as in v1_sampled_jobs
 --   card_index: its number on the node; NULL: imported without --details
