@@ -107,7 +107,7 @@ def opened(
                 raise StoreError(
                     f"{path}: reading it took more than {LONGEST_S:g} s at one point and was stopped"
                 ) from error
-            said = "a name in it is no text" if isinstance(error, UnicodeDecodeError) else text
+            said = "a name in it is not text" if isinstance(error, UnicodeDecodeError) else text
             raise _damaged(path, said) from error
     finally:
         shutil.rmtree(copy, ignore_errors=True)

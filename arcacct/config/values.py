@@ -263,7 +263,7 @@ def installed_cores(value: str) -> InstalledCores:
     words, valid = paths.dated(value.split())
     if len(words) != 1 or not (words[0].isascii() and words[0].isdigit()) or not 0 < int(words[0]) < _MOST_CORES:
         raise ValueError(
-            f"{value!r} is not a number of cores; write NUMBER, and from=DAY or to=DAY behind it, as 1024"
+            f"{value!r} is not a number of cores; write NUMBER, optionally with from=DAY or to=DAY, as 1024"
             " from=2026-03-01"
         )
     return InstalledCores(int(words[0]), valid)

@@ -188,7 +188,7 @@ def translated(error: BaseException, path: str) -> StoreError:
         return StoreError(f"{path}: {text}; check that this user may write the file and its directory")
     if isinstance(error, UnicodeDecodeError):
         # SQLite reports damage with the names that it read.
-        text = "malformed: a name in it is no text"
+        text = "malformed: a name in it is not text"
     if advice := _of_system(text, path):
         return StoreError(f"{path}: {text}; {advice}")
     if "interrupted" in text:

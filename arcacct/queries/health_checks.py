@@ -651,7 +651,7 @@ def _figures(found: Health, _limits: Thresholds) -> Iterator[Check]:
         if target.ledger_problem:
             yield Check(f"{target.name} ledger", CRITICAL, target.ledger_problem)
         if target.in_doubt:
-            text = "an older ledger was restored: what was sent since is unknown until the next run sends it again"
+            text = "an older ledger was restored: later messages are unknown until the next run repeats them"
             yield Check(f"{target.name} ledger", WARNING, text)
 
 

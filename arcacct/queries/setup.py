@@ -319,7 +319,7 @@ def _history(site: Site) -> SetupStep:
         is_done = schema.complete_since(con) < schema.created(con)
     if is_done:
         return SetupStep("history", (Check("history", OK, "A-REX's own database was imported"),))
-    detail = f"jobs from before this database was made are in {', '.join(known)} alone"
+    detail = f"earlier jobs are only in {', '.join(known)}"
     check = Check("history", WARNING, detail, "`arcacct import arex` imports them; it sends nothing")
     return SetupStep("history", (check,), ("arcacct import arex",))
 

@@ -487,7 +487,7 @@ class _AtTarget:
         if in_doubt := names_in_doubt(self._accounting, self._ledger, self._plugin):
             yield in_doubt
         elif incarnation.uncertain_after_seq(self._ledger, self._block) is not None:
-            yield "an older ledger was restored: what was sent since is unknown until the next run sends it again"
+            yield "an older ledger was restored: later messages are unknown until the next run repeats them"
 
     def _live_sums(self, kind: str) -> list[SentSum]:
         """The sums of a kind that the receiver has, without those in doubt."""

@@ -64,7 +64,7 @@ def site_names(here: Places) -> Names:
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}; run as the owner of the database") from error
     if len(key) != _KEY_BYTES or stat.S_IMODE(mode) & 0o077:
-        raise StoreError(f"{path}: it is to have {_KEY_BYTES} bytes that only its owner may read: put the copy back")
+        raise StoreError(f"{path}: it must have {_KEY_BYTES} bytes that only its owner may read: restore a copy")
     return Names(key)
 
 

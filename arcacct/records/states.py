@@ -253,7 +253,7 @@ BOUNDS = {
     NODES_IMPOSSIBLE: (f"0 to {MOST_NODES} nodes", "Fugaku has 158,976 nodes (Top500)"),
     BENCHMARK_IMPOSSIBLE: (
         "HEPSPEC and HEPscore23 of 0.2 to 1,000 for a core, Si2k of 50 to 250,000",
-        "ten times outside of what any core has; less is a warning about the configuration",
+        "ten times outside the range of real cores; less is a warning about the configuration",
     ),
     NOT_MEASURED: (
         "the wall time of a job that ran is known",

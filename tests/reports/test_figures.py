@@ -205,7 +205,7 @@ def test_a_damaged_key_is_told(capsys, site) -> None:
     done = said(capsys, "--config", made.conf, "report", *MAY, "--pseudonymous")
 
     assert done.returncode == 74
-    assert "pseudonyms.key: it is to have 32 bytes" in done.stderr
+    assert "pseudonyms.key: it must have 32 bytes" in done.stderr
 
 
 def test_what_the_figures_rest_on_is_said(capsys, site) -> None:
