@@ -27,7 +27,7 @@ from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.records.runs import NEVER_STARTED, UNFINISHED, RunsImport, RunsReport, SourceType
 from arcacct.wording import count_of
 
-LEFT_OUT = "Unusable input is shown and stored (`import rejected`). The exit code is 65 if there is a new one."
+LEFT_OUT = "Unusable input is shown and stored (`import rejected`). The exit code is 65 if any is new."
 
 
 class BatchOptions(NamedTuple):

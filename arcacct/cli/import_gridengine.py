@@ -77,7 +77,7 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, 
 
     FILE is an accounting file of Grid Engine, colon-separated or JSON, compressed or not, or - for standard input. Each
     record is imported once, and files rotated since the last run are read first. Unusable lines are counted and stored
-    (`import rejected`). The exit code is 65 if there is a new one.
+    (`import rejected`). The exit code is 65 if any is new.
     """
     _check(files, given, asked)
     if asked.summary:

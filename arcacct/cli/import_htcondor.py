@@ -57,7 +57,7 @@ def htcondor(
 
     FILE is a history file of a schedd, or output of condor_history with -json, -jsonl or -long, compressed or not, or -
     for standard input. With --run it runs condor_history. Each job is imported once, in any order. Unusable records are
-    shown and stored (`import rejected`). The exit code is 65 if there is a new one.
+    shown and stored (`import rejected`). The exit code is 65 if any is new.
     """
     complaint = "no FILE: pass a history file or output of condor_history, or - for standard input; or --run"
     need_input(files, given, complaint)

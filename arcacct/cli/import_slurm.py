@@ -44,7 +44,7 @@ def slurm(
     compressed or not, or - for standard input. The columns JobIDRaw, State, Submit, Start, End and AllocCPUS are
     required; without TotalCPU and MaxRSS, CPU time and memory are unknown. With --run it runs sacct with the right
     options. Each run of a job is imported once, after its end, in any order. Unusable records are shown and stored
-    (`import rejected`). The exit code is 65 if there is a new one.
+    (`import rejected`). The exit code is 65 if any is new.
     """
     need_input(files, given, "no FILE: pass output of sacct, or - for standard input; or --run")
     if delimiter == "":

@@ -44,7 +44,7 @@ def sonar(
 
     FILE is a file of JSON envelopes, compressed or not, a directory of such files, or - for standard input. The result
     does not depend on order or repetition. An unusable value is treated as absent. Unusable records are shown and
-    stored (`import rejected`). The exit code is 65 if there is a new one.
+    stored (`import rejected`). The exit code is 65 if any is new.
     """
     if not files and not retry:
         raise UsageError("no FILE: pass files or directories of telemetry, or - for standard input")

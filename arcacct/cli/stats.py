@@ -437,9 +437,7 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
     if given.form == "table":
         complain_of(table.lacking)
     if {"wait", "walltime"} & set(by) and (pruned := questions.count_pruned(con)):
-        print_error(
-            f"{count_of(pruned, 'job')} in archives of `arcacct db prune` not counted: no class is known of them"
-        )
+        print_error(f"{count_of(pruned, 'job')} in archives of `arcacct db prune` not counted: their class is unknown")
     yield from answer_lines(table, given.form)
 
 

@@ -378,7 +378,7 @@ def _listed(what: str, names: Iterable[str]) -> list[str]:
 
 
 _NEEDS_LIMITS = "needs wall_limit_secs, cpu_limit_secs and allocated_cpu"
-_NO_KEY = "no such key is there"
+_NO_KEY = "there is no such key"
 _BEGINS = "begins neither with / nor with http:// or https://"
 RULES = {
     1: Requirement("names are lower-case letters, digits and _", _names, "a web server does not list its keys"),
