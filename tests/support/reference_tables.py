@@ -85,7 +85,7 @@ def alerts() -> str:
     for rule in rules:
         found = {name: value.replace("''", "'") for name, value in rule.groupdict().items()}
         parts.append(
-            f"### {found['name']}\n\n{found['severity'].capitalize()}, when this holds for {found['since']}:\n\n"
+            f"### {found['name']}\n\n{found['severity'].capitalize()}, after {found['since']}:\n\n"
             f"```text\n{found['expr']}\n```\n\n{plain(found['todo'])}\n"
         )
     return "\n".join(parts)
