@@ -346,7 +346,7 @@ class TargetRun:
         self._note_walk(ctx, start)
         doubt = incarnation.uncertain_after_seq(ctx.publishing, block)
         if doubt is not None:
-            self.summary.note("publishing.db was lost, or is an older copy: what was sent since is sent again")
+            self.summary.note("publishing.db was lost, or is an older copy: the records sent since then are sent again")
             release_absent(ctx)
             if left := unresolved_selection(ctx.accounting, self._plugin):
                 self.summary.note(left)
