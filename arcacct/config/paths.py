@@ -36,6 +36,7 @@ AREX_WRITES = (
 STATUS_FOLDERS = ("accepting", "processing", "finished", "restarting")
 """Where A-REX keeps the status files of jobs, below the control directory."""
 GIVEN = "the command line"
+BY_DEFAULT = "ARC's default, because [arex] controldir is not set"
 """Who says where the control directory is."""
 ZERO, WAIT, LRMS = MISSING_WALL_TIME = ("zero", "wait", "lrms")
 """The site's choice for jobs without a measured wall time (`records.hold_decisions`)."""
@@ -173,7 +174,7 @@ def places(conf: Conf | None, controldir: str | None = None, database: str | Non
     fallback = conf.get("arcacct", "spool_fallback")
     control = absolute(controldir or conf.get("arex", "controldir") or CONTROLDIR)
     alone = yes_or_no(conf.get("arcacct", "arex_writes_no_accounting") or "no") or False
-    origin = "ARC's default, because [arex] controldir is not set"
+    origin = BY_DEFAULT
     if controldir:
         origin = GIVEN
     elif conf.option("arex", "controldir") is not None:

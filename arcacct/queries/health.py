@@ -20,7 +20,7 @@ from arcacct.arex import resident, spool_replay
 from arcacct.arex.resident import Seen
 from arcacct.arex.spool_replay import Spooled
 from arcacct.config.check import launcher_problem
-from arcacct.config.paths import Places
+from arcacct.config.paths import BY_DEFAULT, Places
 from arcacct.config.settings import Settings
 from arcacct.database import access, durable, incarnation
 from arcacct.database.durable import MaintenanceEntry
@@ -286,12 +286,13 @@ def user_name(uid: int) -> str:
 
 def is_without_arex(here: Places, *, has_callouts: bool) -> bool:
     """
-    Whether the site has decided that there is no A-REX: no control directory, and a database elsewhere.
+    Whether the site has decided that there is no A-REX: a database elsewhere, and no control directory.
 
-    With callouts of ours in arc.conf there is one: its control directory is missing or not mounted.
+    Where arc.conf names one, or has our callouts, there is an A-REX: its control directory is missing or not mounted.
     """
-    is_missing = not os.path.isdir(here.controldir) and not here.database.startswith(f"{here.controldir}/")
-    return is_missing and not has_callouts
+    if has_callouts or here.controldir_from != BY_DEFAULT or here.database.startswith(f"{here.controldir}/"):
+        return False
+    return not os.path.isdir(here.controldir)
 
 
 def recent_months(now: int) -> list[tuple[int, int]]:

@@ -33,6 +33,7 @@ from arcacct.publishing.safeguard import held_text
 from arcacct.publishing.selection import names_in_doubt
 from arcacct.publishing.summaries import unsettled
 from arcacct.queries import portal
+from arcacct.queries.health import is_without_arex
 from arcacct.queries.job_history import changed_since_sent, seq_of
 from arcacct.queries.portal import (
     JobSums,
@@ -99,7 +100,8 @@ def verify(
                 ours = ours._replace(unknown=f"cannot answer for {month_name(month)}: {why}")
             report.add(ours, unsettled(settings.places, accounting, month), *notes)
             doubtful = _implausible(report, accounting, month)
-            _control_directory(report, settings, jobs, month, doubtful)
+            if not is_without_arex(settings.places, has_callouts=bool(settings.launchers)):
+                _control_directory(report, settings, jobs, month, doubtful)
             _arex(report, settings.places, accounting, jobs, month, doubtful)
             _ledger(report, settings, accounting, publishing)
             counted = []

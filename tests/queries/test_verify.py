@@ -76,6 +76,23 @@ def test_a_month_before_recording_began_is_unknown(ours) -> None:
     assert (code, json.loads(text)["sources"][0]["jobs"]) == (0, 1)
 
 
+def test_a_host_without_a_rex_has_no_control_directory_to_compare(tmp_path) -> None:
+    """Imports alone are compared; a control directory that arc.conf names must be there."""
+    conf = tmp_path / "arc.conf"
+    (tmp_path / "arcacct.conf").write_text(f"[arcacct]\ndatabase={tmp_path}/db/accounting.db\n")
+    conf.write_text("[common]\nhostname=ce.example.org\n")
+    assert arcacct("--config", conf, "db", "init").returncode == 0
+    month = time.strftime("%Y-%m", time.gmtime())
+
+    def places() -> dict[str, bool]:
+        done = arcacct("--config", conf, "verify", month, "--format", "json")
+        return {one["name"]: one["agrees"] for one in json.loads(done.stdout)["sources"]}
+
+    assert places() == {"database": True}
+    conf.write_text(f"[common]\nhostname=ce.example.org\n[arex]\ncontroldir={tmp_path}/unmounted\n")
+    assert places() == {"database": True, "control directory": False}
+
+
 def test_a_month_of_which_a_rex_had_no_job_agrees(beside) -> None:
     """After `arcacct import arex` the database has what A-REX had: a month without jobs is one."""
     assert arcacct("--config", beside.conf, "verify", "2026-05").returncode == 0
