@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import ssl
 import stat
 import time
@@ -189,7 +190,11 @@ def targets(site: Site) -> Iterator[Check]:
 def permissions(site: Site) -> Iterator[Check]:
     """Check which users may change the configuration and the databases, and whether A-REX's hook may write them."""
     for path in site.conf.files:
-        yield _changeable("permissions", path, CONF)
+        found = _changeable("permissions", path, CONF)
+        if found.severity == OK and (loose := [*changeable_parts(path)]):
+            detail = f"{path} can be replaced by other users, who may write in {', '.join(loose)}"
+            found = Check("permissions", CRITICAL, detail, f"chmod go-w {' '.join(map(shlex.quote, loose))}", CONF)
+        yield found
         mode = os.stat(path).st_mode
         proxy = site.conf.option("common", "http_proxy")
         if proxy is not None and proxy.file == path and mode & 0o044 and without_login(proxy.value) != proxy.value:
@@ -212,10 +217,28 @@ def permissions(site: Site) -> Iterator[Check]:
     yield from _owners(site)
 
 
+def changeable_parts(path: str) -> Iterator[str]:
+    """A file and the directories above it that others than their owner may write to, from the file up."""
+    path = os.path.realpath(path)
+    while True:
+        status = os.stat(path)
+        # In a directory with the sticky bit each may replace only what is theirs.
+        if _others_write(status) and not (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX):
+            yield path
+        if path == "/":
+            return
+        path = os.path.dirname(path)
+
+
+def _others_write(status: os.stat_result) -> bool:
+    is_of_group = status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid
+    return bool(status.st_mode & stat.S_IWOTH or is_of_group)
+
+
 def _changeable(what: str, path: str, exit_code: int) -> Check:
     """Whether others than root and its owner may change a file or directory."""
     status = os.stat(path)
-    if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid):
+    if _others_write(status):
         return Check(what, CRITICAL, f"{path} can be changed by other users", f"chmod go-w {path}", exit_code)
     return Check(what, OK, f"{path} belongs to {user_name(status.st_uid)}, who alone may change it")
 

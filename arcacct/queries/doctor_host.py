@@ -22,7 +22,7 @@ from arcacct.config.review import Callout, callouts
 from arcacct.database.location import spools
 from arcacct.errors import ArcacctError, TargetBusy
 from arcacct.files.safe_open import open_parent
-from arcacct.queries.doctor_checks import CONF, STORE, Site
+from arcacct.queries.doctor_checks import CONF, STORE, Site, changeable_parts
 from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, advised, there, user_name
 
 # On what kind of file system the databases are.
@@ -188,22 +188,10 @@ def _unsafe(site: Site, program: str, what: str = "the launcher", *advice: str) 
         sure = False
     if not sure or status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid):
         detail = f"{program}: users other than root can replace {what} on its path; it was not run"
-        loose = " ".join(map(shlex.quote, _changeable_parts(program)))
+        loose = " ".join(map(shlex.quote, changeable_parts(program)))
         todo = f"chmod go-w {loose}" if loose else "the program and each directory above it must belong to root"
         return _error(detail, todo)
     return None
-
-
-def _changeable_parts(program: str) -> Iterator[str]:
-    """Of a program's path what others may write, from the program up."""
-    path = os.path.realpath(program)
-    while True:
-        mode = os.stat(path).st_mode
-        if mode & (stat.S_IWOTH | stat.S_IWGRP) and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX):
-            yield path
-        if path == "/":
-            return
-        path = os.path.dirname(path)
 
 
 def _of_another(site: Site, program: str, what: str, uid: int) -> Check:

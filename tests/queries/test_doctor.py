@@ -875,6 +875,17 @@ def test_files_that_others_can_change(clinic) -> None:
     assert all("chmod" in one.advice for one in found)
 
 
+def test_a_configuration_that_others_can_replace(public_dir) -> None:
+    """Whoever may write a directory on the way to a file can put another one there."""
+    made = Clinic(public_dir)
+    public_dir.chmod(0o777)
+    wrong = [one for one in made.verdicts() if one.subject == "permissions" and one.severity == CRITICAL]
+    public_dir.chmod(0o755)
+    assert {one.exit_code for one in wrong} == {78}
+    assert {one.advice for one in wrong} == {f"chmod go-w {public_dir}"}
+    assert all("can be replaced by other users" in one.detail for one in wrong)
+
+
 def test_who_reported_the_last_ends(clinic) -> None:
     """Callouts that A-REX never calls are seen by what sweeps found; what ended before recording began is no sign."""
     clinic.live(ended_s=60)
