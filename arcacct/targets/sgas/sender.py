@@ -93,7 +93,9 @@ def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
         for one, job_id in names.items()
         if one in parsed or job_id in parsed
     }
-    rows = {one: str(row) for one, row in found.items() if _is_row(row)}
+    # SGAS numbers the rows of its table, from 1.
+    texts = {one: str(row) if type(row) in (int, str) else "" for one, row in found.items()}
+    rows = {one: row for one, row in texts.items() if row.isascii() and row.isdigit() and len(row) <= _LONGEST_ROW}
     taken = Counter(rows.values())
     rows = {one: row for one, row in rows.items() if taken[row] == 1}
     stored = frozenset(rows)
@@ -103,12 +105,6 @@ def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
     # One transaction for all: an id without a row of its own is a record that SGAS did not see as a record.
     said = f"{len(missing)} of {len(names)} records without a row of their own in the answer: {', '.join(missing)}"
     return Answer(Outcome.RECORDS_REFUSED, 200, sanitise_line(said, TEXT_LIMIT), outcome_known=False, record_ids=stored)
-
-
-def _is_row(row: object) -> bool:
-    """Whether SGAS may have numbered a row like this: its table counts from 1."""
-    text = str(row) if type(row) in (int, str) else ""
-    return text.isascii() and text.isdigit() and len(text) <= _LONGEST_ROW
 
 
 # SGAS: usage records posted to the LUTS server, one document in one transaction, one after the other.
