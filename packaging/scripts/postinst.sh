@@ -107,7 +107,7 @@ take_databases_forward() {
             done
             say "in this order, then: arcacct sweep, arcacct import arex"
             ;;
-        *) say "When what it says is mended, run as $owner: arcacct db upgrade, then: arcacct sweep" ;;
+        *) say "Fix that, then run as $owner: arcacct db upgrade, then: arcacct sweep" ;;
     esac
 }
 

@@ -248,6 +248,14 @@ def test_what_the_next_start_will_read_is_judged(tmp_path, run, monkeypatch):
     assert f"{arc_conf}: applies from the next start of A-REX, which now runs with {running}" in err
 
 
+def test_another_command_repeats_a_warning_as_it_is(tmp_path, run):
+    """On standard error, and with the word once."""
+    arc = f"[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n[arex/jura/archiving]\n"
+    _, _, err = run("--config", conf_files.write(tmp_path, None, arc), "verify", "last")
+    (said,) = [line for line in err.splitlines() if "archiving" in line]
+    assert said.startswith(f"arcacct: {tmp_path}/arc.conf:3: warning: [arex/jura/archiving]: is obsolete")
+
+
 def test_states_without_a_callout_or_with_two_are_warnings(tmp_path, run):
     """What A-REX does not tell of a sweep may miss; what it tells twice costs it time."""
     line = OTHERS.splitlines()[0]

@@ -6,6 +6,7 @@ import fcntl
 import json
 import pathlib
 import shutil
+from typing import Any
 
 import pytest
 from package_hosts import Host, Packages, build_all, host
@@ -16,17 +17,30 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def packages(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Packages:
-    """What this tree builds, and the version before."""
+def once(
+    tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> Callable[[str, Callable[[pathlib.Path], Any]], Any]:
+    """Make something in a folder of a name, unless another worker did; what it returned, as JSON keeps it."""
     base = tmp_path_factory.getbasetemp()
-    folder = (base if worker_id == "master" else base.parent) / "arcacct-packages"
-    folder.mkdir(exist_ok=True)
-    with open(folder / "lock", "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        made = folder / "made.json"
-        if not made.exists():
-            made.write_text(json.dumps([str(path) for path in build_all(folder)]))
-    return Packages(*map(pathlib.Path, json.loads(made.read_text())))
+
+    def make(name: str, maker: Callable[[pathlib.Path], Any]) -> Any:
+        folder = (base if worker_id == "master" else base.parent) / name
+        folder.mkdir(exist_ok=True)
+        with open(folder / "lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            made = folder / "made.json"
+            if not made.exists():
+                made.write_text(json.dumps(maker(folder)))
+        return json.loads(made.read_text())
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def packages(once: Callable[[str, Callable[[pathlib.Path], Any]], Any]) -> Packages:
+    """What this tree builds, and the version before."""
+    made = once("arcacct-packages", lambda folder: [str(path) for path in build_all(folder)])
+    return Packages(*map(pathlib.Path, made))
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import pathlib
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any
 
 import first_month
 import pytest
@@ -14,8 +15,6 @@ import systemctl
 from package_hosts import ON_REQUEST, Host, Packages
 from pip_hosts import PipRoad
 from rpm_hosts import rpm
-
-from arcacct.sandbox import Sandbox
 
 pytestmark = ON_REQUEST
 PAGE = "howto/install-packages"
@@ -56,23 +55,13 @@ class PackageRoad(first_month.Road):
                     self.do(line)
 
 
-@pytest.fixture
-def box(tmp_path: pathlib.Path) -> Iterator[Sandbox]:
-    """The receivers: the hosts have this machine's network."""
-    with Sandbox(str(tmp_path / "box")) as made:
-        yield made
-
-
-@pytest.fixture(scope="session")
-def by_pip(tmp_path_factory: pytest.TempPathFactory) -> first_month.Figures:
+def by_pip(folder: pathlib.Path, arc: int) -> first_month.Figures:
     """The figures of the month where arcacct was installed from a checkout."""
-    folder = tmp_path_factory.mktemp("pip")
-    road = PipRoad(folder / "host", 6, by_pip=False)
-    with Sandbox(str(folder / "box")) as box:
-        try:
-            return first_month.first_month(road, box, by_setup=True)
-        finally:
-            road.end_services()
+    road = PipRoad(folder / "host", arc, by_pip=False)
+    try:
+        return first_month.first_month(road, folder / "box", by_setup=True)
+    finally:
+        road.end_services()
 
 
 @pytest.mark.parametrize(
@@ -90,12 +79,13 @@ def by_pip(tmp_path_factory: pytest.TempPathFactory) -> first_month.Figures:
 def test_a_package_leads_from_nothing_to_a_verified_month(
     packages: Packages,
     make_host: Callable[[str], Host],
-    box: Sandbox,
-    by_pip: first_month.Figures,
+    tmp_path: pathlib.Path,
+    once: Callable[[str, Callable[[pathlib.Path], Any]], Any],
     suite: str,
     arc: int,
     by_setup: bool,
 ) -> None:
     """Recorded by the page's steps, or by those that `arcacct setup` prints; the figures are those of the other way."""
     road = PackageRoad(make_host(suite), arc, packages.deb)
-    assert first_month.first_month(road, box, by_setup=by_setup) == by_pip
+    found = first_month.first_month(road, tmp_path / "box", by_setup=by_setup)
+    assert [*found] == once(f"first-month-{arc}", lambda folder: by_pip(folder, arc))

@@ -109,18 +109,18 @@ def section(page: str, heading: str) -> str:
 def arrive(road: Road, box: Sandbox) -> None:
     """The CE as its administrator finds it: A-REX has run, wrote its own database, and has the host's certificate."""
     played = _jobs()[EARLIER:]
-    (corpus.rebuild if road.arc == 6 else corpus.rebuild_hashed)(road.control.path)
+    _lay_out_end(road)
     for job_id in played:
         corpus.remove(job_id, road.control)
     set_up(road.control.path)
-    accounting = road.control.path / "accounting"
-    accounting.mkdir()
-    own = ("accounting.db", corpus.AREX / "accounting.sql")
+    (road.control.path / "accounting").mkdir()
     if road.arc == 7:
         road.at("/etc/arc.conf.d").mkdir(parents=True)
-        own = ("accounting_v2.db", corpus.AREX7 / "migrated_v2.sql")
-    with closing(sqlite3.connect(accounting / own[0])) as con:
-        con.executescript(own[1].read_text())
+    own = _write_own_database(road)
+    with closing(sqlite3.connect(own)) as con, con:
+        con.execute(f"DELETE FROM AAR WHERE JobID IN ({', '.join('?' * len(played))})", played)
+        for table in corpus.CHILDREN:
+            con.execute(f"DELETE FROM {table} WHERE RecordID NOT IN (SELECT RecordID FROM AAR)")
     security = road.at("/etc/grid-security")
     shutil.copytree(box.ca_dir, security / "certificates")
     shutil.copy(box.client.cert_path, security / "hostcert.pem")
@@ -162,7 +162,7 @@ def follow_setup(road: Road) -> list[str]:
 
 
 def play_callouts(road: Road) -> None:
-    """A-REX runs the other jobs: it calls the launcher as its configuration said when it was started."""
+    """A-REX runs the other jobs, and calls the launcher as its configuration said when it was started."""
     running = road.at(systemctl.RUNNING).read_text()
     commands = dict(re.findall(r"^statecallout=(\w+) \S+ (.+)$", running, re.MULTILINE))
     spool = road.control.path / "accounting" / "arcacct" / "spool"
@@ -181,6 +181,12 @@ def play_callouts(road: Road) -> None:
             arex.stdin.flush()
             assert arex.stdout.readline() == "ended with 0\n", call
         arex.stdin.close()
+    for job_id in played:
+        corpus.remove(job_id, road.control)
+    _lay_out_end(road)
+    _write_own_database(road)
+    # Its time has come: of one job there was no last callout.
+    road.do("systemctl start arcacct-sweep.timer")
     until(lambda: not [path for path in spool.iterdir() if path.name[:1].isdigit() or path.name.startswith(".tmp-")])
 
 
@@ -221,34 +227,67 @@ class Figures(NamedTuple):
     received: list[str]
 
 
-def figures(road: Road, box: Sandbox) -> Figures:
-    """The figures of a month that `arcacct verify` confirms; AssertionError if it does not."""
+def verify(road: Road) -> list[dict[str, Any]]:
+    """Do what `arcacct verify` prints until it says yes of the month; what each place has then."""
     (command,) = re.findall(rf"`(arcacct verify {MONTH})`", section("howto/install", "6. Publish"))
-    verified = json.loads(road.do(f"{command} --format json 2>/dev/null"))
-    assert verified["agrees"], verified
-    recorded = json.loads(road.do("arcacct stats --by month --format json 2>/dev/null"))
+    code, printed = road.type(command)
+    if code:
+        assert code == 1, printed
+        for advised in dict.fromkeys(re.findall(r"`(arcacct [^`]+)`", printed)):
+            road.do(advised)
+        road.do("arcacct publish --now")
+    places: list[dict[str, Any]] = json.loads(road.do(f"{command} --format json"))["sources"]
+    return places
+
+
+def figures(road: Road, box: Sandbox) -> Figures:
+    """The figures of a verified month."""
+    places = verify(road)
+    recorded = json.loads(road.do("arcacct stats --by month --format json"))
     # SGAS counts by the day on which it got a record.
     received = [re.sub(r"^(SGAS \S+) [\d-]+:", r"\1:", line) for line in box.totals()]
     assert all(f"jobs {recorded[0]['jobs']}," in line for line in received), (recorded, received)
-    return Figures(recorded, verified["sources"], received)
+    return Figures(recorded, places, received)
 
 
-def first_month(road: Road, box: Sandbox, *, by_setup: bool) -> Figures:
-    """Everything, recorded by the lines of `arcacct setup` or by those of the manual's page."""
-    arrive(road, box)
-    road.install()
-    if by_setup:
-        steps = follow_setup(road)
-        assert steps[-3:] == ["callouts", "database", "timers"], steps
-    else:
-        road.record_by_hand()
-    play_callouts(road)
-    name_receivers(road, box)
-    if by_setup:
-        assert follow_setup(road) == ["timers"]
-    publish(road)
-    road.do(f"arcacct setup --check{road.setup_options}")
-    return figures(road, box)
+def first_month(road: Road, receivers: pathlib.Path, *, by_setup: bool) -> Figures:
+    """
+    Everything, recorded by the lines of `arcacct setup` or by those of the manual's page.
+
+    ``receivers`` is the directory of a sandbox of its own.
+    """
+    with Sandbox(str(receivers)) as box:
+        arrive(road, box)
+        road.install()
+        if by_setup:
+            steps = follow_setup(road)
+            assert steps == ["callouts", "database", "timers"], steps
+        else:
+            road.record_by_hand()
+        play_callouts(road)
+        name_receivers(road, box)
+        if by_setup:
+            assert follow_setup(road) == ["timers"]
+        publish(road)
+        road.do(f"arcacct setup --check{road.setup_options}")
+        return figures(road, box)
+
+
+def _lay_out_end(road: Road) -> None:
+    """The control directory as it is in the end, in the layout of this A-REX."""
+    (corpus.rebuild if road.arc == 6 else corpus.rebuild_hashed)(road.control.path)
+
+
+def _write_own_database(road: Road) -> pathlib.Path:
+    """Write the database that A-REX has in the end; its path."""
+    name, text = ("accounting.db", corpus.AREX / "accounting.sql")
+    if road.arc == 7:
+        name, text = ("accounting_v2.db", corpus.AREX7 / "migrated_v2.sql")
+    path = road.control.path / "accounting" / name
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(path)) as con:
+        con.executescript(text.read_text())
+    return path
 
 
 def _jobs() -> list[str]:

@@ -10,7 +10,9 @@ import sys
 import sysconfig
 
 import first_month
+import forked_program
 import systemctl
+from installed import ARCACCT
 
 ROOT = pathlib.Path(__file__).parents[2]
 _PLACES = re.compile(r"(?<![\w.])/(?=(?:opt|etc|usr/local)/)")
@@ -38,7 +40,8 @@ class PipRoad(first_month.Road):
         self.at(self.example).symlink_to(ROOT / "etc" / "arcacct.conf.example")
         systemctl.install(root / "bin" / "systemctl", str(root))
         self.setup_options = f" --launcher {root}/usr/local/libexec/arcacct-hook"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ARC", "PYTHON", "PIP"))}
+        other = ("ARC", "PYTHON", "PIP", "LANG", "LC_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(other)}
         path = os.pathsep.join([str(root / "bin"), str(root / "usr/local/sbin"), os.environ["PATH"]])
         self.environ = {**kept, **_NEEDS_NO_NETWORK, "PATH": path, "ARC_CONFIG": f"{root}/etc/arc.conf"}
 
@@ -54,6 +57,13 @@ class PipRoad(first_month.Road):
             ["bash", *map(self.here, words)], cwd=ROOT, env=self.environ, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
+
+    def type(self, line: str) -> tuple[int, str]:
+        program, *words = self.here(line).split()
+        if self.by_pip or program != "arcacct":
+            return super().type(line)
+        done = forked_program.run(ARCACCT, words, self.environ)
+        return done.returncode, done.stdout + done.stderr
 
     def install(self) -> None:
         """By steps 1 and 2 of the page; what pip would have fetched is taken from here."""

@@ -50,7 +50,11 @@ start() {
 wanted="$ROOT/etc/systemd/system"
 mkdir -p "$ROOT/run"
 case "$verb $*" in
-    'restart arc-arex') cat "$ROOT/etc/arc.conf" $(ls -d "$ROOT"/etc/arc.conf.d/*.conf 2>/dev/null) >"$ROOT@RUNNING@" ;;
+    'restart arc-arex')
+        # A-REX writes each block once; [arex] is the last one of arc.conf here.
+        more=$(ls -d "$ROOT"/etc/arc.conf.d/*.conf 2>/dev/null)
+        { cat "$ROOT/etc/arc.conf"; [ -z "$more" ] || grep -v '^\[arex\]' $more; } >"$ROOT@RUNNING@"
+        ;;
     daemon-reload*) ;;
     start*) for one; do start "$one"; done ;;
     enable*)
