@@ -14,6 +14,7 @@ import pytest
 import systemctl
 from package_hosts import ON_REQUEST, Host, Packages
 from pip_hosts import PipRoad
+from rpm_hosts import ON_REQUEST as ON_REQUEST_RPM
 from rpm_hosts import rpm
 
 pytestmark = ON_REQUEST
@@ -65,15 +66,12 @@ def by_pip(folder: pathlib.Path, arc: int) -> first_month.Figures:
 
 
 @pytest.mark.parametrize(
-    ("suite", "arc", "by_setup"),
+    ("suite", "kind", "arc", "by_setup"),
     [
-        pytest.param(suite, arc, by_setup, marks=pytest.mark.xdist_group(suite))
-        for suite, arc, by_setup in (
-            ("bookworm", 6, False),
-            ("bookworm", 7, True),
-            ("trixie", 6, True),
-            ("trixie", 7, False),
-        )
+        pytest.param("bookworm", "deb", 6, False, marks=pytest.mark.xdist_group("bookworm")),
+        pytest.param("bookworm", "rpm", 7, True, marks=[*ON_REQUEST_RPM, pytest.mark.xdist_group("bookworm")]),
+        pytest.param("trixie", "deb", 6, True, marks=pytest.mark.xdist_group("trixie")),
+        pytest.param("trixie", "deb", 7, False, marks=pytest.mark.xdist_group("trixie")),
     ],
 )
 def test_a_package_leads_from_nothing_to_a_verified_month(
@@ -82,10 +80,11 @@ def test_a_package_leads_from_nothing_to_a_verified_month(
     tmp_path: pathlib.Path,
     once: Callable[[str, Callable[[pathlib.Path], Any]], Any],
     suite: str,
+    kind: str,
     arc: int,
     by_setup: bool,
 ) -> None:
     """Recorded by the page's steps, or by those that `arcacct setup` prints; the figures are those of the other way."""
-    road = PackageRoad(make_host(suite), arc, packages.deb)
+    road = PackageRoad(make_host(suite), arc, getattr(packages, kind))
     found = first_month.first_month(road, tmp_path / "box", by_setup=by_setup)
     assert [*found] == once(f"first-month-{arc}", lambda folder: by_pip(folder, arc))
