@@ -212,7 +212,7 @@ def publish(road: Road) -> None:
         for line in block.splitlines():
             code, printed = road.type(line)
             if code == _HELD:
-                assert "is held" in printed
+                assert "is held" in printed, printed
                 road.do(complete)
                 code, printed = road.type(line)
             assert code == 0, f"{line}\n{printed}"
