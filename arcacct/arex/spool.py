@@ -20,6 +20,8 @@ from arcacct.records.states import StatusFile
 VERSION = "1"
 _FILES = ("local", "diag", "statistics")
 TEMPORARY = ".tmp-"
+_MOST_LINES = 100
+"""Of a spool file, without the job's files: we write some ten. Each line copies what follows it."""
 _UNKNOWN = "UNKNOWN"
 """The output of `stat` for an owner whose name the host does not know."""
 
@@ -94,7 +96,9 @@ def from_bytes(content: bytes, name: str) -> tuple[JobFiles, bool]:
     values: dict[str, str] = {}
     blobs: dict[str, bytes] = {}
     rest = content
-    while rest:
+    for _line in range(_MOST_LINES):
+        if not rest:
+            break
         line, end, rest = rest.partition(b"\n")
         key, equals, value = line.decode("utf-8", "surrogateescape").partition("=")
         if not equals or not end:
@@ -115,6 +119,8 @@ def from_bytes(content: bytes, name: str) -> tuple[JobFiles, bool]:
                 blobs[which], rest = whole_lines(rest[:length]), rest[length:]
         else:
             values[key] = value
+    if rest:
+        raise InputError(f"{name}: not a spool file of arcacct: more than {_MOST_LINES} lines")
     return _job_files(values, blobs, name), "local" in blobs
 
 

@@ -167,6 +167,7 @@ TORN_PARTS = (
     [
         pytest.param(b"", "spool version None; this program supports 1", id="empty"),
         pytest.param(b"\x00\xff\xfe", "truncated or not a spool file", id="anything"),
+        pytest.param(b"a=b\n" * 2_000_000, "not a spool file of arcacct: more than 100 lines", id="lines without end"),
         pytest.param(LAUNCHER.replace("version=1", "version=2").encode() % b"1", "spool version '2'", id="newer"),
         pytest.param(LAUNCHER.encode() % b"x", "time='x' is not a time", id="no time"),
         pytest.param(LAUNCHER.encode() % "²".encode(), "is not a time", id="a digit that is none"),
