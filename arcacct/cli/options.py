@@ -229,6 +229,8 @@ def period(kind: str, text: str) -> tuple[int, int]:
 def month(text: str) -> tuple[int, int]:
     """A month as ``(year, month)``. Raises ValueError."""
     begin, _after = period("month", text)
+    if begin < 0:
+        raise ValueError(f"{text!r} is before 1970; write it like {PERIODS['month']}")
     return time.gmtime(begin)[:2]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -125,8 +126,13 @@ def dataset(directories: Sequence[str]) -> Dataset:
 
 
 def last_month(directories: Sequence[str]) -> tuple[int, int]:
-    """The last month (year and month) that any CE exported. Raises InputError without any."""
-    known = [one.partition for one in dataset(directories).partitions]
+    """
+    The last month (year and month) that any CE exported. Raises InputError without any.
+
+    A month that has not begun by this host's clock counts only if all are such: the clock of one CE may be wrong.
+    """
+    every = [one.partition for one in dataset(directories).partitions]
+    known = [one for one in every if one.bounds[0] <= time.time()] or every
     if not known:
         raise InputError(f"{', '.join(directories)}: unreadable; `arcacct fleet verify` shows why")
     return max((one.year, one.month) for one in known)

@@ -160,3 +160,16 @@ def test_a_month_is_still_required_of_one_ce(capsys) -> None:
 
     assert done.returncode == 64
     assert "Missing option '--month'" in done.stderr
+
+
+def test_the_clock_of_one_ce_does_not_choose_the_month(tmp_path, capsys) -> None:
+    """A month that has not begun is reported only to who asks for it, or where there is no other."""
+    import federation as generator  # noqa: PLC0415  it needs pyarrow
+    from written_partitions import write_partition  # noqa: PLC0415
+
+    ahead, right = Partition("S", 2116, 2, "ce1.example.org"), Partition("S", 2026, 1, "ce2.example.org")
+    write_partition(tmp_path, ahead, {"jobs": generator.jobs_of(ahead, 3)}, life="1" * 32)
+    assert "1 site with 1 CE, 2116-02" in said(capsys, "report", "--fleet", tmp_path).stdout
+    write_partition(tmp_path, right, {"jobs": generator.jobs_of(right, 3)}, life="2" * 32)
+
+    assert "1 site with 1 CE, 2026-01" in said(capsys, "report", "--fleet", tmp_path).stdout

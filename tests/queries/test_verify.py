@@ -362,6 +362,15 @@ def test_a_month_to_come_is_refused(ours, command) -> None:
     assert "2099-05 has not started by this host's clock" in done.stderr
 
 
+def test_a_month_before_1970_is_no_month(site) -> None:
+    """Nothing is counted before, and the months before the first year have no name."""
+    for command in (("verify", "0001-01"), ("report", "--month", "0001-01")):
+        done = arcacct("--config", site.conf, *command)
+
+        assert done.returncode == 64
+        assert "'0001-01' is before 1970; write it like 2026-11" in done.stderr
+
+
 def test_the_table_is_for_people(ours) -> None:
     """Without --format there is a table: one line for each place."""
     done = arcacct("--config", ours.conf, "verify", "2026-11")
