@@ -164,8 +164,8 @@ def test_a_month_is_still_required_of_one_ce(capsys) -> None:
 
 def test_the_clock_of_one_ce_does_not_choose_the_month(tmp_path, capsys) -> None:
     """A month that has not begun is reported only to who asks for it, or where there is no other."""
-    import federation as generator  # noqa: PLC0415  it needs pyarrow
-    from written_partitions import write_partition  # noqa: PLC0415
+    import federation as generator
+    from written_partitions import write_partition
 
     ahead, right = Partition("S", 2116, 2, "ce1.example.org"), Partition("S", 2026, 1, "ce2.example.org")
     write_partition(tmp_path, ahead, {"jobs": generator.jobs_of(ahead, 3)}, life="1" * 32)
