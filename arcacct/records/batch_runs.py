@@ -199,6 +199,8 @@ class LogSource(SourceType[BatchRun]):
 # Logs of lines, one record to a line.
 
 
+_MOST_SHOWN = 60
+"""Characters of a line that is left for the next import."""
 LONGEST_LINE = 1024 * 1024
 """Bytes. Records have some 2,000; a job on thousands of nodes some 100,000."""
 
@@ -210,7 +212,7 @@ def log_lines(
     Yield the runs of a log, with bounded memory.
 
     ``read`` parses a line. It returns ``None`` for a record of another kind, and raises ValueError for a malformed
-    line. A last line without a line end is still being written, and is ignored.
+    line. A last line without a line end may still be being written: it is noise, and the next import reads it.
     """
     rest = b""
     length = number = 0
@@ -224,6 +226,10 @@ def log_lines(
             rest, length = b"", 0
         rest = (rest + more)[: LONGEST_LINE + 1]
         length += len(more)
+    text = rest.decode("utf-8", "backslashreplace").replace("\0", "")
+    if text.strip():
+        what = Noise(text, number + 1, "has no line end: left for the next import")
+        yield ParsedRun(what, f"line {number + 1}", text[:_MOST_SHOWN], length, is_line=True)
 
 
 def _log_line(

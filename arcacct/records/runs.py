@@ -97,6 +97,7 @@ class Noise(NamedTuple):
 
     line: str
     number: int
+    why: str = "is not a row; ignored"
 
 
 class ParsedRun(NamedTuple):
@@ -600,7 +601,7 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
         report = self.report
         noise = [one for one in jobs if isinstance(one.what, Noise)]
         for count, note in enumerate((one for one in noise if one.content.strip()), report.noise + 1):
-            self._show(count, f"{name}: {note.position}: {note.content[:_MOST_SHOWN]!r} is not a row; ignored")
+            self._show(count, f"{name}: {note.position}: {note.content[:_MOST_SHOWN]!r} {note.what.why}")
         lines = sum(one.is_line for one in jobs)
         report.jobs += len(jobs) - lines
         report.noise += len(noise)

@@ -287,15 +287,38 @@ def _has_id(ad: ParsedAd) -> bool:
     return isinstance(ad.what, dict) and isinstance(ad.what.get(_IDS[0]), str)
 
 
+class _Edges:
+    """The first and the last byte of an output that are not blank."""
+
+    def __init__(self) -> None:
+        self._edges = b""
+
+    def of(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the same chunks."""
+        for chunk in chunks:
+            if text := chunk.strip():
+                self._edges = (self._edges or text)[:1] + text[-1:]
+            yield chunk
+
+    def has_no_end(self) -> bool:
+        """Whether a list begins the output, and no list ends it."""
+        return self._edges[:1] == b"[" and self._edges[1:] != b"]"
+
+
 def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ParsedAd]:
-    """Yield the ads of a list, of one line each, or one after another. A damaged part ends where the next ad starts."""
+    """
+    Yield the ads of a list, of one line each, or one after another. A damaged part ends where the next ad starts.
+
+    Raises InputError for a list without an end: its last ads may be missing.
+    """
+    edges = _Edges()
     stream = Objects(_BETWEEN, _BEGINS, LARGEST_AD)
     last: tuple[Found, str] | None = None
     """The last ad is held until the following text shows that it was complete."""
     number = 1
     failure: InputError | None = None
     try:
-        for found in _objects(stream, chunks):
+        for found in _objects(stream, edges.of(chunks)):
             text = stream.text
             if last is not None and found.value is None and is_torn(last[0].value, text):
                 last = (found, last[1] + text)
@@ -311,6 +334,9 @@ def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[Pars
         yield _json_ad(*last, number, wanted)
     if failure is not None:
         raise failure
+    # An ad without an end says so itself.
+    if edges.has_no_end() and (last is None or not last[0].is_cut):
+        raise InputError("cut: its list of ads has no end")
 
 
 def _json_ad(found: Found, text: str, number: int, wanted: Collection[str]) -> ParsedAd:

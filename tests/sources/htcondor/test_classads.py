@@ -12,7 +12,7 @@ from memory import cost_of
 from arcacct.errors import InputError
 from arcacct.records.runs import NoUsage
 from arcacct.sources.htcondor.classad import Expression, value_of
-from arcacct.sources.htcondor.history import Scores
+from arcacct.sources.htcondor.history import HistoryForm, Scores, read
 
 
 @pytest.mark.parametrize("path", [HISTORY, LONG, JSON, JSONL], ids=lambda path: path.name)
@@ -134,6 +134,18 @@ def test_a_cut_output_is_said() -> None:
     text = JSON.read_bytes()
     assert reasons(text[: len(text) // 4 * 3]) == ["cut: it ends before its end"]
     assert len(jobs(text[: len(text) // 4 * 3])) > 2
+
+
+@pytest.mark.parametrize("piece", [7, 1 << 20])
+@pytest.mark.parametrize("content", [b"[\n", JSON.read_bytes().rstrip().removesuffix(b"]")])
+def test_a_list_that_is_cut_between_two_ads_is_said(content, piece) -> None:
+    """The ads before the cut are good; that none is torn does not mean that none is missing."""
+    reading = read([content[at : at + piece] for at in range(0, len(content), piece)], HistoryForm())
+    found = [next(reading).what for _ in range(content.count(b'"GlobalJobId"'))]
+
+    assert found == [one.what for one in told(JSON)][: len(found)]
+    with pytest.raises(InputError, match="cut: its list of ads has no end"):
+        next(reading)
 
 
 def test_damage_in_json_costs_one_ad() -> None:

@@ -107,6 +107,17 @@ def test_deletions_without_end_are_held_up_to_a_bound(monkeypatch) -> None:
     assert sum(isinstance(one, BatchRun) for one in found) == 1
 
 
+def test_a_last_line_without_a_line_end_is_left_and_said(host) -> None:
+    """It may still be written; a copy that lost its end would lose a job that nobody misses."""
+    report = host.take(line("1.srv") + line("2.srv").removesuffix(b"\n"))
+
+    assert (report.jobs, report.taken.added, report.rejected, report.noise) == (1, 1, 0, 1)
+    (said,) = host.said
+    assert said.startswith("log: line 2: '11/02/2026 10:00:00;E;2.srv;user=ada group=g jobname=j queue' has no line")
+    assert said.endswith("left for the next import")
+    assert host.take(line("1.srv") + line("2.srv")).taken.added == 1
+
+
 @pytest.mark.parametrize("piece", [1, 7, 100])
 def test_a_log_that_a_program_of_windows_has_written(piece) -> None:
     """A mark at its beginning, also of one that was joined to another, and another line end."""
