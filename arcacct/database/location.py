@@ -13,7 +13,7 @@ from arcacct.config.paths import AREX_DATABASES, STATUS_FOLDERS, Places, usual_d
 from arcacct.database.at_rest import refuse_hidden
 from arcacct.database.connection import translated, uri, version
 from arcacct.database.durable import refuse_foreign
-from arcacct.database.schema import incarnation, incarnation_history, sync
+from arcacct.database.schema import incarnation, incarnation_history, noted, sync
 from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.files.directories import private_directory
 from arcacct.files.safe_open import private
@@ -342,6 +342,10 @@ def _is_ours(path: str) -> bool:
     return True
 
 
+LEDGER_LIVES = "ACCOUNTING_LIVES"
+"""Key in the DBConfig of a ledger: all incarnations of the accounting database that it knows, with blanks between."""
+
+
 def ledger_incarnations(path: str) -> list[str]:
     """
     The incarnations that the cursors of a ledger belong to; empty for one that is missing, not ours or without cursors.
@@ -359,6 +363,15 @@ def ledger_incarnations(path: str) -> list[str]:
         if "no such table" in str(error):
             return []
         raise translated(error, path) from error
+
+
+def ledger_history(path: str) -> frozenset[str]:
+    """The incarnations that a ledger has published from, the former ones too; empty as `ledger_incarnations`."""
+    lives = frozenset(ledger_incarnations(path))
+    if lives:
+        with _looked_at(path) as con:
+            lives |= frozenset((noted(con, LEDGER_LIVES) or "").split())
+    return lives - {""}
 
 
 def incarnations_of(path: str) -> frozenset[str]:

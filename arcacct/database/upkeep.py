@@ -259,6 +259,7 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
         with access.translating(copy), closing(connect(copy, isolation_level=None, uri=True)) as con:
             con.execute("BEGIN IMMEDIATE")
             if kind is ACCOUNTING:
+                _refuse_another_ces(here, source, incarnation_history(con))
                 # The publisher's cursors belong to the old life: what is sent is compared with what was (INVARIANTS 3).
                 # It continues from the replaced database; if that is unreadable, from the recorded incarnation.
                 known = location.incarnations_of(here.database)
@@ -283,6 +284,20 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
         location.own_as(copy, here.directory)
         sync(copy)
         yield copy, done
+
+
+def _refuse_another_ces(here: Places, source: str, lives: frozenset[str]) -> None:
+    """
+    Raise InputError for a backup of a database that the ledger never published from: it is of another CE.
+
+    The restored database continues the life of the replaced one, so its jobs would be sent as those of this CE.
+    """
+    published = location.ledger_history(here.publishing_database)
+    if published and not lives & (published | location.incarnations_of(here.database)):
+        raise InputError(
+            f"{source}: a backup of another database than {here.publishing_database} has published from: of another CE?"
+            " Give a backup of this CE. If it is one from before its databases were lost, move publishing.db away first"
+        )
 
 
 @contextmanager

@@ -189,6 +189,29 @@ def test_a_restore_brings_the_backup_back_in_a_new_life(here, tmp_path) -> None:
         stored_jobs.add(con, here, stored_jobs.job(5))
 
 
+def test_a_backup_of_another_ce_is_refused_where_jobs_were_published(here, tmp_path) -> None:
+    """Its jobs would be sent as this CE's. A backup of any life of this database is taken, also if it was lost."""
+    other = places(None, set_up(tmp_path / "other"))
+    initialise(other)
+    theirs = upkeep.backups(other, str(tmp_path / "theirs"))[0].path
+    ours = upkeep.backups(here, str(tmp_path / "ours"))[0].path
+    upkeep.restore(here, ours)
+    with closing(sqlite3.connect(here.publishing_database)) as con, con:
+        con.execute(
+            "INSERT INTO Targets (Target, Incarnation, LastSeq, StartEndTime) VALUES ('t', ?, 0, 0)",
+            (life(here.database),),
+        )
+        con.execute("INSERT INTO DBConfig VALUES ('ACCOUNTING_LIVES', ?)", (f"{life(ours)} {life(here.database)}",))
+    before = job_ids(here.database)
+
+    with pytest.raises(InputError, match=r"a backup of another database than .* has published from: of another CE\?"):
+        upkeep.restore(here, theirs)
+    assert job_ids(here.database) == before
+    os.truncate(here.database, 5000)
+    upkeep.restore(here, ours)
+    assert job_ids(here.database) == before
+
+
 def test_what_was_put_away_within_the_same_second_stays(here, tmp_path) -> None:
     """Three restores in a row keep three databases, also the first, which alone has the newest job."""
     copy = upkeep.backups(here, str(tmp_path / "backups"))[0].path
