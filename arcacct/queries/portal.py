@@ -554,7 +554,7 @@ def read_portal(path: str, month: Month) -> Export:
         places = [place for place, cell in enumerate(header) if _month_of(cell) == month]
         if places and number + 1 < len(rows) and (places[0] > 0 or (len(header) > 1 and _month_of(header[1]))):
             below = [row for row in rows[number + 1 :] if len(row) > places[0] and not _NO_ROW.fullmatch(row[0])]
-            found = {row[0]: _number(row[places[0]], path) for row in below}
+            found = _by_name(((row[0], row[places[0]]) for row in below), path)
             return Export(_measure(rows[: number + 1]), found)
     for number, row in enumerate(rows):
         if number and _month_of(row[0]) == month:
@@ -564,13 +564,22 @@ def read_portal(path: str, month: Month) -> Export:
                 above -= 1
             names = rows[above]
             cells = zip(names[1:], row[1:], strict=False)
-            found = {
-                name or "all": _number(cell, path) for name, cell in cells if not _NO_ROW.fullmatch(name) or not name
-            }
+            named = ((name or "all", cell) for name, cell in cells if not _NO_ROW.fullmatch(name) or not name)
+            found = _by_name(named, path)
             return Export(_measure(rows[: above + 1]), found)
     raise InputError(
         f"{path}: no {month_name(month)} in it; export a table of the number of jobs with months on one side"
     )
+
+
+def _by_name(cells: Iterable[tuple[str, str]], path: str) -> dict[str, float]:
+    """The amounts by name. Raises InputError for a name that comes twice: one amount would hide the other."""
+    found: dict[str, float] = {}
+    for name, cell in cells:
+        if name.casefold() in map(str.casefold, found):
+            raise InputError(f"{path}: {name[:40]!r} is there twice; export one table, with one row for each name")
+        found[name] = _number(cell, path)
+    return found
 
 
 def _rows(path: str) -> list[list[str]]:

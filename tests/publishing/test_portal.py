@@ -147,6 +147,15 @@ def test_what_is_no_amount_is_refused(portal, amount) -> None:
         read_portal(portal(f"VO,Nov 2026\natlas,{amount}\n"), NOVEMBER)
 
 
+@pytest.mark.parametrize(
+    "text", ["VO,Nov 2026\natlas,9\nATLAS,4\n", "Month,atlas,atlas\nNov 2026,9,4\n"], ids=["rows", "columns"]
+)
+def test_a_name_that_comes_twice_is_refused(portal, text) -> None:
+    """The last of them might be what the database has, and all would agree."""
+    with pytest.raises(InputError, match="is there twice; export one table, with one row for each name"):
+        read_portal(portal(text), NOVEMBER)
+
+
 def test_a_table_of_something_else_is_compared_as_a_whole(portal) -> None:
     """Names that are no VOs of ours, such as sites: only the sum can tell."""
     good = compare_portal(portal("SITE,Nov 2026\nA-SITE,1000\nB-SITE,25\n"), NOVEMBER, CELLS)
