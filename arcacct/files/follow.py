@@ -93,8 +93,9 @@ class Reader:
         """
         Raises InputError when it cannot be opened.
 
-        A pipe that was ``named`` is waited for. In a directory only regular files are read: a user who may write there
-        could block us permanently.
+        A pipe that was ``named`` is waited for. In a directory only regular files are read, and links only if root or
+        the owner of the file made them: a user who may write there could block us permanently, or have us read and
+        keep a file that he may not read.
         """
         self.path = path
         flags = os.O_RDONLY | os.O_CLOEXEC | (0 if named else os.O_NONBLOCK | os.O_NOCTTY)
@@ -102,8 +103,12 @@ class Reader:
             fd = sys.stdin.fileno() if path == STDIN else os.open(path, flags)
             self._raw = cast("BinaryIO", io.FileIO(fd, closefd=path != STDIN))
             status = os.fstat(fd)
+            entry = status if named else os.lstat(path)
         self._file = self._raw
         is_file = stat.S_ISREG(status.st_mode)
+        if stat.S_ISLNK(entry.st_mode) and entry.st_uid not in (0, status.st_uid):
+            self.close()
+            raise InputError(f"{path}: another user's link, so it is skipped; name it explicitly to read it")
         if not is_file and not named:
             self.close()
             raise InputError(f"{self.path}: a pipe or a device, so it is skipped; name it explicitly to read it")

@@ -341,3 +341,25 @@ def test_standard_input_is_followed_alone(tmp_path) -> None:
     """It has no second look, so it cannot be one of several."""
     with pytest.raises(InputError, match="standard input cannot be followed with files"):
         next(FileTailer(["-", str(tmp_path / "a")], print).follow(0))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_link_of_another_user_is_not_followed(tmp_path) -> None:
+    """Who may write into the directory must not choose what root reads and keeps; a link that is named is read."""
+    secret, folder = tmp_path / "secret", tmp_path / "in"
+    folder.mkdir()
+    secret.write_bytes(b"root:x:0:0\n")
+    link = folder / "a.json"
+    link.symlink_to(secret)
+    complaints: list[str] = []
+
+    def read(path: pathlib.Path) -> list[bytes]:
+        return [b"".join(one.chunks()) for one in FileTailer([str(path)], complaints.append, endings=(".json",)).once()]
+
+    assert read(folder) == [secret.read_bytes()]
+    os.lchown(link, 65_534, 65_534)
+    assert read(folder) == []
+    assert complaints == [f"{link}: another user's link, so it is skipped; name it explicitly to read it"]
+    assert read(link) == [secret.read_bytes()]
+    os.chown(secret, 65_534, 65_534)
+    assert read(folder) == [secret.read_bytes()]
