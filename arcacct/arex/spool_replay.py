@@ -241,6 +241,16 @@ def _is_being_written(folder: Directory, name: str, content: bytes) -> bool:
     return now - ABANDONED_S < folder.lstat(name).st_mtime <= now
 
 
+def has_unwritten(folders: Iterable[str], young_s: float) -> bool:
+    """Whether a launcher may still be writing to an event of the last ``young_s`` seconds."""
+    for folder in folders:
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(spool.TEMPORARY) and entry.stat().st_mtime > time.time() - young_s:
+                    return True
+    return False
+
+
 def _leave_alone(run: SweepRun, folder: Directory, name: str, why: str) -> None:
     run.complaints.append(f"{printable(folder.path_of(name))}: {why}; it is not touched: check who created it")
 

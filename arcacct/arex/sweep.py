@@ -108,6 +108,9 @@ _LOOK_S = 0.5
 _GATHER_S = 0.02
 """Events within this many seconds of another one are recorded and synced together with it."""
 
+_UNWRITTEN_S = 2.0
+"""Seconds that a recorder waits at its end for events that a launcher is still writing."""
+
 
 class Stale(ArcacctError):
     """Another version replaced the program: this process has old parts loaded and would load new ones."""
@@ -198,10 +201,19 @@ class _Recorder:
             self._beats.stop()
             self._beats = None
             with suppress(ArcacctError):
-                self._drain(*self._ready(offers=False))
+                self._drain_to_the_end(*self._ready(offers=False))
         self._watch.close()
         if self._database is not None:
             self._database.leave()
+
+    def _drain_to_the_end(self, here: Places, con: Connection) -> None:
+        """Record what the launchers left, also what they are still writing in parallel to A-REX."""
+        end = time.monotonic() + _UNWRITTEN_S
+        while True:
+            self._drain(here, con)
+            if time.monotonic() > end or not spool_replay.has_unwritten(spools(here), _UNWRITTEN_S):
+                return
+            time.sleep(_GATHER_S)
 
     def _stopping(self) -> bool:
         """Whether to stop. A sweep calls it between two slices and for each job; it also records new events."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -15,9 +16,9 @@ from contextlib import closing, suppress
 
 import pytest
 from disturbed_host import LIFE, check_equal, job_files, undisturbed
-from hook_host import HOOK, PROJECT, Host
+from hook_host import PROJECT, Host
 from installed import ARCACCT
-from job_files import JOB, NOON_NS, Files, cleaned, events, lay, moved_to_hashed, rows
+from job_files import DIAG, JOB, NOON_NS, Files, cleaned, events, lay, moved_to_hashed, rows
 from recorder_service import (
     LAUNCHER,
     Service,
@@ -448,26 +449,149 @@ def test_status_tells_which_way_is_in_use(host: Host) -> None:
 
 @strace_only
 @pytest.mark.parametrize(
-    ("state", "programs", "apart"),
-    [("ACCEPTED", 0, 0), ("PREPARING", 0, 0), ("SUBMIT", 0, 0), ("FINISHING", 0, 0), ("FINISHED", 2, 1)],
+    ("state", "apart"),
+    [
+        ("ACCEPTED", []),
+        ("PREPARING", []),
+        ("SUBMIT", []),
+        ("FINISHING", []),
+        ("FINISHED", ["head", "head", "head", "stat", "sync"]),
+    ],
 )
 def test_what_the_launcher_starts(
-    host: Host, record: pathlib.Path, tmp_path: pathlib.Path, state: str, programs: int, apart: int
+    host: Host, record: pathlib.Path, tmp_path: pathlib.Path, state: str, apart: list[str]
 ) -> None:
-    """Nothing but the shell itself; for a job that has ended `stat` and `head`, and apart from A-REX `sync`."""
+    """A-REX waits for the shell alone, which waits for nothing; the programs of a finished job have another parent."""
     lay(host.control, Files(state))
-    trace = tmp_path / "trace"
+    traces = tmp_path / "traces"
+    traces.mkdir()
     with recorder(host):
         subprocess.run(
-            ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=execve", "/bin/sh", LAUNCHER,
+            ["strace", "-ff", "-qq", "-o", str(traces / "of"), "-e", "trace=execve,wait4", "/bin/sh", LAUNCHER,
              str(host.control), JOB, state, str(host.conf)],
             env=environment(record), check=True,
         )  # fmt: skip
-    found = [line for line in trace.read_text().splitlines() if "execve(" in line and line.endswith(" = 0")]
+        drained(host)
+    # A file for each process: strace begins with the one that A-REX would start.
+    launcher, *others = [file.read_text() for file in sorted(traces.iterdir(), key=lambda file: int(file.suffix[1:]))]
+    programs = [pathlib.Path(name).name for name in re.findall(r'execve\("([^"]+)".* = 0\n', "".join(others))]
 
     assert started(record) == []
-    assert len(found) == 1 + programs + apart, found
-    assert HOOK not in trace.read_text()
+    assert "wait4(" not in launcher
+    assert sorted(programs) == apart
+
+
+def _slow(folder: pathlib.Path, name: str, seconds: float, then: str = "") -> str:
+    """A PATH in which one program of the launcher first waits."""
+    folder.mkdir()
+    program = folder / name
+    program.write_text(f'#!/bin/sh\nsleep {seconds}\n{then}\nexec {shutil.which(name)} "$@"\n')
+    program.chmod(0o755)
+    return f"{folder}:/usr/bin:/bin"
+
+
+def _finished(host: Host, tmp_path: pathlib.Path, files: Files | None = None) -> Host:
+    """Lay the files of a finished job on this host and on another one, which is returned and has recorded it."""
+    (tmp_path / "other").mkdir()
+    other = Host(tmp_path / "other")
+    for one in (host, other):
+        lay(one.control, files or Files())
+    other.run("FINISHED")
+    return other
+
+
+def test_cleaned_while_its_files_are_copied(
+    host: Host, record: pathlib.Path, tmp_path: pathlib.Path, shell: tuple[str, ...]
+) -> None:
+    """All files of the job are deleted before the launcher's programs have started: they are still recorded."""
+    other = _finished(host, tmp_path)
+    with recorder(host):
+        launch(host, JOB, "FINISHED", record, shell=shell, PATH=_slow(tmp_path / "bin", "stat", 0.3))
+        cleaned(host.control)
+        drained(host)
+
+    assert started(record) == []
+    assert rows(str(host.database)) == rows(str(other.database))
+
+
+@pytest.mark.parametrize("program", ["stat", "head"])
+def test_a_rex_writes_local_again_while_it_is_copied(
+    host: Host, record: pathlib.Path, tmp_path: pathlib.Path, shell: tuple[str, ...], program: str
+) -> None:
+    """It empties the file and writes it line by line, and then the client cleans the job: .local is recorded whole."""
+    other = _finished(host, tmp_path)
+    local = host.control / f"job.{JOB}.local"
+    lines = [*local.read_bytes().splitlines(keepends=True), b"cleanuptime=20261127120000Z\n"]
+    with recorder(host):
+        launch(host, JOB, "FINISHED", record, shell=shell, PATH=_slow(tmp_path / "bin", program, 0.2))
+        with open(local, "r+b", buffering=0) as file:
+            file.truncate(0)
+            for line in lines:
+                time.sleep(0.03)
+                file.write(line)
+        cleaned(host.control)
+        drained(host)
+
+    assert started(record) == []
+    assert rows(str(host.database)) == rows(str(other.database))
+
+
+def test_a_large_file_of_a_cleaned_job(host: Host, record: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Of a .diag of 3 MB the beginning and the end are recorded, and A-REX does not wait for that either."""
+    other = _finished(host, tmp_path, Files(diag=b"nodename=wn1\n" * 250_000 + DIAG))
+    with recorder(host):
+        launch(host, JOB, "FINISHED", record)
+        cleaned(host.control)
+        drained(host)
+
+    assert started(record) == []
+    assert rows(str(host.database)) == rows(str(other.database))
+
+
+def test_a_rex_stops_while_files_are_copied(host: Host, record: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Its unit sends SIGTERM to all of its processes, and the client cleans the job: it is recorded whole."""
+    other = _finished(host, tmp_path)
+    with recorder(host):
+        process = subprocess.Popen(
+            ["/bin/sh", LAUNCHER, str(host.control), JOB, "FINISHED", str(host.conf)],
+            env={**environment(record), "PATH": _slow(tmp_path / "bin", "stat", 0.3)},
+            start_new_session=True,
+        )
+        assert process.wait() == 0
+        time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGTERM)
+        cleaned(host.control)
+        drained(host)
+
+    assert started(record) == []
+    assert rows(str(host.database)) == rows(str(other.database))
+
+
+def test_a_recorder_that_ends_waits_for_files_that_are_copied(
+    host: Host, record: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """SIGTERM right after a callout: the event is recorded, and does not wait for a sweep."""
+    other = _finished(host, tmp_path)
+    with recorder(host) as service:
+        launch(host, JOB, "FINISHED", record, PATH=_slow(tmp_path / "bin", "stat", 0.5))
+        cleaned(host.control)
+        assert service.end() == 0
+
+    assert (started(record), waiting(host)) == ([], [])
+    assert rows(str(host.database)) == rows(str(other.database))
+
+
+def test_files_that_cannot_be_copied(host: Host, record: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """The disk of the spool gets full after the callout: arcacct-record has its turn, in parallel to A-REX."""
+    other = _finished(host, tmp_path)
+    with recorder(host):
+        launch(host, JOB, "FINISHED", record, PATH=_slow(tmp_path / "bin", "head", 0, "exit 1"))
+        until(lambda: started(record))
+        drained(host)
+        until(lambda: (JOB, "FINISHED") in events(str(host.database)))
+
+    assert started(record) == [f"{JOB} FINISHED"]
+    assert rows(str(host.database)) == rows(str(other.database))
 
 
 def test_order_and_repeats_do_not_matter(host: Host, record: pathlib.Path, tmp_path: pathlib.Path) -> None:
