@@ -27,6 +27,8 @@ BEAT = ".recorder"
 """The file's name. A sweep ignores it."""
 LEASE_S = 2.0
 """How many seconds one beat is valid: `lease` of the launcher."""
+_SUSPENDED = "-"
+"""In place of the second offset: the launcher finds two different ones, and does not rely on the recorder."""
 
 
 class Configured(NamedTuple):
@@ -49,6 +51,7 @@ class Heartbeats:
         self._here = here
         self._configured = configured
         self._fds: dict[str, int] = {}
+        self._drained_cs = 0
 
     def beat(self, trusted: Container[int]) -> None:
         """
@@ -56,17 +59,26 @@ class Heartbeats:
 
         ``trusted``: the users whose spools are drained. Raises OSError if a spool cannot be created or written.
         """
-        up_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        epoch = int((time.time() - up_s) * 100)
-        usual = "yes" if self._configured.is_usual else "no"
-        drained = f"{int(up_s * 100):<12d} {os.getpid()}"
-        # Written twice, since it decides the order of events: a reader during the write sees two different numbers.
-        rest = f"{epoch} {usual} {epoch} {self._configured.arc_conf}\n"
+        self._drained_cs = int(time.clock_gettime(time.CLOCK_BOOTTIME) * 100)
         for folder in offered(self._here):
             fd = self._fd(folder, trusted)
             if fd is not None:
-                # In one call: a reader may see digits of two beats, and both are of this process.
-                os.pwrite(fd, f"{drained} {fd} {rest}".encode("utf-8", "surrogateescape"), 0)
+                self._write(fd)
+
+    def suspend(self) -> None:
+        """Make launchers stop relying on this process until the next beat. `seen` still reports the last one."""
+        for fd in self._fds.values():
+            with suppress(OSError):
+                self._write(fd, offers=False)
+
+    def _write(self, fd: int, *, offers: bool = True) -> None:
+        epoch = int((time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)) * 100)
+        usual = "yes" if self._configured.is_usual else "no"
+        # Written twice, since it decides the order of events: a reader during the write sees two different numbers.
+        again = epoch if offers else _SUSPENDED
+        text = f"{self._drained_cs:<12d} {os.getpid()} {fd} {epoch} {usual} {again} {self._configured.arc_conf}\n"
+        # In one call: a reader may see digits of two beats, and both are of this process.
+        os.pwrite(fd, text.encode("utf-8", "surrogateescape"), 0)
 
     def stop(self) -> None:
         """Make launchers stop relying on this process, which must still drain what is in the spool by then."""
@@ -122,11 +134,14 @@ class Seen(NamedTuple):
     age_s: float | None
     """Seconds since it, or a killed one, had recorded everything; ``None``: no recorder, or before this boot."""
     is_enabled: bool
+    is_suspended: bool = False
+    """Whether it cannot record now, and has said so."""
 
     @property
     def is_alive(self) -> bool:
         """Whether the launcher leaves its events to it."""
-        return self.process is not None and self.age_s is not None and self.age_s < LEASE_S
+        has_beat = self.process is not None and self.age_s is not None and self.age_s < LEASE_S
+        return has_beat and not self.is_suspended
 
 
 def seen(here: Places) -> Seen | None:
@@ -139,7 +154,7 @@ def seen(here: Places) -> Seen | None:
         if len(words) < 3 or not all(word.isdecimal() for word in words[:3]):
             return found
         age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(words[0]) / 100
-        found = found._replace(age_s=age_s if age_s >= 0 else None)
+        found = found._replace(age_s=age_s if age_s >= 0 else None, is_suspended=words[5:6] == [_SUSPENDED])
         there = os.stat(f"/proc/{words[1]}/fd/{words[2]}")
     except FileNotFoundError:
         return found

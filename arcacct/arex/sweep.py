@@ -224,7 +224,7 @@ class _Recorder:
             if con is not None:
                 self._tell_new(self._drain(self._database.here, con))
             elif self._beats is not None:
-                self._beats.stop()
+                self._beats.suspend()
         return self._stop.is_set()
 
     def _record(self) -> None:
@@ -282,7 +282,7 @@ class _Recorder:
     def _failed(self, error: ArcacctError) -> list[str]:
         """Handle a failure: no launcher may rely on this process while nothing is recorded."""
         if self._beats is not None:
-            self._beats.stop()
+            self._beats.suspend()
         if isinstance(error, Stale):
             raise error
         return [printable(str(error))]

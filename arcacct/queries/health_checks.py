@@ -368,7 +368,8 @@ def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
         text = f"process {recorder.process} records what state callouts report, within a second"
         yield Check("recorder service", OK, text)
     elif recorder.process is not None:
-        text = f"process {recorder.process} has not recorded for {recorder.age_s:.0f} s, so {slow}"
+        last = "cannot record now" if recorder.is_suspended else f"has not recorded for {recorder.age_s:.0f} s"
+        text = f"process {recorder.process} {last}, so {slow}"
         yield Check("recorder service", WARNING, text, f"see its messages: journalctl -u {UNIT}")
     elif recorder.is_enabled or recorder.age_s is not None:
         text = f"{UNIT if recorder.is_enabled else 'it was killed and'} does not run, so {slow}"

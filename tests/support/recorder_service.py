@@ -63,7 +63,7 @@ class Service:
             words = (pathlib.Path(self.host.places.spool) / BEAT).read_text().split()
         except FileNotFoundError:
             return False
-        return words[1:2] == [str(self.process.pid)]
+        return words[1:2] == [str(self.process.pid)] and words[3] == words[5]
 
     def ready(self) -> Service:
         """Once it does."""

@@ -248,6 +248,11 @@ def test_while_it_cannot_record_it_is_not_alive(host: Host, record: pathlib.Path
             until(lambda: not service.lives())
             count = len(started(record))
             lay(host.control, Files(), f"Job{count}")
+            assert _told(host) == (
+                WARNING,
+                f"process {service.process.pid} cannot record now, so each state callout starts Python and records its"
+                " event",
+            )
             assert "spooled as" in launch(host, f"Job{count}", "FINISHED", record)
             assert len(started(record)) == count + 1
             restore()
@@ -270,6 +275,61 @@ def _torn(host: Host) -> Callable[[], object]:
     host.database.rename(sound)
     host.database.write_bytes(b"no database at all, but long enough to look at" * 100)
     return lambda: sound.rename(host.database)
+
+
+def _in_mounts_of(process: subprocess.Popen[bytes]) -> tuple[str, ...]:
+    """A shell that sees what is mounted for a process."""
+    return ("nsenter", "-t", str(process.pid), "-m", "/bin/sh")
+
+
+def _status(process: subprocess.Popen[bytes], host: Host) -> str:
+    """The line of `arcacct status` about the recorder, in its mounts."""
+    command = [*_in_mounts_of(process), "-c", 'exec "$@"', "sh", ARCACCT, "--config", str(host.conf), "status"]
+    said = subprocess.run(command, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}, check=False).stdout
+    return next(line for line in said.splitlines()[1:] if "recorder service" in line)
+
+
+def test_the_disk_of_its_database_is_full(tmp_path: pathlib.Path, record: pathlib.Path) -> None:
+    """The launcher notices, `status` reports it, hooks spool, and all is recorded once the disk has room again."""
+    host = Host(tmp_path, created=False)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    host.configure(f"database={disk}/accounting.db")
+    mount = ("unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size=4m none {disk} && exec "$@"', "sh")
+    if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespace here: a full disk cannot be had")
+    # The launcher's spool, on another disk.
+    host.places.spool = str(host.control / "accounting" / "arcacct" / "spool")
+    jobs = []
+
+    def finish() -> str:
+        jobs.append(f"Job{len(jobs):02}")
+        lay(host.control, Files(), jobs[-1])
+        said = launch(host, jobs[-1], "FINISHED", record, shell=_in_mounts_of(service.process))
+        cleaned(host.control)
+        return said
+
+    with recorder(host, program=(*mount, ARCACCT)) as service:
+        seen = pathlib.Path(f"/proc/{service.process.pid}/root{disk}")
+        finish()
+        drained(host)
+        with suppress(OSError), open(seen / "filler", "wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        # Its write-ahead log has room for some events.
+        until(lambda: not service.lives() or finish())
+        until(lambda: not service.lives())
+        assert "cannot record now" in _status(service.process, host)
+        assert "arcacct-record failed" in finish()
+        (seen / "filler").unlink()
+        until(service.lives)
+        drained(host)
+        assert "within a second" in _status(service.process, host)
+        copy = shutil.copytree(seen, tmp_path / "copy")
+
+    assert [(row[0], row[7]) for row in rows(str(copy / "accounting.db"))["AAR"]] == [
+        (job_id, "completed") for job_id in jobs
+    ]
 
 
 def test_of_two_recorders_one_is_alive(host: Host, record: pathlib.Path) -> None:
