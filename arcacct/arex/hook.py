@@ -50,13 +50,14 @@ _NEEDED = (
     "arex/job_facts",
     "database/",
     "database/connection",
-    "records/packing",
     "records/recorder",
 )
 """
 The modules that every hook imports, each after the modules that it imports itself. Packages, whose __init__ has only a
 docstring, end in a slash. Tests check the list.
 """
+_NEEDED_AT_THE_END = (*_NEEDED, "records/packing")
+"""Those of a job that has finished."""
 
 
 class DeadlineError(Exception):
@@ -101,7 +102,7 @@ def _complain(text: str) -> None:
 def run(arguments: list[str]) -> str:
     """Record or spool an event; return a complaint for stderr, empty on success. Raises if neither was possible."""
     if arguments[2:3] != ["DELETED"]:
-        _load_needed()
+        _load_needed(_NEEDED_AT_THE_END if arguments[2:3] == ["FINISHED"] else _NEEDED)
     # Imports are in functions, so that nothing can fail before main's guard.
     from arcacct.arex.control_files import STATES, is_job_id  # noqa: PLC0415
     from arcacct.config.parser import absolute  # noqa: PLC0415
@@ -139,7 +140,7 @@ def run(arguments: list[str]) -> str:
     return _spool(here, files, (controldir, job_id, state), problem)
 
 
-def _load_needed() -> None:
+def _load_needed(needed: "tuple[str, ...]") -> None:
     """
     Load the modules of the hook from their .pyc files, by the import system's rules but in half of its time.
 
@@ -147,7 +148,7 @@ def _load_needed() -> None:
     From the first unexpected module on (no .pyc, or a newer source), the import system loads the rest.
     """
     folder = __file__.rpartition("/")[0].rpartition("/")[0]
-    for name in _NEEDED:
+    for name in needed:
         try:
             if name[-1] == "/":
                 if f"arcacct.{name[:-1]}" not in sys.modules:

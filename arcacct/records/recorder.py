@@ -3,7 +3,6 @@
 import time
 
 from arcacct.database.connection import Connection
-from arcacct.records.packing import keep, packed
 from arcacct.records.states import (
     ABORTED,
     AWAITED,
@@ -308,7 +307,8 @@ def _insert(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> None:
             con.executemany(_insert_child(table), rows)
     con.executemany(_INSERT_RECORD, records)
     con.executemany(_REMEMBER, files)
-    keep(con, packs)
+    if packs:
+        _keep(con, packs)
 
 
 def _insert_beside(con: Connection, record_id: int, facts: "StateChange") -> None:
@@ -331,6 +331,8 @@ def _packed(
     children: "dict[str, list[tuple[Any, ...]]]",
 ) -> bytes | None:
     """Return the pack of an ended job from its current rows; ``used``: the values of `USAGE_COLUMNS`."""
+    from arcacct.records.packing import packed  # noqa: PLC0415  not in the hook of another state
+
     local_job_id, exit_code, *rest = used
     return packed(
         (escaped(job_id), local_job_id, *owner[:5], status),
@@ -341,6 +343,12 @@ def _packed(
         children["JobExtraInfo"],
         events,
     )
+
+
+def _keep(con: Connection, packs: "list[tuple[int, bytes]]") -> None:
+    from arcacct.records.packing import keep  # noqa: PLC0415  not in the hook of another state
+
+    keep(con, packs)
 
 
 def last_record_id(con: Connection) -> int:
@@ -568,7 +576,7 @@ def _finish(
         # An end that replaces another may have more rows than this function knows: the tables are read for it later.
         pack = _packed(facts.job_id, known.owner, usage.status, values[1:], *told, children)
         if pack is not None:
-            keep(con, [(known.record_id, pack)])
+            _keep(con, [(known.record_id, pack)])
     if known.has_notes:
         # The notes of an earlier end do not apply to this one.
         fields = con.execute("SELECT Field FROM TruncationNotes WHERE RecordID = ?", (known.record_id,)).fetchall()

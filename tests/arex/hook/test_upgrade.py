@@ -165,24 +165,29 @@ def test_a_module_that_was_replaced_is_the_one_that_runs(host: Host, tmp_path: p
         environment.compile()
 
 
-@pytest.mark.parametrize("needed", ["hook._NEEDED", "()"], ids=["loaded together", "imported"])
+@pytest.mark.parametrize(
+    ("state", "needed"),
+    [("SUBMIT", hook._NEEDED), ("FINISHED", hook._NEEDED_AT_THE_END)],
+    ids=["before the end", "at the end"],
+)
+@pytest.mark.parametrize("together", [True, False], ids=["loaded together", "imported"])
 def test_the_modules_that_are_loaded_together_are_those_that_are_needed(
-    host: Host, tmp_path: pathlib.Path, needed: str
+    host: Host, tmp_path: pathlib.Path, state: str, needed: tuple[str, ...], together: bool
 ) -> None:
     """The list of them is right: the import system has nothing left to find, and it would find no others."""
     environment = Environment(tmp_path / "venv")
     environment.compile()
-    lay_job(host, "Job1")
+    lay(host.control, Files(state), "Job1")
     code = (
         f"import posix, sys; sys.path.append({str(environment.packages)!r}); from arcacct.arex import hook\n"
-        f"hook._NEEDED = {needed}\n"
+        f"hook._NEEDED = hook._NEEDED_AT_THE_END = {needed if together else ()}\n"
         "posix._exit = lambda code: print(*[name for name in sys.modules if name.startswith('arcacct.')],"
         " '-', *[name for name in sys.modules if name.startswith('arcacct.') and sys.modules[name].__spec__])\n"
         "hook.main()"
     )
 
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code, host.control, "Job1", "FINISHED", host.conf],
+        [sys.executable, "-I", "-S", "-c", code, host.control, "Job1", state, host.conf],
         capture_output=True,
         text=True,
         check=True,
@@ -193,9 +198,9 @@ def test_the_modules_that_are_loaded_together_are_those_that_are_needed(
     assert set(loaded.split()) == {
         "arcacct.arex",
         "arcacct.arex.hook",
-        *(f"arcacct.{name.rstrip('/').replace('/', '.')}" for name in hook._NEEDED)
+        *(f"arcacct.{name.rstrip('/').replace('/', '.')}" for name in needed)
     }  # fmt: skip
-    assert found.split() == (["arcacct.arex", "arcacct.arex.hook"] if needed != "()" else loaded.split())
+    assert found.split() == (["arcacct.arex", "arcacct.arex.hook"] if together else loaded.split())
 
 
 def test_the_packages_that_are_not_run_do_nothing() -> None:
