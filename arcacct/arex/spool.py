@@ -137,6 +137,11 @@ def is_whole(content: bytes) -> bool:
     return bool(found and end) and b"\nfile=" not in lines and known == lengths and sum(known) == len(content)
 
 
+def was_written_apart(content: bytes) -> bool:
+    """Whether the launcher copied the job's files while A-REX may have written .local again."""
+    return b"\napart=yes\n" in content.partition(b"\nparts=")[0] + b"\n"
+
+
 def from_name(name: str, controldir: str) -> JobFiles | None:
     """Return the event data in the name of a spool file; ``None`` if the name is not ours."""
     time_text, _, rest = name.removeprefix(TEMPORARY).partition("-")

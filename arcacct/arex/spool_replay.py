@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from arcacct.arex import spool
-from arcacct.arex.control_files import JobFiles, read_job
+from arcacct.arex.control_files import JobFiles, job_file, read_bytes, read_job, read_status
 from arcacct.arex.job_facts import job_facts
 from arcacct.arex.reconcile import ArexLookup
 from arcacct.arex.sweep_context import PATIENCE_S, SweepRun, is_of_one_job, printable, reason
@@ -281,6 +281,8 @@ def _spooled(run: SweepRun, folder: Directory, name: str) -> _Event | None:
             return None
         event = named
     try:
+        if complete and spool.was_written_apart(content):
+            event.local = _present_local(event) or event.local
         facts = job_facts(event, run.here.rules) if complete else _explained(run, event)
     except OSError as error:
         run.complaints.append(f"{path}: {reason(error, event.controldir)}; the next sweep tries it again")
@@ -306,6 +308,22 @@ def _content(run: SweepRun, folder: Directory, name: str) -> bytes | None:
     except InputError:
         _leave_alone(run, folder, name, "it was replaced during reading")
     return None
+
+
+def _present_local(event: JobFiles) -> bytes | None:
+    """
+    Return the job's .local if the job is still in the state of the event; ``None`` otherwise.
+
+    It is read under A-REX's lock, so it is complete.
+    """
+    try:
+        status = read_status(event.controldir, event.job_id, event.state, hashed=event.hashed)
+        if status is None or event.status is None or status.mtime_ns != event.status.mtime_ns:
+            return None
+        path = job_file(event.controldir, event.job_id, "local", hashed=event.hashed)
+        return read_bytes(path, lock=True, patience_s=PATIENCE_S)[0]
+    except OSError:
+        return None
 
 
 def _explained(run: SweepRun, event: JobFiles) -> StateChange:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pathlib
 import random
@@ -588,6 +589,25 @@ def test_a_rex_writes_local_again_while_it_is_copied(
                 time.sleep(0.03)
                 file.write(line)
         cleaned(host.control)
+        drained(host)
+
+    assert started(record) == []
+    assert rows(str(host.database)) == rows(str(other.database))
+
+
+def test_a_rex_is_slow_to_write_local_again(host: Host, record: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """The launcher finds only a part of .local, even after a while: the recorder waits for A-REX's lock."""
+    other = _finished(host, tmp_path)
+    with recorder(host), open(host.control / f"job.{JOB}.local", "r+b", buffering=0) as local:
+        fcntl.lockf(local, fcntl.LOCK_EX)
+        content = local.read()
+        local.seek(0)
+        local.truncate(0)
+        local.write(content[:40])
+        launch(host, JOB, "FINISHED", record)
+        until(lambda: any(b"parts=" in pathlib.Path(host.places.spool, name).read_bytes() for name in waiting(host)))
+        local.write(content[40:])
+        fcntl.lockf(local, fcntl.LOCK_UN)
         drained(host)
 
     assert started(record) == []
