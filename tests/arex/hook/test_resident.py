@@ -550,7 +550,11 @@ def _slow(folder: pathlib.Path, name: str, seconds: float, then: str = "") -> st
 
 
 def _finished(host: Host, tmp_path: pathlib.Path, files: Files | None = None) -> Host:
-    """Lay the files of a finished job on this host and on another one, which is returned and has recorded it."""
+    """
+    Lay the files of a finished job on this host and on another one, which is returned and has recorded it.
+
+    To be called when the recorder runs, or its first sweep would find the job.
+    """
     (tmp_path / "other").mkdir()
     other = Host(tmp_path / "other")
     for one in (host, other):
@@ -563,8 +567,8 @@ def test_cleaned_while_its_files_are_copied(
     host: Host, record: pathlib.Path, tmp_path: pathlib.Path, shell: tuple[str, ...]
 ) -> None:
     """All files of the job are deleted before the launcher's programs have started: they are still recorded."""
-    other = _finished(host, tmp_path)
     with recorder(host):
+        other = _finished(host, tmp_path)
         launch(host, JOB, "FINISHED", record, shell=shell, PATH=_slow(tmp_path / "bin", "stat", 0.3))
         cleaned(host.control)
         drained(host)
@@ -578,10 +582,10 @@ def test_a_rex_writes_local_again_while_it_is_copied(
     host: Host, record: pathlib.Path, tmp_path: pathlib.Path, shell: tuple[str, ...], program: str
 ) -> None:
     """It empties the file and writes it line by line, and then the client cleans the job: .local is recorded whole."""
-    other = _finished(host, tmp_path)
     local = host.control / f"job.{JOB}.local"
-    lines = [*local.read_bytes().splitlines(keepends=True), b"cleanuptime=20261127120000Z\n"]
+    lines = [*Files().local.splitlines(keepends=True), b"cleanuptime=20261127120000Z\n"]
     with recorder(host):
+        other = _finished(host, tmp_path)
         launch(host, JOB, "FINISHED", record, shell=shell, PATH=_slow(tmp_path / "bin", program, 0.2))
         with open(local, "r+b", buffering=0) as file:
             file.truncate(0)
@@ -597,17 +601,19 @@ def test_a_rex_writes_local_again_while_it_is_copied(
 
 def test_a_rex_is_slow_to_write_local_again(host: Host, record: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """The launcher finds only a part of .local, even after a while: the recorder waits for A-REX's lock."""
-    other = _finished(host, tmp_path)
-    with recorder(host), open(host.control / f"job.{JOB}.local", "r+b", buffering=0) as local:
-        fcntl.lockf(local, fcntl.LOCK_EX)
-        content = local.read()
-        local.seek(0)
-        local.truncate(0)
-        local.write(content[:40])
-        launch(host, JOB, "FINISHED", record)
-        until(lambda: any(b"parts=" in pathlib.Path(host.places.spool, name).read_bytes() for name in waiting(host)))
-        local.write(content[40:])
-        fcntl.lockf(local, fcntl.LOCK_UN)
+    with recorder(host):
+        other = _finished(host, tmp_path)
+        with open(host.control / f"job.{JOB}.local", "r+b", buffering=0) as local:
+            fcntl.lockf(local, fcntl.LOCK_EX)
+            content = local.read()
+            local.seek(0)
+            local.truncate(0)
+            local.write(content[:40])
+            launch(host, JOB, "FINISHED", record)
+            until(
+                lambda: any(b"parts=" in pathlib.Path(host.places.spool, name).read_bytes() for name in waiting(host))
+            )
+            local.write(content[40:])
         drained(host)
 
     assert started(record) == []
@@ -616,8 +622,8 @@ def test_a_rex_is_slow_to_write_local_again(host: Host, record: pathlib.Path, tm
 
 def test_a_large_file_of_a_cleaned_job(host: Host, record: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Of a .diag of 3 MB the beginning and the end are recorded, and A-REX does not wait for that either."""
-    other = _finished(host, tmp_path, Files(diag=b"nodename=wn1\n" * 250_000 + DIAG))
     with recorder(host):
+        other = _finished(host, tmp_path, Files(diag=b"nodename=wn1\n" * 250_000 + DIAG))
         launch(host, JOB, "FINISHED", record)
         cleaned(host.control)
         drained(host)
@@ -628,8 +634,8 @@ def test_a_large_file_of_a_cleaned_job(host: Host, record: pathlib.Path, tmp_pat
 
 def test_a_rex_stops_while_files_are_copied(host: Host, record: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Its unit sends SIGTERM to all of its processes, and the client cleans the job: it is recorded whole."""
-    other = _finished(host, tmp_path)
     with recorder(host):
+        other = _finished(host, tmp_path)
         process = subprocess.Popen(
             ["/bin/sh", LAUNCHER, str(host.control), JOB, "FINISHED", str(host.conf)],
             env={**environment(record), "PATH": _slow(tmp_path / "bin", "stat", 0.3)},
@@ -649,8 +655,8 @@ def test_a_recorder_that_ends_waits_for_files_that_are_copied(
     host: Host, record: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     """SIGTERM right after a callout: the event is recorded, and does not wait for a sweep."""
-    other = _finished(host, tmp_path)
     with recorder(host) as service:
+        other = _finished(host, tmp_path)
         launch(host, JOB, "FINISHED", record, PATH=_slow(tmp_path / "bin", "stat", 0.5))
         cleaned(host.control)
         assert service.end() == 0
@@ -661,8 +667,8 @@ def test_a_recorder_that_ends_waits_for_files_that_are_copied(
 
 def test_files_that_cannot_be_copied(host: Host, record: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """The disk of the spool gets full after the callout: arcacct-record has its turn, in parallel to A-REX."""
-    other = _finished(host, tmp_path)
     with recorder(host):
+        other = _finished(host, tmp_path)
         launch(host, JOB, "FINISHED", record, PATH=_slow(tmp_path / "bin", "head", 0, "exit 1"))
         until(lambda: started(record))
         drained(host)
