@@ -549,12 +549,18 @@ def _slow(folder: pathlib.Path, name: str, seconds: float, then: str = "") -> st
     return f"{folder}:/usr/bin:/bin"
 
 
+def _has_swept(host: Host) -> bool:
+    with closing(sqlite3.connect(host.database)) as con:
+        return con.execute("SELECT 1 FROM DBConfig WHERE KeyName = 'ARCACCT_LAST_SWEEP'").fetchone() is not None
+
+
 def _finished(host: Host, tmp_path: pathlib.Path, files: Files | None = None) -> Host:
     """
     Lay the files of a finished job on this host and on another one, which is returned and has recorded it.
 
-    To be called when the recorder runs, or its first sweep would find the job.
+    The recorder of this host has made its first sweep by then, which would find the job.
     """
+    until(lambda: _has_swept(host))
     (tmp_path / "other").mkdir()
     other = Host(tmp_path / "other")
     for one in (host, other):
