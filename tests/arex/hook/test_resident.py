@@ -540,13 +540,28 @@ def test_what_the_launcher_starts(
     assert sorted(programs) == apart
 
 
-def _slow(folder: pathlib.Path, name: str, seconds: float, then: str = "") -> str:
-    """A PATH in which one program of the launcher first waits."""
-    folder.mkdir()
-    program = folder / name
-    program.write_text(f'#!/bin/sh\nsleep {seconds}\n{then}\nexec {shutil.which(name)} "$@"\n')
-    program.chmod(0o755)
-    return f"{folder}:/usr/bin:/bin"
+class Gate:
+    """A program of the launcher that waits until it may start."""
+
+    def __init__(self, folder: pathlib.Path, name: str, then: str = "") -> None:
+        folder.mkdir()
+        self._began, self._opened = folder / "began", folder / "opened"
+        program = folder / name
+        program.write_text(
+            f'#!/bin/sh\n: >"{self._began}"\nwhile [ ! -e "{self._opened}" ]; do /bin/sleep 0.01; done\n{then}\n'
+            f'exec {shutil.which(name)} "$@"\n'
+        )
+        program.chmod(0o755)
+        self.path = f"{folder}:/usr/bin:/bin"
+        """PATH for the launcher."""
+
+    def waits(self) -> None:
+        """Wait until the program has started."""
+        until(self._began.exists)
+
+    def open(self) -> None:
+        """Let the program go on."""
+        self._opened.touch()
 
 
 def _has_swept(host: Host) -> bool:
@@ -573,32 +588,42 @@ def test_cleaned_while_its_files_are_copied(
     host: Host, record: pathlib.Path, tmp_path: pathlib.Path, shell: tuple[str, ...]
 ) -> None:
     """All files of the job are deleted before the launcher's programs have started: they are still recorded."""
+    gate = Gate(tmp_path / "bin", "stat")
     with recorder(host):
         other = _finished(host, tmp_path)
-        launch(host, JOB, "FINISHED", record, shell=shell, PATH=_slow(tmp_path / "bin", "stat", 0.3))
+        # It returns once A-REX's pipes are closed, too.
+        launch(host, JOB, "FINISHED", record, shell=shell, PATH=gate.path)
         cleaned(host.control)
+        gate.open()
         drained(host)
 
     assert started(record) == []
     assert rows(str(host.database)) == rows(str(other.database))
 
 
-@pytest.mark.parametrize("program", ["stat", "head"])
 def test_a_rex_writes_local_again_while_it_is_copied(
-    host: Host, record: pathlib.Path, tmp_path: pathlib.Path, shell: tuple[str, ...], program: str
+    host: Host, record: pathlib.Path, tmp_path: pathlib.Path, shell: tuple[str, ...]
 ) -> None:
-    """It empties the file and writes it line by line, and then the client cleans the job: .local is recorded whole."""
+    """The launcher finds only a part of .local, and then all of it. The client cleans the job before it is recorded."""
     local = host.control / f"job.{JOB}.local"
-    lines = [*Files().local.splitlines(keepends=True), b"cleanuptime=20261127120000Z\n"]
-    with recorder(host):
+    gate, patience = Gate(tmp_path / "bin", "head"), Gate(tmp_path / "patience", "sleep")
+    with recorder(host) as service:
         other = _finished(host, tmp_path)
-        launch(host, JOB, "FINISHED", record, shell=shell, PATH=_slow(tmp_path / "bin", program, 0.2))
+        launch(host, JOB, "FINISHED", record, shell=shell, PATH=f"{tmp_path}/patience:{gate.path}")
+        service.pause()
+        gate.waits()
         with open(local, "r+b", buffering=0) as file:
+            content = file.read()
             file.truncate(0)
-            for line in lines:
-                time.sleep(0.03)
-                file.write(line)
+            file.seek(0)
+            file.write(content[:100])
+            gate.open()
+            patience.waits()
+            file.write(content[100:] + b"cleanuptime=20261127120000Z\n")
+            patience.open()
+        until(lambda: any(b"parts=" in pathlib.Path(host.places.spool, name).read_bytes() for name in waiting(host)))
         cleaned(host.control)
+        service.process.send_signal(signal.SIGCONT)
         drained(host)
 
     assert started(record) == []
@@ -640,17 +665,20 @@ def test_a_large_file_of_a_cleaned_job(host: Host, record: pathlib.Path, tmp_pat
 
 def test_a_rex_stops_while_files_are_copied(host: Host, record: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Its unit sends SIGTERM to all of its processes, and the client cleans the job: it is recorded whole."""
+    gate = Gate(tmp_path / "bin", "stat")
     with recorder(host):
         other = _finished(host, tmp_path)
         process = subprocess.Popen(
             ["/bin/sh", LAUNCHER, str(host.control), JOB, "FINISHED", str(host.conf)],
-            env={**environment(record), "PATH": _slow(tmp_path / "bin", "stat", 0.3)},
+            env={**environment(record), "PATH": gate.path},
             start_new_session=True,
         )
         assert process.wait() == 0
-        time.sleep(0.1)
+        # The launcher's program has started, which ignores the signal like the launcher.
+        gate.waits()
         os.killpg(process.pid, signal.SIGTERM)
         cleaned(host.control)
+        gate.open()
         drained(host)
 
     assert started(record) == []
@@ -661,10 +689,15 @@ def test_a_recorder_that_ends_waits_for_files_that_are_copied(
     host: Host, record: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     """SIGTERM right after a callout: the event is recorded, and does not wait for a sweep."""
+    gate = Gate(tmp_path / "bin", "stat")
     with recorder(host) as service:
         other = _finished(host, tmp_path)
-        launch(host, JOB, "FINISHED", record, PATH=_slow(tmp_path / "bin", "stat", 0.5))
+        launch(host, JOB, "FINISHED", record, PATH=gate.path)
         cleaned(host.control)
+        service.process.send_signal(signal.SIGTERM)
+        until(lambda: not service.lives())
+        time.sleep(0.1)
+        gate.open()
         assert service.end() == 0
 
     assert (started(record), waiting(host)) == ([], [])
@@ -673,9 +706,11 @@ def test_a_recorder_that_ends_waits_for_files_that_are_copied(
 
 def test_files_that_cannot_be_copied(host: Host, record: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """The disk of the spool gets full after the callout: arcacct-record has its turn, in parallel to A-REX."""
+    gate = Gate(tmp_path / "bin", "head", "exit 1")
     with recorder(host):
         other = _finished(host, tmp_path)
-        launch(host, JOB, "FINISHED", record, PATH=_slow(tmp_path / "bin", "head", 0, "exit 1"))
+        launch(host, JOB, "FINISHED", record, PATH=gate.path)
+        gate.open()
         until(lambda: started(record))
         drained(host)
         until(lambda: (JOB, "FINISHED") in events(str(host.database)))
