@@ -129,7 +129,7 @@ def last_month(directories: Sequence[str]) -> tuple[int, int]:
     """
     The last month (year and month) that any CE exported. Raises InputError without any.
 
-    A month that has not begun by this host's clock counts only if all are such: the clock of one CE may be wrong.
+    A month that has not started by this host's clock counts only if all are such: the clock of one CE may be wrong.
     """
     every = [one.partition for one in dataset(directories).partitions]
     known = [one for one in every if one.bounds[0] <= time.time()] or every
