@@ -511,13 +511,18 @@ class _AtTarget:
         if self._cursor is None:
             return "not sent: the target never published"
         if job.end_time < self._cursor.start_end_time:
-            return "not sent: it ended before the target's start; `arcacct republish` sends it"
+            return f"not sent: it ended before the target's start; {self._republish()} sends it"
         if self._held_month is not None:
             return "waits: its month is on hold"
         seq = seq_of(self._accounting, job.record_id)
         if seq is not None and seq > self._cursor.last_seq:
             return "waits for the next run"
-        return "not sent, reason unknown to the ledger; `arcacct republish` sends it"
+        return f"not sent, reason unknown to the ledger; {self._republish()} sends it"
+
+    def _republish(self) -> str:
+        """The command that sends the month to this target again."""
+        start, end = (iso(bound_s)[:10] for bound_s in month_bounds(*self._target.month))
+        return f"`arcacct republish --from {start} --to {end} --target {self._plugin.target.name}`"
 
     def _delivered(self) -> tuple[Source, Iterator[Finding]]:
         has = self._jobs.sent(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import time
 from contextlib import closing
@@ -235,7 +236,10 @@ def test_a_job_that_was_not_sent_is_explained(with_target) -> None:
     assert code == 1
     assert [one["job_id"] for one in report["differences"]] == unsent
     assert report["differences"][0]["text"] == "quarantined: poison"
-    assert "arcacct republish" in report["differences"][1]["text"]
+    (command,) = re.findall("`arcacct ([^`]+)`", report["differences"][1]["text"])
+    assert "--target" in command
+    planned = arcacct("--config", with_target.conf, *command.split(), "--plan")
+    assert "jobs that ended from 2026-11-01T00:00:00Z to before 2026-12-01T00:00:00Z" in planned.stderr
 
 
 def test_a_job_that_changed_since_is_explained(with_target) -> None:

@@ -208,23 +208,15 @@ def publish(road: Road) -> None:
     page = section("howto/install", "6. Publish")
     (complete,) = re.findall(r"`(arcacct import [^`]+)`", page)
     (older,) = re.findall(r"`(arcacct publish --since [^`]+)`", page)
-    for _language, block in blocks(page):
-        for line in block.splitlines():
-            code, printed = road.type(line)
-            if code == _HELD:
-                assert "is held" in printed, printed
-                road.do(complete)
-                code, printed = road.type(line)
+    lines = [line for _language, block in blocks(page) for line in block.splitlines()]
+    for line in (*lines, older):
+        code, printed = road.type(line)
+        if code == _HELD:
+            assert "is held" in printed, printed
+            road.do(complete)
+            road.do(line)
+        else:
             assert code == 0, f"{line}\n{printed}"
-    road.do(older)
-
-
-class Figures(NamedTuple):
-    """What all places say of the first month."""
-
-    recorded: list[dict[str, Any]]
-    places: list[dict[str, Any]]
-    received: list[str]
 
 
 def verify(road: Road) -> list[dict[str, Any]]:
@@ -238,6 +230,14 @@ def verify(road: Road) -> list[dict[str, Any]]:
         road.do("arcacct publish --now")
     places: list[dict[str, Any]] = json.loads(road.do(f"{command} --format json"))["sources"]
     return places
+
+
+class Figures(NamedTuple):
+    """What all places say of the first month."""
+
+    recorded: list[dict[str, Any]]
+    places: list[dict[str, Any]]
+    received: list[str]
 
 
 def figures(road: Road, box: Sandbox) -> Figures:
