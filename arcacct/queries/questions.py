@@ -59,9 +59,8 @@ def _ours(path: str, *, anybodys: bool) -> Connection | None:
     refuse_hidden(path)
     if not os.path.exists(path):
         raise StoreError(f"{path}: no such database; create it with `arcacct db init`")
-    if header_of(path).journal != WAL:
-        return None
-    if not os.path.exists(f"{path}-shm"):
+    # A snapshot for readers has no WAL, so its journal mode does not tell it from A-REX's database.
+    if header_of(path).journal != WAL or not os.path.exists(f"{path}-shm"):
         with open(path, "rb") as file:
             # Our mark, looked for without SQLite: the table with it is among the first pages.
             if b"ARCACCT_INCARNATION" not in file.read(_FIRST_BYTES):

@@ -20,6 +20,7 @@ import stored_jobs
 from attackers import THEM, theirs
 from control_directory import set_up
 from full_disk import on_small_disk
+from installed import arcacct
 from other_users import acting_as, public_dir
 
 from arcacct.config.paths import Places, places
@@ -81,6 +82,17 @@ def test_a_snapshot_needs_nothing_beside_it(here, folder) -> None:
     assert jobs(made[0].path) == jobs(made[0].path, "mode=ro") == 3
     assert sorted(os.listdir(folder)) == NAMES
     assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+
+
+@pytest.mark.parametrize("words", [("stats", "--by", "vo"), ("query", "SELECT count(*) FROM v1_jobs")])
+def test_a_reader_asks_a_snapshot_without_a_configuration(here, folder, words) -> None:
+    """`--database` with the snapshot suffices, also for commands that read A-REX's own database as well."""
+    snapshots(here, folder)
+
+    done = arcacct("--database", f"{folder}/accounting.db", *words, "--format", "csv")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "3" in done.stdout.splitlines()[-1].split(",")
 
 
 def test_who_has_the_last_one_open_keeps_it(here, folder) -> None:
