@@ -29,8 +29,8 @@ _WAYS = (
 )
 
 
-PSEUDONYMS, REPORTS = "pseudonyms.key", "reports.json"
-"""Files next to the databases: the key of the pseudonyms, and the content of the last reports."""
+PSEUDONYMS, REPORTS, CARE = "pseudonyms.key", "reports.json", "care.json"
+"""Files next to the databases: the key of pseudonyms, the content of the last reports, and the times of maintenance."""
 
 
 class LocationFile(NamedTuple):

@@ -159,7 +159,7 @@ def _copied(here: Places, directory: str) -> int:
             copy_whole(path, kind, target)
             location.own_as(target, here.directory)
         spooled = _copied_spool(here, os.path.join(directory, "spool"), workshop)
-        for name in (location.PSEUDONYMS, location.REPORTS):
+        for name in (location.PSEUDONYMS, location.REPORTS, location.CARE):
             if os.path.exists(os.path.join(here.directory, name)):
                 # As private as it was.
                 copy = os.path.join(workshop, name)

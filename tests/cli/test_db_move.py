@@ -71,11 +71,14 @@ def test_everything_is_in_the_new_place(site: Host, tmp_path) -> None:
     key = site.database.parent / "pseudonyms.key"
     key.write_bytes(b"k" * 32)
     key.chmod(0o600)
+    assert run(site, "db", "backup", tmp_path / "backups").returncode == 0
+    backup = [one for one in run(site, "metrics").stdout.splitlines() if "backup" in one and one[0] != "#"]
+    assert backup
 
     done = run(site, "db", "move", new, "--yes")
 
     assert (done.returncode, done.stdout) == (0, f"database={new}/accounting.db\n")
-    assert sorted(os.listdir(new)) == ["accounting.db", "pseudonyms.key", "publishing.db", "spool"]
+    assert sorted(os.listdir(new)) == ["accounting.db", "care.json", "pseudonyms.key", "publishing.db", "spool"]
     assert stat.S_IMODE((new / "pseudonyms.key").stat().st_mode) == 0o600
     assert (life(new / "accounting.db"), jobs(new / "accounting.db")) == (before, 3)
     assert stat.S_IMODE(new.stat().st_mode) == 0o700
@@ -92,6 +95,7 @@ def test_everything_is_in_the_new_place(site: Host, tmp_path) -> None:
     configure(site, done.stdout)
     assert run(site, "sweep").stdout.startswith("1 event from the spool")
     assert (JOB, "SUBMIT") in events(str(new / "accounting.db"))
+    assert set(backup) <= set(run(site, "metrics").stdout.splitlines())
     assert run(site, "db", "check").returncode == 0
 
 
