@@ -122,7 +122,8 @@ def plan(
         jobs += len(page)
         progress(jobs)
     return [
-        MonthRating(*key, *sums) for key, sums in sorted(found.items(), key=lambda one: (one[0][0], one[0][1] or ""))
+        MonthRating(*key, *sums)
+        for key, sums in sorted(found.items(), key=lambda one: (one[0][0], one[0][1] or "", one[0][2]))
     ]
 
 

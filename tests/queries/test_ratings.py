@@ -64,6 +64,8 @@ def test_the_plan_is_what_sql_says_and_the_correction_is_the_plan(ours) -> None:
     assert {job[0]: job[5] for job in after} == {
         job[0]: "HEPscore23:20" if job in changed else job[5] for job in before
     }
+    order = [(row["month"], row["vo"] or "", row["type"]) for row in planned]
+    assert order == sorted(order)
     for vo in {job[2] for job in changed}:
         rows = {row["type"]: row for row in planned if (row["vo"] or "") == vo}
         mine = [job for job in changed if job[2] == vo]
