@@ -151,7 +151,7 @@ def check_command(ctx: click.Context, form: str) -> int:
         show(columns, ([getattr(problem, name) for name in columns] for problem in problems), form)
     wrong = len(errors(problems))
     counts = f"{count_of(wrong, 'error')}, {count_of(len(problems) - wrong, 'warning')}"
-    print_line(f"{'not ok' if wrong else 'ok'}: {', '.join(conf.files)}: {counts}", err=True)
+    print_line(f"{'not ok' if wrong else 'ok'}: {', '.join(conf.files) or 'no file'}: {counts}", err=True)
     return ConfigError.exit_code if wrong else 0
 
 

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 def conf_of(ctx: click.Context) -> Conf:
     """arc.conf and arcacct.conf of this host, or those that --config names. Raises ConfigError."""
     conf = load(ctx.obj["config"], os.environ)
+    if conf.files and os.path.abspath(conf.arc_conf) == os.path.abspath(conf.our_conf):
+        raise ConfigError(
+            f"{conf.arc_conf}: --config and $ARC_CONFIG name arc.conf; arcacct.conf next to it is read automatically, "
+            "and $ARCACCT_CONFIG names another one"
+        )
     remember_secrets(conf)
     return conf
 
@@ -45,8 +50,7 @@ def places_of(ctx: click.Context, controldir: str | None = None) -> Places:
     conf = conf_of(ctx)
     if not conf.files and not controldir and not ctx.obj["database"]:
         raise ConfigError(
-            f"{conf.arc_conf}: no such file, and no {conf.our_conf}; name a configuration with --config, "
-            "or the control directory"
+            f"{conf.arc_conf}: no such file, and no {conf.our_conf}; pass one with --config, or create it"
         )
     return places(conf, controldir, ctx.obj["database"])
 

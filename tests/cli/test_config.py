@@ -96,6 +96,26 @@ def test_lines_of_benchmarks_are_judged_as_well(tmp_path, run, option):
     )
 
 
+def test_arcacct_conf_is_not_arc_conf(tmp_path, run, credentials):
+    """Who passes it to --config would have all targets taken for those of A-REX's jura."""
+    conf_files.write(tmp_path, SGAS, credentials)
+    code, out, err = run("--config", f"{tmp_path}/arcacct.conf", "publish")
+    assert (code, out) == (78, "")
+    assert f"{tmp_path}/arcacct.conf: --config and $ARC_CONFIG name arc.conf; arcacct.conf next to it is read" in err
+
+
+def test_without_any_file_the_last_line_says_so(tmp_path, run, monkeypatch):
+    """Neither of the usual files is there; every command gives the same advice."""
+    for name in ("ARC_CONF", "RUN_TIME_FILE"):
+        monkeypatch.setattr(f"arcacct.config.parser.{name}", f"{tmp_path}/arc.conf")
+    advice = f"{tmp_path}/arc.conf: no such file, and no {tmp_path}/arcacct.conf; pass one with --config, or create it"
+    code, out, err = run("config", "check")
+    assert (code, err) == (78, "not ok: no file: 1 error, 0 warnings\n")
+    assert advice in out
+    code, _, err = run("db", "check")
+    assert (code, err) == (78, f"arcacct: {advice}\n")
+
+
 def test_every_problem_is_listed(tmp_path, run):
     """Mistakes in the text and files that cannot be used, together, and exit 78."""
     arc = f"[common]\nhostname = ce.example.org\nx509_host_key = {tmp_path}/key.pem\n"
