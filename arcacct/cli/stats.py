@@ -18,6 +18,7 @@ from arcacct.cli.queries import AS_RATING, arcctl_option, arcctl_version, asking
 from arcacct.cli.tables import format_option, lines
 from arcacct.database.connection import Connection
 from arcacct.errors import UsageError
+from arcacct.publishing.ledger_rows import iso
 from arcacct.queries import arcctl, questions
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import NEEDS, Conversion, Lacking, UsageOrder, UsageTable, before_recording, usage
@@ -442,7 +443,11 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
 
 
 def _complain_of_period(con: Connection, chosen: Selection) -> None:
-    """Say of a period without jobs that it was over before recording began."""
+    """Print that a period without jobs has not started, or was over before recording began."""
+    begins_s = [begin_s for begin_s in (chosen.after_s, chosen.from_s) if begin_s is not None]
+    if begins_s and max(begins_s) > time.time():
+        print_error(f"no job has ended after {iso(max(begins_s))}: this is in the future by this host's clock")
+        return
     ends_s = [end_s for end_s in (chosen.before_s, chosen.until_s) if end_s is not None]
     if ends_s and (why := before_recording(con, min(ends_s))):
         print_error(why)

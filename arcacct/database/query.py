@@ -340,6 +340,8 @@ def _explaining(sql: str, limits: QueryLimits, refusals: Sequence[str]) -> Itera
             text += f"; the first {' or '.join(f'`arcacct import {name}`' for name in names)} creates it"
         elif missing and has_view(PUBLISHING, missing.removeprefix("main.")):
             text += "; it is in publishing.db: use `arcacct query --ledger`"
+        elif missing or "no such column" in text:
+            text += "; `arcacct help views` lists the views and their columns"
         raise UsageError(f"{beginning(sql)}: {text}") from None
 
 

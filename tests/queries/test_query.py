@@ -77,6 +77,14 @@ def test_a_view_of_the_other_database_is_named(ours) -> None:
     assert arcacct("--config", ours.conf, "query", "--ledger", "SELECT * FROM v1_publications").returncode == 0
 
 
+@pytest.mark.parametrize("sql", ["SELECT vo FROM jobs", "SELECT colour FROM v1_jobs"])
+def test_an_unknown_table_or_column_leads_to_the_list(ours, sql) -> None:
+    """The page with all views and columns is named."""
+    done = arcacct("--config", ours.conf, "query", sql)
+    assert done.returncode == 64
+    assert done.stderr.endswith("; `arcacct help views` lists the views and their columns\n")
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_statement_that_does_anything_but_read_is_refused(ours, name) -> None:
     """It ends with 64 and one clear line, and neither the database nor its directory changes."""

@@ -307,6 +307,15 @@ def test_questions_that_mean_nothing_are_refused(ours, options, words) -> None:
     assert words in done.stderr
 
 
+@pytest.mark.parametrize("options", [(), ("--by", "vo")])
+def test_a_period_in_the_future_is_reported(ours, options) -> None:
+    """It has no jobs, and the reason is on stderr."""
+    done = arcacct("--config", ours.conf, "stats", *options, "--month", "2999-01")
+
+    assert done.returncode == 0
+    assert "no job has ended after 2999-01-01T00:00:00Z: this is in the future by this host's clock" in done.stderr
+
+
 def test_sorted_by_any_column_the_top_and_the_others(ours) -> None:
     """Amounts from the largest, names from A; the rows that are left out come as one, and the total has all."""
     asked = ("--config", ours.conf, "stats", "--by", "vo,user", "--format")
