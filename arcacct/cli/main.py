@@ -6,6 +6,7 @@ import errno
 import gc
 import io
 import os
+import re
 import sys
 from functools import partial
 from importlib import import_module
@@ -70,6 +71,10 @@ _ADVICE = {
     errno.ENOMEM: "raise the limit of memory (ulimit -v, MemoryMax)",
 }
 """What to do about errors of the system."""
+
+
+_NUMBER = re.compile(r"is not a valid (?:float|integer)(?: range)?(?=\.?$)")
+"""What click writes about a value that is not a number."""
 
 
 class LazyGroup(click.Group):
@@ -195,7 +200,7 @@ def _run(args: list[str] | None) -> int:
         error.show()
         return UsageError.exit_code
     except click.ClickException as error:
-        words = " ".join(error.format_message().split()).rstrip(".")
+        words = _NUMBER.sub("is not a number", " ".join(error.format_message().split())).rstrip(".")
         ctx = error.ctx if isinstance(error, click.UsageError) else None
         if isinstance(error, click.NoSuchOption) and any(error.option_name in one.opts for one in arcacct.params):
             words = f"{error.option_name} belongs before the command: `arcacct {error.option_name} ... COMMAND`"

@@ -221,7 +221,8 @@ def _make_inheriting(here: Places, known: Iterable[str]) -> list[int]:
 
 def _kind_of(source: str, here: Places) -> DatabaseKind:
     if not os.path.isfile(source):
-        raise InputError(f"{source}: no such file; give a backup that `arcacct db backup` made")
+        found = "a directory" if os.path.isdir(source) else "no such file"
+        raise InputError(f"{source}: {found}; give a backup that `arcacct db backup` made: accounting-TIME.db")
     live = (here.database, here.publishing_database)
     if any(os.path.exists(one) and os.path.samefile(source, one) for one in live):
         raise InputError(f"{source}: that is the database itself; give a backup")

@@ -282,6 +282,8 @@ def replace_file(path: str, content: bytes, mode: int) -> None:
         folder, name = open_parent(path)
         with folder:
             folder.replace(name, content, mode)
+    except IsADirectoryError:
+        raise InputError(f"{path}: a directory; give the name of a file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}; give a directory of this user") from error
 

@@ -313,6 +313,7 @@ def damaged(here: Places, path: pathlib.Path) -> None:
         pytest.param(damaged, StoreError, "malformed|damaged", id="damaged"),
         pytest.param(lambda _here, path: path.write_text("x" * 500), StoreError, "not a database", id="text"),
         pytest.param(lambda _here, _path: None, InputError, "no such file", id="missing"),
+        pytest.param(lambda _here, path: path.mkdir(), InputError, "a directory; give a backup", id="directory"),
     ],
 )
 def test_what_is_no_good_backup_is_refused(here, tmp_path, make, error, message) -> None:

@@ -240,6 +240,10 @@ def test_a_file_that_cannot_be_written_is_told(capsys, site, option) -> None:
 
     assert done.returncode == 65
     assert "/nowhere/report: cannot be written: No such file or directory" in done.stderr
+    assert (
+        "/tmp: a directory; give the name of a file"
+        in said(capsys, "--config", made.conf, "report", *MAY, option, "/tmp").stderr
+    )
 
 
 def test_the_chart_has_a_place_for_each_day_of_the_month(capsys, site) -> None:
