@@ -62,9 +62,8 @@ def init(ctx: click.Context, new_life: bool) -> None:
     _initialise(here, scripts)
     if inherited:
         print_error(
-            f"{here.database}: a new incarnation starts, which continues from {len(inherited)} before: months that "
-            "were published are held until their figures are proven or accepted; `arcacct import arex` imports "
-            "A-REX's records"
+            f"{here.database}: continues the lost database: published months are held until their figures are proven "
+            "or accepted; run `arcacct import arex` and `arcacct sweep` to recover what A-REX has"
         )
 
 

@@ -13,7 +13,7 @@ from arcacct.arex.resident import UNIT
 from arcacct.arex.spool_replay import Spooled
 from arcacct.config.settings import Settings
 from arcacct.database import durable
-from arcacct.database.incarnation import MEANING
+from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import TargetBusy
 from arcacct.publishing.ledger_rows import iso
 from arcacct.publishing.safeguard import held_text
@@ -39,6 +39,7 @@ from arcacct.queries.health import (
 )
 from arcacct.queries.health_queries import Basis, RecordingState, TargetState
 from arcacct.records import unfinished
+from arcacct.records.enrichment import FEATURES
 from arcacct.records.hold_decisions import NONE
 from arcacct.records.holds import HELD, PUBLISHED
 from arcacct.records.states import BOUNDS
@@ -144,7 +145,11 @@ def _databases(found: Health, _limits: Thresholds) -> Iterator[Check]:
         yield Check("lock", CRITICAL, text, f"check what it does (ps {found.writer})")
     if found.maintenance:
         text = "database maintenance is running: hooks spool until it ends"
-        yield Check("maintenance", WARNING, text, "wait for that `arcacct db` command, or repeat one that was killed")
+        advice = (
+            "wait for that `arcacct db` command, or repeat one that was killed; if you created the file `maintenance`"
+            " next to the database, remove it"
+        )
+        yield Check("maintenance", WARNING, text, advice)
     if found.leftovers:
         text = f"{', '.join(found.leftovers)}: left by a killed command"
         advice = "the next `arcacct db backup` (or `db optimize --shrink`) removes it; you may also remove it"
@@ -169,7 +174,9 @@ def _databases(found: Health, _limits: Thresholds) -> Iterator[Check]:
 )
 def _doubts(found: Health, _limits: Thresholds) -> Iterator[Check]:
     """Whether both databases are the two that belong together, and neither is an old copy."""
-    return (Check("ledger", CRITICAL, MEANING[doubt]) for doubt in found.doubts)
+    for doubt in found.doubts:
+        advice = "" if doubt is DatabaseMismatch.FOREIGN else "if this is intended, run `arcacct publish`"
+        yield Check("ledger", CRITICAL, MEANING[doubt], advice)
 
 
 @_check(
@@ -240,7 +247,13 @@ def _imports(found: Health, _limits: Thresholds) -> Iterator[Check]:
         counts = ", ".join(f"{count} of {source}" for source, count in rejected.by_source.items())
         ours = f", {rejected.ours} by an internal error (please report it)" if rejected.ours else ""
         text = f"{counts} could not be used{ours}, the oldest {ago(found.now, rejected.oldest_s)}"
-        advice = "see `arcacct import rejected`, and retry them (--retry) after an upgrade or a correction"
+        retries = " and ".join(
+            "`arcacct features record --from PATTERN --retry`"
+            if source == FEATURES
+            else f"`arcacct import {source} --retry`"
+            for source in rejected.by_source
+        )
+        advice = f"see `arcacct import rejected`; after an upgrade or a correction run {retries}"
         yield Check("imports", WARNING, text, advice)
 
 

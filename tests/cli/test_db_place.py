@@ -156,6 +156,15 @@ def test_two_databases_of_one_directory_are_refused(ce: CE) -> None:
     assert ce.here.database in done.stderr
 
 
+def test_maintenance_by_hand_ends_by_hand(ce: CE) -> None:
+    """Status names the file, since no command removes it."""
+    open(ce.here.maintenance, "x").close()
+
+    said = ce.run("status").stdout
+
+    assert "if you created the file `maintenance` next to the database, remove it" in said
+
+
 def test_the_directory_that_was_emptied(ce: CE) -> None:
     """Database and ledger are both lost: the note remembers that there was one."""
     shutil.rmtree(ce.here.directory)
@@ -184,7 +193,8 @@ def test_a_new_life_is_the_operators_word(ce: CE) -> None:
 
     assert done.returncode == 0
     assert done.stdout.splitlines()[0] == f"{ce.here.database}: created"
-    assert "held until their figures are proven or accepted" in done.stderr
+    assert "continues the lost database: published months are held until" in done.stderr
+    assert "run `arcacct import arex` and `arcacct sweep`" in done.stderr
     assert before is not None
     with closing(sqlite3.connect(ce.here.database)) as con:
         assert schema.incarnation(con) != before.incarnation

@@ -83,6 +83,7 @@ def test_status_and_metrics_count_them(conf, tmp_path) -> None:
     [check] = [one for one in checks if one["subject"] == "imports"]
     assert check["severity"] == 1
     assert check["text"].startswith("1 of gridengine, 2 of sonar could not be used, the oldest ")
+    assert check["text"].endswith("run `arcacct import gridengine --retry` and `arcacct import sonar --retry`")
     metrics = arcacct("--config", conf, "metrics").stdout.splitlines()
     assert 'arcacct_import_rejected_records{source="sonar"} 2.0' in metrics
     assert 'arcacct_sonar_dropped_values_total{field="priority"} 1.0' in metrics

@@ -50,9 +50,12 @@ def held_months(site: Site) -> tuple[tuple[int, int], ...]:
     return tuple(site.ledger("SELECT DISTINCT Year, Month FROM HeldMonths ORDER BY 1, 2"))
 
 
+def judged(site: Site) -> list[health.Check]:
+    return list(health_checks.judge(health.examine(site.settings), health.Thresholds()))
+
+
 def severities(site: Site) -> dict[str, int]:
-    found = health_checks.judge(health.examine(site.settings), health.Thresholds())
-    return {one.subject: one.severity for one in found if one.severity}
+    return {one.subject: one.severity for one in judged(site) if one.severity}
 
 
 def test_no_figure_falls(site) -> None:
@@ -67,6 +70,8 @@ def test_no_figure_falls(site) -> None:
     site.record(*of_this_month(1, 60))
 
     assert severities(site)["ledger"] == health.CRITICAL
+    advice = {one.advice for one in judged(site) if one.subject == "ledger"}
+    assert advice == {"if this is intended, run `arcacct publish`"}
     outcome = site.publish()
     assert isinstance(outcome.error, FiguresHeld)
     assert f"{month_name(MONTH)} is held" in str(outcome.error)
