@@ -15,6 +15,7 @@ from arcacct.wording import HIDDEN, SHORTEST, keep_secret
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _BEFORE_PATH = re.compile(r"[^/?#]*")
+_PASSWORD = re.compile(r"(?<=://)([^/?#:@]*):[^/?#]*@")
 
 
 def keep(secret: str) -> None:
@@ -62,6 +63,11 @@ def without_login(url: str) -> str:
     if at:
         return f"{scheme}{HIDDEN}@{host}"
     return f"{scheme}{rest.partition(':')[0]}:{HIDDEN}" if _is_login(rest) else url
+
+
+def without_password(url: str) -> str:
+    """A URL of a user's file without the password in it: nobody who gets a job's record needs that."""
+    return _PASSWORD.sub(r"\1@", url) if type(url) is str and "@" in url else url
 
 
 def _is_login(text: str) -> bool:

@@ -177,7 +177,10 @@ def test_names_hashed_and_withheld(site) -> None:
     moved = Transfer("https://me:pw@se.example.org/user/User%201/f?x=1", 1, MAY_S - 9, MAY_S - 8, "output")
     site.add(stored_jobs.job(1, end_s=MAY_S)._replace(transfers=(moved,)))
     site.export()
-    users = [row["user_dn"] for row in read(LocalStore(str(site.dataset)))["jobs"]]
+    plain = read(LocalStore(str(site.dataset)))
+    users = [row["user_dn"] for row in plain["jobs"]]
+    assert "https://me@se.example.org/user/User%201/f?x=1" in {row["url"] for row in plain["transfers"]}
+    assert "me:pw" not in repr(plain)
     names = site_names(site.here)
 
     assert len(site.export(names="hashed").written) == 3

@@ -167,6 +167,24 @@ def test_an_empty_element_is_never_written_where_sgas_fails_at_one(job: AAR) -> 
     assert (stored["local_job_id"], stored["vo_name"], stored["transfers"]) == (None, None, [])
 
 
+@pytest.mark.parametrize(
+    ("url", "sent"),
+    [
+        ("ftp://ada:s3cret@se.example.org:2811/f", "ftp://ada@se.example.org:2811/f"),
+        ("https://ada:s@cret:x@se.example.org/f@1", "https://ada@se.example.org/f@1"),
+        ("https://:s3cret@se.example.org/f?a&b", "https://@se.example.org/f?a&b"),
+        ("https://ada@se.example.org/a:b@c", "https://ada@se.example.org/a:b@c"),
+        ("srm://se.example.org:8444/a@b:c", "srm://se.example.org:8444/a@b:c"),
+        ("file:///a:b@c", "file:///a:b@c"),
+    ],
+)
+def test_the_password_in_the_url_of_a_file_is_not_sent(job: AAR, url: str, sent: str) -> None:
+    """A user wrote it into his job, A-REX keeps it, and no receiver needs it."""
+    stored = row(job._replace(transfers=(job.transfers[0]._replace(url=url),)))
+    (transfer,) = stored["transfers"]
+    assert sent in transfer
+
+
 def test_jobs_without_endpoint_speak_for_the_sites_host(bare_job: AAR) -> None:
     """MachineName and recordId come from `lrms_host`; without one there is no MachineName."""
     assert machine_name(bare_job, OPTIONS) == "lrms.example.org"
