@@ -66,7 +66,7 @@ def without_login(url: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """A URL of a user's file without the password in it: nobody who gets a job's record needs that."""
+    """A URL of a user's file without the password in it: receivers of a record do not need that."""
     return _PASSWORD.sub(r"\1@", url) if type(url) is str and "@" in url else url
 
 
