@@ -188,8 +188,11 @@ class JobWriter:
     def _complete(self, known: KnownJob, job: Job) -> Written:
         """Add missing values to a job that arcacct's recorder has seen; the recorded values stay."""
         rows = stored(job)
-        # States that the recorder never sees: ARC 6 has no hook for INLRMS and CANCELING.
+        # States that the recorder never sees: ARC 6 has no hook for INLRMS and CANCELING. The times that receivers get
+        # stay as they were logged: a record that may have been sent must not change without an entry in the log.
         have = {row[0] for row in self._events(known)}
+        if known.status in FINAL:
+            have.update(packing.EVENTS)
         missing = [(known.record_id, *event) for event in rows.events if event[0] not in have]
         self._con.executemany(_INSERT_EVENT, missing)
         if job.status not in FINAL:

@@ -22,6 +22,7 @@ from arcacct.arex.import_database import ImportReport, arex_databases, import_ar
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting
 from arcacct.errors import InputError, StoreBusy
+from arcacct.records import reader
 from arcacct.records.import_quarantine import listed
 
 TYPE_CHECKING = False
@@ -271,6 +272,22 @@ def test_an_event_without_a_hook_is_added(here, con, path, arex) -> None:
 
     assert job_files.events(con).count((job_files.JOB, "INLRMS")) == 1
     assert job_files.events(con).count((job_files.JOB, "FINISHED")) == 1
+
+
+def test_the_times_of_a_logged_record_stay(here, con, path, arex) -> None:
+    """A receiver may have it: a record that changes without an entry in the log is never sent again."""
+    recorded(here, con)
+    con.execute("DELETE FROM JobEvents WHERE EventKey IN ('SUBMIT', 'LRMSSTART')")
+    theirs(arex)
+    for key in ("SUBMIT", "LRMSSTART"):
+        arex.event(1, key, job_files.NOON_S - 200)
+
+    def sent() -> object:
+        return [(one.aar.lrms_submit_time, one.aar.lrms_start_time) for one in reader.logged_after(con, 0, 99).records]
+
+    before = sent()
+    assert run(here, con, path).changed == 0
+    assert sent() == before
 
 
 @pytest.mark.parametrize("first", ["SUBMIT", "FINISHED"])
