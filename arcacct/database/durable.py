@@ -99,6 +99,8 @@ def header_of(path: str) -> Header:
             content = os.pread(fd, _HEADER_BYTES, 0) if stat.S_ISREG(status.st_mode) else b""
         finally:
             os.close(fd)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; give the path of a database") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}; run as the user of A-REX") from error
     if len(content) < _HEADER_BYTES or not content.startswith(_MAGIC):

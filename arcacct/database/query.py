@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from arcacct.database.schema import PUBLISHING, has_view, source_of
+from arcacct.database.schema import ACCOUNTING, PUBLISHING, has_view, source_of
 from arcacct.errors import InputError, StoreBusy, UsageError
 from arcacct.wording import count_of
 
@@ -340,6 +340,8 @@ def _explaining(sql: str, limits: QueryLimits, refusals: Sequence[str]) -> Itera
             text += f"; the first {' or '.join(f'`arcacct import {name}`' for name in names)} creates it"
         elif missing and has_view(PUBLISHING, missing.removeprefix("main.")):
             text += "; it is in publishing.db: use `arcacct query --ledger`"
+        elif missing and has_view(ACCOUNTING, missing.removeprefix("main.")):
+            text += "; it is in accounting.db of arcacct: omit --ledger, or --database with a database of A-REX"
         elif missing or "no such column" in text:
             text += "; `arcacct help views` lists the views and their columns"
         raise UsageError(f"{beginning(sql)}: {text}") from None

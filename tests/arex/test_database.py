@@ -140,7 +140,7 @@ def test_one_process_never_reads_a_file_both_ways(arex, work) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        pytest.param(None, "cannot be read: No such file", id="missing"),
+        pytest.param(None, "no such file; give the path", id="missing"),
         pytest.param(b"", "not an SQLite database", id="empty"),
         pytest.param(b"not a database" * 20, "not an SQLite database", id="text"),
     ],

@@ -95,7 +95,7 @@ def test_both_databases_after_an_upgrade_to_arc_7(tmp_path, arex, run) -> None:
     ("arguments", "code", "message"),
     [
         pytest.param(["--timezone", "Mars/Olympus"], 64, "no such zone; use a name", id="no zone"),
-        pytest.param(["/nowhere/accounting.db"], 65, "/nowhere/accounting.db: cannot be read", id="missing"),
+        pytest.param(["/nowhere/accounting.db"], 65, "/nowhere/accounting.db: no such file", id="missing"),
         pytest.param([__file__], 65, "not an SQLite database", id="no database"),
         pytest.param(["--controldir", "/nowhere"], 78, "/nowhere: no such control directory", id="nothing there"),
     ],

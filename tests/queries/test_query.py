@@ -77,6 +77,13 @@ def test_a_view_of_the_other_database_is_named(ours) -> None:
     assert arcacct("--config", ours.conf, "query", "--ledger", "SELECT * FROM v1_publications").returncode == 0
 
 
+def test_a_view_of_the_accounting_database_is_named(ours) -> None:
+    """Who asks the ledger for jobs has one option too many."""
+    done = arcacct("--config", ours.conf, "query", "--ledger", "SELECT * FROM v1_jobs")
+    assert done.returncode == 64
+    assert "it is in accounting.db of arcacct: omit --ledger" in done.stderr
+
+
 @pytest.mark.parametrize("sql", ["SELECT vo FROM jobs", "SELECT colour FROM v1_jobs"])
 def test_an_unknown_table_or_column_leads_to_the_list(ours, sql) -> None:
     """The page with all views and columns is named."""
