@@ -333,21 +333,27 @@ def _explaining(sql: str, limits: QueryLimits, refusals: Sequence[str]) -> Itera
             raise StoreBusy(f"the database is locked: {text}; try again later") from None
         if refusals:
             raise UsageError(f"{beginning(sql)}: queries can only read; {refusals[-1]} is refused") from None
-        _, _, missing = text.partition("no such table: ")
-        if source := source_of(missing.removeprefix("main.")):
-            # PBS, LSF and installed sources have one view together.
-            names = ("pbs", "lsf") if source == "batch" else (source,)
-            text += f"; the first {' or '.join(f'`arcacct import {name}`' for name in names)} creates it"
-        elif missing and has_view(PUBLISHING, missing.removeprefix("main.")):
-            text += "; it is in publishing.db: use `arcacct query --ledger`"
-        elif missing and has_view(ACCOUNTING, missing.removeprefix("main.")):
-            text += "; it is in accounting.db of arcacct: omit --ledger, or --database with a database of A-REX"
-        elif missing or "no such column" in text:
-            text += "; `arcacct help views` lists the views and their columns"
-        raise UsageError(f"{beginning(sql)}: {text}") from None
+        raise UsageError(f"{beginning(sql)}: {text}{_where_to_look(text)}") from None
 
 
 def beginning(sql: str) -> str:
     """A statement as a message names it."""
     line = " ".join(sql.split())
     return repr(line if len(line) <= 40 else f"{line[:40]}...")
+
+
+def _where_to_look(text: str) -> str:
+    """Where a table or column is that SQLite does not find, as the end of its message."""
+    _, _, missing = text.partition("no such table: ")
+    name = missing.removeprefix("main.")
+    if source := source_of(name):
+        # PBS, LSF and installed sources have one view together.
+        names = ("pbs", "lsf") if source == "batch" else (source,)
+        return f"; the first {' or '.join(f'`arcacct import {name}`' for name in names)} creates it"
+    if missing and has_view(PUBLISHING, name):
+        return "; it is in publishing.db: use `arcacct query --ledger`"
+    if missing and has_view(ACCOUNTING, name):
+        return "; it is in accounting.db of arcacct: omit --ledger, or --database with a database of A-REX"
+    if missing or "no such column" in text:
+        return "; `arcacct help views` lists the views and their columns"
+    return ""
