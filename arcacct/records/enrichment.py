@@ -330,13 +330,16 @@ def rate(con: Connection, record_id: int, benchmark: str, source: str) -> None:
 def _add_missing_events(
     con: Connection, record_id: int, now: CurrentValues, events: Iterable[tuple[str, int | str]]
 ) -> list[str]:
-    """Add the events that the record lacks; returns their fields, as in EVENTS."""
+    """Add the events that the record lacks, and log the record: receivers get these times. Returns their fields."""
     have = dict(now.events)
     missing = [(key, when) for key, when in events if key in EVENTS.values() and key not in have]
     con.executemany(
         "INSERT INTO JobEvents VALUES (?, ?, ?)",
         [(record_id, key, event_time(when) if isinstance(when, int) else when) for key, when in missing],
     )
+    if missing:
+        con.execute("DELETE FROM FinishedLog WHERE RecordID = ?", (record_id,))
+        con.execute("INSERT INTO FinishedLog (RecordID) SELECT ? WHERE changes() > 0", (record_id,))
     return [field for field, key in EVENTS.items() if key in dict(missing)]
 
 

@@ -184,6 +184,8 @@ def test_times_are_added_where_there_are_none(con) -> None:
     assert con.execute("SELECT EventTime FROM JobEvents WHERE EventKey = 'LRMSSTART'").fetchall() == [
         (recorder.event_time(END - 9),)
     ]
+    # Receivers get this time: the record was logged again, once.
+    assert con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchall() == [(2,)]
 
 
 def test_a_run_that_ended_otherwise_is_another(con) -> None:
