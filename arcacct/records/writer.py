@@ -189,9 +189,10 @@ class JobWriter:
         """Add missing values to a job that arcacct's recorder has seen; the recorded values stay."""
         rows = stored(job)
         # States that the recorder never sees: ARC 6 has no hook for INLRMS and CANCELING. The times that receivers get
-        # stay as they were logged: a record that may have been sent must not change without an entry in the log.
+        # stay as they were sent: a record must not change without an entry in the log. A pack waits for a target.
         have = {row[0] for row in self._events(known)}
-        if known.status in FINAL:
+        waits = self._con.execute("SELECT 1 FROM PackedJobs WHERE RecordID = ?", (known.record_id,)).fetchone()
+        if known.status in FINAL and waits is None:
             have.update(packing.EVENTS)
         missing = [(known.record_id, *event) for event in rows.events if event[0] not in have]
         self._con.executemany(_INSERT_EVENT, missing)

@@ -113,7 +113,7 @@ def test_keys_that_no_longer_hold_are_sent_again_with_zeros(ctx) -> None:
         COUNTS: {count._replace(jobs=0, wall_s=0)},
     }
     assert all("NumberOfJobs: 0\n" in part.text for parts in found.values() for part in parts)
-    assert [note.partition(" published before")[0] for note in ctx.summary.notes] == [
-        "2026-04, 2026-05: 3 summaries records",
-        "2026-05: 1 sync records",
+    assert [note.partition(" sent again with zeros: ")[0] for note in ctx.summary.notes] == [
+        "2026-04, 2026-05: 3 records of summaries",
+        "2026-05: 1 record of sync",
     ]

@@ -195,6 +195,7 @@ def _repeated(root: pathlib.Path, partition: Partition, rows: int, values: pa.Ar
     many = table.take(pa.array([0] * rows))
     column = pa.chunked_array([values] * (rows // len(values)))
     many = many.set_column(many.schema.get_field_index(name), name, column)
+    many = with_column(many, "record_id", range(rows), pa.int64())
     if "dictionary_pagesize_limit" not in options:
         options |= {"use_dictionary": False, "column_encoding": {name: "DELTA_BYTE_ARRAY"}, "data_page_size": 2**30}
     write(root, partition, many, store_schema=False, compression="zstd", write_statistics=False, **options)
