@@ -66,7 +66,7 @@ def without_login(url: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """A URL of a user's file without the password in it: receivers of a record do not need that."""
+    """Return the URL of a user's file without its password, which a receiver of the record does not need."""
     return _PASSWORD.sub(r"\1@", url) if type(url) is str and "@" in url else url
 
 

@@ -137,7 +137,7 @@ def incarnation_state(
         runs=int(theirs.get("RUNS", 0)),
         fences=None if fences is None else int(fences),
         target_incarnations=lives,
-        known_incarnations=lives.union(theirs.get(location.LEDGER_LIVES, "").split()),
+        known_incarnations=lives.union(theirs.get(location.LEDGER_INCARNATIONS, "").split()),
         restored=RESTORED in theirs,
         compared=theirs.get(RESTORED) == _COMPARED,
         previous_incarnation=None if rehearsing else ours.get("LEDGER_LIFE"),
@@ -222,7 +222,7 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
         note(publishing, "FENCES_PASSED", passed.passed)
         note(
             publishing,
-            location.LEDGER_LIVES,
+            location.LEDGER_INCARNATIONS,
             " ".join(sorted(what.known_incarnations | schema.incarnation_history(accounting))),
         )
         publishing.execute("DELETE FROM DBConfig WHERE KeyName = ?", (RESTORED,))

@@ -342,7 +342,7 @@ def _is_ours(path: str) -> bool:
     return True
 
 
-LEDGER_LIVES = "ACCOUNTING_LIVES"
+LEDGER_INCARNATIONS = "ACCOUNTING_LIVES"
 """Key in the DBConfig of a ledger: all incarnations of the accounting database that it knows, with blanks between."""
 
 
@@ -367,11 +367,11 @@ def ledger_incarnations(path: str) -> list[str]:
 
 def ledger_history(path: str) -> frozenset[str]:
     """The incarnations that a ledger has published from, the former ones too; empty as `ledger_incarnations`."""
-    lives = frozenset(ledger_incarnations(path))
-    if lives:
+    incarnations = frozenset(ledger_incarnations(path))
+    if incarnations:
         with _looked_at(path) as con:
-            lives |= frozenset((noted(con, LEDGER_LIVES) or "").split())
-    return lives - {""}
+            incarnations |= frozenset((noted(con, LEDGER_INCARNATIONS) or "").split())
+    return incarnations - {""}
 
 
 def incarnations_of(path: str) -> frozenset[str]:

@@ -287,14 +287,14 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
         yield copy, done
 
 
-def _refuse_another_ces(here: Places, source: str, lives: frozenset[str]) -> None:
+def _refuse_another_ces(here: Places, source: str, incarnations: frozenset[str]) -> None:
     """
     Raise InputError for a backup of a database that the ledger never published from: it is of another CE.
 
-    The restored database continues the life of the replaced one, so its jobs would be sent as those of this CE.
+    The restored database continues the incarnation of the replaced one, so its jobs would be sent as those of this CE.
     """
     published = location.ledger_history(here.publishing_database)
-    if published and not lives & (published | location.incarnations_of(here.database)):
+    if published and not incarnations & (published | location.incarnations_of(here.database)):
         raise InputError(
             f"{source}: a backup of another database than {here.publishing_database} has published from: of another CE?"
             " Give a backup of this CE. If it is one from before its databases were lost, move publishing.db away first"

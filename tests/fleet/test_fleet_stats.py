@@ -17,6 +17,7 @@ from arcacct.fleet.engine import Engine, judged
 from arcacct.fleet.usage import FLEET_NEEDS
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import usage as of_one_ce
+from arcacct.records import states
 
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")
 pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
@@ -272,6 +273,17 @@ IMPOSSIBLE = {
     "a benchmark that is no number": {"benchmark_type": "HEPscore23", "benchmark_value": float("nan")},
     "a benchmark without end": {"benchmark_type": "hepspec", "benchmark_value": float("inf")},
 }
+EDGES = (
+    *(({name: states.LARGEST_S}, {name: states.LARGEST_S + 1}) for name in ("wall_s", "cpu_user_s", "cpu_kernel_s")),
+    ({"core_count": states.MOST_CORES}, {"core_count": states.MOST_CORES + 1}),
+    ({"node_count": states.MOST_NODES}, {"node_count": states.MOST_NODES + 1}),
+    *(
+        ({"benchmark_type": kind, "benchmark_value": edge}, {"benchmark_type": kind, "benchmark_value": edge * beyond})
+        for kind, bounds in states.BENCHMARKS.items()
+        for edge, beyond in zip(bounds, (0.99, 1.01), strict=True)
+    ),
+)
+"""The last possible value of each kind, by the rules of a CE, and one beyond it."""
 
 
 @pytest.mark.parametrize("values", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
@@ -294,6 +306,22 @@ def test_jobs_that_cannot_be_are_not_counted_and_their_ce_is_named(values, tmp_p
     assert (done.returncode, done.stdout) == (65, honest.stdout)
     assert f"{tmp_path / BAD.manifest}: 1 job of {BAD} with a wall time, CPU time, number of cores" in done.stderr
     assert (reported.returncode, reported.stderr) == (verified.returncode, verified.stderr) == (65, done.stderr)
+
+
+@pytest.mark.parametrize("values", EDGES, ids=str)
+def test_the_ranges_are_those_of_a_ce(values, tmp_path, capsys) -> None:
+    """A federation leaves out what a CE holds, and nothing else: the SQL and the constants have one range."""
+    write_partition(tmp_path, BAD, {"jobs": generator.jobs_of(BAD, JOBS)})
+    whole, codes = hostile_datasets.read(tmp_path, BAD), []
+    for changed in values:
+        table = whole
+        for name, value in changed.items():
+            told = whole[name].to_pylist()
+            table = hostile_datasets.with_column(table, name, [*told[:5], value, *told[6:]], whole[name].type)
+        hostile_datasets.write(tmp_path, BAD, table)
+        codes.append(said(capsys, "fleet", "stats", tmp_path, "--by", "ce", "-a").returncode)
+
+    assert codes == [0, 65]
 
 
 def test_a_record_that_a_file_has_twice_is_found_by_verify(tmp_path, capsys) -> None:
