@@ -31,6 +31,7 @@ _TEXTS = {
     "Targets": ("Target", "Incarnation", "LastGoodSelection", "FullScanSelection", "LastError"),
     "Messages": ("Target", "Kind", "Digest", "Destination", "Answer", "ReceiverID"),
     "Jobs": ("JobID",),
+    "SentNames": ("Names", "Site", "SubmitHost"),
     "KeyTemplates": ("Template",),
     "SentRecords": ("KeyRest", "Notes"),
     "SentSummaries": ("Target", "Kind", "Key", "Site", "SubmitHost"),
@@ -38,7 +39,7 @@ _TEXTS = {
     "MonthFormats": ("Target", "Kind", "Incarnation"),
 }
 """The text columns of the ledger, by table."""
-_JSON = {"SentSummaries": ("Key",), "Targets": ("LastGoodSelection", "FullScanSelection")}
+_JSON = {"SentNames": ("Names",), "SentSummaries": ("Key",), "Targets": ("LastGoodSelection", "FullScanSelection")}
 
 
 class _Logged(NamedTuple):
@@ -144,7 +145,7 @@ def given(con: Connection) -> list[str]:
     rows = con.execute(
         "WITH Change (PublishedTotalID, Jobs, Wall) AS ("
         " SELECT PublishedTotalID, 1, ifnull(Record.Wall, 0) FROM SentRows AS Record JOIN Messages USING (MessageID)"
-        " WHERE State = 'accepted' AND PublishedTotalID IS NOT NULL"
+        " WHERE State = 'accepted' AND PublishedTotalID IS NOT NULL AND length(Record.Digest) > 0"
         " UNION ALL SELECT ReplacedID, -1, -ifnull(ReplacedWall, 0) FROM SentRows AS Record"
         " JOIN Messages USING (MessageID) WHERE State = 'accepted' AND ReplacedID IS NOT NULL)"
         " SELECT PublishedTotals.Target, Year, Month, PublishedTotals.Jobs, PublishedTotals.Wall,"

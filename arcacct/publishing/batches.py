@@ -9,21 +9,22 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
+from arcacct.database.connection import Connection
 from arcacct.errors import InputError
+from arcacct.publishing import ledger
 from arcacct.publishing.context import RunContext
 from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
-from arcacct.publishing.ledger import HeldRecord, SentRecord, SentVersion
+from arcacct.publishing.ledger import PLACE, HeldRecord, Names, SentRecord, SentVersion
 from arcacct.publishing.ledger_rows import DAY_S, month_of
-from arcacct.publishing.plugin import RecordFormat, RenderedRecord
+from arcacct.publishing.plugin import RecordFormat, RenderedRecord, TargetPlugin
 from arcacct.publishing.sent import digest, is_same, row_digest
 from arcacct.records import reader
 from arcacct.records.model import AAR, Row, column
+from arcacct.records.pseudonyms import PSEUDONYM
 from arcacct.records.reader import Logged
 from arcacct.records.states import FAILED
 
-_GONE = (
-    "the receiver has this record, but the database no longer has this job: {room}, then run `arcacct quarantine drop`"
-)
+_GONE = "the receiver has this record, but {why}: {room}, then run `arcacct quarantine retry`"
 _CORRECTION = (
     "the receiver has an older version of this record and keeps the first version: {room}, then run"
     " `arcacct quarantine retry`"
@@ -82,6 +83,7 @@ class RecordBatcher:
         moves_cursor: bool = True,
     ) -> None:
         self._family = family
+        self._con = ctx.publishing
         self._plugin = ctx.plugin
         self._keeps_first = ctx.plugin.keeps_first
         self._guard = ctx.guard
@@ -101,7 +103,7 @@ class RecordBatcher:
         self._full_bytes = 0
         self._held: list[HeldRecord] = []
         self._seq: int | None = None
-        self._elsewhere: dict[tuple[int, str], bool] = {}
+        self._elsewhere: dict[int, bool] = {}
 
     def add(self, aar: AAR, seq: int, known: Sequence[SentVersion] = ()) -> bool:
         """
@@ -114,10 +116,9 @@ class RecordBatcher:
         made = self._rendered(aar) if self._republish or not known else None
         key = self._family.key(aar) if made is None else made.key
         new = self._republish or not is_known(aar, key, known)
-        if new:
-            place = self._family.site_and_host(aar) if made is None else made.site_and_host
-            if not self._forbidden(aar, key, place[0], seq, known):
-                self._add_new(aar, _sent(aar, seq, key, place), known, made)
+        if new and not self._forbidden(aar, key, seq, known):
+            record = SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), key, wall_s=aar.wall_s)
+            self._add_new(aar, record if made is None else record._replace(names=made.names), known, made)
         self.passed(seq)
         if self._count >= self._most:
             self._end_batch()
@@ -139,26 +140,25 @@ class RecordBatcher:
             if made is None:
                 self.add(one.aar, seq)
                 continue
-            key, text, group, place = made
+            key, text, group, names = made
             record_id, job_id, end_time, status, wall_s = _NOTED(row)
-            if (status == FAILED and end_time > unsettled_from) or self._is_elsewhere(end_time, place[0]):
+            if (status == FAILED and end_time > unsettled_from) or self._is_elsewhere(end_time):
                 self.add(one.aar, seq)
                 continue
-            stored = row_digest(row, packed)
-            collect(text, group, _noted((job_id, record_id, seq, end_time, stored, key, None, *place, wall_s, None, 0)))
+            of_job = job_id, record_id, seq, end_time, row_digest(row, packed), key
+            collect(text, group, _noted((*of_job, None, names, wall_s, None, 0, None)))
             self.passed(seq)
             if self._count >= self._most:
                 self._end_batch()
             if not number % _ANSWERS_EVERY:
                 self._delivery.collect_answers()
 
-    def _is_elsewhere(self, end_time: int, site: str) -> bool:
+    def _is_elsewhere(self, end_time: int) -> bool:
         """Whether the month of ``end_time`` is published under another site's name. The answer is cached by day."""
-        asked = end_time // DAY_S, site
-        found = self._elsewhere.get(asked)
+        found = self._elsewhere.get(end_time // DAY_S)
         if found is None:
-            found = self._guard.published_under_other_site(month_of(end_time), site)
-            self._elsewhere[asked] = found
+            found = self._guard.published_under_other_site(month_of(end_time), self._family.site)
+            self._elsewhere[end_time // DAY_S] = found
         return found
 
     def _rendered(self, row: Row) -> RenderedRecord | None:
@@ -168,12 +168,12 @@ class RecordBatcher:
         except UNFORESEEN:
             return None
 
-    def _forbidden(self, aar: AAR, key: str, site: str, seq: int, known: Sequence[SentVersion]) -> bool:
+    def _forbidden(self, aar: AAR, key: str, seq: int, known: Sequence[SentVersion]) -> bool:
         """Whether the safeguard blocks a record: figures would change, or be split between two sites, without proof."""
         if known:
             site_of = self._family.site_of
             return self._guard.blocks_correction(aar, key, seq, known, asked=self._republish, site_of=site_of)
-        return reader.is_time(aar.end_time) and self._guard.blocks_new_record(aar.end_time, site, seq)
+        return reader.is_time(aar.end_time) and self._guard.blocks_new_record(aar.end_time, self._family.site, seq)
 
     def quarantine(self, aar: AAR, seq: int, reason: str) -> None:
         """Quarantine a record for a reason that the receiver would not report."""
@@ -219,23 +219,28 @@ class RecordBatcher:
                 self._summary.note(
                     f"{job_id}: was published and is not any more: it is sent again with zeros ({old.key})"
                 )
-                self.zero_out(aar, record)
+                self.withdraw(record, aar)
             else:
                 self._summary.corrections += 1
-                reason = _GONE.format(room=self._plugin.correction_advice.format(key=old.key))
+                why = "the database no longer has this job" if aar is None else _why_gone(aar)
+                reason = _GONE.format(why=why, room=self._plugin.correction_advice.format(key=old.key))
                 self._summary.note(f"{job_id}: {reason}")
                 self._held.append(HeldRecord(record, "correction", reason))
         return not known or not self._keeps_first
 
-    def zero_out(self, aar: AAR | None, old: SentRecord) -> None:
+    def withdraw(self, old: SentRecord, aar: AAR | None = None) -> None:
         """
-        Send the record under an old key again with zeros, with the values that are known.
+        Send the record under an old key again with zeros (`withdrawal`), if its names are still known.
 
-        The ledger notes it with an empty digest: the receiver has nothing of the job under this key any more.
+        The ledger notes it with an empty digest: the receiver has no usage under this key any more.
         """
-        text = zeroed_record(self._family, aar, old, self._now)
-        assert text is not None
-        self._collect(text, None, old._replace(digest=b"", seq=0, notes="sent with zeros"))
+        part = withdrawal(self._con, self._plugin, self._family, old, aar, self._now)
+        if part is None:
+            self._summary.note(f"{old.job_id}: {NAMES_FORGOTTEN} ({old.key})")
+            return
+        self._summary.withdrawn.add(month_of(old.end_time))
+        text, record = part
+        self._collect(text, None, record)
 
     def _correction(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion]) -> HeldRecord | None:
         # A version without a digest: an operator has said that the receiver has room for the record now.
@@ -267,6 +272,7 @@ class RecordBatcher:
                 else:
                     text = self._family.text(verdict.aar, self._now)
                     notes = "; ".join(verdict.notes) or None
+                record = record._replace(names=self._family.names(verdict.aar))
             except UNFORESEEN as error:
                 self._hold(record, f"cannot be written: {error}")
                 return
@@ -274,10 +280,9 @@ class RecordBatcher:
         for old in known:
             if old.key != record.key and not self._keeps_first:
                 self._summary.note(
-                    f"{aar.job_id}: was published as another record ({old.key}): that one is sent again with zeros;"
-                    " the receiver counts one job too many"
+                    f"{aar.job_id}: was published as another record ({old.key}): that one is sent again with zeros"
                 )
-                self.zero_out(aar, _retracted(aar.job_id, old))
+                self.withdraw(_retracted(aar.job_id, old), aar)
         self._collect(text, group, record if notes is None else record._replace(notes=notes))
 
     def _is_replacement(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion]) -> bool:
@@ -330,32 +335,53 @@ def is_known(aar: AAR, key: str, known: Sequence[SentVersion]) -> bool:
     return bool(known) and all(one.key == key and is_same(aar, one.digest) for one in known)
 
 
-def zeroed_record(family: RecordFormat, aar: AAR | None, old: SentRecord, now: int) -> str | None:
-    """Return the text with zeros for an old key; ``None`` if the key is not ours. ``aar``: the job's record, if any."""
-    text = None if aar is None else _zeroed(family, aar, old.key, now)
-    # If the receiver would refuse the job's present values, a text with the same key and no other values is enough.
-    return _zeroed(family, bare(old.job_id, old.end_time), old.key, now) if text is None else text
+NAMES_FORGOTTEN = (
+    "stays at the receiver: the names that were sent are needed to take it back, and `arcacct db forget` replaced them"
+)
 
 
-def _zeroed(family: RecordFormat, aar: AAR, key: str, now: int) -> str | None:
-    named = family.of_key(key)
+def withdrawal(
+    con: Connection, plugin: TargetPlugin, family: RecordFormat, old: SentRecord, aar: AAR | None, now: int
+) -> tuple[str, SentRecord] | None:
+    """
+    Return the text with zeros that takes back the usage under a key, and the ledger's note of it.
+
+    No other function makes such texts.
+
+    The names are those that were sent with the key (INVARIANTS 18): a receiver that groups by them never deletes a
+    group. If the ledger does not have them (a former program sent the record, or the ledger was lost), they are those
+    of ``aar``, the job's present record. Returns ``None`` if `arcacct db forget` has replaced them.
+    """
+    names = old.names or ledger.sent_names(con, old.total_id)
+    if any(isinstance(one, str) and PSEUDONYM.fullmatch(one) for one in names):
+        return None
+    if not names or (plugin.groups_records and len(names) == PLACE):
+        present = _present_names(family, aar, now) or family.names(bare(old.job_id, old.end_time))
+        names = (names or (family.site_of(old.key) or present[0], present[1])) + present[PLACE:]
+    record = old._replace(digest=b"", seq=0, notes="sent with zeros", names=names, wall_s=0)
+    return family.zeros(old.key, names, now), record
+
+
+def _present_names(family: RecordFormat, aar: AAR | None, now: int) -> Names | None:
+    if aar is None:
+        return None
     try:
-        verdict = named.accept(family.zero_out(aar, key), now)
-        return None if verdict.refusal is not None else named.text(verdict.aar, now)
+        verdict = family.accept(aar, now)
+        return family.names(verdict.aar) if verdict.refusal is None else None
     except UNFORESEEN:
         return None
 
 
-def _sent(aar: AAR, seq: int, key: str, place: tuple[str, str]) -> SentRecord:
-    """Return what the ledger notes of a record that is sent."""
-    return SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), key, None, *place, aar.wall_s)
+def _why_gone(aar: AAR) -> str:
+    return f"the job is held here ({aar.held})" if aar.held else "the job is not published any more"
 
 
 def _retracted(job_id: str, old: SentVersion) -> SentRecord:
     """Return what the ledger notes of a job that is sent with zeros, or that the receiver should not have any more."""
     return SentRecord(
-        job_id, old.record_id, 0, old.end_time, b"", old.key, replaced_id=old.total_id, replaced_wall_s=old.wall_s
-    )
+        job_id, old.record_id, 0, old.end_time, b"", old.key, replaced_id=old.total_id, replaced_wall_s=old.wall_s,
+        total_id=old.total_id,
+    )  # fmt: skip
 
 
 def bare(job_id: str, end_time: int, local_job_id: str | None = None) -> AAR:

@@ -50,6 +50,8 @@ class RunSummary:
         """Records that wait because they end in the future by this host's clock."""
         self.corrections = 0
         """Records that the receiver has in an older version and will not replace."""
+        self.withdrawn: set[Month] = set()
+        """The months of the records that were sent with zeros for the first time."""
         self.implausible = 0
         """Logged records that are held because their values cannot be true (`records.holds`)."""
         self.not_selected = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,13 @@ from arcacct.publishing.cursors import advance
 from arcacct.publishing.ledger_rows import DAY_S, month_of
 from arcacct.wording import sanitise_line
 
+Names = tuple[str | int | None, ...]
+"""
+The names under which a receiver counts a job, as they are sent: site and submit host (SGAS: ``''`` and the machine),
+then all others by which it groups jobs, such as the user and the number of cores.
+"""
+PLACE = 2
+"""The number of names that say where a job counts: site and submit host."""
 COUNTS = "sync"
 """The kind of messages with the number of jobs that a receiver was given: sums, but not of usage."""
 DAMAGED = (
@@ -36,14 +44,15 @@ class SentRecord(NamedTuple):
     """The receiver's key of the record."""
     notes: str | None = None
     """The repairs that were made before sending."""
-    site: str = ""
-    submit_host: str | None = None
-    """Where the receiver counts it, with `site` and the month of its end; ``None``: not counted, such as zeros."""
+    names: Names | None = None
+    """The names under which the receiver counts it; ``None``: `total_id` has them, or it is not counted."""
     wall_s: int = 0
     """As it was sent."""
     replaced_id: int | None = None
     """The row of `PublishedTotals` that counts the receiver's previous version of this key; ``None``: there is none."""
     replaced_wall_s: int = 0
+    total_id: int | None = None
+    """The row of `PublishedTotals` with its names and month; ``None``: the row of `names`, if there are any."""
 
 
 class SentSum(NamedTuple):
@@ -123,11 +132,12 @@ class HeldRecord(NamedTuple):
 _MESSAGE_COLUMNS = "Kind, Origin, Seq, Destination, EmpaID, Digest, RecordCount"
 """The columns of Messages for a Message, between its id and its bytes."""
 _RECORD_COLUMNS = (
-    "JobID, RecordID, 0, EndTime, Record.Digest, Key, Notes, coalesce(Site, ''), SubmitHost, coalesce(Record.Wall, 0),"
-    " ReplacedID, coalesce(ReplacedWall, 0)"
+    "JobID, RecordID, 0, EndTime, Record.Digest, Key, Notes, NULL, coalesce(Record.Wall, 0), ReplacedID,"
+    " coalesce(ReplacedWall, 0), Record.PublishedTotalID"
 )
 """The columns of `ledger_rows.of_messages` for a SentRecord. Its place in the log is not stored."""
 
+_REMOVED = "deleted by the administrator of the receiver"
 KEPT, OTHER = "0", "other"
 """
 Values in place of a receiver's row number, for a receiver that returns none: it already had the record, in whatever
@@ -210,7 +220,7 @@ def _inserted(
         ledger_rows.add(con, message_id, message.records, [given.of(one) for one in message.records], jobs, form_of)
         if one_kind and message.records:
             # Set the kind before the answer, as for sums: a message that may have arrived decides the month's kind.
-            months = {month_of(one.end_time) for one in message.records if one.submit_host is not None}
+            months = {month_of(one.end_time) for one in message.records if one.digest}
             con.executemany(
                 "INSERT OR IGNORE INTO MonthFormats (Target, Year, Month, Kind) VALUES (?, ?, ?, ?)",
                 [(target, *month, message.message_format) for month in months],
@@ -233,34 +243,78 @@ class _TotalIDs:
         """Use it only in the caller's transaction."""
         self._con = con
         self._target = target
-        self._known: dict[tuple[str, str, int], int] = {}
-        """By site, submit host and day."""
+        self._known: dict[tuple[Names, int], int] = {}
+        """By names and day."""
 
     def of(self, record: SentRecord) -> int | None:
         """Return the row of a record; ``None`` if it is not counted."""
-        site, host, end_time = record.site, record.submit_host, record.end_time
-        if host is None:
-            return None
-        known = self._known.get((site, host, end_time // DAY_S))
+        names, end_time = record.names, record.end_time
+        if names is None:
+            return record.total_id
+        known = self._known.get((names, end_time // DAY_S))
         if known is None:
-            known = published_total_id(self._con, self._target, (site, host, *month_of(end_time)))
-            self._known[site, host, end_time // DAY_S] = known
+            known = published_total_id(self._con, self._target, names, month_of(end_time))
+            self._known[names, end_time // DAY_S] = known
         return known
 
 
-def published_total_id(con: Connection, target: str, place: tuple[str, str, int, int]) -> int:
-    """Return the row of `PublishedTotals` for a site, submit host, year and month. The caller has a transaction."""
-    found = con.execute(
-        "SELECT PublishedTotalID FROM PublishedTotals WHERE Target = ? AND Site = ? AND SubmitHost = ? AND Year = ?"
-        " AND Month = ?",
-        (target, *place),
-    ).fetchone()
-    if found is not None:
-        return int(found[0])
-    made = con.execute(
-        "INSERT INTO PublishedTotals (Target, Site, SubmitHost, Year, Month) VALUES (?, ?, ?, ?, ?)", (target, *place)
+def published_total_id(con: Connection, target: str, names: Names, month: tuple[int, int]) -> int:
+    """Return the row of `PublishedTotals` for names, year and month. The caller has a transaction."""
+    text = json.dumps(names, ensure_ascii=False, separators=(",", ":"))
+    con.execute(
+        "INSERT OR IGNORE INTO SentNames (Names, Site, SubmitHost) VALUES (?, ?, ?)",
+        (text, names[0] or "", names[1] or ""),
     )
-    return made.lastrowid or 0
+    con.execute(
+        "INSERT OR IGNORE INTO PublishedTotals (Target, NamesID, Year, Month)"
+        " SELECT ?, NamesID, ?, ? FROM SentNames WHERE Names = ?",
+        (target, *month, text),
+    )
+    (found,) = con.execute(
+        "SELECT PublishedTotalID FROM SentNames JOIN PublishedTotals USING (NamesID)"
+        " WHERE Names = ? AND Target = ? AND Year = ? AND Month = ?",
+        (text, target, *month),
+    ).fetchone()
+    return int(found)
+
+
+def sent_names(con: Connection, total_id: int | None) -> Names:
+    """Return the names in a row of `PublishedTotals`: site and submit host alone if a former program sent them."""
+    row = con.execute(
+        "SELECT Names FROM PublishedTotals JOIN SentNames USING (NamesID) WHERE PublishedTotalID = ?", (total_id,)
+    ).fetchone()
+    return () if row is None else tuple(json.loads(row[0]))
+
+
+def expect_groups(con: Connection, target: str, groups: Iterable[tuple[Names, tuple[int, int]]]) -> None:
+    """Note groups (names and month) that a receiver may have, although no message of this ledger has them."""
+    with transaction(con):
+        con.executemany(
+            "UPDATE PublishedTotals SET IsSent = 1 WHERE PublishedTotalID = ?",
+            [(published_total_id(con, target, *group),) for group in groups],
+        )
+
+
+def removed(con: Connection, target: str, job_id: str) -> None:
+    """Note that a receiver's administrator deleted the records of a job, and release the job."""
+    with transaction(con):
+        found = ledger_rows.of_jobs(
+            con,
+            "Record.MessageID, Record.Position, PublishedTotalID, coalesce(Wall, 0), Key",
+            [job_id],
+            "Target = ? AND State = 'accepted' AND length(Record.Digest) > 0",
+            target,
+        )
+        # Only the last version of each key counts.
+        con.executemany(
+            "UPDATE PublishedTotals SET Jobs = Jobs - 1, Wall = Wall - ? WHERE PublishedTotalID = ?",
+            [(wall_s, total_id) for *_place, total_id, wall_s, _key in {row[-1]: row for row in found}.values()],
+        )
+        con.executemany(
+            "UPDATE SentRecords SET Digest = x'', ReplacedID = NULL, ReplacedWall = NULL, Notes = ? WHERE Number = ?",
+            [(_REMOVED, ledger_rows.numbers(message_id)[0] + position) for message_id, position, *_rest in found],
+        )
+        con.execute("DELETE FROM HeldRecords WHERE Target = ? AND JobID = ?", (target, job_id))
 
 
 def hold(con: Connection, target: str, held: HeldRecord, now: int) -> None:
@@ -434,16 +488,16 @@ def _kept(
 
 def _count(con: Connection, message: Message) -> None:
     """Update the counts of PublishedTotals by what an accepted message adds and replaces."""
-    changes = [("PublishedTotalID", "Wall", "+")]
+    changes = [("PublishedTotalID", "Wall", "+", "length(Digest) > 0")]
     # A refusal may have changed the version that a record replaces (`_count_without`), but not whether it replaces one.
     if any(one.replaced_id is not None for one in message.records):
-        changes.append(("ReplacedID", "ReplacedWall", "-"))
-    for place, wall, sign in changes:
+        changes.append(("ReplacedID", "ReplacedWall", "-", "ReplacedID IS NOT NULL"))
+    for place, wall, sign, counts in changes:
         con.execute(
-            f"UPDATE PublishedTotals SET Jobs = PublishedTotals.Jobs {sign} Change.Jobs, Wall ="
+            f"UPDATE PublishedTotals SET IsSent = 1, Jobs = PublishedTotals.Jobs {sign} Change.Jobs, Wall ="
             f" PublishedTotals.Wall {sign} Change.Wall FROM"
             f" (SELECT {place} AS Place, count(*) AS Jobs, sum({wall}) AS Wall FROM SentRecords WHERE Number >= ?"
-            f" AND Number < ? AND {place} IS NOT NULL GROUP BY {place}) AS Change WHERE"
+            f" AND Number < ? AND {counts} GROUP BY {place}) AS Change WHERE"
             " PublishedTotals.PublishedTotalID = Change.Place",
             ledger_rows.numbers(message.message_id),
         )
@@ -457,7 +511,7 @@ def _count_without(con: Connection, target: str, message_id: int) -> None:
     """
     for job_id, key, given, wall_s, before, before_s in con.execute(
         "SELECT JobID, Key, PublishedTotalID, coalesce(Wall, 0), ReplacedID, coalesce(ReplacedWall, 0) FROM SentRows"
-        " WHERE Number >= ? AND Number < ? AND PublishedTotalID IS NOT NULL",
+        " WHERE Number >= ? AND Number < ? AND length(Digest) > 0",
         ledger_rows.numbers(message_id),
     ).fetchall():
         newer = ledger_rows.of_jobs(

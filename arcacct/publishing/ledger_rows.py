@@ -321,7 +321,7 @@ def add(
     """
     Store the records of a message, in the caller's transaction.
 
-    ``given_ids``: for each record the row of PublishedTotals that counts it; ``None``: not counted. ``jobs``: numbers
+    ``given_ids``: for each record the row of PublishedTotals with its names; ``None``: none has. ``jobs``: numbers
     by JobID, from `job_numbers`. ``form_of``: the templates, if the same transaction stores several messages.
     """
     form_of = form_of or KeyTemplates(con)
@@ -335,11 +335,11 @@ def add(
         digest,
         key,
         notes,
-        _site,
-        _host,
+        _names,
         wall_s,
         replaced_id,
         replaced_s,
+        _total_id,
     ), total_id in zip(records, given_ids, strict=True):
         form, rest = form_of.parts(key, job_id, end_time)
         rows.append(

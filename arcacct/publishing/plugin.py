@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from arcacct.benchmark import Benchmark
 from arcacct.errors import ArcacctError, CredentialError, InputError, TargetBusy, TargetError, TargetRefuses
 from arcacct.files.json_reader import parsed
-from arcacct.publishing.ledger import COUNTS, SentRecord, SentSum
+from arcacct.publishing.ledger import COUNTS, Names, SentRecord, SentSum
 from arcacct.records.model import VO, VOs
 from arcacct.wording import sanitise_line, without_secrets
 
@@ -238,7 +238,7 @@ class RenderedRecord(NamedTuple):
     key: str
     text: str
     authorisation_group: str | None
-    site_and_host: tuple[str, str]
+    names: Names
 
 
 class Envelope(NamedTuple):
@@ -267,6 +267,8 @@ class RecordFormat(ABC):
     """Messages with one record for each job, in one format."""
 
     envelope: Envelope
+    site: str = ""
+    """The name of the site in its records, if the receiver counts by it."""
     can_replace: bool = False
     """Whether a special text makes a receiver that keeps the first record replace it."""
 
@@ -280,7 +282,7 @@ class RecordFormat(ABC):
 
     def rendered(self, row: Row, now: int) -> RenderedRecord | None:  # noqa: ARG002  a format without a short way
         """
-        Return `text`, `key`, `authorisation_group` and `site_and_host` at once, for a record that needs no repair.
+        Return `text`, `key`, `authorisation_group` and `names` at once, for a record that needs no repair.
 
         Returns ``None`` for any other record, and for some good ones: `accept` then decides. `accept` also decides if
         this raises TypeError or ValueError.
@@ -292,8 +294,8 @@ class RecordFormat(ABC):
         """Return the receiver's key of a record. The ledger stores it, so it never changes for an unchanged job."""
 
     @abstractmethod
-    def site_and_host(self, aar: AAR) -> tuple[str, str]:
-        """Return where the receiver counts the job: the name of the site, and the submit host (SGAS: the machine)."""
+    def names(self, aar: AAR) -> Names:
+        """Return the names under which the receiver counts the job."""
 
     def authorisation_group(self, aar: AAR) -> str | None:  # noqa: ARG002  a receiver that does not care
         """Return the group (machine) by which the receiver grants rights. A message has records of one group only."""
@@ -303,12 +305,24 @@ class RecordFormat(ABC):
         """Return the name of the site in a key; empty if the key has none."""
         return ""
 
-    def of_key(self, key: str) -> RecordFormat:  # noqa: ARG002  a key without the site's name
-        """Return this format for the site in a key: a record is retracted under the site's name it was sent under."""
-        return self
+    def zeros(self, key: str, names: Names, now: int) -> str:
+        """
+        Return the record with zeros that takes back the usage under a key. Used if `DuplicatePolicy` is REPLACES.
 
-    def zero_out(self, aar: AAR, key: str) -> AAR:
-        """Return the job with zeros, to remove the usage under an old key. Used if `DuplicatePolicy` is REPLACES."""
+        ``names`` are those that were sent with the key. ``now`` is as for `text`.
+        """
+        raise NotImplementedError
+
+    def group_record(self, names: Names, end_time: int) -> tuple[str, str]:
+        """Return ID and key of a record that no job has, for a group. Used if `TargetPlugin.groups_records`."""
+        raise NotImplementedError
+
+    def names_of_cell(self, cell: UsageCell, now: int) -> Names:
+        """
+        Return the names of the jobs in a usage cell. Used if `TargetPlugin.groups_records`.
+
+        Raises InputError if the receiver would refuse the cell.
+        """
         raise NotImplementedError
 
     def replaces(self, aar: AAR) -> bool:  # noqa: ARG002  for all alike
@@ -453,6 +467,8 @@ class TargetPlugin(ABC):
 
     keys_may_collide: bool = False
     """Whether two jobs may have one key there, so that one would replace the other."""
+    groups_records: bool = False
+    """Whether the receiver sums records by their names and never deletes a sum, even of records that moved away."""
     one_format_per_month: bool = False
     """Whether records and sums of one month would count twice there. If so, a month keeps its first kind."""
     site: str = ""

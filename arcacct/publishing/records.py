@@ -5,19 +5,22 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from itertools import groupby
 
 from arcacct.publishing import held, ledger, safeguard, sent
-from arcacct.publishing.batches import UNFORESEEN, RecordBatcher, bare, batched, zeroed_record
+from arcacct.publishing.batches import UNFORESEEN, RecordBatcher, bare, batched, withdrawal
 from arcacct.publishing.context import RunContext
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
 from arcacct.publishing.ledger import SentRecord, SentVersion
-from arcacct.publishing.ledger_rows import month_bounds, month_of, recent_months
+from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of, recent_months
 from arcacct.publishing.sent import ZeroedKey, is_same
 from arcacct.records import reader, usage
+from arcacct.records.hold_decisions import ImplausibleFilter, held_records
+from arcacct.records.holds import EXCLUDED, HELD
 from arcacct.records.model import AAR, Row, column, record_of
-from arcacct.records.pseudonyms import pseudonymised
+from arcacct.records.pseudonyms import closed_months, pseudonymised
 from arcacct.records.reader import Logged, Page
 from arcacct.wording import count_of
 
@@ -111,15 +114,74 @@ class RecordRouter(RecordBatcher):
             if one.end_time >= ended_from and self._at(one.end_time) is not None
         }
         job_ids = list({one.job_id for one in keys.values()})
-        there = {family.key(aar) for aar in reader.by_job_id(ctx.accounting, job_ids).values()}
+        records = reader.by_job_id(ctx.accounting, job_ids)
+        there = {family.key(aar) for aar in records.values()}
         there |= {one.key for known in _versions(ctx, job_ids).values() for one in known}
         for key, one in keys.items():
             if key not in there:
-                self.zero_out(None, SentRecord(one.job_id, 0, 0, one.end_time, b"", key))
+                self.withdraw(SentRecord(one.job_id, 0, 0, one.end_time, b"", key), records.get(one.job_id))
                 count += 1
         return count
 
-    def repeat_zeros(self, ended_from: int, ended_before: int) -> None:
+    def _neutralise_groups(self) -> None:
+        """
+        Send a record with zeros to each group that has lost its last job, at a receiver that never deletes a group.
+
+        The receiver sums the records of a group. Without a record it keeps the group's former sum (INVARIANTS 18). The
+        record has the names of the group, an ID that no batch system gives, and a second at the start of the month as
+        its start and end. Its key is always the same, so a group never has two of them.
+        """
+        ctx, family = self._ctx, self._family
+        if not ctx.plugin.groups_records:
+            return
+        for group in sent.empty_groups(ctx.publishing, ctx.block):
+            end_time = month_bounds(group.year, group.month)[0] + 1
+            names = ledger.sent_names(ctx.publishing, group.total_id)
+            if len(names) > ledger.PLACE:
+                job_id, key = family.group_record(names, end_time)
+                self.withdraw(SentRecord(job_id, 0, 0, end_time, b"", key, total_id=group.total_id))
+        self.flush()
+
+    def _expect_former_groups(self, months: Iterable[Month]) -> None:
+        """
+        Note the groups that had jobs before and have none now, of months whose names the ledger does not have.
+
+        The sums of the accounting database know them: a former program or a lost ledger did not store names.
+        """
+        ctx, family, now = self._ctx, self._family, int(time.time())
+        of_records = [month for month in months if ctx.plugin.has_records(ctx.message_format_of(month))]
+        if not ctx.plugin.groups_records or not of_records:
+            return
+        groups = []
+        for cell in usage.emptied_cells(ctx.accounting, of_records):
+            if ctx.plugin.target.wants(cell.vo):
+                with suppress(*UNFORESEEN):
+                    groups.append((family.names_of_cell(cell, now), (cell.year, cell.month)))
+        ledger.expect_groups(ctx.publishing, ctx.block, groups)
+
+    def take_back(self, months: Collection[Month], without_names: Collection[Month]) -> None:
+        """
+        Send what takes back usage that holds no more: to groups without jobs, and again to the keys of ``months``.
+
+        ``without_names``: months whose names the ledger may not have.
+        """
+        self.flush()
+        if self._keeps_first:
+            return
+        self._expect_former_groups(without_names)
+        self._neutralise_groups()
+        closed = closed_months(self._ctx.accounting)
+        for month in sorted({*months} - closed):
+            self._repeat_zeros(*month_bounds(*month))
+        for month in sorted(self._summary.withdrawn):
+            ended = month_bounds(*month)
+            surplus = len(sent.zeroed_keys(self._con, self._ctx.block, ended, ledger.last_message(self._con)))
+            self._summary.note(
+                f"{month_name(month)}: usage is right, {count_of(surplus, 'job')} too many at the receiver:"
+                " it never deletes a record"
+            )
+
+    def _repeat_zeros(self, ended_from: int, ended_before: int) -> None:
         """
         Send zeros again for the invalid keys of a period, unless this run has just done so.
 
@@ -132,10 +194,10 @@ class RecordRouter(RecordBatcher):
         held_by_others = self._keys_of_others(gone)
         parts = []
         for key, one in {one.key: one for one in gone if one.key not in held_by_others}.items():
-            record = SentRecord(one.job_id, 0, 0, one.end_time, b"", key)
-            text = zeroed_record(self._family, records.get(one.job_id), record, now)
-            if text is not None:
-                parts.append(MessagePart(text))
+            record = SentRecord(one.job_id, 0, 0, one.end_time, b"", key, total_id=one.total_id)
+            part = withdrawal(ctx.publishing, ctx.plugin, self._family, record, records.get(one.job_id), now)
+            if part is not None:
+                parts.append(MessagePart(part[0]))
         self.flush()
         self._delivery.deliver(DeliveryBatch(self._family.envelope, batched(parts, *ctx.limits)))
 
@@ -371,6 +433,10 @@ def add_held(ctx: RunContext, router: RecordRouter) -> None:
         while page := held.held_to_send(ctx.publishing, ctx.block, due, refused=refused, after=page[-1][0]):
             job_ids = [job_id for job_id, _state in page]
             found = reader.by_job_id(ctx.accounting, job_ids)
+            # The receiver's administrator deleted the record of a job that must not be published any more.
+            for job_id, state in page:
+                if state == "retry" and ctx.plugin.keeps_first and not _is_published(ctx, found.get(job_id)):
+                    ledger.removed(ctx.publishing, ctx.block, job_id)
             # A record that is held for impossible values waits for a decision, whatever else it waits for.
             job_ids = [job_id for job_id in job_ids if job_id not in found or not found[job_id].held]
             records = {job_id: found[job_id] for job_id in job_ids if job_id in found}
@@ -389,6 +455,10 @@ def add_held(ctx: RunContext, router: RecordRouter) -> None:
             # Flush before the log is read, which may have the same records again: the ledger must have these by then.
             router.flush()
             _release(ctx, settled)
+
+
+def _is_published(ctx: RunContext, aar: AAR | None) -> bool:
+    return aar is not None and reader.is_publishable(aar) and ctx.plugin.target.wants(aar.vo)
 
 
 def release_absent(ctx: RunContext) -> None:
@@ -418,6 +488,14 @@ def add_period(ctx: RunContext, router: RecordRouter, ended_from: int, ended_bef
         for aar in page:
             if aside.get(aar.job_id) != "dropped" and ctx.plugin.target.wants(aar.vo):
                 _add(ctx, router, 0, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
+    # The receiver may have a job that no figure here has any more.
+    filtered = ImplausibleFilter(states=(HELD, EXCLUDED), ended_from=ended_from, ended_before=ended_before)
+    held_ids = [one.job_id for one in held_records(ctx.accounting, filtered)]
+    known = _versions(ctx, held_ids)
+    aars = reader.by_job_id(ctx.accounting, list(known))
+    for job_id, versions in known.items():
+        if aars[job_id].held and not ctx.guard.blocks_retraction(None, 0, versions, unwanted=False):
+            router.retract(job_id, aars[job_id], versions)
     if left:
         ctx.summary.note(
             f"{count_of(left, 'job')} not sent again: the names of the users were replaced by pseudonyms (`arcacct db"
@@ -425,14 +503,18 @@ def add_period(ctx: RunContext, router: RecordRouter, ended_from: int, ended_bef
         )
 
 
-def repeat_zeros(ctx: RunContext, router: RecordRouter, position: Cursor, horizon: int) -> None:
-    """Repeat zeros for the invalid keys of the current and the previous month, and of each month that was logged in."""
-    if ctx.plugin.keeps_first:
-        return
+def repeat_zeros(ctx: RunContext, router: RecordRouter, position: Cursor, horizon: int, *, is_in_doubt: bool) -> None:
+    """
+    Take back what holds no more, and repeat zeros: of the current, the previous, and each month that was logged in.
+
+    ``is_in_doubt``: the ledger may lack names that were sent.
+    """
     start = position.start_end_time
     logged = reader.months_logged_after(ctx.accounting, position.last_seq, horizon, ended_from=start)
-    for month in sorted(logged | recent_months(int(time.time()))):
-        router.repeat_zeros(*month_bounds(*month))
+    concerned = logged | recent_months(int(time.time()))
+    without_names = concerned & sent.months_without_names(ctx.publishing, ctx.block)
+    ended = {month for month in usage.jobs_by_month(ctx.accounting) if month_bounds(*month)[1] > start}
+    router.take_back(concerned, ended if is_in_doubt else without_names)
 
 
 def zero_records(ctx: RunContext, delivery: MessageSink) -> None:
@@ -455,8 +537,8 @@ def zero_records(ctx: RunContext, delivery: MessageSink) -> None:
     ctx.summary.note(f"{count_of(len(gone), 'record')} that the receiver has and we do not publish sent with zeros")
     # The ledger stores none of them: sent again without their names of that time, they would leave a sum in an empty
     # group.
-    texts = [zeroed_record(family, aar, one, int(time.time())) for aar, one in gone]
-    parts = [MessagePart(text) for text in texts if text is not None]
+    found = [withdrawal(ctx.publishing, ctx.plugin, family, one, aar, int(time.time())) for aar, one in gone]
+    parts = [MessagePart(part[0]) for part in found if part is not None]
     delivery.deliver(DeliveryBatch(family.envelope, batched(parts, *ctx.limits)))
 
 

@@ -54,7 +54,9 @@ def totals(amounts: Iterable[tuple[CountingKey, Amount]]) -> dict[CountingKey, A
 def published_jobs(con: Connection, target: str) -> dict[CountingKey, Amount]:
     """Return the job records that were published to the receiver and not retracted, by place."""
     rows = con.execute(
-        "SELECT Site, SubmitHost, Year, Month, Jobs, Wall FROM PublishedTotals WHERE Target = ? AND Jobs > 0", (target,)
+        "SELECT Site, SubmitHost, Year, Month, sum(Jobs), sum(Wall) FROM PublishedTotals JOIN SentNames USING (NamesID)"
+        " WHERE Target = ? AND Jobs > 0 GROUP BY Site, SubmitHost, Year, Month",
+        (target,),
     )
     return {CountingKey._make(place): Amount(jobs, wall_s) for *place, jobs, wall_s in rows}
 

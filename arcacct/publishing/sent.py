@@ -100,6 +100,8 @@ def is_same(aar: AAR, stored: bytes) -> bool:
 
 MANY = ledger_rows.MANY
 """The highest number of ids in one query."""
+_THERE = "('accepted', 'sending')"
+"""The states of a message that a receiver has, or may have."""
 _SUM = "Key, Year, Month, Jobs, Wall, coalesce(Site, ''), coalesce(SubmitHost, ''), IsAdopted"
 
 
@@ -129,11 +131,13 @@ def versions(
 
 
 class ZeroedKey(NamedTuple):
-    """A key whose last message to a receiver had zeros for a job."""
+    """A key whose last message to a receiver had zeros for a job, or for a group without jobs."""
 
     job_id: str
     key: str
     end_time: int
+    total_id: int | None = None
+    """The row of `PublishedTotals` with the names that were sent; ``None``: a former program did not store them."""
 
 
 def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_message: int) -> list[ZeroedKey]:
@@ -146,7 +150,7 @@ def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_messa
     rows = con.execute(
         "SELECT DISTINCT JobID, replace(replace(replace(Template, char(1), JobID), char(2), EndTime), char(3),"
         " KeyRest),"
-        " EndTime FROM SentRecords AS Record CROSS JOIN Jobs ON Jobs.Job = Record.Job"
+        " EndTime, PublishedTotalID FROM SentRecords AS Record CROSS JOIN Jobs ON Jobs.Job = Record.Job"
         " CROSS JOIN KeyTemplates USING (TemplateID) WHERE length(Record.Digest) = 0 AND EndTime >= ?1 AND EndTime < ?2"
         " AND (SELECT Target FROM Messages WHERE MessageID = Number >> 20 AND Number >> 20 <= ?4"
         " AND State IN ('accepted', 'sending')) = ?3 ORDER BY 3, 2, 1",
@@ -155,6 +159,39 @@ def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_messa
     found = [ZeroedKey._make(row) for row in rows]
     live = versions(con, target, list({one.job_id for one in found}), keeps_first=False)
     return [one for one in found if all(one.key != version.key for version in live.get(one.job_id, ()))]
+
+
+class EmptyGroup(NamedTuple):
+    """A group of names and a month without jobs, of which a receiver may keep the former sum."""
+
+    total_id: int
+    year: int
+    month: int
+
+
+def empty_groups(con: Connection, target: str) -> list[EmptyGroup]:
+    """Return the groups that were sent to a target and have neither a job nor a record with zeros at the receiver."""
+    rows = con.execute(
+        "SELECT PublishedTotalID, Year, Month FROM PublishedTotals AS Total WHERE Target = ?1 AND Jobs = 0 AND IsSent"
+        " AND NOT EXISTS (SELECT 1 FROM SentRecords AS Record JOIN Messages ON MessageID = Number >> 20"
+        " WHERE Record.PublishedTotalID = Total.PublishedTotalID AND length(Record.Digest) = 0"
+        f" AND State IN {_THERE} AND NOT EXISTS (SELECT 1 FROM SentRecords AS Newer JOIN Messages AS NewerMessage"
+        " ON NewerMessage.MessageID = Newer.Number >> 20 WHERE Newer.Job = Record.Job AND Newer.Number > Record.Number"
+        " AND (Newer.EndTime, Newer.TemplateID, Newer.KeyRest) = (Record.EndTime, Record.TemplateID, Record.KeyRest)"
+        f" AND NewerMessage.Target = ?1 AND NewerMessage.State IN {_THERE})) ORDER BY Year, Month, PublishedTotalID",
+        (target,),
+    )
+    return [EmptyGroup._make(row) for row in rows]
+
+
+def months_without_names(con: Connection, target: str) -> set[tuple[int, int]]:
+    """Return the months with records of which a former program stored only site and submit host."""
+    rows = con.execute(
+        "SELECT DISTINCT Year, Month FROM PublishedTotals JOIN SentNames USING (NamesID)"
+        " WHERE Target = ? AND IsSent AND json_array_length(Names) = 2",
+        (target,),
+    )
+    return set(rows)
 
 
 def fewer_records_than(con: Connection, target: str, most: int) -> bool:

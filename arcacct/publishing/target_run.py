@@ -378,8 +378,7 @@ class TargetRun:
                 self.summary.note(f"{count_of(count, 'key')} that the receiver may have from before sent with zeros")
             add_held(ctx, router)
             add_logged(ctx, router, begin, horizon, waiting, start.last_seq)
-            router.flush()
-            repeat_zeros(ctx, router, begin, horizon)
+            repeat_zeros(ctx, router, begin, horizon, is_in_doubt=doubt is not None)
             ctx.guard.hold_blocked_months()
         summaries.send_sync(ctx, delivery, doubt)
 
@@ -596,9 +595,7 @@ class TargetRun:
         router = RecordRouter(ctx, delivery, republish=True) if self._has_records(ctx) else None
         if router is not None:
             add_period(ctx, router, *period)
-            router.flush()
-            if not self._plugin.keeps_first:
-                router.repeat_zeros(*period)
+            router.take_back(concerned, concerned)
             ctx.guard.hold_blocked_months()
             if self.summary.corrections:
                 self.summary.note(

@@ -13,7 +13,7 @@ from arcacct.config.options import Target
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
 from arcacct.publishing import cursors, held, ledger_rows, safeguard, sent
-from arcacct.publishing.batches import UNFORESEEN, zeroed_record
+from arcacct.publishing.batches import UNFORESEEN, withdrawal
 from arcacct.publishing.context import RunSummary
 from arcacct.publishing.ledger import SentRecord, SentSum
 from arcacct.publishing.ledger_rows import DAY_S, Month, iso
@@ -173,7 +173,9 @@ class SentTexts:
         """A record in the way in which it was sent: with zeros, to replace another, or as it is."""
         try:
             if not record.digest:
-                return None if self._plugin.keeps_first else zeroed_record(family, aar, record, now)
+                names = self._publishing, self._plugin, family
+                made = None if self._plugin.keeps_first else withdrawal(*names, record, aar, now)
+                return None if made is None else made[0]
             if aar is None:
                 return None
             verdict = family.accept(aar, now)

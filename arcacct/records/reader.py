@@ -94,7 +94,7 @@ class Page(NamedTuple):
     records: list[Logged]
     last_seq: int
     others: list[tuple[int, str]]
-    """Seq and JobID of final records that are not published (any more): without usage, or ended too early."""
+    """Seq and JobID of final records that are not published (any more): held, without usage, or ended too early."""
 
 
 def unescaped(text: object) -> str:
@@ -288,7 +288,7 @@ def _from_tables(con: Connection, chosen: str, ended_from: int) -> tuple[list[Lo
     others = con.execute(
         "SELECT Seq, JobID FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
         f" JOIN Status ON Status.ID = StatusID {_HOLD} WHERE {chosen} AND Status.Name IN {SQL_FINAL}"
-        f" AND ifnull(Hold.IsHeld, 0) = 0 AND NOT (EndTime >= ? AND {_PUBLISHABLE})",
+        f" AND NOT (EndTime >= ? AND {_PUBLISHABLE})",
         (ended_from,),
     ).fetchall()
     children = _Children(con, "FinishedLog", "Seq", chosen, ())

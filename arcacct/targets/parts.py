@@ -13,6 +13,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
+from arcacct.publishing.ledger import Names
 from arcacct.publishing.plugin import Acceptance, RecordFormat, RenderedRecord
 from arcacct.records.model import AAR, Row, column
 from arcacct.records.states import COMPLETED
@@ -20,8 +21,8 @@ from arcacct.targets.common import EXACT, INT2, INT4
 from arcacct.targets.verdicts import SMALLEST_WIDTH, changed, sound_hosts
 
 Options = TypeVar("Options")
-Plain = tuple[str, str | None, tuple[str, str]] | None
-"""Key, authorisation group, and site and host of a record that goes as it is; ``None`` of any other one."""
+Plain = tuple[str, str | None, Names] | None
+"""Key, authorisation group and names of a record that goes as it is; ``None`` of any other one."""
 
 _MOST_CHARACTERS = 1_000_000
 _CHARACTERS_OF_ENTRY = 100
@@ -195,5 +196,5 @@ class RecordOfParts(RecordFormat, Generic[Options]):
         found = self.plain(row, parts, local_id)
         if found is None:
             return None
-        key, group, place = found
-        return _rendered((key, self.written(row, parts, local_id, now), group, place))
+        key, group, names = found
+        return _rendered((key, self.written(row, parts, local_id, now), group, names))

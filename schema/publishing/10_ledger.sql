@@ -121,7 +121,7 @@ CREATE TABLE KeyTemplates (
 --   Number: MessageID * 2^20 + position in the message: one that is refused is split between records
 --   Digest: of the record's values as they were sent; empty: sent with zeros
 --   Notes: what was repaired before it was sent
---   PublishedTotalID: where the receiver counts it; NULL: nowhere
+--   PublishedTotalID: the names and the month under which the receiver counts it; NULL: zeros of a former program
 --   Wall: seconds, as sent
 --   ReplacedID: where the receiver counted what had this key; NULL: nothing
 CREATE TABLE SentRecords (
@@ -142,6 +142,7 @@ CREATE INDEX SentRecords_Job_IDX ON SentRecords (Job);
 -- Keys of job records that were sent with zeros: each sending of their month repeats them, since a receiver may lose
 -- any message after it accepted it, or get an older one late. Few records are zeros, so these indexes are small.
 CREATE INDEX SentRecords_zeros_IDX ON SentRecords (EndTime) WHERE length(Digest) = 0;
+CREATE INDEX SentRecords_zeroed_groups_IDX ON SentRecords (PublishedTotalID) WHERE length(Digest) = 0;
 
 CREATE VIEW SentRows AS
 SELECT Number, Number >> 20 AS MessageID, Number & 1048575 AS Position, SentRecords.Job AS Job, JobID, RecordID, EndTime,

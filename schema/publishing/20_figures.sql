@@ -1,19 +1,33 @@
 -- What receivers count, by month and place; what is held, accepted or not known.
 
--- Job records that a receiver has, by where it counts them. Sums are counted in SentSummaries.
---   Site: name of the site; '' at SGAS
---   SubmitHost: as it is sent; at SGAS the MachineName
+-- The names under which receivers count job records, each once: what is taken back is built from them (INVARIANTS 18).
+-- APEL compares them without case.
+--   Names: JSON, as sent: site, submit host (SGAS: '' and the MachineName), then all others by which the receiver
+--     groups jobs; site and submit host alone: a former program did not store the others
+--   Site: of Names; '': none
+--   SubmitHost: of Names; '': none
+CREATE TABLE SentNames (
+  NamesID    INTEGER PRIMARY KEY,
+  Names      TEXT NOT NULL UNIQUE COLLATE NOCASE,
+  Site       TEXT NOT NULL,
+  SubmitHost TEXT NOT NULL
+);
+
+-- Job records that a receiver has, by the names and the month under which it counts them. Sums are in SentSummaries.
 --   Year: of EndTime, UTC
+--   Jobs: records that were sent with usage
+--   Wall: seconds
+--   IsSent: 1: the receiver has, or had, records under these names, or may have had
 CREATE TABLE PublishedTotals (
   PublishedTotalID INTEGER PRIMARY KEY,
   Target           TEXT NOT NULL,
-  Site             TEXT NOT NULL,
-  SubmitHost       TEXT NOT NULL,
+  NamesID          INTEGER NOT NULL,
   Year             INTEGER NOT NULL,
   Month            INTEGER NOT NULL,
   Jobs             INTEGER NOT NULL DEFAULT 0,
   Wall             INTEGER NOT NULL DEFAULT 0,
-  UNIQUE (Target, Site, SubmitHost, Year, Month)
+  IsSent           INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (Target, NamesID, Year, Month)
 );
 
 -- Sums that a receiver has of a target. What was sent under a key that no longer exists is sent again with zeros,

@@ -99,7 +99,7 @@ class OfOne:
     def part(self, name: str) -> MessagePart:
         """The text of a job."""
         one = aar(name)
-        record = SentRecord(name, 1, 1, one.end_time, b"d", self.family.key(one), None, "", "ce", 50)
+        record = SentRecord(name, 1, 1, one.end_time, b"d", self.family.key(one), None, ("", "ce"), 50)
         return MessagePart(self.family.text(one, 0), record)
 
     def consignment(self, *messages: str, seq: int | None = None, ahead: bool = False) -> DeliveryBatch:

@@ -36,13 +36,15 @@ def test_amounts_of_a_place_are_added_up() -> None:
 
 def test_jobs_that_were_given(con: Connection) -> None:
     """What was accepted, and was not taken back; a place of which nothing is left is none."""
-    send(con, record("one"), record("two", wall_s=5), record("three", submit_host="ce2"))
+    send(con, record("one"), record("two", wall_s=5), record("three", names=("SITE", "ce2")))
     send(con, record("other"), target=OTHER)
     begin(con, record("under-way"))
     assert safeguard.published_jobs(con, ONE) == {HERE: Amount(2, 65), THERE: Amount(1, 60)}
 
-    ((there,),) = con.execute("SELECT PublishedTotalID FROM PublishedTotals WHERE SubmitHost = 'ce2'")
-    zeros = record("three", digest=b"", submit_host=None, replaced_id=there, replaced_wall_s=60)
+    ((there,),) = con.execute(
+        "SELECT PublishedTotalID FROM PublishedTotals JOIN SentNames USING (NamesID) WHERE SubmitHost = 'ce2'"
+    )
+    zeros = record("three", digest=b"", names=None, replaced_id=there, replaced_wall_s=60)
     send(con, zeros)
     assert safeguard.published_jobs(con, ONE) == {HERE: Amount(2, 65)}
 

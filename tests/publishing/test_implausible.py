@@ -56,8 +56,8 @@ def test_a_run_says_how_many_are_held(memory, empty_box) -> None:
 
 
 @pytest.mark.parametrize("again", ["publish", "republish"])
-def test_an_honest_version_stays_at_the_receiver(again, memory, empty_box) -> None:
-    """The job's record turned impossible later: what was sent before is neither replaced nor taken back."""
+def test_a_version_with_impossible_values_replaces_none(again, memory, empty_box) -> None:
+    """The job's record turned impossible later: it is not sent. The job is in no figure, so its record is to go."""
     site = Site(memory, empty_box, SGAS)
     honest = jobs(3)
     site.record(*honest)
@@ -67,7 +67,7 @@ def test_an_honest_version_stays_at_the_receiver(again, memory, empty_box) -> No
     outcome = getattr(site, again)()
     assert outcome.error is None
     assert at_sgas(empty_box.sgas.records) == truth(honest)
-    assert site.held() == {}
+    assert {job_id: state for job_id, (state, _why) in site.held().items()} == {honest[1].job_id: "correction"}
 
 
 def test_a_sum_falls_by_what_turned_impossible_and_rises_again(memory, empty_box) -> None:

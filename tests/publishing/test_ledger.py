@@ -542,18 +542,21 @@ def last_seq(con: Connection, target: str = ONE) -> int:
 
 def given_now(con: Connection) -> dict[str, tuple[int, int]]:
     """Jobs and wall time of each submit host."""
-    rows = con.execute("SELECT SubmitHost, Jobs, Wall FROM PublishedTotals WHERE Target = ? ORDER BY 1", (ONE,))
+    rows = con.execute(
+        "SELECT SubmitHost, Jobs, Wall FROM PublishedTotals JOIN SentNames USING (NamesID) WHERE Target = ? ORDER BY 1",
+        (ONE,),
+    )
     return {host: (count, wall_s) for host, count, wall_s in rows}
 
 
 def place(con: Connection, host: str) -> int:
     """Where a submit host's jobs of May are counted."""
-    return ledger.published_total_id(con, ONE, ("SITE", host, 2026, 5))
+    return ledger.published_total_id(con, ONE, ("SITE", host), (2026, 5))
 
 
 def test_what_is_not_said_is_nothing() -> None:
     """No usage, no receiver's number, no refusal, and nobody else's sum."""
-    assert SentRecord("job", 1, 1, MAY, b"")[5:] == ("", None, "", None, 0, None, 0)
+    assert SentRecord("job", 1, 1, MAY, b"")[5:] == ("", None, None, 0, None, 0, None)
     assert SentSum("key", 2026, 5, 1)[4:] == (0, "", "", 0)
     assert SentVersion("key", b"", MAY, 1)[4:] == (None, 0, 0, None)
     assert HeldRecord(record("job"), "held", "why")[3:] == (None, 0, 0)
@@ -627,7 +630,7 @@ def test_how_a_run_ended(con: Connection) -> None:
 
 def test_a_message_is_kept_as_it_was_written_down(con: Connection) -> None:
     """Its records, of whatever place, in order; until it is answered it is one of those that go first."""
-    here, nowhere = record("b", replaced_id=4, replaced_wall_s=5, notes="repaired"), record("a", submit_host=None)
+    here, nowhere = record("b", replaced_id=4, replaced_wall_s=5, notes="repaired"), record("a", names=None)
     first = begin(con, here, nowhere, seq=7)
     second = begin(con, empaid="name")
     begin(con, target=OTHER)
@@ -635,11 +638,11 @@ def test_a_message_is_kept_as_it_was_written_down(con: Connection) -> None:
     assert [one.message_id for one in ledger.pending_messages(con, ONE)] == [first.message_id, second.message_id]
     assert ledger.count_pending(con, ONE) == 2
 
-    ((host,),) = con.execute("SELECT Site FROM PublishedTotals")
-    assert host == "SITE"
+    ((names,),) = con.execute("SELECT Names FROM PublishedTotals JOIN SentNames USING (NamesID)")
+    assert names == '["SITE","ce"]'
     found = ledger.stored(con, first.message_id)
     # Its place in the log is noted nowhere.
-    assert found == first._replace(records=(here._replace(seq=0), nowhere._replace(seq=0, site="")))
+    assert found == first._replace(records=(here._replace(seq=0, names=None, total_id=1), nowhere._replace(seq=0)))
     ledger.replace_payload(con, first.message_id, b"others")
     assert ledger.stored(con, first.message_id) == found._replace(data=b"others")
     assert ledger.stored(con, second.message_id).data == b"bytes"
@@ -664,7 +667,7 @@ def test_months_of_records_have_one_kind_where_that_counts(con: Connection) -> N
     begin(con, record("any"))
     assert con.execute("SELECT * FROM MonthFormats").fetchall() == []
     two = message(
-        record("a"), record("b", end_time=MAY + 40 * DAY_S), record("zeros", submit_host=None), message_format="car"
+        record("a"), record("b", end_time=MAY + 40 * DAY_S), record("zeros", names=None), message_format="car"
     )
     ledger.record_intent(con, ONE, [two], one_kind=True)
     ledger.record_intent(con, ONE, [two._replace(message_format="individual")], one_kind=True)
@@ -703,7 +706,7 @@ def test_what_the_receiver_has_is_held_back_no_more(con: Connection) -> None:
             set_aside(con, state, state, target=target)
         set_aside(con, "zeros", target=target)
     names = ("held", "quarantined", "retry", "correction", "dropped")
-    send(con, *map(record, names), record("zeros", digest=b"", submit_host=None), seq=4)
+    send(con, *map(record, names), record("zeros", digest=b"", names=None), seq=4)
     assert con.execute("SELECT JobID FROM HeldRecords WHERE Target = ? ORDER BY 1", (ONE,)).fetchall() == [
         ("correction",),
         ("dropped",),
@@ -733,7 +736,7 @@ def test_a_receiver_that_kept_what_it_had_is_believed(con: Connection) -> None:
     assert given_now(con) == {"ce": (5, 300)}
 
     again = [
-        record(name, digest=b"new", submit_host="ce2", wall_s=70, replaced_id=here, replaced_wall_s=60)
+        record(name, digest=b"new", names=("SITE", "ce2"), wall_s=70, replaced_id=here, replaced_wall_s=60)
         for name in "abcd"
     ]
     unknown, new = record("f"), record("g")
@@ -786,9 +789,9 @@ def test_what_a_refused_record_would_have_replaced_is_replaced_by_the_next(con: 
     """A message that was refused late took nothing out of the counts, nor did it put anything in."""
     send(con, record("a", wall_s=10), record("b"))
     one, two, three = (place(con, host) for host in ("ce", "ce2", "ce3"))
-    lost = begin(con, record("x"), record("a", submit_host="ce2", wall_s=20, replaced_id=one, replaced_wall_s=10))
-    newer = begin(con, record("a", submit_host="ce3", wall_s=30, replaced_id=two, replaced_wall_s=20))
-    bystander = begin(con, record("b", submit_host="ce3", replaced_id=one, replaced_wall_s=60))
+    lost = begin(con, record("x"), record("a", names=("SITE", "ce2"), wall_s=20, replaced_id=one, replaced_wall_s=10))
+    newer = begin(con, record("a", names=("SITE", "ce3"), wall_s=30, replaced_id=two, replaced_wall_s=20))
+    bystander = begin(con, record("b", names=("SITE", "ce3"), replaced_id=one, replaced_wall_s=60))
     if answered:
         ledger.accepted(con, ONE, newer, 200, "", None)
     ledger.refused(con, ONE, lost, 500, "no", [])
@@ -799,7 +802,7 @@ def test_what_a_refused_record_would_have_replaced_is_replaced_by_the_next(con: 
         "SELECT ReplacedID, ReplacedWall FROM SentRows WHERE MessageID = ?", (newer.message_id,)
     )
     assert (replaced, wall_s) == (one, 10)
-    assert ledger.stored(con, bystander.message_id).records[0][10:] == (one, 60)
+    assert ledger.stored(con, bystander.message_id).records[0][9:11] == (one, 60)
     assert three == place(con, "ce3")
 
 

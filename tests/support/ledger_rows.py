@@ -27,7 +27,7 @@ def new_ledger() -> Connection:
 
 def record(job_id: str, **values: Any) -> SentRecord:
     """A record of May, of 60 s at one place, under a key of its own."""
-    made = SentRecord(job_id, 1, 1, MAY, b"digest", f"key-{job_id}", None, "SITE", "ce", 60)
+    made = SentRecord(job_id, 1, 1, MAY, b"digest", f"key-{job_id}", None, ("SITE", "ce"), 60)
     return made._replace(**values)
 
 

@@ -18,8 +18,10 @@ from record_texts import individual_job
 from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.records.model import AAR, VO, VOs
+from arcacct.sandbox import apel
 from arcacct.targets.apel.acceptance import accept_for_apel_job
-from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, JobKey, field, folded, job_key, zeroed_job
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, JobKey, field, folded, job_key
+from arcacct.targets.apel.target import APELRecords
 from arcacct.targets.common import ascii_text
 
 NOW = 1_800_000_000
@@ -250,34 +252,39 @@ def test_every_job_of_the_real_arex_is_read(arex_jobs: list[AAR]) -> None:
     assert sum(record["WallDuration"] for record in records) == sum(job.wall_s for job in arex_jobs)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kind", ["individual", "individual-v04", "car"])
 @pytest.mark.parametrize("prefix", ["", "CE1:"], ids=["plain", "prefixed"])
 @pytest.mark.parametrize("local_job_id", [None, "4711", "X-é", "none"])
-def test_a_key_that_was_sent_can_be_neutralised(job: AAR, local_job_id: str | None, prefix: str, version: str) -> None:
-    """A job that was resumed has another end: its old key is sent again with nothing used."""
-    options = OPTIONS._replace(localid_prefix=prefix)
-    first = job._replace(local_job_id=local_job_id)
-    sent = job_key(first, options)
-    kind, (was,) = apel_rules.parse(text_of(first, options, version), NOW)
-    resumed = first._replace(local_job_id="9999", end_time=job.end_time + 500, submit_time=job.submit_time)
-    _, (now,) = apel_rules.parse(text_of(zeroed_job(resumed, sent, options), options, version), NOW)
-    assert apel_rules.key_of(kind, now) == apel_rules.key_of(kind, was) == tuple(sent)
-    assert (now["WallDuration"], now["CpuDuration"]) == (0, 0)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(("before", "after"), [("", "CE1:"), ("CE1:", ""), ("CE1:", "ce2:"), ("CE1:", "ce")])
-@pytest.mark.parametrize("local_job_id", [None, "4711"])
-def test_a_key_under_another_prefix_can_be_neutralised(
-    job: AAR, local_job_id: str | None, before: str, after: str, version: str
+@pytest.mark.parametrize("change", [{}, {"fqans": ()}, {"user_dn": None, "vo": None, "fqans": ()}, {"node_count": 0}])
+def test_zeros_stay_in_the_group_of_what_was_sent(
+    job: AAR, local_job_id: str | None, prefix: str, kind: str, change: dict[str, Any]
 ) -> None:
-    """What was sent before the site chose its prefix is taken back after it."""
-    first = job._replace(local_job_id=local_job_id)
-    kind, (was,) = apel_rules.parse(text_of(first, OPTIONS._replace(localid_prefix=before), version), NOW)
-    old, new = (OPTIONS._replace(localid_prefix=prefix) for prefix in (before, after))
-    _, (now,) = apel_rules.parse(text_of(zeroed_job(first, job_key(first, old), new), new, version), NOW)
-    assert apel_rules.key_of(kind, now) == apel_rules.key_of(kind, was)
-    assert (now["WallDuration"], now["CpuDuration"]) == (0, 0)
+    """APEL puts the record with zeros in place of what was sent, in the same group, whatever the job is now."""
+    records = APELRecords(kind, OPTIONS._replace(localid_prefix=prefix))
+    first = job._replace(local_job_id=local_job_id, **change)
+    envelope = records.envelope
+    (was,) = apel.read(envelope.join([records.text(first, NOW)]), NOW)
+    (now,) = apel.read(envelope.join([records.zeros(records.key(first), records.names(first), NOW)]), NOW)
+    assert apel.key(now) == apel.key(was)
+    (group_before,), (group_now,) = (list(apel.hybrid_rows([one.values], [], [])) for one in (was, now))
+    usage = {"WallDuration", "CpuDuration", "NormalisedWallDuration", "NormalisedCpuDuration"}
+    same = group_before.keys() - usage - {"EarliestEndTime", "LatestEndTime"}
+    assert {name: group_now[name] for name in same} == {name: group_before[name] for name in same}
+    assert {group_now[name] for name in usage} == {0}
+
+
+@pytest.mark.parametrize("kind", ["individual", "individual-v04", "car"])
+def test_a_group_without_jobs_has_a_record_of_its_own(job: AAR, kind: str) -> None:
+    """Its ID is of no batch system, and always the same for a group; other names are another group."""
+    records = APELRecords(kind, OPTIONS)
+    names = records.names(job)
+    local_id, key = records.group_record(names, job.end_time)
+    (row,) = apel.read(records.envelope.join([records.zeros(key, names, NOW)]), NOW)
+    assert row.values["LocalJobId"] == local_id
+    assert local_id.startswith("arcacct-zero-")
+    spelt = tuple(one.upper() if isinstance(one, str) else one for one in names)
+    assert records.group_record(spelt, job.end_time) == (local_id, key)
+    assert records.group_record((*names[:-1], 77), job.end_time)[0] != local_id
 
 
 @pytest.mark.parametrize(

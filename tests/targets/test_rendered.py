@@ -196,9 +196,7 @@ def check(records: RecordFormat, aar: AAR, now: int = NOW) -> RenderedRecord | N
         assert records.accept(aar, now) == Acceptance(aar)
         text = written(records, aar, now)
         assert records.text(aar, now) == text
-        assert at_once == RenderedRecord(
-            records.key(aar), text, records.authorisation_group(aar), records.site_and_host(aar)
-        )
+        assert at_once == RenderedRecord(records.key(aar), text, records.authorisation_group(aar), records.names(aar))
         assert [type(value) for value in at_once] == [str, str, type(records.authorisation_group(aar)), tuple]
         if isinstance(records, APELRecords):
             assert ssm_text(text) == text.encode()

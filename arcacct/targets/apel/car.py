@@ -7,18 +7,21 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from arcacct import __version__
+from arcacct.publishing.ledger import Names
 from arcacct.records.model import AAR, Row, is_domain_name, job_record_id, machine_host, start_time
 from arcacct.targets.apel.messages import (
     DESCRIPTION,
     LONG,
     QUEUE,
     APELOptions,
+    Part,
     benchmark_of,
     field,
     infrastructure,
     member_of,
     place,
     submit_host,
+    user_names,
 )
 from arcacct.targets.common import INT4, LocalJobValues, element, escape, hosts, iso_time, local_job_values
 from arcacct.targets.parts import values
@@ -38,8 +41,10 @@ _RFC_2253 = re.compile(r"(?:[A-Za-z][A-Za-z0-9-]*|(?:[Oo][Ii][Dd]\.)?[0-9]+(?:\.
 class CARPlace(NamedTuple):
     """A job's submission, its result, and the benchmark of a core."""
 
-    place: tuple[str, str]
-    """Where APEL counts it."""
+    names: tuple[str, str, str]
+    """Site, submit host and infrastructure: APEL groups jobs by them."""
+    level_names: tuple[str, str]
+    """Type and value of the benchmark: APEL groups jobs by them."""
     escaped_id_head: str
     """What the record's id has before the JobID."""
     status: str
@@ -66,7 +71,7 @@ def car_record(row: Row, shared: Sequence[Any], local_id: str, created: str) -> 
         job_id, job_name, code, submit_time, end_time, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s,
         lrms_submit, lrms_start,
     ) = _CAR_VALUES(row)  # fmt: skip
-    (_, id_head, status, infrastructure, source, level, places), user, hosts = shared
+    (_, _, id_head, status, infrastructure, source, level, places), (_, user), hosts = shared
     submitted = iso_time(submit_time)
     started = submitted if source == "submit" else iso_time(start_time(row, "lrms"))
     # CAR names three instants: created, queued, and eligible to run (we know when the payload started).
@@ -113,17 +118,18 @@ def car_place(aar: AAR, options: APELOptions) -> CARPlace:
     worth = benchmark_of(aar.benchmark, options.default_benchmark)
     said = local_job_values(aar, options.local_jobs, options.start_time_source)
     return CARPlace(
-        place(aar.endpoint_url, options),
+        (*place(aar.endpoint_url, options), infrastructure(aar.endpoint_url)),
+        (worth.type, worth.value),
         _carried(escape(job_record_id(aar._replace(job_id=""), options.lrms_host))),
         _carried(f"<Status>{escape(aar.status)}</Status>"),
         _carried(_infrastructure(said, aar) + _middleware(said, options.arc_version)),
         said.start_time_source,
-        f'<ServiceLevel urf:type="{worth.type}">{worth.value}</ServiceLevel>',
+        _level(worth.type, worth.value),
         _carried(_places(aar.endpoint_url, aar.queue, options)),
     )
 
 
-def user_identity(aar: AAR, options: APELOptions) -> str:
+def user_identity(aar: AAR, options: APELOptions) -> Part:
     """
     With VO, group and role. APEL derives all three from the FQAN; only without one it reads the types group and role.
 
@@ -131,15 +137,43 @@ def user_identity(aar: AAR, options: APELOptions) -> str:
     """
     member = member_of(aar, options)
     user, _, group = (aar.local_user or "").partition(":")
-    name, account = field(aar.user_dn, LONG), field(user, LONG) or "nobody"
-    notation = ' urf:type="rfc2253"' if _RFC_2253.match(name or "") else ' urf:type="opensslCompat"'
-    return _carried(
-        f"<UserIdentity>{element('GlobalUserName', name, notation)}"
+    names, account = user_names(aar, member), field(user, LONG) or "nobody"
+    found = _carried(
+        f"<UserIdentity>{_user(names[0])}"
         f"{element('Group', member.vo)}{_attribute('FQAN', member.fqan)}{_attribute('vo-group', member.group)}"
         f"{_attribute('vo-role', None if member.role == 'Role=NULL' else member.role)}"
         f"{'' if member.fqan else _attribute('group', member.group) + _attribute('role', member.role)}"
         f"{_attribute('ProjectName', aar.project)}"
         f"<LocalUserId>{escape(account)}</LocalUserId>{element('LocalGroup', group)}</UserIdentity>"
+    )
+    return Part(names, found)
+
+
+def _user(name: str | None) -> str:
+    notation = "rfc2253" if _RFC_2253.match(name or "") else "opensslCompat"
+    return element("GlobalUserName", name, f' urf:type="{notation}"')
+
+
+def _level(kind: str, value: str) -> str:
+    return f'<ServiceLevel urf:type="{kind}">{value}</ServiceLevel>'
+
+
+def zero_record(names: Names, local_id: str, end_time: int, created: str) -> str:
+    """A record without usage under the names that were sent for a key: it takes the usage under that key back."""
+    site, host, kind, user, vo, group, role, level_type, level, nodes, cores = names
+    texts = [None if one is None else str(one) for one in (site, host, user, vo, group, role)]
+    site, host, user, vo, group, role = texts
+    ended, local_id = iso_time(end_time), escape(local_id)
+    return _carried(
+        f'<UsageRecord><RecordIdentity urf:recordId="{escape(host or site or "")}:{local_id}:{end_time}"'
+        f' urf:createTime="{created}"/><JobIdentity><LocalJobId>{local_id}</LocalJobId></JobIdentity>'
+        f"<UserIdentity>{_user(user)}{element('Group', vo)}{_attribute('group', group)}{_attribute('role', role)}"
+        f"<LocalUserId>nobody</LocalUserId></UserIdentity><Status>completed</Status>"
+        f'<Infrastructure urf:type="{kind}" urf:description="ARC"/><WallDuration>PT0S</WallDuration>'
+        f'<CpuDuration urf:usageType="all">PT0S</CpuDuration>{_level(str(level_type), str(level))}'
+        f"{f'<NodeCount>{nodes}</NodeCount>' if nodes else ''}{f'<Processors>{cores}</Processors>' if cores else ''}"
+        f"<EndTime>{ended}</EndTime><StartTime>{ended}</StartTime><MachineName/>{element('SubmitHost', host or None)}"
+        f'<Queue urf:description="execution"/><Site urf:type="gocdb">{escape(site or "")}</Site></UsageRecord>\n'
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.config.values import LocalJobs
 from arcacct.errors import InputError
+from arcacct.publishing.ledger import Names
 from arcacct.records.batch_jobs import BareIDs, name_before
 from arcacct.records.model import AAR, FQAN, Row, VOs, has_value, machine_host, parsed_fqan, start_time, vo_name
 from arcacct.targets.common import INT4, INT8, Breach, Care, Form, Rule, ascii_text, local_job_values, spelt
@@ -272,7 +273,7 @@ _WRITTEN = values(
 def written(row: Row, shared: Sequence[Any], local_id: str) -> str:
     """One job record, its end included, of its parts as `JOB_PARTS` makes them; the job must have been accepted."""
     submitted, ended, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s = _WRITTEN(row)
-    (_, hosts, infrastructure, source), user, level, _ = shared
+    (_, hosts, infrastructure, source), (_, user), (_, level), _ = shared
     started = submitted if source == "submit" else start_time(row, "lrms")
     real = f"MemoryReal: {memory_kib}\n" if memory_kib else ""
     virtual = f"MemoryVirtual: {virtual_kib}\n" if virtual_kib else ""
@@ -284,11 +285,19 @@ def written(row: Row, shared: Sequence[Any], local_id: str) -> str:
     )
 
 
+class Part(NamedTuple):
+    """A part of a record."""
+
+    names: tuple[str | None, ...]
+    """The names in it by which APEL groups jobs."""
+    lines: str
+
+
 class Where(NamedTuple):
     """Where a job was sent."""
 
-    place: tuple[str, str]
-    """Where APEL counts it."""
+    names: tuple[str, str, str]
+    """Site, submit host and infrastructure: APEL groups jobs by them."""
     hosts: str
     infrastructure: str
     """Two parts of its record."""
@@ -307,30 +316,31 @@ def where(aar: AAR, options: APELOptions) -> Where:
     if options.dialect == "seed":
         host_type = "CE-ID" if aar.endpoint_url else "LRMS"
         found = ("Site", site), ("Infrastructure", kind), ("SubmitHostType", host_type), ("SubmitHost", submitted_to)
-        return Where(place(aar.endpoint_url, options), lines(found), "", said.start_time_source)
+        return Where((*place(aar.endpoint_url, options), kind), lines(found), "", said.start_time_source)
     machine = field(machine_host(aar.endpoint_url, options.lrms_host), LONG)
     description = field(said.infrastructure or (f"ARC-{aar.lrms.upper()}" if aar.lrms else "ARC"), DESCRIPTION)
     queue = field(aar.queue, QUEUE)
     return Where(
-        place(aar.endpoint_url, options),
+        (*place(aar.endpoint_url, options), kind),
         lines([("Site", site), ("SubmitHost", submitted_to), ("MachineName", machine), ("Queue", queue)]),
         lines([("InfrastructureDescription", description), ("InfrastructureType", kind)]),
         said.start_time_source,
     )
 
 
-def user_lines(aar: AAR, options: APELOptions) -> str:
+def user_part(aar: AAR, options: APELOptions) -> Part:
     """The part of a record that tells whose the job was; in the dialect ``seed`` there are no fields but the FQAN."""
     member = member_of(aar, options)
+    names = user_names(aar, member)
     if options.dialect == "seed":
         parsed = parsed_fqan(aar.fqans[0]) if aar.fqans else None
         # Of a local job no FQAN that would hide the site's prefix, since there is no field for a VO.
         hides_prefix = options.local_group_prefix and not aar.endpoint_url
         member = Membership(None if parsed is None or hides_prefix else _whole_fqan(parsed), None, None, None)
-    return lines(
+    found = lines(
         [
             ("LocalUserId", field((aar.local_user or "").partition(":")[0], LONG)),
-            ("GlobalUserName", field(aar.user_dn, LONG)),
+            ("GlobalUserName", names[0]),
             ("FQAN", member.fqan),
             # With an FQAN the server derives these three from it and ignores ours.
             ("VO", member.vo if member.fqan is None else None),
@@ -338,12 +348,19 @@ def user_lines(aar: AAR, options: APELOptions) -> str:
             ("VORole", member.role if member.fqan is None else None),
         ]
     )
+    return Part(names, found)
 
 
-def level_lines(aar: AAR, options: APELOptions, version: str) -> str:
+def user_names(aar: AAR, member: Membership) -> tuple[str | None, str | None, str | None, str | None]:
+    """User, VO, group and role, by which APEL groups jobs."""
+    return field(aar.user_dn, LONG), member.vo, member.group, member.role
+
+
+def level_part(aar: AAR, options: APELOptions, version: str) -> Part:
     """The part of a record that tells what a core of the node was worth."""
     worth = benchmark_of(aar.benchmark, options.default_benchmark)
-    return lines(service_level(worth.type, worth.value, "v0.3" if options.dialect == "seed" else version))
+    found = service_level(worth.type, worth.value, "v0.3" if options.dialect == "seed" else version)
+    return Part((worth.type, worth.value), lines(found))
 
 
 def not_sent(_aar: AAR, _options: APELOptions) -> str:
@@ -354,13 +371,45 @@ def not_sent(_aar: AAR, _options: APELOptions) -> str:
 JOB_PARTS: dict[str, dict[Callable[[AAR, APELOptions], Any], tuple[str, ...]]] = {
     version: {
         where: ("endpoint_url", "endpoint_type", "queue", "lrms", "status"),
-        user_lines: ("local_user", "user_dn", "vo", "fqans", "auth_groups", "project", "endpoint_url"),
-        partial(level_lines, version=version): ("benchmark", "wn_instance"),
+        user_part: ("local_user", "user_dn", "vo", "fqans", "auth_groups", "project", "endpoint_url"),
+        partial(level_part, version=version): ("benchmark", "wn_instance"),
         not_sent: ("node_names",),
     }
     for version in JOB_HEADERS
 }
 """By version: the parts of a record that come back with many jobs, and the values that each is made of or judged by."""
+
+
+def zero_record(names: Names, local_id: str, end_time: int, version: str, dialect: str) -> str:
+    """
+    A record without usage under the names that were sent for a key: it takes the usage under that key back.
+
+    APEL has no message to delete a record. Names that no sum has are left out.
+    """
+    site, host, kind, user, vo, group, role, level_type, level, nodes, cores = names
+    is_seed = dialect == "seed"
+    return record_text(
+        [
+            ("Site", site),
+            *([("Infrastructure", kind)] if is_seed else []),
+            ("SubmitHost", host or None),
+            ("LocalJobId", local_id),
+            ("GlobalUserName", user),
+            *(
+                [("FQAN", f"{group}/{role}" if group and role else None)]
+                if is_seed
+                else [("VO", vo), ("VOGroup", group), ("VORole", role)]
+            ),
+            ("WallDuration", 0),
+            ("CpuDuration", 0),
+            ("Processors", cores),
+            ("NodeCount", nodes),
+            ("StartTime", end_time),
+            ("EndTime", end_time),
+            *([] if is_seed else [("InfrastructureType", kind)]),
+            *service_level(str(level_type), str(level), "v0.3" if is_seed else version),
+        ]
+    )
 
 
 def service_level(kind: str | None, value: str | None, version: str) -> list[tuple[str, object]]:
@@ -393,38 +442,10 @@ def apel_local_job_id(row: Row, options: APELOptions) -> str:
 _IDS = values("job_id", "local_job_id", "end_time")
 
 
-def _before_id(aar: AAR, options: APELOptions) -> str:
-    return options.localid_prefix + name_before(aar.job_id, aar.end_time, options.bare_ids)
-
-
 def job_key(aar: AAR, options: APELOptions) -> JobKey:
     """What APEL replaces by: a second record with this key overwrites the first, another key adds a job."""
     local_job_id = apel_local_job_id(aar, options)
     return JobKey(folded(field(options.site, LONG)) or "", folded(local_job_id) or "", aar.end_time)
-
-
-def zeroed_job(aar: AAR, key: JobKey, options: APELOptions) -> AAR:
-    """
-    The job as it must be sent to take an earlier key's usage back: APEL has no message to delete a record.
-
-    `aar` is the job as it is known now; `key` what was sent for it before (another end, another id or prefix).
-    """
-    before = folded(ascii_text(_before_id(aar._replace(end_time=key.end_time), options))) or ""
-    zeros = aar._replace(
-        local_job_id=key.local_job_id.removeprefix(before),
-        end_time=key.end_time,
-        submit_time=min(aar.submit_time, key.end_time),
-        lrms_start_time=None,
-        wall_s=0,
-        cpu_user_s=0,
-        cpu_kernel_s=0,
-        memory_kib=0,
-        virtual_memory_kib=0,
-    )
-    if folded(apel_local_job_id(zeros, options)) == key.local_job_id:
-        return zeros
-    # It was named by its JobID, or has another prefix: APEL reads it from where none is put before it.
-    return zeros._replace(job_id=key.local_job_id, local_job_id=None)
 
 
 def benchmark_of(text: str | None, default: Benchmark) -> Benchmark:

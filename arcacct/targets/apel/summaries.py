@@ -111,14 +111,16 @@ def summaries(cells: Iterable[UsageCell], options: APELOptions, family: str = "v
     spellings: dict[SummaryKey, SummaryKey] = {}
     for cell in cells:
         benchmark = benchmark_of(cell.benchmark, options.default_benchmark)
-        spelling = _spelling(cell, benchmark, options, family)
-        key = folded_key(spelling)
-        spellings[key] = min(spellings[key], spelling, key=_order) if key in spellings else spelling
+        spelt = spelling(cell, options, family)
+        key = folded_key(spelt)
+        spellings[key] = min(spellings[key], spelt, key=_order) if key in spellings else spelt
         groups.setdefault(key, []).append((benchmark, cell))
     return [summed(key, spellings[key], groups[key]) for key in sorted(groups, key=_order)]
 
 
-def _spelling(cell: UsageCell, benchmark: Benchmark, options: APELOptions, family: str) -> SummaryKey:
+def spelling(cell: UsageCell, options: APELOptions, family: str = "v0.2") -> SummaryKey:
+    """The names of a cell as they are sent; it must have passed `acceptance`."""
+    benchmark = benchmark_of(cell.benchmark, options.default_benchmark)
     member = membership(cell.vo, cell.fqan, cell.auth_groups, cell.endpoint_url, options)
     normalised = family in _NORMALISED
     return SummaryKey(

@@ -9,7 +9,8 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
 from arcacct.config.settings import Settings
-from arcacct.publishing.ledger import SentSum
+from arcacct.errors import InputError
+from arcacct.publishing.ledger import Names, SentSum
 from arcacct.publishing.ledger_rows import Month
 from arcacct.publishing.plugin import (
     Acceptance,
@@ -26,8 +27,9 @@ from arcacct.publishing.plugin import (
 )
 from arcacct.publishing.safeguard import CountingKey
 from arcacct.records.model import AAR, Row, UsageCell, column
+from arcacct.records.packing import sha256
 from arcacct.targets.apel import acceptance, car, messages, summaries
-from arcacct.targets.apel.messages import END, APELOptions, JobKey, apel_local_job_id, folded
+from arcacct.targets.apel.messages import END, APELOptions, apel_local_job_id, folded
 from arcacct.targets.apel.options import SPECIFIED, APELContent, APELTarget
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
 from arcacct.targets.common import now_time
@@ -52,7 +54,9 @@ SUMMARY_VERSIONS = {
 }
 JOB_KINDS = (CAR.message_format, *JOB_VERSIONS)
 """Kinds of messages with a record for each job, all in one table at APEL."""
-_JOB_ID, _LOCAL_JOB_ID, _END_TIME = map(column, ("job_id", "local_job_id", "end_time"))
+_JOB_ID, _LOCAL_JOB_ID, _END_TIME, _NODES, _CORES = map(
+    column, ("job_id", "local_job_id", "end_time", "node_count", "core_count")
+)
 
 
 class APELRecords(RecordOfParts[APELOptions]):
@@ -62,6 +66,7 @@ class APELRecords(RecordOfParts[APELOptions]):
         self.version = JOB_VERSIONS.get(kind)
         """Of individual job messages; ``None``: compute accounting records in XML."""
         self._site = quoted(messages.job_key(SOUND, options).site)
+        self.site = messages.place(None, options)[0]
         super().__init__(options, car.SHARED if self.version is None else messages.JOB_PARTS[self.version])
         self.envelope = CAR if self.version is None else Envelope(kind, messages.JOB_HEADERS[self.version], "", END)
 
@@ -76,7 +81,14 @@ class APELRecords(RecordOfParts[APELOptions]):
         assert local_id is not None
         if not acceptance.ids_sound(row[_JOB_ID], row[_LOCAL_JOB_ID], local_id):
             return None
-        return f"[{self._site}, {quoted(folded(local_id) or '')}, {row[_END_TIME]}]", None, parts[0].place
+        key = f"[{self._site}, {quoted(folded(local_id) or '')}, {row[_END_TIME]}]"
+        return key, None, self._names(row, parts)
+
+    def _names(self, row: Row, parts: Sequence[Any]) -> Names:
+        where, user, level = parts[:3]
+        # An XML record has the benchmark in the part with the place.
+        level_names = where.level_names if self.version is None else level.names
+        return (*where.names, *user.names, *level_names, row[_NODES], row[_CORES])
 
     def written(self, row: Row, parts: Sequence[Any], local_id: str | None, now: int) -> str:
         assert local_id is not None
@@ -91,18 +103,34 @@ class APELRecords(RecordOfParts[APELOptions]):
             return f"[{quoted(site)}, {quoted(local_job_id)}, {end_time}]"
         return json.dumps([site, local_job_id, end_time])
 
-    def site_and_host(self, aar: AAR) -> tuple[str, str]:
-        return messages.place(aar.endpoint_url, self.options)
+    def names(self, aar: AAR) -> Names:
+        return self._names(aar, self._parts.made(aar))
 
     def site_of(self, key: str) -> str:
         site: str = json.loads(key)[0]
         return site
 
-    def of_key(self, key: str) -> RecordFormat:
-        return APELRecords(self.envelope.message_format, self.options._replace(site=self.site_of(key)))
+    def zeros(self, key: str, names: Names, now: int) -> str:
+        _site, local_id, end_time = json.loads(key)
+        if self.version is None:
+            return car.zero_record(names, local_id, end_time, now_time(now))
+        return messages.zero_record(names, local_id, end_time, self.version, self.options.dialect)
 
-    def zero_out(self, aar: AAR, key: str) -> AAR:
-        return messages.zeroed_job(aar, JobKey._make(json.loads(key)), self.options)
+    def group_record(self, names: Names, end_time: int) -> tuple[str, str]:
+        # No batch system gives such an ID, and the same group always has the same one.
+        group = [folded(one) if isinstance(one, str) else one for one in names]
+        local_id = f"arcacct-zero-{sha256(json.dumps(group).encode()).hexdigest()[:16]}"
+        return local_id, json.dumps([group[0], local_id, end_time])
+
+    def names_of_cell(self, cell: UsageCell, now: int) -> Names:
+        verdict = acceptance.accept_cell(cell, self.options, now)
+        if verdict.refusal is not None:
+            raise InputError(verdict.refusal)
+        key = summaries.spelling(verdict.cell, self.options)
+        return (
+            *(key.site or "", key.submit_host or "", key.infrastructure, key.user, key.vo, key.group, key.role),
+            *(key.benchmark_type, key.benchmark_value, key.node_count, key.processors),
+        )
 
 
 _AMOUNT = re.compile(r"(?:\w+Duration|NumberOfJobs): ")
@@ -209,6 +237,7 @@ class APELMessages(TargetPlugin):
     max_bytes = 735_000
     duplicate_policy = DuplicatePolicy.REPLACES
     keys_may_collide = True
+    groups_records = True
     one_format_per_month = True
     names = ("gocdb_name", "lrms_host", "localid_prefix", "apel_messages")
     kind_option = "apel_messages"

@@ -7,6 +7,7 @@ from typing import Any
 
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
+from arcacct.publishing.ledger import Names
 from arcacct.publishing.plugin import Acceptance, DuplicatePolicy, RecordFormat, Sender, TargetPlugin
 from arcacct.records.model import AAR, Row
 from arcacct.targets.auditor import record
@@ -38,6 +39,7 @@ class AuditorRecords(RecordOfParts[RecordOptions]):
 
     def __init__(self, options: RecordOptions) -> None:
         super().__init__(options, record.SHARED)
+        self.site = options.site
 
     def accept(self, aar: AAR, now: int) -> Acceptance:
         return accept(aar, self.options, now)
@@ -61,7 +63,7 @@ class AuditorRecords(RecordOfParts[RecordOptions]):
     def key(self, aar: AAR) -> str:
         return record_id(aar, self.options)
 
-    def site_and_host(self, aar: AAR) -> tuple[str, str]:
+    def names(self, aar: AAR) -> Names:
         return self.options.site, headnode(aar, self.options) or ""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
+from arcacct.publishing.ledger import Names
 from arcacct.publishing.plugin import (
     Acceptance,
     DuplicatePolicy,
@@ -57,7 +58,7 @@ class UsageRecords(RecordOfParts[UROptions]):
         if (local_id is None and row[_LOCAL_JOB_ID]) or not acceptance.transfers_sound(row[_TRANSFERS]):
             return None
         where: Where = parts[0]
-        return where.id_head + row[_JOB_ID], where.machine, where.place
+        return where.id_head + row[_JOB_ID], where.machine, ("", where.machine)
 
     def written(self, row: Row, parts: Sequence[Any], local_id: str | None, now: int) -> str:
         return usage_record.written(row, parts, local_id, now_time(now), self.options)
@@ -68,7 +69,7 @@ class UsageRecords(RecordOfParts[UROptions]):
     def authorisation_group(self, aar: AAR) -> str | None:
         return usage_record.machine_name(aar, self.options)
 
-    def site_and_host(self, aar: AAR) -> tuple[str, str]:
+    def names(self, aar: AAR) -> Names:
         return "", usage_record.machine_name(aar, self.options) or ""
 
     def replaces(self, aar: AAR) -> bool:

@@ -168,8 +168,6 @@ class Where(NamedTuple):
     """The place, environment and result of a job."""
 
     machine: str
-    place: tuple[str, str]
-    """Where SGAS counts it."""
     id_head: str
     """What the record's id has before the JobID."""
     escaped_id_head: str
@@ -189,7 +187,6 @@ def where(aar: AAR, options: UROptions) -> Where:
     machine = machine_name(aar, options) or ""
     return Where(
         machine,
-        ("", machine),
         id_head,
         escape(id_head),
         f"<Status>{escape(aar.status)}</Status>",
@@ -227,7 +224,7 @@ def written(
         kernel_s, scratch_bytes, stage_in_bytes, stage_out_bytes, client_host, transfers, lrms_submit, lrms_start,
         lrms_end,
     ) = _WRITTEN(row)  # fmt: skip
-    (_, _, _, id_head, status, node, machine, queue, environments, source), user, hosts = shared
+    (_, _, id_head, status, node, machine, queue, environments, source), user, hosts = shared
     host = client_host_name(client_host) if client_host else ""
     client = submit_host(host) if 0 < len(host) <= _LONGEST_SUBMIT_HOST else ""
     local_id, job_name = local_id or "", job_name or ""

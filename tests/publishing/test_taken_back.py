@@ -1,0 +1,220 @@
+"""
+What is taken back is what was sent (INVARIANTS 18): every group of names that APEL sums has the usage that is here.
+
+APEL's portal shows a table that nobody empties: a group that has lost its records keeps its last sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from publishing_site import AUDITOR, CARS, JUNE, SGAS, Job, Site, at_sgas, jobs, truth
+
+from arcacct.database import access
+from arcacct.records import holds
+
+FAMILIES = ("urs", "individual", "individual-v04")
+GROUP = ("GlobalUserName", "VO", "VOGroup", "VORole", "NodeCount", "Processors", "ServiceLevelType", "ServiceLevel")
+
+
+@pytest.fixture(params=FAMILIES)
+def site(request, memory, empty_box) -> Site:
+    """A site that publishes job records to APEL, whose summariser ran after each message."""
+    return Site(memory, empty_box, CARS.replace("=urs", f"={request.param}"))
+
+
+def publish(site: Site) -> Any:
+    """One run, without an error, and the summariser's next run."""
+    outcome = site.publish()
+    assert outcome.error is None
+    site.box.apel.summarise()
+    return outcome
+
+
+def usage(site: Site) -> dict[tuple[Any, ...], int]:
+    """Wall seconds of each group at the portal with any."""
+    found: dict[tuple[Any, ...], int] = {}
+    for row in site.box.apel.hybrid.values():
+        group = tuple(row[name] for name in ("GlobalUserName", "VO", "Processors", "NodeCount", "ServiceLevel"))
+        found[group] = found.get(group, 0) + row["WallDuration"]
+    return {group: wall_s for group, wall_s in found.items() if wall_s}
+
+
+def expected(*here: Job) -> dict[tuple[Any, ...], int]:
+    """The same of the jobs of the database."""
+    found: dict[tuple[Any, ...], int] = {}
+    for job in here:
+        group = (job.user_dn, job.vo, job.cores, job.nodes, float(job.benchmark.partition(":")[2]))
+        found[group] = found.get(group, 0) + job.wall_s
+    return found
+
+
+def portal_jobs(site: Site) -> int:
+    return sum(row["NumberOfJobs"] for row in site.box.apel.hybrid.values())
+
+
+def decide(site: Site, job: Job, state: str) -> None:
+    here = site.settings.places
+    con = access.open_accounting(here)
+    try:
+        (record_id,) = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (job.job_id,)).fetchone()
+        with access.writing(con, here):
+            holds.decide(con, record_id, state, "root")
+    finally:
+        con.close()
+
+
+OTHERWISE: dict[str, dict[str, Any]] = {
+    "cores": {"cores": 8},
+    "nodes": {"nodes": 2},
+    "VO": {"vo": "cms", "fqan": "/cms/Role=NULL"},
+    "role": {"fqan": "/atlas/Role=pilot"},
+    "user": {"user_dn": "/DC=org/DC=example/CN=Charles Babbage"},
+    "benchmark": {"benchmark": "HEPSPEC:11.5"},
+}
+
+
+@pytest.mark.parametrize("what", OTHERWISE)
+def test_jobs_that_move_to_another_group_leave_no_usage(site, what) -> None:
+    """Ten jobs get another core count and so on: APEL's usage stays right, and the surplus of jobs is said."""
+    before = jobs(10)
+    site.record(*before)
+    publish(site)
+    after = [job._replace(**OTHERWISE[what]) for job in before]
+    site.record(*after)
+
+    outcome = publish(site)
+    assert usage(site) == expected(*after)
+    # One record with zeros, in the group that is empty now.
+    assert portal_jobs(site) == 11
+    assert "2024-06: usage is right, 1 job too many at the receiver: it never deletes a record" in outcome.summary.notes
+    assert sum(row["NumberOfJobs"] for row in site.box.apel.sync_records.values()) == 10
+
+    assert publish(site).summary.withdrawn == set()
+    assert site.republish().error is None
+    assert (usage(site), portal_jobs(site)) == (expected(*after), 11)
+    assert site.audit() == []
+
+
+def test_a_group_that_keeps_a_job_needs_no_record_of_its_own(site) -> None:
+    """The summariser sums the jobs that are left."""
+    first, second = jobs(2)
+    site.record(first, second)
+    publish(site)
+    site.record(second._replace(cores=4))
+    publish(site)
+    assert usage(site) == expected(first, second._replace(cores=4))
+    assert portal_jobs(site) == 2
+
+
+def test_a_group_gets_one_record_of_its_own_however_often_it_is_left(site) -> None:
+    """It goes back and forth; a group that has had a record with zeros keeps it."""
+    (job,) = jobs(1)
+    for cores in (1, 4, 1, 4, 1):
+        site.record(job._replace(cores=cores))
+        publish(site)
+        assert usage(site) == expected(job._replace(cores=cores))
+    assert portal_jobs(site) == 3
+
+
+@pytest.mark.parametrize("what", OTHERWISE)
+def test_zeros_carry_the_names_that_were_sent(site, what) -> None:
+    """A job alone in its group is resumed, and ends with another end and other names: two keys, two groups."""
+    (job,) = jobs(1)
+    site.record(job)
+    publish(site)
+    resumed = job._replace(end_time=JUNE + 500, wall_s=70, **OTHERWISE[what])
+    site.record(resumed)
+
+    publish(site)
+    assert usage(site) == expected(resumed)
+    assert portal_jobs(site) == 2
+    assert site.republish().error is None
+    assert usage(site) == expected(resumed)
+
+
+def test_a_deleted_job_takes_its_usage_with_it(site) -> None:
+    """Nothing of it is left here; the ledger has its names."""
+    first, second = jobs(2)
+    site.record(first, second._replace(user_dn="/CN=Somebody Else", cores=16))
+    publish(site)
+    site.sql(f"DELETE FROM AAR WHERE JobID = '{second.job_id}'")
+    publish(site)
+    assert usage(site) == expected(first)
+    assert {row["GlobalUserName"] for row in site.box.apel.hybrid.values()} == {first.user_dn, "/CN=Somebody Else"}
+
+
+@pytest.mark.parametrize("state", ["held", "excluded"])
+def test_a_published_job_that_no_figure_has_any_more_is_taken_back(site, state) -> None:
+    """Its values turned impossible, or an operator excluded it; once decided otherwise it is sent again."""
+    first, second = jobs(2)
+    site.record(first, second)
+    publish(site)
+    lie = second._replace(wall_s=JUNE)
+    site.record(lie)
+    if state == "excluded":
+        decide(site, second, state)
+    publish(site)
+    assert usage(site) == expected(first)
+
+    decide(site, second, "bound")
+    publish(site)
+    assert sum(usage(site).values()) == first.wall_s + 36_000
+
+
+def test_a_job_of_a_ledger_that_was_lost_leaves_no_usage(site) -> None:
+    """The sums of the database know the groups that a job has left, and what it was before."""
+    before = jobs(3)
+    site.record(*before)
+    publish(site)
+    after = [job._replace(cores=8) for job in before[:2]] + [before[2]._replace(end_time=JUNE + 900, cores=2)]
+    site.record(*after)
+    for suffix in ("", "-wal", "-shm"):
+        (site.path / "control" / "accounting" / "arcacct" / f"publishing.db{suffix}").unlink(missing_ok=True)
+
+    site.publish()
+    site.box.apel.summarise()
+    assert usage(site) == expected(*after)
+
+
+KEEPERS = [pytest.param(SGAS, id="sgas"), pytest.param(AUDITOR, id="auditor")]
+
+
+@pytest.mark.parametrize("target", KEEPERS)
+@pytest.mark.parametrize("state", ["held", "excluded", "deleted"])
+def test_a_receiver_that_keeps_records_is_asked_to_delete_them(target, state, memory, empty_box) -> None:
+    """The job is a correction; once the administrator has deleted its record there, nothing is left to do."""
+    site = Site(memory, empty_box, target)
+    first, second = jobs(2)
+    site.record(first, second)
+    assert site.publish().error is None
+    if state == "deleted":
+        site.sql(f"DELETE FROM AAR WHERE JobID = '{second.job_id}'")
+    else:
+        site.record(second._replace(wall_s=JUNE))
+    if state == "excluded":
+        decide(site, second, state)
+
+    outcome = site.publish()
+    assert outcome.summary.corrections == 1
+    ((job_id, (found, why)),) = site.held().items()
+    assert (job_id, found) == (second.job_id, "correction")
+    assert "arcacct quarantine retry" in why
+
+    key = f"ur-ce.example.org-{second.job_id}"
+    if target == SGAS:
+        empty_box.sgas._stored.pop(key)
+    else:
+        empty_box.auditor.forget(key)
+    con = access.open_publishing(site.settings.places)
+    con.execute("UPDATE HeldRecords SET State = 'retry'")
+    con.close()
+    assert site.publish().error is None
+    assert site.held() == {}
+    assert site.audit() == []
+    if state != "deleted":
+        decide(site, second, "bound")
+        assert site.publish().error is None
+        if target == SGAS:
+            assert at_sgas(empty_box.sgas.records).keys() == truth([first, second]).keys()
