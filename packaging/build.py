@@ -76,6 +76,11 @@ class Shipped(NamedTuple):
     def full_version(self) -> str:
         return f"{self.version}-{self.release}"
 
+    @property
+    def package_version(self) -> str:
+        """The version as dpkg and rpm order it: a state before a release is older than the release."""
+        return self.version.replace(".dev", "~dev")
+
 
 def run(*command: str | os.PathLike[str], cwd: pathlib.Path | None = None) -> str:
     """Run a program; what it printed. Ends us with what it said if it fails."""
@@ -213,7 +218,7 @@ def documents(shipped: Shipped, source: pathlib.Path, doc: pathlib.Path) -> None
         put(doc / "changelog.gz", gzip.compress(changes.read_bytes(), mtime=0))
     when = email.utils.format_datetime(dt.datetime.fromtimestamp(epoch(source), dt.UTC))
     news = f"""\
-arcacct ({shipped.full_version}) stable; urgency=medium
+arcacct ({shipped.package_version}-{shipped.release}) stable; urgency=medium
 
   * arcacct {shipped.version}: what changed is in changelog.gz.
 
@@ -293,7 +298,7 @@ def description(shipped: Shipped, time: int, packager: str, stage: pathlib.Path,
         "name": "arcacct",
         "arch": shipped.machine,
         "platform": "linux",
-        "version": shipped.version,
+        "version": shipped.package_version,
         "release": shipped.release,
         "version_schema": "none",
         "section": "admin",
@@ -321,9 +326,10 @@ def description(shipped: Shipped, time: int, packager: str, stage: pathlib.Path,
 
 def target_name(shipped: Shipped, packager: str) -> str:
     """The usual name of a package's file."""
+    version = f"{shipped.package_version}-{shipped.release}"
     if packager == "deb":
-        return f"arcacct_{shipped.full_version}_{shipped.machine}.deb"
-    return f"arcacct-{shipped.full_version}.{MACHINES[shipped.machine]}.rpm"
+        return f"arcacct_{version}_{shipped.machine}.deb"
+    return f"arcacct-{version}.{MACHINES[shipped.machine]}.rpm"
 
 
 def main() -> None:
