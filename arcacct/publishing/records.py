@@ -174,11 +174,9 @@ class RecordRouter(RecordBatcher):
         for month in sorted({*months} - closed):
             self._repeat_zeros(*month_bounds(*month))
         for month in sorted(self._summary.withdrawn):
-            ended = month_bounds(*month)
-            surplus = len(sent.zeroed_keys(self._con, self._ctx.block, ended, ledger.last_message(self._con)))
+            jobs = count_of(sent.surplus(self._con, self._ctx.block, month), "job")
             self._summary.note(
-                f"{month_name(month)}: usage is right, {count_of(surplus, 'job')} too many at the receiver:"
-                " it never deletes a record"
+                f"{month_name(month)}: usage is right, {jobs} too many at the receiver: it never deletes a record"
             )
 
     def _repeat_zeros(self, ended_from: int, ended_before: int) -> None:

@@ -15,7 +15,7 @@ from arcacct.config.settings import Settings
 from arcacct.database import durable
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import TargetBusy
-from arcacct.publishing.ledger_rows import iso
+from arcacct.publishing.ledger_rows import iso, month_name
 from arcacct.publishing.safeguard import held_text
 from arcacct.publishing.selection import NOT_SELECTED
 from arcacct.queries.health import (
@@ -660,6 +660,9 @@ def _figures(found: Health, _limits: Thresholds) -> Iterator[Check]:
             )
             severity = OK if one.refusals == 1 else WARNING
             yield Check(f"{target.name} sums", severity, text, "each run sends it again")
+        for month, jobs in target.surplus:
+            text = f"{month_name(month)}: usage is right, {count_of(jobs, 'job')} too many: it never deletes a record"
+            yield Check(f"{target.name} surplus", OK, text)
         if target.not_selected:
             yield Check(f"{target.name} selection", OK, f"{count_of(target.not_selected, 'job')} {NOT_SELECTED}")
         if target.ledger_problem:

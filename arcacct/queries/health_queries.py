@@ -16,11 +16,11 @@ from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
 from arcacct.publishing import audit, cursors, ledger, safeguard
 from arcacct.publishing.held import RetrySummary, retry_summaries
-from arcacct.publishing.ledger_rows import month_bounds
+from arcacct.publishing.ledger_rows import month_bounds, recent_months
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.safeguard import HeldMonth
 from arcacct.publishing.selection import names_in_doubt, not_selected
-from arcacct.publishing.sent import RefusedSum, not_sent_again, of_vos, refused_sums
+from arcacct.publishing.sent import RefusedSum, not_sent_again, of_vos, refused_sums, surplus
 from arcacct.publishing.target_run import first_start
 from arcacct.records.hold_decisions import NONE, counts
 from arcacct.records.holds import HELD
@@ -198,6 +198,8 @@ class TargetState(NamedTuple):
     """... and what lies in the future, by this host's clock."""
     refused_sums: tuple[RefusedSum, ...]
     """Months with a sum that the receiver rejected in the last run."""
+    surplus: tuple[tuple[Month, int], ...]
+    """The current and the previous month with records that the receiver counts as jobs and that have no usage."""
     not_selected: int
     """Jobs of the current and the previous month that ``vofilter`` leaves out."""
     ledger_problem: str
@@ -325,6 +327,11 @@ def target_state(publishing: Connection, accounting: Connection, plugin: TargetP
         refused_once=refused_once,
         ahead=ahead,
         refused_sums=tuple(refused_sums(publishing, target)),
+        surplus=tuple(
+            (month, jobs)
+            for month in sorted(() if plugin.keeps_first else recent_months(int(time.time())))
+            if (jobs := surplus(publishing, target, month))
+        ),
         not_selected=not_selected(accounting, plugin),
         ledger_problem=audit.newest(accounting, publishing, plugin),
         in_doubt=incarnation.uncertain_after_seq(publishing, target) is not None,

@@ -404,7 +404,12 @@ class _AtTarget:
         doubts = [(None, text) for text in self._doubts()]
         source, differences = compare()
         left_out = self._jobs.amount(self._jobs.vos).jobs - self._wanted.jobs
-        source = source._replace(proof=plugin.confirmation_level, not_selected=left_out, unknown=self._unknown())
+        source = source._replace(
+            proof=plugin.confirmation_level,
+            not_selected=left_out,
+            unknown=self._unknown(),
+            surplus=0 if plugin.keeps_first else sent.surplus(self._ledger, self._block, self._target.month),
+        )
         notes = (
             [f"{count_of(left_out, 'job')} not selected by vofilter: not sent, and no difference"] if left_out else []
         )

@@ -10,7 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from arcacct.config.paths import Places
 from arcacct.database import access
@@ -30,6 +30,8 @@ _CHILDREN = ("AuthTokenAttributes", "JobExtraInfo", "DataTransfers", *_RUNS)
 _SUMS = ("Summaries", "NormalisedSummaries")
 _PLACE_OF_USER = 4
 """Index of the user in the keys of sums, which are JSON lists (`targets.apel.summaries.SummaryKey`)."""
+_USER_OF_RECORD = 3
+"""Index of the user in the names of job records (`targets.apel.target.APELRecords`); other targets store none."""
 
 
 class Scope(NamedTuple):
@@ -80,6 +82,7 @@ def plan(con: Connection, publishing: Connection, scope: Scope) -> Plan:
     )
     rows.append(("MonthlyUsage", _count(con, named, asked)))
     rows.append(("SentSummaries", len(_sum_keys(publishing, scope, free))))
+    rows.append(("SentNames", len(_sent_names(publishing, scope, free))))
     rows.append(("Messages", len(list(_messages_to_forget(publishing, scope)))))
     return Plan(jobs, tuple((table, count) for table, count in rows if count), tuple(sorted((+left).items())))
 
@@ -209,12 +212,13 @@ def _reasons(con: Connection, publishing: Connection, month: int, scope: Scope) 
     """
     begin, end = _bounds(month)
     options = PruneOptions(end, "", scope.targets, (), scope.present)
-    return Counter(
+    found = Counter(
         reason
         for page in retention.candidates(con, end, begin)
         for _one, reason in retention.judged(con, publishing, page, options)
         if reason is not None
     )
+    return found | Counter(retention.not_taken_back(con, publishing, (begin, end), options))
 
 
 def _next(con: Connection, month: int, scope: Scope) -> list[tuple[int, str]]:
@@ -452,6 +456,10 @@ def _forget_sent(publishing: Connection, names: Names, scope: Scope, months: Seq
             publishing.execute(
                 "UPDATE OR REPLACE SentSummaries SET Key = ? WHERE Target = ? AND Key = ?", (new, target, old)
             )
+        for names_id, values in _sent_names(publishing, scope, months):
+            values[_USER_OF_RECORD] = names.of(values[_USER_OF_RECORD])
+            _rename_totals(publishing, months, names_id, json.dumps(values, ensure_ascii=False, separators=(",", ":")))
+        publishing.execute("DELETE FROM SentNames WHERE NamesID NOT IN (SELECT NamesID FROM PublishedTotals)")
         gone = _messages_to_forget(publishing, scope)
         publishing.executemany("DELETE FROM MessageBytes WHERE MessageID = ?", [(one,) for one in gone])
         if scope.user_dn is None:
@@ -478,19 +486,70 @@ def _sum_keys(
 ) -> list[tuple[str, str, str]]:
     """Return target, key and new key of the sums with names; without ``names`` the new key is the old one."""
     found = []
-    wanted = None
-    if scope.user_dn is not None:
-        # An older program cut long names without a digest.
-        wanted = {scope.user_dn.casefold().rstrip()[:_LONGEST_USER], scope.user_key.casefold()}
     for target, key in publishing.execute(
         f"SELECT Target, Key FROM SentSummaries WHERE Kind <> 'sync' AND Year * 100 + Month IN ({_listed(months)})"
     ):
         values = json.loads(key)
         user = values[_PLACE_OF_USER] if values[0] in _SUMS else None
-        if user and not PSEUDONYM.fullmatch(user) and (wanted is None or user.casefold() in wanted):
+        if _is_wanted(user, scope):
             values[_PLACE_OF_USER] = user if names is None else names.of(user)
             found.append((target, key, json.dumps(values)))
     return found
+
+
+def _is_wanted(user: str | None, scope: Scope) -> TypeGuard[str]:
+    """Whether a name in the ledger is of a scope, and no pseudonym."""
+    if not user or PSEUDONYM.fullmatch(user):
+        return False
+    # An older program cut long names without a digest.
+    return scope.user_dn is None or user.casefold() in {
+        scope.user_dn.casefold().rstrip()[:_LONGEST_USER],
+        scope.user_key.casefold(),
+    }
+
+
+def _sent_names(publishing: Connection, scope: Scope, months: Sequence[int]) -> list[tuple[int, list[Any]]]:
+    """Return the names under which job records of some months were sent, with their numbers, if a user is wanted."""
+    rows = publishing.execute(
+        "SELECT DISTINCT NamesID, Names FROM SentNames JOIN PublishedTotals USING (NamesID)"
+        f" WHERE Year * 100 + Month IN ({_listed(months)})"
+    )
+    found = ((names_id, json.loads(names)) for names_id, names in rows)
+    return [
+        (names_id, names)
+        for names_id, names in found
+        if len(names) > _USER_OF_RECORD and _is_wanted(names[_USER_OF_RECORD], scope)
+    ]
+
+
+def _rename_totals(publishing: Connection, months: Sequence[int], names_id: int, text: str) -> None:
+    """Give the totals of some months other names, inside the caller's transaction."""
+    publishing.execute(
+        "INSERT OR IGNORE INTO SentNames (Names, Site, SubmitHost) SELECT ?, Site, SubmitHost FROM SentNames"
+        " WHERE NamesID = ?",
+        (text, names_id),
+    )
+    (new,) = publishing.execute("SELECT NamesID FROM SentNames WHERE Names = ?", (text,)).fetchone()
+    moved = publishing.execute(
+        "SELECT Old.PublishedTotalID, New.PublishedTotalID FROM PublishedTotals AS Old LEFT JOIN PublishedTotals AS New"
+        " ON (New.Target, New.Year, New.Month, New.NamesID) = (Old.Target, Old.Year, Old.Month, ?)"
+        f" WHERE Old.NamesID = ? AND Old.Year * 100 + Old.Month IN ({_listed(months)})",
+        (new, names_id),
+    ).fetchall()
+    for old_id, there in moved:
+        if there is None:
+            publishing.execute("UPDATE PublishedTotals SET NamesID = ? WHERE PublishedTotalID = ?", (new, old_id))
+            continue
+        # A late job of the user was sent after the month's other names had been replaced.
+        for column in ("PublishedTotalID", "ReplacedID"):
+            publishing.execute(f"UPDATE SentRecords SET {column} = ? WHERE {column} = ?", (there, old_id))
+        publishing.execute(
+            "UPDATE PublishedTotals SET (Jobs, Wall, IsSent) = (SELECT PublishedTotals.Jobs + Old.Jobs,"
+            " PublishedTotals.Wall + Old.Wall, max(PublishedTotals.IsSent, Old.IsSent) FROM PublishedTotals AS Old"
+            " WHERE Old.PublishedTotalID = ?) WHERE PublishedTotalID = ?",
+            (old_id, there),
+        )
+        publishing.execute("DELETE FROM PublishedTotals WHERE PublishedTotalID = ?", (old_id,))
 
 
 _LONGEST_USER = 255

@@ -188,19 +188,46 @@ def candidates(con: Connection, ended_before: int, ended_from: int = 0) -> Itera
         position = (page[-1].end_time, page[-1].record_id)
 
 
-def judged(
-    con: Connection, publishing: Connection, page: Sequence[Candidate], options: PruneOptions
-) -> Iterator[_Judged]:
-    """Yield each candidate with the reason why it must stay; ``None``: it may move."""
+_NOT_SENT = "{} was not sent them yet"
+
+
+def _handled(con: Connection, publishing: Connection, options: PruneOptions) -> dict[str, int]:
+    """Return the cursor of each target. A target that has not started, or that a restore set back, is at 0."""
     life = incarnation(con)
-    # The cursors of the targets; a target that has not started, or that a restore set back, is at 0.
     cursors = dict.fromkeys(options.targets, 0) | {
         target: last_seq if owner == life else 0
         for target, owner, last_seq in publishing.execute(
             "SELECT Target, Incarnation, min(LastSeq, ifnull(LastSeqAgain, 0)) FROM Targets"
         )
     }
-    handled = {f"[{target}]": seq for target, seq in sorted(cursors.items()) if target not in options.without}
+    return {f"[{target}]": seq for target, seq in sorted(cursors.items()) if target not in options.without}
+
+
+def not_taken_back(
+    con: Connection, publishing: Connection, ended: tuple[int, int], options: PruneOptions
+) -> dict[str, int]:
+    """
+    Return, by reason, how many jobs a target may have with a former end in ``ended[0] <= EndTime < ended[1]``.
+
+    They were deleted or have changed since its last run, which needs the names that were sent to take them back.
+    """
+    found = {}
+    for target, seq in _handled(con, publishing, options).items():
+        (jobs,) = con.execute(
+            "SELECT count(DISTINCT RecordID) FROM PreviousVersions CROSS JOIN FinishedLog USING (RecordID)"
+            " WHERE EndTime >= ? AND EndTime < ? AND FinishedLog.Seq > ?",
+            (*ended, seq),
+        ).fetchone()
+        if jobs:
+            found[_NOT_SENT.format(target)] = jobs
+    return found
+
+
+def judged(
+    con: Connection, publishing: Connection, page: Sequence[Candidate], options: PruneOptions
+) -> Iterator[_Judged]:
+    """Yield each candidate with the reason why it must stay; ``None``: it may move."""
+    handled = _handled(con, publishing, options)
     job_ids = [unescaped(one.job_id) for one in page]
     query = "SELECT DISTINCT JobID FROM HeldRecords WHERE State <> 'dropped' AND JobID IN"
     held = {row[0] for row in publishing.execute(f"{query} ({','.join('?' * len(page))})", job_ids)}
@@ -211,7 +238,7 @@ def judged(
         elif one.seq == 0:
             yield one, "not in the log of finished records (`arcacct db check`)"
         elif waiting is not None:
-            yield one, f"{waiting} was not sent them yet"
+            yield one, _NOT_SENT.format(waiting)
         elif one.held:
             yield one, "held for their values (`arcacct quarantine list`)"
         elif job_id in held:

@@ -6,6 +6,7 @@ APEL's portal shows a table that nobody empties: a group that has lost its recor
 
 from __future__ import annotations
 
+from contextlib import closing, nullcontext
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from publishing_site import AUDITOR, CARS, JUNE, SGAS, Job, Site, at_sgas, jobs,
 
 from arcacct.database import access
 from arcacct.records import holds
+from arcacct.records.pseudonymise import Scope, plan, pseudonymise
 
 FAMILIES = ("urs", "individual", "individual-v04")
 GROUP = ("GlobalUserName", "VO", "VOGroup", "VORole", "NodeCount", "Processors", "ServiceLevelType", "ServiceLevel")
@@ -218,3 +220,47 @@ def test_a_receiver_that_keeps_records_is_asked_to_delete_them(target, state, me
         assert site.publish().error is None
         if target == SGAS:
             assert at_sgas(empty_box.sgas.records).keys() == truth([first, second]).keys()
+
+
+JULY = 1_719_792_000
+"""2024-07-01 00:00:00 UTC."""
+
+
+def forget(site: Site) -> tuple[int, dict[str, int]]:
+    """Replace the names of June; how many jobs changed, and the reasons of those that kept their names."""
+    here = site.settings.places
+    scope = Scope(JULY, None, tuple(one.block for one in site.settings.targets))
+    with closing(access.open_accounting(here)) as con, closing(access.open_publishing(here)) as ledger:
+        left = dict(plan(con, ledger, scope).left)
+        return pseudonymise(here, con, ledger, scope, alone=nullcontext), left
+
+
+def test_names_are_kept_until_they_are_no_longer_needed(site) -> None:
+    """A job that was deleted has to be taken back under the names that were sent; then they are replaced."""
+    first, second = jobs(2)
+    site.record(first, second._replace(user_dn="/CN=Somebody Else"))
+    publish(site)
+    site.sql(f"DELETE FROM AAR WHERE JobID = '{second.job_id}'")
+
+    assert forget(site) == (0, {"[arex/jura/apel:a] was not sent them yet": 1})
+    publish(site)
+    assert usage(site) == expected(first)
+    assert forget(site) == (1, {})
+    names = " ".join(text for (text,) in site.ledger("SELECT Names FROM SentNames"))
+    assert "pseudonym-" in names
+    assert "CN=" not in names
+    assert site.audit() == []
+
+
+def test_names_that_are_gone_take_nothing_back(site) -> None:
+    """The run says so, and sends nothing under a pseudonym."""
+    before = jobs(2)
+    site.record(*before)
+    publish(site)
+    assert forget(site)[0] == 2
+    site.sql(f"DELETE FROM AAR WHERE JobID = '{before[1].job_id}'")
+
+    outcome = publish(site)
+    assert [note for note in outcome.summary.notes if "`arcacct db forget` replaced them" in note] != []
+    assert site.republish().error is None
+    assert usage(site) == expected(*before)
