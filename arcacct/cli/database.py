@@ -26,7 +26,7 @@ from arcacct.database.access import (
     read_publishing,
     require,
 )
-from arcacct.errors import ConfigError, InputError, StoreError, UsageError
+from arcacct.errors import ConfigError, InputError, StoreError
 from arcacct.records import usage
 from arcacct.wording import count_of
 
@@ -402,12 +402,6 @@ def prune(
     metavar="TYPE:VALUE",
     help="Use this benchmark for all jobs instead of the configuration.",
 )
-@click.option(
-    "--counted-twice",
-    "even_so",
-    is_flag=True,
-    help="Also months sent to APEL as job records: APEL then counts these jobs twice.",
-)
 @click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show what would change; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @format_option()
@@ -419,7 +413,6 @@ def benchmark(
     *,
     replaced: tuple[str, ...],
     everything: str | None,
-    even_so: bool,
     plan_only: bool,
     yes: bool,
     form: str,
@@ -431,7 +424,7 @@ def benchmark(
     benchmark before and after, by month and VO, and asks for confirmation. A benchmark from the job itself or from
     machine features does not change. The next `arcacct publish` sends the corrected records and months.
     """
-    from arcacct.queries.usage import COLUMNS, counted_twice, rows  # noqa: PLC0415  with its command
+    from arcacct.queries.usage import COLUMNS, rows  # noqa: PLC0415  with its command
     from arcacct.records import benchmarks  # noqa: PLC0415  with its command
 
     in_turn(from_s, "--from", before_s, "--to")
@@ -452,17 +445,8 @@ def benchmark(
     if not changes:
         print_line("no benchmark changes", err=True)
         return 0
-    with closing(read_publishing(here)) as publishing:
-        twice = counted_twice(found, publishing, changes)
-    for text in twice:
-        print_error(
-            f"{text}: sent as job records, and APEL keeps their sums by the former benchmark: it would count"
-            " corrected jobs twice there, until its administrators delete these sums"
-        )
     if plan_only:
         return 0
-    if twice and not even_so:
-        raise UsageError("nothing is corrected: exclude these months with --from and --to, or pass --counted-twice")
     ask("correct these benchmarks?", yes=yes)
     with accounting(here) as con, progress("Jobs") as show_progress, stop_on_signal() as stopping:
         done = benchmarks.correct(con, here, options, lambda jobs: show_progress(jobs, jobs), stopping)

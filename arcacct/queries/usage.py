@@ -10,17 +10,14 @@ from datetime import date
 from typing import NamedTuple
 
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
-from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
 from arcacct.database.schema import complete_since
 from arcacct.errors import UsageError
-from arcacct.publishing import safeguard
-from arcacct.publishing.ledger_rows import iso, month_name
+from arcacct.publishing.ledger_rows import iso
 from arcacct.queries import questions
 from arcacct.queries.questions import MeasuredPart, Selection, UsagePart, is_ours, whole
 from arcacct.records.benchmarks import MonthRating
 from arcacct.records.model import parsed_fqan
-from arcacct.targets import plugins
 from arcacct.wording import count_of
 
 # Usage by whatever is asked: from sums that are kept where these know the answer, else from the jobs.
@@ -402,25 +399,3 @@ def rows(changes: Iterable[MonthRating]) -> list[tuple[str | int | float | None,
         )
         for one in changes
     ]
-
-
-def counted_twice(settings: Settings, publishing: Connection, changes: Iterable[MonthRating]) -> list[str]:
-    """
-    The targets and months, as people read them, whose receiver would count corrected jobs twice.
-
-    APEL sums job records by benchmark as well, and keeps a sum that no job is left in; nothing we send takes it back.
-    (What was sent as sums is: their keys go with zeros.)
-    """
-    changed = {one.month for one in changes}
-    found = []
-    for plugin in plugins(settings):
-        if not plugin.one_format_per_month:
-            continue
-        sent = {
-            month_name(month): known.message_format
-            for month, known in safeguard.published(publishing, plugin.target.block).items()
-        }
-        names = [name for name in sorted(changed) if name in sent and plugin.has_records(sent[name])]
-        if names:
-            found.append(f"{plugin.target.name}: {', '.join(names)}")
-    return found
