@@ -509,7 +509,7 @@ def repeat_zeros(ctx: RunContext, router: RecordRouter, position: Cursor, horizo
     """
     start = position.start_end_time
     logged = reader.months_logged_after(ctx.accounting, position.last_seq, horizon, ended_from=start)
-    concerned = logged | recent_months(int(time.time()))
+    concerned = logged | recent_months(int(time.time())) | ctx.summary.withdrawn
     without_names = concerned & sent.months_without_names(ctx.publishing, ctx.block)
     ended = {month for month in usage.jobs_by_month(ctx.accounting) if month_bounds(*month)[1] > start}
     router.take_back(concerned, ended if is_in_doubt else without_names)

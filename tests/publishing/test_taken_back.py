@@ -6,10 +6,14 @@ APEL's portal shows a table that nobody empties: a group that has lost its recor
 
 from __future__ import annotations
 
+import json
+import sqlite3
+import time
 from contextlib import closing, nullcontext
 from typing import Any
 
 import pytest
+from in_process import said
 from publishing_site import AUDITOR, CARS, JUNE, SGAS, Job, Site, at_sgas, jobs, truth
 
 from arcacct.database import access
@@ -264,3 +268,47 @@ def test_names_that_are_gone_take_nothing_back(site) -> None:
     assert [note for note in outcome.summary.notes if "`arcacct db forget` replaced them" in note] != []
     assert site.republish().error is None
     assert usage(site) == expected(*before)
+
+
+def test_verify_and_status_say_how_many_jobs_are_too_many(site, capsys) -> None:
+    """A job of this month moves to another group: usage is right, nothing is wrong, and the surplus is said."""
+    now = int(time.time())
+    job = Job("one", now - 60)
+    site.record(job)
+    publish(site)
+    month = time.strftime("%Y-%m", time.gmtime(job.end_time))
+    config = ("--config", site.path / "arc.conf")
+    before = said(capsys, *config, "verify", month, "--format", "csv")
+    assert "too many" not in before.stdout
+    site.record(job._replace(cores=4))
+    publish(site)
+
+    verified = said(capsys, *config, "verify", month, "--format", "csv")
+    (line,) = [line for line in verified.stdout.splitlines() if line.startswith("apel:a,")]
+    assert "usage yes, 1 job too many" in line
+    told = said(capsys, *config, "status", "--format", "json").stdout
+    (check,) = [one for one in json.loads(told) if one["subject"] == "apel:a surplus"]
+    assert check["text"] == f"{month}: usage is right, 1 job too many: it never deletes a record"
+    assert check["severity"] == 0
+
+
+@pytest.mark.parametrize(
+    "change", [{"cores": 8}, {"end_time": JUNE + 900, "cores": 8}, None], ids=["cores", "end", "gone"]
+)
+def test_records_that_a_former_program_sent_leave_no_usage(site, change) -> None:
+    """It stored no names: those of the sums of the database are used, which had the job before it changed."""
+    (job,) = jobs(1)
+    site.record(job)
+    publish(site)
+    ledger = sqlite3.connect(site.settings.places.publishing_database)
+    ledger.execute("UPDATE SentNames SET Names = json_array(Site, SubmitHost)")
+    ledger.commit()
+    ledger.close()
+    if change is None:
+        site.sql(f"DELETE FROM AAR WHERE JobID = '{job.job_id}'")
+    else:
+        site.record(job._replace(**change))
+
+    publish(site)
+    assert usage(site) == (expected() if change is None else expected(job._replace(**change)))
+    assert site.audit() == []
