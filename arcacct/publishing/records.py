@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
 
+from arcacct.database import incarnation
 from arcacct.publishing import held, ledger, safeguard, sent
 from arcacct.publishing.batches import UNFORESEEN, RecordBatcher, bare, batched, withdrawal
 from arcacct.publishing.context import RunContext
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
 from arcacct.publishing.ledger import SentRecord, SentVersion
-from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of, recent_months
+from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of
 from arcacct.publishing.sent import ZeroedKey, is_same
 from arcacct.records import reader, usage
 from arcacct.records.hold_decisions import ImplausibleFilter, held_records
@@ -159,19 +160,22 @@ class RecordRouter(RecordBatcher):
                     groups.append((family.names_of_cell(cell, now), (cell.year, cell.month)))
         ledger.expect_groups(ctx.publishing, ctx.block, groups)
 
-    def take_back(self, months: Collection[Month], without_names: Collection[Month]) -> None:
+    def take_back(self, months: Collection[Month]) -> None:
         """
-        Send what takes back usage that holds no more: to groups without jobs, and again to the keys of ``months``.
+        Send what takes back invalid usage: zeros to groups without jobs, and again to the invalid keys of ``months``.
 
-        ``without_names``: months whose names the ledger may not have.
+        The months in which this run has sent zeros are included.
         """
         self.flush()
         if self._keeps_first:
             return
-        self._expect_former_groups(without_names)
+        months = {*months, *self._summary.withdrawn}
+        is_in_doubt = incarnation.uncertain_after_seq(self._con, self._ctx.block) is not None
+        unnamed = months if is_in_doubt else months & sent.months_without_names(self._con, self._ctx.block)
+        self._expect_former_groups(unnamed)
         self._neutralise_groups()
         closed = closed_months(self._ctx.accounting)
-        for month in sorted({*months} - closed):
+        for month in sorted(months - closed):
             self._repeat_zeros(*month_bounds(*month))
         for month in sorted(self._summary.withdrawn):
             jobs = count_of(sent.surplus(self._con, self._ctx.block, month), "job")
@@ -499,20 +503,6 @@ def add_period(ctx: RunContext, router: RecordRouter, ended_from: int, ended_bef
             f"{count_of(left, 'job')} not sent again: the names of the users were replaced by pseudonyms (`arcacct db"
             " forget`), and sent records stay"
         )
-
-
-def repeat_zeros(ctx: RunContext, router: RecordRouter, position: Cursor, horizon: int, *, is_in_doubt: bool) -> None:
-    """
-    Take back what holds no more, and repeat zeros: of the current, the previous, and each month that was logged in.
-
-    ``is_in_doubt``: the ledger may lack names that were sent.
-    """
-    start = position.start_end_time
-    logged = reader.months_logged_after(ctx.accounting, position.last_seq, horizon, ended_from=start)
-    concerned = logged | recent_months(int(time.time())) | ctx.summary.withdrawn
-    without_names = concerned & sent.months_without_names(ctx.publishing, ctx.block)
-    ended = {month for month in usage.jobs_by_month(ctx.accounting) if month_bounds(*month)[1] > start}
-    router.take_back(concerned, ended if is_in_doubt else without_names)
 
 
 def zero_records(ctx: RunContext, delivery: MessageSink) -> None:

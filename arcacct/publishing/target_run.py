@@ -40,7 +40,6 @@ from arcacct.publishing.records import (
     add_logged,
     add_period,
     release_absent,
-    repeat_zeros,
     zero_records,
 )
 from arcacct.publishing.safeguard import DecreaseGuard, HeldMonth
@@ -378,7 +377,10 @@ class TargetRun:
                 self.summary.note(f"{count_of(count, 'key')} that the receiver may have from before sent with zeros")
             add_held(ctx, router)
             add_logged(ctx, router, begin, horizon, waiting, start.last_seq)
-            repeat_zeros(ctx, router, begin, horizon, is_in_doubt=doubt is not None)
+            touched = reader.months_logged_after(
+                ctx.accounting, begin.last_seq, horizon, ended_from=begin.start_end_time
+            )
+            router.take_back(touched | recent_months(int(time.time())))
             ctx.guard.hold_blocked_months()
         summaries.send_sync(ctx, delivery, doubt)
 
@@ -595,7 +597,7 @@ class TargetRun:
         router = RecordRouter(ctx, delivery, republish=True) if self._has_records(ctx) else None
         if router is not None:
             add_period(ctx, router, *period)
-            router.take_back(concerned, concerned)
+            router.take_back(concerned)
             ctx.guard.hold_blocked_months()
             if self.summary.corrections:
                 self.summary.note(
