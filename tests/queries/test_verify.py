@@ -199,7 +199,7 @@ def deliver(asked_database, *, but: int = 0) -> list[str]:
     sent, unsent = (aars[:-but], aars[-but:]) if but else (aars, [])
     records = tuple(
         ledger.SentRecord(
-            aar.job_id, aar.record_id, number, aar.end_time, digest(aar), aar.job_id, None, "", "ce", aar.wall_s
+            aar.job_id, aar.record_id, number, aar.end_time, digest(aar), aar.job_id, None, ("", "ce"), aar.wall_s
         )
         for number, aar in enumerate(sent, 1)
     )

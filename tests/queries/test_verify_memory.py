@@ -50,8 +50,8 @@ def _deliver(here: Places, as_if: bytes | None) -> None:
         for page in reader.ended_between(con, *NOVEMBER):
             records = tuple(
                 ledger.SentRecord(
-                    aar.job_id, aar.record_id, 1, aar.end_time, as_if or digest(aar), f"ur-{aar.job_id}", None, "",
-                    "ce", aar.wall_s,
+                    aar.job_id, aar.record_id, 1, aar.end_time, as_if or digest(aar), f"ur-{aar.job_id}", None,
+                    ("", "ce"), aar.wall_s,
                 )
                 for aar in page
             )  # fmt: skip

@@ -161,8 +161,7 @@ def _message(number: int) -> ledger.Message:
             b"d" * 16,
             "key",
             None,
-            "",
-            "ce.example.org",
+            ("", "ce.example.org"),
             100,
         )
         for place in range(50)
