@@ -181,7 +181,7 @@ def surplus(con: Connection, target: str, month: tuple[int, int]) -> int:
 
 
 class EmptyGroup(NamedTuple):
-    """A group of names and a month without jobs, of which a receiver may keep the former sum."""
+    """A group of names and a month without jobs. A receiver may keep its former sum."""
 
     total_id: int
     year: int
@@ -204,7 +204,7 @@ def empty_groups(con: Connection, target: str) -> list[EmptyGroup]:
 
 
 def months_without_names(con: Connection, target: str) -> set[tuple[int, int]]:
-    """Return the months with records of which a former program stored only site and submit host."""
+    """Return the months for which a former program stored only site and submit host of records."""
     rows = con.execute(
         "SELECT DISTINCT Year, Month FROM PublishedTotals JOIN SentNames USING (NamesID)"
         " WHERE Target = ? AND IsSent AND json_array_length(Names) = 2",

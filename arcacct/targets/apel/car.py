@@ -38,6 +38,9 @@ _SHARED, _PHYSICAL = (f' urf:metric="max" urf:storageUnit="KB" urf:type="{kind}"
 _RFC_2253 = re.compile(r"(?:[A-Za-z][A-Za-z0-9-]*|(?:[Oo][Ii][Dd]\.)?[0-9]+(?:\.[0-9]+)+) *=")
 
 
+_NO_ACCOUNT = "nobody"
+
+
 class CARPlace(NamedTuple):
     """A job's submission, its result, and the benchmark of a core."""
 
@@ -137,7 +140,7 @@ def user_identity(aar: AAR, options: APELOptions) -> Part:
     """
     member = member_of(aar, options)
     user, _, group = (aar.local_user or "").partition(":")
-    names, account = user_names(aar, member), field(user, LONG) or "nobody"
+    names, account = user_names(aar, member), field(user, LONG) or _NO_ACCOUNT
     found = _carried(
         f"<UserIdentity>{_user(names[0])}"
         f"{element('Group', member.vo)}{_attribute('FQAN', member.fqan)}{_attribute('vo-group', member.group)}"
@@ -168,7 +171,7 @@ def zero_record(names: Names, local_id: str, end_time: int, created: str) -> str
         f'<UsageRecord><RecordIdentity urf:recordId="{escape(host or site or "")}:{local_id}:{end_time}"'
         f' urf:createTime="{created}"/><JobIdentity><LocalJobId>{local_id}</LocalJobId></JobIdentity>'
         f"<UserIdentity>{_user(user)}{element('Group', vo)}{_attribute('group', group)}{_attribute('role', role)}"
-        f"<LocalUserId>nobody</LocalUserId></UserIdentity><Status>completed</Status>"
+        f"<LocalUserId>{_NO_ACCOUNT}</LocalUserId></UserIdentity><Status>completed</Status>"
         f'<Infrastructure urf:type="{kind}" urf:description="ARC"/><WallDuration>PT0S</WallDuration>'
         f'<CpuDuration urf:usageType="all">PT0S</CpuDuration>{_level(str(level_type), str(level))}'
         f"{f'<NodeCount>{nodes}</NodeCount>' if nodes else ''}{f'<Processors>{cores}</Processors>' if cores else ''}"
