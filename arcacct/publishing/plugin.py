@@ -433,10 +433,14 @@ class ReceiverRows(NamedTuple):
 
     sums: Sequence[tuple[str, SentSum]] = ()
     """The kind of message that replaces each sum, and the sum."""
-    records: Sequence[tuple[AAR, SentRecord]] = ()
+    records: Sequence[SentRecord] = ()
     """Records of jobs, with all names that the receiver has."""
     others: Mapping[str, int] = MappingProxyType({})
     """The number of rows of other CEs, by SubmitHost. They are left alone."""
+    unsendable: Sequence[tuple[Month, str]] = ()
+    """The month and the place of each row of this CE with a name that no message can carry."""
+    unread: Mapping[str, int] = MappingProxyType({})
+    """The number of rows in each file that cannot be read and are not of this CE, by the place of the first one."""
 
 
 class TargetPlugin(ABC):

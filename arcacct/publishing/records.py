@@ -513,21 +513,21 @@ def zero_records(ctx: RunContext, delivery: MessageSink) -> None:
         if ctx.plugin.has_records(ctx.plugin.message_format)
         else ctx.plugin.any_records()
     )
-    ended = reader.ended_at(ctx.accounting, {one.end_time for _aar, one in rows}) if rows else []
+    ended = reader.ended_at(ctx.accounting, {one.end_time for one in rows}) if rows else []
     published = {
         family.key(bare(job_id, end_time, local_job_id))
         for _record_id, job_id, local_job_id, end_time in ended
         if ctx.plugin.has_records(ctx.message_format_of(month_of(end_time)))
     }
-    gone = [(aar, one) for aar, one in rows if one.key not in published]
-    if not gone:
-        return
-    ctx.summary.note(f"{count_of(len(gone), 'record')} that the receiver has and we do not publish sent with zeros")
-    # The ledger stores none of them: sent again without their names of that time, they would leave a sum in an empty
-    # group.
-    found = [withdrawal(ctx.publishing, ctx.plugin, family, one, aar, int(time.time())) for aar, one in gone]
+    gone = [one for one in rows if one.key not in published]
+    found = [withdrawal(ctx.publishing, ctx.plugin, family, one, None, int(time.time())) for one in gone]
+    # The ledger stores none of them: the receiver's own rows have their names.
     parts = [MessagePart(part[0]) for part in found if part is not None]
-    delivery.deliver(DeliveryBatch(family.envelope, batched(parts, *ctx.limits)))
+    if parts:
+        ctx.summary.note(
+            f"{count_of(len(parts), 'record')} that the receiver has and we do not publish sent with zeros"
+        )
+        delivery.deliver(DeliveryBatch(family.envelope, batched(parts, *ctx.limits)))
 
 
 def _versions(ctx: RunContext, job_ids: Sequence[str]) -> Versions:

@@ -627,7 +627,18 @@ class TargetRun:
         found = self._plugin.receiver_rows(self._options.receiver_rows, reader.endpoint_urls(ctx.accounting))
         for host, rows in sorted(found.others.items()):
             ctx.summary.note(f"{count_of(rows, 'row')} of SubmitHost {host or 'none'} left alone: it is not of this CE")
+        for place, rows in found.unread.items():
+            ctx.summary.note(
+                f"{count_of(rows, 'row')} that cannot be read left alone: no cell is a SubmitHost of this CE; the first"
+                f" is {place}"
+            )
         concerned = self._months_of(ctx, period)
+        unsendable = [place for month, place in found.unsendable if month in concerned]
+        if unsendable:
+            ctx.summary.note(
+                f"{count_of(len(unsendable), 'row')} of this CE left alone: no message can carry a name in it, so only"
+                f" the receiver's administrator can delete it; the first is {unsendable[0]}"
+            )
         in_records = {month for month in concerned if self._plugin.has_records(ctx.message_format_of(month))}
         sums, doubled = [], Counter[Month]()
         for kind, one in found.sums:
@@ -646,8 +657,8 @@ class TargetRun:
                 f"{month_name(month)}: the receiver has {count_of(count, 'sum')} for it in addition to our job records:"
                 " only its administrator can delete them"
             )
-        records = [(aar, one) for aar, one in found.records if period.from_s <= one.end_time < period.before_s]
-        pruned = [one for one in records if self._may_be_pruned(ctx, one[1])]
+        records = [one for one in found.records if period.from_s <= one.end_time < period.before_s]
+        pruned = [one for one in records if self._may_be_pruned(ctx, one)]
         if pruned:
             ctx.summary.note(
                 f"{count_of(len(pruned), 'record')} left alone that ended before what `arcacct db prune` moved away:"
@@ -657,7 +668,7 @@ class TargetRun:
         left += sum((one.year, one.month) not in concerned for kind, one in found.sums if kind != COUNTS)
         if left:
             ctx.summary.note(f"{count_of(left, 'row')} of other months left alone")
-        return ReceiverRows(sums, [one for one in records if one not in pruned])
+        return found._replace(sums=sums, records=[one for one in records if one not in pruned])
 
     def _may_be_pruned(self, ctx: RunContext, one: SentRecord) -> bool:
         site = self._plugin.any_records().site_of(one.key)

@@ -302,28 +302,3 @@ def test_names_of_before_are_taken_back_with_the_receivers_rows(memory, empty_bo
     assert {name: wall for name, wall in totals.items() if wall} == {"SITE": at_portal(site)[LAST]}
     announced = {row["Site"].upper(): row["NumberOfJobs"] for row in empty_box.apel.sync_records.values()}
     assert announced == {"SIET": 0, "SITE": 3}
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("VO,Jobs\natlas,3\n", "the first line must name the columns of VSummaries"),
-        ("Site,SubmitHost,LocalJobId,EndTime,WallDuration\nS,h,1,yesterday,5\n", "line 2"),
-        ("Site,SubmitHost,LocalJobId,EndTime,WallDuration\nS,h,1,99999999999999999999,5\n", "line 2"),
-        (f"Site,SubmitHost,LocalJobId,EndTime,WallDuration\nS,h,{'1' * 200_000},1,5\n", "line 2"),
-        ("Site,SubmitHost,LocalJobId,EndTime,WallDuration\nS,h\n", "line 2"),
-        ("\x00", "the first line"),
-    ],
-)
-def test_a_file_that_is_no_export_is_refused(memory, empty_box, text, says) -> None:
-    """What, where; nothing is sent."""
-    site = Site(memory, empty_box, SUMMARIES)
-    site.record(*ended(LAST, 3))
-    path = site.path / "rows.csv"
-    path.write_text(text)
-
-    error = site.republish(*month_bounds(*LAST), receiver_rows=[str(path)]).error
-
-    assert says in str(error)
-    assert str(path) in str(error)
-    assert not empty_box.apel.received

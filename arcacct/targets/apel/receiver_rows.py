@@ -3,162 +3,264 @@ Rows of APEL's tables, as exported by its administrator: the counted rows of all
 
 Both databases of a CE can be put back to one moment, a ledger can be lost with names of before: then only the receiver
 knows every key. The columns are those of the views VJobRecords, VSummaries and VNormalisedSummaries (apel 2.5 to 3.6),
-as the MySQL client prints them (tabs) or as CSV.
+as `mysql --batch` prints them (tabs) or as CSV.
 """
 
 from __future__ import annotations
 
-import csv
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-from arcacct.benchmark import parsed_benchmark
 from arcacct.errors import InputError
-from arcacct.publishing.batches import bare
+from arcacct.files.text_tables import batch_rows, csv_rows, read_text, unescaped
 from arcacct.publishing.ledger import COUNTS, SentRecord, SentSum
 from arcacct.publishing.ledger_rows import Month
 from arcacct.publishing.plugin import ReceiverRows
-from arcacct.records.model import AAR
-from arcacct.targets.apel.messages import JobKey, field, folded
+from arcacct.targets.apel.messages import BENCHMARK_TYPES, LONG, JobKey, field, folded
 from arcacct.targets.apel.summaries import SummaryKey, SyncKey, folded_key
 
-_LONG = 255
-_MOST_BYTES = 64_000_000
-_NO_VALUES = {"", "NULL", "\\N", "None"}
-_WHOSE = ("Site", "Month", "Year", "GlobalUserName", "VO", "VOGroup", "VORole", "SubmitHost")
-_SIZE = ("NodeCount", "Processors", "NumberOfJobs")
-_JOB_COLUMNS = ("Site", "SubmitHost", "LocalJobId", "EndTime", "WallDuration")
-_SUMMARY_COLUMNS = (*_WHOSE, "ServiceLevelType", "ServiceLevel", *_SIZE)
-_NORMALISED_COLUMNS = (*_WHOSE, "NormalisedWallDuration", *_SIZE)
-Row = Mapping[str, str | None]
-Parsed = tuple[Month, str, SentSum | tuple[AAR, SentRecord]]
-"""The month of a row, the kind of messages that replaces it, and its key."""
+_MOST_BYTES = 64 * 2**20
+_UNKNOWN = {"", "none", "null"}
+"""APEL stores ``None`` for each of them; writers of CSV leave NULL empty, the MySQL client prints ``NULL``."""
+_DECIMAL = re.compile(r"(-?[0-9]{1,7})(?:\.([0-9]{0,3})0*)?")
+_DOUBLED = re.compile(r"\\\\x[0-9A-F]{2}")
+_LONGEST_SHOWN = 80
+_NAMES = ("GlobalUserName", "VO", "VOGroup", "VORole", "SubmitHost")
+_GROUP = ("Site", *_NAMES, "InfrastructureType", "ServiceLevelType", "NodeCount", "Processors")
+_JOB_COLUMNS = (*_GROUP, "ServiceLevel", "LocalJobId", "EndTime", "WallDuration", "CpuDuration")
+_NORMALISED_COLUMNS = (*_GROUP, "Year", "Month", "NormalisedWallDuration", "NumberOfJobs")
+_SUMMARY_COLUMNS = (*_GROUP, "ServiceLevel", "Year", "Month", "NumberOfJobs")
+
+
+class _Row:
+    """A row under a SubmitHost of ours. Each method raises InputError with file, line and column."""
+
+    def __init__(self, place: str, cells: Mapping[str, str], decode: Callable[[str], str]) -> None:
+        self._place = place
+        self._cells = cells
+        self._decode = decode
+        self.unsendable = ""
+        """The first name that no message can carry: a message with another spelling would create another key."""
+
+    def wrong(self, column: str, why: str) -> InputError:
+        return InputError(f"{self._place}, column {column}: {why}")
+
+    def text(self, column: str) -> str | None:
+        """As MySQL compares it, without blanks at the end; ``None``: unknown."""
+        try:
+            value = self._decode(self._cells[column]).rstrip(" ")
+        except ValueError as error:
+            raise self.wrong(column, str(error)) from None
+        return None if value.lower() in _UNKNOWN else value
+
+    def known(self, column: str) -> str:
+        value = self.text(column)
+        if value is None:
+            raise self.wrong(column, "it is unknown")
+        return value
+
+    def name(self, column: str, among: Iterable[str] | None = None) -> str | None:
+        """A name as it is sent; ``among``: those that APEL accepts in messages, in any case."""
+        value = self.text(column)
+        sent = field(value, LONG)
+        if sent != value or (among is not None and (value or "").lower() not in among):
+            self.unsendable = self.unsendable or f"{self._place}, column {column}: {_shown(value)}"
+        return sent
+
+    def count(self, column: str) -> int:
+        value = self.known(column)
+        if not (value.isascii() and value.isdecimal() and len(value) < 20):
+            raise self.wrong(column, f"{_shown(value)} is not a number")
+        return int(value)
+
+    def decimal(self, column: str) -> str:
+        """A number as our messages have it, without zeros at the end."""
+        value = self.known(column)
+        found = _DECIMAL.fullmatch(value)
+        if found is None:
+            raise self.wrong(column, f"{_shown(value)} is not a number with three decimals")
+        fraction = (found[2] or "").rstrip("0")
+        return f"{found[1]}.{fraction}" if fraction else found[1]
+
+    def seconds(self, column: str) -> int:
+        """UTC seconds of a number of seconds, or of a DATETIME as MySQL prints it, which APEL keeps in UTC."""
+        value = self.known(column)
+        try:
+            if value.isdecimal():
+                datetime.fromtimestamp(int(value), UTC)
+                return int(value)
+            moment = datetime.fromisoformat(value)
+        except (OSError, OverflowError, ValueError):
+            moment = None
+        if moment is None or moment.tzinfo is not None or moment.microsecond:
+            raise self.wrong(column, f"{_shown(value)} is not a time such as 2026-11-03 07:00:10")
+        return int(moment.replace(tzinfo=UTC).timestamp())
+
+
+def _shown(value: str | None) -> str:
+    return repr(value if value is None or len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]}...")
+
+
+class _Parsed(NamedTuple):
+    month: Month
+    kind: str
+    """Of the message that replaces a sum."""
+    sent: SentSum | SentRecord
 
 
 def read(paths: Iterable[str], our_hosts: Set[str | None]) -> ReceiverRows:
     """
-    The keys in files that count at APEL: of rows with jobs (of job records: wall time) under ``our_hosts``, folded.
+    The keys in files that count at APEL: of rows with jobs (of job records: times) under ``our_hosts``, folded.
 
-    Rows of other SubmitHosts are another CE's and are counted only. Raises InputError for a file that cannot be read
-    or has none of the three sets of columns, and for a row without a month or an end.
+    Rows of other SubmitHosts are another CE's and are counted only, whatever their values. Raises InputError for a file
+    that cannot be read or has none of the three sets of columns, and for a row of ours that cannot be read.
     """
     sums: dict[tuple[str, str], SentSum] = {}
-    records: dict[str, tuple[AAR, SentRecord]] = {}
+    records: dict[str, SentRecord] = {}
+    unsendable: list[tuple[Month, str]] = []
     others: Counter[str] = Counter()
+    unread: Counter[str] = Counter()
     for path in paths:
-        for row, ((year, month), kind, one) in _parsed(path):
-            host = field(row["SubmitHost"], _LONG) or ""
-            if folded(host) not in our_hosts:
-                others[host] += 1
-                continue
-            if isinstance(one, SentSum):
-                sums[kind, one.key] = one
-            else:
-                records[one[1].key] = one
-            sync = json.dumps(SyncKey(folded(row["Site"]), folded(row["SubmitHost"]), year, month))
-            sums[COUNTS, sync] = SentSum(sync, year, month, 1, is_adopted=1)
-    return ReceiverRows(tuple((kind, one) for (kind, _key), one in sums.items()), tuple(records.values()), others)
-
-
-def _parsed(path: str) -> Iterator[tuple[Row, Parsed]]:
-    """The rows of a file that count."""
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            text = file.read(_MOST_BYTES + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    if len(text) > _MOST_BYTES:
-        raise InputError(f"{path}: longer than {_MOST_BYTES} characters; export one month at a time")
-    lines = text.splitlines()
-    reader = csv.DictReader(lines, delimiter="\t" if lines and "\t" in lines[0] else ",")
-    try:
-        parse = next((parse for needed, parse in _VIEWS if {*(reader.fieldnames or ())} >= {*needed}), None)
-        if parse is None:
-            raise InputError(
-                f"{path}: the first line must name the columns of VSummaries ({', '.join(_SUMMARY_COLUMNS)}), of"
-                f" VNormalisedSummaries (with NormalisedWallDuration), or of VJobRecords ({', '.join(_JOB_COLUMNS)})"
-            )
-        for raw in reader:
-            row = {name: None if value is None or value in _NO_VALUES else value for name, value in raw.items() if name}
+        for row, parse in _rows(path, our_hosts, others, unread):
             found = parse(row)
-            if found is not None:
-                yield row, found
-    except csv.Error as error:
-        # It is counted once it is read.
-        raise InputError(f"{path}, line {reader.line_num + 1}: {error}") from error
-    except (KeyError, OSError, OverflowError, TypeError, ValueError) as error:
-        raise InputError(f"{path}, line {reader.line_num}: {error}") from error
-
-
-def _job(row: Row) -> Parsed | None:
-    if not _count(row, "WallDuration"):
-        return None
-    end = _seconds(row["EndTime"] or "")
-    local_id = row["LocalJobId"]
-    if local_id is None:
-        raise ValueError("no LocalJobId")
-    key = JobKey(folded(field(row["Site"], _LONG)) or "", folded(local_id) or "", end)
-    vo, group, role = row.get("VO"), row.get("VOGroup"), row.get("VORole")
-    fqan = row.get("FQAN") or "/".join(filter(None, (group, role)))
-    # The other names have to stay: APEL's summariser never deletes a group, it would keep the sum of an empty one.
-    aar = bare(local_id, end, local_id)._replace(
-        endpoint_url=row["SubmitHost"],
-        endpoint_type="",
-        queue=row.get("Queue"),
-        user_dn=row.get("GlobalUserName"),
-        vo=vo,
-        fqans=(fqan,) if fqan else (),
-        benchmark=f"{row.get('ServiceLevelType')}:{row.get('ServiceLevel')}" if row.get("ServiceLevel") else None,
-        node_count=_count(row, "NodeCount") if row.get("NodeCount") else 0,
-        core_count=_count(row, "Processors") if row.get("Processors") else 0,
+            if found is None:
+                continue
+            if row.unsendable:
+                unsendable.append((found.month, row.unsendable))
+                continue
+            if isinstance(found.sent, SentSum):
+                sums[found.kind, found.sent.key] = found.sent
+            else:
+                records[found.sent.key] = found.sent
+            sync = json.dumps(SyncKey(folded(row.text("Site")), folded(row.text("SubmitHost")), *found.month))
+            sums[COUNTS, sync] = SentSum(sync, *found.month, 1, is_adopted=1)
+    return ReceiverRows(
+        tuple((kind, one) for (kind, _key), one in sums.items()),
+        tuple(records.values()),
+        others,
+        unsendable,
+        unread,
     )
+
+
+_Parser = Callable[[_Row], _Parsed | None]
+
+
+def _rows(
+    path: str, our_hosts: Set[str | None], others: Counter[str], unread: Counter[str]
+) -> Iterator[tuple[_Row, _Parser]]:
+    """The rows of ours in a file. Adds those of other CEs to ``others`` and ``unread``."""
+    text = read_text(path, _MOST_BYTES, "export one month at a time", errors="surrogateescape")
+    if not text:
+        # The MySQL client prints no header if there are no rows.
+        raise InputError(f"{path}: it is empty: no row matched, or the export failed; leave it out or export again")
+    if "\t" in text.partition("\n")[0]:
+        rows, decode = batch_rows(text), unescaped
+    else:
+        rows, decode = csv_rows(text), _not_escaped
+    try:
+        _first, header = next(rows, (1, []))
+        # Only the view of normalised summaries has the first of these names.
+        columns = ["InfrastructureType" if name == "Infrastructure" else name for name in header]
+        parse = _parser(path, columns)
+        host_at = columns.index("SubmitHost")
+        first = ""
+        for line, cells in rows:
+            place = f"{path}, line {line}"
+            if len(cells) != len(columns):
+                if not our_hosts.isdisjoint(folded(cell) for cell in cells if cell):
+                    raise InputError(f"{place}: {len(cells)} cells instead of {len(columns)}")
+                first = first or place
+                unread[first] += 1
+                continue
+            host = _host(cells[host_at], decode)
+            if folded(host) in our_hosts:
+                yield _Row(place, dict(zip(columns, cells, strict=True)), decode), parse
+            else:
+                others[host] += 1
+    except ValueError as error:
+        raise InputError(f"{path}, {error}") from None
+
+
+def _parser(path: str, columns: list[str]) -> _Parser:
+    """The function for rows with these columns. Raises InputError."""
+    found = next((view for view in _VIEWS if {*columns} >= {*view[0]}), None)
+    if found is None:
+        raise InputError(
+            f"{path}: the first line must name the columns of VSummaries ({', '.join(_SUMMARY_COLUMNS)}), of"
+            f" VNormalisedSummaries ({', '.join(_NORMALISED_COLUMNS)}), or of VJobRecords ({', '.join(_JOB_COLUMNS)})"
+        )
+    needed, parse = found
+    twice = next((name for name in needed if columns.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{path}: the first line has the column {twice} twice")
+    return parse
+
+
+def _host(cell: str, decode: Callable[[str], str]) -> str:
+    try:
+        host = decode(cell).rstrip(" ")
+    except ValueError:
+        # No host of ours has a backslash that is no escape.
+        return cell
+    return "" if host.lower() in _UNKNOWN else host
+
+
+def _not_escaped(cell: str) -> str:
+    """The text of a cell of CSV. Raises ValueError for a name of ours with an escape of another format."""
+    found = _DOUBLED.search(cell)
+    if found is not None:
+        raise ValueError(f"{found[0]} has the escapes of `mysql --batch`; give its output as it is, not as CSV")
+    return cell
+
+
+def _job(row: _Row) -> _Parsed | None:
+    if not row.count("WallDuration") and not row.count("CpuDuration"):
+        return None
+    end = row.seconds("EndTime")
+    site, local_id = row.name("Site"), row.name("LocalJobId")
+    if local_id is None:
+        raise row.wrong("LocalJobId", "it is unknown")
+    # In the order of `APELRecords.names`; APEL's summariser never deletes a group, it would keep the sum of an empty one.
+    names = (
+        *(site, row.name("SubmitHost") or "", row.name("InfrastructureType")),
+        *(row.name(column) for column in _NAMES[:-1]),
+        *(row.name("ServiceLevelType", BENCHMARK_TYPES), row.decimal("ServiceLevel")),
+        *(row.count("NodeCount"), row.count("Processors")),
+    )
+    key = json.dumps(JobKey(folded(site) or "", folded(local_id) or "", end))
     moment = datetime.fromtimestamp(end, UTC)
-    return (moment.year, moment.month), "", (aar, SentRecord(local_id, 0, 0, end, b"", json.dumps(key)))
+    return _Parsed((moment.year, moment.month), "", SentRecord(local_id, 0, 0, end, b"", key, names=names))
 
 
-def _summary(row: Row) -> Parsed | None:
-    benchmark = parsed_benchmark(f"{row['ServiceLevelType']}:{row['ServiceLevel']}")
-    if benchmark is None:
-        raise ValueError(f"ServiceLevel {row['ServiceLevelType']} {row['ServiceLevel']} is not a benchmark")
-    infrastructure = row.get("InfrastructureType") or row.get("Infrastructure")
-    return _sum(row, "Summaries", "summaries", (infrastructure, benchmark.type, benchmark.value))
+def _summary(row: _Row) -> _Parsed | None:
+    return _sum(row, "Summaries", "summaries", row.name("ServiceLevelType"), row.decimal("ServiceLevel"))
 
 
-def _normalised(row: Row) -> Parsed | None:
-    kind = row.get("ServiceLevelType")
-    infrastructure = row.get("Infrastructure") or row.get("InfrastructureType")
-    return _sum(row, "NormalisedSummaries", "normalised-v04" if kind else "summaries-v03", (infrastructure, kind, None))
+def _normalised(row: _Row) -> _Parsed | None:
+    if row.text("ServiceLevelType") is None:
+        return _sum(row, "NormalisedSummaries", "summaries-v03", None, None)
+    benchmark_type = row.name("ServiceLevelType", BENCHMARK_TYPES)
+    return _sum(row, "NormalisedSummaries", "normalised-v04", benchmark_type, None)
 
 
-def _sum(row: Row, table: str, kind: str, rest: tuple[str | None, str | None, str | None]) -> Parsed | None:
-    jobs = _count(row, "NumberOfJobs")
+def _sum(row: _Row, table: str, kind: str, benchmark_type: str | None, value: str | None) -> _Parsed | None:
+    jobs = row.count("NumberOfJobs")
     if not jobs:
         return None
-    month = _count(row, "Year"), _count(row, "Month")
-    names = (field(row[name], _LONG) for name in _WHOSE[3:])
-    size = _count(row, "NodeCount"), _count(row, "Processors")
-    key = folded_key(SummaryKey._make((table, field(row["Site"], _LONG), *month, *names, *rest, *size)))
-    return month, kind, SentSum(json.dumps(key), *month, jobs, site=row["Site"] or "", is_adopted=1)
+    month = row.count("Year"), row.count("Month")
+    names = (row.name(column) for column in (*_NAMES, "InfrastructureType"))
+    size = row.count("NodeCount"), row.count("Processors")
+    key = folded_key(SummaryKey._make([table, row.name("Site"), *month, *names, benchmark_type, value, *size]))
+    return _Parsed(month, kind, SentSum(json.dumps(key), *month, jobs, site=row.text("Site") or "", is_adopted=1))
 
 
-_VIEWS: tuple[tuple[Sequence[str], Callable[[Row], Parsed | None]], ...] = (
+_VIEWS: tuple[tuple[tuple[str, ...], _Parser], ...] = (
     (_JOB_COLUMNS, _job),
     (_NORMALISED_COLUMNS, _normalised),
     (_SUMMARY_COLUMNS, _summary),
 )
-
-
-def _count(row: Row, name: str) -> int:
-    value = row[name]
-    if value is None or not value.strip().isdecimal():
-        raise ValueError(f"{name} {value!r} is not a number")
-    return int(value)
-
-
-def _seconds(text: str) -> int:
-    """UTC seconds of a number of seconds, or of a DATETIME as MySQL prints it, which APEL keeps in UTC."""
-    if text.isdecimal():
-        return int(text)
-    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
