@@ -5,7 +5,6 @@ database.
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections import Counter
@@ -18,6 +17,7 @@ from arcacct.database.access import scratch
 from arcacct.database.connection import Connection
 from arcacct.errors import InputError
 from arcacct.files.json_reader import parsed
+from arcacct.files.text_tables import csv_rows, read_text
 from arcacct.publishing.ledger_rows import Month, month_name
 from arcacct.publishing.sent import SentVersionAtEnd, digests_of
 from arcacct.records.model import AAR, UsageCell
@@ -325,7 +325,7 @@ _HOUR_S = 3600
 _NO_VO = "no VO"
 _ALL = "in all"
 _SHOWN = 5
-_MOST_BYTES = 8_000_000
+_MOST_BYTES = 8 * 2**20
 _TOO_MUCH = 1e18
 
 NOT_SENT = "not sent yet"
@@ -584,12 +584,7 @@ def _by_name(cells: Iterable[tuple[str, str]], path: str) -> dict[str, float]:
 
 def _rows(path: str) -> list[list[str]]:
     """The rows of a CSV export, or of one in JSON with the same rows. Raises InputError for anything else."""
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            text = file.read(_MOST_BYTES)
-    except (OSError, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise InputError(f"{path}: cannot be read: {why}; export the table from the portal as CSV or JSON") from error
+    text = read_text(path, _MOST_BYTES, "export one table from the portal, as CSV or JSON")
     if text.lstrip()[:1] in ("[", "{"):
         try:
             return _rows_of(parsed(text))
@@ -597,10 +592,9 @@ def _rows(path: str) -> list[list[str]]:
             raise InputError(f"{path}: no table in this JSON: {error}; export it from the portal as CSV") from error
     delimiter = ";" if text.count(";") > text.count(",") else ","
     try:
-        read = [row for row in csv.reader(text.splitlines(), delimiter=delimiter) if any(row)]
-    except csv.Error as error:
-        raise InputError(f"{path}: no CSV: {error}") from error
-    return [[cell.strip() for cell in row] for row in read]
+        return [[cell.strip() for cell in row] for _line, row in csv_rows(text, delimiter) if any(row)]
+    except ValueError as error:
+        raise InputError(f"{path}, {error}") from None
 
 
 def _rows_of(found: object) -> list[list[str]]:

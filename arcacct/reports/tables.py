@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import os
@@ -21,6 +20,7 @@ from arcacct.database.location import REPORTS, own_as
 from arcacct.errors import InputError
 from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import private
+from arcacct.files.text_tables import csv_rows, read_text
 from arcacct.publishing.ledger_rows import Month
 from arcacct.records import slurm_formats
 from arcacct.records.reader import unescaped
@@ -411,7 +411,6 @@ def _read(here: Places) -> dict[str, Any]:
 PLEDGE_HEADER = ("vo", "from", "hours", "kind")
 KINDS = {"core": "core_hours", "cpu": "cpu_hours", "hs06": "hs06_hours", "hepscore23": "hepscore23_hours"}
 """What can be promised, and the column of usage that it is compared with."""
-_LARGEST_PLEDGE_BYTES = 2**20
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
 
 
@@ -431,7 +430,10 @@ def pledges(path: str, month: Month) -> list[Pledge]:
     """
     found: dict[tuple[str, str], tuple[Month, float]] = {}
     lines = set[tuple[str, str, Month]]()
-    for number, fields in _lines(path):
+    for number, fields in _lines(path, PLEDGE_HEADER):
+        if len(fields) != len(PLEDGE_HEADER):
+            right = f"write {','.join(PLEDGE_HEADER)}, as atlas,2026-04,120000,core"
+            raise _wrong(path, number, f"{_wrong_columns(fields)} {right}")
         vo, begins, hours, kind = fields
         match = _MONTH.fullmatch(begins)
         if match is None:
@@ -453,34 +455,28 @@ def pledges(path: str, month: Month) -> list[Pledge]:
     return [Pledge(vo, kind, amount) for (vo, kind), (_start, amount) in sorted(found.items())]
 
 
-def _lines(path: str) -> list[tuple[int, list[str]]]:
+def _lines(path: str, header: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """
+    Yield the number and the fields of each line of a CSV file that people wrote, without comments and header.
+
+    Raises InputError.
+    """
+    lines = read_text(path, _LARGEST_BYTES, "remove lines of former years").split("\n")
+    text = "\n".join("" if line.lstrip().startswith("#") else line for line in lines)
     try:
-        with open(path, "rb") as file:
-            content = file.read(_LARGEST_PLEDGE_BYTES + 1)
-        text = content.decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        place = content[: error.start].count(b"\n") + 1
-        raise InputError(f"{path}:{place}: not UTF-8; save the file as UTF-8") from error
-    if len(content) > _LARGEST_PLEDGE_BYTES:
-        raise InputError(f"{path}: larger than 1 MiB; a pledge file has a line for each VO and change")
-    found: list[tuple[int, list[str]]] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        fields = [field.strip() for field in next(csv.reader([line]))]
-        if not found and tuple(field.lower() for field in fields) == PLEDGE_HEADER:
-            continue
-        if len(fields) != len(PLEDGE_HEADER):
-            what = count_of(len(fields), "column")
-            for name, separator in (("semicolon", ";"), ("tab", "\t")):
-                if line.count(separator) == len(PLEDGE_HEADER) - 1:
-                    what = f"the separator is a {name}; it must be a comma: write"
-            write = "" if what.endswith("write") else "; write"
-            raise _wrong(path, number, f"{what}{write} {','.join(PLEDGE_HEADER)}, as atlas,2026-04,120000,core")
-        found.append((number, fields))
-    return found
+        for number, row in csv_rows(text):
+            fields = [field.strip() for field in row]
+            if fields != [""] and tuple(map(str.lower, fields)) != header:
+                yield number, fields
+    except ValueError as error:
+        raise InputError(f"{path}, {error}") from None
+
+
+def _wrong_columns(fields: Sequence[str]) -> str:
+    for name, separator in (("semicolon", ";"), ("tab", "\t")):
+        if ",".join(fields).count(separator) == len(PLEDGE_HEADER) - 1:
+            return f"the separator is a {name}; it must be a comma:"
+    return f"{count_of(len(fields), 'column')};"
 
 
 def _hours(text: str) -> float | None:
@@ -582,20 +578,8 @@ def grid(intensity: str | None) -> Grid:
         return Grid([])
     if not intensity.startswith("/"):
         return Grid([(-(2**62), float(intensity))])
-    try:
-        with open(intensity, "rb") as file:
-            text = file.read(_LARGEST_BYTES).decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{intensity}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{intensity}: not UTF-8; write it as {','.join(INTENSITY_HEADER)}") from error
     steps: dict[int, float] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        fields = [field.strip() for field in next(csv.reader([line]))]
-        if not steps and tuple(field.lower() for field in fields) == INTENSITY_HEADER:
-            continue
+    for number, fields in _lines(intensity, INTENSITY_HEADER):
         try:
             written, value = fields
             when = datetime.fromisoformat(written)

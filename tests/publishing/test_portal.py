@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from arcacct.errors import InputError
@@ -170,3 +172,28 @@ def test_months_on_the_other_side(portal) -> None:
     text = "Sum CPU (hours)\n\nDATE;atlas;bio;Total;Percent\n2026-10;1;1;2;1\n2026-11;700;30;730;99%\nTotal;1;1;2;\n"
     assert read_portal(portal(text), NOVEMBER).values == {"atlas": 700.0, "bio": 30.0}
     assert read_portal(portal(text), NOVEMBER).measure == "CPU hours"
+
+
+def test_lines_of_an_export_end_where_its_writer_ends_them(portal) -> None:
+    """At no separator of Unicode's and not within quotes; a quote within a name is a part of it."""
+    text = 'Jobs of "all" VOs\r\nVO,Nov 2026\r\na\u2028b,1\r\n"c\nd ""e""",2\r\nf"g,3\r\n'
+
+    assert read_portal(portal(text), NOVEMBER).values == {"a\u2028b": 1.0, 'c\nd "e"': 2.0, 'f"g': 3.0}
+
+
+def test_a_broken_quote_of_an_export_is_named_by_its_line(portal) -> None:
+    """What follows it would be swallowed."""
+    with pytest.raises(InputError, match=r"portal.csv, line 2: a quote has no end, or text follows it"):
+        read_portal(portal('VO,Nov 2026\n"atlas,9\ncms,4\n'), NOVEMBER)
+
+
+def test_an_export_that_is_no_file_or_too_large_is_refused(tmp_path) -> None:
+    """None is read in part, and none is waited for."""
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    os.mkfifo(pipe)
+    large.write_text("VO,Nov 2026\natlas,9\n")
+    os.truncate(large, 8 * 2**20 + 1)
+
+    for path, says in ((pipe, "not a regular file"), (large, "larger than 8 MiB"), (tmp_path, "Is a directory")):
+        with pytest.raises(InputError, match=says):
+            read_portal(str(path), NOVEMBER)

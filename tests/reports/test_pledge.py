@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import stored_jobs
 from in_process import said
@@ -58,6 +60,23 @@ def test_every_mistake_is_told_with_its_line(tmp_path, line, what) -> None:
 
     assert str(raised.value).startswith(f"{path}:9: ")
     assert what in str(raised.value)
+
+
+def test_a_quote_without_an_end_is_told(tmp_path) -> None:
+    """It would hide the lines after it; in a comment it is nothing."""
+    path = tmp_path / "pledge.csv"
+    path.write_text('# "first\n"a,b",2026-04,5,core\n"atlas,2026-04,6,core\ncms,2026-04,7,core\n')
+
+    with pytest.raises(InputError, match=r"pledge.csv, line 3: a quote has no end, or text follows it"):
+        pledges(str(path), (2026, 11))
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path) -> None:
+    """A pipe without a writer."""
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(InputError, match="pipe: not a regular file"):
+        pledges(str(tmp_path / "pipe"), (2026, 11))
 
 
 def test_use_is_compared_with_the_pledge(capsys, site, tmp_path) -> None:
