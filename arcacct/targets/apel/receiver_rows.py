@@ -90,7 +90,7 @@ class _Row:
         """UTC seconds of a number of seconds, or of a DATETIME as MySQL prints it, which APEL keeps in UTC."""
         value = self.known(column)
         try:
-            if value.isdecimal():
+            if value.isascii() and value.isdecimal():
                 datetime.fromtimestamp(int(value), UTC)
                 return int(value)
             moment = datetime.fromisoformat(value)
@@ -225,7 +225,7 @@ def _job(row: _Row) -> _Parsed | None:
     site, local_id = row.name("Site"), row.name("LocalJobId")
     if local_id is None:
         raise row.wrong("LocalJobId", "it is unknown")
-    # In the order of `APELRecords.names`; APEL's summariser never deletes a group, it would keep the sum of an empty one.
+    # In the order of `APELRecords.names`. Its former group would keep its sum: the summariser deletes none.
     names = (
         *(site, row.name("SubmitHost") or "", row.name("InfrastructureType")),
         *(row.name(column) for column in _NAMES[:-1]),
