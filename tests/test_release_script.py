@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-import arcacct
-
 ROOT = pathlib.Path(__file__).parent.parent
-LOG = f"# Changelog\n\n\n## {arcacct.__version__} - 2026-11-24\n\n### Fixed\n\n* All.\n"
+VERSION = "1.2.3"
+LOG = f"# Changelog\n\n\n## {VERSION} - 2026-11-24\n\n### Fixed\n\n* All.\n"
 
 pytestmark = [
     pytest.mark.campaign,
@@ -51,14 +50,14 @@ def commit(folder: pathlib.Path, files: dict[str, str]) -> None:
 def checkout(tmp_path) -> pathlib.Path:
     """A checkout that is a release, as far as the script looks."""
     git(tmp_path, "init", "--quiet")
-    commit(tmp_path, {"arcacct/__init__.py": f'__version__ = "{arcacct.__version__}"\n', "CHANGELOG.md": LOG})
+    commit(tmp_path, {"arcacct/__init__.py": f'__version__ = "{VERSION}"\n', "CHANGELOG.md": LOG})
     return tmp_path
 
 
 def test_a_release_is_one(release, checkout) -> None:
     """Committed, named alike, nothing waiting; also when its tag is there already."""
     assert list(release.complaints(checkout)) == []
-    git(checkout, "tag", f"v{arcacct.__version__}")
+    git(checkout, "tag", f"v{VERSION}")
     assert list(release.complaints(checkout)) == []
 
 
@@ -90,7 +89,7 @@ def test_what_is_not_committed_is_in_no_release(release, checkout) -> None:
 
 def test_a_tag_is_of_one_commit(release, checkout) -> None:
     """Another commit needs another version."""
-    git(checkout, "tag", f"v{arcacct.__version__}")
+    git(checkout, "tag", f"v{VERSION}")
     commit(checkout, {})
     (complaint,) = release.complaints(checkout)
     assert complaint.endswith("is the tag of another commit: choose the next version")
