@@ -39,7 +39,7 @@ from arcacct.records.model import Job
 from arcacct.records.reader import unescaped
 from arcacct.records.recorder import escaped
 from arcacct.records.row_mapping import ArexRows
-from arcacct.records.states import DERIVED, FINAL, IN_PROGRESS, MEASURED, UNKNOWN, StateChange, StatusFile
+from arcacct.records.states import FINAL, IN_PROGRESS, MEASURED, UNMEASURED, StateChange, StatusFile
 from arcacct.records.unfinished import HOUR_S, REMEDIES, InProgress, abort, hold, in_progress, is_gone_since, on_hold
 from arcacct.records.writer import JobWriter, known_jobs
 from arcacct.wording import count_of
@@ -449,7 +449,7 @@ def remembered_status_files(con: Connection, job_ids: list[str]) -> dict[str, tu
     fields = ", ".join(f"'{field}'" for field in MEASURED)
     lacking = (
         f"coalesce((SELECT group_concat(Field) FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID"
-        f" AND Field IN ({fields}) AND Source IN ('{UNKNOWN}', '{DERIVED}')), '')"
+        f" AND Field IN ({fields}) AND Source IN {UNMEASURED}), '')"
     )
     known = _known(con, job_ids, f"Size, MTimeNs, CTimeNs, EndTime = 0 OR UsedWalltime, {lacking}", "Size IS NOT NULL")
     return {job_id: (tuple(file), has_wall, lacks) for job_id, (*file, has_wall, lacks) in known.items()}

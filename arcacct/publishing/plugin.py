@@ -557,6 +557,10 @@ class TargetPlugin(ABC):
             "vo_group": list(target.vo_group),
         }
 
+    def vo_of(self, cell: UsageCell) -> str | None:
+        """Return the VO under which the receiver counts the jobs of a cell; ``None``: none."""
+        return cell.vo
+
     def vos(self) -> VOs:
         """The VOs of users who came without one, for records to this target."""
         rules = tuple(VO(rule.name, rule.issuer, rule.authgroup) for rule in self.target.vomsless_vo)

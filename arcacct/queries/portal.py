@@ -20,7 +20,7 @@ from arcacct.files.json_reader import parsed
 from arcacct.files.text_tables import csv_rows, read_text
 from arcacct.publishing.ledger_rows import Month, month_name
 from arcacct.publishing.sent import SentVersionAtEnd, digests_of
-from arcacct.records.model import AAR, UsageCell
+from arcacct.records.model import AAR, UsageCell, has_value
 from arcacct.records.reader import Ended
 from arcacct.records.usage import Pruned
 from arcacct.wording import count_of
@@ -441,7 +441,7 @@ def compare_portal(path: str, month: Month, cells: Sequence[UsageCell], known: P
         name = folded_vo(cell.vo)
         ours[name] = ours.get(name, 0.0) + amount
         jobs[name] += cell.jobs
-    found = {name.casefold(): value for name, value in table.values.items()}
+    found = {folded_vo(name): value for name, value in table.values.items()}
     total = sum(ours.values())
     if ours and not ours.keys() & found.keys():
         # A table by something else, such as sites: only a sum can be compared.
@@ -461,8 +461,8 @@ def compare_portal(path: str, month: Month, cells: Sequence[UsageCell], known: P
 
 
 def folded_vo(vo: str | None) -> str:
-    """A VO as it is compared."""
-    return (vo or _NO_VO).casefold()
+    """A VO as it is compared. APEL and its portal write ``None`` for jobs without one."""
+    return (vo if vo and has_value(vo) else _NO_VO).casefold()
 
 
 def _row(name: str, there: float | None, here: float, measure: str, causes: Sequence[str]) -> PortalRow:
@@ -576,7 +576,7 @@ def _by_name(cells: Iterable[tuple[str, str]], path: str) -> dict[str, float]:
     """The amounts by name. Raises InputError for a name that comes twice: one amount would hide the other."""
     found: dict[str, float] = {}
     for name, cell in cells:
-        if name.casefold() in map(str.casefold, found):
+        if folded_vo(name) in map(folded_vo, found):
             raise InputError(f"{path}: {name[:40]!r} is there twice; export one table, with one row for each name")
         found[name] = _number(cell, path)
     return found

@@ -49,11 +49,21 @@ from arcacct.queries.portal import (
 from arcacct.queries.usage import before_recording
 from arcacct.queries.verify_report import UNTIL_PORTAL, Finding, MonthReport, Source
 from arcacct.records import reader
+from arcacct.records.enrichment import measured_by
 from arcacct.records.hold_decisions import ImplausibleFilter, ImplausibleRecord, held_records
 from arcacct.records.holds import HELD
 from arcacct.records.model import UsageCell
 from arcacct.records.pseudonyms import pseudonymised
-from arcacct.records.states import ABORTED, IN_PROGRESS, NOT_MEASURED
+from arcacct.records.states import (
+    ABORTED,
+    IN_PROGRESS,
+    MEASURED,
+    NOT_MEASURED,
+    UNKNOWN,
+    UNMEASURED,
+    Usage,
+    status_of_end,
+)
 from arcacct.records.usage import pruned, usage_cells
 from arcacct.records.writer import known_jobs
 from arcacct.targets import plugins
@@ -101,7 +111,7 @@ def verify(
             report.add(ours, unsettled(settings.places, accounting, month), *notes)
             doubtful = _implausible(report, accounting, month)
             if not is_without_arex(settings.places, has_callouts=bool(settings.launchers)):
-                _control_directory(report, settings, jobs, month, doubtful)
+                _control_directory(report, settings, accounting, jobs, month, doubtful)
             _arex(report, settings.places, accounting, jobs, month, doubtful)
             _ledger(report, settings, accounting, publishing)
             counted = []
@@ -147,19 +157,19 @@ def _portals(
     """
     if not targets:
         report.add_deviations("portal", [(None, "no target for this portal is configured ([arex/jura/apel:NAME])")])
-    unselected = {
-        folded_vo(vo): jobs.example(vo) for vo in jobs.vos if targets and not any(one.wants(vo) for one in targets)
-    }
-    noted = jobs.noted()
-    single = {(one.place, folded_vo(one.vo)) for one in noted}
-    noted += [one for target in targets for one in target.unsent() if (one.place, folded_vo(one.vo)) not in single]
+    counted, names = _vos_there(targets, jobs, cells)
+    left_out = [vo for vo in jobs.vos if targets and not any(one.wants(vo) for one in targets)]
+    unselected = {name: jobs.example(vo) for vo in left_out for name in names[vo]}
+    noted = [one._replace(vo=name) for one in jobs.noted() for name in names[one.vo]]
+    single = {(one.place, one.vo) for one in noted}
+    noted += [one for target in targets for one in target.unsent(cells) if (one.place, one.vo) not in single]
     known = PortalContext(noted, {}, [one.site for one in targets], unselected)
     for path, month, exported_s in sorted(portal, key=lambda one: read_portal(one[0], one[1]).measure != "jobs"):
         made_s = int(os.stat(path).st_mtime) if exported_s is None else exported_s
         resent: Counter[str] = Counter()
         for target in targets:
-            resent |= target.sent_after(made_s)
-        found = compare_portal(path, month, cells, known._replace(resent=resent))
+            resent |= target.sent_after(made_s, names)
+        found = compare_portal(path, month, counted, known._replace(resent=resent))
         if found.measure == "jobs":
             known = known._replace(same_jobs=[row.name for row in found.rows if not row.causes])
         amount = round(found.found)
@@ -170,6 +180,23 @@ def _portals(
         source = Source(f"portal {found.measure}", count, wall_s, cpu_s, proof="confirmed")
         report.add(source, [(None, text) for text in texts])
         report.portals.append((source.name, found))
+
+
+def _vos_there(
+    targets: Sequence[_AtTarget], jobs: MonthJobs, cells: Iterable[UsageCell]
+) -> tuple[list[UsageCell], dict[str | None, list[str]]]:
+    """
+    Return usage under the VOs that the receiver has for it, and these by recorded VO, as the portal compares them.
+
+    They differ by `vomsless_vo`, `local_group_prefix` and the length of a name.
+    """
+    found: dict[str | None, set[str]] = {vo: set() for vo in jobs.vos}
+    there = []
+    for cell in cells:
+        wanting = [one for one in targets if one.wants(cell.vo)] or targets
+        there.append(cell._replace(vo=wanting[0].vo_of(cell) if wanting else cell.vo))
+        found.setdefault(cell.vo, set()).add(folded_vo(there[-1].vo))
+    return there, {vo: sorted(names or {folded_vo(vo)}) for vo, names in found.items()}
 
 
 def _source(name: str, amount: JobSums) -> Source:
@@ -196,7 +223,7 @@ def _implausible(report: MonthReport, con: Connection, month: Month) -> Doubtful
 
 
 def _control_directory(
-    report: MonthReport, settings: Settings, jobs: MonthJobs, month: Month, doubtful: Doubtful
+    report: MonthReport, settings: Settings, accounting: Connection, jobs: MonthJobs, month: Month, doubtful: Doubtful
 ) -> None:
     """A-REX removes files of old jobs: it may have fewer jobs than the database, but none that is not there."""
     name = "control directory"
@@ -205,23 +232,12 @@ def _control_directory(
     def compared() -> Iterator[Finding]:
         nonlocal total
         for batch in batches(_control_jobs(settings, month), _LOOKED_UP_JOBS):
-            ours = jobs.find(job_id for job_id, job in batch if isinstance(job, JobSums))
-            for job_id, job in batch:
-                if isinstance(job, str):
-                    yield job_id, job
-                    continue
-                if job_id in doubtful:
-                    # Reported already: its files do not count.
-                    continue
-                total = total.plus(*job)
-                known = ours.get(job_id)
-                if known is None:
-                    yield job_id, "finished, and not in the database with this end: `arcacct sweep` records it"
-                elif (known.wall_s, known.cpu_s) != (job.wall_s, job.cpu_s):
-                    here = f"in the database {known.wall_s} s and {known.cpu_s} s"
-                    is_late = known.wall_s == 0 < job.wall_s or known.cpu_s == 0 < job.cpu_s
-                    remedy = _LATE if is_late else _NOT_FROM_FILES
-                    yield job_id, f"wall {job.wall_s} s and CPU {job.cpu_s} s, {here}: {remedy}"
+            # Held jobs are reported already: their files do not count.
+            used = {job_id: job for job_id, job in batch if isinstance(job, Usage) and job_id not in doubtful}
+            for usage in used.values():
+                total = total.plus(1, usage.wall_s, _cpu_s(usage))
+            yield from ((job_id, job) for job_id, job in batch if isinstance(job, str))
+            yield from _lacking(accounting, jobs.find(used), used)
 
     try:
         differs = report.add_deviations(name, compared())
@@ -231,7 +247,48 @@ def _control_directory(
         report.add(_source(name, total)._replace(agrees=not differs))
 
 
-def _control_jobs(settings: Settings, month: Month) -> Iterator[tuple[str, JobSums | str]]:
+def _lacking(con: Connection, ours: Mapping[str, MonthJob], used: Mapping[str, Usage]) -> Iterator[Finding]:
+    """Yield what the files of some jobs have and the database lacks."""
+    absent = known_jobs(con, [job_id for job_id in used if job_id not in ours])
+    sources = measured_by(con, [one.record_id for one in ours.values()])
+    for job_id, usage in used.items():
+        if job_id not in ours:
+            known = absent.get(job_id)
+            status = usage.status if known is None else status_of_end(usage.status, known.status, known.state)
+            if status != ABORTED:
+                yield job_id, "finished, and not in the database with this end: `arcacct sweep` records it"
+            continue
+        record, others = ours[job_id], sources.get(ours[job_id].record_id, {})
+        if fields := _measured_otherwise(usage, record, others):
+            is_late = ("wall_s" in fields and not record.wall_s) or not others.keys().isdisjoint(fields)
+            there = f"wall {usage.wall_s} s and CPU {_cpu_s(usage)} s"
+            here = f"in the database {record.wall_s} s and {record.cpu_s} s"
+            yield job_id, f"{there}, {here}: {_LATE if is_late else _NOT_FROM_FILES}"
+
+
+def _measured_otherwise(usage: Usage, record: MonthJob, others: Mapping[str, str]) -> list[str]:
+    """
+    Return the fields of `MEASURED` that the files have, and the record has otherwise.
+
+    ``others``: the record's values from other sources (`measured_by`). What a batch system measured is right.
+    """
+    wall, cpu = MEASURED[:1], MEASURED[1:]
+    pairs = ((wall, usage.wall_s, record.wall_s), (cpu, _cpu_s(usage), record.cpu_s))
+    return [
+        field
+        for fields, there, here in pairs
+        if there != here
+        and not {*fields} <= {*usage.unknown}
+        and {others.get(field, UNKNOWN) for field in fields} <= {*UNMEASURED}
+        for field in fields
+    ]
+
+
+def _cpu_s(usage: Usage) -> int:
+    return usage.cpu_user_s + usage.cpu_kernel_s
+
+
+def _control_jobs(settings: Settings, month: Month) -> Iterator[tuple[str, Usage | str]]:
     """The jobs of the month, by id with what they used, or with what is wrong with their files."""
     start, end = month_bounds(*month)
     unreadable: list[tuple[str, str]] = []
@@ -256,7 +313,7 @@ def _control_jobs(settings: Settings, month: Month) -> Iterator[tuple[str, JobSu
             wrong(job_id, path, error)
             continue
         if usage is not None and usage.status != ABORTED:
-            yield job_id, JobSums(1, usage.wall_s, usage.cpu_user_s + usage.cpu_kernel_s)
+            yield job_id, usage
     yield from unreadable
 
 
@@ -282,12 +339,19 @@ def _arex(
                 new = jobs.first_seen(list(page))
                 ended = {job_id: one for job_id, one in page.items() if job_id in new}
             ours: dict[str, MonthJob] = {}
+            sources: dict[int, dict[str, str]] = {}
             for some in batches(ended, _LOOKED_UP_JOBS):
-                ours |= jobs.find(some)
+                found = jobs.find(some)
+                ours |= found
+                sources |= measured_by(con, [one.record_id for one in found.values()])
             ended = {job_id: one for job_id, one in ended.items() if job_id not in doubtful}
             for job_id, one in ended.items():
                 total = total.plus(1, one.wall_s, one.cpu_s)
-                if job_id in ours and ours[job_id].wall_s < one.wall_s:
+                if (
+                    job_id in ours
+                    and ours[job_id].wall_s < one.wall_s
+                    and sources.get(ours[job_id].record_id, {}).get("wall_s", UNKNOWN) in UNMEASURED
+                ):
                     text = f"wall {one.wall_s} s, in the database {ours[job_id].wall_s} s"
                     yield job_id, f"{text}; `arcacct job info` shows the source of ours"
             absent = [(job_id, one) for job_id, one in ended.items() if job_id not in ours]
@@ -374,6 +438,7 @@ class _AtTarget:
         self._has_portal = has_portal and bool(target.plugin.site)
         self.site = target.plugin.site
         self.wants = target.plugin.target.wants
+        self.vo_of = target.plugin.vo_of
         self._target = target
         self._plugin = target.plugin
         self._block = target.plugin.target.block
@@ -453,36 +518,49 @@ class _AtTarget:
                 self._jobs.note(self._plugin.target.name, cause, [job_id])
             yield job_id, text
 
-    def sent_after(self, moment_s: int) -> Counter[str]:
-        """By VO as the portal compares it: jobs in what the receiver was sent of the month since a moment."""
+    def sent_after(self, moment_s: int, names: Mapping[str | None, Iterable[str]]) -> Counter[str]:
+        """
+        By VO as the portal compares it: jobs in what the receiver was sent of the month since a moment.
+
+        ``names``: the receiver's VOs by recorded VO.
+        """
         found: Counter[str] = Counter()
         plugin, target = self._plugin, self._target
         if target.has_records:
             later = sent.jobs_sent_after(self._ledger, self._block, plugin.record_formats, target.ended, moment_s)
-            found.update({folded_vo(vo): count for vo, count in self._jobs.by_vo(later).items()})
+            for vo, count in self._jobs.by_vo(later).items():
+                found.update(dict.fromkeys(names[vo], count))
             return found
         for kind, one in sent.sums_sent_after(self._ledger, self._block, *target.month, moment_s):
             if kind != COUNTS and not plugin.has_records(kind):
                 found[folded_vo(plugin.summaries(kind).vo_of(one.key))] += one.jobs
         return found
 
-    def unsent(self) -> Iterator[NotedJobs]:
-        """By VO what sums lack that is in no other way known of single jobs: they wait, or their month is held."""
+    def unsent(self, cells: Iterable[UsageCell]) -> Iterator[NotedJobs]:
+        """
+        By VO what sums lack that is in no other way known of single jobs: they wait, or their month is held.
+
+        ``cells``: all usage of the month.
+        """
         if self._target.has_records:
             return
         plugin = self._plugin
-        given = {folded_vo(vo): JobSums() for vo in self._vos}
+        given = dict[str, JobSums]()
         for kind, one in sent.live_sums(self._ledger, self._block, *self._target.month):
             if kind != COUNTS and not plugin.has_records(kind) and one.key not in self._unanswered:
                 vo = folded_vo(plugin.summaries(kind).vo_of(one.key))
                 given[vo] = given.get(vo, JobSums()).plus(one.jobs, one.wall_s or 0, 0)
         cause = portal.NOT_SENT if self._held_month is None else portal.HELD
-        # A job without a VO may have been given one on the way.
-        for name in (vo for vo in self._vos if vo is not None):
-            ours, theirs = self._jobs.amount([name]), given[folded_vo(name)]
+        wanted: dict[str, tuple[JobSums, str | None]] = {}
+        for cell in filter(lambda cell: self.wants(cell.vo), cells):
+            vo = folded_vo(self.vo_of(cell))
+            ours, example = wanted.get(vo, (JobSums(), cell.vo))
+            wanted[vo] = ours.plus(cell.jobs, cell.wall_s, 0), example
+        for vo, (ours, example) in wanted.items():
+            theirs = given.get(vo, JobSums())
             if theirs.jobs < ours.jobs:
                 lacking = (ours.jobs - theirs.jobs, ours.wall_s - theirs.wall_s, 0)
-                yield NotedJobs(name, plugin.target.name, cause, *lacking, self._jobs.example(name))
+                yield NotedJobs(vo, plugin.target.name, cause, *lacking, self._jobs.example(example))
 
     def _doubts(self) -> Iterator[str]:
         """Why it is unknown whether the receiver has the right data."""

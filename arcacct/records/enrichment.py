@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection
@@ -13,7 +13,7 @@ from arcacct.records.holds import judge
 from arcacct.records.reader import unescaped
 from arcacct.records.recorder import escaped, event_time
 from arcacct.records.row_mapping import COLUMNS, INFO_FIELDS, INFO_KEYS, NOTHING_TOLD, NUMBERS, Numbers
-from arcacct.records.states import DERIVED, UNKNOWN
+from arcacct.records.states import DERIVED, MEASURED, UNKNOWN
 
 # One table with the sources that may give each value of a job, the strongest first.
 #
@@ -226,6 +226,16 @@ def present(con: Connection, record_id: int) -> CurrentValues:
         has_end="LRMSEND" in dict(events) and "lrms_end_time" not in holders,
     )
     return CurrentValues(job_id, source, values, frozenset(unknown | told - holders.keys()), unknown, holders, events)
+
+
+def measured_by(con: Connection, record_ids: Sequence[int]) -> dict[int, dict[str, str]]:
+    """Return, by RecordID and field of `MEASURED`, the sources of values that are not from the record's own source."""
+    found: dict[int, dict[str, str]] = {}
+    ids = ", ".join(map(str, record_ids))
+    query = f"SELECT RecordID, Field, Source FROM FieldSources WHERE RecordID IN ({ids}) AND Field IN {MEASURED}"
+    for record_id, field, source in con.execute(query):
+        found.setdefault(record_id, {})[field] = source
+    return found
 
 
 def unmeasured(numbers: Numbers, *, has_nodes: bool, has_end: bool) -> set[str]:

@@ -6,13 +6,13 @@ from arcacct.database.connection import Connection
 from arcacct.records.states import (
     ABORTED,
     AWAITED,
-    DERIVED,
-    FAILED,
     FQAN_KEYS,
     IN_PROGRESS,
     MEASURED,
     UNKNOWN,
+    UNMEASURED,
     implausible_values,
+    status_of_end,
 )
 
 TYPE_CHECKING = False
@@ -94,27 +94,27 @@ class RecordedJob:
     """
 
     __slots__ = (
-        *("auth_groups", "end_time", "event_ns", "has_hold", "has_notes", "is_aborted", "local_job_id", "owner"),
-        *("record_id", "state"),
+        *("auth_groups", "end_time", "event_ns", "has_hold", "has_notes", "local_job_id", "owner", "record_id"),
+        *("state", "status"),
     )
 
     def __init__(self, row: "tuple[Any, ...]") -> None:
         self.record_id: int
         self.end_time: int
+        self.status: str
         self.state: str | None
         self.local_job_id: str | None
         self.auth_groups: str | None
-        self.record_id, self.end_time, status, self.state, event_ns, notes, hold, *rest = row
+        self.record_id, self.end_time, self.status, self.state, event_ns, notes, hold, *rest = row
         self.local_job_id, self.auth_groups, *owner = rest
         self.owner: tuple[Any, ...] = tuple(owner)
-        self.is_aborted = status == ABORTED
         self.event_ns: int = event_ns or 0
         self.has_notes = bool(notes)
         self.has_hold = bool(hold)
 
     def has_ended(self) -> bool:
         """Whether the job's end is recorded. False for an aborted job: it only vanished."""
-        return self.end_time != 0 and not self.is_aborted
+        return self.end_time != 0 and self.status != ABORTED
 
 
 def escaped(text: str) -> str:
@@ -264,9 +264,8 @@ def _of_this_run(known: RecordedJob, facts: "StateChange", *, present: bool) -> 
         is_older = facts.event_ns + 1_000_000_000 <= known.event_ns
         if is_older or (known.has_ended() and known.state not in (None, "FINISHED")):
             return None, False
-    if facts.usage is not None and facts.usage.status == ABORTED and known.has_ended():
-        # The site's choice (`killed_before_arex`) does not apply to a recorded, perhaps published, job.
-        facts.usage.status = FAILED
+    if facts.usage is not None:
+        facts.usage.status = status_of_end(facts.usage.status, known.status, known.state)
     return facts.usage if facts.known else None, present or facts.event_ns >= known.event_ns
 
 
@@ -621,7 +620,7 @@ def _add_notes(con: Connection, record_id: int, facts: "StateChange") -> None:
 
 def _go_on(con: Connection, known: RecordedJob, facts: "StateChange") -> None:
     """Record that a job is in progress, except when a late event of its start arrives after its end."""
-    if known.is_aborted and (known.state, facts.state) != ("FINISHED", "ACCEPTED"):
+    if known.status == ABORTED and (known.state, facts.state) != ("FINISHED", "ACCEPTED"):
         con.execute(
             "UPDATE AAR SET (StatusID, EndTime) = (?, 0) WHERE RecordID = ?",
             (name_id(con, "Status", IN_PROGRESS), known.record_id),
@@ -700,7 +699,7 @@ def keep_filled_in(
         told.add("benchmark")
     if facts.usage is not None:
         # Also a measured 0.
-        told |= {one for one in MEASURED if others.get(one) in (UNKNOWN, DERIVED) and one not in facts.usage.unknown}
+        told |= {one for one in MEASURED if others.get(one) in UNMEASURED and one not in facts.usage.unknown}
     for place, field in enumerate(_FILLED_IN[1:], 1):
         if used[place - 1] != NOTHING_USED[place]:
             told.add(field)

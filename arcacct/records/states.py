@@ -23,6 +23,8 @@ UNKNOWN = "unknown"
 """FieldSources.Source of a value that no source reported. A-REX's tables then have 0, one node or one core."""
 DERIVED = "derived"
 """FieldSources.Source of a wall time that was computed from the start and end of the run, not measured."""
+UNMEASURED = (UNKNOWN, DERIVED)
+"""FieldSources.Source of values that a measurement in the job's files replaces."""
 MEASURED = ("wall_s", "cpu_user_s", "cpu_kernel_s")
 """The measured values of a job that ran, as FieldSources names them."""
 FQAN_KEYS = ("mainfqan", "vomsfqan")
@@ -171,6 +173,18 @@ class StateChange:
         self.default_benchmark = ""
         self.notes: dict[str, str] = {}
         self.usage: Usage | None = None
+
+
+def status_of_end(told: str, recorded: str, state: str | None) -> str:
+    """
+    Return the status of an end that is read again: the site's choice (`killed_before_arex`) is for new ends only.
+
+    ``told``: the status by the files and the present choice. ``recorded``, ``state``: the job's status and its last
+    state in the database. An aborted job in the state FINISHED was killed before A-REX; any other one vanished.
+    """
+    if told == ABORTED and recorded in (COMPLETED, FAILED):
+        return FAILED
+    return ABORTED if (told, recorded, state) == (FAILED, ABORTED, "FINISHED") else told
 
 
 # The statuses of jobs as text for SQL statements.

@@ -54,8 +54,8 @@ class KnownJob(NamedTuple):
     record_id: int
     status: str
     end_time: int
-    recorded: bool
-    """Whether arcacct's recorder has seen the job."""
+    state: str | None
+    """The last state that arcacct's recorder has seen of the job; ``None``: it has seen none."""
     source: str | None
     """The record's source; ``None``: the control directory."""
     has_others: bool
@@ -171,7 +171,7 @@ class JobWriter:
         """Merge a job with its stored record."""
         if known.source not in (None, self._source):
             return Written()
-        if known.recorded:
+        if known.state is not None:
             return self._complete(known, job)
         if job.status not in FINAL and known.status != IN_PROGRESS:
             return Written()
@@ -400,9 +400,9 @@ def known_jobs(con: Connection, job_ids: Sequence[str]) -> dict[str, KnownJob]:
     """Return the stored ones of these jobs, by job ID."""
     plain = {escaped(job_id): job_id for job_id in job_ids}
     return {
-        plain[job_id]: KnownJob(record_id, status, end_time, bool(recorded), source, bool(has_others))
-        for job_id, record_id, status, end_time, recorded, source, has_others in con.execute(
-            "SELECT JobID, AAR.RecordID, Status.Name, EndTime, StatusFiles.RecordID IS NOT NULL, Source,"
+        plain[job_id]: KnownJob(record_id, status, end_time, state, source, bool(has_others))
+        for job_id, record_id, status, end_time, state, source, has_others in con.execute(
+            "SELECT JobID, AAR.RecordID, Status.Name, EndTime, State, Source,"
             " EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID) FROM AAR"
             " JOIN Status ON Status.ID = +StatusID"
             " LEFT JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID"

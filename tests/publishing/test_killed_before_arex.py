@@ -107,6 +107,27 @@ def test_a_job_that_was_published_stays_as_it_was(site) -> None:
     assert before[2:] == (1, 1)
 
 
+@pytest.mark.parametrize("was_swept", [True, False], ids=["swept", "not swept"])
+@pytest.mark.parametrize(("first", "then"), [(OPTION, ""), ("", OPTION)], ids=["published again", "recorded only"])
+def test_verify_agrees_after_the_option_changed(site, first, then, was_swept) -> None:
+    """The option applies to later jobs, and no sweep changes the earlier ones: that is no difference."""
+    host = choose(site, first)
+    live(host, ACCEPTED, KILLED)
+    live(host, Files("FINISHED", NOON_NS, TAKEN, DIAG), job_id=OTHER)
+    if was_swept:
+        host.sweep(str(host.conf))
+    before = figures(site)
+    site.options.pop("killed_before_arex", None)
+    host = choose(site, then)
+    host.run("FINISHED")
+    host.sweep(str(host.conf))
+    assert figures(site) == before
+
+    done = arcacct("--config", host.conf, "verify", "2026-11", "--format", "json")
+
+    assert (done.returncode, json.loads(done.stdout)["differences"]) == (0, [])
+
+
 def test_why_it_is_not_at_the_receiver(site) -> None:
     host = choose(site, OPTION)
     live(host, ACCEPTED, KILLED)

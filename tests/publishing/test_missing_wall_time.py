@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 
 import pytest
+from hook_host import Host
 from installed import arcacct
-from job_files import JOB, LOCAL, NOON_NS
+from job_files import JOB, LOCAL, NOON_NS, NOON_S, Files, lay
 from publishing_rig import TARGETS, Rig
 from publishing_site import JUNE, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
+from slurm_files import row, table
 
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.job_facts import job_facts
@@ -277,3 +280,54 @@ def test_job_why_does_not_take_unknown_for_0(tmp_path) -> None:
     told = arcacct("--config", str(tmp_path / "arc.conf"), "job", "why", UNMEASURED.job_id).stdout
 
     assert "submitted at an unknown time, ended 2024-06-15T12:00:50Z, wall unknown, CPU unknown, 1 core" in told
+
+
+TIMES = b"nodename=n1\nexitcode=0\nLRMSStartTime=20261120110500Z\nLRMSEndTime=20261120111820Z\nProcessors=1\n"
+"""A .diag without measurements, of a job that ran for 800 s."""
+
+
+def verified(site: Site, *options: str) -> tuple[int, list[dict]]:
+    done = arcacct("--config", site.path / "arc.conf", "verify", "2026-11", "--format", "json", *options)
+    return done.returncode, json.loads(done.stdout)["differences"]
+
+
+@pytest.mark.parametrize("late", [b"WallTime=700s\nUserTime=650.0s\n", b"UserTime=650.0s\n", b""])
+def test_verify_takes_the_batch_systems_times_for_what_they_are(late, memory, empty_box) -> None:
+    """What the files do not have is no difference; a measurement that came later is one, until a sweep records it."""
+    site = Site(memory, empty_box, SGAS + SUMMARIES, missing_wall_time="lrms")
+    host = Host(site.path)
+    site.configure(SGAS + SUMMARIES)
+    site.sql("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
+    lay(host.control, Files("FINISHED", NOON_NS, diag=TIMES), JOB)
+    host.run("FINISHED")
+    host.sweep(str(site.path / "arc.conf"))
+    published(site)
+    assert site.database("SELECT wall_s FROM v1_jobs") == [(800,)]
+    assert verified(site) == (0, [])
+
+    lay(host.control, Files("FINISHED", NOON_NS, diag=TIMES + late), JOB)
+    code, differences = verified(site)
+    assert (code, [one["job_id"] for one in differences]) == ((1, [JOB]) if late else (0, []))
+    assert all("`arcacct sweep`" in one["text"] for one in differences)
+    if late:
+        assert arcacct("--config", site.path / "arc.conf", "sweep").returncode == 0
+        assert [one for one in verified(site)[1] if one["source"] == "control directory"] == []
+
+
+def test_verify_takes_what_the_batch_system_measured(memory, empty_box) -> None:
+    """After an import, the files have no wall time, and the record has one."""
+    site = Site(memory, empty_box, SUMMARIES)
+    host = Host(site.path)
+    site.configure(SUMMARIES)
+    site.sql("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
+    lay(host.control, Files("FINISHED", NOON_NS, LOCAL.replace(b"lrms=fork", b"lrms=slurm"), None), JOB)
+    host.sweep(str(site.path / "arc.conf"))
+    start_s = NOON_S - 900
+    ran = row(4711, Submit=start_s, Start=start_s, End=start_s + 800, ElapsedRaw=800)
+    (memory / "sacct.txt").write_bytes(table(ran))
+    done = arcacct("--config", site.path / "arc.conf", "import", "slurm", "--timezone", "UTC", memory / "sacct.txt")
+    assert done.returncode == 0, done.stderr
+    published(site)
+
+    assert site.database("SELECT wall_s FROM v1_jobs") == [(800,)]
+    assert verified(site) == (0, [])

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+
 import pytest
+from installed import arcacct
 from publishing_site import CARS, JUNE, SGAS, SUMMARIES, Job, Site
 
 BARE = Job("bare", JUNE, vo="", fqan="")
@@ -104,3 +108,39 @@ def test_the_sums_stay_when_the_program_chooses_the_vo_earlier(memory, empty_box
     site.publish_all()
 
     assert [(row["VO"], row["NumberOfJobs"]) for row in empty_box.apel.summaries.values()] == [("site", 2)]
+
+
+LOCAL = Job("local", JUNE + 6, endpoint_url="")
+
+
+@pytest.mark.parametrize("kind", ["urs", "summaries"])
+@pytest.mark.parametrize(
+    "own", ["", BOTH_FORMS, "vofilter=atlas\nvofilter=bio\n"], ids=["no rule", "both forms", "vofilter"]
+)
+def test_verify_knows_the_vos_of_the_portal(memory, empty_box, kind, own) -> None:
+    """An export of everything that arrived agrees; of one without a VO's jobs, only this VO differs."""
+    site = Site(memory, empty_box, CARS.replace("=urs", f"={kind}") + own, local_group_prefix="ce-")
+    site.record(*JOBS, LOCAL)
+    assert [one.error for one in site.publish_all()] == [None]
+    vos = Counter[str]()
+    for row in empty_box.apel.hybrid.values():
+        vos[str(row["VO"])] += row["NumberOfJobs"]
+
+    def rows_of_portal(*without: str) -> tuple[list[dict], list[str]]:
+        path = memory / "portal.csv"
+        lines = [f"{vo},{jobs}\n" for vo, jobs in vos.items() if vo not in without]
+        path.write_text("".join(["VO,Jun 2024\n", *lines]))
+        done = arcacct("--config", site.path / "arc.conf", "verify", "2024-06", "--portal", path, "--format", "json")
+        report = json.loads(done.stdout)
+        assert ("Exit", done.returncode) == ("Exit", 0 if report["agrees"] else 1)
+        texts = [one["text"] for one in report["differences"] if one["source"] == "portal jobs"]
+        return report["portals"]["portal jobs"], texts
+
+    unselected = {row["vo"] for row in rows_of_portal()[0] if row["cause"]}
+    # A job that vofilter leaves out may have no name at the portal.
+    assert unselected == ({"no vo", "site"} if "vofilter" in own else set())
+    for missing in vos:
+        rows, texts = rows_of_portal(missing)
+        name = "no vo" if missing == UNKNOWN else missing
+        assert {row["vo"] for row in rows if row["cause"]} == unselected | {name}
+        assert any(f"{name} 0, in the database {vos[missing]}" in text for text in texts), texts

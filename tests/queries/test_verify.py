@@ -24,6 +24,7 @@ from arcacct.publishing.sent import digest
 from arcacct.publishing.transport import TimeoutPolicy
 from arcacct.queries.portal import read_portal
 from arcacct.records import holds, reader
+from arcacct.records.enrichment import enrich
 from arcacct.sandbox import Sandbox
 from arcacct.targets import plugins
 
@@ -497,6 +498,23 @@ def test_what_only_arexs_own_database_has_is_a_no(beside, statement, text) -> No
     assert found["job_id"] == job_id
     assert text in found["text"]
     assert "`arcacct import arex`" in found["text"] or "wall" in text
+
+
+@pytest.mark.parametrize(("source", "agrees"), [("sacct", True), ("derived", False), ("unknown", False)])
+def test_what_the_batch_system_measured_is_no_difference(beside, source, agrees) -> None:
+    """Neither to the files nor to A-REX's database. A value that nobody measured is one, and a sweep takes theirs."""
+    job_id = corpus.names()["multicore"]
+    with closing(open_accounting(corpus.place(beside.control))) as con:
+        (record_id,) = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (job_id,)).fetchone()
+        # As `import slurm --prefer-slurm`.
+        enrich(con, record_id, source, {"wall_s": 1, "cpu_user_s": 1}, over_arex=True)
+
+    code, report = asked(beside.conf)
+    assert (code, report["agrees"]) == ((0, True) if agrees else (1, False))
+    if not agrees:
+        assert [one["job_id"] for one in report["differences"]] == [job_id] * 2
+        assert arcacct("--config", beside.conf, "sweep").returncode == 0
+        assert asked(beside.conf)[0] == 0
 
 
 def test_pruned_jobs_are_no_difference(beside, tmp_path) -> None:

@@ -29,7 +29,7 @@ from arcacct.publishing.safeguard import CountingKey
 from arcacct.records.model import AAR, Row, UsageCell, column
 from arcacct.records.packing import sha256
 from arcacct.targets.apel import acceptance, car, messages, summaries
-from arcacct.targets.apel.messages import END, APELOptions, apel_local_job_id, folded
+from arcacct.targets.apel.messages import END, APELOptions, apel_local_job_id, folded, membership
 from arcacct.targets.apel.options import SPECIFIED, APELContent, APELTarget
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
 from arcacct.targets.common import now_time
@@ -291,6 +291,9 @@ class APELMessages(TargetPlugin):
 
     def folded(self, text: str) -> str:
         return folded(text) or ""
+
+    def vo_of(self, cell: UsageCell) -> str | None:
+        return membership(cell.vo, cell.fqan, cell.auth_groups, cell.endpoint_url, self.options).vo
 
 
 class APELPlugin(APELMessages):
