@@ -19,7 +19,7 @@ from arcacct.records.holds import AS_REPORTED, HELD, PUBLISHED, hold_unmeasured
 from arcacct.records.packing import event_seconds
 from arcacct.records.reader import unescaped
 from arcacct.records.recorder import escaped
-from arcacct.records.states import COMPLETED, CPU_FACTOR, CPU_SLACK_S, DERIVED, FAILED, UNKNOWN, ImplausibleValue
+from arcacct.records.states import COMPLETED, DERIVED, FAILED, UNKNOWN, ImplausibleValue
 
 # Lists, counts and decisions of the records that are or were held for impossible values (`holds`).
 #
@@ -55,7 +55,7 @@ class ImplausibleRecord(NamedTuple):
 
     @property
     def text(self) -> str:
-        """``wall-beyond-life (wall_s 100000, at most 130)``, and so on."""
+        """``wall-beyond-life (wall_s 100000, at most 430)``, and so on."""
         return "; ".join(map(value_text, self.values))
 
 
@@ -79,7 +79,7 @@ class ImplausibleFilter(NamedTuple):
 
 
 def value_text(one: ImplausibleValue) -> str:
-    """``wall-beyond-life (wall_s 100000, at most 130)``."""
+    """``wall-beyond-life (wall_s 100000, at most 430)``."""
     reason, field, bound, reported = one
     if field == "end_time" and bound is not None:
         return f"{reason} ({field} {reported}, submitted {bound})"
@@ -189,8 +189,7 @@ def why_not(one: ImplausibleRecord, state: str) -> str | None:
 def _may_be_sent(field: str, bound: int | None, reported: object) -> bool:
     """Whether sums may include a value that is too large for a record: a CPU time that the job's cores allow."""
     text = str(reported)
-    most = 0 if bound is None else bound * CPU_FACTOR + CPU_SLACK_S
-    return field == "cpu_s" and text.isdecimal() and int(text) <= most
+    return field == "cpu_s" and bound is not None and text.isdecimal() and int(text) <= bound
 
 
 def decide(con: Connection, here: Places, records: Sequence[ImplausibleRecord], state: str, by: str) -> int:

@@ -254,7 +254,8 @@ BOUNDS = {
     CPU_BEYOND_CORES: (
         (
             f"CPU time is at most wall time x cores x {CPU_FACTOR} + {CPU_SLACK_S} s; of an unknown wall time, end -"
-            f" submission counts; of unknown cores, {THREADS_OF_NODE} processors for each node"
+            f" submission counts; of unknown cores, {THREADS_OF_NODE} processors for each node, and a decision has no"
+            " bound"
         ),
         "a core of POWER has 8 hardware threads (SMT8); Linux supports 8192 processors on a node",
     ),
@@ -307,9 +308,9 @@ def implausible_values(
     try:
         is_plausible = (
             0 <= wall_s <= LARGEST_S
-            and wall_s <= until - begin + CLOCK_S
+            and wall_s <= _longest_s(until - begin)
             and cpu_user_s >= 0 <= cpu_kernel_s
-            and cpu_user_s + cpu_kernel_s <= CPU_FACTOR * wall_s * cores + CPU_SLACK_S
+            and cpu_user_s + cpu_kernel_s <= _most_cpu_s(wall_s, CPU_FACTOR * cores)
             and cpu_user_s + cpu_kernel_s <= LARGEST_S
             and 0 <= cores <= MOST_CORES
             and 0 <= nodes <= MOST_NODES
@@ -320,6 +321,16 @@ def implausible_values(
     if is_plausible and not (benchmark and _is_impossible(benchmark)):
         return ()
     return tuple(_implausible((begin, until, end_time), (wall_s, cpu_user_s, cpu_kernel_s), cores, nodes, benchmark))
+
+
+def _longest_s(life_s: "Any") -> "Any":
+    """Return the bound of the wall time of a job that existed for ``life_s`` seconds; ``None``: unknown."""
+    return None if life_s is None else life_s + CLOCK_S
+
+
+def _most_cpu_s(span_s: "Any", threads: "Any") -> "Any":
+    """Return the bound of the CPU time of a job that ran for ``span_s`` seconds."""
+    return span_s * threads + CPU_SLACK_S
 
 
 def _implausible(
@@ -357,10 +368,10 @@ def _life(begin: "Any", until: "Any", end_time: "Any", found: "list[ImplausibleV
 def _span(wall_s: "Any", life_s: "Any", found: "list[ImplausibleValue]") -> "Any":
     """Return the longest possible run of the job, in seconds; ``None``: unknown."""
     if not (_is_number(wall_s) and 0 <= wall_s <= LARGEST_S):
-        found.append((OUT_OF_RANGE, "wall_s", life_s, wall_s))
+        found.append((OUT_OF_RANGE, "wall_s", _longest_s(life_s), wall_s))
         return life_s
-    if life_s is not None and wall_s > life_s + CLOCK_S:
-        found.append((WALL_BEYOND_LIFE, "wall_s", life_s, wall_s))
+    if life_s is not None and wall_s > _longest_s(life_s):
+        found.append((WALL_BEYOND_LIFE, "wall_s", _longest_s(life_s), wall_s))
         return life_s
     return wall_s
 
@@ -373,7 +384,8 @@ def _count(reason: str, field: str, count: "Any", most: int, unknown: int, found
 
 
 def _judge_cpu(cpu: "list[Any]", span_s: "Any", cores: "Any", nodes: "Any", found: "list[ImplausibleValue]") -> None:
-    bound_s = None if span_s is None or not cores else int(span_s * cores)
+    most_s = None if span_s is None else _most_cpu_s(span_s, cores * CPU_FACTOR or nodes * THREADS_OF_NODE)
+    bound_s = int(most_s) if most_s is not None and cores else None
     user_s, kernel_s = cpu
     if not (_is_number(user_s) and _is_number(kernel_s)):
         found.append((OUT_OF_RANGE, "cpu_s", bound_s, f"{user_s!r} + {kernel_s!r}"))
@@ -381,10 +393,8 @@ def _judge_cpu(cpu: "list[Any]", span_s: "Any", cores: "Any", nodes: "Any", foun
     total_s = user_s + kernel_s
     if user_s < 0 or kernel_s < 0 or not total_s <= LARGEST_S:
         found.append((OUT_OF_RANGE, "cpu_s", bound_s, total_s))
-    elif span_s is not None:
-        threads = cores * CPU_FACTOR if cores else nodes * THREADS_OF_NODE
-        if total_s > span_s * threads + CPU_SLACK_S:
-            found.append((CPU_BEYOND_CORES, "cpu_s", bound_s, total_s))
+    elif most_s is not None and total_s > most_s:
+        found.append((CPU_BEYOND_CORES, "cpu_s", bound_s, total_s))
 
 
 def _is_number(value: object) -> bool:

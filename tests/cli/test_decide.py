@@ -16,9 +16,9 @@ from arcacct.database.access import open_accounting
 
 TARGET = "[arcacct/directory:d]\npath={0}/outgoing\ngocdb_name=SITE\napel_messages=individual\n"
 LIES = {
-    "STORED000001": ("wall-beyond-life", "wall_s 100000, at most 3600"),
-    "STORED000002": ("cpu-beyond-cores", "cpu_s 900300, at most 28000"),
-    "STORED000003": ("out-of-range", "wall_s 4294967295, at most 3600"),
+    "STORED000001": ("wall-beyond-life", "wall_s 100000, at most 3900"),
+    "STORED000002": ("cpu-beyond-cores", "cpu_s 900300, at most 224060"),
+    "STORED000003": ("out-of-range", "wall_s 4294967295, at most 3900"),
 }
 
 
@@ -73,7 +73,7 @@ def test_the_list_names_reason_value_and_bound(conf) -> None:
         assert f"{reason} ({value})" in lines[job_id]
     assert lines.keys() == LIES.keys()
     (found,) = [one for one in json.loads(listed_json(conf)) if one["job_id"] == "STORED000001"]
-    assert found["values"] == [{"reason": "wall-beyond-life", "value": "wall_s", "bound": 3600, "reported": "100000"}]
+    assert found["values"] == [{"reason": "wall-beyond-life", "value": "wall_s", "bound": 3900, "reported": "100000"}]
     assert (found["target"], found["end_time"]) == (None, END_S)
 
 
@@ -85,7 +85,7 @@ def test_a_decision_counts_and_is_taken_back(conf) -> None:
     assert counted(conf) == (1, 3500)
 
     assert decide(conf, "--as", "bound", "STORED000001") == 0
-    assert counted(conf) == (2, 7100)
+    assert counted(conf) == (2, 7400)
     assert listed(conf).keys() == LIES.keys() - {"STORED000001"}
     assert listed(conf, "--decided")["STORED000001"] == "bound"
     assert decide(conf, "--as", "unknown", "STORED000001") == 0
@@ -95,12 +95,23 @@ def test_a_decision_counts_and_is_taken_back(conf) -> None:
     assert listed(conf).keys() == LIES.keys()
 
     story = arcacct("--config", conf, "job", "why", "STORED000001").stdout
-    assert "reported, and cannot be true: wall-beyond-life (wall_s 100000, at most 3600)" in story
+    assert "reported, and cannot be true: wall-beyond-life (wall_s 100000, at most 3900)" in story
     for state in ("bound", "unknown", "held"):
         assert f"decided: {state}" in story
     assert "not sent: held, because values cannot be true (wall-beyond-life)" in story
     shown = arcacct("--config", conf, "quarantine", "show", "STORED000001").stdout
     assert "wall time is at most end - submission + 300 s" in shown
+
+
+def test_a_cpu_time_has_one_bound(conf) -> None:
+    """The number in the list is that of the rule below it, and what a decision counts."""
+    shown = arcacct("--config", conf, "quarantine", "show", "STORED000002").stdout
+    assert "(cpu_s 900300, at most 224060): CPU time is at most wall time x cores x 8 + 60 s" in shown
+    assert 3500 * 8 * 8 + 60 == 224060
+    assert decide(conf, "--as", "bound", "STORED000002") == 0
+    question = "SELECT cpu_user_s + cpu_kernel_s AS cpu_s FROM v1_jobs WHERE job_id = 'STORED000002'"
+    done = arcacct("--config", conf, "query", question, "--format", "json")
+    assert json.loads(done.stdout) == [{"cpu_s": 224060}]
 
 
 def test_a_month_or_a_reason_at_once(conf) -> None:
@@ -112,7 +123,7 @@ def test_a_month_or_a_reason_at_once(conf) -> None:
     assert listed(conf).keys() == {"STORED000001", "STORED000002"}
     assert decide(conf, "--as", "bound", "--month", "2026-05", "--yes") == 0
     assert listed(conf) == {}
-    assert counted(conf) == (3, 3500 + 3600 + 3500)
+    assert counted(conf) == (3, 3500 + 3900 + 3500)
     assert listed(conf, "--decided")["STORED000003"] == "excluded"
     assert decide(conf, "--as", "held", "--month", "2026-05", "--yes") == 0
     assert listed(conf).keys() == LIES.keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from publishing_rig import TARGETS, Rig
-from publishing_site import JUNE, LIFE_S, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
+from publishing_site import JUNE, MOST_S, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
 
 from arcacct.database import access
 from arcacct.records import holds
@@ -83,7 +83,7 @@ def test_a_sum_falls_by_what_turned_impossible_and_rises_again(memory, empty_box
     assert portal(empty_box) == (40, 4000)
     decide(site, lie, "bound")
     assert site.publish().error is None
-    assert portal(empty_box) == (41, 4000 + LIFE_S)
+    assert portal(empty_box) == (41, 4000 + MOST_S)
     decide(site, lie, "unknown")
     assert site.publish().error is None
     assert portal(empty_box) == (41, 4000)
@@ -120,7 +120,7 @@ def test_a_decision_is_sent(kind, memory, empty_box) -> None:
     assert rig.publish().error is None
 
     decide(rig.site, LIES[1], "bound")
-    decided = LIES[1]._replace(wall_s=LIFE_S)
+    decided = LIES[1]._replace(wall_s=MOST_S)
     assert rig.site.publish_all()[0].error is None
     assert rig.received() == rig.wanted([*rig.jobs, decided])
 
@@ -137,5 +137,5 @@ def test_a_job_that_waits_to_settle_and_is_held_waits_for_the_decision(memory, e
     assert at_sgas(empty_box.sgas.records) == {}
     decide(site, failed, "bound")
     assert site.publish().error is None
-    assert at_sgas(empty_box.sgas.records) == truth([failed._replace(wall_s=LIFE_S)])
+    assert at_sgas(empty_box.sgas.records) == truth([failed._replace(wall_s=MOST_S)])
     assert site.held() == {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from publishing_site import JUNE, LIFE_S, Job, facts_of, write
+from publishing_site import JUNE, MOST_S, Job, facts_of, write
 from stored_jobs import job
 
 from arcacct.database.schema import ACCOUNTING, in_memory
@@ -95,7 +95,7 @@ def test_what_cannot_be_true_is_null_in_the_view(con) -> None:
     assert told(con) == [(None, 90, 1, 10.0, "wall-beyond-life", "held")]
 
     holds.decide(con, 1, "bound", "root")
-    assert told(con) == [(LIFE_S, 90, 1, 10.0, "wall-beyond-life", "bound")]
+    assert told(con) == [(MOST_S, 90, 1, 10.0, "wall-beyond-life", "bound")]
 
 
 def test_an_honest_job_costs_no_row(con) -> None:
@@ -128,7 +128,7 @@ def test_a_job_that_goes_wrong_explains_what_is_missing(con) -> None:
     assert [(one.jobs, one.wall_s) for one in left_since(con, JUNE_2024, 1)] == [(1, 100)]
 
 
-DECIDED = {"unknown": (0, 90), "bound": (LIFE_S, 90), "reported": (JUNE, 90)}
+DECIDED = {"unknown": (0, 90), "bound": (MOST_S, 90), "reported": (JUNE, 90)}
 
 
 @pytest.mark.parametrize(("decision", "values"), DECIDED.items(), ids=DECIDED)
@@ -165,7 +165,7 @@ def test_a_decision_is_about_the_values_that_it_was_made_about(con) -> None:
     # Something else of the job changes: the decision stays.
     write(con, HONEST._replace(wall_s=JUNE, cpu_s=80))
     assert held(con) == {"j": ("wall-beyond-life", "bound")}
-    assert published(con) == [("j", LIFE_S, 80)]
+    assert published(con) == [("j", MOST_S, 80)]
 
     # Another lie: somebody has to look at that.
     write(con, HONEST._replace(wall_s=JUNE + 5, cpu_s=80))
@@ -234,7 +234,7 @@ def test_cells_are_a_recount_of_what_counts(con) -> None:
     record(con, facts_of(HONEST._replace(wall_s=JUNE)))
     record(con, facts_of(HONEST._replace(job_id="k")))
     holds.decide(con, 1, "bound", "root")
-    assert used(con) == [(2, LIFE_S + 100, 180)]
+    assert used(con) == [(2, MOST_S + 100, 180)]
     holds.decide(con, 1, "unknown", "root")
     assert used(con) == [(2, 100, 180)]
 

@@ -70,6 +70,7 @@ def test_honest_values_are_plausible(values) -> None:
         ({"wall_s": 2**32 - 1}, [("out-of-range", "wall_s")]),
         ({"wall_s": -1}, [("out-of-range", "wall_s")]),
         ({"wall_s": "3600 s"}, [("out-of-range", "wall_s")]),
+        ({"cores": "3" * 5000}, [("cores-impossible", "core_count")]),
         ({"wall_s": b"\x00"}, [("out-of-range", "wall_s")]),
         ({"wall_s": float("inf")}, [("out-of-range", "wall_s")]),
         ({"wall_s": END}, [("wall-beyond-life", "wall_s")]),
@@ -111,16 +112,16 @@ def test_what_cannot_be_true_is_found_under_its_reason(values, found) -> None:
 
 
 def test_a_bound_is_named_where_there_is_one() -> None:
-    """The life of the job, and cores times how long it can have run."""
+    """The life of the job with a slack for clocks, and the threads of its cores for as long as it can have run."""
     found = implausible_values(
         **{**HONEST, "submit_time": END - 130, "wall_s": 100_000, "cpu_user_s": 10**12, "cores": 4}
     )  # type: ignore[arg-type]
 
     assert found == (
-        ("wall-beyond-life", "wall_s", 130, 100_000),
-        ("out-of-range", "cpu_s", 520, 10**12 + 100),
+        ("wall-beyond-life", "wall_s", 430, 100_000),
+        ("out-of-range", "cpu_s", 4220, 10**12 + 100),
     )
-    assert overrides(found, (10**12, 100), take_bound=True) == {"wall_s": 130, "cpu_user_s": 520, "cpu_kernel_s": 0}
+    assert overrides(found, (10**12, 100), take_bound=True) == {"wall_s": 430, "cpu_user_s": 4220, "cpu_kernel_s": 0}
     assert overrides(found, (10**12, 100), take_bound=False) == dict.fromkeys(
         ("wall_s", "cpu_user_s", "cpu_kernel_s"), UNKNOWN_NUMBER
     )
@@ -129,4 +130,30 @@ def test_a_bound_is_named_where_there_is_one() -> None:
 def test_the_kernel_keeps_its_share_of_a_bound() -> None:
     found = implausible_values(**{**HONEST, "cpu_user_s": 90_000, "cpu_kernel_s": 10_000})  # type: ignore[arg-type]
 
-    assert overrides(found, (90_000, 10_000), take_bound=True) == {"cpu_user_s": 3240, "cpu_kernel_s": 360}
+    assert overrides(found, (90_000, 10_000), take_bound=True) == {"cpu_user_s": 25_974, "cpu_kernel_s": 2886}
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("wall_s", {"wall_s": 10**6}),
+        ("wall_s", {"wall_s": 2**40}),
+        ("wall_s", {"wall_s": 10**6, "submit_time": 0, "start_time": END - 130}),
+        ("cpu_s", {"wall_s": 1000, "cpu_user_s": 10**6}),
+        ("cpu_s", {"wall_s": 1000, "cpu_user_s": 10**12, "cores": 4}),
+        ("cpu_s", {"wall_s": 0, "cpu_user_s": 3000}),
+        ("cpu_s", {"wall_s": None, "cpu_user_s": 10**6}),
+        ("cpu_s", {"wall_s": 10, "cpu_user_s": 10**7, "end_time": END - 3000, "ran_until": END}),
+    ],
+)
+def test_the_bound_is_the_largest_value_that_is_not_held(field, values) -> None:
+    """One number is checked, listed and counted by a decision."""
+    found = implausible_values(**{**HONEST, **values})  # type: ignore[arg-type]
+    (bound,) = [one[2] for one in found if one[1] == field]
+
+    def with_value(value: int) -> list[str]:
+        instead = {"wall_s": value} if field == "wall_s" else {"cpu_user_s": value, "cpu_kernel_s": 0}
+        return [one for _reason, one in reasons(**{**values, **instead}) if one == field]
+
+    assert with_value(bound) == []
+    assert with_value(bound + 1) == [field]

@@ -24,7 +24,7 @@ from arcacct.publishing.run import publish, republish
 from arcacct.publishing.target_run import Period, RunOptions, TargetResult
 from arcacct.publishing.transport import TimeoutPolicy
 from arcacct.records import recorder
-from arcacct.records.states import MEASURED, StateChange, Usage
+from arcacct.records.states import CLOCK_S, MEASURED, StateChange, Usage
 from arcacct.targets import kinds, plugins
 
 TYPE_CHECKING = False
@@ -37,6 +37,8 @@ JUNE = 1_718_452_800
 DAY_S = 86_400
 LIFE_S = 36_000
 """From the submission of a job to its end."""
+MOST_S = LIFE_S + CLOCK_S
+"""The bound of a job's wall time."""
 QUICK = TimeoutPolicy(connect_s=5.0, read_s=5.0, backoff_s=(0.0, 0.01), longest_wait_s=0.05)
 """Every wait of the real patience, too short to notice."""
 
