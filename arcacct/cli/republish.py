@@ -37,6 +37,7 @@ _OF_URLS = {
     "--urbatchsize": ("urbatchsize", "With a URL"),
 }
 """Options of a target that only the command line knows: their names in the configuration, which judges them."""
+_NOTHING = "nothing to send"
 
 
 def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: int | None) -> target_run.Period:
@@ -130,9 +131,9 @@ def republish(
             complain=complaints.append,
         )
         planned = run.republish(found, targets, period, options)
-    show(planned, planned=True)
+    show(planned, planned=True, nothing=_NOTHING)
     _tell_ratings(found, period)
-    if plan_only or write_to is not None or not planned:
+    if plan_only or write_to is not None or not any(one.summary.sent or one.error for one in planned):
         print_error(*complaints)
         return exit_code(planned, complaints)
     if sys.stdin.isatty() and not yes:
@@ -146,7 +147,7 @@ def republish(
     else:
         outcomes = run.republish(found, targets, period, options)
     print_error(*complaints)
-    show(outcomes, reported=planned)
+    show(outcomes, reported=planned, nothing=_NOTHING)
     return exit_code(outcomes, complaints)
 
 

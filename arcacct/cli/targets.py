@@ -57,8 +57,18 @@ target_option = click.option(
 MOST_SEVERE_FIRST = (78, 77, 69, 74, 70, 75, 65)
 
 
-def show(outcomes: Sequence[TargetResult], *, planned: bool = False, reported: Sequence[TargetResult] = ()) -> None:
-    """One line for each target and kind of message; notes and errors on stderr, without those of ``reported``."""
+def show(
+    outcomes: Sequence[TargetResult],
+    *,
+    planned: bool = False,
+    reported: Sequence[TargetResult] = (),
+    nothing: str = "nothing new",
+) -> None:
+    """
+    One line for each target and kind of message; notes and errors on stderr, without those of ``reported``.
+
+    ``nothing``: what is said of a target that is sent nothing.
+    """
     from arcacct.publishing.selection import NOT_SELECTED  # noqa: PLC0415  what publishes has loaded it
 
     verb = "would send" if planned else "sent"
@@ -75,7 +85,7 @@ def show(outcomes: Sequence[TargetResult], *, planned: bool = False, reported: S
             amount = f"{count_of(sent.records, f'{kind} record')} in {count_of(sent.messages, 'message')}"
             print_line(f"{outcome.target}: {verb} {amount} ({sent.bytes:,} bytes)")
         if not outcome.summary.sent and outcome.error is None:
-            print_line(f"{outcome.target}: nothing new")
+            print_line(f"{outcome.target}: {nothing}")
         summary = outcome.summary
         for number, what, became in (
             (summary.resent, "message", "of an earlier run had no answer"),

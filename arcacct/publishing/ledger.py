@@ -350,6 +350,12 @@ def last_message(con: Connection) -> int:
     return 0 if row is None else int(row[0])
 
 
+def has_later_message(con: Connection, target: str, message_id: int) -> bool:
+    """Whether a target has a message with a higher MessageID. Other targets may have some, too: runs are parallel."""
+    asked = "SELECT EXISTS (SELECT 1 FROM Messages WHERE MessageID > ? AND Target = ?)"
+    return bool(con.execute(asked, (message_id, target)).fetchone()[0])
+
+
 def replace_payload(con: Connection, message_id: int, data: bytes) -> None:
     """Store other bytes for the same text: the certificate that signed the old bytes is no longer ours."""
     with transaction(con):

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -323,13 +323,16 @@ def _amounts(sums: Iterable[SentSum]) -> dict[CountingKey, Amount]:
     )
 
 
-def send_sync(ctx: RunContext, delivery: MessageSink, doubt_seq: int | None = None) -> None:
+def send_sync(
+    ctx: RunContext, delivery: MessageSink, doubt_seq: int | None = None, months: Collection[Month] | None = None
+) -> None:
     """
-    Send how many jobs of every month and submit host the receiver was given, by the ledger. It is the last step of a
+    Send how many jobs of each month and submit host the receiver was given, by the ledger. It is the last step of a
     run.
 
     The database's numbers would be wrong: late, held and filtered jobs are not at the receiver, and it compares with
-    its own. With ``doubt_seq`` the ledger does not know which counts were sent after that place in the log.
+    its own. With ``doubt_seq`` the ledger does not know which counts were sent after that place in the log. ``months``:
+    only these; ``None``: all.
     """
     counts = ctx.plugin.counts
     if counts is None:
@@ -339,26 +342,30 @@ def send_sync(ctx: RunContext, delivery: MessageSink, doubt_seq: int | None = No
     keys = {one.key for one in known}
     known += [one for kind, one in ctx.at_receiver.sums if kind == COUNTS and one.key not in keys]
     unknown = sent.open_months(ctx.publishing, ctx.block)
+
+    def is_left(one: SentSum) -> bool:
+        """Whether the count of this month stays as the receiver has it."""
+        month = (one.year, one.month)
+        return month in unknown or month in ctx.guard.held or (months is not None and month not in months)
+
     jobs, sums = (
         safeguard.published_jobs(ctx.publishing, ctx.block),
         safeguard.published_sums(ctx.publishing, ctx.block),
     )
     parts, withheld = [], set()
     for text, one in counts.counts([(place, amount.jobs) for found in (jobs, sums) for place, amount in found.items()]):
-        month = (one.year, one.month)
-        if month in unknown or month in ctx.guard.held:
+        if is_left(one):
             continue
-        if _may_count(ctx, month, one, live):
+        if _may_count(ctx, (one.year, one.month), one, live):
             parts.append(MessagePart(text, sum=one))
         else:
             withheld.add(one.key)
-    kept = {one.key for one in known if (one.year, one.month) in unknown | ctx.guard.held.keys()}
     if doubt_seq is not None:
         # Add the months and hosts that jobs have left since: a lost ledger may have had counts of them.
         former_places = usage.former_places(ctx.accounting, doubt_seq)
         perhaps = [(CountingKey(*counts.site_and_host(url), year, month), 0) for url, year, month in former_places]
         known += [one for _text, one in counts.counts(perhaps) if one.key not in withheld]
-    for _kind, taken in zeros(ctx, [(COUNTS, one) for one in known if one.key not in kept], parts):
+    for _kind, taken in zeros(ctx, [(COUNTS, one) for one in known if not is_left(one)], parts):
         parts = [*taken, *parts]
     delivery.deliver(DeliveryBatch(counts.envelope, batched(parts, *ctx.limits)))
 

@@ -586,6 +586,7 @@ class TargetRun:
         else:
             # The receiver's own tables have names and keys that the ledger may lack.
             ctx = ctx._replace(at_receiver=self._rows(ctx, period))
+        before = ledger.last_message(ctx.publishing)
         by_kind: dict[str, set[Month]] = {}
         for month in concerned:
             by_kind.setdefault(ctx.message_format_of(month), set()).add(month)
@@ -605,7 +606,8 @@ class TargetRun:
                     "version, which it keeps:"
                     " `arcacct quarantine list` says what to do about each"
                 )
-        summaries.send_sync(ctx, delivery)
+        if ctx.at_receiver.sums or ledger.has_later_message(ctx.publishing, self._target.block, before):
+            summaries.send_sync(ctx, delivery, months=concerned)
 
     def _months_of(self, ctx: RunContext, period: Period) -> set[Month]:
         """

@@ -299,3 +299,44 @@ def test_the_end_of_a_month_is_not_the_next_month(site, run) -> None:
     for second, is_concerned in (("00", False), ("01", True)):
         _code, _out, err = run("republish", "-b", "2026-11-01", "-e", f"{following}-01T00:00:{second}", "--plan")
         assert (f"{following}: is in the future" in err) == is_concerned
+
+
+EMPTY = {
+    "a month before": ("--from", "2025-03-01", "--to", "2025-04-01"),
+    "an hour without jobs": ("--from", "2026-11-02T01:00", "--to", "2026-11-02T02:00"),
+    "in the future": ("--from", "2098-12-15", "--to", "2099-02-01"),
+    "arcctl's words": ("-b", "2025-03-01", "-e", "2025-04-01"),
+}
+
+
+@pytest.mark.parametrize("period", EMPTY.values(), ids=EMPTY)
+@pytest.mark.parametrize("targets", [rehearsal.SGAS_AND_CARS, SUMS], ids=["records", "sums"])
+def test_a_period_without_jobs_sends_nothing(site, run, targets, period) -> None:
+    """No sync message of another month either. Only sums are of whole months, however short the period."""
+    site.configure(targets)
+    assert run("publish", "--now", "--since", NOVEMBER[0])[0] == 0
+    received = len(site.box.apel.received)
+    whole_month = targets == SUMS and "2026-11-02T01:00" in period
+
+    for options in (("--plan",), ()):
+        code, out, err = run("republish", *period, *options)
+
+        assert code == 0
+        assert ("would send" in out, "nothing to send" in out) == (whole_month, not whole_month), out
+        assert "send this?" not in err
+    assert len(site.box.apel.received) == received + 2 * whole_month
+    assert site.box.sgas.ignored_repeats == 0
+
+
+def test_a_period_with_jobs_of_others_sends_them_nothing(site, run) -> None:
+    """A target whose vofilter selects no job of the period: the other one gets them again."""
+    site.configure(rehearsal.SGAS_AND_CARS + "vofilter=nosuchvo\n")
+    assert run("publish", "--now", "--since", NOVEMBER[0])[0] == 0
+    received = len(site.box.apel.received)
+
+    code, out, _err = run("republish", *PERIOD)
+
+    assert code == 0
+    assert "sgas:s: sent 35 ur records" in out
+    assert "apel:a: nothing to send" in out
+    assert (len(site.box.apel.received), site.box.sgas.ignored_repeats) == (received, 35)

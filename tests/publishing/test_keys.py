@@ -10,6 +10,8 @@ import pytest
 from campaigns import sample
 from publishing_site import CARS, DAY_S, JUNE, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth, usage
 
+from arcacct.sandbox.apel import SYNCS
+
 FAMILIES = ("urs", "individual", "individual-v04", "summaries", "summaries-v03", "summaries-v04", "normalised-v04")
 ZONES = ("UTC", "Pacific/Kiritimati", "America/St_Johns")
 
@@ -70,6 +72,25 @@ def test_a_republish_is_of_whole_months(summaries) -> None:
 
     summaries.republish(JUNE, JUNE + 1)
     assert sums(summaries) == {(2024, 6): (10, 1000)}
+
+
+@pytest.mark.parametrize("messages", ["urs", "summaries"])
+def test_a_republish_counts_its_own_months(messages, memory, empty_box) -> None:
+    """The sync message is of the months that are sent again, also where the last job of a month is gone."""
+    site = Site(memory, empty_box, CARS.replace("=urs", f"={messages}"))
+    later = Job("later", JUNE + 30 * DAY_S)
+    site.record(*jobs(10), later, Job("last", JUNE + 60 * DAY_S))
+    site.publish()
+    site.record(later._replace(end_time=JUNE + 1000))
+    site.publish()
+    for begin, end, counts in (
+        (JUNE, JUNE + 1, {6: 11}),
+        (JUNE + 16 * DAY_S, JUNE + 40 * DAY_S, {7: 0}),
+        (JUNE - DAY_S, JUNE + 90 * DAY_S, {6: 11, 7: 0, 8: 1}),
+    ):
+        empty_box.apel._tables[SYNCS].clear()
+        assert site.republish(begin, end).error is None
+        assert {row["Month"]: row["NumberOfJobs"] for row in empty_box.apel.sync_records.values()} == counts
 
 
 def test_the_current_and_the_previous_month_are_sent_each_time(summaries) -> None:
