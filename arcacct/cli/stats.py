@@ -433,8 +433,7 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
         order=order_of(given.sort, given.top),
         conversion=given.conversion,
     )
-    if not table.rows:
-        _complain_of_period(con, chosen)
+    _complain_of_period(con, chosen, has_jobs=bool(table.rows))
     if given.form == "table":
         complain_of(table.lacking)
     if {"wait", "walltime"} & set(by) and (pruned := questions.count_pruned(con)):
@@ -442,15 +441,16 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
     yield from answer_lines(table, given.form)
 
 
-def _complain_of_period(con: Connection, chosen: Selection) -> None:
-    """Print that a period without jobs has not started, or was over before recording began."""
+def _complain_of_period(con: Connection, chosen: Selection, *, has_jobs: bool) -> None:
+    """Print that a period without jobs has not started, or that recording began later than the period."""
     begins_s = [begin_s for begin_s in (chosen.after_s, chosen.from_s) if begin_s is not None]
-    if begins_s and max(begins_s) > time.time():
+    if not has_jobs and begins_s and max(begins_s) > time.time():
         print_error(f"no job has ended after {iso(max(begins_s))}: this is in the future by this host's clock")
         return
     ends_s = [end_s for end_s in (chosen.before_s, chosen.until_s) if end_s is not None]
-    if ends_s and (why := before_recording(con, min(ends_s))):
-        print_error(why)
+    if begins_s or (ends_s and not has_jobs):
+        why = before_recording(con, max(begins_s, default=0), min(ends_s, default=int(time.time())))
+        print_error(*filter(None, [why]))
 
 
 def complain_of(lacking: Lacking) -> None:
@@ -505,7 +505,7 @@ def _arcctl(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator
     totals = questions.totals(con, chosen)
     if not totals.count:
         print_error("There are no jobs matching defined filtering criteria")
-        _complain_of_period(con, chosen)
+    _complain_of_period(con, chosen, has_jobs=bool(totals.count))
     if output == "json":
         users, vos = (questions.distinct(con, chosen, field) for field in ("users", "vos"))
         fqans = [] if version == 6 else questions.distinct(con, chosen, "fqans")

@@ -13,11 +13,12 @@ from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.database.connection import Connection
 from arcacct.database.schema import complete_since
 from arcacct.errors import UsageError
-from arcacct.publishing.ledger_rows import iso
+from arcacct.publishing.ledger_rows import iso, month_name, months_between
 from arcacct.queries import questions
 from arcacct.queries.questions import MeasuredPart, Selection, UsagePart, is_ours, whole
 from arcacct.records.benchmarks import MonthRating
 from arcacct.records.model import parsed_fqan
+from arcacct.records.usage import pruned
 from arcacct.wording import count_of
 
 # Usage by whatever is asked: from sums that are kept where these know the answer, else from the jobs.
@@ -50,16 +51,27 @@ _HOUR_S = 3600
 _KWH_J = 3_600_000
 
 
-def before_recording(con: Connection, until_s: int) -> str:
+def before_recording(con: Connection, from_s: int, before_s: int) -> str:
     """
-    Why a database may lack jobs that ended before ``until_s`` (UTC seconds): recording began then or later.
+    Return why a database may lack jobs that ended in ``[from_s, before_s)``, UTC seconds; empty: it lacks none.
 
-    Empty: it has them all, also those of A-REX's own database.
+    Recording may have started later. An imported job from before then proves that this time was imported. A job of the
+    control directory proves nothing: A-REX removes the files of its jobs after some days.
     """
     since = complete_since(con) if is_ours(con) else 0
-    if until_s > since:
+    before_s = min(before_s, since)
+    if from_s >= before_s:
         return ""
-    return f"recording began at {iso(since)}; `arcacct import` imports jobs that ended before, of A-REX or the LRMS"
+    (is_imported,) = con.execute(
+        "SELECT EXISTS (SELECT 1 FROM AAR JOIN RecordSources USING (RecordID) WHERE EndTime >= ? AND EndTime < ?)",
+        (from_s, before_s),
+    ).fetchone()
+    if is_imported or any(pruned(con, month) for month in months_between(max(from_s, 0), before_s)):
+        return ""
+    return (
+        f"recording began at {iso(since)}: jobs that ended before may be missing; `arcacct import` imports them from"
+        " A-REX's database or the batch system"
+    )
 
 
 class Lacking(NamedTuple):

@@ -20,7 +20,7 @@ from arcacct.arex.own_database import Ended
 from arcacct.arex.sweep_context import batches, printable, reason
 from arcacct.config.paths import Places
 from arcacct.config.settings import Settings
-from arcacct.database import access, incarnation
+from arcacct.database import access, incarnation, schema
 from arcacct.database.connection import Connection
 from arcacct.database.incarnation import MEANING
 from arcacct.database.location import fence
@@ -77,6 +77,7 @@ _PATIENCE_S = 20.0
 _LOOKED_UP_JOBS = 500
 _TODO = "`arcacct import arex` imports it"
 _LATE = "`arcacct sweep` records later changes"
+_NONE_BEFORE = "; if no job ended before, `arcacct publish --accept-lower {}` says so"
 _NOT_FROM_FILES = "`arcacct job info` shows the source of the record"
 
 
@@ -106,8 +107,9 @@ def verify(
             jobs.add_pruned(pruned(accounting, month))
             notes = [f"{jobs.pruned} of its jobs are in an archive of `arcacct db prune`"] if jobs.pruned else []
             ours = _source("database", jobs.amount(jobs.vos))
-            if not ours.jobs and (why := before_recording(accounting, month_bounds(*month)[1])):
-                ours = ours._replace(unknown=f"cannot answer for {month_name(month)}: {why}")
+            why = before_recording(accounting, *month_bounds(*month))
+            if why and not any(one.was_accepted(schema.incarnation(accounting)) for one in targets):
+                ours = ours._replace(unknown=why + (_NONE_BEFORE.format(month_name(month)) if targets else ""))
             report.add(ours, unsettled(settings.places, accounting, month), *notes)
             doubtful = _implausible(report, accounting, month)
             if not is_without_arex(settings.places, has_callouts=bool(settings.launchers)):
@@ -420,6 +422,10 @@ class _TargetMonth:
         self.ended = month_bounds(*month)
         self.kind = plugin.message_format if known is None else known.message_format
         self.has_records = plugin.has_records(self.kind)
+
+    def was_accepted(self, incarnation: str) -> bool:
+        """Whether an operator accepted the month as this incarnation of the accounting database has it."""
+        return self.month in safeguard.accepted(self.ledger, self.plugin.target.block, incarnation).ever
 
 
 class _AtTarget:

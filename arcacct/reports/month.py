@@ -110,8 +110,8 @@ def month_report(
 
     by_vo = usage_by(ask, "vo", Table("vo", "Usage by VO", "VO", ()))
     by_vo = by_vo._replace(notes=(*by_vo.notes, *_implausible(accounting, start_s, before_s)))
-    if not by_vo.rows and (why := before_recording(accounting, before_s)):
-        by_vo = by_vo._replace(notes=(*by_vo.notes, f"Of this month nothing is known: {why}."))
+    if why := before_recording(accounting, start_s, before_s):
+        by_vo = by_vo._replace(notes=(*by_vo.notes, f"The month may not be whole: {why}."))
     by_day_and_vo = by_day_with_vo(ask, start_s)
 
     def ask_of(selection: Selection, by: Sequence[str]) -> UsageTable:
@@ -490,11 +490,11 @@ def _verdict(settings: Settings, report: MonthReport) -> Verdict:
         text = "A-REX's jura-ng publishes (it has targets in arc.conf), and arcacct does not: what it sent is unknown."
         return Verdict(text, is_well=False)
     if not report.agrees:
-        text = "NOT all places agree with the database."
-        if not report.differs:
-            text = "The receivers' data are unknown: see below how to find out."
-        if unknown := report.sources[0].unknown:
-            text = f"The database {unknown}."
+        text = "The receivers' data are unknown: see below how to find out."
+        if report.differs:
+            text = "NOT all places agree with the database."
+        elif unknown := report.sources[0].unknown:
+            text = f"The month may not be whole: {unknown}."
         return Verdict(text, is_well=False)
     if settings.targets:
         return Verdict("Every receiver has the same jobs as the database.", is_well=True)

@@ -14,6 +14,7 @@ import pytest
 import rehearsal
 from installed import arcacct
 from rehearsal import SGAS_AND_CARS
+from slurm_files import row, table
 
 from arcacct.database import incarnation as database_incarnation
 from arcacct.database.access import open_accounting, open_publishing, read_accounting
@@ -30,6 +31,13 @@ from arcacct.targets import plugins
 
 NOVEMBER = (1793491200, 1796083200)
 BLOCK = "arex/jura/sgas:s"
+
+
+@pytest.fixture
+def ours(ours):
+    """A site that recorded every job of the month."""
+    changed(ours.database, "UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_CREATED'", str(NOVEMBER[0]))
+    return ours
 
 
 def asked(conf, *options) -> tuple[int, dict]:
@@ -71,11 +79,74 @@ def test_a_month_before_recording_began_is_unknown(ours) -> None:
         assert (code, "recording began at 2026-" in err) == (0, True)
         assert "recording began" not in of_may("stats", "--month", "2026-11", *words)[2]
 
-    with closing(sqlite3.connect(ours.database)) as con:
-        con.execute("UPDATE AAR SET EndTime = 1778000000 WHERE JobID = ?", (corpus.names()["multicore"],))
-        con.commit()
+    imported(ours, 1778000000)
     code, text, _err = of_may("verify", "2026-05", "--format", "json")
     assert (code, json.loads(text)["sources"][0]["jobs"]) == (0, 1)
+
+
+def imported(ours, ended_s: int) -> None:
+    """Import a job of the batch system that ended then."""
+    path = ours.conf.with_name("sacct.txt")
+    path.write_bytes(table(row(9000, Submit=ended_s - 90, Start=ended_s - 60, End=ended_s)))
+    done = arcacct("--config", ours.conf, "import", "slurm", "--timezone", "UTC", path)
+    assert done.returncode == 0, done.stderr
+
+
+FIFTEENTH = NOVEMBER[0] + 14 * 86400
+
+
+def test_the_days_before_recording_began_are_unknown(ours) -> None:
+    """Jobs of these days that only the control directory still had are no proof; an import of these days is."""
+
+    def places(database_created_s: int, code: int) -> dict[str, str]:
+        changed(ours.database, "UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_CREATED'", database_created_s)
+        found, report = asked(ours.conf)
+        assert (found, report["agrees"]) == (code, code == 0)
+        assert {one["source"] for one in report["differences"]} == ({"database"} if code else set())
+        return {one["name"]: one["unknown"] for one in report["sources"]}
+
+    changed(ours.database, "UPDATE AAR SET EndTime = EndTime - 864000 WHERE EndTime > 0")
+    for path in (ours.control / "finished").glob("*.status"):
+        os.utime(path, ns=(path.stat().st_mtime_ns - 864000 * 10**9,) * 2)
+    assert set(places(NOVEMBER[0], 0).values()) == {""}
+
+    found = places(FIFTEENTH, 1)
+    assert found.pop("database").startswith("recording began at 2026-11-15T00:00:00Z: ")
+    assert set(found.values()) == {""}
+    assert "unknown" in arcacct("--config", ours.conf, "verify", "2026-11").stdout.splitlines()[2]
+    for words in (("report", "--month", "2026-11"), ("stats", "--month", "2026-11"), ("stats", "--from", "2026-11-14")):
+        done = arcacct("--config", ours.conf, *words)
+        assert (done.returncode, "recording began at 2026-11-15T00:00:00Z" in done.stdout + done.stderr) == (0, True)
+    for words in (("report", "--month", "2026-11"), ("stats", "--from", "2026-11-15"), ("stats", "--by", "vo")):
+        assert ("began" in arcacct("--config", ours.conf, *words).stderr) is False
+
+    imported(ours, FIFTEENTH + 60)
+    assert places(FIFTEENTH, 1)["database"]
+    imported(ours, FIFTEENTH - 60)
+    assert set(places(FIFTEENTH, 0).values()) == {""}
+
+
+def test_an_operator_may_say_that_no_job_ended_before_recording_began(with_target) -> None:
+    """By the command that `verify` prints: a new CE has nothing to import."""
+    conf = with_target.conf
+    conf.with_name("arcacct.conf").write_text(f"[arcacct/directory:d]\npath={conf.parent}/out\ngocdb_name=SITE\n")
+    conf.with_name("out").mkdir()
+    changed(with_target.database, "UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_CREATED'", FIFTEENTH)
+    assert arcacct("--config", conf, "publish", "--since", "2026-11-01").returncode in (0, 69)
+    code, report = asked(conf)
+    assert (code, report["agrees"]) == (1, False)
+    (command,) = re.findall("`arcacct (publish [^`]+)`", report["sources"][0]["unknown"])
+
+    assert arcacct("--config", conf, *command.split()).returncode == 0
+
+    code, report = asked(conf)
+    assert (code, report["agrees"], report["differences"]) == (0, True, [])
+
+
+def test_an_import_of_a_rex_makes_the_first_month_whole(beside) -> None:
+    changed(beside.database, "UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_CREATED'", FIFTEENTH)
+
+    assert asked(beside.conf)[0] == 0
 
 
 def test_a_host_without_a_rex_has_no_control_directory_to_compare(tmp_path) -> None:

@@ -66,7 +66,7 @@ def test_the_total_is_what_plain_sql_says(capsys, swept) -> None:
 
 
 def test_publishing_is_what_verify_says(capsys, swept) -> None:
-    """Every place of `arcacct verify` is there with its jobs, and whether it agrees; a lost job is told."""
+    """Every place of `arcacct verify` is there with its jobs and its answer; a lost job is told."""
     with closing(sqlite3.connect(database(swept))) as con:
         con.execute("DELETE FROM AAR WHERE RecordID = (SELECT max(RecordID) FROM AAR WHERE UsedWalltime > 0)")
         con.commit()
@@ -74,15 +74,20 @@ def test_publishing_is_what_verify_says(capsys, swept) -> None:
     told = figures(capsys, swept, "--month", "2026-11")
 
     verify = json.loads(said(capsys, "--config", swept, "verify", "2026-11", "--format", "json").stdout)
-    places = {one["name"]: (str(one["jobs"]), "yes" if one["agrees"] else "NO") for one in verify["sources"]}
+    answers = {
+        one["name"]: "unknown" if one["unknown"] else "yes" if one["agrees"] else "NO" for one in verify["sources"]
+    }
+    assert answers["database"] == "unknown"
+    places = {one["name"]: (str(one["jobs"]), answers[one["name"]]) for one in verify["sources"]}
     keys = {key[1] for key in told if key[0] == "publishing"}
     assert {key: (told["publishing", key, "jobs"], told["publishing", key, "agrees"]) for key in keys} == places
     assert told["publishing", "control directory", "agrees"] == "NO"
     text = said(capsys, "--config", swept, "report", "--month", "2026-11").stdout
-    assert verify["differences"][0]["text"] in text
+    lost = next(one for one in verify["differences"] if one["job_id"])
+    assert lost["text"] in text
     assert "NOT all places agree" in text
     text = said(capsys, "--config", swept, "report", "--month", "2026-11", "--pseudonymous").stdout
-    assert verify["differences"][0]["job_id"] not in text
+    assert lost["job_id"] not in text
     assert "`arcacct verify 2026-11 --all` shows every difference." in text
 
 
@@ -255,7 +260,7 @@ def test_hours_of_jobs_without_a_benchmark_are_not_normalised(capsys, site) -> N
 
 
 def test_an_empty_month_says_so(capsys, site) -> None:
-    """A month in which no job ended has tables that say so, and one before recording began that nothing is known."""
+    """A month in which no job ended has tables that say so, and one before recording began that it may lack jobs."""
     made = site()
     made.add(stored_jobs.job(1))
 
@@ -263,8 +268,8 @@ def test_an_empty_month_says_so(capsys, site) -> None:
 
     assert done.returncode == 0
     assert done.stdout.count("No job ended in this month.") == 7
-    assert "The database cannot answer for 2020-01: recording began at " in done.stdout
-    assert "Of this month nothing is known: recording began at " in done.stdout
+    assert "The month may not be whole: recording began at " in done.stdout.partition("Usage by VO")[0]
+    assert "The month may not be whole: recording began at " in done.stdout.partition("Usage by VO")[2]
     known = said(capsys, "--config", made.conf, "report", *MAY).stdout
     assert "No target is configured: nothing of this month is published." in known
 
