@@ -46,7 +46,6 @@ _WRITE_BACK = 500
 _CACHE_KIB = 16 * 1024
 _EVENTS = 5000
 _DIFFERENCES_KEPT = 1000
-_COMPLAINTS_KEPT = 20
 
 Progress = Callable[[int, int], None]
 """Called with the number of records done and the number of all records."""
@@ -68,9 +67,9 @@ class ImportReport(NamedTuple):
     """The first of the differing jobs."""
     rejected: int = 0
     """The number of unusable records."""
-    complaints: tuple[str, ...] = ()
-    """The first of these, each with the reason."""
-    lost: tuple[str, ...] = ()
+    complaints: tuple[tuple[str, str], ...] = ()
+    """The place and the reason of each of these."""
+    lost: tuple[tuple[str, str], ...] = ()
     """Records that A-REX itself has lost, each with the reason."""
     archived: int = 0
     """Jobs that were pruned from our database, or that may have been."""
@@ -88,10 +87,9 @@ class ImportReport(NamedTuple):
             differences=self.differences + written.differences[:room],
         )
 
-    def plus_rejected(self, *rejects: str) -> ImportReport:
-        """Return the report with more unusable records, each with the reason."""
-        complaints = (*self.complaints, *rejects)[:_COMPLAINTS_KEPT]
-        return self._replace(rejected=self.rejected + len(rejects), complaints=complaints)
+    def plus_rejected(self, *rejects: tuple[str, str]) -> ImportReport:
+        """Return the report with more unusable records, each with its place and the reason."""
+        return self._replace(rejected=self.rejected + len(rejects), complaints=(*self.complaints, *rejects))
 
 
 class _Position(NamedTuple):
@@ -335,7 +333,7 @@ class _Import(ImportRun):
             self._rejected = self._quarantine.at(self._origin)
         self._report = (
             self._report.plus(written)
-            .plus_rejected(*(f"{one.position}: {one.fault.reason}" for one in bad))
+            .plus_rejected(*((one.position, one.fault.reason) for one in bad))
             ._replace(
                 looked_at=self._report.looked_at + len(rows),
                 lost=(*self._report.lost, *parts.lost),
@@ -375,7 +373,7 @@ def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) ->
             except Exception as error:
                 if not is_of_record(error):
                     raise
-                report = report.plus_rejected(f"{kept.file}: {kept.position}: {fault(error).reason}")
+                report = report.plus_rejected((f"{kept.file}: {kept.position}", fault(error).reason))
             else:
                 done = done._replace(good=done.good + 1)
                 report = report.plus(written)._replace(looked_at=report.looked_at + 1)
@@ -398,7 +396,7 @@ class Sorted(NamedTuple):
     usable: list[ArexRows]
     unfinished: set[int]
     """Records to read again: jobs in progress (also usable), and jobs whose end A-REX is writing (not usable yet)."""
-    lost: list[str]
+    lost: list[tuple[str, str]]
     unreadable: list[ArexRows]
 
 
@@ -411,13 +409,13 @@ def sorted_out(rows: Iterable[ArexRows], settled_before: int) -> Sorted:
     """Sort records into usable, unfinished (in progress, or their end is being written), lost and unreadable."""
     usable: list[ArexRows] = []
     unfinished: set[int] = set()
-    missing: list[str] = []
+    missing: list[tuple[str, str]] = []
     unreadable: list[ArexRows] = []
     for one in rows:
         if one.fault is not None:
             unreadable.append(one)
         elif (reason := lost(one)) is not None:
-            missing.append(f"record {one.record_id} ({one.job_id}): {reason}")
+            missing.append((f"record {one.record_id} ({one.job_id})", reason))
         elif one.status == IN_PROGRESS:
             usable.append(one)
             unfinished.add(one.record_id)

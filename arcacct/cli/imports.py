@@ -8,6 +8,7 @@ from importlib import import_module
 import click
 
 from arcacct.arex.import_database import ImportReport, arex_databases, import_arex, retry_rejected
+from arcacct.causes import Causes
 from arcacct.cli.console import ask, block, examples, print_line
 from arcacct.cli.options import controldir_option, places_of, settings_of, zone_of
 from arcacct.cli.progress import print_retried, progress
@@ -206,14 +207,12 @@ def _tell(report: ImportReport) -> None:
         print_line(f"{difference.job_id}: {'; '.join(difference.what)}", err=True)
     if report.differing:
         print_line(f"{count_of(report.differing, 'job')} here with other values: the values here stay", err=True)
-    for line in report.complaints:
-        print_line(f"{report.path}: {line}: left out, and stored as rejected", err=True)
-    if report.rejected > len(report.complaints):
-        print_line(f"{report.path}: {count_of(report.rejected, 'rejected record')} in all", err=True)
-    for line in report.lost[:_SHOWN]:
-        print_line(f"{report.path}: {line}: left out", err=True)
-    if len(report.lost) > _SHOWN:
-        print_line(f"{report.path}: {count_of(len(report.lost), 'such record')} in all", err=True)
+    for found, rest in ((report.complaints, "left out, and stored as rejected"), (report.lost, "left out")):
+        causes = Causes()
+        for where, reason in found:
+            causes.add(where, f"{reason}: {rest}")
+        for line in causes.lines():
+            print_line(f"{report.path}: {line}", err=True)
     if report.archived:
         print_line(
             f"{count_of(report.archived, 'job')} left out: moved into an archive by `arcacct db prune`", err=True

@@ -89,7 +89,7 @@ def show(
         summary = outcome.summary
         for number, what, became in (
             (summary.resent, "message", "of an earlier run had no answer"),
-            (summary.quarantined, "record", "quarantined"),
+            (summary.quarantined, "record", "quarantined; see `arcacct quarantine list`"),
             (
                 summary.implausible,
                 "record",

@@ -216,15 +216,15 @@ class RecordBatcher:
         for old in known:
             record = _retracted(job_id, old)
             if not self._keeps_first:
-                self._summary.note(
-                    f"{job_id}: was published and is not any more: it is sent again with zeros ({old.key})"
+                self._summary.note_record(
+                    job_id, f"was published and is not any more: it is sent again with zeros ({old.key})", old.key
                 )
                 self.withdraw(record, aar)
             else:
                 self._summary.corrections += 1
                 why = "the database no longer has this job" if aar is None else _why_gone(aar)
                 reason = _GONE.format(why=why, room=self._plugin.correction_advice.format(key=old.key))
-                self._summary.note(f"{job_id}: {reason}")
+                self._summary.note_record(job_id, reason, old.key)
                 self._held.append(HeldRecord(record, "correction", reason))
         return not known or not self._keeps_first
 
@@ -253,7 +253,7 @@ class RecordBatcher:
         self._summary.corrections += 1
         reason = _CORRECTION.format(room=self._plugin.correction_advice.format(key=there[0].key))
         if not self._republish:
-            self._summary.note(f"{record.job_id}: not sent: {reason}")
+            self._summary.note_record(record.job_id, f"not sent: {reason}", there[0].key)
         return HeldRecord(record, "correction", reason)
 
     def _accept(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion], made: RenderedRecord | None) -> None:
@@ -279,8 +279,10 @@ class RecordBatcher:
             group = self._family.authorisation_group(verdict.aar)
         for old in known:
             if old.key != record.key and not self._keeps_first:
-                self._summary.note(
-                    f"{aar.job_id}: was published as another record ({old.key}): that one is sent again with zeros"
+                self._summary.note_record(
+                    aar.job_id,
+                    f"was published as another record ({old.key}): that one is sent again with zeros",
+                    old.key,
                 )
                 self.withdraw(_retracted(aar.job_id, old), aar)
         self._collect(text, group, record if notes is None else record._replace(notes=notes))

@@ -8,6 +8,7 @@ from threading import Event
 from types import MappingProxyType
 from typing import NamedTuple
 
+from arcacct.causes import Causes
 from arcacct.database.connection import Connection
 from arcacct.publishing.held import RetryThresholds
 from arcacct.publishing.ledger import HeldRecord
@@ -56,19 +57,34 @@ class RunSummary:
         """Logged records that are held because their values cannot be true (`records.holds`)."""
         self.not_selected = 0
         """Jobs of the current and the previous month that ``vofilter`` leaves out."""
-        self.notes: list[str] = []
+        self._notes: list[str] = []
+        self._of_records = Causes()
+
+    @property
+    def notes(self) -> list[str]:
+        """What was reported of the run, and what will be reported of records."""
+        return [*self._notes, *self._of_records.lines()]
 
     def note(self, text: str) -> None:
         """Report a text about the run at once, before the work that it announces."""
-        self.notes.append(text)
+        self._notes.append(text)
         self._announce(text)
+
+    def note_record(self, name: str, text: str, key: str = "") -> None:
+        """Report a text about one record at the end of the run, in one line with others of its cause."""
+        self._of_records.add(name, text, *filter(None, [key]))
+
+    def report_records(self) -> None:
+        """Report the texts about records. Call it at the end of the run, whatever happened."""
+        for line in self._of_records.take():
+            self.note(line)
 
     def quarantine(self, aside: Iterable[HeldRecord]) -> None:
         """Count and report newly quarantined records. Corrections are reported where they are found."""
         for one in aside:
             self.quarantined += 1
             if one.state == "quarantined":
-                self.note(f"{one.record.job_id}: not sent: {one.reason}")
+                self.note_record(one.record.job_id, f"not sent: {one.reason}")
 
     def add(self, kind: str, records: int, n_bytes: int) -> None:
         """Count one more message."""

@@ -425,7 +425,7 @@ class Delivery(MessageSink):
                 record = batch[0].record
                 if record is None:
                     what = "a sum" if batch[0].sum is not None else "zeros under an outdated key"
-                    self._summary.note(f"{what}: not sent: {error}")
+                    self._summary.note_record(what, f"not sent: {error}")
                     self._summary.quarantined += 1
                 else:
                     aside.append(HeldRecord(record, "quarantined", str(error), int(time.time()) + DAY_S))
@@ -476,7 +476,7 @@ class Delivery(MessageSink):
         for job_id in kept if self._origin == "publish" else ():
             self._summary.corrections += 1
             self._summary.quarantined += 1
-            self._summary.note(f"{job_id}: sent, and the receiver kept its older version; quarantined")
+            self._summary.note_record(job_id, "sent, and the receiver kept its older version; quarantined")
         self._accepted += 1
         self._summary.add(message.message_format, message.record_count, len(message.data))
 
@@ -561,7 +561,7 @@ class Delivery(MessageSink):
                 again = (
                     f"so in {aside.refusals} runs, which is implausible for so small a record: sent again from {when}"
                 )
-            self._summary.note(f"{record.job_id}: {aside.reason}; {again}")
+            self._summary.note_record(record.job_id, f"{aside.reason}; {again}")
 
     def _set_aside_sum(self, message: Message, answer: Answer) -> None:
         """Handle a refused sum, or refused zeros. Every run sends it again until the receiver accepts it."""
@@ -574,7 +574,7 @@ class Delivery(MessageSink):
         else:
             self._summary.refused_once += 1
         again = "the next run sends it again" if count <= 1 else f"so in {count} runs; each run sends it again"
-        self._summary.note(f"a record of a {message.message_format} message: rejected: {words}; {again}")
+        self._summary.note_record(f"a record of a {message.message_format} message", f"rejected: {words}; {again}")
 
 
 class PlannedSender(Sender):

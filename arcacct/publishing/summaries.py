@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from arcacct.causes import cause_of
 from arcacct.config.paths import Places
 from arcacct.database import schema
 from arcacct.database.access import one_moment
@@ -51,6 +52,7 @@ def summed(plugin: TargetPlugin, family: MonthlySummaries, cells: Iterable[Usage
     now = int(time.time())
     sound: list[UsageCell] = []
     refused: list[UsageCell] = []
+    by_cause: dict[tuple[Month, str], tuple[int, str]] = {}
     repaired: Counter[tuple[Month, str]] = Counter()
     for cell in cells:
         if not plugin.target.wants(cell.vo):
@@ -65,7 +67,11 @@ def summed(plugin: TargetPlugin, family: MonthlySummaries, cells: Iterable[Usage
                 repaired[cell[:2], note] += cell.jobs
         else:
             refused.append(cell)
-            summary.note(f"{month_name(cell[:2])}: {count_of(cell.jobs, 'job')} not sent: {verdict.refusal}")
+            cause = (cell[:2], cause_of(verdict.refusal))
+            jobs, refusal = by_cause.get(cause, (0, verdict.refusal))
+            by_cause[cause] = jobs + cell.jobs, refusal
+    for (month, _cause), (jobs, refusal) in sorted(by_cause.items()):
+        summary.note(f"{month_name(month)}: {count_of(jobs, 'job')} not sent: {refusal}")
     for (month, note), jobs in sorted(repaired.items())[:_SHOWN]:
         summary.note(f"{month_name(month)}: {count_of(jobs, 'job')}: {note}")
     if len(repaired) > _SHOWN:

@@ -297,6 +297,7 @@ class TargetRun:
         """Do the work with a sender to the target. An error ends only this target's run."""
         try:
             with ExitStack() as ending:
+                ending.callback(self.summary.report_records)
                 sender = ending.enter_context(closing(self._options.make_sender(self._plugin)))
                 transport = self._target.transport_options
                 # A republish has no time limit: no next run would continue it.

@@ -13,12 +13,12 @@ from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.database.connection import Connection
 from arcacct.database.schema import complete_since
 from arcacct.errors import UsageError
-from arcacct.publishing.ledger_rows import iso, month_name, months_between
+from arcacct.publishing.ledger_rows import iso, months_between
 from arcacct.queries import questions
 from arcacct.queries.questions import MeasuredPart, Selection, UsagePart, is_ours, whole
 from arcacct.records.benchmarks import MonthRating
 from arcacct.records.model import parsed_fqan
-from arcacct.records.usage import pruned
+from arcacct.records.usage import has_imported, pruned
 from arcacct.wording import count_of
 
 # Usage by whatever is asked: from sums that are kept where these know the answer, else from the jobs.
@@ -62,11 +62,7 @@ def before_recording(con: Connection, from_s: int, before_s: int) -> str:
     before_s = min(before_s, since)
     if from_s >= before_s:
         return ""
-    (is_imported,) = con.execute(
-        "SELECT EXISTS (SELECT 1 FROM AAR JOIN RecordSources USING (RecordID) WHERE EndTime >= ? AND EndTime < ?)",
-        (from_s, before_s),
-    ).fetchone()
-    if is_imported or any(pruned(con, month) for month in months_between(max(from_s, 0), before_s)):
+    if has_imported(con, from_s, before_s) or any(pruned(con, one) for one in months_between(from_s, before_s)):
         return ""
     return (
         f"recording began at {iso(since)}: jobs that ended before may be missing; `arcacct import` imports them from"

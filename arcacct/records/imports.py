@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from arcacct.causes import Causes
 from arcacct.config.paths import Places
 from arcacct.config.values import MapRule, QueueBenchmark
 from arcacct.database.access import writing
@@ -46,7 +47,7 @@ SLICE_S = 0.03
 _FIRST, _LARGEST = 50, 500
 
 SHOWN = 10
-"""How many unusable items of a kind are reported one by one."""
+"""How many values that differ from A-REX's are reported one by one."""
 
 
 @dataclass
@@ -61,7 +62,7 @@ class RunReport:
 
 class ImportRun:
     """
-    One run of an import; ``say`` is called with each unusable record.
+    One run of an import; ``say`` is called with the unusable records, once for each reason.
 
     Each slice is one transaction, which also moves the position in its file. An error of the database or the system
     ends the run with a StoreError or a subclass. Imported records are not lost then.
@@ -81,6 +82,7 @@ class ImportRun:
         self._source = source
         self._scope = scope
         self._say = say
+        self._causes = Causes()
         self._quarantine = Quarantine(con, source, scope)
         self._slice = _FIRST
         self._to_read: set[str] = set()
@@ -114,16 +116,16 @@ class ImportRun:
         self.report.unreadable += 1
 
     def _say_news(self, news: Iterable[Reject]) -> None:
-        """Report the position and reason of each newly rejected record."""
+        """Report the newly rejected records, in one line for each reason."""
         for one in news:
             self.report.news += 1
             where = ": ".join(filter(None, (one.file, one.position)))
-            self._show(self.report.news, f"{where}: {one.fault.reason}; left out")
+            self._causes.add(where, f"{one.fault.reason}; left out")
 
-    def _show(self, count: int, what: str, others: str = "further ones are only counted") -> None:
-        """Report the ``count``-th problem of a kind, if it is one of the first SHOWN."""
-        if count <= SHOWN + 1:
-            self._say(what if count <= SHOWN else others)
+    def _say_causes(self) -> None:
+        """Report what was found since the last call: one line for each cause."""
+        for line in self._causes.take():
+            self._say(line)
 
     def _slices(self, work: Sequence[T]) -> Iterator[Sequence[T]]:
         """Split work into parts that each take about the time of a slice, as `_adapt` measures it."""
@@ -449,6 +451,7 @@ class BatchImport(ImportRun, Generic[N]):
         self._make_again(self._pages(waiting=True))
         usage.update_monthly(self._con, self._here)
         usage.update_breakdown(self._con, self._here)
+        self._say_causes()
 
     def _logged_by_arc(self, cell: str, horizon: int) -> Iterator[list[N]]:
         """Yield A-REX's jobs that ended or changed since the last import, in pages."""
@@ -503,8 +506,7 @@ class BatchImport(ImportRun, Generic[N]):
 
     def _cannot_make(self, job: N, why: Fault) -> None:
         self.report.failed_jobs += 1
-        if self.report.failed_jobs <= SHOWN:
-            self._say(f"{self._called(job)}: {why.reason}; it does not change")
+        self._causes.add(self._called(job), f"{why.reason}; it does not change")
 
     def _retried(self, kept: RejectedEntry, content: bytes) -> bool:
         refused: list[object] = []

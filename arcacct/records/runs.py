@@ -517,7 +517,7 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
     """
     One import, or many while it follows files; ``report`` has the results so far.
 
-    ``say`` is called with the first SHOWN unusable records, with unreadable files, and with conflicts.
+    ``say`` is called with the unusable records (one text for each reason), with unreadable files, and with conflicts.
     """
 
     report: RunsReport
@@ -600,8 +600,8 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
             self._write(lambda con: take(con, self._now(), self.type, [one.what for one in good]), len(good), bad)
         report = self.report
         noise = [one for one in jobs if isinstance(one.what, Noise)]
-        for count, note in enumerate((one for one in noise if one.content.strip()), report.noise + 1):
-            self._show(count, f"{name}: {note.position}: {note.content[:_MOST_SHOWN]!r} {note.what.why}")
+        for note in (one for one in noise if one.content.strip()):
+            self._causes.add(f"{name}: {note.position}", f"{note.content[:_MOST_SHOWN]!r} {note.what.why}")
         lines = sum(one.is_line for one in jobs)
         report.jobs += len(jobs) - lines
         report.noise += len(noise)

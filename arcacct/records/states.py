@@ -175,16 +175,16 @@ class StateChange:
         self.usage: Usage | None = None
 
 
-def status_of_end(told: str, recorded: str, state: str | None) -> str:
+def status_of_end(by_files: str, recorded: str, state: str | None) -> str:
     """
     Return the status of an end that is read again: the site's choice (`killed_before_arex`) is for new ends only.
 
-    ``told``: the status by the files and the present choice. ``recorded``, ``state``: the job's status and its last
-    state in the database. An aborted job in the state FINISHED was killed before A-REX; any other one vanished.
+    ``by_files``: the status by the files and the present choice. ``recorded``, ``state``: the job's status and its last
+    state in the database. An aborted job in the state FINISHED was killed before A-REX took it; any other one vanished.
     """
-    if told == ABORTED and recorded in (COMPLETED, FAILED):
+    if by_files == ABORTED and recorded in (COMPLETED, FAILED):
         return FAILED
-    return ABORTED if (told, recorded, state) == (FAILED, ABORTED, "FINISHED") else told
+    return ABORTED if (by_files, recorded, state) == (FAILED, ABORTED, "FINISHED") else by_files
 
 
 # The statuses of jobs as text for SQL statements.

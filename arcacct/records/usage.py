@@ -446,6 +446,12 @@ def pruned(con: Connection, month: Month) -> list[Pruned]:
     return [Pruned(unescaped_name(vo), *sums) for vo, *sums in rows]
 
 
+def has_imported(con: Connection, from_s: int, before_s: int) -> bool:
+    """Whether a job that is not of the control directory ended in ``[from_s, before_s)``, UTC seconds."""
+    ended = "SELECT 1 FROM AAR JOIN RecordSources USING (RecordID) WHERE EndTime >= ? AND EndTime < ?"
+    return bool(con.execute(f"SELECT EXISTS ({ended})", (from_s, before_s)).fetchone()[0])
+
+
 def cells_of_changed(con: Connection, month: Month, seq: int, ended_until: int) -> list[UsageCell]:
     """Return a month's cells of only the records that changed after ``seq`` and ended up to ``ended_until``."""
     changed = (

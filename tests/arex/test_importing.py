@@ -187,7 +187,7 @@ def test_a_lost_record_is_left_out_and_named(here, con, path, arex) -> None:
     report = run(here, con, path)
 
     assert len(report.lost) == 1
-    assert job_id(2) in report.lost[0]
+    assert job_id(2) in report.lost[0][0]
     assert list(statuses(con)) == [job_id(1)]
 
 
@@ -513,7 +513,7 @@ def test_a_record_that_cannot_be_stored_is_rejected_alone(here, con, path, arex)
     report = import_arex(here, con, str(path), UTC)
 
     assert (report.added, report.rejected, report.looked_at) == (39, 1, 40)
-    assert report.complaints == ("record 17: the database does not allow its values",)
+    assert report.complaints == (("record 17", "the database does not allow its values"),)
     [kept] = listed(con, "arex")
     assert (kept.file, kept.position) == (str(path), "record 17")
     assert import_arex(here, con, str(path), UTC).looked_at == 0

@@ -58,14 +58,14 @@ def test_what_a_target_does_not_want_is_left_out_alone(tmp_path) -> None:
 
 
 def test_a_cell_that_would_be_refused_is_set_aside_and_told(ctx) -> None:
-    """The others are summed; whoever runs it hears of which month, how many jobs, and why."""
-    refused = CELL._replace(wall_s=2**60, jobs=2)
-    sums = sums_of(ctx, refused, CELL)
+    """The others are summed; one line has the month, the number of jobs of all such cells, and the reason."""
+    refused = [CELL._replace(wall_s=2**60 + number, user_dn=f"/CN={number}", jobs=2) for number in range(5)]
+    sums = sums_of(ctx, *refused, CELL)
 
     assert jobs_of(sums) == [3]
-    assert sums.refused == [refused]
+    assert sums.refused == refused
     (note,) = ctx.summary.notes
-    assert note.startswith("2026-05: 2 jobs not sent: wall time 1152921504606846976")
+    assert note.startswith("2026-05: 10 jobs not sent: wall time 1152921504606846976")
 
 
 def test_repairs_are_told_by_month_and_kind_with_all_their_jobs(ctx) -> None:

@@ -376,7 +376,7 @@ class Import(BatchImport[Number]):
     """
     One import, or several while it follows files. The results so far are in ``report``.
 
-    ``say`` gets messages about bad lines (the first SHOWN), unreadable files, incomplete last lines and conflicts.
+    ``say`` gets messages about bad lines (one for each reason), unreadable files, incomplete last lines and conflicts.
     """
 
     progress_of = ("GridEngineProgress", "Cell")

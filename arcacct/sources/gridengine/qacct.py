@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from arcacct.causes import Causes
 from arcacct.database.connection import Connection
 from arcacct.errors import InputError
 from arcacct.files.follow import FileTailer, Overlong
 from arcacct.records.import_quarantine import Fault
-from arcacct.records.imports import SHOWN
 from arcacct.sources.gridengine.accounting_file import read_lines
 from arcacct.sources.gridengine.importer import column
 from arcacct.sources.gridengine.record import STORED, Record, failed_text
@@ -323,7 +323,7 @@ class FileSummary:
     """
     Sums and records of some files.
 
-    ``say`` gets messages about bad lines, the first SHOWN, and about files that cannot be read.
+    ``say`` gets messages about bad lines, one for each reason, and about files that cannot be read.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -359,6 +359,7 @@ class FileSummary:
         self.unreadable += 1
 
     def _file(self, path: str) -> Iterator[Record]:
+        causes = Causes()
         for reader in FileTailer([path], self._cannot_read).once():
             for lines in reader.lines():
                 if isinstance(lines, Overlong):
@@ -370,10 +371,9 @@ class FileSummary:
                         yield one
                         continue
                     self.bad_lines += 1
-                    if self.bad_lines <= SHOWN:
-                        self._say(f"{reader.path}:{before + number}: {one.reason}; the line is left out")
-                    elif self.bad_lines == SHOWN + 1:
-                        self._say("further bad lines are only counted")
+                    causes.add(f"{reader.path}:{before + number}", f"{one.reason}; left out")
+            for line in causes.take():
+                self._say(line)
             if reader.left_bytes:
                 self._say(
                     f"{reader.path}: the last line is incomplete ({count_of(reader.left_bytes, 'byte')}): left out"

@@ -309,6 +309,7 @@ class Importer(ImportRun):
             for reader in FileTailer(paths, self._cannot_read, endings=_ENDINGS).follow(poll_s, goes_on=goes_on):
                 if reader is None:
                     self.store()
+                    self._say_causes()
                 else:
                     self._new_objects(reader, at_once=reader.identity is None)
         finally:
@@ -352,7 +353,7 @@ class Importer(ImportRun):
         self.report.rejected += 1
         if not self._keeps:
             # A retried entry is an object of its own. Its original place is in its origin.
-            self._show(self.report.rejected, f"{source.origin or source.position}: {why.reason}; left out")
+            self._causes.add(source.origin or source.position, f"{why.reason}; left out")
         else:
             content = source.text.encode("utf-8", "surrogateescape")
             self._rejects.append(Reject(source.origin, source.position, why, content))
@@ -440,12 +441,13 @@ class Importer(ImportRun):
                 break
         with writing(self._con, self._here) as con:
             forget_points(con, int(time.time()))
+        self._say_causes()
 
     def _unsettled(self, job_id: str, error: Exception) -> None:
         """Report a record of another source to which telemetry cannot be added."""
         self.report.rejected += 1
         self.report.news += 1
-        self._show(self.report.news, f"{job_id}: telemetry cannot be added: {fault(error).reason}")
+        self._causes.add(job_id, f"telemetry cannot be added: {fault(error).reason}")
 
     def _hours(self, add: _Add[T], cluster: str, node: str, points: dict[int, T]) -> Iterator[_Piece]:
         """Yield the points of a node, or of a job on it, hour by hour."""

@@ -378,7 +378,7 @@ def test_what_cannot_be_used_is_kept_and_tried_again(host) -> None:
     lines = [row(number, Cluster="") for number in range(1, 4)]
     report = host.take(table(*lines, row(9)))
     assert (report.rejected, report.taken.added) == (3, 1)
-    assert host.said[0].startswith("output: line 2: its cluster is unknown")
+    assert host.said[0].startswith("3 records, as output: line 2: its cluster is unknown")
     assert host.value("SELECT count(*) FROM ImportQuarantine WHERE Source = 'slurm'") == 3
     assert host.take(table(*lines, row(9))).rejected == 3
     assert host.value("SELECT count(*) FROM ImportQuarantine") == 3
