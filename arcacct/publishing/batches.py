@@ -236,7 +236,7 @@ class RecordBatcher:
         """
         part = withdrawal(self._con, self._plugin, self._family, old, aar, self._now)
         if part is None:
-            self._summary.note(f"{old.job_id}: {NAMES_FORGOTTEN} ({old.key})")
+            self._summary.note_record(old.job_id, f"{NAMES_FORGOTTEN} ({old.key})", old.key)
             return
         self._summary.withdrawn.add(month_of(old.end_time))
         text, record = part
