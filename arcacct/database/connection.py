@@ -72,7 +72,7 @@ __all__ = [
 # Every connection is in WAL mode without automatic checkpoints (INVARIANTS 7): see `transaction`.
 
 
-ACCOUNTING_SCHEMA = 28
+ACCOUNTING_SCHEMA = 29
 """The number of the last script in schema/upgrade/accounting; a test keeps it true."""
 PUBLISHING_SCHEMA = 12
 """The number of the last script in schema/upgrade/publishing."""

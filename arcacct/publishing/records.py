@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from itertools import groupby
+from itertools import groupby, islice
 
 from arcacct.database import incarnation
 from arcacct.publishing import held, ledger, safeguard, sent
@@ -18,8 +18,6 @@ from arcacct.publishing.ledger import SentRecord, SentVersion
 from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of
 from arcacct.publishing.sent import ZeroedKey, is_same
 from arcacct.records import reader, usage
-from arcacct.records.hold_decisions import ImplausibleFilter, held_records
-from arcacct.records.holds import EXCLUDED, HELD
 from arcacct.records.model import AAR, Row, column, record_of
 from arcacct.records.pseudonyms import closed_months, pseudonymised
 from arcacct.records.reader import Logged, Page
@@ -98,31 +96,32 @@ class RecordRouter(RecordBatcher):
         for one in records:
             self.add(one.aar, one.seq)
 
-    def zero_out_previous(self, doubt_seq: int, ended_from: int) -> int:
+    def zero_out_previous(self, doubt_seq: int, ended_from: int, ended_before: int = reader.LAST_SECOND) -> None:
         """
-        Send zeros for the previous key of every job that changed after a place in the log. Return how many.
+        Send zeros for the previous key of every job that changed after a place in the log, and report how many.
 
         It is for a ledger that lacks what was sent after that place. Keys that the ledger or the database has are
         skipped.
         """
         ctx, count = self._ctx, 0
         if ctx.plugin.keeps_first:
-            return 0
+            return
         family = ctx.plugin.any_records()
         keys = {
             family.key(bare(one.job_id, one.end_time, one.local_job_id)): one
             for one in usage.former_keys(ctx.accounting, doubt_seq)
-            if one.end_time >= ended_from and self._at(one.end_time) is not None
+            if ended_from <= one.end_time < ended_before and self._at(one.end_time) is not None
         }
         job_ids = list({one.job_id for one in keys.values()})
         records = reader.by_job_id(ctx.accounting, job_ids)
-        there = {family.key(aar) for aar in records.values()}
+        there = {family.key(aar) for aar in records.values() if _is_published(ctx, aar)}
         there |= {one.key for known in _versions(ctx, job_ids).values() for one in known}
         for key, one in keys.items():
             if key not in there:
                 self.withdraw(SentRecord(one.job_id, 0, 0, one.end_time, b"", key), records.get(one.job_id))
                 count += 1
-        return count
+        if count:
+            self._summary.note(f"{count_of(count, 'key')} that the receiver may have from before sent with zeros")
 
     def _neutralise_groups(self) -> None:
         """
@@ -492,19 +491,42 @@ def add_period(ctx: RunContext, router: RecordRouter, ended_from: int, ended_bef
         for aar in page:
             if aside.get(aar.job_id) != "dropped" and ctx.plugin.target.wants(aar.vo):
                 _add(ctx, router, 0, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
-    # The receiver may have a job that no figure here has any more.
-    filtered = ImplausibleFilter(states=(HELD, EXCLUDED), ended_from=ended_from, ended_before=ended_before)
-    held_ids = [one.job_id for one in held_records(ctx.accounting, filtered)]
-    known = _versions(ctx, held_ids)
-    aars = reader.by_job_id(ctx.accounting, list(known))
-    for job_id, versions in known.items():
-        if aars[job_id].held and not ctx.guard.blocks_retraction(None, 0, versions, unwanted=False):
-            router.retract(job_id, aars[job_id], versions)
+    _retract_absent(ctx, router, (ended_from, ended_before))
     if left:
         ctx.summary.note(
             f"{count_of(left, 'job')} not sent again: the names of the users were replaced by pseudonyms (`arcacct db"
             " forget`), and sent records stay"
         )
+
+
+def _retract_absent(ctx: RunContext, router: RecordRouter, ended: tuple[int, int]) -> None:
+    """
+    Retract what the receiver has with ``ended[0] <= EndTime < ended[1]`` of jobs that do not count in that period.
+
+    They ended in another period, or are held, not selected or deleted. A job that is missing without a reason in the
+    log stays.
+    """
+    deleted = {*usage.deleted_jobs(ctx.accounting, 0, reader.LARGEST_EXACT)}
+    done: set[str] = set()
+    there = sent.sent_versions(ctx.publishing, ctx.block, ctx.plugin.record_formats, ended)
+    job_ids = (one.job_id for one in there if one.digest)
+    while some := list(dict.fromkeys(islice(job_ids, sent.MANY))):
+        records = reader.by_job_id(ctx.accounting, some)
+        absent = [
+            job_id
+            for job_id in some
+            if job_id not in done
+            and (job_id in records or job_id in deleted)
+            and not (_is_published(ctx, records.get(job_id)) and ended[0] <= records[job_id].end_time < ended[1])
+        ]
+        done.update(absent)
+        for job_id, versions in _versions(ctx, absent).items():
+            aar = records.get(job_id)
+            if _is_published(ctx, aar):
+                assert aar is not None
+                _add(ctx, router, 0, aar, versions)
+            elif not ctx.guard.blocks_retraction(aar, 0, versions, unwanted=aar is not None and not aar.held):
+                router.retract(job_id, aar, versions)
 
 
 def zero_records(ctx: RunContext, delivery: MessageSink) -> None:

@@ -374,8 +374,8 @@ class TargetRun:
                 ctx, family, by_kind[kind], delivery, horizon=horizon, seq=seq, logged=logged, doubt=doubt is not None
             )
         if router is not None:
-            if doubt is not None and (count := router.zero_out_previous(doubt, start.start_end_time)):
-                self.summary.note(f"{count_of(count, 'key')} that the receiver may have from before sent with zeros")
+            if doubt is not None:
+                router.zero_out_previous(doubt, start.start_end_time)
             add_held(ctx, router)
             add_logged(ctx, router, begin, horizon, waiting, start.last_seq)
             touched = reader.months_logged_after(
@@ -588,16 +588,22 @@ class TargetRun:
             # The receiver's own tables have names and keys that the ledger may lack.
             ctx = ctx._replace(at_receiver=self._rows(ctx, period))
         before = ledger.last_message(ctx.publishing)
+        # A lost ledger does not know what was sent before, whichever command finds that first.
+        doubt = incarnation.uncertain_after_seq(ctx.publishing, ctx.block)
         by_kind: dict[str, set[Month]] = {}
         for month in concerned:
             by_kind.setdefault(ctx.message_format_of(month), set()).add(month)
         for kind in sorted(kind for kind in by_kind if not self._plugin.has_records(kind)):
             family = self._plugin.summaries(kind)
-            summaries.send_summaries(ctx, family, by_kind[kind], delivery, horizon=horizon, seq=None)
+            summaries.send_summaries(
+                ctx, family, by_kind[kind], delivery, horizon=horizon, seq=None, doubt=doubt is not None
+            )
         summaries.zero_sums(ctx, delivery)
         zero_records(ctx, delivery)
         router = RecordRouter(ctx, delivery, republish=True) if self._has_records(ctx) else None
         if router is not None:
+            if doubt is not None:
+                router.zero_out_previous(doubt, *period)
             add_period(ctx, router, *period)
             router.take_back(concerned)
             ctx.guard.hold_blocked_months()
@@ -608,7 +614,7 @@ class TargetRun:
                     " `arcacct quarantine list` says what to do about each"
                 )
         if ctx.at_receiver.sums or ledger.has_later_message(ctx.publishing, self._target.block, before):
-            summaries.send_sync(ctx, delivery, months=concerned)
+            summaries.send_sync(ctx, delivery, doubt, months=concerned)
 
     def _months_of(self, ctx: RunContext, period: Period) -> set[Month]:
         """

@@ -64,7 +64,7 @@ from arcacct.records.states import (
     Usage,
     status_of_end,
 )
-from arcacct.records.usage import pruned, usage_cells
+from arcacct.records.usage import former_keys, pruned, usage_cells
 from arcacct.records.writer import known_jobs
 from arcacct.targets import plugins
 from arcacct.wording import count_of
@@ -504,6 +504,12 @@ class _AtTarget:
                 "unknown until compared with the receiver: both databases were restored, and it keeps the first version"
                 " of a job, even if neither knows it; compare the wall time of the month with its administrator"
             )
+        if forgotten := self._forgotten():
+            return (
+                f"unknown until compared with the receiver: publishing.db was lost, and {count_of(forgotten, 'job')}"
+                " that it may have known as sent are deleted or held here; compare the wall time of the month with its"
+                " administrator"
+            )
         if self._pruned_unknown:
             return (
                 f"{UNTIL_PORTAL}: publishing.db was lost, and it is unknown whether "
@@ -515,6 +521,16 @@ class _AtTarget:
             f"{UNTIL_PORTAL}: both databases were restored, and keys that neither knows may"
             f" also count there; `arcacct verify {month_name(self._target.month)} --portal FILE` compares"
         )
+
+    def _forgotten(self) -> int:
+        """How many jobs only a lost ledger may have known as sent, at a receiver that keeps what it has."""
+        if not self._plugin.keeps_first or not incarnation.is_successor(self._ledger):
+            return 0
+        start, end = self._target.ended
+        former = {one.job_id for one in former_keys(self._accounting, 0) if start <= one.end_time < end}
+        here = reader.by_job_id(self._accounting, list(former))
+        gone = [job_id for job_id in former if job_id not in here or not reader.is_publishable(here[job_id])]
+        return len({*gone} - sent.ever_carried(self._ledger, self._block, gone))
 
     def _noted(self, differences: Iterable[Finding]) -> Iterator[Finding]:
         """The same, with the cause of each noted for the portal."""

@@ -7,6 +7,7 @@ APEL's portal shows a table that nobody empties: a group that has lost its recor
 from __future__ import annotations
 
 import json
+import pathlib
 import sqlite3
 import time
 from contextlib import closing, nullcontext
@@ -166,22 +167,67 @@ def test_a_published_job_that_no_figure_has_any_more_is_taken_back(site, state) 
 
     decide(site, second, "bound")
     publish(site)
-    assert sum(usage(site).values()) == first.wall_s + 36_000
+    ((bound_s,),) = site.database(f"SELECT UsedWalltime FROM AccountedAAR WHERE JobID = '{second.job_id}'")
+    assert sum(usage(site).values()) == first.wall_s + bound_s < first.wall_s + JUNE
 
 
-def test_a_job_of_a_ledger_that_was_lost_leaves_no_usage(site) -> None:
-    """The sums of the database know the groups that a job has left, and what it was before."""
-    before = jobs(3)
-    site.record(*before)
-    publish(site)
-    after = [job._replace(cores=8) for job in before[:2]] + [before[2]._replace(end_time=JUNE + 900, cores=2)]
-    site.record(*after)
+def lose_ledger(site: Site) -> None:
     for suffix in ("", "-wal", "-shm"):
-        (site.path / "control" / "accounting" / "arcacct" / f"publishing.db{suffix}").unlink(missing_ok=True)
+        pathlib.Path(f"{site.settings.places.publishing_database}{suffix}").unlink(missing_ok=True)
 
-    site.publish()
+
+@pytest.mark.parametrize("lost_first", [False, True])
+@pytest.mark.parametrize("what", ["deleted", "held", "excluded", "resumed", "cores"])
+@pytest.mark.parametrize("neighbours", [0, 2])
+@pytest.mark.parametrize("again", [False, True], ids=["publish", "republish"])
+def test_a_lost_ledger_leaves_no_usage(site, what, neighbours, lost_first, again) -> None:
+    """Whatever happened to a job that was sent: the sums of the database know the group that it was in."""
+    one, *others = jobs(1 + neighbours)
+    site.record(one, *others)
+    publish(site)
+    if lost_first:
+        lose_ledger(site)
+    now = [*others]
+    if what == "deleted":
+        site.sql(f"DELETE FROM AAR WHERE JobID = '{one.job_id}'")
+    elif what in ("held", "excluded"):
+        site.record(one._replace(wall_s=JUNE))
+        if what == "excluded":
+            decide(site, one, what)
+    else:
+        now.append(one._replace(cores=8) if what == "cores" else one._replace(end_time=JUNE + 900, wall_s=70))
+        site.record(now[-1])
+    if not lost_first:
+        lose_ledger(site)
+
+    # The first run finds that the ledger is lost, and sends everything again.
+    outcome = site.republish() if again else site.publish()
+    assert outcome.error is None
     site.box.apel.summarise()
-    assert usage(site) == expected(*after)
+    assert usage(site) == expected(*now)
+
+
+@pytest.mark.parametrize("what", ["deleted", "moved", "held"])
+def test_a_republish_takes_back_before_any_publish(site, what) -> None:
+    """A job was deleted, ended in another month or is held since the last run: its month is right after a republish."""
+    one, other = jobs(2)
+    site.record(one, other)
+    publish(site)
+    now = [other]
+    if what == "deleted":
+        site.sql(f"DELETE FROM AAR WHERE JobID = '{one.job_id}'")
+    elif what == "held":
+        site.record(one._replace(wall_s=JUNE))
+    else:
+        now.append(one._replace(end_time=JULY + 900, wall_s=70))
+        site.record(now[-1])
+
+    assert site.republish(JULY - 30 * 86_400, JULY).error is None
+    site.box.apel.summarise()
+    assert usage(site) == expected(*now)
+    publish(site)
+    assert usage(site) == expected(*now)
+    assert site.audit() == []
 
 
 KEEPERS = [pytest.param(SGAS, id="sgas"), pytest.param(AUDITOR, id="auditor")]

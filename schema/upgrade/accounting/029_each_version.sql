@@ -1,0 +1,2 @@
+-- Each change of a finished record notes its version before, also of cores, nodes and users: after a loss of the ledger
+-- it says which records a receiver may have otherwise. The program gives the trigger the text of a new database.
