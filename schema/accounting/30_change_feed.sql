@@ -82,7 +82,12 @@ BEGIN
                 THEN coalesce(Hold.UsedCPUKernelTime, old.UsedCPUKernelTime) ELSE 0 END
     FROM sqlite_sequence LEFT JOIN RecordHolds AS Hold ON Hold.RecordID = old.RecordID
    WHERE name = 'FinishedLog' AND old.EndTime > 0 AND ifnull(Hold.IsHeld, 0) = 0
-     AND EXISTS (SELECT 1 FROM Status WHERE ID = old.StatusID AND Name IN ('completed', 'failed', 'aborted'));
+     AND EXISTS (SELECT 1 FROM Status WHERE ID = old.StatusID AND Name IN ('completed', 'failed', 'aborted'))
+     AND (old.StatusID, old.EndTime, old.LocalJobID, old.UserID, old.VOID, old.EndpointID, old.NodeCount, old.CPUCount,
+          old.UsedWalltime, old.UsedCPUUserTime, old.UsedCPUKernelTime, old.JobID)
+      IS NOT
+         (new.StatusID, new.EndTime, new.LocalJobID, new.UserID, new.VOID, new.EndpointID, new.NodeCount, new.CPUCount,
+          new.UsedWalltime, new.UsedCPUUserTime, new.UsedCPUKernelTime, new.JobID);
   DELETE FROM FinishedLog WHERE RecordID = new.RecordID;
   INSERT INTO FinishedLog (RecordID) VALUES (new.RecordID);
 END;

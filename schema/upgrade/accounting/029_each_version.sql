@@ -1,2 +1,2 @@
--- Each change of a finished record notes its version before, also of cores, nodes and users: after a loss of the ledger
--- it says which records a receiver may have otherwise. The program gives the trigger the text of a new database.
+-- A change of a finished record's user, nodes or cores notes its version before, too: after a loss of the ledger this
+-- says which records a receiver may have otherwise. The program gives the trigger the text of a new database.
