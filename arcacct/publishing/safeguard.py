@@ -229,6 +229,12 @@ def uncertain_before(con: Connection, target: str) -> Month | None:
     return None if row is None else (row[0], row[1])
 
 
+def untouched(con: Connection, target: str, months: Iterable[Month]) -> set[Month]:
+    """Return those of these months that are uncertain, and that nothing has touched since the restore."""
+    first, known = uncertain_before(con, target), uncertain_months(con, target)
+    return {month for month in months if first is not None and month < first and month not in known}
+
+
 def resolve_uncertain(con: Connection, target: str, months: Iterable[Month]) -> None:
     """Note that the database's figures of these months are right for the target, and end this reason to hold."""
     now, known, first = int(time.time()), uncertain_months(con, target), uncertain_before(con, target)

@@ -19,7 +19,8 @@ from arcacct.records import batch_jobs, usage
 from arcacct.records.reader import LAST_SECOND
 from arcacct.wording import count_of
 
-_FILTER, _UNTIL, _KINDS = "vofilter", "until_fence", "kinds"
+_FILTER, _UNTIL, _KINDS, _START = "vofilter", "until_fence", "kinds", "start"
+"""The keys of `incarnation.saved_names` that are no names."""
 NOT_SELECTED = "of the current and the previous month not selected by vofilter"
 """The note about the jobs that `not_selected` counts."""
 _BARE_IDS = "BARE_LOCAL_IDS"
@@ -138,6 +139,20 @@ def remembered_kinds(accounting: Connection, plugin: TargetPlugin) -> dict[Month
     return {(year, month): kind for year, month, kind in kinds} if isinstance(kinds, list) else {}
 
 
+def remembered_start(accounting: Connection, target: str) -> int | None:
+    """Return the end time from which a target is sent jobs (UTC seconds), as accounting.db stores it."""
+    found = incarnation.saved_names(accounting, target)
+    start = found[-1].get(_START) if found else None
+    return start if isinstance(start, int) else None
+
+
+def is_start_known(accounting: Connection, publishing: Connection, target: str) -> bool:
+    """Whether no earlier start of a target was lost with the ledger: an older program stored it only there."""
+    was_published = bool(incarnation.saved_names(accounting, target))
+    is_lost = was_published and incarnation.is_successor(publishing)
+    return not is_lost or remembered_start(accounting, target) is not None
+
+
 def to_remember(
     known: Sequence[Mapping[str, object]],
     plugin: TargetPlugin,
@@ -145,6 +160,7 @@ def to_remember(
     *,
     alone: bool,
     whole: bool,
+    start: int | None,
     kinds: Mapping[Month, str] | None = None,
 ) -> list[Mapping[str, object]]:
     """
@@ -152,6 +168,7 @@ def to_remember(
 
     ``whole``: a run is complete, so that the receiver has exactly the present selection. ``alone``: an operator says
     that the receiver has nothing under other names. ``fence`` is that of this run: other names were used before it.
+    ``start``: the target's start, UTC seconds; ``None``: an earlier one may have been lost.
     ``kinds``: the kind of every month with something published. With it, names that differ only in the kind count as
     the same.
     """
@@ -160,7 +177,7 @@ def to_remember(
         []
         if alone
         else [
-            {_UNTIL: fence, **{name: value for name, value in one.items() if name != _KINDS}}
+            {_UNTIL: fence, **{name: value for name, value in one.items() if name not in {_KINDS, _START}}}
             for one in known
             if plugin.keyed(_names(one)) != plugin.keyed(now)
             and (kinds is None or _without_kind(_names(one), plugin) != _without_kind(now, plugin))
@@ -171,6 +188,8 @@ def to_remember(
         last[_KINDS] = [[*month, kind] for month, kind in sorted(kinds.items())]
     elif _KINDS in before:
         last[_KINDS] = before[_KINDS]
+    if start is not None:
+        last[_START] = start
     return [*others, last]
 
 
@@ -180,7 +199,7 @@ def _without_kind(names: Mapping[str, object], plugin: TargetPlugin) -> dict[str
 
 
 def _names(remembered: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in remembered.items() if name not in {_FILTER, _UNTIL, _KINDS}}
+    return {name: value for name, value in remembered.items() if name not in {_FILTER, _UNTIL, _KINDS, _START}}
 
 
 def _is_known(remembered: Mapping[str, object], fence: int) -> bool:

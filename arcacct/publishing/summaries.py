@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from arcacct.causes import cause_of
 from arcacct.config.paths import Places
-from arcacct.database import schema
+from arcacct.database import incarnation, schema
 from arcacct.database.access import one_moment
 from arcacct.database.connection import Connection
 from arcacct.database.location import spools
@@ -330,7 +330,12 @@ def _amounts(sums: Iterable[SentSum]) -> dict[CountingKey, Amount]:
 
 
 def send_sync(
-    ctx: RunContext, delivery: MessageSink, doubt_seq: int | None = None, months: Collection[Month] | None = None
+    ctx: RunContext,
+    delivery: MessageSink,
+    doubt_seq: int | None = None,
+    *,
+    months: Collection[Month] | None = None,
+    again: Collection[Month] | None = None,
 ) -> None:
     """
     Send how many jobs of each month and submit host the receiver was given, by the ledger. It is the last step of a
@@ -338,58 +343,63 @@ def send_sync(
 
     The database's numbers would be wrong: late, held and filtered jobs are not at the receiver, and it compares with
     its own. With ``doubt_seq`` the ledger does not know which counts were sent after that place in the log. ``months``:
-    only these; ``None``: all.
+    only these; ``None``: all. ``again``: only these were sent again as a whole; ``None``: the run sent everything that
+    the ledger may lack.
     """
     counts = ctx.plugin.counts
     if counts is None:
         return
     known = sent.sums_of_kind(ctx.publishing, ctx.block, COUNTS)
-    live = [one for one in known if one.jobs > 0]
     keys = {one.key for one in known}
-    known += [one for kind, one in ctx.at_receiver.sums if kind == COUNTS and one.key not in keys]
-    unknown = sent.open_months(ctx.publishing, ctx.block)
-
-    def is_left(one: SentSum) -> bool:
-        """Whether the count of this month stays as the receiver has it."""
-        month = (one.year, one.month)
-        return month in unknown or month in ctx.guard.held or (months is not None and month not in months)
-
-    jobs, sums = (
-        safeguard.published_jobs(ctx.publishing, ctx.block),
-        safeguard.published_sums(ctx.publishing, ctx.block),
-    )
-    parts, withheld = [], set()
-    for text, one in counts.counts([(place, amount.jobs) for found in (jobs, sums) for place, amount in found.items()]):
-        if is_left(one):
-            continue
-        if _may_count(ctx, (one.year, one.month), one, live):
-            parts.append(MessagePart(text, sum=one))
-        else:
-            withheld.add(one.key)
+    at_receiver = [one for kind, one in ctx.at_receiver.sums if kind == COUNTS and one.key not in keys]
+    certain = {one.key for one in known if one.jobs > 0 and not one.is_adopted} | {one.key for one in at_receiver}
+    known += at_receiver
+    given = [
+        (place, amount.jobs)
+        for published in (safeguard.published_jobs, safeguard.published_sums)
+        for place, amount in published(ctx.publishing, ctx.block).items()
+    ]
     if doubt_seq is not None:
         # Add the months and hosts that jobs have left since: a lost ledger may have had counts of them.
-        former_places = usage.former_places(ctx.accounting, doubt_seq)
-        perhaps = [(CountingKey(*counts.site_and_host(url), year, month), 0) for url, year, month in former_places]
-        known += [one for _text, one in counts.counts(perhaps) if one.key not in withheld]
-    for _kind, taken in zeros(ctx, [(COUNTS, one) for one in known if not is_left(one)], parts):
+        places = usage.former_places(ctx.accounting, doubt_seq)
+        given += [(CountingKey(*counts.site_and_host(url), year, month), 0) for url, year, month in places]
+    found = counts.counts(given)
+    new, live = [one for _text, one in found], [one for one in known if one.jobs > 0]
+    wanted = {(one.year, one.month) for one in (*known, *new)}
+    wanted -= {*sent.open_months(ctx.publishing, ctx.block), *safeguard.untouched(ctx.publishing, ctx.block, wanted)}
+    if months is not None:
+        wanted &= {*months}
+    if again is not None and incarnation.uncertain_after_seq(ctx.publishing, ctx.block) is not None:
+        wanted -= {(one.year, one.month) for one in new}.difference(again)
+    counted = {month for month in wanted if month not in ctx.guard.held and _may_count(ctx, month, new, live, certain)}
+    parts = [MessagePart(text, sum=one) for text, one in found if (one.year, one.month) in counted]
+    for _kind, taken in zeros(ctx, [(COUNTS, one) for one in known if (one.year, one.month) in counted], parts):
         parts = [*taken, *parts]
     delivery.deliver(DeliveryBatch(counts.envelope, batched(parts, *ctx.limits)))
 
 
-def _may_count(ctx: RunContext, month: Month, one: SentSum, live: Sequence[SentSum]) -> bool:
-    """Whether a month's count is known. It is not if another program, or a lost ledger, published a part."""
-    known = ctx.months.get(month)
-    if any(old.key == one.key for old in live) or (known is not None and known.seq is not None):
+def _may_count(
+    ctx: RunContext, month: Month, counts: Sequence[SentSum], live: Sequence[SentSum], certain: Collection[str]
+) -> bool:
+    """
+    Whether the counts of a month are known. They are not if another program, or a lost ledger, published a part of it.
+
+    ``counts``: those to send, ``live``: those that the receiver has, ``certain``: the keys of those that are known.
+    """
+    ours, there = ([one for one in found if (one.year, one.month) == month] for found in (counts, live))
+    sums = ctx.months.get(month)
+    if (sums is not None and sums.seq is not None) or {one.key for one in ours or there} <= {*certain}:
         return True
-    begin, end = month_bounds(*month)
-    if cause := _begun_later(ctx, month):
-        return not ctx.guard.is_incomplete(month, one.jobs, cause)
     if ctx.guard.was_accepted(month):
         return True
-    is_known = any((old.year, old.month) == month for old in live)
+    jobs = sum(one.jobs for one in ours)
+    if cause := _begun_later(ctx, month):
+        return bool(jobs) and not ctx.guard.is_incomplete(month, jobs, cause)
+    begin, end = month_bounds(*month)
+    name = month_name(month)
+    is_known = any(one.key in certain for one in there)
     if not is_known and (gone := sum(vo.jobs for vo in usage.pruned(ctx.accounting, month))):
         # Pruned jobs were sent. Only a lost ledger or the ledger of a new target has no count of their month.
-        name = month_name(month)
         ctx.summary.note(
             f"{name}: no count is sent: {count_of(gone, 'job')} of it in an archive of `arcacct db prune`, and"
             " publishing.db does not record what was sent of them;"
@@ -399,15 +409,14 @@ def _may_count(ctx: RunContext, month: Month, one: SentSum, live: Sequence[SentS
     block, vos = ctx.block, ctx.plugin.target.vofilter
     reached = cursors.cursor(ctx.publishing, block)
     before = 0 if reached is None else min(end, reached.start_end_time)
-    if before <= begin:
-        return True
+    if before <= begin or not jobs:
+        return before <= begin
     others = sent.not_sent_again(ctx.publishing, ctx.accounting, block, (begin, before), vos)
     if others:
         ctx.summary.note(
-            f"{month_name(month)}: no count is sent: {count_of(others, 'job')} that ended before "
-            f"{iso(before)}, when the"
-            " target started, were for another program to publish; `arcacct republish` of the month sends them and "
-            "counts all"
+            f"{name}: no count is sent: it is unknown whether the receiver has {count_of(others, 'job')} that ended"
+            f" before {iso(before)}, when the target started; `arcacct republish` of the month sends them and counts"
+            " all"
         )
     return not others
 

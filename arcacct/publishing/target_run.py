@@ -45,10 +45,12 @@ from arcacct.publishing.records import (
 from arcacct.publishing.safeguard import DecreaseGuard, HeldMonth
 from arcacct.publishing.selection import (
     bare_ids,
+    is_start_known,
     names_in_doubt,
     not_selected,
     of_records,
     remembered_kinds,
+    remembered_start,
     to_remember,
     unresolved_selection,
 )
@@ -65,6 +67,10 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
     ``since`` (UTC seconds) resets it, too, if it is earlier than the target's start.
     """
     found = cursors.cursor(ctx.publishing, ctx.block) or _taken_over(ctx)
+    # A lost or older ledger may not know the start that it had.
+    remembered = remembered_start(ctx.accounting, ctx.block)
+    if remembered is not None and found is not None:
+        since = remembered if since is None else min(since, remembered)
     if found is None:
         start, why = first_start(ctx.publishing, ctx.accounting, ctx.plugin, since)
         ctx.summary.note(
@@ -111,9 +117,13 @@ def first_start(
     """
     Return the end time (UTC seconds) from which the first run of a target sends jobs, and the reason.
 
-    It is ``since`` if given, else a day before jura-ng stopped (repeats are harmless), else the start of our recording.
-    Jobs that were imported from before that time were another program's to publish.
+    It is ``since`` if given, but never later than the start before the ledger was lost, else a day before jura-ng
+    stopped (repeats are harmless), else the start of our recording. Jobs that were imported from before that time were
+    another program's to publish.
     """
+    remembered = remembered_start(accounting, plugin.target.block)
+    if remembered is not None and (since is None or remembered <= since):
+        return remembered, "its start before publishing.db was lost"
     if since is not None:
         return since, "set by --since"
     stopped = cursors.jura_end_time(publishing, plugin.target.block)
@@ -132,6 +142,11 @@ class Period(NamedTuple):
 
     from_s: int
     before_s: int
+
+    def has(self, month: Month) -> bool:
+        """Whether the whole month is in the period."""
+        start_s, before_s = month_bounds(*month)
+        return self.from_s <= start_s and before_s <= self.before_s
 
 
 class TargetResult(NamedTuple):
@@ -264,11 +279,7 @@ class TargetRun:
             month
             for one in safeguard.held(ctx.publishing, block).get(block, ())
             for month in [(one.year, one.month)]
-            for start_s, before_s in [month_bounds(*month)]
-            if period.from_s <= start_s
-            and before_s <= period.before_s
-            and month not in ctx.guard.held
-            and published[month] == self._jobs_here(ctx, month)
+            if period.has(month) and month not in ctx.guard.held and published[month] == self._jobs_here(ctx, month)
         ]
 
     def _begun(self) -> RunContext:
@@ -338,6 +349,7 @@ class TargetRun:
         holding = {(one.year, one.month) for one in safeguard.held(ctx.publishing, block).get(block, ())}
         ctx.summary.implausible = reader.count_held(ctx.accounting, start.last_seq, horizon)
         self._hold_unsure(ctx)
+        self._hold_touched(ctx, start, horizon, holding)
         walked = safeguard.selections(ctx.publishing, block)[1]
         is_changed = walked is not None and walked != of_records(self._plugin)
         # Read the whole log if the selection has changed or something is held. Held or accepted sums are checked
@@ -406,25 +418,15 @@ class TargetRun:
         if back:
             safeguard.resolve_uncertain(ctx.publishing, self._target.block, back)
 
-    def _hold_untouched(self, ctx: RunContext, touched: Collection[Month]) -> Callable[[Month], bool]:
-        """
-        Hold uncertain months that are ``touched`` now, after both databases were restored with nothing to compare.
-
-        Returns a function: whether a month is uncertain and untouched. Such a month stays as the receiver has it.
-        """
+    def _hold_touched(self, ctx: RunContext, start: Cursor, horizon: int, holding: set[Month]) -> None:
+        """Hold uncertain months that something touches, after both databases were restored with nothing to compare."""
         block = self._target.block
-        known, first = (
-            safeguard.uncertain_months(ctx.publishing, block),
-            safeguard.uncertain_before(ctx.publishing, block),
-        )
-
-        def untouched(month: Month) -> bool:
-            is_known = month in known or month in self._options.accept_lower
-            return first is not None and month < first and not is_known and not self._plugin.keeps_first
-
-        for month in filter(untouched, touched):
+        if self._plugin.keeps_first or safeguard.uncertain_before(ctx.publishing, block) is None:
+            return
+        again = held.held_months(ctx.publishing, block, ctx.retry_thresholds)
+        touched = self._touched_in_this_life(ctx, start, horizon) | holding | again
+        for month in safeguard.untouched(ctx.publishing, block, touched):
             self._hold_unknown(ctx, month, None)
-        return untouched
 
     def _touched_in_this_life(self, ctx: RunContext, start: Cursor, horizon: int) -> set[Month]:
         """Return the months with changes since the cursor, other than those of a backup."""
@@ -476,7 +478,11 @@ class TargetRun:
     ) -> None:
         known = incarnation.saved_names(ctx.accounting, self._target.block)
         fence = incarnation.fences_passed(ctx.accounting)
-        names = to_remember(known, self._plugin, fence, alone=alone, whole=whole, kinds=kinds)
+        start = cursors.cursor(ctx.publishing, self._target.block)
+        assert start is not None
+        is_known = self._options.since is not None or is_start_known(ctx.accounting, ctx.publishing, start.target)
+        start_s = start.start_end_time if is_known else None
+        names = to_remember(known, self._plugin, fence, alone=alone, whole=whole, start=start_s, kinds=kinds)
         incarnation.save_names(ctx.accounting, self._plugin.settings.places, self._target.block, names)
 
     def _note_walk(self, ctx: RunContext, start: Cursor) -> None:
@@ -532,11 +538,7 @@ class TargetRun:
         # A job that our own rules left out may be allowed now.
         again = held.held_months(ctx.publishing, self._target.block, ctx.retry_thresholds)
         wanted = touched | left | elsewhere | unknown | holding | recent | again | {*self._options.accept_lower}
-        newly: set[Month] = set()
-        if safeguard.uncertain_before(ctx.publishing, self._target.block) is not None:
-            newly = self._touched_in_this_life(ctx, start, horizon) | holding | again
-        untouched = self._hold_untouched(ctx, newly)
-        for month in (month for month in wanted if month in ctx.guard.held or not untouched(month)):
+        for month in wanted - safeguard.untouched(ctx.publishing, self._target.block, wanted):
             kind = ctx.message_format_of(month)
             if not has_records(kind):
                 by_kind.setdefault(kind, set()).add(month)
@@ -614,7 +616,9 @@ class TargetRun:
                     " `arcacct quarantine list` says what to do about each"
                 )
         if ctx.at_receiver.sums or ledger.has_later_message(ctx.publishing, self._target.block, before):
-            summaries.send_sync(ctx, delivery, doubt, months=concerned)
+            in_sums = [month for month in concerned if not self._plugin.has_records(ctx.message_format_of(month))]
+            again = {*in_sums, *filter(period.has, concerned)}
+            summaries.send_sync(ctx, delivery, doubt, months=concerned, again=again)
 
     def _months_of(self, ctx: RunContext, period: Period) -> set[Month]:
         """

@@ -573,7 +573,7 @@ def _publishers(found: Health, _limits: Thresholds) -> Iterator[Check]:
     Metric(
         "arcacct_target_never_sent_records{target}",
         "Jobs from before a target's start that were never sent to it",
-        _each_target(lambda one: one.never_sent),
+        _each_target(lambda one: one.never_sent if one.is_start_known else None),
     ),
     by_doctor=False,
 )
@@ -619,10 +619,12 @@ def _target_check(found: Health, state: TargetState, limits: Thresholds) -> Chec
         severity = max(severity, over(now - state.due_s, limits.unsent_s), OK if is_busy else WARNING)
         parts.append(f"last error: {' '.join(state.last_error.split())}")
     if state.never_sent:
-        parts.append(
-            f"{count_of(state.never_sent, 'job')} from before {iso(state.start_s)} never sent (`arcacct republish` "
-            "sends them)"
-        )
+        what = f"{count_of(state.never_sent, 'job')} from before {iso(state.start_s)}"
+        if state.is_start_known:
+            parts.append(f"{what} never sent (`arcacct republish` sends them)")
+        else:
+            why = "unknown whether they were sent, since publishing.db was lost"
+            parts.append(f"{what}: {why} (`arcacct publish --since TIME` sends them again)")
     parts.append("due" if state.due_s <= now else f"due {iso(state.due_s)}")
     return Check(state.name, severity, "; ".join(parts))
 

@@ -19,7 +19,7 @@ from arcacct.publishing.held import RetrySummary, retry_summaries
 from arcacct.publishing.ledger_rows import month_bounds, recent_months
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.safeguard import HeldMonth
-from arcacct.publishing.selection import names_in_doubt, not_selected
+from arcacct.publishing.selection import is_start_known, names_in_doubt, not_selected
 from arcacct.publishing.sent import RefusedSum, not_sent_again, of_vos, refused_sums, surplus
 from arcacct.publishing.target_run import first_start
 from arcacct.records.hold_decisions import NONE, counts
@@ -189,7 +189,9 @@ class TargetState(NamedTuple):
     start_s: int
     """Jobs that ended earlier are none of the target's business ..."""
     never_sent: int
-    """... and so many of them were never sent."""
+    """... and so many of them were never sent ..."""
+    is_start_known: bool
+    """... unless the ledger of before was lost, and with it an earlier start."""
     held_months: tuple[HeldMonth, ...]
     """Months on hold, because figures would fall without proof."""
     refused_once: RetrySummary | None
@@ -323,6 +325,7 @@ def target_state(publishing: Connection, accounting: Connection, plugin: TargetP
         held=held,
         start_s=start,
         never_sent=0 if was_sent else never_sent(publishing, accounting, target, start, vos),
+        is_start_known=is_start_known(accounting, publishing, target),
         held_months=tuple(safeguard.held(publishing, target).get(target, ())),
         refused_once=refused_once,
         ahead=ahead,

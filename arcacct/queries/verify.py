@@ -30,7 +30,7 @@ from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.safeguard import held_text
-from arcacct.publishing.selection import names_in_doubt
+from arcacct.publishing.selection import is_start_known, names_in_doubt
 from arcacct.publishing.summaries import unsettled
 from arcacct.queries import portal
 from arcacct.queries.health import is_without_arex
@@ -400,6 +400,7 @@ _CAUSES = {
     "waits": portal.NOT_SENT,
     "not sent: the target never published": portal.NOT_SENT,
     "not sent: it ended before": portal.BEFORE,
+    "unknown whether it was sent": portal.BEFORE,
     "not sent": portal.LESS,
     "changed since it was sent": portal.CHANGED,
     "sent, and": portal.GONE,
@@ -616,7 +617,9 @@ class _AtTarget:
         if self._cursor is None:
             return "not sent: the target never published"
         if job.end_time < self._cursor.start_end_time:
-            return f"not sent: it ended before the target's start; {self._republish()} sends it"
+            is_known = is_start_known(self._accounting, self._ledger, self._block)
+            what = "not sent" if is_known else "unknown whether it was sent, since publishing.db was lost"
+            return f"{what}: it ended before the target's start; {self._republish()} sends it"
         if self._held_month is not None:
             return "waits: its month is on hold"
         seq = seq_of(self._accounting, job.record_id)

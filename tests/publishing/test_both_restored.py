@@ -302,3 +302,27 @@ def test_names_of_before_are_taken_back_with_the_receivers_rows(memory, empty_bo
     assert {name: wall for name, wall in totals.items() if wall} == {"SITE": at_portal(site)[LAST]}
     announced = {row["Site"].upper(): row["NumberOfJobs"] for row in empty_box.apel.sync_records.values()}
     assert announced == {"SIET": 0, "SITE": 3}
+
+
+@pytest.mark.parametrize("messages", [SUMMARIES, CARS], ids=["summaries", "cars"])
+def test_the_count_of_a_month_in_doubt_stays(memory, empty_box, messages) -> None:
+    """36 jobs of an old month were counted, the backup knows 18: until the month is accepted APEL keeps the 36."""
+    site = Site(memory, empty_box, messages)
+    restore(site, late_jobs_lost(site), lost=True)
+
+    def count() -> int:
+        found = {(row["Year"], row["Month"]): row["NumberOfJobs"] for row in empty_box.apel.sync_records.values()}
+        return found[OLD]
+
+    assert count() == 36
+    site.publish()
+    assert count() == 36
+    answer(site)
+    assert count() == 36
+    site.republish(*month_bounds(*LAST))
+    assert count() == 36
+    site.record(*ended(OLD, 1, 99))
+    site.publish()
+    assert count() == 36
+    answer(site)
+    assert count() == 19
