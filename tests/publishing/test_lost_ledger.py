@@ -127,6 +127,24 @@ def test_a_start_that_only_the_ledger_knew(memory, empty_box, messages) -> None:
 
 
 @KINDS
+def test_a_complete_database_knows_no_more(memory, empty_box, messages) -> None:
+    """A-REX's database was imported, so each month is complete: what was sent of it is unknown all the same."""
+    site = Site(memory, empty_box, messages)
+    imported_and_published(site)
+    before = usage_s(site)
+    lose_ledger(site)
+    site.sql(
+        "INSERT INTO ImportedFiles VALUES (1, '/control/accounting/accounting.db', 0, '', 0, '', '', 0)",
+        "UPDATE DBConfig SET KeyValue = json_remove(KeyValue, '$[#-1].start') WHERE KeyName LIKE 'NAMES %'",
+    )
+
+    for words in ((), ("--now",), ("--since", f"{month_name(BEFORE)}-01")):
+        assert command(site, "publish", *words)[0] == 0
+        assert (counts(site), usage_s(site)) == (COUNTS, before)
+    assert command(site, "verify", month_name(BEFORE))[0] == 0
+
+
+@KINDS
 def test_a_host_with_only_a_batch_system(memory, empty_box, messages) -> None:
     """By the manual: the month before the database is imported, and published from its first day with --since."""
     site = Site(memory, empty_box, messages, lrms_host="ge.example.org")
