@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from arcacct.config.paths import Places
 from arcacct.database import incarnation, schema
@@ -16,6 +16,7 @@ from arcacct.publishing.ledger_rows import Month, month_name, recent_months
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.safeguard import changes
 from arcacct.records import batch_jobs, usage
+from arcacct.records.model import endpoint_host
 from arcacct.records.reader import LAST_SECOND
 from arcacct.wording import count_of
 
@@ -63,10 +64,20 @@ def note_bare_ids(accounting: Connection, publishing: Connection, here: Places) 
             schema.note(accounting, _BARE_IDS, text)
 
 
-def names_of(plugin: TargetPlugin) -> dict[str, object]:
+def in_use(accounting: Connection, plugin: TargetPlugin) -> dict[str, object]:
+    """Return a target's selection without the names that no job of the site has at the receiver."""
+    unused = set()
+    if all(map(endpoint_host, usage.endpoint_urls(accounting))):
+        unused.add("lrms_host")
+    # Sums have no ids of jobs. A month keeps its kind, so any may be one of records.
+    if not any(map(plugin.has_records, {plugin.message_format, *remembered_kinds(accounting, plugin).values()})):
+        unused.add("localid_prefix")
+    return {name: value for name, value in plugin.selection().items() if name not in unused}
+
+
+def names_of(accounting: Connection, plugin: TargetPlugin) -> dict[str, object]:
     """Return the part of a selection that names jobs at the receiver: under other names it would have them twice."""
-    selection = plugin.selection()
-    return {name: selection[name] for name in plugin.names}
+    return {name: value for name, value in in_use(accounting, plugin).items() if name in plugin.names}
 
 
 def of_records(plugin: TargetPlugin) -> dict[str, object]:
@@ -84,12 +95,12 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plugin: Targe
     """
     if incarnation.uncertain_after_seq(publishing, plugin.target.block) is None:
         return ""
-    now = names_of(plugin)
+    now = names_of(accounting, plugin)
     fence = incarnation.uncertain_fence(publishing)
     others = [
         one
         for one in incarnation.saved_names(accounting, plugin.target.block)
-        if plugin.keyed(_names(one)) != plugin.keyed(now) and not _is_known(one, fence)
+        if not _is_same(plugin, one, now) and not _is_known(one, fence)
     ]
     if not others:
         return ""
@@ -154,9 +165,8 @@ def is_start_known(accounting: Connection, publishing: Connection, target: str) 
 
 
 def to_remember(
-    known: Sequence[Mapping[str, object]],
+    accounting: Connection,
     plugin: TargetPlugin,
-    fence: int,
     *,
     alone: bool,
     whole: bool,
@@ -167,20 +177,20 @@ def to_remember(
     Return the new `saved_names`: the present names last, with the filter of the last complete run.
 
     ``whole``: a run is complete, so that the receiver has exactly the present selection. ``alone``: an operator says
-    that the receiver has nothing under other names. ``fence`` is that of this run: other names were used before it.
-    ``start``: the target's start, UTC seconds; ``None``: an earlier one may have been lost.
-    ``kinds``: the kind of every month with something published. With it, names that differ only in the kind count as
-    the same.
+    that the receiver has nothing under other names; these were used before the fence of this run. ``start``: the
+    target's start, UTC seconds; ``None``: an earlier one may have been lost. ``kinds``: the kind of every month with
+    something published. With it, names that differ only in the kind count as the same.
     """
-    now, before = names_of(plugin), known[-1] if known else {}
+    known = incarnation.saved_names(accounting, plugin.target.block)
+    now, before = names_of(accounting, plugin), known[-1] if known else {}
+    fence, ignored = incarnation.fences_passed(accounting), None if kinds is None else plugin.kind_option
     others = (
         []
         if alone
         else [
             {_UNTIL: fence, **{name: value for name, value in one.items() if name not in {_KINDS, _START}}}
             for one in known
-            if plugin.keyed(_names(one)) != plugin.keyed(now)
-            and (kinds is None or _without_kind(_names(one), plugin) != _without_kind(now, plugin))
+            if not _is_same(plugin, one, now, but=ignored)
         ]
     )
     last = {**now, _FILTER: plugin.selection()[_FILTER] if whole else before.get(_FILTER, plugin.selection()[_FILTER])}
@@ -193,13 +203,15 @@ def to_remember(
     return [*others, last]
 
 
-def _without_kind(names: Mapping[str, object], plugin: TargetPlugin) -> dict[str, object]:
-    """Return the names in a receiver's keys, without the kind of the messages."""
-    return {name: value for name, value in plugin.keyed(names).items() if name != plugin.kind_option}
-
-
-def _names(remembered: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in remembered.items() if name not in {_FILTER, _UNTIL, _KINDS, _START}}
+def _is_same(
+    plugin: TargetPlugin, remembered: Mapping[str, object], now: Mapping[str, object], *, but: str | None = None
+) -> bool:
+    """Whether remembered names give the receiver's keys of today. A name that no job had is in only one of them."""
+    before, today = (
+        plugin.keyed({name: remembered[name] for name in plugin.names if name in remembered}),
+        plugin.keyed(now),
+    )
+    return all(before[name] == today[name] for name in before.keys() & today.keys() if name != but)
 
 
 def _is_known(remembered: Mapping[str, object], fence: int) -> bool:

@@ -45,6 +45,7 @@ from arcacct.publishing.records import (
 from arcacct.publishing.safeguard import DecreaseGuard, HeldMonth
 from arcacct.publishing.selection import (
     bare_ids,
+    in_use,
     is_start_known,
     names_in_doubt,
     not_selected,
@@ -215,7 +216,7 @@ class TargetRun:
         self.summary = RunSummary(lambda note: options.announce(plugin.target.name, note))
         """The results so far."""
         plugin.bare_ids = bare_ids(*both)
-        self._selection = plugin.selection()
+        self._selection = in_use(both.accounting, plugin)
         self._walked = False
         """Whether the log was read from its start."""
         self._is_whole = False
@@ -476,13 +477,11 @@ class TargetRun:
     def _remember_names(
         self, ctx: RunContext, *, alone: bool = False, whole: bool = False, kinds: Mapping[Month, str] | None = None
     ) -> None:
-        known = incarnation.saved_names(ctx.accounting, self._target.block)
-        fence = incarnation.fences_passed(ctx.accounting)
         start = cursors.cursor(ctx.publishing, self._target.block)
         assert start is not None
         is_known = self._options.since is not None or is_start_known(ctx.accounting, ctx.publishing, start.target)
         start_s = start.start_end_time if is_known else None
-        names = to_remember(known, self._plugin, fence, alone=alone, whole=whole, start=start_s, kinds=kinds)
+        names = to_remember(ctx.accounting, self._plugin, alone=alone, whole=whole, start=start_s, kinds=kinds)
         incarnation.save_names(ctx.accounting, self._plugin.settings.places, self._target.block, names)
 
     def _note_walk(self, ctx: RunContext, start: Cursor) -> None:

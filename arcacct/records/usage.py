@@ -416,6 +416,19 @@ def jobs_by_month(con: Connection) -> dict[Month, int]:
     return {(year, month): jobs for year, month, jobs in rows}
 
 
+def endpoint_urls(con: Connection) -> set[str | None]:
+    """
+    Return the endpoints of the jobs in the cells, including pruned ones, as of the last update of the cells.
+
+    ``None`` or empty: jobs without an endpoint.
+    """
+    rows = con.execute(
+        "SELECT DISTINCT URL FROM (SELECT DISTINCT EndpointID FROM MonthlyUsage WHERE Jobs > 0)"
+        " LEFT JOIN Endpoints ON Endpoints.ID = EndpointID"
+    )
+    return {unescaped_name(url) for (url,) in rows}
+
+
 def counted_until(con: Connection, month: Month, ended_until: int) -> list[Counted]:
     """
     Return the jobs of a month with an end up to ``ended_until`` (UTC seconds), including pruned ones.

@@ -326,3 +326,61 @@ def test_the_count_of_a_month_in_doubt_stays(memory, empty_box, messages) -> Non
     assert count() == 36
     answer(site)
     assert count() == 19
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("option", ["hostname", "localid_prefix"])
+@pytest.mark.parametrize("messages", [SUMMARIES, CARS], ids=["summaries", "cars"])
+def test_a_name_that_no_job_has_stops_no_target(memory, empty_box, messages, option, lost) -> None:
+    """The host has a new name: every job has its endpoint's. Neither sums nor SGAS's record ids have a prefix."""
+    site = Site(memory, empty_box, SGAS + messages)
+    site.record(*ended(LAST, 20))
+    assert [one.error for one in site.publish_all()] == [None, None]
+    copies = backups(site)
+    site.record(*ended(LAST, 10, 20))
+    assert [one.error for one in site.publish_all()] == [None, None]
+    restore(site, copies, lost=lost)
+    more = "localid_prefix=new:\n" if option == "localid_prefix" else ""
+    site.hostname = "new.example.org" if option == "hostname" else site.hostname
+    site.configure(f"{SGAS}{more}{messages}{more}")
+
+    sgas, apel = (one.error for one in site.publish_all())
+    assert sgas is None
+    is_key = option == "localid_prefix" and messages == CARS
+    held = f"{month_name(LAST)} is held: {'unknown' if lost else 30} -> 20 jobs"
+    assert ("localid_prefix was not set and is new:" if is_key else held) in str(apel)
+    assert ("nothing is sent" in str(apel)) is is_key
+    assert at_portal(site)[LAST] == 3000
+    assert "lrms_host" not in str(apel)
+
+
+def test_a_name_that_a_job_has_stops_both_targets(memory, empty_box) -> None:
+    """A job of the batch system has no endpoint: under the host's new name receivers would have it twice."""
+    site = Site(memory, empty_box, SGAS + SUMMARIES)
+    site.record(*ended(LAST, 20), *ended(LAST, 1, 20, endpoint_url=""))
+    assert [one.error for one in site.publish_all()] == [None, None]
+    copies = backups(site)
+    restore(site, copies, lost=True)
+    site.hostname = "new.example.org"
+    site.configure(SGAS + SUMMARIES)
+
+    for one in site.publish_all():
+        assert "lrms_host was ce.example.org and is new.example.org" in str(one.error)
+    assert at_portal(site)[LAST] == 2100
+
+
+def test_a_host_name_that_no_job_has_is_no_cause_of_a_fall(memory, empty_box) -> None:
+    """The database was restored and the host renamed: what is said of the month is the restore."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(*ended(LAST, 20))
+    copy = site.backup()
+    site.record(*ended(LAST, 10, 20))
+    assert site.publish().error is None
+    site.put_back(copy)
+    site.hostname = "new.example.org"
+    site.configure(SUMMARIES)
+
+    error = str(site.publish().error)
+    assert "30 jobs published, 20 in the database now" in error
+    assert "lrms_host" not in error
+    assert "was the database lost, restored or exchanged?" in error

@@ -482,7 +482,7 @@ def test_a_job_that_was_resumed_after_the_ledger_forgot_it(memory, empty_box, wh
 def test_a_run_that_failed_behind_a_lost_ledger_forgets_no_number(memory, empty_box) -> None:
     """The first run is refused (another host's name): the second still knows SGAS's older version by its number."""
     site = Site(memory, empty_box, BOTH)
-    site.record(Job("changed", wall_s=300))
+    site.record(Job("changed", wall_s=300), Job("local", endpoint_url=""))
     site.publish_all()
     site.record(Job("changed", wall_s=200))
     lose(site.settings.places.publishing_database)

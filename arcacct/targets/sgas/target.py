@@ -91,6 +91,9 @@ class SGASPlugin(TargetPlugin):
     # nginx before SGAS refuses bodies above 2 MB (client_max_body_size 2m).
     max_bytes = 1_500_000
     duplicate_policy = DuplicatePolicy.IGNORES
+    # The record id has no local id.
+    names = ("lrms_host",)
+    record_names = ("vofilter", "lrms_host")
     confirmation_level = "stored"
     returns_row_ids = True
     correction_advice = "give its administrator what `arcacct quarantine sql` prints (it deletes record {key})"
