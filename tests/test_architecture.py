@@ -70,7 +70,7 @@ SPEAKERS = {
     "arex": {"import_database", "own_database", "reconcile"},
     "export": {"jobs"},
     "fleet": {"duckdb_engine", "postgresql"},
-    "publishing": {"audit", "cursors", "held", "ledger", "ledger_rows", "safeguard", "sent"},
+    "publishing": {"audit", "cursors", "former_publisher", "held", "ledger", "ledger_rows", "safeguard", "sent"},
     "queries": {"arcctl", "capacity", "health_queries", "job_history", "portal", "questions"},
     "reports": {"tables"},
     "sources.features": {"collect"},
@@ -161,7 +161,7 @@ def _texts(tree: ast.Module) -> Iterator[str]:
 
 def _is_ledger_cursor(node: ast.Attribute) -> bool:
     # `cursors.cursor(...)` is how far a target came.
-    return isinstance(node.value, ast.Name) and node.value.id in ("cursors", "publishing_cursors")
+    return isinstance(node.value, ast.Name) and node.value.id in ("cursors", "former_publisher", "publishing_cursors")
 
 
 KINDS_OF_TARGETS = {*FOLDERS, *FOLDERS.values()}

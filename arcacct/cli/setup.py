@@ -42,8 +42,8 @@ def setup(ctx: click.Context, *, only_check: bool, form: str, write: bool, launc
     register, rehearsal, switch from jura-ng, timers. Stop and resume where you like. Without --write nothing is
     changed.
 
-    Exits with 0 if no required step is left, else with the most severe code: 78 configuration, 77 credentials, 74
-    database.
+    Exits with 0 if no required step is left, else with the most severe code: 78 configuration, 77 credentials, 69
+    switch from jura-ng, 74 database.
     """
     if write and only_check:
         raise UsageError("--write changes a file and --check changes nothing: use only one of them")

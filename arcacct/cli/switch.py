@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import click
 
 from arcacct.arex.import_database import arex_databases
 from arcacct.cli.console import ask, examples, print_line
-from arcacct.cli.options import MONTH, settings_of
+from arcacct.cli.options import MONTH, name_of_user, settings_of
 from arcacct.cli.tables import format_option, show
 from arcacct.cli.targets import complete_target
+from arcacct.config.settings import Settings
+from arcacct.database import access
+from arcacct.errors import FiguresHeld, UsageError
+from arcacct.publishing.former_publisher import former_publisher
 from arcacct.publishing.ledger_rows import Month, month_name
+from arcacct.publishing.plugin import TargetPlugin
+from arcacct.publishing.safeguard import month_names
 from arcacct.targets import plugins
 from arcacct.targets.apel import jura
 from arcacct.targets.apel.jura import JobsOfMonth, SumsOfMonth, Takeover, TargetPlan, hours
@@ -25,7 +32,9 @@ _COLUMNS = (
 _SHOWN = 20
 
 
-@click.command(epilog=examples("arcacct switch --plan", "arcacct switch --target apel:egi --yes"))
+@click.command(
+    epilog=examples("arcacct switch --plan", "arcacct switch --target apel:egi --yes", "arcacct switch --decline")
+)
 @click.argument("path", required=False)
 @click.option("--plan", "plan_only", is_flag=True, help="Show the plan; change nothing.")
 @click.option(
@@ -37,9 +46,12 @@ _SHOWN = 20
     type=MONTH,
     multiple=True,
     metavar="YYYY-MM",
-    help="This month, repeatable; default: the month of jura-ng's last job and the one before.",
+    help="This month, repeatable; default: the month of jura-ng's last job, the one before, and the months on hold.",
 )
 @click.option("--arc", type=click.Choice(["6", "7"]), help="The target of jura-ng, if the database does not have it.")
+@click.option(
+    "--decline", is_flag=True, help="Leave jura-ng's sums at APEL and send ours in addition; your name is stored."
+)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @format_option()
 @click.pass_context
@@ -52,6 +64,7 @@ def switch(
     target: str | None,
     months: Sequence[Month],
     arc: str | None,
+    decline: bool,
     yes: bool,
     form: str,
 ) -> None:
@@ -59,14 +72,20 @@ def switch(
     Take over from jura-ng without counting a job twice.
 
     jura-ng sent summaries under its own keys, and APEL would add our summaries to them. This command stores the keys
-    that our records do not replace, and the next `arcacct publish` sends zeros for them. The command itself sends
-    nothing, and you can repeat it.
+    that our records do not replace, and the next `arcacct publish` sends zeros for them. Until then, or until you
+    decline, `arcacct publish` sends no sums of these months (69). The command itself sends nothing, and you can repeat
+    it.
 
     PATH is an accounting.db (ARC 6) or accounting_v2.db (ARC 7) with jura-ng's publishing.db next to it; default: those
     of the control directory.
     """
     # A plan is made while jura-ng still publishes, on the configuration as it is.
     settings = settings_of(ctx, to_publish=not plan_only)
+    if decline:
+        if plan_only or path or arc:
+            raise UsageError("--decline takes over nothing: it goes with --target, --month and --yes only")
+        _decline(settings, plugins(settings, target), months, yes=yes)
+        return
     databases = [path] if path else arex_databases(settings.places.controldir)
     options = Takeover(databases, list(months), int(arc) if arc else None)
     plans = jura.plan(settings, plugins(settings, target), options)
@@ -77,17 +96,44 @@ def switch(
         _tell(one)
     if plan_only:
         return
-    if not any(map(jura.anything_left, plans)):
-        print_line("nothing to store: our records replace all that APEL has", err=True)
-        return
-    ask("store these keys?", yes=yes)
-    for name, new in jura.take_over(settings, plans).items():
+    is_needed = any(map(jura.anything_left, plans))
+    if is_needed:
+        ask("store these keys?", yes=yes)
+    for name, new in jura.take_over(settings, plans, name_of_user()).items():
         words = (
             f"{count_of(new, 'key')} stored: the next `arcacct publish` sends zeros for them"
             if new
             else "everything was already stored"
         )
         print_line(f"{name}: {words}", err=True)
+    unknown = [one.target for one in plans if one.sums and not one.settles]
+    if unknown:
+        raise FiguresHeld(
+            f"{', '.join(unknown)}: not settled: the given databases of A-REX do not have jura-ng's messages"
+        )
+    if not is_needed:
+        print_line("nothing to store: our records replace all that APEL has", err=True)
+
+
+def _decline(settings: Settings, targets: Sequence[TargetPlugin], months: Sequence[Month], *, yes: bool) -> None:
+    """Store that jura-ng's sums stay: of ``months``, or of all that are not settled yet."""
+    here = settings.places
+    with access.translating(here.publishing_database), closing(access.read_publishing(here)) as ledger:
+        found = [(one.target, former_publisher(one, ledger)) for one in targets]
+    left = {
+        target: chosen
+        for target, former in found
+        if former is not None and former.adds_up and (chosen := months or former.open)
+    }
+    for target, some in left.items():
+        print_line(
+            f"{target.name}: jura-ng's sums of {month_names(some)} stay, and count in addition to ours", err=True
+        )
+    if not left:
+        print_line("nothing to decline: every month is settled, or jura-ng published none", err=True)
+        return
+    ask("is that intended?", yes=yes)
+    jura.decline(settings, {target.block: some for target, some in left.items()}, name_of_user())
 
 
 def _rows(one: TargetPlan) -> Iterator[tuple[object, ...]]:

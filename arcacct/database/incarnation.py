@@ -296,7 +296,7 @@ def _note_unsure(
             "UPDATE UncertainMonths SET Answered = (SELECT max(Accepted) FROM AcceptedDecreases WHERE"
             " AcceptedDecreases.Target ="
             " UncertainMonths.Target AND AcceptedDecreases.Year = UncertainMonths.Year"
-            " AND AcceptedDecreases.Month = UncertainMonths.Month) WHERE Since = ?",
+            " AND AcceptedDecreases.Month = UncertainMonths.Month AND Decision = 'lower') WHERE Since = ?",
             (now,),
         )
     if not _both_are_old(what, found):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from arcacct.causes import Causes
 from arcacct.database.connection import Connection
+from arcacct.publishing.former_publisher import FormerPublisher
 from arcacct.publishing.held import RetryThresholds
 from arcacct.publishing.ledger import HeldRecord
 from arcacct.publishing.ledger_rows import Month
@@ -104,6 +105,8 @@ class RunContext(NamedTuple):
     """The months with something published to the target, as of the start of the run."""
     incarnation: str
     """The incarnation of the accounting database."""
+    former: FormerPublisher | None = None
+    """What jura-ng published to the receiver; ``None``: nothing."""
     remembered_kinds: Mapping[Month, str] = MappingProxyType({})
     """The message kind of each month, as accounting.db remembers it, for months that an older ledger does not have."""
     at_receiver: ReceiverRows = ReceiverRows()

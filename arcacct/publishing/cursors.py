@@ -1,56 +1,18 @@
-"""The progress of each target: its cursor in the change feed, its runs, and the point where jura-ng stopped."""
+"""The progress of each target: its cursor in the change feed, and its runs."""
 
 from __future__ import annotations
 
-import os
 import time
-from contextlib import closing
 from typing import NamedTuple
 
-from arcacct.config.settings import Settings
 from arcacct.database import schema
-from arcacct.database.connection import Connection, DatabaseError, connect
+from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.errors import ArcacctError
 from arcacct.wording import sanitise_line
 
 _EXIT_CODE = "LAST_EXIT_CODE "
 """The prefix of a note; the target's block follows."""
-
-# The progress of jura-ng with each target, from its own publishing.db. It is read when arcacct takes over.
-
-
-def published_until(settings: Settings, block: str) -> int | None:
-    """Return the end time of the last job that jura-ng published to a target, UTC seconds; ``None``: none."""
-    if not os.path.exists(settings.jura_database):
-        return None
-    return jura_end_times(settings.jura_database).get(block)
-
-
-def jura_end_times(path: str) -> dict[str, int]:
-    """
-    Return LastEndTime by TargetID from jura-ng's database; empty if there is no database or it cannot be read.
-
-    SQLite opens a copy: a lock on the original could stop a jura-ng that is still running.
-    """
-    # Needed only once for each target.
-    import shutil  # noqa: PLC0415
-    import tempfile  # noqa: PLC0415
-
-    with tempfile.TemporaryDirectory(prefix="arcacct-") as folder:
-        copy = os.path.join(folder, "publishing.db")
-        try:
-            for suffix in ("", "-wal"):
-                if os.path.exists(path + suffix):
-                    shutil.copyfile(path + suffix, copy + suffix)
-            if not os.path.exists(copy):
-                return {}
-            with closing(connect(copy)) as con:
-                rows = con.execute("SELECT TargetID, LastEndTime FROM AccountingTargets")
-                return {str(name): int(end) for name, end in rows}
-        except (OSError, DatabaseError, ValueError):
-            return {}
-
 
 # The ledger of publishing: messages, answers, and held records with their reasons (publishing.db).
 #

@@ -495,7 +495,7 @@ class TargetPlugin(ABC):
     record_names: tuple[str, ...] = ("vofilter", "lrms_host", "localid_prefix")
     """The options of `selection` that decide whether a job's record goes to the target, and under which key."""
     takeover_advice: str = "nothing to do: jura-ng publishes to no such receiver"
-    """What taking over from jura-ng means if there is nothing to take over (`switch --plan`)."""
+    """What taking over from jura-ng means if there is nothing to take over; empty: its sums would count as well."""
 
     @abstractmethod
     def records(self, kind: str) -> RecordFormat:
@@ -504,6 +504,11 @@ class TargetPlugin(ABC):
     def summaries(self, kind: str) -> MonthlySummaries:
         """Return the format of monthly sums of any other kind, whatever the target is sent now."""
         raise NotImplementedError(kind)
+
+    @property
+    def former_block(self) -> str:
+        """The name under which jura-ng knows a target with the same receiver."""
+        return self.target.block
 
     @property
     def keeps_first(self) -> bool:

@@ -14,7 +14,7 @@ from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.errors import FiguresHeld
 from arcacct.publishing.ledger import SentVersion
-from arcacct.publishing.ledger_rows import Month, month_name, month_of
+from arcacct.publishing.ledger_rows import Month, iso, month_name, month_of
 from arcacct.publishing.sent import is_same
 from arcacct.records.model import AAR
 from arcacct.wording import count_of, sanitise_line
@@ -105,6 +105,8 @@ class HeldMonth(NamedTuple):
     published_jobs: int
     found_jobs: int
     since_s: int = 0
+    remedy: str = ""
+    """What ends the hold, as text; empty: the jobs, the configuration, or an accepted decrease."""
 
 
 class AcceptedDecreases(NamedTuple):
@@ -125,7 +127,7 @@ def published(con: Connection, target: str) -> dict[Month, MonthFormat]:
 def held(con: Connection, target: str | None = None) -> dict[str, list[HeldMonth]]:
     """Return the held months by target, of one target or of all."""
     rows = con.execute(
-        "SELECT Target, Year, Month, Cause, PublishedJobs, FoundJobs, Since FROM HeldMonths WHERE ?1 IS NULL OR"
+        "SELECT Target, Year, Month, Cause, PublishedJobs, FoundJobs, Since, Remedy FROM HeldMonths WHERE ?1 IS NULL OR"
         " Target = ?1"
         " ORDER BY Target, Year, Month",
         (target,),
@@ -157,9 +159,9 @@ def set_held(con: Connection, target: str, months: Iterable[HeldMonth], looked_a
             "DELETE FROM HeldMonths WHERE Target = ? AND Year = ? AND Month = ?", [(target, *month) for month in gone]
         )
         con.executemany(
-            "INSERT OR REPLACE INTO HeldMonths (Target, Year, Month, Cause, PublishedJobs, FoundJobs, Since)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(target, *one[:5], before.get((one.year, one.month), now)) for one in holding],
+            "INSERT OR REPLACE INTO HeldMonths (Target, Year, Month, Cause, PublishedJobs, FoundJobs, Since, Remedy)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [(target, *one[:5], before.get((one.year, one.month), now), one.remedy) for one in holding],
         )
 
 
@@ -177,7 +179,8 @@ def accept(con: Connection, target: str, months: Iterable[Month], incarnation: s
 def accepted(con: Connection, target: str, incarnation: str) -> AcceptedDecreases:
     """Return what was accepted for a target and this incarnation of the accounting database."""
     rows = con.execute(
-        "SELECT Year, Month, IsOpen FROM AcceptedDecreases WHERE Target = ? AND Incarnation = ?", (target, incarnation)
+        "SELECT Year, Month, IsOpen FROM AcceptedDecreases WHERE Target = ? AND Incarnation = ? AND Decision = 'lower'",
+        (target, incarnation),
     ).fetchall()
     return AcceptedDecreases(
         frozenset((year, month) for year, month, is_open in rows if is_open),
@@ -195,6 +198,40 @@ def close_accepted(con: Connection, target: str, *, but: Iterable[Month] = ()) -
             "UPDATE AcceptedDecreases SET IsOpen = 0 WHERE Target = ? AND Year = ? AND Month = ? AND IsOpen",
             [(target, *month) for month in set(open_months) - set(but)],
         )
+
+
+class Decision(NamedTuple):
+    """What an operator decided about a month, apart from decreases."""
+
+    what: str
+    """``switched``, ``declined`` or ``kept``, as in schema/publishing/20_figures.sql."""
+    who: str
+    when_s: int
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return f"{self.what} by {self.who} at {iso(self.when_s)}"
+
+
+def decide(con: Connection, target: str, months: Iterable[Month], what: str, who: str) -> None:
+    """Store what an operator decided about some months."""
+    now = int(time.time())
+    with transaction(con):
+        con.executemany(
+            "INSERT INTO AcceptedDecreases (Target, Year, Month, Incarnation, Accepted, Who, IsOpen, Decision)"
+            " VALUES (?, ?, ?, '', ?, ?, 0, ?)",
+            [(target, *month, now, sanitise_line(who), what) for month in months],
+        )
+
+
+def decisions(con: Connection, target: str, *what: str) -> dict[Month, Decision]:
+    """Return the last decision of some kinds on each month of a target."""
+    rows = con.execute(
+        "SELECT Year, Month, Decision, Who, Accepted FROM AcceptedDecreases WHERE Target = ? AND Decision IN"
+        f" ({', '.join('?' * len(what))}) ORDER BY AcceptedID",
+        (target, *what),
+    )
+    return {(year, month): Decision(*values) for year, month, *values in rows}
 
 
 class UncertainMonth(NamedTuple):
@@ -550,10 +587,26 @@ class DecreaseGuard:
 
 
 def held_text(*months: HeldMonth) -> str:
-    """Return ``2026-11 is held: 41 jobs published, 1 in the database now: ...`` for each month, then the advice."""
-    names = [month_name((one.year, one.month)) for one in months]
-    causes = [f"{name} is held: {one.cause}" for name, one in zip(names, months, strict=True)]
-    return "; ".join([*causes, _WAYS_OUT.format(options=" ".join(f"--accept-lower {name}" for name in names))])
+    """
+    Return ``2026-11 is held: 41 jobs published, 1 in the database now: ...``, then the ways out.
+
+    Months with the same cause are named together.
+    """
+    causes: dict[str, list[Month]] = {}
+    for one in months:
+        causes.setdefault(one.cause, []).append((one.year, one.month))
+    text = [f"{month_names(found)} {'are' if found[1:] else 'is'} held: {cause}" for cause, found in causes.items()]
+    text += dict.fromkeys(one.remedy for one in months if one.remedy)
+    fallen = [month_name((one.year, one.month)) for one in months if not one.remedy]
+    if fallen:
+        text.append(_WAYS_OUT.format(options=" ".join(f"--accept-lower {name}" for name in fallen)))
+    return "; ".join(text)
+
+
+def month_names(months: Sequence[Month]) -> str:
+    """Return ``2026-09, 2026-10 and 2026-11``."""
+    *others, last = map(month_name, months)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _fell(given: Amount, found: Amount, left: Amount) -> bool:

@@ -23,7 +23,7 @@ from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
 from arcacct.publishing.ledger import COUNTS, HeldRecord, MonthSnapshot, SentRecord, SentSum
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name, next_month
 from arcacct.publishing.plugin import MonthlySummaries, TargetPlugin
-from arcacct.publishing.safeguard import Amount, CountingKey, totals
+from arcacct.publishing.safeguard import Amount, CountingKey, HeldMonth, totals
 from arcacct.publishing.safeguard import held as held_months
 from arcacct.records import reader, unfinished, usage
 from arcacct.records.model import AAR, UsageCell
@@ -192,6 +192,7 @@ def send_summaries(
             if month not in ctx.guard.held
             and not _would_decrease(ctx, family, month, by_month[month], sums.parts)
             and not _misses_the_beginning(ctx, month, by_month[month])
+            and not _has_other_sums(ctx, month, by_month[month])
         ]
     parts = [part for part in sums.parts if part.sum is not None and (part.sum.year, part.sum.month) in allowed]
     refused = [cell for cell in sums.refused if (cell.year, cell.month) in allowed]
@@ -253,16 +254,30 @@ def _misses_the_beginning(ctx: RunContext, month: Month, live: Sequence[Live]) -
     Another program may have published the rest. APEL replaces a sum by the next one, and the sum of a part is lower.
     """
     cause = None if month in ctx.months else _begun_later(ctx, month)
-    if cause is None:
+    jobs = 0 if cause is None else jobs_here(ctx, month)
+    return cause is not None and bool(jobs or live) and ctx.guard.is_incomplete(month, jobs, cause)
+
+
+def _has_other_sums(ctx: RunContext, month: Month, live: Sequence[Live]) -> bool:
+    """Whether jura-ng may have sent sums of a month, and no operator has decided about them. If so, hold the month."""
+    former = ctx.former
+    if former is None or not former.is_open(month):
         return False
+    jobs, given = jobs_here(ctx, month), sum(one.jobs for _kind, one in live)
+    if jobs or given:
+        ctx.guard.hold(HeldMonth(*month, former.cause, given, jobs, remedy=former.remedy([month])))
+    return bool(jobs or given)
+
+
+def jobs_here(ctx: RunContext, month: Month) -> int:
+    """Return the number of jobs of a month that the database has for the target, including pruned ones."""
     counted = usage.counted_until(ctx.accounting, month, reader.LAST_SECOND)
-    jobs = sum(one.jobs for one in counted if ctx.plugin.target.wants(one.vo))
-    return bool(jobs or live) and ctx.guard.is_incomplete(month, jobs, cause)
+    return sum(one.jobs for one in counted if ctx.plugin.target.wants(one.vo))
 
 
 def _begun_later(ctx: RunContext, month: Month) -> str | None:
     """Return why a month that was not published yet may lack jobs; ``None`` if it does not."""
-    until = cursors.published_until(ctx.plugin.settings, ctx.block)
+    until = None if ctx.former is None else ctx.former.until_s
     since = schema.complete_since(ctx.accounting, until)
     if month_bounds(*month)[0] >= since:
         return None

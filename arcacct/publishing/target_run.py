@@ -21,6 +21,7 @@ from arcacct.publishing import cursors, held, ledger, safeguard, sent, summaries
 from arcacct.publishing.context import RunContext, RunDeadline, RunSummary
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import Delivery, LazySender, MessageSink
+from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
 from arcacct.publishing.ledger import COUNTS, LedgerGap, SentRecord
 from arcacct.publishing.ledger_rows import (
     DAY_S,
@@ -73,7 +74,7 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
     if remembered is not None and found is not None:
         since = remembered if since is None else min(since, remembered)
     if found is None:
-        start, why = first_start(ctx.publishing, ctx.accounting, ctx.plugin, since)
+        start, why = first_start(ctx.publishing, ctx.accounting, ctx.plugin, ctx.former, since)
         ctx.summary.note(
             f"new target: `arcacct publish` sends jobs that ended since {iso(start)} ({why}; its --since TIME changes"
             " that)"
@@ -113,7 +114,11 @@ def _taken_over(ctx: RunContext) -> Cursor | None:
 
 
 def first_start(
-    publishing: Connection, accounting: Connection, plugin: TargetPlugin, since: int | None = None
+    publishing: Connection,
+    accounting: Connection,
+    plugin: TargetPlugin,
+    former: FormerPublisher | None,
+    since: int | None = None,
 ) -> tuple[int, str]:
     """
     Return the end time (UTC seconds) from which the first run of a target sends jobs, and the reason.
@@ -128,8 +133,8 @@ def first_start(
     if since is not None:
         return since, "set by --since"
     stopped = cursors.jura_end_time(publishing, plugin.target.block)
-    if stopped is None:
-        stopped = cursors.published_until(plugin.settings, plugin.target.block)
+    if stopped is None and former is not None and not former.is_guessed:
+        stopped = former.until_s
     if stopped is not None:
         return max(0, stopped - DAY_S), f"a day before jura-ng stopped at {iso(stopped)}"
     return schema.created(accounting), "when the database was created"
@@ -280,7 +285,7 @@ class TargetRun:
             month
             for one in safeguard.held(ctx.publishing, block).get(block, ())
             for month in [(one.year, one.month)]
-            if period.has(month) and month not in ctx.guard.held and published[month] == self._jobs_here(ctx, month)
+            if period.has(month) and month not in ctx.guard.held and published[month] == summaries.jobs_here(ctx, month)
         ]
 
     def _begun(self) -> RunContext:
@@ -303,7 +308,8 @@ class TargetRun:
         )
         published = safeguard.published(publishing, block)
         kinds = remembered_kinds(self._both.accounting, self._plugin)
-        return RunContext(self._plugin, *self._both, self.summary, guard, published, life, kinds)
+        former = former_publisher(self._plugin, publishing)
+        return RunContext(self._plugin, *self._both, self.summary, guard, published, life, former, kinds)
 
     def _attempt(self, ctx: RunContext, origin: str, work: Callable[[MessageSink], None]) -> ArcacctError | None:
         """Do the work with a sender to the target. An error ends only this target's run."""
@@ -412,7 +418,7 @@ class TargetRun:
                 continue
             if concerned is not None and month not in concerned:
                 continue
-            if one.jobs is not None and self._jobs_here(ctx, month) >= one.jobs:
+            if one.jobs is not None and summaries.jobs_here(ctx, month) >= one.jobs:
                 back.append(month)
             else:
                 self._hold_unknown(ctx, month, one.jobs)
@@ -435,13 +441,9 @@ class TargetRun:
         logged = reader.months_logged_after(ctx.accounting, seq, horizon, ended_from=start.start_end_time)
         return logged | usage.months_changed_after(ctx.accounting, seq)
 
-    def _jobs_here(self, ctx: RunContext, month: Month) -> int:
-        counted = usage.counted_until(ctx.accounting, month, reader.LAST_SECOND)
-        return sum(cell.jobs for cell in counted if self._target.wants(cell.vo))
-
     def _hold_unknown(self, ctx: RunContext, month: Month, jobs: int | None) -> None:
         """Hold a month that a lost ledger may have known better; ``jobs``: its number of jobs, ``None`` if unknown."""
-        here = self._jobs_here(ctx, month)
+        here = summaries.jobs_here(ctx, month)
         change = f"{'unknown' if jobs is None else jobs} -> {count_of(here, 'job')}: both databases were restored, and"
         why = "the replaced ledger says that the receiver has more"
         if jobs is None:
@@ -554,9 +556,8 @@ class TargetRun:
             if self._plugin.has_records(kind):
                 continue
             elsewhere = ctx.guard.published_under_other_site(month, self._plugin.site)
-            counted = usage.counted_until(ctx.accounting, month, reader.LAST_SECOND) if elsewhere else ()
-            jobs = sum(one.jobs for one in counted if self._target.wants(one.vo))
-            if not elsewhere or ctx.guard.has_mistyped(month) or ctx.guard.published_in(month) != jobs:
+            is_mistyped = ctx.guard.has_mistyped(month)
+            if not elsewhere or is_mistyped or ctx.guard.published_in(month) != summaries.jobs_here(ctx, month):
                 by_kind.setdefault(kind, set()).add(month)
 
     def _prove(self, ctx: RunContext) -> None:

@@ -37,9 +37,12 @@ def state(site: Site) -> Iterator[Check]:
         return
     found = health.look(site.here, site.settings)
     for one in health_checks.judge(found, health.BEFORE_LIVE, (row for row in health_checks.CHECKS if row.by_doctor)):
-        # The checks of the configuration have said that with file and line.
-        if one.subject != "jura" or one.severity == OK:
-            yield one._replace(exit_code=STORE) if one.severity == CRITICAL else one
+        yield one._replace(exit_code=one.exit_code or STORE) if one.severity == CRITICAL else one
+
+
+def _database(site: Site) -> Iterator[Check]:
+    # Of jura-ng's targets the checks of the configuration have said that with file and line.
+    return (one for one in state(site) if one.subject != "jura" or one.severity == OK)
 
 
 def spools_of(site: Site) -> Iterator[Check]:
@@ -185,7 +188,7 @@ CHECKS: tuple[tuple[str, Step], ...] = (
     ("callouts", doctor_checks.states),
     ("launcher", doctor_host.launcher),
     ("place", doctor_host.place),
-    ("database", state),
+    ("database", _database),
     ("spool", spools_of),
     ("targets", doctor_checks.targets),
     ("credentials", doctor_checks.credentials),

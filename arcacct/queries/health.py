@@ -27,6 +27,7 @@ from arcacct.database.durable import MaintenanceEntry
 from arcacct.database.incarnation import DatabaseMismatch
 from arcacct.database.location import fence, spools
 from arcacct.errors import ArcacctError, StoreBusy
+from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
 from arcacct.publishing.ledger_rows import iso
 from arcacct.queries import health_queries
 from arcacct.queries.health_queries import Basis, RecordingState, TargetState, basis
@@ -161,6 +162,8 @@ class Health(NamedTuple):
     targets: tuple[TargetState, ...]
     certificates: dict[str, int | str]
     """By file: when it ends, or why that is not known."""
+    former: tuple[FormerPublisher, ...] = ()
+    """What jura-ng published to the receivers of the targets."""
     doubts: tuple[DatabaseMismatch, ...] = ()
     """What is wrong between accounting.db and publishing.db."""
     settings: Settings | None = None
@@ -220,6 +223,9 @@ def look(here: Places, settings: Settings | None) -> Health:
         is_without_arex=without,
         no_directory=cannot_look(here.directory),
     )
+    if settings is not None and not os.path.exists(here.publishing_database):
+        former = [former_publisher(plugin, None) for plugin in plugins(settings)]
+        found = found._replace(former=tuple(filter(None, former)))
     try:
         try:
             return _looked(here, settings, found)
@@ -249,6 +255,8 @@ def _looked(here: Places, settings: Settings | None, found: Health) -> Health:
         closing(access.read_publishing(here)) as ledger,
     ):
         recorded = health_queries.recorded(ours)
+        targets = [] if settings is None else plugins(settings)
+        former = [former_publisher(plugin, ledger) for plugin in targets]
         lately = health_queries.ended_since(ours, found.now - _GROWTH_DAYS * DAY_S)
         return found._replace(
             size_bytes=_size_bytes(here.database),
@@ -263,9 +271,10 @@ def _looked(here: Places, settings: Settings | None, found: Health) -> Health:
             implausible=hold_decisions.counts(ours),
             basis=basis(ours, recent_months(found.now)),
             targets=tuple(
-                health_queries.target_state(ledger, ours, plugin)
-                for plugin in ([] if settings is None else plugins(settings))
+                health_queries.target_state(ledger, ours, plugin, one)
+                for plugin, one in zip(targets, former, strict=True)
             ),
+            former=tuple(filter(None, former)),
             doubts=tuple(
                 incarnation.mismatches(
                     incarnation.incarnation_state(

@@ -14,9 +14,9 @@ from arcacct.arex.spool_replay import Spooled
 from arcacct.config.settings import Settings
 from arcacct.database import durable
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
-from arcacct.errors import TargetBusy
+from arcacct.errors import FiguresHeld, TargetBusy
 from arcacct.publishing.ledger_rows import iso, month_name
-from arcacct.publishing.safeguard import held_text
+from arcacct.publishing.safeguard import held_text, month_names
 from arcacct.publishing.selection import NOT_SELECTED
 from arcacct.queries.health import (
     CRITICAL,
@@ -543,6 +543,21 @@ def _publishers(found: Health, _limits: Thresholds) -> Iterator[Check]:
         yield Check("targets", WARNING, text, f"configure one in arcacct.conf; {only_records}")
 
 
+@_check("howto/switch-from-jura-ng.md")
+def _former_publishers(found: Health, _limits: Thresholds) -> Iterator[Check]:
+    """Whether jura-ng published months of a target as well, and that is settled."""
+    still = () if found.settings is None else found.settings.jura_targets
+    for one in found.former:
+        # The check of jura-ng speaks of what it publishes today.
+        if one.block in still or not one.months:
+            continue
+        if one.open:
+            text = f"{one.target}: {month_names(one.open)}: {one.cause}"
+            yield Check("switch", CRITICAL, text, one.remedy(), FiguresHeld.exit_code)
+        else:
+            yield Check("switch", OK, f"{one.target}: jura-ng's sums until {iso(one.until_s)}: {one.decided}")
+
+
 @_check(
     "howto/monitor.md",
     Metric(
@@ -608,11 +623,7 @@ def _target_check(found: Health, state: TargetState, limits: Thresholds) -> Chec
     if state.unanswered:
         parts.append(f"{count_of(state.unanswered, 'message')} without an answer")
     # What is held has a check of its own.
-    if (
-        state.last_error
-        and " is held: " not in state.last_error
-        and (state.last_run_s or 0) > (state.last_success_s or 0)
-    ):
+    if state.last_error and " held: " not in state.last_error and (state.last_run_s or 0) > (state.last_success_s or 0):
         # Also when nothing waits: the run failed, sync message included. A receiver that is only busy may be so for a
         # while; anything else does not pass without an administrator.
         is_busy = state.last_success_s and state.last_exit_code in (0, TargetBusy.exit_code)
@@ -651,8 +662,8 @@ def _target_check(found: Health, state: TargetState, limits: Thresholds) -> Chec
 def _figures(found: Health, _limits: Thresholds) -> Iterator[Check]:
     """Whether the receivers' figures may be sent, or would fall without proof."""
     for target in found.targets:
-        for held in target.held_months:
-            yield Check(f"{target.name} figures", CRITICAL, held_text(held))
+        if target.held_months:
+            yield Check(f"{target.name} figures", CRITICAL, held_text(*target.held_months))
         if target.names_in_doubt:
             yield Check(f"{target.name} figures", CRITICAL, target.names_in_doubt)
         for one in target.refused_sums:

@@ -15,6 +15,7 @@ from arcacct.benchmark import SUBSTITUTE_SHOWN, measured_benchmark
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
 from arcacct.publishing import audit, cursors, ledger, safeguard
+from arcacct.publishing.former_publisher import FormerPublisher
 from arcacct.publishing.held import RetrySummary, retry_summaries
 from arcacct.publishing.ledger_rows import month_bounds, recent_months
 from arcacct.publishing.plugin import TargetPlugin
@@ -294,7 +295,9 @@ def waiting(con: Connection, seq: int, ended_from: int, vos: tuple[str, ...]) ->
     return Waiting._make(row)
 
 
-def target_state(publishing: Connection, accounting: Connection, plugin: TargetPlugin) -> TargetState:
+def target_state(
+    publishing: Connection, accounting: Connection, plugin: TargetPlugin, former: FormerPublisher | None
+) -> TargetState:
     """What is known of a target; all of nothing for one that never published."""
     target, vos = plugin.target.block, plugin.target.vofilter
     row = publishing.execute(
@@ -305,12 +308,11 @@ def target_state(publishing: Connection, accounting: Connection, plugin: TargetP
     )
     # What the next run of a new target sends, and not what it may seem to.
     seq, start, last_run, last_success, error = row or (
-        0, first_start(publishing, accounting, plugin)[0], None, None, None,
+        0, first_start(publishing, accounting, plugin, former)[0], None, None, None,
     )  # fmt: skip
     refused_once, ahead = retry_summaries(publishing, target)
     # jura-ng may have sent the jobs from before.
-    until = cursors.published_until(plugin.settings, plugin.target.block)
-    was_sent = until is not None and until >= start
+    was_sent = former is not None and former.until_s >= start
     return TargetState(
         name=plugin.target.name,
         block=target,

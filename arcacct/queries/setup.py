@@ -46,6 +46,8 @@ _NOT_RUNNING = {
 _RESTART = "systemctl restart arc-arex"
 _UNITS_DIR = "/etc/systemd/system"
 _CLOCK_S = 300
+_OF_JURA = ("jura", "switch")
+"""The checks of `status` about jura-ng."""
 _RANK = {OK: 0, UNKNOWN: 1, WARNING: 2, CRITICAL: 3}
 
 
@@ -145,7 +147,8 @@ def steps(site: Site, ahead: Site, launcher: str) -> Iterator[SetupStep]:
     yield from _clock(site)
     yield _launcher(ahead, launcher)
     yield _callouts(site, configuration, launcher)
-    yield _database(site)
+    state = list(doctor.state(site))
+    yield _database(site, state)
     yield _history(site)
     known = Check("benchmark", OK, "the configuration names one")
     if site.here is None:
@@ -160,7 +163,7 @@ def steps(site: Site, ahead: Site, launcher: str) -> Iterator[SetupStep]:
     )
     yield _targets(site, is_readable=first.severity == OK)
     yield _rehearsal(site)
-    yield _switch(site)
+    yield _switch(site, state)
     yield _timers(site)
 
 
@@ -272,14 +275,14 @@ def _not_restarted(site: Site) -> Check | None:
     return Check("callouts", CRITICAL, detail, f"restart A-REX: {_RESTART}", CONF)
 
 
-def _database(site: Site) -> SetupStep:
+def _database(site: Site, state: Sequence[Check]) -> SetupStep:
     here = site.here
     if here is None:
         return SetupStep("database", (_unsettled("database"),))
     if location.has_database(here.database):
         # Of targets and jura-ng the steps of their own tell.
-        state = (one for one in doctor.state(site) if one.subject not in ("targets", "jura"))
-        return SetupStep("database", (*doctor_host.place(site), *state))
+        recorded = (one for one in state if one.subject not in ("targets", *_OF_JURA))
+        return SetupStep("database", (*doctor_host.place(site), *recorded))
     wrong = location.misplaced(here)
     try:
         location.refuse_another(here)
@@ -366,16 +369,16 @@ def _names(site: Site) -> Iterator[Check]:
                 yield found
 
 
-def _switch(site: Site) -> SetupStep:
+def _switch(site: Site, state: Sequence[Check]) -> SetupStep:
     if site.settings is None:
         return SetupStep("switch", (_unsettled("switch"),))
-    blocks = () if site.settings.allow_jura else site.settings.jura_targets
-    if not blocks:
-        return SetupStep("switch", (Check("switch", OK, "jura-ng publishes nothing here"),))
-    detail = f"A-REX's jura-ng publishes to {', '.join(f'[{one}]' for one in blocks)}: arcacct only records"
-    check = Check("switch", WARNING, detail, "read the plan; switch when you want arcacct to publish")
+    found = tuple(one for one in state if one.subject in _OF_JURA)
+    if all(one.severity == OK for one in found):
+        return SetupStep(
+            "switch", found or (Check("switch", OK, "jura-ng published no sums to a target of this host"),)
+        )
     undo = ("move the blocks back into arc.conf and restart A-REX",)
-    return SetupStep("switch", (check,), ("arcacct switch --plan", "arcacct help switch-from-jura-ng"), undo)
+    return SetupStep("switch", found, ("arcacct switch --plan", "arcacct help switch-from-jura-ng"), undo)
 
 
 def _timers(site: Site) -> SetupStep:

@@ -26,6 +26,7 @@ from arcacct.database.incarnation import MEANING
 from arcacct.database.location import fence
 from arcacct.errors import InputError, StoreError
 from arcacct.publishing import cursors, held, safeguard, sent
+from arcacct.publishing.former_publisher import DECLINED, former_publisher
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name
 from arcacct.publishing.plugin import TargetPlugin
@@ -455,6 +456,7 @@ class _AtTarget:
         self._doubtful = doubtful
         self._vos = [vo for vo in jobs.vos if target.plugin.target.wants(vo)]
         self._wanted = jobs.amount(self._vos)
+        self._former = former_publisher(target.plugin, target.ledger)
         self._held_month = safeguard.held_month(self._ledger, self._block, target.month)
         self._is_any_aside = held.any_quarantined(self._ledger, self._block, target.ended)
         self._cursor = cursors.cursor(self._ledger, self._block)
@@ -485,6 +487,9 @@ class _AtTarget:
         notes = (
             [f"{count_of(left_out, 'job')} not selected by vofilter: not sent, and no difference"] if left_out else []
         )
+        decision = None if self._former is None else self._former.decisions.get(self._target.month)
+        if decision is not None and decision.what == DECLINED:
+            notes.append(f"jura-ng's sums stay there, and count in addition: {decision}")
         report.add(source, chain(doubts, self._noted(differences)), *notes)
         if plugin.counts is not None:
             # It tells the receiver how many jobs it was given.
@@ -592,6 +597,8 @@ class _AtTarget:
             yield f"{count_of(waiting, 'sum')} without an answer: the next run of `arcacct publish` sends them again"
         if self._held_month is not None:
             yield held_text(self._held_month)
+        elif self._former is not None and self._target.month in self._former.open:
+            yield f"{self._former.cause}; {self._former.remedy()}"
         if in_doubt := names_in_doubt(self._accounting, self._ledger, self._plugin):
             yield in_doubt
         elif incarnation.uncertain_after_seq(self._ledger, self._block) is not None:

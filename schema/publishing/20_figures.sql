@@ -89,6 +89,7 @@ CREATE TABLE MonthFormats (
 -- Months that are not sent, since the receiver's figures would fall and nothing explains it.
 --   Cause: in words: what fell, and what may have caused it
 --   PublishedJobs: what the receiver has, and what it would have
+--   Remedy: in words: what ends the hold, where that is neither the jobs nor an acceptance
 CREATE TABLE HeldMonths (
   Target        TEXT NOT NULL,
   Year          INTEGER NOT NULL,
@@ -97,14 +98,17 @@ CREATE TABLE HeldMonths (
   PublishedJobs INTEGER NOT NULL,
   FoundJobs     INTEGER NOT NULL,
   Since         INTEGER NOT NULL,
+  Remedy        TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (Target, Year, Month)
 ) WITHOUT ROWID;
 
--- What operators said about such months.
+-- What operators decided about months.
 --   Incarnation: of the accounting database whose figures they accepted
 --   Accepted: UTC seconds
 --   Who: name of the user
 --   IsOpen: 1: not used yet; a later fall has to be accepted anew
+--   Decision: lower: the figures may fall; switched: what jura-ng sent was taken over; declined: it was not; kept: the
+--     month stays under the former names of the site
 CREATE TABLE AcceptedDecreases (
   AcceptedID  INTEGER PRIMARY KEY,
   Target      TEXT NOT NULL,
@@ -113,7 +117,8 @@ CREATE TABLE AcceptedDecreases (
   Incarnation TEXT NOT NULL,
   Accepted    INTEGER NOT NULL,
   Who         TEXT NOT NULL,
-  IsOpen      INTEGER NOT NULL
+  IsOpen      INTEGER NOT NULL,
+  Decision    TEXT NOT NULL DEFAULT 'lower'
 );
 CREATE INDEX AcceptedDecreases_IDX ON AcceptedDecreases (Target, Year, Month);
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 
 import jura_site
 import pytest
 from jura_site import SUMMARIES
+from rehearsal import configured
 
 from arcacct.cli.main import main
 from arcacct.sandbox import Sandbox
@@ -147,3 +149,98 @@ def test_status_and_plan_and_run_agree_before_the_first_publish(tmp_path, box, r
     assert "would send 35 ur records" in planned
     assert "sent 35 ur records" in sent
     assert "never sent" not in run("status")[1]
+
+
+def judged(run) -> dict[str, tuple[int, str]]:
+    """What each command says of the switch: its exit code, and its verdict."""
+    status = {one["subject"]: one for one in json.loads(run("status", "--format", "json")[1])}
+    code, out, _err = run("doctor", "--offline", "--format", "json")
+    doctor = {one["what"]: one for one in json.loads(out)}
+    setup_code, out, _err = run("setup", "--check", "--format", "json")
+    (step,) = [one for one in json.loads(out) if one["step"] == "switch"]
+    verify_code, out, _err = run("verify", "2026-11", "--format", "json")
+    reasons = [one["text"] for one in json.loads(out)["differences"] if one["source"].startswith("apel")]
+    return {
+        "status": (status["switch"]["severity"], status["switch"]["text"]),
+        "doctor": (code, f"{doctor['switch']['verdict']}: {doctor['switch']['detail']}"),
+        "setup": (setup_code, f"{step['verdict']}: {step['details']}"),
+        "verify": (verify_code, " ".join(reasons)),
+        "switch": (0, run("switch", "--plan")[2]),
+    }
+
+
+def test_every_command_asks_the_same(tmp_path, box, run) -> None:
+    """The targets were moved, and `switch` was forgotten: none calls that well, and `publish` sends no sums."""
+    jura_site.site(tmp_path, box, 6)
+    jura_site.deliver(box, "6.17-summaries.txt", "6.17-sync.txt")
+    at_apel = dict(box.apel.summaries)
+    # As after `switch` without a terminal and without --yes.
+    assert run("switch")[0] == 64
+
+    for published in (False, True):
+        if published:
+            code, _out, err = run("publish")
+            assert (code, "2026-11 is held: jura-ng published" in err) == (69, True)
+            assert "`arcacct switch --target apel:a` takes them over" in err
+        found = judged(run)
+        assert found["status"][0] == 2
+        assert found["doctor"][1].startswith("error")
+        assert found["setup"][1].startswith("error")
+        assert found["verify"][0] == 1
+        for command in ("status", "doctor", "setup", "verify"):
+            assert "jura-ng published to [arex/jura/apel:a]" in found[command][1], command
+        assert "apel:a: not settled: 2026-11" in found["switch"][1]
+    assert box.apel.summaries == at_apel
+
+    assert run("switch", "--yes")[0] == 0
+    assert run("publish", "--now")[0] == 0
+    found = judged(run)
+    assert found["status"][0] == 0
+    assert found["doctor"][1].startswith("ok")
+    assert found["setup"][1].startswith("ok")
+    for command in ("status", "doctor", "setup"):
+        assert "jura-ng's sums until 2026-11-20T10:14:31Z: switched by " in found[command][1]
+    assert "jura-ng published" not in found["verify"][1]
+    assert "apel:a: settled: 2026-10 and 2026-11: switched by " in found["switch"][1]
+
+
+def test_declining_is_asked_and_remembered(tmp_path, box, run) -> None:
+    """Not without --yes; then `publish` sends, and each command says who declined."""
+    jura_site.site(tmp_path, box, 6)
+    jura_site.deliver(box, "6.17-summaries.txt", "6.17-sync.txt")
+    code, _out, err = run("switch", "--decline")
+    assert (code, "jura-ng's sums of 2026-11 stay, and count in addition to ours" in err) == (64, True)
+    assert run("publish")[0] == 69
+
+    assert run("switch", "--decline", "--yes")[0] == 0
+    assert run("publish", "--now")[0] == 0
+    found = judged(run)
+    for command in ("status", "doctor", "setup"):
+        assert "declined by " in found[command][1]
+    assert "jura-ng's sums stay there, and count in addition: declined by " in run("verify", "2026-11")[1]
+    assert "nothing to decline" in run("switch", "--decline", "--yes")[2]
+    assert run("switch", "--decline", "--plan")[0] == 64
+
+
+def test_setup_asks_before_there_is_a_database(tmp_path, box, run) -> None:
+    """jura-ng's own database is enough to know that it published."""
+    configured(tmp_path, box, SUMMARIES)
+    folder = tmp_path / "control" / "accounting"
+    folder.mkdir(parents=True)
+    jura_site.served_by_jura(folder, jura_site.STOPPED_S[6], "arex/jura/apel:a")
+
+    (step,) = [one for one in json.loads(run("setup", "--check", "--format", "json")[1]) if one["step"] == "switch"]
+    assert step["verdict"] == "error"
+    assert step["do"][0] == "arcacct switch --plan"
+
+
+def test_a_plan_that_knows_no_message_of_jura_settles_nothing(tmp_path, box, run) -> None:
+    """A-REX has created its database anew: `switch` says so and fails, and the month stays held."""
+    jura_site.site(tmp_path, box, 6)
+    con = sqlite3.connect(tmp_path / "control" / "accounting" / "publishing.db")
+    con.execute("UPDATE AccountingTargets SET LastEndTime = LastEndTime - 15 * 86400")
+    con.commit()
+    con.close()
+
+    code, _out, err = run("switch", "--yes")
+    assert (code, "apel:a: not settled" in err) == (69, True)

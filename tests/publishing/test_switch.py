@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import shutil
 import sqlite3
+import time
 from contextlib import closing
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -24,6 +25,7 @@ from arcacct.targets.apel import jura
 from arcacct.targets.apel.jura import Takeover, TargetPlan
 
 NAMES = {6: ("6.17-summaries.txt", "6.17-sync.txt"), 7: ("7.0-summaries.txt", "7.0-sync.txt")}
+BLOCK = "arex/jura/apel:a"
 URL = "https://ce.example.org:443/arex"
 
 
@@ -52,7 +54,12 @@ def plan(site: rehearsal.Site, **options: Any) -> TargetPlan:
 
 
 def take_over(site: rehearsal.Site, **options: Any) -> int:
-    return sum(jura.take_over(site.settings(), [plan(site, **options)]).values())
+    return sum(jura.take_over(site.settings(), [plan(site, **options)], "ada").values())
+
+
+def decline(site: rehearsal.Site, *months: tuple[int, int]) -> None:
+    """What an operator says to leave jura-ng's sums where they are."""
+    jura.decline(site.settings(), {BLOCK: months or ((2026, 11),)}, "ada")
 
 
 def publish(site: rehearsal.Site) -> target_run.TargetResult:
@@ -60,6 +67,14 @@ def publish(site: rehearsal.Site) -> target_run.TargetResult:
     (outcome,) = run.publish(settings, plugins(settings), target_run.RunOptions(now=True))
     assert outcome.error is None
     return outcome
+
+
+def held(site: rehearsal.Site, **options: Any) -> FiguresHeld:
+    """A run that holds something back: why."""
+    settings = site.settings()
+    (outcome,) = run.publish(settings, plugins(settings), target_run.RunOptions(now=True, **options))
+    assert isinstance(outcome.error, FiguresHeld)
+    return outcome.error
 
 
 def at_apel(box: Sandbox) -> dict[tuple[int, int], tuple[int, int, int]]:
@@ -83,14 +98,121 @@ def in_database(site: rehearsal.Site) -> dict[tuple[int, int], tuple[int, int, i
     return {(int(year), int(month)): (jobs, wall_s, cpu_s) for year, month, jobs, wall_s, cpu_s in rows}
 
 
-def test_without_a_switch_jobs_count_twice(site, box) -> None:
-    """What the switch is for: jura-ng's rows stay beside ours."""
+def test_no_sum_is_sent_before_jura_is_settled(site, box) -> None:
+    """APEL keeps what jura-ng sent, and nothing of ours is added: neither sums nor counts; after the switch all is."""
+    before, counts = at_apel(box), dict(box.apel.sync_records)
+    for _ in range(2):
+        error = held(site)
+        assert f"2026-11 is held: jura-ng published to [{BLOCK}] the jobs that ended until 2026-11-2" in str(error)
+        assert "`arcacct switch --target apel:a` takes them over" in str(error)
+        assert "--accept-lower" not in str(error)
+        assert (at_apel(box), dict(box.apel.sync_records)) == (before, counts)
+
+    assert take_over(site) > 0
+    publish(site)
+    assert at_apel(box) == in_database(site)
+
+
+def test_an_accepted_decrease_settles_nothing(site, box) -> None:
+    """Whoever accepts lower figures has not said that jobs may count twice."""
+    before = at_apel(box)
+
+    assert "jura-ng published" in str(held(site, accept_lower=((2026, 11),)))
+    assert at_apel(box) == before
+
+
+def test_whoever_declines_is_remembered(site, box) -> None:
+    """Without a switch jura-ng's rows stay beside ours: that is somebody's decision, with name and time."""
+    decline(site)
     publish(site)
 
     ((jobs, wall_s, _cpu_s),) = at_apel(box).values()
     ((there, there_s, _there_cpu_s),) = in_database(site).values()
     assert jobs > there
     assert wall_s > there_s
+    con = sqlite3.connect(site.settings().places.publishing_database)
+    ((month, who, when_s, what),) = con.execute("SELECT Month, Who, Accepted, Decision FROM AcceptedDecreases")
+    con.close()
+    assert (month, who, what) == (11, "ada", "declined")
+    assert abs(when_s - time.time()) < 600
+
+
+def test_what_jura_publishes_after_the_decision_is_asked_about_again(site, box) -> None:
+    """A-REX was not restarted, and its jura-ng went on: its last sums may count twice again."""
+    take_over(site)
+    publish(site)
+    folder = pathlib.Path(site.settings().places.controldir) / "accounting"
+    with closing(sqlite3.connect(folder / "publishing.db")) as con:
+        con.execute("UPDATE AccountingTargets SET LastReport = ?", (int(time.time()) + 60,))
+        con.commit()
+
+    assert "2026-11 is held: jura-ng published" in str(held(site))
+    con = sqlite3.connect(site.settings().places.publishing_database)
+    con.execute("UPDATE AcceptedDecreases SET Accepted = Accepted + 120")
+    con.commit()
+    con.close()
+    publish(site)
+    assert at_apel(box) == in_database(site)
+
+
+def test_a_lost_ledger_asks_again(site, box) -> None:
+    """It forgets what was taken over; the switch may be repeated, and every job still counts once."""
+    take_over(site)
+    publish(site)
+    here = site.settings().places
+    for suffix in ("", "-wal", "-shm"):
+        pathlib.Path(here.publishing_database + suffix).unlink(missing_ok=True)
+
+    assert "2026-11 is held: jura-ng published" in str(held(site))
+    assert at_apel(box) == in_database(site)
+    take_over(site)
+    publish(site)
+    assert at_apel(box) == in_database(site)
+
+
+@pytest.mark.parametrize("way", ["since", "republish"])
+def test_an_older_month_of_jura_waits_as_well(tmp_path, box, way) -> None:
+    """jura-ng stopped in December; whoever asks for November gets the command that takes over that month, too."""
+    site = jura_site.site(tmp_path, box, 6)
+    jura_site.deliver(box, *NAMES[6])
+    december_s = int(time.time()) + 40 * 86400
+    folder = pathlib.Path(site.settings().places.controldir) / "accounting"
+    with closing(sqlite3.connect(folder / "publishing.db")) as con:
+        con.execute("UPDATE AccountingTargets SET LastEndTime = ?", (december_s,))
+        con.commit()
+    before = at_apel(box)
+    settings = site.settings()
+    if way == "since":
+        (outcome,) = run.publish(settings, plugins(settings), target_run.RunOptions(since=jura_site.NOVEMBER[0]))
+    else:
+        (outcome,) = run.republish(settings, plugins(settings), target_run.Period(*jura_site.NOVEMBER))
+
+    assert "2026-11 is held: jura-ng published" in str(outcome.error)
+    assert at_apel(box) == before
+
+
+def test_a_target_under_another_name_is_no_new_receiver(tmp_path, box) -> None:
+    """jura-ng knew the block by another name: it may be the same receiver, which a person has to say."""
+    jura_site.deliver(box, *NAMES[6])
+    site = jura_site.site(tmp_path, box, 6, jura_site.SUMMARIES.replace("apel:a]", "apel:other]"))
+    before = at_apel(box)
+    settings = site.settings()
+    (outcome,) = run.publish(settings, plugins(settings), target_run.RunOptions(since=jura_site.NOVEMBER[0]))
+
+    assert "2026-11 is held: jura-ng published to [arex/jura/apel:a]" in str(outcome.error)
+    assert "if it is the same receiver, call the target a as in arc.conf; if not," in str(outcome.error)
+    assert "`arcacct switch --target apel:other --decline`" in str(outcome.error)
+    assert at_apel(box) == before
+    jura.decline(settings, {"arex/jura/apel:other": [(2026, 11)]}, "ada")
+    publish(site)
+
+
+def test_records_of_jobs_need_no_switch(tmp_path, box) -> None:
+    """Ours have the keys of jura-ng's: APEL replaces them, and nothing waits."""
+    site = jura_site.site(tmp_path, box, 6, jura_site.SUMMARIES.replace("=summaries", "=urs"))
+    publish(site)
+
+    assert box.apel.job_records
 
 
 def test_after_a_switch_every_job_counts_once(site, box) -> None:
@@ -113,7 +235,8 @@ def test_the_counts_of_the_sync_message_are_those_of_the_database(site, box) -> 
 
 
 def test_a_switch_after_the_first_run_is_in_time(site, box) -> None:
-    """Whoever forgot it: the next run takes jura-ng's rows back."""
+    """Whoever declined it by mistake: the next run takes jura-ng's rows back."""
+    decline(site)
     publish(site)
     take_over(site)
     publish(site)
@@ -154,6 +277,7 @@ def test_a_plan_writes_nothing(site) -> None:
 def test_the_plan_counts_what_apel_has_twice(site, box, version) -> None:
     """The jobs and hours that it tells are those by which APEL is too high without a switch."""
     months = plan(site).sums
+    decline(site)
     publish(site)
 
     jobs = sum(one.jobs for month in months for one in month.left)
@@ -210,12 +334,18 @@ def test_a_database_that_a_rex_began_anew_completes_no_month(tmp_path, box, vers
     assert "A-REX's own database was newly created" in str(outcome.error)
     assert at_apel(box) == before
 
-    former = tmp_path / "former.db"
-    shutil.copyfile(path, former)
-    with closing(sqlite3.connect(former)) as con:
+    former = tmp_path / "former"
+    former.mkdir()
+    shutil.copyfile(path, former / path.name)
+    shutil.copyfile(folder / "publishing.db", former / "publishing.db")
+    with closing(sqlite3.connect(former / path.name)) as con:
         con.execute("UPDATE AAR SET EndTime = ? WHERE RecordID = 1", (stopped_s - 1,))
         con.commit()
-    imported(site, former)
+    imported(site, former / path.name)
+    # Of the new one jura-ng's messages are unknown, so that it settles nothing.
+    take_over(site)
+    assert "jura-ng published" in str(held(site))
+    jura.take_over(settings, jura.plan(settings, plugins(settings), Takeover([str(former / path.name)])), "ada")
     publish(site)
 
 
@@ -260,6 +390,7 @@ def test_only_jobs_of_the_filter_are_looked_at(tmp_path, box) -> None:
 def test_a_month_from_long_ago_is_corrected_by_republishing(tmp_path, box) -> None:
     """Months that the regular runs do not send any more: noted, then republished."""
     site = jura_site.site(tmp_path, box, 6)
+    decline(site)
     publish(site)
     jura_site.deliver(box, *NAMES[6])
     assert take_over(site, months=[(2026, 11)]) == 8

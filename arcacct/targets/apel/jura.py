@@ -7,8 +7,8 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from typing import NamedTuple
 
 from arcacct.arex import own_database
@@ -17,12 +17,14 @@ from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.config.settings import Settings
 from arcacct.database import access, schema
 from arcacct.database.connection import Connection
-from arcacct.publishing import cursors, safeguard, sent
+from arcacct.publishing import safeguard, sent
 from arcacct.publishing.context import RunSummary
+from arcacct.publishing.former_publisher import DECLINED, SWITCHED, FormerPublisher, former_publisher
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of, recent_months
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.run import publishing_lock
+from arcacct.publishing.safeguard import month_names
 from arcacct.publishing.summaries import summed
 from arcacct.records import reader, usage
 from arcacct.records.row_mapping import first_end
@@ -370,6 +372,8 @@ class TargetPlan(NamedTuple):
     sums: tuple[SumsOfMonth, ...] = ()
     jobs: tuple[JobsOfMonth, ...] = ()
     notes: tuple[str, ...] = ()
+    settles: tuple[Month, ...] = ()
+    """The months whose sums of jura-ng are all known, so that taking them over settles these months."""
 
 
 class _Sources(NamedTuple):
@@ -408,23 +412,25 @@ def plan(settings: Settings, plugins: Sequence[TargetPlugin], options: Takeover)
             opened.append(stack.enter_context(own_database.opened(path, workspace)))
         sources = _Sources(ours, ledger, opened, options)
         beside = os.path.dirname(os.path.abspath(options.databases[0]))
-        history = cursors.jura_end_times(os.path.join(beside, "publishing.db"))
-        # By jura-ng's name of a target; a directory of ours may replace a target of the same name.
-        return [
-            _plan(sources, plugin, history.get(f"arex/jura/apel:{plugin.target.name.partition(':')[2]}"))
-            for plugin in plugins
-        ]
+        database = os.path.join(beside, "publishing.db")
+        return [_plan(sources, plugin, former_publisher(plugin, ledger, database)) for plugin in plugins]
 
 
-def _plan(sources: _Sources, plugin: TargetPlugin, stopped: int | None) -> TargetPlan:
+def _plan(sources: _Sources, plugin: TargetPlugin, former: FormerPublisher | None) -> TargetPlan:
     name, block = plugin.target.name, plugin.target.block
     if not isinstance(plugin, APELMessages):
         return TargetPlan(name, block, plugin.takeover_advice)
-    if stopped is None:
+    if former is None:
         return TargetPlan(name, block, "jura-ng has never published to it: nothing to do")
-    months = sources.options.months or sorted(recent_months(stopped))
+    if former.is_guessed:
+        return TargetPlan(name, block, f"{former.cause}; {former.remedy()}")
+    stopped = former.until_s
+    months = sources.options.months or sorted({*recent_months(stopped), *former.months})
     until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(stopped))
     begun_later = _begun_later(sources, stopped)
+    settled = [f"not settled: {month_names(former.open)}"] if former.open else []
+    if former.decisions:
+        settled.append(f"settled: {month_names(sorted(former.decisions))}: {former.decided}")
     arc = " and ".join(sorted({str(sources.version(one)) for one in sources.databases}))
     if not plugin.has_records(plugin.message_format):
         says = f"jura-ng of ARC {arc} sent summaries of the jobs that ended until {until}"
@@ -437,7 +443,8 @@ def _plan(sources: _Sources, plugin: TargetPlugin, stopped: int | None) -> Targe
             for month in sorted(months)
             if month_bounds(*month)[0] < since and month not in published
         )
-        return TargetPlan(name, block, says, sums=tuple(found), notes=(*begun_later, *notes))
+        settles = () if begun_later else tuple(months)
+        return TargetPlan(name, block, says, sums=tuple(found), notes=(*settled, *begun_later, *notes), settles=settles)
     says = f"jura-ng of ARC {arc} sent records of the jobs that ended until {until}"
     jobs = [_jobs_of_month(sources, plugin, month, stopped) for month in months]
     return TargetPlan(name, block, says, jobs=tuple(jobs), notes=(*begun_later, *_job_notes(jobs)))
@@ -568,26 +575,42 @@ def hours(seconds: int) -> str:
     return f"{seconds / 3600:,.2f}"
 
 
-def take_over(settings: Settings, plans: Sequence[TargetPlan]) -> dict[str, int]:
+def take_over(settings: Settings, plans: Sequence[TargetPlan], who: str) -> dict[str, int]:
     """
-    Note in the ledger what ours do not replace; how many keys of each target were new to it.
+    Note in the ledger what ours do not replace, and who took it over; how many keys of each target were new to it.
 
     Targets with nothing left are not named. Repeating it changes nothing. Raises StoreBusy when a publisher is at
     work, StoreError when the ledger refuses.
     """
+    with _ledger(settings) as con:
+        new = {
+            one.target: sum(
+                sent.adopt(con, one.block, kind, sums)
+                for kind, sums in ((SUMMARIES, sums_left(one)), (COUNTS, syncs_left(one)))
+                if sums
+            )
+            for one in plans
+            if anything_left(one)
+        }
+        for one in plans:
+            safeguard.decide(con, one.block, one.settles, SWITCHED, who)
+    return new
+
+
+def decline(settings: Settings, months: Mapping[str, Sequence[Month]], who: str) -> None:
+    """Note in the ledger that jura-ng's sums of some months stay at the receivers; ``months``: by block of a target."""
+    with _ledger(settings) as con:
+        for block, some in months.items():
+            safeguard.decide(con, block, some, DECLINED, who)
+
+
+@contextmanager
+def _ledger(settings: Settings) -> Iterator[Connection]:
     here = settings.places
     with publishing_lock(here.publishing_lock), access.translating(here.publishing_database):
         con = access.open_publishing(here)
         with access.close_or_leave_open(con, here.publishing_database, here):
-            return {
-                one.target: sum(
-                    sent.adopt(con, one.block, kind, sums)
-                    for kind, sums in ((SUMMARIES, sums_left(one)), (COUNTS, syncs_left(one)))
-                    if sums
-                )
-                for one in plans
-                if anything_left(one)
-            }
+            yield con
 
 
 def anything_left(one: TargetPlan) -> bool:

@@ -265,6 +265,11 @@ class APELMessages(TargetPlugin):
         self.site = target.gocdb_name
         self.counts: APELSyncCounts = APELSyncCounts(self.options)
 
+    @property
+    def former_block(self) -> str:
+        # A directory is also read by APEL.
+        return f"arex/jura/apel:{self.target.block.partition(':')[2]}"
+
     def records(self, kind: str) -> RecordFormat:
         return APELRecords(kind, self.options._replace(bare_ids=self.bare_ids))
 
