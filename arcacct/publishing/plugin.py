@@ -313,6 +313,10 @@ class RecordFormat(ABC):
         """
         raise NotImplementedError
 
+    def vo_of(self, names: Names) -> str | None:  # noqa: ARG002  a receiver that does not count by VO
+        """Return the VO in the names that were sent."""
+        return None
+
     def group_record(self, names: Names, end_time: int) -> tuple[str, str]:
         """Return ID and key of a record that no job has, for a group. Used if `TargetPlugin.groups_records`."""
         raise NotImplementedError

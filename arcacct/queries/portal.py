@@ -387,6 +387,8 @@ class PortalContext(NamedTuple):
     """What the site is called at the portal."""
     unselected: Mapping[str, str] = {}
     """By VO in small letters, that no target selects: JobID of one of its jobs."""
+    surplus: Mapping[str, int] = {}
+    """By VO in small letters: job records with zeros, which the portal counts as jobs."""
     same_jobs: Sequence[str] = ()
     """VOs in small letters whose number of jobs is the same at the portal, by another export."""
 
@@ -447,7 +449,8 @@ def compare_portal(path: str, month: Month, cells: Sequence[UsageCell], known: P
         # A table by something else, such as sites: only a sum can be compared.
         sites = [found[site.casefold()] for site in known.sites if site.casefold() in found]
         found = {_ALL: sum(sites) if sites else table.total}
-        rows = [_row(_ALL, found[_ALL], total, table.measure, [] if sites or not known.sites else [SITE])]
+        expected = total + (sum(known.surplus.values()) if table.measure == "jobs" else 0)
+        rows = [_row(_ALL, found[_ALL], total, table.measure, [] if sites or not known.sites else [SITE], expected)]
         return Compared(table.measure, found[_ALL], total, rows, _texts(rows, known, table.measure, jobs))
     ratio = _common_ratio(table.measure, found, ours, known)
     rows = []
@@ -456,7 +459,8 @@ def compare_portal(path: str, month: Month, cells: Sequence[UsageCell], known: P
         causes = _known_causes(name, there or 0.0, here, known)
         if name in ratio:
             causes = [BENCHMARK]
-        rows.append(_row(name, there, here, table.measure, causes))
+        expected = here + (known.surplus.get(name, 0) if table.measure == "jobs" else 0)
+        rows.append(_row(name, there, here, table.measure, causes, expected))
     return Compared(table.measure, table.total, total, rows, _texts(rows, known, table.measure, jobs))
 
 
@@ -465,8 +469,10 @@ def folded_vo(vo: str | None) -> str:
     return (vo if vo and has_value(vo) else _NO_VO).casefold()
 
 
-def _row(name: str, there: float | None, here: float, measure: str, causes: Sequence[str]) -> PortalRow:
-    if abs((there or 0.0) - here) < (0.5 if measure == "jobs" else 1.0):
+def _row(
+    name: str, there: float | None, here: float, measure: str, causes: Sequence[str], expected: float
+) -> PortalRow:
+    if abs((there or 0.0) - expected) < (0.5 if measure == "jobs" else 1.0):
         return PortalRow(name, there, here, ())
     return PortalRow(name, there, here, tuple(causes) or (_cause(there, here),))
 

@@ -25,7 +25,7 @@ from arcacct.database.connection import Connection
 from arcacct.database.incarnation import MEANING
 from arcacct.database.location import fence
 from arcacct.errors import InputError, StoreError
-from arcacct.publishing import cursors, held, safeguard, sent
+from arcacct.publishing import cursors, held, ledger, safeguard, sent
 from arcacct.publishing.former_publisher import DECLINED, former_publisher
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name
@@ -166,7 +166,8 @@ def _portals(
     noted = [one._replace(vo=name) for one in jobs.noted() for name in names[one.vo]]
     single = {(one.place, one.vo) for one in noted}
     noted += [one for target in targets for one in target.unsent(cells) if (one.place, one.vo) not in single]
-    known = PortalContext(noted, {}, [one.site for one in targets], unselected)
+    surplus = sum((target.surplus_by_vo() for target in targets), Counter[str]())
+    known = PortalContext(noted, {}, [one.site for one in targets], unselected, surplus)
     for path, month, exported_s in sorted(portal, key=lambda one: read_portal(one[0], one[1]).measure != "jobs"):
         made_s = int(os.stat(path).st_mtime) if exported_s is None else exported_s
         resent: Counter[str] = Counter()
@@ -589,6 +590,14 @@ class _AtTarget:
             if theirs.jobs < ours.jobs:
                 lacking = (ours.jobs - theirs.jobs, ours.wall_s - theirs.wall_s, 0)
                 yield NotedJobs(vo, plugin.target.name, cause, *lacking, self._jobs.example(example))
+
+    def surplus_by_vo(self) -> Counter[str]:
+        """By VO as the portal compares it: records with zeros, which the receiver counts as jobs."""
+        if self._plugin.keeps_first:
+            return Counter()
+        vo_of = self._plugin.any_records().vo_of
+        found = sent.zeroed_keys(self._ledger, self._block, self._target.ended, ledger.last_message(self._ledger))
+        return Counter(folded_vo(vo_of(ledger.sent_names(self._ledger, one.total_id))) for one in found)
 
     def _doubts(self) -> Iterator[str]:
         """Why it is unknown whether the receiver has the right data."""

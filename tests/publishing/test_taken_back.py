@@ -358,3 +358,25 @@ def test_records_that_a_former_program_sent_leave_no_usage(site, change) -> None
     publish(site)
     assert usage(site) == (expected() if change is None else expected(job._replace(**change)))
     assert site.audit() == []
+
+
+def test_the_portal_may_show_the_surplus(site, capsys) -> None:
+    """An export of jobs by VO agrees with the surplus that is known here, and no other number does."""
+    first, second = jobs(2)
+    site.record(first, second)
+    publish(site)
+    site.record(first._replace(vo="cms", fqan="/cms/Role=NULL"), second._replace(vo="cms", fqan="/cms/Role=NULL"))
+    publish(site)
+    export = site.path / "portal.csv"
+    shown = {}
+    for row in site.box.apel.hybrid.values():
+        shown[row["VO"]] = shown.get(row["VO"], 0) + row["NumberOfJobs"]
+    assert shown == {"atlas": 1, "cms": 2}
+
+    for more, agrees in ((0, True), (1, False)):
+        export.write_text(f"VO,2024-06\natlas,{1 + more}\ncms,2\n")
+        verified = said(
+            capsys, *("--config", site.path / "arc.conf", "verify", "2024-06", "--portal", export, "--format", "json")
+        )
+        (source,) = [one for one in json.loads(verified.stdout)["sources"] if one["name"].startswith("portal")]
+        assert source["agrees"] is agrees

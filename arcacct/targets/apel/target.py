@@ -59,6 +59,10 @@ _JOB_ID, _LOCAL_JOB_ID, _END_TIME, _NODES, _CORES = map(
 )
 
 
+_VO = 4
+"""Index of the VO in the names of a job record."""
+
+
 class APELRecords(RecordOfParts[APELOptions]):
     """Records of jobs of a kind: APEL knows a job by site, id and end, whatever the format."""
 
@@ -115,6 +119,10 @@ class APELRecords(RecordOfParts[APELOptions]):
         if self.version is None:
             return car.zero_record(names, local_id, end_time, now_time(now))
         return messages.zero_record(names, local_id, end_time, self.version, self.options.dialect)
+
+    def vo_of(self, names: Names) -> str | None:
+        vo = names[_VO] if len(names) > _VO else None
+        return None if vo is None else str(vo)
 
     def group_record(self, names: Names, end_time: int) -> tuple[str, str]:
         # No batch system gives such an ID, and the same group always has the same one.
