@@ -419,8 +419,8 @@ def test_what_is_sent_again_leaves_what_it_may_not_send(make: Callable[..., OfOn
     assert one.aside() == ({"a": "held", "c": "held"} if is_new else {}) | {"b": "correction"}
     assert one.receiver.sent == ["a", "b", "b"]
     assert (one.ctx.summary.corrections, one.ctx.summary.quarantined) == ((2, 2) if is_new else (0, 0))
-    note = "b: sent, and the receiver kept its older version; quarantined"
-    assert one.ctx.summary.notes == [note] * 2 * is_new
+    note = "2 records, as b: sent, and the receiver kept its older version; quarantined"
+    assert one.ctx.summary.notes == [note] * is_new
 
 
 def test_a_replacement_that_is_refused_is_a_correction(make: Callable[..., OfOne]) -> None:
