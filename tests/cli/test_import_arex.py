@@ -67,6 +67,17 @@ def test_the_database_of_the_control_directory(tmp_path, arex, run) -> None:
     assert (code, out.partition(": ")[2].partition(",")[0], err) == (0, "0 records read", "")
 
 
+def test_lost_records_are_one_line(tmp_path, arex, run) -> None:
+    """Also with an import that rejects many."""
+    with closing(sqlite3.connect(arex)) as con, con:
+        con.execute("UPDATE AAR SET EndTime = 0 WHERE RecordID IN (SELECT RecordID FROM AAR LIMIT 30)")
+    _code, _out, err = run("--config", str(tmp_path / "arc.conf"), "import", "arex", "--timezone", "UTC")
+
+    lines = [line for line in err.splitlines() if "left out" in line]
+    assert len(lines) == len({line.rpartition(": status ")[2] for line in lines}) <= 3
+    assert any(" records, as record " in line for line in lines)
+
+
 def test_a_path_and_a_control_directory(tmp_path, arex, run) -> None:
     """A database from elsewhere goes into the accounting of the directory that is named."""
     other = shutil.copy(arex, tmp_path / "from-another-ce.db")

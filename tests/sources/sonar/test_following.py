@@ -112,3 +112,21 @@ def test_a_directory_of_compressed_files(host, tmp_path, ending) -> None:
     report = followed(host, folder, grow)
 
     assert (report.envelopes["sample"], report.unreadable, samples(host)) == (8, 0, [(8,)])
+
+
+def test_bad_objects_are_reported_whenever_all_is_read(host, tmp_path) -> None:
+    """While a file is followed: one line for each reason, with the number of objects and one of them."""
+    path = tmp_path / "feed.jsonl"
+    teas = [b'{"meta":{},"data":{"type":"tea%d","attributes":{}}}\n' % number for number in range(50)]
+    path.write_bytes(b"".join(teas[:30]))
+    seen: list[int] = []
+
+    def more() -> None:
+        seen.append(len(host.said))
+        with path.open("ab") as file:
+            file.write(b"".join(teas[30:]))
+
+    followed(host, path, lambda: None, lambda: None, more, lambda: None, lambda: None)
+
+    assert seen == [1]
+    assert [line.partition(", as ")[0] for line in host.said] == ["30 records", "20 records"]
