@@ -354,11 +354,15 @@ def _content(element: minidom.Element) -> str:
 Row = dict[str, "Value"]
 Key = tuple["Value", ...]
 
-WHOSE = ("Site", "Month", "Year", "GlobalUserName", "VO", "VORole", "VOGroup", "SubmitHost")
+NAMES = ("Site", "GlobalUserName", "VO", "VORole", "VOGroup", "SubmitHost")
+"""Columns whose texts the database keeps once, as they were spelt first: later spellings change nothing."""
+WHOSE = ("Site", "Month", "Year", *NAMES[1:])
 SIZE = ("NodeCount", "Processors")
 HYBRID_KEY = (*WHOSE, "Infrastructure", "ServiceLevelType", "ServiceLevel", *SIZE)
 """The columns by which rows of the portal's table are replaced."""
 
+_JOB_GROUP = (*NAMES, "InfrastructureType", "ServiceLevelType", "ServiceLevel", *SIZE)
+"""The columns by which job records are summed, besides the month of their end."""
 _SUMMED = ("WallDuration", "CpuDuration", "NumberOfJobs")
 _COPIED = (*WHOSE, "ServiceLevelType", *SIZE, "EarliestEndTime", "LatestEndTime", *_SUMMED)
 _SHOWN = ("NumberOfJobs", "WallDuration", "CpuDuration", "NormalisedWallDuration", "NormalisedCpuDuration")
@@ -407,7 +411,7 @@ def totals(hybrid: Iterable[Row]) -> dict[tuple[str, int, int], PortalTotals]:
 
 def _jobs_summed(job_records: Iterable[Row]) -> Iterator[Row]:
     """Job records as summaries, a row for each key."""
-    columns = (*WHOSE, "InfrastructureType", "ServiceLevelType", "ServiceLevel", *SIZE)
+    columns = ("Month", "Year", *_JOB_GROUP)
     groups: dict[Key, Row] = {}
     for record in job_records:
         end_time = int_of(record, "EndTime")
@@ -481,9 +485,8 @@ class APEL:
         """Files of messages behind the one that stopped the receiver."""
         self.received: list[VerifiedMessage] = []
         self._tables: dict[str, Table] = {table: {} for table in KEYS}
-        self._sites: dict[Key, Value] = {}
-        """Each site as it was spelt first: the database looks names up, so later spellings change nothing."""
-        self._lock = threading.Lock()
+        self._spelt: dict[tuple[str, Key], Value] = {}
+        self._lock = threading.RLock()
 
     @property
     def job_records(self) -> Table:
@@ -507,7 +510,12 @@ class APEL:
 
     @property
     def hybrid(self) -> Table:
-        """What the portal shows, after another run of the summariser: rows by `HYBRID_KEY`."""
+        """
+        What the portal shows: rows by `HYBRID_KEY`, as if the summariser had run after each message.
+
+        The real one runs about once a day. Rows that it makes in between are replaced or stay, so this is what can be
+        there at worst.
+        """
         self.summarise()
         return self._table(HYBRID)
 
@@ -516,10 +524,10 @@ class APEL:
         with self._lock:
             sources = (self._tables[table].values() for table in (JOBS, SUMMARIES, NORMALISED_SUMMARIES))
             for row in hybrid_rows(*sources):
-                self._tables[HYBRID][key(LoadedRecord(HYBRID, row))] = {**row, "Site": self._site(row)}
+                self._tables[HYBRID][key(LoadedRecord(HYBRID, row))] = row
 
     def totals(self) -> dict[tuple[str, int, int], PortalTotals]:
-        """What the portal shows, summed by (site, year, month), after another run of the summariser."""
+        """What the portal shows, summed by (site, year, month); see `hybrid`."""
         return totals(self.hybrid.values())
 
     def receive(self, data: str, empaid: str | None) -> Arrival:
@@ -550,13 +558,26 @@ class APEL:
         except Crashed as crash:
             self.stopped = Rejection(f"the receiver stopped: {crash}", empaid, file)
             return self._reject(self.stopped)
-        for record in records:
-            self._tables[record.table][key(record)] = record.values
-            self._site(record.values)
+        self.load(records)
         return Arrival("apel", len(records), file, "loaded")
 
-    def _site(self, row: Row) -> Value:
-        return self._sites.setdefault(folded(row, ("Site",)), row["Site"])
+    def load(self, records: Iterable[LoadedRecord]) -> None:
+        """Put the records of a message into their tables; each replaces the row that has its key."""
+        with self._lock:
+            rows = [(record.table, key(record), self._as_spelt(record.values)) for record in records]
+            jobs = self._tables[JOBS]
+            # Only a group that a job record leaves would look different without a run of the summariser before.
+            if any(
+                table == JOBS and own in jobs and folded(jobs[own], _JOB_GROUP) != folded(row, _JOB_GROUP)
+                for table, own, row in rows
+            ):
+                self.summarise()
+            for table, own, row in rows:
+                self._tables[table][own] = row
+
+    def _as_spelt(self, row: Row) -> Row:
+        names = [name for name in NAMES if name in row]
+        return {**row, **{name: self._spelt.setdefault((name, folded(row, (name,))), row[name]) for name in names}}
 
     def _reject(self, rejection: Rejection) -> Arrival:
         self.rejected.append(rejection)

@@ -124,6 +124,7 @@ def empty_box(box):
     box.apel.received.clear()
     for table in box.apel._tables.values():
         table.clear()
+    box.apel._spelt.clear()
     for server in box.servers.values():
         server.connections = server.requests = server.refused_handshakes = 0
     return box

@@ -74,7 +74,7 @@ def test_a_requeued_job_is_counted_once(memory, empty_box, tmp_path, target) -> 
     if target == CARS:
         assert at_apel(empty_box.apel.job_records) == {"7": (BEGIN + 50, 30, 10)}
     else:
-        assert usage(empty_box.apel.summaries) == (30, 10)
+        assert usage(empty_box.apel) == (30, 10)
 
 
 @pytest.mark.parametrize("target", [CARS, SGAS, SUMMARIES], ids=["jobs", "usage records", "summaries"])

@@ -38,22 +38,8 @@ def family(site: Site, name: str) -> None:
 
 
 def sums(site: Site) -> dict[tuple[int, int], tuple[int, int]]:
-    """Jobs and wall seconds of each month of the summaries."""
-    found: dict[tuple[int, int], tuple[int, int]] = {}
-    for row in site.box.apel.summaries.values():
-        month = (row["Year"], row["Month"])
-        number, wall_s = found.get(month, (0, 0))
-        found[month] = (number + row["NumberOfJobs"], wall_s + row["WallDuration"])
-    return found
-
-
-def totals(site: Site) -> tuple[int, int]:
-    """All usage that APEL has, in whatever table."""
-    apel = site.box.apel
-    wall, cpu = zip(
-        *(usage(table) for table in (apel.job_records, apel.summaries, apel.normalised_summaries)), strict=True
-    )
-    return sum(wall), sum(cpu)
+    """Jobs and wall seconds of each month at the portal."""
+    return {(year, month): total[:2] for (_site, year, month), total in site.box.apel.totals().items()}
 
 
 def test_a_summary_is_always_of_the_whole_month(summaries) -> None:
@@ -171,7 +157,7 @@ def test_a_benchmark_that_changes_within_a_month(summaries) -> None:
 
     levels = {row["ServiceLevel"]: row["NumberOfJobs"] for row in summaries.box.apel.summaries.values()}
     assert levels == {10.0: 3, 20.0: 2}
-    assert totals(summaries) == (500, 450)
+    assert usage(summaries.box.apel) == (500, 450)
 
 
 def test_a_new_default_benchmark_is_announced_and_counts_nothing_twice(summaries) -> None:
@@ -190,7 +176,7 @@ def test_a_new_default_benchmark_is_announced_and_counts_nothing_twice(summaries
 
     outcome = summaries.publish()
     assert any("with zeros" in note and "2024-06" in note for note in outcome.summary.notes)
-    assert totals(summaries) == (400, 360)
+    assert usage(summaries.box.apel) == (400, 360)
     assert sums(summaries) == {(2024, 6): (4, 400)}
 
 
@@ -207,14 +193,14 @@ def test_a_change_of_family_keeps_the_total(memory, empty_box, before, after) ->
     outcome = site.publish()
 
     assert outcome.error is None
-    assert totals(site) == (900, 810)
+    assert usage(site.box.apel) == (900, 810)
     site.record(*jobs(2), Job("july1", JUNE + 30 * DAY_S + 1, wall_s=200))
     assert site.publish().error is None
-    assert totals(site) == (1000, 810)
+    assert usage(site.box.apel) == (1000, 810)
     family(site, before)
     site.record(Job("newer", JUNE + 71))
     assert site.publish().error is None
-    assert totals(site) == (1100, 900)
+    assert usage(site.box.apel) == (1100, 900)
     assert empty_box.apel.rejected == []
 
 
@@ -238,7 +224,7 @@ def test_a_change_of_family_that_is_interrupted(memory, empty_box, before, after
 
     empty_box.faults.clear()
     assert site.publish().error is None
-    assert totals(site) == ((1400, 1260) if by == "publish" else (800, 720))
+    assert usage(site.box.apel) == ((1400, 1260) if by == "publish" else (800, 720))
     assert site.ledger("SELECT * FROM UnfinishedMonths") == []
 
 
@@ -266,7 +252,7 @@ def test_a_month_stays_in_the_family_it_began_in(memory, empty_box, before, afte
     )
     name = {"urs": "car"}
     assert set(kinds) == {(name.get(before, before), 2024, 6), (name.get(after, after), 2024, 7)}
-    shown = {(year, month): total[:2] for (_site, year, month), total in site.box.apel.totals().items()}
+    shown = sums(site)
     assert shown == {(2024, 6): (4, 450), (2024, 7): (1, 100)}
     assert empty_box.apel.rejected == []
 
@@ -363,7 +349,7 @@ def test_a_job_that_apel_would_take_for_another_is_set_aside(memory, empty_box, 
 
     assert {job_id: state for job_id, (state, _why) in site.held().items()} == {"second": "quarantined"}
     assert "treat it as job first" in site.held()["second"][1]
-    assert usage(empty_box.apel.job_records)[0] == 3 * first.wall_s
+    assert usage(empty_box.apel)[0] == 3 * first.wall_s
 
 
 def test_sums_count_two_jobs_with_one_key(memory, empty_box) -> None:
@@ -407,7 +393,7 @@ def test_of_several_with_one_id_the_one_that_was_sent_counts(memory, empty_box) 
     site.publish()
 
     assert "treat it as job second" in site.held()["third"][1]
-    assert usage(empty_box.apel.job_records)[0] == Job("second").wall_s
+    assert usage(empty_box.apel)[0] == Job("second").wall_s
 
 
 def test_a_job_that_is_refused_keeps_none_of_the_same_id_out(memory, empty_box) -> None:
@@ -420,9 +406,9 @@ def test_a_job_that_is_refused_keeps_none_of_the_same_id_out(memory, empty_box) 
     site.publish()
 
     assert list(site.held()) == ["first"]
-    assert usage(empty_box.apel.job_records)[0] == second.wall_s
+    assert usage(empty_box.apel)[0] == second.wall_s
 
     site.record(first._replace(cpu_s=1))
     site.publish()
     assert "treat it as job second" in site.held()["first"][1]
-    assert usage(empty_box.apel.job_records)[0] == second.wall_s
+    assert usage(empty_box.apel)[0] == second.wall_s

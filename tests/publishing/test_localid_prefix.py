@@ -29,7 +29,7 @@ def test_equal_ids_of_two_ces_are_two_jobs(memory, empty_box, target) -> None:
         *(f"ce1:{job.lrms_id}" for job in ours),
         *(f"ce2:{job.lrms_id}" for job in theirs),
     }
-    assert usage(empty_box.apel.job_records)[0] == 3 * 100 + 3 * 7
+    assert usage(empty_box.apel)[0] == 3 * 100 + 3 * 7
 
 
 @FAMILIES
@@ -41,14 +41,14 @@ def test_a_prefix_at_each_ce_separates_jobs_that_were_sent(memory, empty_box, ta
     second.record(*(job._replace(job_id=f"other{job.job_id}", local_id=job.lrms_id, wall_s=7) for job in ours))
     first.publish()
     second.publish()
-    assert usage(empty_box.apel.job_records)[0] == 3 * 7
+    assert usage(empty_box.apel)[0] == 3 * 7
 
     for site, prefix in ((first, "ce1:"), (second, "ce2:")):
         site.configure(f"{target}localid_prefix={prefix}\n")
         assert site.publish(accept_lower=((2024, 6),)).error is None
-    assert usage(empty_box.apel.job_records)[0] == 3 * 100 + 3 * 7
+    assert usage(empty_box.apel)[0] == 3 * 100 + 3 * 7
     assert first.republish().error is None
-    assert usage(empty_box.apel.job_records)[0] == 3 * 100 + 3 * 7
+    assert usage(empty_box.apel)[0] == 3 * 100 + 3 * 7
 
 
 @FAMILIES
@@ -65,7 +65,7 @@ def test_a_prefix_that_comes_later_counts_no_use_twice(memory, empty_box, target
     assert at_apel(empty_box.apel.job_records) == before_the_change
 
     assert site.publish(accept_lower=((2024, 6),)).error is None
-    assert usage(empty_box.apel.job_records) == (300, 270)
+    assert usage(empty_box.apel) == (300, 270)
     prefix = after.removeprefix("localid_prefix=").strip()
     assert {name.lower() for name in at_apel(empty_box.apel.job_records)} == {
         f"{prefix}{job.lrms_id}".lower() for job in jobs(3)

@@ -175,7 +175,7 @@ def test_a_poison_record_delays_nobody(site, poison) -> None:
         assert {job: row for job, row in at_apel(table).items() if job in good} == good
         assert len(table) == len(NEIGHBOURS) + (poison.apel is None)
     assert len(box.sgas.records) == len(NEIGHBOURS) + (poison.sgas is None)
-    summed = [row["NumberOfJobs"] for row in box.apel.summaries.values() if row["GlobalUserName"].endswith("Lovelace")]
+    summed = [row["NumberOfJobs"] for row in box.apel.hybrid.values() if row["GlobalUserName"].endswith("Lovelace")]
     assert sum(summed) >= len(NEIGHBOURS)
 
     words = dict.fromkeys(APEL_BLOCKS[:2], poison.apel) | {SGAS_BLOCK: poison.sgas, APEL_BLOCKS[2]: poison.sums}
@@ -204,7 +204,7 @@ def _mend(site: Site, *, sgas_took_it: bool) -> None:
     for name in ("CARS", "JOBS"):
         table = {key: row for key, row in site.box.apel.job_records.items() if row["Site"] == name}
         assert at_apel(table) == truth([*NEIGHBOURS, BAD], by_lrms=True)
-    sums = [row for row in site.box.apel.summaries.values() if row["NumberOfJobs"]]
+    sums = [row for row in site.box.apel.hybrid.values() if row["NumberOfJobs"]]
     assert sum(row["NumberOfJobs"] for row in sums) == len(NEIGHBOURS) + 1
     assert sum(row["WallDuration"] for row in sums) == 100 * (len(NEIGHBOURS) + 1)
 
@@ -254,7 +254,7 @@ def test_hostile_text_arrives_as_it_was_recorded(site, text) -> None:
     (row,) = box.sgas.records.values()
     assert (row.queue, row.global_user_name, row.vo_name, row.job_name) == (text, f"/CN={text}", f"vo {text}", text)
     assert box.apel.rejected == []
-    for record in [*box.apel.job_records.values(), *box.apel.summaries.values()]:
+    for record in [*box.apel.job_records.values(), *box.apel.hybrid.values()]:
         for name, recorded in (("Queue", text), ("GlobalUserName", f"/CN={text}"), ("VO", f"vo {text}")):
             if name in record:
                 assert apel_rules.unescaped(_ascii(record[name])) == recorded

@@ -43,7 +43,7 @@ def put_back(site: Site, copy: pathlib.Path) -> None:
 
 
 def at_apel(site: Site) -> int:
-    return sum(row["NumberOfJobs"] for row in site.box.apel.summaries.values())
+    return sum(total.jobs for total in site.box.apel.totals().values())
 
 
 def held_months(site: Site) -> tuple[tuple[int, int], ...]:

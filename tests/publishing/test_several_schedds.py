@@ -65,7 +65,7 @@ def test_equal_ids_of_two_schedds_are_two_jobs(memory, empty_box, kind, prefix) 
     publish_well(site)
 
     assert ids(site) == sorted(f"{prefix}{place}{one}.0" for place in ("", "s2.example.org:") for one in (1, 2))
-    assert usage(empty_box.apel.job_records)[0] == 4 * WALL_S
+    assert usage(empty_box.apel)[0] == 4 * WALL_S
     assert site.held() == {}
     # In the database, and for whoever asks it, both have the batch system's id.
     assert sorted(site.database("SELECT local_job_id FROM v1_jobs")) == [("1.0",), ("1.0",), ("2.0",), ("2.0",)]
@@ -106,7 +106,7 @@ def test_what_was_sent_keeps_its_id_when_a_schedd_is_added(memory, empty_box, ki
     publish_well(site)
     assert site.republish().error is None
     assert ids(site) == expected
-    assert usage(empty_box.apel.job_records)[0] == 3 * WALL_S + 2 * 80
+    assert usage(empty_box.apel)[0] == 3 * WALL_S + 2 * 80
 
     for one in ("s1.example.org:2.0", "a.example.org:2.0"):
         site.sql(f"DELETE FROM AAR WHERE JobID LIKE 'htcondor:{one}:%'")
@@ -175,7 +175,7 @@ def test_a_lost_database_changes_no_id(memory, empty_box, lost) -> None:
     publish_well(site)
 
     assert set(ids(site)) == {*before, "2.0", "s2.example.org:2.0"}
-    assert usage(empty_box.apel.job_records)[0] == 4 * WALL_S
+    assert usage(empty_box.apel)[0] == 4 * WALL_S
 
 
 def test_what_was_sent_is_shown_with_the_name(memory, empty_box) -> None:

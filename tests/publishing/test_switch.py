@@ -79,12 +79,7 @@ def held(site: rehearsal.Site, **options: Any) -> FiguresHeld:
 
 def at_apel(box: Sandbox) -> dict[tuple[int, int], tuple[int, int, int]]:
     """Jobs, wall and CPU seconds of each month, as the portal adds them up."""
-    found: dict[tuple[int, int], tuple[int, int, int]] = {}
-    for row in box.apel.summaries.values():
-        jobs, wall_s, cpu_s = found.get((row["Year"], row["Month"]), (0, 0, 0))
-        amount = (jobs + row["NumberOfJobs"], wall_s + row["WallDuration"], cpu_s + row["CpuDuration"])
-        found[row["Year"], row["Month"]] = amount
-    return found
+    return {(year, month): total[:3] for (_site, year, month), total in box.apel.totals().items()}
 
 
 def in_database(site: rehearsal.Site) -> dict[tuple[int, int], tuple[int, int, int]]:
@@ -408,7 +403,5 @@ def test_other_summaries_replace_none_of_them(tmp_path, box, version) -> None:
     take_over(site)
     publish(site)
 
-    assert at_apel(box) == {(2026, 11): (0, 0, 0)}
-    ((jobs, wall_s, _cpu_s),) = in_database(site).values()
-    rows = box.apel.normalised_summaries.values()
-    assert (sum(row["NumberOfJobs"] for row in rows), sum(row["WallDuration"] for row in rows)) == (jobs, wall_s)
+    assert {row["NumberOfJobs"] for row in box.apel.summaries.values()} == {0}
+    assert at_apel(box) == in_database(site)

@@ -35,7 +35,8 @@ class TwoCEs:
     """Both sites, and what every receiver has to have of them together."""
 
     check_sgas, check_auditor = World.check_sgas, World.check_auditor
-    check_jobs, check_summaries, _check_sync = World.check_jobs, World.check_summaries, World._check_sync
+    check_jobs, check_summaries, check_usage = World.check_jobs, World.check_summaries, World.check_usage
+    _check_sync = World._check_sync
 
     def __init__(self, path: pathlib.Path) -> None:
         self.ces = [World(path / name, EACH.format(prefix=f"{name}:"), f"{name}.example.org") for name in NAMES]

@@ -82,7 +82,7 @@ def test_the_vo_of_sums(memory, empty_box, conf, own, vos) -> None:
     assert [one.error for one in site.publish_all()] == [None]
 
     counts: dict[str | None, int] = {}
-    for row in empty_box.apel.summaries.values():
+    for row in empty_box.apel.hybrid.values():
         counts[row["VO"]] = counts.get(row["VO"], 0) + row["NumberOfJobs"]
     assert counts == {vo or UNKNOWN: vos.count(vo) for vo in vos}
 
@@ -107,7 +107,7 @@ def test_the_sums_stay_when_the_program_chooses_the_vo_earlier(memory, empty_box
     site.record(Job("next", JUNE + 60, vo="site", fqan="", auth_groups=("everybody",)))
     site.publish_all()
 
-    assert [(row["VO"], row["NumberOfJobs"]) for row in empty_box.apel.summaries.values()] == [("site", 2)]
+    assert [(row["VO"], row["NumberOfJobs"]) for row in empty_box.apel.hybrid.values()] == [("site", 2)]
 
 
 LOCAL = Job("local", JUNE + 6, endpoint_url="")

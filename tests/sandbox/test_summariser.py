@@ -170,24 +170,27 @@ def test_a_zeroed_job_record_is_still_a_job(apel, load):
     assert apel.totals() == {MONTH: (2, 60, 50, 600, 500)}
 
 
-def test_no_run_takes_back_what_an_earlier_one_put_there(apel, load):
-    """A job that moves to another key leaves its old row where the portal shows it, since nothing is deleted."""
-    load(job("1"))
-    apel.summarise()
-    load(job("1", VO="cms"))
+@pytest.mark.parametrize("fields", [fields for name, fields in SEPARATE.items() if name not in ("month", "site")])
+def test_a_job_that_moves_to_another_group_leaves_the_old_one(apel, load, fields):
+    """Its old row stays at the portal with what it had: nothing is deleted, and no look at the portal is needed."""
+    load(job("1"), job("1", **fields))
     assert len(apel.job_records) == 1
-    assert apel.totals()[MONTH].jobs == 2
+    assert apel.totals()[MONTH][:2] == (2, 120)
 
 
-def test_what_was_never_summarised_leaves_no_trace(apel, load):
-    """Replaced before the summariser ran, a row is not in the portal."""
-    load(job("1"), job("1", VO="cms"))
-    assert apel.totals()[MONTH].jobs == 1
+def test_a_group_is_summed_again_without_the_job_that_left(apel, load):
+    """As long as it has a record; a record with zeros is one."""
+    load(job("1"), job("2"), job("2", VO="cms"))
+    assert apel.totals()[MONTH][:2] == (2, 120)
+    load(job("1", VO="cms"), job("3", WallDuration="0", CpuDuration="0"))
+    assert apel.totals()[MONTH][:2] == (3, 120)
 
 
-def test_a_site_keeps_its_first_spelling(apel, load):
-    """Zeros that name the site in other letters take back the same rows and do not rename it."""
-    load(summary_message(V02), summary_message(V02, Site="test-site", **NOTHING))
+def test_names_keep_their_first_spelling(apel, load):
+    """Zeros in other letters take back the same rows and do not rename them."""
+    load(summary_message(V02, **WHO), summary_message(V02, **{**WHO, "VO": "Atlas", "Site": "test-site"}, **NOTHING))
+    (row,) = apel.hybrid.values()
+    assert (row["Site"], row["VO"]) == ("TEST-SITE", "atlas")
     assert apel.totals() == {MONTH: (0, 0, 0, 0, 0)}
 
 

@@ -74,7 +74,7 @@ class Rig:
         if self.kind == "auditor":
             return at_auditor(self.box.auditor.records)
         if self.kind == "summaries":
-            sums = self.box.apel.summaries.values()
+            sums = self.box.apel.hybrid.values()
             return {row["GlobalUserName"]: (row["NumberOfJobs"], row["WallDuration"]) for row in sums}
         if self.kind in {"dirq", "directory"}:
             return at_apel(written(self.path / "outgoing"))

@@ -31,6 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.publishing.plugin import TargetPlugin
     from arcacct.sandbox import Sandbox
+    from arcacct.sandbox.apel import APEL
 
 JUNE = 1_718_452_800
 """2024-06-15 12:00:00 UTC."""
@@ -337,9 +338,10 @@ def at_auditor(records: Any) -> dict[str, Received]:
     }
 
 
-def usage(table: Any) -> tuple[int, int]:
-    """All wall and CPU seconds of a table of APEL's."""
-    return sum(row["WallDuration"] for row in table.values()), sum(row["CpuDuration"] for row in table.values())
+def usage(apel: APEL) -> tuple[int, int]:
+    """All wall and CPU seconds that APEL's portal shows."""
+    shown = apel.totals().values()
+    return sum(one.wall_s for one in shown), sum(one.cpu_s for one in shown)
 
 
 def truth(recorded: Any, *, by_lrms: bool = False) -> dict[str, Received]:

@@ -176,8 +176,7 @@ class Line:
 
 def load(receiver: APEL, data: bytes) -> None:
     """APEL's loader reads a message."""
-    for record in apel.read(data.decode().strip()):
-        receiver._tables[record.table][apel.key(record)] = record.values
+    receiver.load(apel.read(data.decode().strip()))
 
 
 class AuditorConfiguration(NamedTuple):
@@ -568,19 +567,19 @@ class World:
         assert aside.keys() <= rows.keys()
 
     def check_jobs(self, name: str) -> None:
-        """Each job with its values, everything else taken back."""
+        """Each job with its values, everything else taken back, also at the portal."""
         rows = at_apel(self.receivers[name].job_records)
         ghosts = {f"4{job_id}" for job_id in self._ghosts()}
         assert {job: row for job, row in rows.items() if job not in ghosts} == truth(self.jobs.values(), by_lrms=True)
         alive = Counter(row["LocalJobId"] for row in self.receivers[name].job_records.values() if row["WallDuration"])
         assert all(alive[job.lrms_id] == 1 for job in self.jobs.values())
         assert self.site.ledger("SELECT * FROM HeldRecords WHERE Target = ?", f"arex/jura/{name}") == []
-        self._check_sync(name)
+        self.check_usage(name)
 
     def check_summaries(self, name: str) -> None:
         """Each sum, everything else zero."""
         found: dict[Any, tuple[int, int]] = {}
-        for row in self.receivers[name].summaries.values():
+        for row in self.receivers[name].hybrid.values():
             if row["NumberOfJobs"]:
                 key = (row["Year"], row["Month"], row["VO"], row["ServiceLevel"])
                 number, wall_s = found.get(key, (0, 0))
@@ -596,20 +595,17 @@ class World:
 
     def check_usage(self, name: str) -> None:
         """
-        All tables of APEL together have the usage of the database, month by month.
+        APEL's portal has the usage of the database, month by month.
 
         Jobs whose deletion was forgotten by a restore or a power cut may be left there as records of their own.
         """
         receiver = self.receivers[name]
         found: Counter[Any] = Counter()
-        for table in (receiver.summaries, receiver.normalised_summaries):
-            for row in table.values():
-                found[row["Year"], row["Month"]] += row["WallDuration"]
+        for (_site, *month), total in receiver.totals().items():
+            found[tuple(month)] += total.wall_s
         for row in receiver.job_records.values():
             if row["LocalJobId"].removeprefix("4") in self._ghosts():
-                continue
-            when = time.gmtime(row["EndTime"])
-            found[when.tm_year, when.tm_mon] += row["WallDuration"]
+                found[time.gmtime(row["EndTime"])[:2]] -= row["WallDuration"]
         wanted: Counter[Any] = Counter()
         for job in self.jobs.values():
             when = time.gmtime(job.end_time)

@@ -642,18 +642,21 @@ def _add(found: Figures, cell: Cell, jobs: int, wall_s: int | None) -> None:
 
 
 def _add_apel(found: Figures, name: str, receiver: APEL, hostname: str) -> None:
-    """Job records that were taken back have no wall time, and sums no jobs."""
+    """Wall seconds as the portal shows them. Job records that were taken back have no wall time, and sums no jobs."""
 
     def mine(table: dict[Any, dict[str, Any]]) -> list[dict[str, Any]]:
         return [row for row in table.values() if hostname in row["SubmitHost"]]
 
+    for row in mine(receiver.hybrid):
+        key = (str(row["Site"]).upper(), row["VO"])
+        _add(found, Cell(name, (row["Year"], row["Month"]), key), 0, row["WallDuration"])
     for row in mine(receiver.job_records):
         if row["WallDuration"]:
             key = (str(row["Site"]).upper(), row["VO"])
-            _add(found, Cell(name, month_of(row["EndTime"]), key), 1, row["WallDuration"])
+            _add(found, Cell(name, month_of(row["EndTime"]), key), 1, 0)
     for row in (*mine(receiver.summaries), *mine(receiver.normalised_summaries)):
         key = (str(row["Site"]).upper(), row["VO"])
-        _add(found, Cell(name, (row["Year"], row["Month"]), key), row["NumberOfJobs"], row["WallDuration"])
+        _add(found, Cell(name, (row["Year"], row["Month"]), key), row["NumberOfJobs"], 0)
     for row in mine(receiver.sync_records):
         key = (str(row["Site"]).upper(),)
         _add(found, Cell(f"{name} sync", (row["Year"], row["Month"]), key), row["NumberOfJobs"], 0)
