@@ -219,7 +219,7 @@ class AuditorLine:
         return judge(answer.status, {}, answer.body)
 
 
-def _way_to(receiver: Any, fault: Fault, loaded: list[bytes]) -> Any:
+def way_to(receiver: Any, fault: Fault, loaded: list[bytes]) -> Any:
     if isinstance(receiver, Auditor):
         return AuditorSender("https://auditor.example.org", AuditorLine(receiver, fault))
     return Line(receiver, fault, loaded)
@@ -471,7 +471,7 @@ class World:
             accept_lower=accept,
             accept_names=of_target is not None,
             receiver_rows=rows,
-            make_sender=lambda plugin: _way_to(
+            make_sender=lambda plugin: way_to(
                 self.receivers[plugin.target.name], fault, self.loaded[plugin.target.name]
             ),
         )

@@ -1,0 +1,289 @@
+"""
+Any history of a site: jobs end, turn out otherwise, are resumed, deleted, held and decided on; the site is renamed, its
+ledger is lost, the kind of its messages changes. No receiver ever empties a table.
+
+After each run that succeeds, the usage at APEL's portal is what the database counts then, in each group by which APEL
+sums; at SGAS and AUDITOR it is after the corrections that the program prints. `publish`, `status` and `verify` are not
+green while usage differs.
+
+``ARCACCT_EXAMPLES=N`` plays N histories; ``--campaigns`` plays 300.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import pytest
+from any_history import APEL, AUDITOR, SGAS, Clock, Difference, Publisher, Run
+from campaigns import examples, has_campaigns
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
+from publishing_site import DAY_S, LIFE_S, Job
+
+from arcacct.publishing.ledger_rows import Month, month_of
+
+KINDS = st.sampled_from(["individual", "urs", "summaries", "normalised-v04"])
+DAYS = st.sampled_from([0, 3, 20, 40])
+VALUES = st.fixed_dictionaries(
+    {},
+    optional={
+        "wall_s": st.sampled_from([100, 200, 5000]),
+        "cpu_s": st.sampled_from([50, 90, 0]),
+        "cores": st.sampled_from([1, 8]),
+        "nodes": st.sampled_from([1, 2]),
+        "user_dn": st.sampled_from(["/CN=Ada", "/CN=ADA", "/CN=Bj\xf6rn"]),
+        "voms": st.sampled_from([("atlas", "/atlas/Role=production"), ("atlas", "/atlas"), ("cms", "/cms")]),
+        # Their products with the times are whole seconds.
+        "benchmark": st.sampled_from(["HEPSPEC:10.0", "HEPSPEC:12.5"]),
+        # Without: a job of the batch system alone.
+        "endpoint_url": st.sampled_from(["https://ce.example.org:443/arex", ""]),
+        "is_measured": st.booleans(),
+    },
+)
+"""What turns out to be otherwise."""
+IMPOSSIBLE_S = 2 * LIFE_S
+"""A wall time that is longer than the job existed."""
+MONTHS = [(2024, month) for month in range(4, 13)]
+DECISIONS = st.sampled_from(["unknown", "bound", "reported", "excluded", "held"])
+
+KNOWN_WRONG = {
+    "ledger_is_lost": "changes other than the end of a job are forgotten",
+    "site_is_renamed": "issue 46, row 9: nothing is said of job records",
+    "republish": "it leaves jobs that were deleted, or moved to another month, since the last publish",
+}
+"""Rules that are not played until what they find is right."""
+
+
+class Histories(RuleBasedStateMachine):
+    """What happens at a site, step by step."""
+
+    site: ClassVar[Publisher]
+    jobs = Bundle("jobs")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+
+    @initialize(
+        target=jobs,
+        kind=KINDS,
+        recording_days=st.sampled_from([None, 10, 30]),
+        ended=st.lists(st.tuples(DAYS, VALUES), min_size=1, max_size=3),
+    )
+    def start(self, kind: str, recording_days: int | None, ended: list[tuple[int, dict[str, Any]]]) -> Any:
+        """A site that has published some jobs, also of months before its database."""
+        self.site.start(kind, recording_days)
+        found = multiple(*(self._new_job(days, values) for days, values in ended))
+        run = self.site.run_publish()
+        self.site.accept(run)
+        self._check(run)
+        return found
+
+    def _tick(self) -> None:
+        self.site.clock.now += 60
+
+    def _new_job(self, days: int, values: dict[str, Any]) -> str:
+        self._tick()
+        self.number += 1
+        self._record(Job(f"j{self.number}", self.site.clock.now - days * DAY_S - 30, user_dn="/CN=Ada"), values)
+        return f"j{self.number}"
+
+    def _record(self, job: Job, values: dict[str, Any]) -> None:
+        vo, fqan = values.get("voms", (job.vo, job.fqan))
+        job = job._replace(**{name: value for name, value in values.items() if name != "voms"}, vo=vo, fqan=fqan)
+        self.site.record(job if job.is_measured else job._replace(wall_s=0, cpu_s=0))
+
+    # -- jobs
+
+    @rule(target=jobs, days=DAYS, values=VALUES)
+    def job_ends(self, days: int, values: dict[str, Any]) -> str:
+        """Recorded at once, or late."""
+        return self._new_job(days, values)
+
+    @rule(job=jobs, values=VALUES)
+    def job_turns_out_otherwise(self, job: str, values: dict[str, Any]) -> None:
+        """A late measurement, or a correction."""
+        self._tick()
+        self._record(self.site.jobs[job], values)
+
+    @rule(job=jobs, values=VALUES)
+    def job_is_resumed(self, job: str, values: dict[str, Any]) -> None:
+        """It has ended again."""
+        self._tick()
+        self._record(self.site.jobs[job]._replace(end_time=self.site.clock.now - 20), values)
+
+    @rule(job=consumes(jobs))
+    def job_is_deleted(self, job: str) -> None:
+        """From the accounting database."""
+        self._tick()
+        self.site.delete(job)
+
+    @rule(job=jobs)
+    def job_becomes_impossible(self, job: str) -> None:
+        """It is held."""
+        self._tick()
+        self._record(self.site.jobs[job], {"wall_s": IMPOSSIBLE_S})
+
+    @rule(job=jobs, decision=DECISIONS)
+    def operator_decides(self, job: str, decision: str) -> None:
+        """If the job has an impossible value."""
+        self._tick()
+        self.site.decide(job, decision)
+
+    @rule(target=jobs, days=DAYS)
+    def older_program_sent_an_impossible_job(self, days: int) -> str:
+        """It is `published` from now on."""
+        self._tick()
+        self.number += 1
+        job = Job(f"j{self.number}", self.site.clock.now - days * DAY_S - 30, user_dn="/CN=Ada")
+        self._check(self.site.older_program_sent(job, IMPOSSIBLE_S))
+        return job.job_id
+
+    # -- the site
+
+    @rule(days=st.sampled_from([1, 20]))
+    def time_passes(self, days: int) -> None:
+        """Into the next month, too."""
+        self.site.clock.now += days * DAY_S
+
+    @rule()
+    def site_is_renamed(self) -> None:
+        """`gocdb_name`, on purpose."""
+        self._tick()
+        self.site.set_target({"ONE": "TWO", "TWO": "ONE"}[self.site.name], self.site.kind)
+
+    @rule(kind=KINDS)
+    def kind_changes(self, kind: str) -> None:
+        """`apel_messages`."""
+        self._tick()
+        self.site.set_target(self.site.name, kind)
+
+    @rule()
+    def ledger_is_lost(self) -> None:
+        """publishing.db."""
+        self._tick()
+        self.site.lose_ledger()
+
+    # -- the operator
+
+    @rule()
+    def publish(self) -> None:
+        """The timer does."""
+        self._tick()
+        self._check(self.site.run_publish())
+
+    @rule(month=st.sampled_from([None, *MONTHS[:4]]))
+    def republish_after_publish(self, month: Month | None) -> None:
+        """Nothing waits."""
+        self.publish()
+        self._check(self.site.run_republish(month), [month] if month else MONTHS, is_publish=False)
+
+    @rule(month=st.sampled_from([None, *MONTHS[:4]]))
+    def republish(self, month: Month | None) -> None:
+        """Something may have changed since the last publish."""
+        self._tick()
+        self._check(self.site.run_republish(month), [month] if month else MONTHS, is_publish=False)
+
+    @rule()
+    def operator_does_what_is_said(self) -> None:
+        """Months are accepted, and what is printed is done at SGAS and AUDITOR."""
+        self._tick()
+        self.site.accept(self.site.run_publish())
+        self.site.correct()
+        run = self.site.run_publish()
+        self._check(run)
+        for target in (SGAS, AUDITOR):
+            left = self.site.differences(self.site.counted())[target]
+            assert run.error(target) is not None or not left, f"{target} was corrected:\n{texts(left)}\n{run}"
+
+    # -- what must be true
+
+    def _check(self, run: Run, months: list[Month] = MONTHS, *, is_publish: bool = True) -> None:
+        """After a run: what each receiver shows of some months, and what is said of what is wrong."""
+        site, jobs = self.site, self.site.counted()
+        for target, differences in site.differences(jobs).items():
+            found = [one for one in differences if one.month in months]
+            corrected = site.outdated(target) if found and target != APEL else set()
+            left = [one for one in found if one.what not in corrected]
+            assert run.error(target) is not None or not left, f"{target} has another usage:\n{texts(left)}\n{run}"
+            for month in {one.month for one in found}:
+                answers = site.verified(target, month)
+                assert not all(map(is_yes, answers)), f"verify says {answers} of {target}:\n{texts(found)}\n{run}"
+            assert not (is_publish and found and site.status_is_ok(target)), f"status is OK:\n{texts(found)}\n{run}"
+        if run.error(APEL) is None:
+            self._check_numbers(Counter(month_of(one.end_time) for one in jobs), run, months)
+
+    def _check_numbers(self, counted: Counter[Month], run: Run, months: list[Month]) -> None:
+        """
+        APEL is told the number of jobs; how many more it shows is said.
+
+        That is what the manual lists: docs/explanation/months-keys-and-corrections.md, Corrections.
+        """
+        shown, announced = self.site.jobs_at_apel()
+        for month in months:
+            assert announced[month] == counted[month], f"sync of {month}\n{run}"
+            if surplus := shown[month] - counted[month]:
+                answer, _sync = self.site.verified(APEL, month)
+                assert f" {surplus} job" in answer, f"verify says {answer}: {surplus} jobs too many in {month}\n{run}"
+
+    def teardown(self) -> None:
+        """In the end the operator does what is said until nothing is said any more: everything is right."""
+        for _ in range(4):
+            self._tick()
+            run = self.site.run_publish()
+            self._check(run)
+            is_accepted = self.site.accept(run)
+            if run.code == 0 and not is_accepted and not self.site.outdated(SGAS) | self.site.outdated(AUDITOR):
+                break
+            self.site.correct()
+        assert run.code == 0, f"the operator does what is said, and it does not end:\n{run}"
+        assert not any(self.site.differences(self.site.counted()).values())
+
+
+def is_yes(answer: str) -> bool:
+    """Whether an answer of `verify` is green."""
+    return answer.startswith(("yes", "usage yes"))
+
+
+def texts(found: Iterable[Difference]) -> str:
+    """A line for each difference."""
+    return "\n".join(map(str, found))
+
+
+@pytest.fixture(scope="module")
+def machine():
+    """The machine, on a site in memory."""
+    where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="arcacct-test-", dir=where) as path, pytest.MonkeyPatch.context() as patch:
+        site = Publisher(pathlib.Path(path), Clock(patch))
+        yield type("Histories", (Histories,), {"site": site, **dict.fromkeys(KNOWN_WRONG)})
+
+
+def test_any_history(machine) -> None:
+    """See above."""
+    is_long = has_campaigns() or "ARCACCT_EXAMPLES" in os.environ
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples(300) if is_long else 6,
+            stateful_step_count=25,
+            derandomize="ARCACCT_EXAMPLES" not in os.environ,
+            deadline=None,
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
