@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from arcacct.database.connection import Connection, DatabaseError, connect
 from arcacct.publishing import cursors, safeguard
-from arcacct.publishing.ledger_rows import DAY_S, Month, iso, month_bounds, month_of, recent_months
+from arcacct.publishing.ledger_rows import DAY_S, Month, iso, month_bounds, month_name, month_of, recent_months
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.safeguard import Decision
 
@@ -69,8 +69,8 @@ class FormerPublisher(NamedTuple):
         )
 
     def remedy(self, months: Iterable[Month] = ()) -> str:
-        """Return the ways out, as text; ``months``: if they are not all in `months`."""
-        further = "".join(f" --month {month[0]:04d}-{month[1]:02d}" for month in sorted({*months} - {*self.months}))
+        """Return the ways out, as text, for some open months; by default for `months`."""
+        further = "".join(f" --month {month_name(month)}" for month in sorted({*months} - {*self.months}))
         switch = f"`arcacct switch --target {self.target}{further}"
         decline = f"{switch} --decline` leaves them there, and ours are sent"
         if self.is_guessed:

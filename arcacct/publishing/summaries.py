@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -192,8 +192,9 @@ def send_summaries(
             if month not in ctx.guard.held
             and not _would_decrease(ctx, family, month, by_month[month], sums.parts)
             and not _misses_the_beginning(ctx, month, by_month[month])
-            and not _has_other_sums(ctx, month, by_month[month])
         ]
+    _hold_months_of_others(ctx, allowed, by_month)
+    allowed = [month for month in allowed if month not in ctx.guard.held]
     parts = [part for part in sums.parts if part.sum is not None and (part.sum.year, part.sum.month) in allowed]
     refused = [cell for cell in sums.refused if (cell.year, cell.month) in allowed]
     _hold_refused(ctx, family, allowed, refused, logged)
@@ -258,15 +259,18 @@ def _misses_the_beginning(ctx: RunContext, month: Month, live: Sequence[Live]) -
     return cause is not None and bool(jobs or live) and ctx.guard.is_incomplete(month, jobs, cause)
 
 
-def _has_other_sums(ctx: RunContext, month: Month, live: Sequence[Live]) -> bool:
-    """Whether jura-ng may have sent sums of a month, and no operator has decided about them. If so, hold the month."""
+def _hold_months_of_others(ctx: RunContext, months: Iterable[Month], live: Mapping[Month, Sequence[Live]]) -> None:
+    """Hold the months of which jura-ng may have sent sums, if no operator has decided about them."""
     former = ctx.former
-    if former is None or not former.is_open(month):
-        return False
-    jobs, given = jobs_here(ctx, month), sum(one.jobs for _kind, one in live)
-    if jobs or given:
-        ctx.guard.hold(HeldMonth(*month, former.cause, given, jobs, remedy=former.remedy([month])))
-    return bool(jobs or given)
+    if former is None:
+        return
+    amounts = {
+        month: (sum(one.jobs for _kind, one in live[month]), jobs_here(ctx, month))
+        for month in filter(former.is_open, months)
+    }
+    found = {month: amount for month, amount in amounts.items() if any(amount)}
+    for month, (given, jobs) in found.items():
+        ctx.guard.hold(HeldMonth(*month, former.cause, given, jobs, remedy=former.remedy(found)))
 
 
 def jobs_here(ctx: RunContext, month: Month) -> int:

@@ -244,3 +244,17 @@ def test_a_plan_that_knows_no_message_of_jura_settles_nothing(tmp_path, box, run
 
     code, _out, err = run("switch", "--yes")
     assert (code, "apel:a: not settled" in err) == (69, True)
+
+
+def test_a_site_may_let_both_publish(tmp_path, box, run) -> None:
+    """allow_jura=yes says so in the configuration: `status` names it, and nothing is asked."""
+    jura_site.site(tmp_path, box, 6)
+    ours, arc = tmp_path / "arcacct.conf", tmp_path / "arc.conf"
+    blocks = ours.read_text()
+    ours.write_text("[arcacct]\nallow_jura=yes\n")
+    arc.write_text(arc.read_text() + "\n[arex/jura]\n" + blocks[blocks.index("[arex/jura") :])
+
+    assert run("publish")[0] == 0
+    found = {one["subject"]: one for one in json.loads(run("status", "--format", "json")[1])}
+    assert "switch" not in found
+    assert "as allow_jura=yes allows" in found["jura"]["text"]

@@ -19,6 +19,7 @@ from arcacct.arex.import_database import arex_databases, import_arex
 from arcacct.database import access, schema
 from arcacct.errors import FiguresHeld
 from arcacct.publishing import run, target_run
+from arcacct.publishing.former_publisher import former_publisher
 from arcacct.sandbox import Sandbox
 from arcacct.targets import plugins
 from arcacct.targets.apel import jura
@@ -165,25 +166,71 @@ def test_a_lost_ledger_asks_again(site, box) -> None:
     assert at_apel(box) == in_database(site)
 
 
-@pytest.mark.parametrize("way", ["since", "republish"])
-def test_an_older_month_of_jura_waits_as_well(tmp_path, box, way) -> None:
-    """jura-ng stopped in December; whoever asks for November gets the command that takes over that month, too."""
-    site = jura_site.site(tmp_path, box, 6)
-    jura_site.deliver(box, *NAMES[6])
-    december_s = int(time.time()) + 40 * 86400
-    folder = pathlib.Path(site.settings().places.controldir) / "accounting"
-    with closing(sqlite3.connect(folder / "publishing.db")) as con:
-        con.execute("UPDATE AccountingTargets SET LastEndTime = ?", (december_s,))
-        con.commit()
-    before = at_apel(box)
-    settings = site.settings()
-    if way == "since":
-        (outcome,) = run.publish(settings, plugins(settings), target_run.RunOptions(since=jura_site.NOVEMBER[0]))
-    else:
-        (outcome,) = run.republish(settings, plugins(settings), target_run.Period(*jura_site.NOVEMBER))
+EARLIER_S = 61 * 86400
+SEPTEMBER = (2026, 9)
 
-    assert "2026-11 is held: jura-ng published" in str(outcome.error)
-    assert at_apel(box) == before
+
+@pytest.fixture
+def later(tmp_path, box) -> rehearsal.Site:
+    """jura-ng published until just now, and all jobs ended two months earlier."""
+    site = jura_site.site(tmp_path, box, 6, imported=False)
+    folder = pathlib.Path(site.settings().places.controldir) / "accounting"
+    moved = f"EndTime = EndTime - {EARLIER_S}, SubmitTime = SubmitTime - {EARLIER_S}"
+    for name, statement in (
+        ("publishing.db", f"UPDATE AccountingTargets SET LastEndTime = {int(time.time())}"),
+        ("accounting.db", f"UPDATE AAR SET {moved} WHERE EndTime > 0; DELETE FROM JobEvents"),
+    ):
+        with closing(sqlite3.connect(folder / name)) as con:
+            con.executescript(statement)
+    imported(site, folder / "accounting.db")
+    return site
+
+
+def asked(site: rehearsal.Site) -> list[tuple[int, int]]:
+    """The months that every command asks about."""
+    settings = site.settings()
+    (plugin,) = plugins(settings)
+    with closing(access.read_publishing(settings.places)) as ledger:
+        found = former_publisher(plugin, ledger)
+    assert found is not None
+    return found.open
+
+
+@pytest.mark.parametrize("way", ["since", "republish"])
+def test_an_older_month_of_jura_waits_as_well(later, box, way) -> None:
+    """Whoever sends a month from long ago is asked about that one, too; `switch` takes over what is held."""
+    settings = later.settings()
+    period = target_run.Period(*(second - EARLIER_S for second in jura_site.NOVEMBER))
+    for settled in (False, True):
+        if way == "since":
+            (outcome,) = run.publish(settings, plugins(settings), target_run.RunOptions(since=period.from_s))
+        else:
+            (outcome,) = run.republish(settings, plugins(settings), period)
+        if settled:
+            assert outcome.error is None
+            assert {one["Month"] for one in box.apel.summaries.values() if one["NumberOfJobs"]} == {9}
+        else:
+            assert "2026-09 is held: jura-ng published" in str(outcome.error)
+            assert not box.apel.summaries
+            # What a republish asked for is remembered by nothing but its message.
+            assert "`arcacct switch --target apel:a --month 2026-09` takes them over" in str(outcome.error)
+            assert (SEPTEMBER in asked(later)) == (way == "since")
+            take_over(later, months=[SEPTEMBER] if way == "republish" else ())
+
+
+def test_a_month_that_a_former_program_sent_is_asked_about(later) -> None:
+    """It asked nobody: its sums may count twice, as long as they are in the ledger."""
+    decline(later, SEPTEMBER)
+    settings = later.settings()
+    since_s = jura_site.NOVEMBER[0] - EARLIER_S
+    (outcome,) = run.publish(settings, plugins(settings), target_run.RunOptions(since=since_s))
+    assert outcome.error is None
+    con = sqlite3.connect(settings.places.publishing_database)
+    con.execute("DELETE FROM AcceptedDecreases")
+    con.commit()
+    con.close()
+
+    assert SEPTEMBER in asked(later)
 
 
 def test_a_target_under_another_name_is_no_new_receiver(tmp_path, box) -> None:
@@ -205,6 +252,7 @@ def test_a_target_under_another_name_is_no_new_receiver(tmp_path, box) -> None:
 def test_records_of_jobs_need_no_switch(tmp_path, box) -> None:
     """Ours have the keys of jura-ng's: APEL replaces them, and nothing waits."""
     site = jura_site.site(tmp_path, box, 6, jura_site.SUMMARIES.replace("=summaries", "=urs"))
+    assert asked(site) == []
     publish(site)
 
     assert box.apel.job_records
