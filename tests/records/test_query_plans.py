@@ -655,7 +655,7 @@ def test_the_state_of_a_target_is_asked_by_its_indexes(ledgers, ours, tmp_path) 
         if cursors.cursor(one.con, TARGET) is None:
             cursors.set_cursor(one.con, cursors.Cursor(TARGET, "life", site.jobs, FIRST_END, last_success=None))
         one.steps = 0
-        assert health_queries.target_state(one.con, con, plugin).waiting.records >= NEW
+        assert health_queries.target_state(one.con, con, plugin, None).waiting.records >= NEW
 
     assert_flat(ledgers, lambda _con, _site: None)
     assert_flat(ours, lambda _con, _site: None)
