@@ -375,7 +375,7 @@ def _present_names(family: RecordFormat, aar: AAR | None, now: int) -> Names | N
 
 
 def _why_gone(aar: AAR) -> str:
-    return f"the job is held here ({aar.held})" if aar.held else "the job is not published any more"
+    return f"the job is held or excluded here ({aar.held})" if aar.held else "the job is not published any more"
 
 
 def _retracted(job_id: str, old: SentVersion) -> SentRecord:

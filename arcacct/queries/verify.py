@@ -671,10 +671,12 @@ class _AtTarget:
                 # Pruned jobs have no names here.
                 yield None, f"{count_of(has.jobs, 'job')}, in the database and its archives {self._wanted.jobs}"
             for job_id in self._lost(has):
+                why = "no longer in the database with an end in this month"
                 if job_id in self._doubtful:
-                    yield job_id, f"sent in another version, and held since then: {self._doubtful[job_id].text}"
-                else:
-                    yield job_id, "sent, and no longer in the database with an end in this month"
+                    why = f"held since then: {self._doubtful[job_id].text}"
+                entries = held.quarantine_entries(self._ledger, target=self._block, job_id=job_id)
+                remedy = "".join(f"; {one.state}: {one.reason}" for one in entries)
+                yield job_id, f"sent, and {why}{remedy or f'; {self._republish()} takes it back'}"
             left = _MOST_COMPARED
             for job_id, changed, is_wanted in has.otherwise():
                 if changed is None:
