@@ -41,6 +41,12 @@ from arcacct.wording import count_of
     metavar="YYYY-MM",
     help="Send this held month with the current figures of the database; your name is stored. May be repeated.",
 )
+@click.option(
+    "--former-names",
+    type=click.Choice(["move", "keep"]),
+    help="Months that the receiver has under a former name of the site: move them to the present name, or keep them as"
+    " they are; your name is stored.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
 @click.option("--write-to", metavar="DIR", help="Write the exact messages to a directory; send nothing.")
 @click.pass_context
@@ -50,6 +56,7 @@ def publish(
     now: bool,
     since: int | None,
     accepted: tuple[tuple[int, int], ...],
+    former_names: str | None,
     dry_run: bool,
     write_to: str | None,
 ) -> int:
@@ -86,7 +93,8 @@ def publish(
         write_to=write_to,
         accept_lower=accepted,
         accept_names=len(targets) == 1,
-        who=name_of_user() if accepted else "",
+        former_names=former_names,
+        who=name_of_user() if accepted or former_names else "",
         announce=announce,
         complain=complaints.append,
         watch=tallies.__setitem__,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Event
 from types import MappingProxyType
 from typing import NamedTuple
@@ -111,6 +111,8 @@ class RunContext(NamedTuple):
     """The message kind of each month, as accounting.db remembers it, for months that an older ledger does not have."""
     at_receiver: ReceiverRows = ReceiverRows()
     """The rows that the receiver's administrator exported, for the months that are sent again."""
+    former_names: Mapping[Month, Sequence[str]] = MappingProxyType({})
+    """The names by month that the receiver has and that are not in use any more (`safeguard.former_names`)."""
     run: int = 0
     """The number of this run of the target."""
 

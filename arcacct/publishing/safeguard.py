@@ -19,6 +19,10 @@ from arcacct.publishing.sent import is_same
 from arcacct.records.model import AAR
 from arcacct.wording import count_of, sanitise_line
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.publishing.plugin import TargetPlugin
+
 # The published totals of the ledger by month and counting key: jobs and wall time.
 
 
@@ -59,6 +63,27 @@ def published_jobs(con: Connection, target: str) -> dict[CountingKey, Amount]:
         (target,),
     )
     return {CountingKey._make(place): Amount(jobs, wall_s) for *place, jobs, wall_s in rows}
+
+
+def former_names(con: Connection, plugin: TargetPlugin) -> dict[Month, list[str]]:
+    """
+    Return the names of the site, or of the batch system's host, that a receiver has and that are not in use any more.
+
+    By month. A receiver that counts by site knows local jobs by that host, and other jobs by a URL. In job records the
+    host is no part of the key.
+    """
+    block, folded = plugin.target.block, plugin.folded
+    present = {folded(plugin.site), folded(plugin.settings.lrms_host)}
+    found: dict[Month, list[str]] = {}
+    if not plugin.site:
+        return found
+    for place in published_jobs(con, block):
+        found.setdefault((place.year, place.month), []).append(place.site)
+    for place in published_sums(con, block):
+        names = [place.site, *([] if "://" in place.submit_host else [place.submit_host])]
+        found.setdefault((place.year, place.month), []).extend(names)
+    others = {month: sorted({one for one in names if folded(one) not in present}) for month, names in found.items()}
+    return {month: names for month, names in sorted(others.items()) if names}
 
 
 def published_total_ids(con: Connection, target: str, month: Month) -> set[int]:
@@ -198,6 +223,10 @@ def close_accepted(con: Connection, target: str, *, but: Iterable[Month] = ()) -
             "UPDATE AcceptedDecreases SET IsOpen = 0 WHERE Target = ? AND Year = ? AND Month = ? AND IsOpen",
             [(target, *month) for month in set(open_months) - set(but)],
         )
+
+
+KEPT = "kept"
+"""The decision to leave a month under a former name."""
 
 
 class Decision(NamedTuple):
@@ -347,6 +376,8 @@ class DecreaseGuard:
         self._folded = folded
         self._life_seq = life_seq
         self._changes = changes(proven, selection)
+        places = {name: selection[name] for name in ("gocdb_name", "lrms_host") if name in selection}
+        self._names_changed = bool(changes(proven, places))
         self.filter_changed = proven is not None and proven.get("vofilter") != selection["vofilter"]
         """Whether the selected VOs differ from those when nothing was held last."""
         self._published_jobs: Counter[Month] = Counter()
@@ -368,7 +399,9 @@ class DecreaseGuard:
         """The wall time in seconds that would be sent in place of the kept records."""
         self._waiting: Counter[Month] = Counter()
         self._reported: set[Month] = set()
-        """Those of these months that are already in `held`."""
+        """Those of these months that are already in `held` ..."""
+        self._blocked: set[Month] = set()
+        """... and those of them that are held for no other reason."""
         self._why: dict[Month, str] = {}
         self.held: dict[Month, HeldMonth] = {}
         self.waiting: set[int] = set()
@@ -378,6 +411,39 @@ class DecreaseGuard:
         Records that are kept silently because of other names are not included: they wait only for another decision
         about mistyped names.
         """
+
+    def hold_former_names(self, former: Mapping[Month, Sequence[str]], target: str) -> None:
+        """
+        Hold the months that the receiver has under former names, if a name has changed since nothing was held last.
+
+        ``target``: the name of the target, for the command that decides about all of them.
+        """
+        if not self._names_changed:
+            return
+        publish = f"`arcacct publish --target {target} --former-names"
+        remedy = (
+            f"if that was a mistake, correct it, and publishing resumes; if not, {publish} move` sends zeros under the"
+            f" former names and these months under the new ones, {publish} keep` leaves them as they are"
+        )
+        for month, names in former.items():
+            if month not in self._accepted.open:
+                cause = f"published under the name {' and '.join(names)}{self._changes}"
+                published = self._published[month]
+                self.hold(HeldMonth(*month, cause, published, published, remedy=remedy))
+
+    def stays(
+        self,
+        month: Month,
+        names: Sequence[str],
+        given: Mapping[CountingKey, Amount],
+        found: Mapping[CountingKey, Amount],
+    ) -> bool:
+        """Whether a month stays under former ``names``: it may not fall, and the amounts differ in nothing else."""
+        if not names or month in self._accepted.open or any(map(self.was_mistyped, names)):
+            return False
+        nowhere = CountingKey("", "", *month)
+        had, has = (totals((nowhere, one) for one in some.values()).get(nowhere, NOTHING) for some in (given, found))
+        return had.jobs == has.jobs and had.wall_s in (has.wall_s, None)
 
     @property
     def mistyped_sites(self) -> list[str]:
@@ -406,10 +472,6 @@ class DecreaseGuard:
         """
         ours, other = self._first.get(self._site), self._first.get(self._folded(site))
         return ours is not None and other is not None and ours < other
-
-    def has_mistyped(self, month: Month) -> bool:
-        """Whether a month is published under a mistyped name."""
-        return any(map(self.was_mistyped, self._sites.get(month, ())))
 
     def blocks_correction(
         self, aar: AAR, key: str, seq: int, known: Sequence[SentVersion], *, asked: bool, site_of: Callable[[str], str]
@@ -471,10 +533,6 @@ class DecreaseGuard:
             self._why.setdefault(month, why)
         return True
 
-    def published_in(self, month: Month) -> int:
-        """Return the number of jobs of a month that the receiver was given, as records or in sums."""
-        return self._published[month]
-
     def published_under_other_site(self, month: Month, site: str) -> bool:
         """Whether a month is published only under the name of another site. The answer is cached."""
         asked = (month, site)
@@ -492,9 +550,10 @@ class DecreaseGuard:
 
     def hold_blocked_months(self) -> None:
         """Hold the months with kept or waiting records. Update a month that is held already if there are more."""
-        for month in self._reported:
+        for month in self._blocked:
             self.held.pop(month, None)
         self._reported = {*self._kept, *self._waiting}
+        self._blocked = self._reported - self.held.keys()
         for month, kept in self._kept.items():
             given = self._published_jobs.get(month, kept)
             fall = f"{count_of(given, 'job')} published, and {kept} would be changed, moved or removed without proof"
@@ -603,9 +662,18 @@ def held_text(*months: HeldMonth) -> str:
     return "; ".join(text)
 
 
-def month_names(months: Sequence[Month]) -> str:
-    """Return ``2026-09, 2026-10 and 2026-11``."""
-    *others, last = map(month_name, months)
+def month_names(months: Iterable[Month]) -> str:
+    """Return ``2026-08 and 2026-11``, and ``2026-08 to 2026-11`` for three or more months that follow each other."""
+    runs: list[list[Month]] = []
+    for year, month in sorted(months):
+        if runs and runs[-1][-1] == (year - (month == 1), (month - 2) % 12 + 1):
+            runs[-1].append((year, month))
+        else:
+            runs.append([(year, month)])
+    names: list[str] = []
+    for run in runs:
+        names += [f"{month_name(run[0])} to {month_name(run[-1])}"] if run[2:] else map(month_name, run)
+    *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
 
 

@@ -190,6 +190,7 @@ def send_summaries(
             month
             for month in wanted
             if month not in ctx.guard.held
+            and not _stays(ctx, month, by_month[month], sums.parts)
             and not _would_decrease(ctx, family, month, by_month[month], sums.parts)
             and not _misses_the_beginning(ctx, month, by_month[month])
         ]
@@ -257,6 +258,17 @@ def _misses_the_beginning(ctx: RunContext, month: Month, live: Sequence[Live]) -
     cause = None if month in ctx.months else _begun_later(ctx, month)
     jobs = 0 if cause is None else jobs_here(ctx, month)
     return cause is not None and bool(jobs or live) and ctx.guard.is_incomplete(month, jobs, cause)
+
+
+def _stays(ctx: RunContext, month: Month, live: Sequence[Live], parts: Sequence[MessagePart]) -> bool:
+    """Whether the receiver has a month under a former name, and the jobs of the database, so that nothing is sent."""
+    names = ctx.former_names.get(month, ())
+    given = _amounts(one for _kind, one in live if not one.is_adopted)
+    found = _amounts(part.sum for part in parts if part.sum is not None and (part.sum.year, part.sum.month) == month)
+    if not ctx.guard.stays(month, names, given, found):
+        return False
+    ctx.summary.note(f"{month_name(month)} stays under the name {' and '.join(names)}")
+    return True
 
 
 def _hold_months_of_others(ctx: RunContext, months: Iterable[Month], live: Mapping[Month, Sequence[Live]]) -> None:

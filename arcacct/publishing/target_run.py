@@ -182,6 +182,8 @@ class RunOptions(NamedTuple):
     """Files with rows of the receiver's tables (`TargetPlugin.receiver_rows`), for a republish."""
     accept_names: bool = True
     """Whether ``accept_lower`` also accepts other names: it does if it is given for one target, not for all at once."""
+    former_names: str | None = None
+    """``move`` or ``keep``: what happens to months that the receiver has under former names of the site."""
     who: str = ""
     """The name of the operator who accepts."""
     make_sender: Callable[[TargetPlugin], Sender] = lambda plugin: LazySender(plugin.target, plugin.sender)
@@ -233,7 +235,8 @@ class TargetRun:
         start = open_cursor(ctx, self._options.since)
         due = (start.last_success or 0) + self._target.urdelivery_frequency_s
         # A last success in the future was noted by a wrong clock.
-        wanted = self._options.now or self._options.accept_lower or self._options.since is not None
+        options = self._options
+        wanted = options.now or options.accept_lower or options.former_names or options.since is not None
         if not wanted and (start.last_success or 0) <= time.time() < due:
             skipped = f"not due before {iso(due)} (urdelivery_frequency)"
             return TargetResult(self._target.name, self.summary, None, skipped)
@@ -293,6 +296,14 @@ class TargetRun:
         publishing, block = self._both.publishing, self._target.block
         life = schema.incarnation(self._both.accounting)
         accepted = safeguard.accepted(publishing, block, life)
+        names = safeguard.former_names(publishing, self._plugin)
+        if self._options.former_names == "keep":
+            safeguard.decide(publishing, block, names, safeguard.KEPT, self._options.who)
+        elif self._options.former_names is not None:
+            self._options = self._options._replace(
+                accept_lower=(*self._options.accept_lower, *names),
+                accept_names=self._options.accept_names and bool(self._options.accept_lower),
+            )
         if self._options.accept_lower:
             safeguard.accept(publishing, block, self._options.accept_lower, life, self._options.who)
             safeguard.resolve_uncertain(publishing, block, self._options.accept_lower)
@@ -309,7 +320,9 @@ class TargetRun:
         published = safeguard.published(publishing, block)
         kinds = remembered_kinds(self._both.accounting, self._plugin)
         former = former_publisher(self._plugin, publishing)
-        return RunContext(self._plugin, *self._both, self.summary, guard, published, life, former, kinds)
+        return RunContext(
+            self._plugin, *self._both, self.summary, guard, published, life, former, kinds, former_names=names
+        )
 
     def _attempt(self, ctx: RunContext, origin: str, work: Callable[[MessageSink], None]) -> ArcacctError | None:
         """Do the work with a sender to the target. An error ends only this target's run."""
@@ -357,6 +370,9 @@ class TargetRun:
         ctx.summary.implausible = reader.count_held(ctx.accounting, start.last_seq, horizon)
         self._hold_unsure(ctx)
         self._hold_touched(ctx, start, horizon, holding)
+        kept = safeguard.decisions(ctx.publishing, block, safeguard.KEPT)
+        names = {month: some for month, some in ctx.former_names.items() if month not in kept}
+        ctx.guard.hold_former_names(names, self._target.name)
         walked = safeguard.selections(ctx.publishing, block)[1]
         is_changed = walked is not None and walked != of_records(self._plugin)
         # Read the whole log if the selection has changed or something is held. Held or accepted sums are checked
@@ -546,18 +562,10 @@ class TargetRun:
         return by_kind
 
     def _add_passed_over(self, ctx: RunContext, by_kind: dict[str, set[Month]], begin: Cursor, horizon: int) -> None:
-        """
-        Add the months whose jobs another selection may have skipped.
-
-        A month that is published under the name of another site stays there if that site has all its jobs.
-        """
+        """Add the months whose jobs another selection may have skipped."""
         for month in reader.months_logged_after(ctx.accounting, 0, horizon, ended_from=begin.start_end_time):
             kind = ctx.message_format_of(month)
-            if self._plugin.has_records(kind):
-                continue
-            elsewhere = ctx.guard.published_under_other_site(month, self._plugin.site)
-            is_mistyped = ctx.guard.has_mistyped(month)
-            if not elsewhere or is_mistyped or ctx.guard.published_in(month) != summaries.jobs_here(ctx, month):
+            if not self._plugin.has_records(kind):
                 by_kind.setdefault(kind, set()).add(month)
 
     def _prove(self, ctx: RunContext) -> None:

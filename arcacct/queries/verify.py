@@ -488,6 +488,10 @@ class _AtTarget:
         notes = (
             [f"{count_of(left_out, 'job')} not selected by vofilter: not sent, and no difference"] if left_out else []
         )
+        if names := safeguard.former_names(self._ledger, plugin).get(self._target.month):
+            kept = safeguard.decisions(self._ledger, self._block, safeguard.KEPT).get(self._target.month)
+            by = "" if kept is None else f" ({kept})"
+            notes.append(f"the receiver has this month under the name {' and '.join(names)}{by}")
         decision = None if self._former is None else self._former.decisions.get(self._target.month)
         if decision is not None and decision.what == DECLINED:
             notes.append(f"jura-ng's sums stay there, and count in addition: {decision}")
