@@ -111,6 +111,13 @@ MANY = ledger_rows.MANY
 """The highest number of ids in one query."""
 _THERE = "('accepted', 'sending')"
 """The states of a message that a receiver has, or may have."""
+_IS_NEWEST = (
+    "NOT EXISTS (SELECT 1 FROM SentRecords AS Newer JOIN Messages AS NewerMessage"
+    " ON NewerMessage.MessageID = Newer.Number >> 20 WHERE Newer.Job = Record.Job AND Newer.Number > Record.Number"
+    " AND (Newer.EndTime, Newer.TemplateID, Newer.KeyRest) = (Record.EndTime, Record.TemplateID, Record.KeyRest)"
+    f" AND NewerMessage.Target = :target AND NewerMessage.State IN {_THERE})"
+)
+"""Whether nothing was sent to the target under the same key after a row of SentRecords AS Record."""
 _SUM = "Key, Year, Month, Jobs, Wall, coalesce(Site, ''), coalesce(SubmitHost, ''), IsAdopted"
 
 
@@ -153,17 +160,18 @@ def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_messa
     """
     Return the keys with ``ended[0] <= EndTime < ended[1]`` that were last sent with zeros and are no longer valid.
 
-    Only keys that a message up to ``last_message`` zeroed are returned. Another job may have the same key now.
+    Only keys that a message up to ``last_message`` zeroed are returned, with the names that it had. Another job may
+    have the same key now.
     """
     # A subquery, since with a join SQLite may read all messages for a few zeros.
     rows = con.execute(
         "SELECT DISTINCT JobID, replace(replace(replace(Template, char(1), JobID), char(2), EndTime), char(3),"
         " KeyRest),"
         " EndTime, PublishedTotalID FROM SentRecords AS Record CROSS JOIN Jobs ON Jobs.Job = Record.Job"
-        " CROSS JOIN KeyTemplates USING (TemplateID) WHERE length(Record.Digest) = 0 AND EndTime >= ?1 AND EndTime < ?2"
-        " AND (SELECT Target FROM Messages WHERE MessageID = Number >> 20 AND Number >> 20 <= ?4"
-        " AND State IN ('accepted', 'sending')) = ?3 ORDER BY 3, 2, 1",
-        (*ended, target, last_message),
+        " CROSS JOIN KeyTemplates USING (TemplateID) WHERE length(Record.Digest) = 0"
+        " AND EndTime >= :start AND EndTime < :before AND (SELECT Target FROM Messages WHERE MessageID = Number >> 20"
+        f" AND Number >> 20 <= :last AND State IN {_THERE}) = :target AND {_IS_NEWEST} ORDER BY 3, 2, 1",
+        {"start": ended[0], "before": ended[1], "target": target, "last": last_message},
     )
     found = [ZeroedKey._make(row) for row in rows]
     live = versions(con, target, list({one.job_id for one in found}), keeps_first=False)
@@ -191,14 +199,12 @@ class EmptyGroup(NamedTuple):
 def empty_groups(con: Connection, target: str) -> list[EmptyGroup]:
     """Return the groups that were sent to a target and have neither a job nor a record with zeros at the receiver."""
     rows = con.execute(
-        "SELECT PublishedTotalID, Year, Month FROM PublishedTotals AS Total WHERE Target = ?1 AND Jobs = 0 AND IsSent"
+        "SELECT PublishedTotalID, Year, Month FROM PublishedTotals AS Total"
+        " WHERE Target = :target AND Jobs = 0 AND IsSent"
         " AND NOT EXISTS (SELECT 1 FROM SentRecords AS Record JOIN Messages ON MessageID = Number >> 20"
         " WHERE Record.PublishedTotalID = Total.PublishedTotalID AND length(Record.Digest) = 0"
-        f" AND State IN {_THERE} AND NOT EXISTS (SELECT 1 FROM SentRecords AS Newer JOIN Messages AS NewerMessage"
-        " ON NewerMessage.MessageID = Newer.Number >> 20 WHERE Newer.Job = Record.Job AND Newer.Number > Record.Number"
-        " AND (Newer.EndTime, Newer.TemplateID, Newer.KeyRest) = (Record.EndTime, Record.TemplateID, Record.KeyRest)"
-        f" AND NewerMessage.Target = ?1 AND NewerMessage.State IN {_THERE})) ORDER BY Year, Month, PublishedTotalID",
-        (target,),
+        f" AND State IN {_THERE} AND {_IS_NEWEST}) ORDER BY Year, Month, PublishedTotalID",
+        {"target": target},
     )
     return [EmptyGroup._make(row) for row in rows]
 

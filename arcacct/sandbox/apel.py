@@ -485,6 +485,8 @@ class APEL:
         """Files of messages behind the one that stopped the receiver."""
         self.received: list[VerifiedMessage] = []
         self._tables: dict[str, Table] = {table: {} for table in KEYS}
+        self.summarises_each_message = True
+        """Whether the summariser runs after each message; if not, only when its result is asked for."""
         self._spelt: dict[tuple[str, Key], Value] = {}
         self._lock = threading.RLock()
 
@@ -511,10 +513,9 @@ class APEL:
     @property
     def hybrid(self) -> Table:
         """
-        What the portal shows: rows by `HYBRID_KEY`, as if the summariser had run after each message.
+        What the portal shows, after another run of the summariser: rows by `HYBRID_KEY`.
 
-        The real one runs about once a day. Rows that it makes in between are replaced or stay, so this is what can be
-        there at worst.
+        The real one runs about once a day. A group of jobs that loses its last record keeps the sum of the last run.
         """
         self.summarise()
         return self._table(HYBRID)
@@ -566,8 +567,8 @@ class APEL:
         with self._lock:
             rows = [(record.table, key(record), self._as_spelt(record.values)) for record in records]
             jobs = self._tables[JOBS]
-            # Only a group that a job record leaves would look different without a run of the summariser before.
-            if any(
+            # Only for a group that a job record leaves it matters when the summariser ran.
+            if self.summarises_each_message and any(
                 table == JOBS and own in jobs and folded(jobs[own], _JOB_GROUP) != folded(row, _JOB_GROUP)
                 for table, own, row in rows
             ):

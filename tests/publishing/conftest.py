@@ -125,6 +125,7 @@ def empty_box(box):
     for table in box.apel._tables.values():
         table.clear()
     box.apel._spelt.clear()
+    box.apel.summarises_each_message = True
     for server in box.servers.values():
         server.connections = server.requests = server.refused_handshakes = 0
     return box

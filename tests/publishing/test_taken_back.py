@@ -152,6 +152,25 @@ def test_a_deleted_job_takes_its_usage_with_it(site) -> None:
     assert {row["GlobalUserName"] for row in site.box.apel.hybrid.values()} == {first.user_dn, "/CN=Somebody Else"}
 
 
+def test_zeros_are_repeated_under_the_names_that_were_sent_last(site) -> None:
+    """A job is taken back in one group, returns in another and is deleted: the summariser ran after each run."""
+    site.box.apel.summarises_each_message = False
+    first, second = jobs(2)
+    site.record(first, second)
+    publish(site)
+    site.record(second._replace(wall_s=JUNE))
+    publish(site)
+    site.record(second._replace(cores=8))
+    publish(site)
+    site.sql(f"DELETE FROM AAR WHERE JobID = '{second.job_id}'")
+
+    for _ in range(2):
+        outcome = publish(site)
+        assert usage(site) == expected(first)
+    assert portal_jobs(site) == 2
+    assert outcome.summary.withdrawn == set()
+
+
 @pytest.mark.parametrize("state", ["held", "excluded"])
 def test_a_published_job_that_no_figure_has_any_more_is_taken_back(site, state) -> None:
     """Its values turned impossible, or an operator excluded it; once decided otherwise it is sent again."""

@@ -186,6 +186,15 @@ def test_a_group_is_summed_again_without_the_job_that_left(apel, load):
     assert apel.totals()[MONTH][:2] == (3, 120)
 
 
+def test_a_group_that_was_never_summarised_leaves_no_trace(apel, load):
+    """The real summariser runs about once a day, and sees only what is there then."""
+    apel.summarises_each_message = False
+    load(job("1"), job("1", VO="cms"))
+    assert apel.totals()[MONTH].jobs == 1
+    load(job("1"))
+    assert apel.totals()[MONTH].jobs == 2
+
+
 def test_names_keep_their_first_spelling(apel, load):
     """Zeros in other letters take back the same rows and do not rename them."""
     load(summary_message(V02, **WHO), summary_message(V02, **{**WHO, "VO": "Atlas", "Site": "test-site"}, **NOTHING))
