@@ -272,7 +272,7 @@ def _stays(ctx: RunContext, month: Month, live: Sequence[Live], parts: Sequence[
 
 
 def _hold_months_of_others(ctx: RunContext, months: Iterable[Month], live: Mapping[Month, Sequence[Live]]) -> None:
-    """Hold the months of which jura-ng may have sent sums, if no operator has decided about them."""
+    """Hold the months for which jura-ng may have sent sums, if no operator has decided about them."""
     former = ctx.former
     if former is None:
         return
