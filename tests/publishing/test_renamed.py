@@ -167,6 +167,16 @@ def test_a_site_that_was_renamed_before_is_not_asked(renamed) -> None:
     assert notes(renamed, OLD[0]) == (True, "the receiver has this month under the name SITE")
 
 
+@pytest.mark.parametrize("renamed", [SUMMARIES], ids=["summaries"], indirect=True)
+def test_sums_without_names_are_under_no_former_name(renamed) -> None:
+    """A former program did not store them."""
+    con = access.open_publishing(renamed.settings.places)
+    con.execute("UPDATE SentSummaries SET Site = NULL, SubmitHost = NULL")
+    con.close()
+
+    assert command(renamed, "publish", "--now")[0] == 0
+
+
 @EACH
 def test_a_mistake_needs_no_command(renamed) -> None:
     """The name is right again: publishing resumes, and nothing was sent meanwhile."""
