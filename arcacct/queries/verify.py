@@ -518,8 +518,8 @@ class _AtTarget:
         if forgotten := self._forgotten():
             return (
                 f"unknown until compared with the receiver: publishing.db was lost, and {count_of(forgotten, 'job')}"
-                " that it may have known as sent are deleted or held here; compare the wall time of the month with its"
-                " administrator"
+                " that it may have known as sent are deleted, held or in another month here; compare the wall time of the"
+                " month with its administrator"
             )
         if self._pruned_unknown:
             return (
@@ -541,7 +541,10 @@ class _AtTarget:
         former = {one.job_id for one in former_keys(self._accounting, 0) if start <= one.end_time < end}
         here = reader.by_job_id(self._accounting, list(former))
         gone = [job_id for job_id in former if job_id not in here or not reader.is_publishable(here[job_id])]
-        return len({*gone} - sent.ever_carried(self._ledger, self._block, gone))
+        moved = [job_id for job_id in here.keys() - {*gone} if not start <= here[job_id].end_time < end]
+        # Of a job that ended again in another month it keeps a version, and only the lost ledger knew which.
+        unlike = {job for job, state in held.states(self._ledger, self._block, moved).items() if state == "correction"}
+        return len({*gone} - sent.ever_carried(self._ledger, self._block, gone)) + len(unlike)
 
     def _noted(self, differences: Iterable[Finding]) -> Iterator[Finding]:
         """The same, with the cause of each noted for the portal."""

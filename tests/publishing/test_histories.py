@@ -60,12 +60,12 @@ IMPOSSIBLE_S = 2 * LIFE_S
 MONTHS = [(2024, month) for month in range(4, 13)]
 DECISIONS = st.sampled_from(["unknown", "bound", "reported", "excluded", "held"])
 
-KNOWN_WRONG = {
-    "ledger_is_lost": "changes other than the end of a job are forgotten",
-    "site_is_renamed": "issue 46, row 9: nothing is said of job records",
-    "republish": "it leaves jobs that were deleted, or moved to another month, since the last publish",
+LISTED = {
+    "the number of jobs": "docs/explanation/months-keys-and-corrections.md",
+    "jobs deleted or held after publishing.db was lost": "docs/explanation/what-can-be-lost.md",
+    "months kept under a former name of the site": "docs/explanation/figures-that-do-not-fall.md",
 }
-"""Rules that are not played until what they find is right."""
+"""What may differ, and the page of the manual that lists it: `_check_numbers`, `_not_listed`."""
 
 
 class Histories(RuleBasedStateMachine):
@@ -82,11 +82,18 @@ class Histories(RuleBasedStateMachine):
         target=jobs,
         kind=KINDS,
         recording_days=st.sampled_from([None, 10, 30]),
+        always_summarised=st.booleans(),
         ended=st.lists(st.tuples(DAYS, VALUES), min_size=1, max_size=3),
     )
-    def start(self, kind: str, recording_days: int | None, ended: list[tuple[int, dict[str, Any]]]) -> Any:
+    def start(
+        self,
+        kind: str,
+        recording_days: int | None,
+        always_summarised: bool,
+        ended: list[tuple[int, dict[str, Any]]],
+    ) -> Any:
         """A site that has published some jobs, also of months before its database."""
-        self.site.start(kind, recording_days)
+        self.site.start(kind, recording_days, always_summarised=always_summarised)
         found = multiple(*(self._new_job(days, values) for days, values in ended))
         run = self.site.run_publish()
         self.site.accept(run)
@@ -198,46 +205,65 @@ class Histories(RuleBasedStateMachine):
         self._tick()
         self._check(self.site.run_republish(month), [month] if month else MONTHS, is_publish=False)
 
-    @rule()
-    def operator_does_what_is_said(self) -> None:
+    @rule(former_names=st.sampled_from(["move", "keep"]))
+    def operator_does_what_is_said(self, former_names: str) -> None:
         """Months are accepted, and what is printed is done at SGAS and AUDITOR."""
         self._tick()
-        self.site.accept(self.site.run_publish())
+        self.site.accept(self.site.run_publish(), former_names)
         self.site.correct()
         run = self.site.run_publish()
         self._check(run)
         for target in (SGAS, AUDITOR):
-            left = self.site.differences(self.site.counted())[target]
+            left = self._found()[target]
             assert run.error(target) is not None or not left, f"{target} was corrected:\n{texts(left)}\n{run}"
 
     # -- what must be true
 
     def _check(self, run: Run, months: list[Month] = MONTHS, *, is_publish: bool = True) -> None:
         """After a run: what each receiver shows of some months, and what is said of what is wrong."""
-        site, jobs = self.site, self.site.counted()
-        for target, differences in site.differences(jobs).items():
-            found = [one for one in differences if one.month in months]
+        site = self.site
+        for target, found in self._found(months).items():
             corrected = site.outdated(target) if found and target != APEL else set()
             left = [one for one in found if one.what not in corrected]
             assert run.error(target) is not None or not left, f"{target} has another usage:\n{texts(left)}\n{run}"
             for month in {one.month for one in found}:
-                answers = site.verified(target, month)
+                answers, _reasons = site.verified(target, month)
                 assert not all(map(is_yes, answers)), f"verify says {answers} of {target}:\n{texts(found)}\n{run}"
             assert not (is_publish and found and site.status_is_ok(target)), f"status is OK:\n{texts(found)}\n{run}"
-        if run.error(APEL) is None:
-            self._check_numbers(Counter(month_of(one.end_time) for one in jobs), run, months)
+        if run.error(APEL) is None and is_publish:
+            self._check_numbers(run, months)
 
-    def _check_numbers(self, counted: Counter[Month], run: Run, months: list[Month]) -> None:
-        """
-        APEL is told the number of jobs; how many more it shows is said.
+    def _found(self, months: list[Month] = MONTHS) -> dict[str, list[Difference]]:
+        """By target what differs, apart from `LISTED`."""
+        found: dict[str, list[Difference]] = {}
+        for target, differences in self.site.differences(self.site.counted()).items():
+            found[target] = []
+            for month in months:
+                some = [one for one in differences if one.month == month]
+                found[target] += self._not_listed(target, month, some) if some else []
+        return found
 
-        That is what the manual lists: docs/explanation/months-keys-and-corrections.md, Corrections.
-        """
+    def _not_listed(self, target: str, month: Month, differences: list[Difference]) -> list[Difference]:
+        """Leave out what `verify` says: the month has a former name, or only a lost ledger knew of jobs not here."""
+        answers, reasons = self.site.verified(target, month)
+        if target != APEL:
+            is_unknown = self.site.lost_ledger and not any(map(is_yes, answers))
+            return [one for one in differences if one.here is not None or not is_unknown]
+        there, here = (
+            Counter((one.what._replace(site=""), amounts[which]) for one in differences if (amounts := one[2:])[which])
+            for which in (0, 1)
+        )
+        return [] if there == here and "under the name" in reasons else differences
+
+    def _check_numbers(self, run: Run, months: list[Month]) -> None:
+        """The sync message has the number of jobs; how many more the portal shows is said (`LISTED`)."""
         shown, announced = self.site.jobs_at_apel()
+        counted = Counter(month_of(one.end_time) for one in self.site.counted())
         for month in months:
-            assert announced[month] == counted[month], f"sync of {month}\n{run}"
+            is_right = announced[month] == counted[month] or self.site.names_were_in_doubt
+            assert is_right, f"sync of {month}: {announced[month]} jobs, here {counted[month]}\n{run}"
             if surplus := shown[month] - counted[month]:
-                answer, _sync = self.site.verified(APEL, month)
+                (answer, _sync), _reasons = self.site.verified(APEL, month)
                 assert f" {surplus} job" in answer, f"verify says {answer}: {surplus} jobs too many in {month}\n{run}"
 
     def teardown(self) -> None:
@@ -251,7 +277,7 @@ class Histories(RuleBasedStateMachine):
                 break
             self.site.correct()
         assert run.code == 0, f"the operator does what is said, and it does not end:\n{run}"
-        assert not any(self.site.differences(self.site.counted()).values())
+        assert not any(self._found().values()), f"nothing more is said:\n{self._found()}"
 
 
 def is_yes(answer: str) -> bool:
@@ -270,7 +296,7 @@ def machine():
     where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="arcacct-test-", dir=where) as path, pytest.MonkeyPatch.context() as patch:
         site = Publisher(pathlib.Path(path), Clock(patch))
-        yield type("Histories", (Histories,), {"site": site, **dict.fromkeys(KNOWN_WRONG)})
+        yield type("Histories", (Histories,), {"site": site})
 
 
 def test_any_history(machine) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 from publishing_site import Job
 from publishing_world import FINE, World, way_to
+from receiver_rows import export
 
 from arcacct.cli.targets import exit_code
 from arcacct.database import access
@@ -42,6 +43,7 @@ _TARGETS = (
     "[arcacct/auditor:a]\ntargeturl=https://auditor.example.org\nsite_id=SITE\n"
     "[arex/jura/apel:a]\ntargeturl=https://ams.example.org\ngocdb_name={site}\napel_messages={kind}\n"
 )
+_ASKS = re.compile("--accept-lower|--former-names")
 _ACCEPT = re.compile(r"--accept-lower (\d{4})-(\d\d)")
 _COUNTED = (
     "SELECT job_id, end_time, user_dn, vo, ifnull(vo_group, ''), ifnull(vo_role, ''), ifnull(core_count, 0),"
@@ -142,13 +144,20 @@ class Publisher(World):
         self.name, self.kind, self._since = "ONE", "individual", None
         super().__init__(path, _TARGETS.format(site=self.name, kind=self.kind))
 
-    def start(self, kind: str, recording_days: int | None = None) -> None:
-        """Everything as on the first day; the database was created so many days ago (None: before every job)."""
+    def start(self, kind: str, recording_days: int | None = None, *, always_summarised: bool = True) -> None:
+        """
+        Everything as on the first day; the database was created so many days ago (None: before every job).
+
+        ``always_summarised``: APEL's summariser runs after each message, else after each run of ours.
+        """
         self.clock.now = NOON
         self.begin()
+        self.receivers[APEL].summarises_each_message = always_summarised
         created = 0 if recording_days is None else NOON - recording_days * 86_400
         self.site.sql(f"UPDATE DBConfig SET KeyValue = '{created}' WHERE KeyName = 'ARCACCT_CREATED'")
         self.set_target("ONE", kind)
+        self.names_were_in_doubt = False
+        """Whether the ledger was lost while the site was renamed: the count under the former name stays."""
         # A target is started once by hand with --since; the timer runs it afterwards.
         self._since: int | None = 1
 
@@ -182,32 +191,44 @@ class Publisher(World):
 
     # -- what the operator does
 
-    def run_publish(self, accepted: Collection[Month] = (), target: str | None = None) -> Run:
-        """`arcacct publish`, with --accept-lower of some months."""
+    def run_publish(
+        self, accepted: Collection[Month] = (), target: str | None = None, former_names: str | None = None
+    ) -> Run:
+        """`arcacct publish`, with --accept-lower of some months, or with --former-names."""
         options = RunOptions(
             now=True, since=self._since, accept_lower=tuple(accepted), accept_names=target is not None,
-            make_sender=self._sender,
+            former_names=former_names, make_sender=self._sender,
         )  # fmt: skip
         self._since = None
         return Run(publish(self.site.settings, plugins(self.site.settings, target), options))
 
-    def run_republish(self, month: Month | None) -> Run:
-        """`arcacct republish` of a month, or of everything."""
+    def run_republish(self, month: Month | None, target: str | None = None, rows: Collection[str] = ()) -> Run:
+        """`arcacct republish` of a month, or of everything; ``rows``: with exports of the receiver's tables."""
         period = Period(1, self.clock.now + 1) if month is None else Period(*month_bounds(*month))
-        options = RunOptions(make_sender=self._sender)
-        return Run(republish(self.site.settings, plugins(self.site.settings), period, options))
+        options = RunOptions(make_sender=self._sender, receiver_rows=tuple(rows))
+        return Run(republish(self.site.settings, plugins(self.site.settings, target), period, options))
 
     def _sender(self, plugin: Any) -> Any:
         name = plugin.target.name
         return way_to(self.receivers[name], FINE, self.loaded[name])
 
-    def accept(self, run: Run) -> bool:
-        """Accept the months that a run held, target by target, as it says; whether there was one."""
-        asked = {one.target: str(one.error) for one in run.outcomes if "--accept-lower" in str(one.error)}
+    def accept(self, run: Run, former_names: str = "move") -> bool:
+        """
+        Do what a run says of the months that it held, target by target; whether there was one.
+
+        ``former_names``: what happens to months under a former name of the site, ``move`` or ``keep``.
+        """
+        asked = {one.target: str(one.error) for one in run.outcomes if _ASKS.search(str(one.error))}
         for target, error in asked.items():
+            if "--former-names" in error:
+                self.run_publish(target=target, former_names=former_names)
             months = {(int(year), int(month)) for year, month in _ACCEPT.findall(error)}
-            # Of names in doubt it says: any month.
-            self.run_publish(months or {month_of(self.clock.now)}, target)
+            if not months and "--former-names" not in error:
+                # Names in doubt: the receiver's rows take back what is under other names, then any month is accepted.
+                self.names_were_in_doubt = True
+                self.run_republish(None, target, export(self.receivers[target], self.site.path))
+            if "--accept-lower" in error:
+                self.run_publish(months or {month_of(self.clock.now)}, target)
         return bool(asked)
 
     def correct(self) -> None:
@@ -230,14 +251,15 @@ class Publisher(World):
             return set(re.findall("^  '(.*)',?$", plugin.corrections(con), re.MULTILINE))
         return set()
 
-    def verified(self, target: str, month: Month) -> list[str]:
-        """What `arcacct verify` says of a month at a target, and of its sync message."""
+    def verified(self, target: str, month: Month) -> tuple[list[str], str]:
+        """What `arcacct verify` says of a month at a target and of its sync message: yes and so on, and the reasons."""
         with (
             closing(access.read_accounting(self.here)) as con,
             closing(access.read_publishing(self.here)) as ledger,
             closing(verify(self.site.settings, con, ledger, month)) as report,
         ):
-            return [one.answer for one in report.sources if one.name.split()[0] == target]
+            answers = [one.answer for one in report.sources if one.name.split()[0] == target]
+            return answers, "\n".join(one.text for one in report.differences if one.source.split()[0] == target)
 
     def status_is_ok(self, target: str) -> bool:
         """Whether `arcacct status` has no complaint about a target."""
