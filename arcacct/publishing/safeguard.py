@@ -73,8 +73,7 @@ def former_names(con: Connection, plugin: TargetPlugin) -> dict[Month, list[str]
     host is no part of the key.
     """
     block, folded = plugin.target.block, plugin.folded
-    # A former program did not store the names of sums.
-    present = {"", folded(plugin.site), folded(plugin.settings.lrms_host)}
+    present = {folded(plugin.site), folded(plugin.settings.lrms_host)}
     found: dict[Month, list[str]] = {}
     if not plugin.site:
         return found

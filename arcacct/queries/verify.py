@@ -518,8 +518,8 @@ class _AtTarget:
         if forgotten := self._forgotten():
             return (
                 f"unknown until compared with the receiver: publishing.db was lost, and {count_of(forgotten, 'job')}"
-                " that it may have known as sent are deleted, held or in another month here; compare the wall time of the"
-                " month with its administrator"
+                " that it may have known as sent are deleted, held or in another month here; compare the wall time of"
+                " the month with its administrator"
             )
         if self._pruned_unknown:
             return (
