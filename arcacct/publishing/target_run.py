@@ -530,7 +530,9 @@ class TargetRun:
     ) -> dict[str, set[Month]]:
         """Return the months whose sums are sent now, by kind of message."""
         has_records = self._plugin.has_records
-        in_sums = {month for month, one in ctx.months.items() if not has_records(one.message_format)}
+        # The kinds that accounting.db has, for a ledger that was lost.
+        known = {*ctx.months, *ctx.remembered_kinds}
+        in_sums = {month for month in known if not has_records(ctx.message_format_of(month))}
         by_kind: dict[str, set[Month]] = (
             {} if has_records(self._plugin.message_format) else {self._plugin.message_format: set()}
         )
@@ -544,7 +546,7 @@ class TargetRun:
             # A lost ledger may have had months that have no jobs any more.
             changed = usage.months_changed_after(ctx.accounting, min(doubt, start.last_seq))
             left = {month for month in changed if month_bounds(*month)[1] > start.start_end_time}
-        elsewhere = {month for month in in_sums if ctx.months[month].incarnation != ctx.incarnation}
+        elsewhere = {month for month in in_sums & ctx.months.keys() if ctx.months[month].incarnation != ctx.incarnation}
         unknown = sent.open_months(ctx.publishing, self._target.block)
         # A month that ended before the target's start was another program's to publish.
         recent = {

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from in_process import said
-from publishing_site import AUDITOR, CARS, JUNE, SGAS, Job, Site, at_sgas, jobs, truth
+from publishing_site import AUDITOR, CARS, JUNE, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
 
 from arcacct.database import access
 from arcacct.records import holds
@@ -224,6 +224,23 @@ def test_a_lost_ledger_leaves_no_usage(site, what, neighbours, lost_first, again
     assert outcome.error is None
     site.box.apel.summarise()
     assert usage(site) == expected(*now)
+
+
+def test_sums_of_a_former_kind_are_sent_after_a_lost_ledger(memory, empty_box) -> None:
+    """The month keeps its kind, and its count stays what is here, though one of its jobs was deleted."""
+    site = Site(memory, empty_box, SUMMARIES)
+    first, second = jobs(2)
+    site.record(first, second)
+    publish(site)
+    site.sql(f"DELETE FROM AAR WHERE JobID = '{second.job_id}'")
+    publish(site)
+    site.configure(CARS)
+    publish(site)
+    lose_ledger(site)
+
+    publish(site)
+    assert usage(site) == expected(first)
+    assert [row["NumberOfJobs"] for row in empty_box.apel.sync_records.values()] == [1]
 
 
 @pytest.mark.parametrize("what", ["deleted", "moved", "held"])
