@@ -517,7 +517,11 @@ def _retract_absent(ctx: RunContext, router: RecordRouter, ended: tuple[int, int
             for job_id in some
             if job_id not in done
             and (job_id in records or job_id in deleted)
-            and not (_is_published(ctx, records.get(job_id)) and ended[0] <= records[job_id].end_time < ended[1])
+            and not (
+                _is_published(ctx, records.get(job_id))
+                and reader.is_time(records[job_id].end_time)
+                and ended[0] <= records[job_id].end_time < ended[1]
+            )
         ]
         done.update(absent)
         for job_id, versions in _versions(ctx, absent).items():

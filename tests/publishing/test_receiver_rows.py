@@ -38,8 +38,12 @@ def row_of(site: Site, **values: object) -> dict[str, object]:
 
 
 def jobs_of(table) -> dict[str, int]:
-    """The jobs of each row, by user and SubmitHost."""
-    return {f"{row['GlobalUserName']} {row['SubmitHost']}": row["NumberOfJobs"] for row in table.values()}
+    """The jobs of all rows, by user and SubmitHost."""
+    found: dict[str, int] = {}
+    for row in table.values():
+        name = f"{row['GlobalUserName']} {row['SubmitHost']}"
+        found[name] = found.get(name, 0) + row["NumberOfJobs"]
+    return found
 
 
 def again(site: Site, *files: object):

@@ -191,8 +191,11 @@ def test_no_impossible_second_reaches_any_receiver(site) -> None:
     for name in RECORDS:
         assert at_apel({key: row for key, row in box.apel.job_records.items() if row["Site"] == name}) == by_lrms
     whole_sum = (len(honest), sum(job.wall_s for job in honest), sum(job.cpu_s for job in honest))
+    shown: dict[str, list[tuple[int, ...]]] = {}
     for (name, *_month), total in box.apel.totals().items():
-        assert total[:3] == whole_sum, name
+        shown.setdefault(name, []).append(total[:3])
+    for name, totals in shown.items():
+        assert tuple(map(sum, zip(*totals, strict=True))) == whole_sum, name
     counted: Counter[str] = Counter()
     for row in box.apel.sync_records.values():
         counted[row["Site"]] += row["NumberOfJobs"]
