@@ -398,6 +398,8 @@ class Years(World):
             for name, error in errors.items():
                 if "nothing is sent of" in error:
                     self._settle_names(name, error)
+                elif "--former-names move" in error:
+                    self.publish(of_target=name, former_names="move")
         else:
             self.complaints.append(f"{self._when()}: still: {errors}")
         if self.filter and any("not selected" in check.text for check in self._status()):
