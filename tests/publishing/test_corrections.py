@@ -99,18 +99,6 @@ def test_sgas_a_republished_correction_stays_in_the_list(sgas, publish_first) ->
     assert at_sgas(sgas.box.sgas.records) == truth(jobs(3))
 
 
-def test_sgas_a_deleted_record_is_listed(sgas) -> None:
-    """SGAS deletes nothing by itself: a record that is no more has to be deleted by its administrator."""
-    sgas.record(*jobs(3))
-    sgas.publish()
-    sgas.sql("DELETE FROM AAR WHERE JobID = 'job00001'")
-
-    sgas.publish()
-    ((job_id, (state, why)),) = sgas.held().items()
-    assert (job_id, state) == ("job00001", "correction")
-    assert "deletes record ur-ce.example.org-job00001" in why
-
-
 def test_a_dropped_record_is_never_sent(sgas) -> None:
     """What an operator dropped is not sent: not when it changes, and not by a republish."""
     sgas.record(*jobs(2))
@@ -174,20 +162,6 @@ def test_apel_a_correction_that_apel_would_refuse_takes_nothing_back(apel) -> No
     apel.publish()
     assert at_apel(apel.box.apel.job_records) == truth([jobs(2)[0], mended], by_lrms=True)
     assert apel.held() == {}
-
-
-def test_apel_a_deleted_job_is_taken_back(apel) -> None:
-    """A job that is no more goes with zeros, also one whose last version could never have been sent."""
-    apel.record(*jobs(3))
-    apel.publish()
-    apel.record(jobs(3)[2]._replace(benchmark="nonsense:1"))
-    apel.publish()
-    apel.sql("DELETE FROM AAR WHERE JobID IN ('job00001', 'job00002')")
-
-    apel.publish()
-    assert at_apel(apel.box.apel.job_records) == truth(jobs(1), by_lrms=True)
-    assert apel.held() == {}
-    assert apel.box.apel.rejected == []
 
 
 @pytest.mark.parametrize("local_id", ["", "Upper-Case.17"], ids=["by-job-id", "by-lrms-id"])
