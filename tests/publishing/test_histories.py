@@ -6,7 +6,8 @@ After each run that succeeds, the usage at APEL's portal is what the database co
 sums; at SGAS and AUDITOR it is after the corrections that the program prints. `publish`, `status` and `verify` are not
 green while usage differs.
 
-``ARCACCT_EXAMPLES=N`` plays N histories; ``--campaigns`` plays 300.
+``ARCACCT_EXAMPLES=N`` plays N histories with every rule. In 300, one wrong is known: after a lost ledger and a
+renamed site, `verify` does not say that the portal shows too many jobs (the usage is right).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, ClassVar
 
 import pytest
 from any_history import APEL, AUDITOR, SGAS, Clock, Difference, Publisher, Run
-from campaigns import examples, has_campaigns
+from campaigns import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -301,7 +302,7 @@ def machine():
 
 def test_any_history(machine) -> None:
     """See above."""
-    is_long = has_campaigns() or "ARCACCT_EXAMPLES" in os.environ
+    is_long = "ARCACCT_EXAMPLES" in os.environ
     run_state_machine_as_test(
         machine,
         settings=settings(
