@@ -73,7 +73,8 @@ def former_names(con: Connection, plugin: TargetPlugin) -> dict[Month, list[str]
     host is no part of the key.
     """
     block, folded = plugin.target.block, plugin.folded
-    present = {folded(plugin.site), folded(plugin.settings.lrms_host)}
+    # A former program did not store the names of sums.
+    present = {"", folded(plugin.site), folded(plugin.settings.lrms_host)}
     found: dict[Month, list[str]] = {}
     if not plugin.site:
         return found
@@ -597,7 +598,7 @@ class DecreaseGuard:
         now, now_s = (sum(has.jobs for *_, has in fallen), sum(has.wall_s or 0 for *_, has in fallen))
         # With another selection the excluded jobs are still in the database.
         where = "would be sent now" if self._changes else "in the database now"
-        names = sorted(site for site in self._sites.get(month, ()) if self._folded(site) != self._site)
+        names = sorted(site for site in self._sites.get(month, ()) if self._folded(site) not in ("", self._site))
         under = f" under the name {', '.join(names)}" if names and self._site else ""
         figures = f"{count_of(jobs, 'job')} published{under}, {now} {where}"
         if now >= jobs:

@@ -107,7 +107,7 @@ def test_one_command_keeps_them_all(renamed) -> None:
 
     for _ in range(2):
         code, text = command(renamed, "publish", "--now")
-    assert code == 0, text
+        assert code == 0, text
     assert "is held" not in command(renamed, "status")[1]
     assert usage_s(renamed, "SITE") == dict.fromkeys(OLD, 300)
     assert usage_s(renamed, "NEW-SITE") == {}
@@ -168,6 +168,18 @@ def test_a_site_that_was_renamed_before_is_not_asked(renamed) -> None:
     code, text = command(renamed, "publish", "--now")
     assert code == 0, text
     assert notes(renamed, OLD[0]) == (True, "the receiver has this month under the name SITE")
+
+
+@pytest.mark.parametrize("renamed", [SUMMARIES], ids=["summaries"], indirect=True)
+def test_sums_without_names_are_under_no_name(renamed) -> None:
+    """A former program did not store them: their months are held because of the change, and no empty name is named."""
+    con = access.open_publishing(renamed.settings.places)
+    con.execute("UPDATE SentSummaries SET Site = NULL, SubmitHost = NULL")
+    con.close()
+
+    code, text = command(renamed, "publish", "--now")
+    assert (code, f"{OLD_NAMES} are held: 3 jobs published, 0 would be sent now" in text) == (69, True)
+    assert "gocdb_name was SITE and is NEW-SITE" in text
 
 
 @EACH
