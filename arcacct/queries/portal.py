@@ -18,6 +18,7 @@ from arcacct.database.connection import Connection
 from arcacct.errors import InputError
 from arcacct.files.json_reader import parsed
 from arcacct.files.text_tables import csv_rows, read_text
+from arcacct.publishing.ledger import UNKNOWN_DIGEST
 from arcacct.publishing.ledger_rows import Month, month_name
 from arcacct.publishing.sent import SentVersionAtEnd, digests_of
 from arcacct.records.model import AAR, UsageCell, has_value
@@ -241,7 +242,9 @@ class MonthJobs:
             # Both indexes from end to end: by the places of the records SQLite would look up each job anew.
             f"CREATE TABLE Otherwise AS SELECT Place, Sent.JobID, Number, VO IN ({wanted}) AS IsWanted"
             " FROM Sent INDEXED BY Sent_JobID LEFT JOIN Jobs INDEXED BY Jobs_JobID ON Jobs.JobID = Sent.JobID"
-            f" WHERE NOT ifnull(VO IN ({wanted}) AND (Digests IS NULL OR instr(Digests, Digest)), 0)"
+            # The digest of an unknown version is one byte, which a digest may contain.
+            f" WHERE NOT ifnull(VO IN ({wanted}) AND (Digests IS NULL OR (Digest <> ? AND instr(Digests, Digest))), 0)",
+            (UNKNOWN_DIGEST,),
         )
         con.execute("COMMIT")
         return ReceiverSide(con, wanted)
