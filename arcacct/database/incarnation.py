@@ -187,7 +187,7 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
             publishing.execute(
                 "UPDATE Targets SET UncertainAfterSeq = min(coalesce(UncertainAfterSeq, LastSeq), LastSeq)"
             )
-            note(publishing, _LEDGER_LOST, 1)
+            note(publishing, _LEDGER_LOST, int(time.time()))
             in_doubt_after = noted(publishing, _DOUBT_FENCE)
             fences = what.fences or 0
             note(publishing, _DOUBT_FENCE, fences if in_doubt_after is None else min(fences, int(in_doubt_after)))
@@ -367,6 +367,13 @@ def highest_seq(con: Connection) -> int:
 def is_successor(con: Connection) -> bool:
     """Whether there was a ledger that knew more than this one: a target without a cursor need not be a new one."""
     return noted(con, _LEDGER_LOST) is not None
+
+
+def may_lack(con: Connection, since_s: int) -> bool:
+    """Whether a former ledger may have known messages of ``since_s`` (UTC seconds) or later that this one lacks."""
+    found_s = noted(con, _LEDGER_LOST)
+    # An older program noted 1, and no time.
+    return found_s is not None and (found_s == "1" or since_s < int(found_s))
 
 
 def uncertain_after_seq(con: Connection, target: str) -> int | None:

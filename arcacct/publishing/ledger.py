@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection
@@ -152,16 +152,16 @@ class LedgerGap(NamedTuple):
 
     last_row: int
     """The highest row number that the receiver is known to have given."""
-    changed: frozenset[str]
-    """JobIDs of records that have changed since the ledger stopped knowing what was sent."""
+    changed: Callable[[], Set[str]]
+    """Returns the JobIDs of records that have changed since the ledger stopped knowing what was sent."""
 
     def has(self, record: SentRecord, row: str) -> bool:
         """Whether the receiver may have had an older version of a record before, by the row number that it returned."""
         return (
             record.replaced_id is None
-            and record.job_id in self.changed
             and row.isdecimal()
             and int(row) <= self.last_row
+            and record.job_id in self.changed()
         )
 
 

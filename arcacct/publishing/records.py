@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby, islice
+from typing import NamedTuple
 
 from arcacct.database import incarnation
+from arcacct.database.connection import Connection
 from arcacct.publishing import held, ledger, safeguard, sent
 from arcacct.publishing.batches import UNFORESEEN, RecordBatcher, bare, batched, withdrawal
 from arcacct.publishing.context import RunContext
@@ -16,6 +18,8 @@ from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
 from arcacct.publishing.ledger import SentRecord, SentVersion
 from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of
+from arcacct.publishing.plugin import TargetPlugin
+from arcacct.publishing.selection import remembered_kinds
 from arcacct.publishing.sent import ZeroedKey, is_same
 from arcacct.records import reader, usage
 from arcacct.records.model import AAR, Row, column, record_of
@@ -116,9 +120,13 @@ class RecordRouter(RecordBatcher):
         records = reader.by_job_id(ctx.accounting, job_ids)
         there = {family.key(aar) for aar in records.values() if _is_published(ctx, aar)}
         there |= {one.key for known in _versions(ctx, job_ids).values() for one in known}
+        # Zeros for a receiver's own row have its names.
+        ended, last = (ended_from, ended_before), ledger.last_message(ctx.publishing)
+        total_ids = {one.key: one.total_id for one in sent.zeroed_keys(ctx.publishing, ctx.block, ended, last)}
         for key, one in keys.items():
             if key not in there:
-                self.withdraw(SentRecord(one.job_id, 0, 0, one.end_time, b"", key), records.get(one.job_id))
+                record = SentRecord(one.job_id, 0, 0, one.end_time, b"", key, total_id=total_ids.get(key))
+                self.withdraw(record, records.get(one.job_id))
                 count += 1
         if count:
             self._summary.note(f"{count_of(count, 'key')} that the receiver may have from before sent with zeros")
@@ -178,10 +186,9 @@ class RecordRouter(RecordBatcher):
         for month in sorted(months - closed):
             self._repeat_zeros(*month_bounds(*month))
         for month in sorted(self._summary.withdrawn):
-            jobs = count_of(sent.surplus(self._con, self._ctx.block, month), "job")
-            self._summary.note(
-                f"{month_name(month)}: usage is right, {jobs} too many at the receiver: it never deletes a record"
-            )
+            found = surplus(self._ctx.accounting, self._con, self._ctx.plugin, month)
+            text = f"{month_name(month)}: usage is right, {found} at the receiver: it never deletes a record"
+            self._summary.note(text)
 
     def _repeat_zeros(self, ended_from: int, ended_before: int) -> None:
         """
@@ -192,32 +199,17 @@ class RecordRouter(RecordBatcher):
         """
         ctx, now = self._ctx, int(time.time())
         # The receiver would refuse an end in the future by this host's clock.
-        gone = sent.zeroed_keys(ctx.publishing, ctx.block, (ended_from, min(ended_before, now)), self._before)
+        ended = ended_from, min(ended_before, now)
+        gone = surplus_records(ctx.accounting, ctx.publishing, ctx.plugin, ended, self._before)
         records = reader.by_job_id(ctx.accounting, list({one.job_id for one in gone}))
-        held_by_others = self._keys_of_others(gone)
         parts = []
-        for key, one in {one.key: one for one in gone if one.key not in held_by_others}.items():
-            record = SentRecord(one.job_id, 0, 0, one.end_time, b"", key, total_id=one.total_id)
+        for one in gone:
+            record = SentRecord(one.job_id, 0, 0, one.end_time, b"", one.key, total_id=one.total_id)
             part = withdrawal(ctx.publishing, ctx.plugin, self._family, record, records.get(one.job_id), now)
             if part is not None:
                 parts.append(MessagePart(part[0]))
         self.flush()
         self._delivery.deliver(DeliveryBatch(self._family.envelope, batched(parts, *ctx.limits)))
-
-    def _keys_of_others(self, gone: Sequence[ZeroedKey]) -> set[str]:
-        """Return those of the invalid keys under which the receiver has another job."""
-        if not gone:
-            return set()
-        ctx, key = self._ctx, self._ctx.plugin.any_records().key
-        keys = {one.key for one in gone}
-        others = [
-            job_id
-            for _record_id, job_id, local_job_id, end_time in reader.ended_at(
-                ctx.accounting, {one.end_time for one in gone}
-            )
-            if key(bare(job_id, end_time, local_job_id)) in keys
-        ]
-        return {one.key for known in _versions(ctx, others).values() for one in known} & keys
 
     def quarantine(self, aar: AAR, seq: int, reason: str) -> None:
         """Quarantine a record, as `RecordBatcher.quarantine`."""
@@ -533,8 +525,64 @@ def _retract_absent(ctx: RunContext, router: RecordRouter, ended: tuple[int, int
                 router.retract(job_id, aar, versions)
 
 
+def surplus_records(
+    accounting: Connection, publishing: Connection, plugin: TargetPlugin, ended: tuple[int, int], last_message: int
+) -> list[ZeroedKey]:
+    """
+    Return the records with zeros that a receiver has in addition to those of jobs, each key once (`sent.zeroed_keys`).
+
+    A receiver that replaces records never deletes one, and counts each as a job. A key that another job has now is left
+    out.
+    """
+    if plugin.keeps_first:
+        return []
+    gone = {one.key: one for one in sent.zeroed_keys(publishing, plugin.target.block, ended, last_message)}
+    key = plugin.any_records().key
+    others = [
+        job_id
+        for _record_id, job_id, local_job_id, end_time in (
+            reader.ended_at(accounting, {one.end_time for one in gone.values()}) if gone else ()
+        )
+        if key(bare(job_id, end_time, local_job_id)) in gone
+    ]
+    there = sent.versions(publishing, plugin.target.block, others, keeps_first=False)
+    held_by_others = {one.key for known in there.values() for one in known}
+    return [one for one in gone.values() if one.key not in held_by_others]
+
+
+class Surplus(NamedTuple):
+    """How many `surplus_records` a receiver has in a month."""
+
+    jobs: int
+    is_minimum: bool
+    """Whether a lost ledger may have known more of them."""
+
+    def __bool__(self) -> bool:
+        return self.jobs > 0 or self.is_minimum
+
+    def __str__(self) -> str:
+        if not self.is_minimum:
+            return f"{count_of(self.jobs, 'job')} too many"
+        return f"{self.jobs} or more jobs too many" if self.jobs else "number of jobs unknown"
+
+
+def surplus(accounting: Connection, publishing: Connection, plugin: TargetPlugin, month: Month) -> Surplus:
+    """Count the `surplus_records` of a month. Only sums never leave any."""
+    ended = month_bounds(*month)
+    kinds = {plugin.message_format, *remembered_kinds(accounting, plugin).values()}
+    return Surplus(
+        len(surplus_records(accounting, publishing, plugin, ended, ledger.last_message(publishing))),
+        plugin.groups_records and any(map(plugin.has_records, kinds)) and incarnation.may_lack(publishing, ended[0]),
+    )
+
+
 def zero_records(ctx: RunContext, delivery: MessageSink) -> None:
-    """Send zeros for records that are in the receiver's own tables and that we do not publish."""
+    """
+    Send zeros for records that are in the receiver's own tables and that we do not publish.
+
+    The ledger notes them under the job that has such a local ID and end here, under any name of the site; without one
+    under the local ID.
+    """
     rows = ctx.at_receiver.records
     family = (
         ctx.plugin.records(ctx.plugin.message_format)
@@ -542,15 +590,17 @@ def zero_records(ctx: RunContext, delivery: MessageSink) -> None:
         else ctx.plugin.any_records()
     )
     ended = reader.ended_at(ctx.accounting, {one.end_time for one in rows}) if rows else []
-    published = {
-        family.key(bare(job_id, end_time, local_job_id))
+    here = {
+        family.key(bare(job_id, end_time, local_job_id)): (job_id, end_time)
         for _record_id, job_id, local_job_id, end_time in ended
-        if ctx.plugin.has_records(ctx.message_format_of(month_of(end_time)))
     }
-    gone = [one for one in rows if one.key not in published]
-    found = [withdrawal(ctx.publishing, ctx.plugin, family, one, None, int(time.time())) for one in gone]
-    # The ledger stores none of them: the receiver's own rows have their names.
-    parts = [MessagePart(part[0]) for part in found if part is not None]
+    found = []
+    for one in rows:
+        job_id, end_time = here.get(family.key(bare(one.job_id, one.end_time, one.job_id)), (one.job_id, one.end_time))
+        if one.key not in here or not ctx.plugin.has_records(ctx.message_format_of(month_of(end_time))):
+            zeros = one._replace(job_id=job_id)
+            found.append(withdrawal(ctx.publishing, ctx.plugin, family, zeros, None, int(time.time())))
+    parts = [MessagePart(*part) for part in found if part is not None]
     if parts:
         ctx.summary.note(
             f"{count_of(len(parts), 'record')} that the receiver has and we do not publish sent with zeros"

@@ -21,7 +21,6 @@ from arcacct.publishing.ledger import (
     SentSum,
     SentVersion,
     kept_bytes,
-    last_message,
     records_of,
     stored,
 )
@@ -176,16 +175,6 @@ def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_messa
     found = [ZeroedKey._make(row) for row in rows]
     live = versions(con, target, list({one.job_id for one in found}), keeps_first=False)
     return [one for one in found if all(one.key != version.key for version in live.get(one.job_id, ()))]
-
-
-def surplus(con: Connection, target: str, month: tuple[int, int]) -> int:
-    """
-    Return how many job records a receiver has in a month in addition to those with usage.
-
-    They have zeros: a receiver that replaces records never deletes one, and counts each as a job.
-    """
-    start, end = ledger_rows.month_bounds(*month)
-    return len({one.key for one in zeroed_keys(con, target, (start, end), last_message(con))})
 
 
 class EmptyGroup(NamedTuple):

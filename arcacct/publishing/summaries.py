@@ -425,7 +425,7 @@ def _may_count(
         return True
     jobs = sum(one.jobs for one in ours)
     if cause := _begun_later(ctx, month):
-        return bool(jobs) and not ctx.guard.is_incomplete(month, jobs, cause)
+        return bool(ours) and not ctx.guard.is_incomplete(month, jobs, cause)
     begin, end = month_bounds(*month)
     name = month_name(month)
     is_known = any(one.key in certain for one in there)

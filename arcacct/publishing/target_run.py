@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import ExitStack, closing
-from functools import partial
+from functools import cache, partial
 from threading import Event
 from typing import NamedTuple
 
@@ -354,12 +354,18 @@ class TargetRun:
         return ctx._replace(run=cursors.begin_run(self._both.publishing, self._target.block))
 
     def _unknown(self) -> LedgerGap | None:
-        """Return what an older ledger may lack about a receiver that keeps the first version; ``None`` if nothing."""
-        doubt = incarnation.uncertain_after_seq(self._both.publishing, self._target.block)
-        if doubt is None or not self._plugin.keeps_first:
+        """Return what an older ledger may lack about a receiver that keeps the first version; ``None``: nothing."""
+        accounting, publishing = self._both
+        doubt = incarnation.uncertain_after_seq(publishing, self._target.block)
+        if not self._plugin.keeps_first or (doubt is None and not incarnation.is_successor(publishing)):
             return None
-        changed = frozenset(one.job_id for one in usage.former_keys(self._both.accounting, doubt))
-        return LedgerGap(incarnation.last_row(self._both.accounting, self._target.block), changed)
+
+        @cache
+        def changed() -> Set[str]:
+            # A record that was not sent again when the loss was found (held, for example) may be sent at any time.
+            return {one.job_id for one in usage.former_keys(accounting, doubt or 0)}
+
+        return LedgerGap(incarnation.last_row(accounting, self._target.block), changed)
 
     def _send_new(self, ctx: RunContext, delivery: MessageSink, start: Cursor, horizon: int) -> None:
         block = self._target.block
@@ -611,8 +617,8 @@ class TargetRun:
                 ctx, family, by_kind[kind], delivery, horizon=horizon, seq=None, doubt=doubt is not None
             )
         summaries.zero_sums(ctx, delivery)
-        zero_records(ctx, delivery)
         router = RecordRouter(ctx, delivery, republish=True) if self._has_records(ctx) else None
+        zero_records(ctx, delivery)
         if router is not None:
             if doubt is not None:
                 router.zero_out_previous(doubt, *period)
@@ -625,6 +631,12 @@ class TargetRun:
                     "version, which it keeps:"
                     " `arcacct quarantine list` says what to do about each"
                 )
+        left = sum((one.year, one.month) in ctx.guard.held for kind, one in ctx.at_receiver.sums if kind != COUNTS)
+        if left:
+            self.summary.note(
+                f"{count_of(left, 'row')} of months on hold left as at the receiver: once the months are accepted, give"
+                " the same files again"
+            )
         if ctx.at_receiver.sums or ledger.has_later_message(ctx.publishing, self._target.block, before):
             in_sums = [month for month in concerned if not self._plugin.has_records(ctx.message_format_of(month))]
             again = {*in_sums, *filter(period.has, concerned)}

@@ -673,8 +673,8 @@ def _figures(found: Health, _limits: Thresholds) -> Iterator[Check]:
             )
             severity = OK if one.refusals == 1 else WARNING
             yield Check(f"{target.name} sums", severity, text, "each run sends it again")
-        for month, jobs in target.surplus:
-            text = f"{month_name(month)}: usage is right, {count_of(jobs, 'job')} too many: it never deletes a record"
+        for month, surplus in target.surplus:
+            text = f"{month_name(month)}: usage is right, {surplus}: it never deletes a record"
             yield Check(f"{target.name} surplus", OK, text)
         if target.not_selected:
             yield Check(f"{target.name} selection", OK, f"{count_of(target.not_selected, 'job')} {NOT_SELECTED}")

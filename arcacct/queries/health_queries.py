@@ -19,9 +19,10 @@ from arcacct.publishing.former_publisher import FormerPublisher
 from arcacct.publishing.held import RetrySummary, retry_summaries
 from arcacct.publishing.ledger_rows import month_bounds, recent_months
 from arcacct.publishing.plugin import TargetPlugin
+from arcacct.publishing.records import Surplus, surplus
 from arcacct.publishing.safeguard import HeldMonth
 from arcacct.publishing.selection import is_start_known, names_in_doubt, not_selected
-from arcacct.publishing.sent import RefusedSum, not_sent_again, of_vos, refused_sums, surplus
+from arcacct.publishing.sent import RefusedSum, not_sent_again, of_vos, refused_sums
 from arcacct.publishing.target_run import first_start
 from arcacct.records.hold_decisions import NONE, counts
 from arcacct.records.holds import HELD
@@ -201,7 +202,7 @@ class TargetState(NamedTuple):
     """... and what lies in the future, by this host's clock."""
     refused_sums: tuple[RefusedSum, ...]
     """Months with a sum that the receiver rejected in the last run."""
-    surplus: tuple[tuple[Month, int], ...]
+    surplus: tuple[tuple[Month, Surplus], ...]
     """The current and the previous month with records that the receiver counts as jobs and that have no usage."""
     not_selected: int
     """Jobs of the current and the previous month that ``vofilter`` leaves out."""
@@ -333,9 +334,9 @@ def target_state(
         ahead=ahead,
         refused_sums=tuple(refused_sums(publishing, target)),
         surplus=tuple(
-            (month, jobs)
-            for month in sorted(() if plugin.keeps_first else recent_months(int(time.time())))
-            if (jobs := surplus(publishing, target, month))
+            (month, found)
+            for month in sorted(recent_months(int(time.time())))
+            if (found := surplus(accounting, publishing, plugin, month)).jobs
         ),
         not_selected=not_selected(accounting, plugin),
         ledger_problem=audit.newest(accounting, publishing, plugin),

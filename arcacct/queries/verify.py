@@ -30,6 +30,7 @@ from arcacct.publishing.former_publisher import DECLINED, former_publisher
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name
 from arcacct.publishing.plugin import TargetPlugin
+from arcacct.publishing.records import surplus, surplus_records
 from arcacct.publishing.safeguard import held_text
 from arcacct.publishing.selection import is_start_known, names_in_doubt
 from arcacct.publishing.summaries import unsettled
@@ -474,7 +475,7 @@ class _AtTarget:
 
     def compare(self, report: MonthReport) -> None:
         """Its jobs or its sums, and the counts of the sync message."""
-        plugin, name = self._plugin, self._plugin.target.name
+        plugin, name, month = self._plugin, self._plugin.target.name, self._target.month
         compare = self._delivered if self._target.has_records else self._sums
         doubts = [(None, text) for text in self._doubts()]
         source, differences = compare()
@@ -483,7 +484,7 @@ class _AtTarget:
             proof=plugin.confirmation_level,
             not_selected=left_out,
             unknown=self._unknown(),
-            surplus=0 if plugin.keeps_first else sent.surplus(self._ledger, self._block, self._target.month),
+            surplus=str(too_many) if (too_many := surplus(self._accounting, self._ledger, plugin, month)) else "",
         )
         notes = (
             [f"{count_of(left_out, 'job')} not selected by vofilter: not sent, and no difference"] if left_out else []
@@ -543,8 +544,9 @@ class _AtTarget:
         gone = [job_id for job_id in former if job_id not in here or not reader.is_publishable(here[job_id])]
         moved = [job_id for job_id in here.keys() - {*gone} if not start <= here[job_id].end_time < end]
         # Of a job that ended again in another month it keeps a version, and only the lost ledger knew which.
-        unlike = {job for job, state in held.states(self._ledger, self._block, moved).items() if state == "correction"}
-        return len({*gone} - sent.ever_carried(self._ledger, self._block, gone)) + len(unlike)
+        states = held.states(self._ledger, self._block, [*gone, *moved])
+        unlike = {job_id for job_id, state in states.items() if state == "correction"}
+        return len({*gone} - sent.ever_carried(self._ledger, self._block, gone) | unlike)
 
     def _noted(self, differences: Iterable[Finding]) -> Iterator[Finding]:
         """The same, with the cause of each noted for the portal."""
@@ -600,11 +602,9 @@ class _AtTarget:
 
     def surplus_by_vo(self) -> Counter[str]:
         """By VO as the portal compares it: records with zeros, which the receiver counts as jobs."""
-        if self._plugin.keeps_first:
-            return Counter()
-        vo_of = self._plugin.any_records().vo_of
-        found = sent.zeroed_keys(self._ledger, self._block, self._target.ended, ledger.last_message(self._ledger))
-        return Counter(folded_vo(vo_of(ledger.sent_names(self._ledger, one.total_id))) for one in found)
+        con, plugin = self._ledger, self._plugin
+        found = surplus_records(self._accounting, con, plugin, self._target.ended, ledger.last_message(con))
+        return Counter(folded_vo(plugin.any_records().vo_of(ledger.sent_names(con, one.total_id))) for one in found)
 
     def _doubts(self) -> Iterator[str]:
         """Why it is unknown whether the receiver has the right data."""

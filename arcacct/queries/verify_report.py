@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from arcacct.queries.portal import Compared
-from arcacct.wording import count_of
 
 _IN_MEMORY_BYTES = 1_000_000
 """Bytes of reports on single jobs in memory; more goes to disk."""
@@ -29,15 +28,15 @@ class Source(NamedTuple):
     """Why it is unknown whether it agrees, and what decides it; only if it does not differ."""
     not_selected: int = 0
     """Jobs of the database that ``vofilter`` keeps from this target: no difference, and never left unsaid."""
-    surplus: int = 0
-    """Records with zeros at a receiver that never deletes a record: it counts them as jobs, without usage."""
+    surplus: str = ""
+    """How many jobs too many a receiver that never deletes a record has, without usage; empty for none."""
 
     @property
     def answer(self) -> str:
         """``yes``, ``NO`` or ``unknown``, with what is not selected."""
         if not self.agrees or self.unknown:
             return "NO" if not self.agrees else "unknown"
-        yes = f"usage yes, {count_of(self.surplus, 'job')} too many" if self.surplus else "yes"
+        yes = f"usage yes, {self.surplus}" if self.surplus else "yes"
         return f"{yes}, {self.not_selected} not selected by vofilter" if self.not_selected else yes
 
 

@@ -482,6 +482,63 @@ def test_a_job_that_was_resumed_after_the_ledger_forgot_it(memory, empty_box, wh
     assert empty_box.apel.rejected == []
 
 
+def test_verify_names_each_job_of_which_the_receiver_keeps_an_unknown_version(memory, empty_box) -> None:
+    """Whatever bytes the digest of the job has: the ledger stores a single byte for a version that it does not know."""
+    site = Site(memory, empty_box, SGAS)
+    site.record(*jobs(60))
+    assert site.publish().error is None
+    lose(site.settings.places.publishing_database)
+    site.record(*(one._replace(wall_s=one.wall_s + 60) for one in jobs(60)))
+    assert site.publish().error is None
+
+    here = site.settings.places
+    with (
+        closing(access.read_accounting(here)) as con,
+        closing(access.read_publishing(here)) as ledger,
+        closing(verify(site.settings, con, ledger, JUNE_2024)) as report,
+    ):
+        named = {one.job_id for one in report.differences if one.source == "sgas:s"}
+    assert named == {one.job_id for one in jobs(60)}
+
+
+def test_a_job_that_was_held_when_the_lost_ledger_was_found(memory, empty_box) -> None:
+    """Nothing of it was sent again then, and it is sent much later: SGAS names the number of its older version."""
+    site = Site(memory, empty_box, SGAS)
+    first, other = jobs(2)
+    site.record(first, other)
+    assert site.publish().error is None
+    site.record(first._replace(wall_s=JUNE))
+    lose(site.settings.places.publishing_database)
+    assert site.publish().error is None
+    assert site.publish().error is None
+    site.record(first._replace(wall_s=300), Job("new"))
+    assert site.publish().error is None
+
+    assert at_sgas(empty_box.sgas.records)[first.job_id].wall_s == first.wall_s != 300
+    assert site.ledger("SELECT JobID, State FROM HeldRecords") == [(first.job_id, "correction")]
+    assert not agrees(site)
+
+
+def test_a_receiver_may_keep_a_job_in_a_month_that_only_a_lost_ledger_knew(memory, empty_box) -> None:
+    """It ended again in the next month after the loss, and was deleted: no month is right until SGAS deletes it."""
+    site = Site(memory, empty_box, SGAS)
+    (job,) = jobs(1)
+    site.record(job)
+    assert site.publish().error is None
+    lose(site.settings.places.publishing_database)
+    site.record(job._replace(end_time=job.end_time + 30 * DAY_S))
+    assert site.publish().error is None
+    site.sql(f"DELETE FROM AAR WHERE JobID = '{job.job_id}'")
+    assert site.publish().error is None
+    assert not agrees(site)
+
+    empty_box.sgas.delete_records([f"ur-{site.hostname}-{job.job_id}"])
+    with closing(access.open_publishing(site.settings.places)) as con:
+        held.change_state(con, "arex/jura/sgas:s", [], "retry")
+    assert site.publish().error is None
+    assert site.held() == {}
+
+
 def test_a_run_that_failed_behind_a_lost_ledger_forgets_no_number(memory, empty_box) -> None:
     """The first run is refused (another host's name): the second still knows SGAS's older version by its number."""
     site = Site(memory, empty_box, BOTH)

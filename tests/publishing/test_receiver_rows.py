@@ -6,13 +6,17 @@ import csv
 import os
 import pathlib
 import time
+from contextlib import closing
 
 import in_process
 import pytest
 from publishing_site import CARS, SUMMARIES, Job, Site
 from receiver_rows import FOREIGN, NAMES, batch, export, exported, put
 
+from arcacct.database import access
+from arcacct.errors import FiguresHeld
 from arcacct.publishing.ledger_rows import month_bounds, month_of
+from arcacct.queries.verify import verify
 from arcacct.sandbox import apel as at_apel
 from arcacct.sandbox.apel import JOBS, NORMALISED_SUMMARIES
 
@@ -207,7 +211,7 @@ def test_a_row_of_ours_that_cannot_be_read_stops_all(site, column, value, says) 
         ("EndTime", "2026-11-03 07:00:10+02:00", "is not a time"),
         ("EndTime", "2026-11-03 07:00:10.5", "is not a time"),
         ("LocalJobId", "NULL", "it is unknown"),
-        ("CpuDuration", "1" * 200_000, f"'{'1' * 80}...' is not a number"),
+        ("NodeCount", "1" * 200_000, f"'{'1' * 80}...' is not a number"),
         ("GlobalUserName", r"/CN=\\xC3\\xB6", r"\\xC3 has the escapes of `mysql --batch`"),
     ],
 )
@@ -281,6 +285,97 @@ def test_a_job_is_zeroed_in_the_group_that_it_is_in(memory, empty_box, kind, nam
     assert "2 records that the receiver has and we do not publish sent with zeros" in said(outcome)
     left = [row["LocalJobId"] for row in apel.job_records.values() if row["WallDuration"]]
     assert left == ([] if kind == "summaries" else ["4j"])
+
+
+@pytest.mark.parametrize("wall_s", [5000, 0], ids=["usage", "zeros"])
+def test_zeros_for_a_row_are_counted_and_sent_again(memory, empty_box, wall_s) -> None:
+    """APEL counts a record with zeros as a job, and may load an older message once more."""
+    site = Site(memory, empty_box, SUMMARIES.replace("=summaries", "=individual"))
+    apel = empty_box.apel
+    site.record(Job("j", month_bounds(*LAST)[0]))
+    assert site.publish().error is None
+    (row,) = apel.job_records.values()
+    other = row | {"LocalJobId": "4other", "WallDuration": wall_s, "CpuDuration": wall_s}
+    put(apel, JOBS, other)
+    assert too_many(site) == ""
+
+    assert again(site, *[path for path in export(apel, site.path) if path.endswith("jobs.tsv")]).error is None
+    assert too_many(site) == "1 job too many"
+    assert apel.totals()["SITE", *LAST].jobs == 2
+    put(apel, JOBS, other | {"WallDuration": 5000})
+    assert site.republish(*month_bounds(*LAST)).error is None
+    assert apel.totals()["SITE", *LAST].wall_s == 100
+
+
+def test_zeros_for_a_row_belong_to_the_job_of_that_id_and_end(memory, empty_box) -> None:
+    """Only a lost ledger knew the former name of the site: the job counts under both, once with zeros."""
+    cars = SUMMARIES.replace("=summaries", "=individual")
+    site = Site(memory, empty_box, cars)
+    job = Job("j", month_bounds(*LAST)[0])
+    site.record(job)
+    assert site.publish().error is None
+    site.configure(cars.replace("=SITE", "=OTHER"))
+    for suffix in ("", "-wal", "-shm"):
+        pathlib.Path(f"{site.settings.places.publishing_database}{suffix}").unlink(missing_ok=True)
+
+    rows = [path for path in export(empty_box.apel, site.path) if path.endswith("jobs.tsv")]
+    assert again(site, *rows).error is None
+    assert site.publish(accept_lower=(LAST,)).error is None
+    assert too_many(site) == "1 or more jobs too many"
+    assert site.ledger("SELECT count(*), count(DISTINCT Job) FROM SentRecords") == [(2, 1)]
+
+
+def test_rows_of_a_month_on_hold_are_left_and_counted(memory, empty_box) -> None:
+    """Zeros would lower the month: they are sent once an operator has accepted it, with the same file again."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(Job("j", month_bounds(*LAST)[0]))
+    assert site.publish().error is None
+    put(empty_box.apel, SUMMARY_ROWS, {**row_of(site), "GlobalUserName": "/CN=former"})
+    rows = export(empty_box.apel, site.path)
+    for suffix in ("", "-wal", "-shm"):
+        pathlib.Path(f"{site.settings.places.publishing_database}{suffix}").unlink(missing_ok=True)
+    site.sql(f"UPDATE DBConfig SET KeyValue = '{month_bounds(*LAST)[0] + 1}' WHERE KeyName = 'ARCACCT_CREATED'")
+
+    outcome = again(site, *rows)
+    assert isinstance(outcome.error, FiguresHeld)
+    assert "2 rows of months on hold left as at the receiver" in said(outcome)
+    assert sum(jobs_of(empty_box.apel.summaries).values()) == 2
+    assert site.publish(since=1, accept_lower=(LAST,)).error is None
+    outcome = again(site, *rows)
+    assert outcome.error is None
+    assert "on hold" not in said(outcome)
+    assert sum(jobs_of(empty_box.apel.summaries).values()) == 1
+
+
+def test_zeros_for_a_row_keep_its_names(memory, empty_box) -> None:
+    """Of a job that is deleted here, after the ledger was lost: zeros under other names would leave its usage."""
+    site = Site(memory, empty_box, CARS)
+    empty_box.apel.summarises_each_message = False
+    job = Job("j", month_bounds(*LAST)[0])
+    site.record(job)
+    assert site.publish().error is None
+    empty_box.apel.summarise()
+    site.sql(f"DELETE FROM AAR WHERE JobID = '{job.job_id}'")
+    for suffix in ("", "-wal", "-shm"):
+        pathlib.Path(f"{site.settings.places.publishing_database}{suffix}").unlink(missing_ok=True)
+
+    rows = [path for path in export(empty_box.apel, site.path) if path.endswith("jobs.tsv")]
+    assert again(site, *rows).error is None
+    empty_box.apel.summarise()
+    assert [row["WallDuration"] for row in empty_box.apel.hybrid.values()] == [0]
+
+
+def too_many(site: Site) -> str:
+    """What `arcacct verify` says of the number of jobs in the last month."""
+    here = site.settings.places
+    with (
+        closing(access.read_accounting(here)) as con,
+        closing(access.read_publishing(here)) as ledger,
+        closing(verify(site.settings, con, ledger, LAST)) as report,
+    ):
+        (answer,) = [one.answer for one in report.sources if one.name == "apel:a"]
+    assert answer.startswith(("yes", "usage yes"))
+    return answer.partition(", ")[2]
 
 
 def _folder(path: pathlib.Path) -> pathlib.Path:

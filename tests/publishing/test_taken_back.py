@@ -243,6 +243,23 @@ def test_sums_of_a_former_kind_are_sent_after_a_lost_ledger(memory, empty_box) -
     assert [row["NumberOfJobs"] for row in empty_box.apel.sync_records.values()] == [1]
 
 
+def test_no_count_of_an_incomplete_month_is_taken_for_known(site) -> None:
+    """Only a lost ledger knew the count, and the month's one job is held: the run asks, and then announces 0 jobs."""
+    (job,) = jobs(1)
+    site.record(job)
+    publish(site)
+    site.record(job._replace(wall_s=JUNE))
+    lose_ledger(site)
+    site.sql(f"UPDATE DBConfig SET KeyValue = '{JUNE}' WHERE KeyName = 'ARCACCT_CREATED'")
+
+    error = str(site.publish(since=1).error)
+    assert "2024-06 is held" in error
+    assert "--accept-lower 2024-06" in error
+    assert site.publish(accept_lower=((2024, 6),)).error is None
+    assert [row["NumberOfJobs"] for row in site.box.apel.sync_records.values()] == [0]
+    assert usage(site) == {}
+
+
 @pytest.mark.parametrize("what", ["deleted", "moved", "held"])
 def test_a_republish_takes_back_before_any_publish(site, what) -> None:
     """A job was deleted, ended in another month or is held since the last run: its month is right after a republish."""

@@ -114,7 +114,9 @@ class _Parsed(NamedTuple):
 
 def read(paths: Iterable[str], our_hosts: Set[str | None]) -> ReceiverRows:
     """
-    The keys in files that count at APEL: of rows with jobs (of job records: times) under ``our_hosts``, folded.
+    The keys in files that count at APEL: of rows with jobs under ``our_hosts``, folded.
+
+    A job record without times counts as a job, too.
 
     Rows of other SubmitHosts are another CE's and are counted only, whatever their values. Raises InputError for a file
     that cannot be read or has none of the three sets of columns, and for a row of ours that cannot be read.
@@ -218,9 +220,7 @@ def _not_escaped(cell: str) -> str:
     return cell
 
 
-def _job(row: _Row) -> _Parsed | None:
-    if not row.count("WallDuration") and not row.count("CpuDuration"):
-        return None
+def _job(row: _Row) -> _Parsed:
     end = row.seconds("EndTime")
     site, local_id = row.name("Site"), row.name("LocalJobId")
     if local_id is None:
