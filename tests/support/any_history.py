@@ -226,7 +226,12 @@ class Publisher(World):
             if not months and "--former-names" not in error:
                 # Names in doubt: the receiver's rows take back what is under other names, then any month is accepted.
                 self.names_were_in_doubt = True
-                self.run_republish(None, target, export(self.receivers[target], self.site.path))
+                rows = export(self.receivers[target], self.site.path)
+                taken_back = self.run_republish(None, target, rows)
+                if held_months := {(int(year), int(month)) for year, month in _ACCEPT.findall(str(taken_back))}:
+                    # The rows of months on hold stay: the operator accepts them, and gives the same files again.
+                    self.run_publish(held_months, target)
+                    self.run_republish(None, target, rows)
             if "--accept-lower" in error:
                 self.run_publish(months or {month_of(self.clock.now)}, target)
         return bool(asked)
@@ -279,7 +284,7 @@ class Publisher(World):
             names = _folded(self.name, ascii_text(job.user), job.vo, job.group, job.role)
             times = (job.wall_s, job.cpu_s)
             usage = (*times, *(round(one * job.benchmark) for one in times))
-            _add(here, Group(month_of(job.end_time), *names, job.cores, job.nodes), usage)
+            add(here, Group(month_of(job.end_time), *names, job.cores, job.nodes), usage)
         found = {APEL: _compared(_nonzero(here), self._at_apel(), lambda group, *_usage: {group.month})}
         records = {
             f"ur-{self.site.hostname}-{job.job_id}": Record(
@@ -298,7 +303,7 @@ class Publisher(World):
         for row in self.receivers[APEL].hybrid.values():
             names = _folded(*(row[name] for name in ("Site", "GlobalUserName", "VO", "VOGroup", "VORole")))
             usage = [row[f"{kind}{time}Duration"] for kind in ("", "Normalised") for time in ("Wall", "Cpu")]
-            _add(found, Group((row["Year"], row["Month"]), *names, row["Processors"], row["NodeCount"]), usage)
+            add(found, Group((row["Year"], row["Month"]), *names, row["Processors"], row["NodeCount"]), usage)
         return _nonzero(found)
 
     def jobs_at_apel(self) -> tuple[Counter[Month], Counter[Month]]:
@@ -311,7 +316,8 @@ class Publisher(World):
         return shown, announced
 
 
-def _add(found: dict[Any, Any], key: Group, usage: Iterable[int]) -> None:
+def add(found: dict[Any, Any], key: Group, usage: Iterable[int]) -> None:
+    """Add the usage of a group."""
     found[key] = tuple(map(sum, zip(found.get(key, (0, 0, 0, 0)), usage, strict=True)))
 
 
@@ -346,5 +352,5 @@ def _of_auditor(one: Any) -> Record:
 
 def _folded(*names: str | None) -> list[str]:
     """Names as MySQL compares them; no name, None and Role=NULL are one."""
-    plain = [(name or "").removeprefix("Role=") for name in names]
-    return ["" if name in ("None", "NULL") else name.casefold().rstrip() for name in plain]
+    plain = [(name or "").casefold().rstrip().removeprefix("role=") for name in names]
+    return ["" if name in ("none", "null") else name for name in plain]
