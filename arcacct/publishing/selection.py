@@ -105,9 +105,10 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plugin: Targe
     if not others:
         return ""
     here = {**dict.fromkeys(safeguard.published(publishing, plugin.target.block), 0), **usage.jobs_by_month(accounting)}
-    concerned = ", ".join(f"{month_name(month)} ({count_of(jobs, 'job')} here)" for month, jobs in sorted(here.items()))
+    concerned = " of " if here else ""
+    concerned += ", ".join(f"{month_name(month)} ({count_of(jobs, 'job')} here)" for month, jobs in sorted(here.items()))
     return (
-        f"nothing is sent of {concerned}: the records sent before are unknown{changes(others[-1], now)}, and the"
+        f"nothing is sent{concerned}: the records sent before are unknown{changes(others[-1], now)}, and the"
         " receiver would have jobs under both names; restore publishing.db (`arcacct db restore`) or fix the"
         " configuration. If the receiver has nothing under the other names, confirm it for this target: `arcacct"
         f" publish --target {plugin.target.name} --accept-lower YYYY-MM`, with any of these months. If it has, `arcacct"
