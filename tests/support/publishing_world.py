@@ -523,7 +523,7 @@ class World:
         errors = [one.error for one in outcomes if one.error is not None]
         # What is not as the database has it is held, and said; an operator accepts it then.
         assert all(isinstance(error, FiguresHeld) for error in errors)
-        if any("nothing is sent of" in str(error) for error in errors):
+        if any("the records sent before are unknown" in str(error) for error in errors):
             # Names changed while the ledger was lost: nobody can know, and nothing is sent before that is accepted.
             self.lost_history = True
             return

@@ -396,7 +396,7 @@ class Years(World):
                 self._note(f"  accepts {', '.join(map(month_name, months))}: {said}")
                 self.publish(accept=months)
             for name, error in errors.items():
-                if "nothing is sent of" in error:
+                if "the records sent before are unknown" in error:
                     self._settle_names(name, error)
                 elif "--former-names move" in error:
                     self.publish(of_target=name, former_names="move")
