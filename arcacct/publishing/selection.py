@@ -105,8 +105,8 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plugin: Targe
     if not others:
         return ""
     here = {**dict.fromkeys(safeguard.published(publishing, plugin.target.block), 0), **usage.jobs_by_month(accounting)}
-    concerned = " of " if here else ""
-    concerned += ", ".join(f"{month_name(month)} ({count_of(jobs, 'job')} here)" for month, jobs in sorted(here.items()))
+    months = ", ".join(f"{month_name(month)} ({count_of(jobs, 'job')} here)" for month, jobs in sorted(here.items()))
+    concerned = f" of {months}" if here else ""
     return (
         f"nothing is sent{concerned}: the records sent before are unknown{changes(others[-1], now)}, and the"
         " receiver would have jobs under both names; restore publishing.db (`arcacct db restore`) or fix the"
