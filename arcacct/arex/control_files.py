@@ -3,6 +3,7 @@ The paths and the bytes of a job's files in A-REX's control directory, with limi
 uses this module: standard library only, and little of it.
 """
 
+import errno
 import fcntl
 import posix
 import time
@@ -350,21 +351,32 @@ def owner_of(stat: "os.stat_result") -> str:
         return owner
 
 
+_FILE_TYPE, _PIPE, _CHARACTERS = 0o170000, 0o010000, 0o020000
+"""Bits of ``st_mode``; the module `stat` costs the hook an import."""
+
+
 def read_bytes(
     path: str, *, lock: bool = False, patience_s: float | None = None
 ) -> "tuple[bytes | None, os.stat_result | None]":
     """
     Return the content of a control file and its stat, or ``(None, None)`` if it is not there.
 
+    A link and a named pipe count as missing, as for the launcher: A-REX writes plain files only, and a link may lead to
+    a file that its owner may not read.
+
     With ``lock`` it waits until no process writes the file, ``patience_s`` seconds at most (``None``: until an alarm).
     Of a file that is too long it returns the whole lines at its start and its end, with a line about the omission
     between them (`InputLimiter.lines`). Raises OSError with the file's name for any error but a missing file.
     """
     try:
-        fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
-    except FileNotFoundError:
-        return None, None
+        fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK | posix.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP):
+            return None, None
+        raise
     try:
+        if posix.fstat(fd).st_mode & _FILE_TYPE in (_CHARACTERS, _PIPE):
+            return None, None
         if lock:
             _wait_for_lock(fd, path, patience_s)
         stat = posix.fstat(fd)

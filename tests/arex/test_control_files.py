@@ -95,12 +95,25 @@ def test_a_directory_in_place_of_a_file_is_an_error(tmp_path: pathlib.Path) -> N
         read_job(str(tmp_path), JOB, "FINISHED")
 
 
-def test_a_pipe_in_place_of_a_file_stops_nobody(tmp_path: pathlib.Path) -> None:
-    """Opening a named pipe without a writer does not wait for one."""
-    lay(tmp_path, Files(diag=None))
-    os.mkfifo(job_file(str(tmp_path), JOB, "diag"))
+@pytest.mark.parametrize("suffix", ["local", "diag", "statistics", "status"])
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_is_no_plain_file_is_not_read(tmp_path: pathlib.Path, suffix: str, kind: str) -> None:
+    """A link could lead to a file that only root may read, and opening a pipe could wait for a writer."""
+    lay(tmp_path, Files("FINISHED"))
+    path = tmp_path / job_file(str(tmp_path), JOB, suffix)
+    if suffix == "status":
+        path = tmp_path / status_files(str(tmp_path), JOB, "FINISHED")[0]
+    secret = tmp_path / "secret"
+    path.rename(secret)
+    if kind == "link":
+        path.symlink_to(secret)
+    else:
+        os.mkfifo(path)
 
-    assert read_job(str(tmp_path), JOB, "FINISHED").diag == b""
+    found = read_job(str(tmp_path), JOB, "FINISHED", patience_s=0)
+
+    assert getattr(found, suffix) is None
+    assert suffix != "diag" or found.owner is None
 
 
 def test_a_huge_file_is_read_in_whole_lines(tmp_path: pathlib.Path) -> None:

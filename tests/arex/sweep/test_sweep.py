@@ -551,17 +551,17 @@ def test_a_name_that_is_not_utf_8_stops_nothing(here: Places, con: sqlite3.Conne
 def test_what_the_system_says_names_the_file(
     here: Places, con: sqlite3.Connection, control: pathlib.Path, suffix: str
 ) -> None:
-    """An error of a read, which knows a descriptor alone (here EIO), is told with the path."""
+    """An error of a read, which knows a descriptor alone (here EISDIR), is told with the path."""
     lay(control, Files(), "A")
     lay(control, Files())
     path = pathlib.Path(job_file(str(control), JOB, suffix))
     path.unlink()
-    path.symlink_to("/proc/self/mem")
+    path.mkdir()
 
     report = sweep(here, con)
 
     assert [job_id for job_id, _status, _end in statuses(con)] == ["A"]
-    assert report.complaints == (f"{JOB}: {path}: Input/output error; the next sweep checks the job again",)
+    assert report.complaints == (f"{JOB}: {path}: Is a directory; the next sweep checks the job again",)
 
 
 def test_no_locks_names_the_file(
