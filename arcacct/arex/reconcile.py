@@ -28,27 +28,28 @@ from arcacct.arex.control_files import (
 )
 from arcacct.arex.import_database import SOURCE, Archives, import_lock, settled_before, sorted_out
 from arcacct.arex.job_facts import job_facts, measurements, parse_instant
-from arcacct.arex.own_database import ArexDatabase, EventClock, job_of
+from arcacct.arex.own_database import ArexDatabase, Ended, EventClock, job_of
 from arcacct.arex.sweep_context import PATIENCE_S, Gap, Progress, SweepRun, batches, is_of_one_job, reason
 from arcacct.database import access
 from arcacct.database.connection import Connection
-from arcacct.database.schema import created
+from arcacct.database.schema import created, note, noted
 from arcacct.errors import InputError, StoreError
 from arcacct.records import recorder, row_mapping
 from arcacct.records.model import Job
-from arcacct.records.reader import unescaped
+from arcacct.records.reader import LARGEST_EXACT, unescaped
 from arcacct.records.recorder import escaped
 from arcacct.records.row_mapping import ArexRows
 from arcacct.records.states import FINAL, IN_PROGRESS, MEASURED, UNMEASURED, StateChange, StatusFile
 from arcacct.records.unfinished import HOUR_S, REMEDIES, InProgress, abort, hold, in_progress, is_gone_since, on_hold
+from arcacct.records.usage import deleted_jobs
 from arcacct.records.writer import JobWriter, known_jobs
 from arcacct.wording import count_of
 
 # A-REX's own database as the source for jobs whose files are gone.
 #
-# It is read only if neither our database nor the control directory explains something, and never with an effect on
-# A-REX (INVARIANTS 1). If its file must be copied first, copying takes at most a hundredth of the time, whatever its
-# size. In between it is not read, and jobs that need it wait.
+# It is read if neither our database nor the control directory explains something, and every ten minutes for jobs
+# without any event here. That never has an effect on A-REX (INVARIANTS 1). If its file must be copied first, copying
+# takes at most a hundredth of the time, whatever its size. In between it is not read, and jobs that need it wait.
 
 
 MINUTE_NS = 60 * 10**9
@@ -65,6 +66,11 @@ _PAUSES = 100
 _CHEAP_S = 0.2
 """A shorter reading needs no pause."""
 _LOOKED_UP_JOBS = 200
+_LOOKED = "ARCACCT_AREX_LOOKED"
+"""The time of the last look for jobs without any event here, UTC seconds."""
+_LOOK_S = 600
+_OVERLAP_S = 7200
+"""A look also checks so many seconds before the last one: A-REX may have been writing the end of a job then."""
 
 
 class ArexLookup:
@@ -120,6 +126,44 @@ class ArexLookup:
         if whole:
             self._run.found[Gap.TAKEN] += len(whole)
         return whole
+
+    def take_unseen(self) -> None:
+        """
+        Record the ended jobs of A-REX's own databases without any event here, at most every ten minutes.
+
+        These are jobs that were cleaned between two sweeps and whose callouts could not even spool. Jobs that ended
+        before recording began are another program's, and jobs that were pruned or deleted here stay away. A job of the
+        last ten minutes may still have an event in a spool.
+        """
+        con, now = self._run.con, int(time.time())
+        with access.translating(self._run.here.database):
+            looked_s = min(now, int(noted(con, _LOOKED) or 0))
+            start, end = max(created(con), looked_s - _OVERLAP_S), now - _LOOK_S
+        if end < looked_s or end <= start:
+            return
+        for page in self._ended(start, end):
+            for some in batches(page, _LOOKED_UP_JOBS):
+                if self._run.stopping():
+                    return
+                with access.translating(self._run.here.database):
+                    unseen = {*some} - known_jobs(con, some).keys()
+                    unseen -= {*deleted_jobs(con, 0, LARGEST_EXACT)} if unseen else set()
+                self.take(unseen)
+        if not self._is_silent:
+            with self._run.writing():
+                note(con, _LOOKED, now)
+
+    def _ended(self, start_s: int, end_s: int) -> Iterator[dict[str, Ended]]:
+        """Yield the jobs that ended there in a period, some thousand at a time, as far as it can be read."""
+        for path in self._databases():
+            try:
+                database = self._database(path)
+                if database is not None:
+                    with access.translating(path):
+                        yield from own_database.ended_between(database, start_s, end_s, settled_before())
+            except (StoreError, InputError, OSError) as error:
+                self._is_silent = True
+                self._problem = reason(error, path)
 
     def may_still_report(self, job_id: str, event_ns: int, gone_ns: int) -> bool:
         """

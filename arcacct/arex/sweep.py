@@ -66,6 +66,8 @@ def sweep(
             ) from error
         if not stopping():
             unfinished.settle(run, arex_lookup)
+        if take_vanished and not stopping():
+            arex_lookup.take_unseen()
     if given_up:
         give_up(run, given_up)
     if not dry_run and not stopping():

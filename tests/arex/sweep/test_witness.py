@@ -349,6 +349,58 @@ def test_a_sweep_with_nothing_to_ask_never_touches_arexs_database(
     assert done.stdout == "{'job': 1}\n"
 
 
+def began(con: sqlite3.Connection, when_s: int) -> None:
+    """Recording began then."""
+    con.execute("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_CREATED'", (when_s,))
+
+
+def looked(con: sqlite3.Connection, ago_s: int) -> None:
+    """The last look for jobs without any event was so long ago."""
+    now = int(time.time())
+    con.execute("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_AREX_LOOKED'", (now - ago_s,))
+
+
+def test_jobs_of_which_no_event_was_seen(here: Places, con: sqlite3.Connection, arex: Writer) -> None:
+    """They were cleaned between two sweeps. They are looked for every ten minutes, those in progress once they end."""
+    began(con, FIRST_S)
+    for number in (1, 2):
+        arex.accept(number)
+    arex.end(1)
+
+    assert sweep(here, con).found == {Gap.TAKEN: 1}
+    assert statuses(con) == [(FIRST, "completed", FIRST_S + 61)]
+    assert rows(con)["AAR"][0][15] == 50
+    end_s = int(time.time()) - 2 * HOUR_S
+    arex.event(2, "INLRMS", end_s - 60)
+    arex.finish(2, end_s)
+    assert sweep(here, con).found == {}
+    looked(con, 601)
+    assert sweep(here, con).found == {Gap.TAKEN: 1}
+    looked(con, 601)
+    assert sweep(here, con).found == {}
+    assert statuses(con) == [(FIRST, "completed", FIRST_S + 61), (arex_writer.job_id(2), "completed", end_s)]
+
+
+@pytest.mark.parametrize("why", ["another program's", "deleted here", "in an archive", "its event may be in a spool"])
+def test_other_jobs_are_not_looked_for(
+    here: Places, con: sqlite3.Connection, arex: Writer, tmp_path: pathlib.Path, why: str
+) -> None:
+    """Jobs from before recording began, jobs that an operator deleted or pruned, and jobs of a moment ago."""
+    end_s = int(time.time()) - (300 if why == "its event may be in a spool" else 2 * HOUR_S)
+    began(con, end_s + 1 if why == "another program's" else FIRST_S)
+    arex.accept(1)
+    arex.finish(1, end_s)
+    if why in ("deleted here", "in an archive"):
+        assert sweep(here, con).found == {Gap.TAKEN: 1}
+        looked(con, 601)
+    if why == "in an archive":
+        con.execute("INSERT INTO Archives VALUES (?, ?, 1, 0)", (str(tmp_path / "away.db"), end_s + 1))
+    con.execute("DELETE FROM AAR")
+
+    assert sweep(here, con).found == {}
+    assert statuses(con) == []
+
+
 def test_where_arex_writes_none_nobody_is_asked(here: Places, con: sqlite3.Connection, arex: Writer) -> None:
     """With arex_writes_no_accounting=yes the file is not A-REX's, whatever it is: as without one."""
     arex.accept(1)
