@@ -311,8 +311,9 @@ class _Database:
         """
         Return the open database, or open it.
 
-        Raises InputError while there is neither a database nor a control directory, StoreError and its kinds, StoreBusy
-        during maintenance of the database. Raises ConfigError, and closes it, once the database is in another place.
+        Raises InputError while there is no database, or no control directory either, StoreError and its kinds,
+        StoreBusy during maintenance of the database. Raises ConfigError, and closes it, once the database is in another
+        place.
 
         (A file system that is not mounted is an empty directory: a database created there would be hidden by the
         mount.)
@@ -329,6 +330,8 @@ class _Database:
         self.close()
         if identity is None and not is_whole(self.here.controldir):
             raise InputError(f"{self.here.controldir}: A-REX's control directory is missing; waiting for it")
+        if identity is None and not location.refuse_lost(self.here):
+            raise InputError(f"{self.here.database}: no database; waiting for it: `arcacct db init` creates it")
         self._con = open_accounting(self.here)
         self._identity = _identity(self.here.database)
         return self._con

@@ -297,6 +297,7 @@ def test_the_disk_of_its_database_is_full(tmp_path: pathlib.Path, record: pathli
     mount = ("unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size=4m none {disk} && exec "$@"', "sh")
     if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no mount namespace here: a full disk cannot be had")
+    begin = f'"{ARCACCT}" --config {host.conf} db init >/dev/null && exec "$@"'
     # The launcher's spool, on another disk.
     host.places.spool = str(host.control / "accounting" / "arcacct" / "spool")
     jobs = []
@@ -308,7 +309,7 @@ def test_the_disk_of_its_database_is_full(tmp_path: pathlib.Path, record: pathli
         cleaned(host.control)
         return said
 
-    with recorder(host, program=(*mount, ARCACCT)) as service:
+    with recorder(host, program=(*mount, "sh", "-c", begin, "sh", ARCACCT)) as service:
         seen = pathlib.Path(f"/proc/{service.process.pid}/root{disk}")
         finish()
         drained(host)

@@ -22,6 +22,7 @@ from arcacct.arex.control_files import read_job
 from arcacct.arex.sweep import follow
 from arcacct.arex.sweep_context import SweepReport
 from arcacct.config.paths import Places, places
+from arcacct.database.access import initialise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Story:
         self.complaints: list[list[str]] = []
         self._steps = list(steps)
         self._stop = threading.Event()
+        initialise(here)
         follow(here, 0.001, self._stop, self._told)
 
     def _told(self, report: SweepReport | None, complaints: list[str]) -> None:
@@ -77,12 +79,37 @@ def test_a_directory_that_is_replaced_is_followed(control: pathlib.Path) -> None
     def replace() -> None:
         control.rename(control.parent / "old")
         set_up(control)
+        initialise(here)
         lay(control, Files(), "New")
 
     Story(here, replace)
 
     assert recorded(here) == [("New", "completed")]
     assert recorded(places(None, str(control.parent / "old"))) == [("Old", "completed")]
+
+
+def test_it_waits_for_a_database(control: pathlib.Path) -> None:
+    """It creates none: `arcacct db init` does. Events wait in the spool until then."""
+    here = places(None, str(control))
+    lay(control, Files("SUBMIT"))
+    spool.write(here.spool, read_job(str(control), JOB, "SUBMIT"))
+    stop, said = threading.Event(), []
+
+    def told(report: SweepReport | None, complaints: list[str]) -> None:
+        said.append((report is None, complaints))
+        if len(said) == 2:
+            assert not os.path.exists(here.database)
+            assert len(os.listdir(here.spool)) == 1
+            initialise(here)
+        elif report is not None:
+            stop.set()
+
+    follow(here, 0.001, stop, told)
+
+    waiting = f"{here.database}: no database; waiting for it: `arcacct db init` creates it"
+    assert said[:2] == [(True, [waiting]), (True, [])]
+    assert recorded(here) == [(JOB, "in-progress")]
+    assert [name for name in os.listdir(here.spool) if name[0] != "."] == []
 
 
 @pytest.mark.parametrize("empty", [False, True], ids=["gone", "mount point without file system"])
@@ -173,6 +200,7 @@ def test_it_stops_when_it_is_told(tmp_path: pathlib.Path, number: signal.Signals
     conf = configured(tmp_path)
     control = pathlib.Path(set_up(tmp_path / "control"))
     lay(control, Files())
+    initialise(places(None, str(control)))
     command = [ARCACCT, "--config", str(conf), "sweep", "--follow", "--interval", "30"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
         assert service.stdout is not None
@@ -193,6 +221,7 @@ def test_it_stops_in_the_middle_of_a_sweep(tmp_path: pathlib.Path) -> None:
     for number in range(400):
         lay(control, Files(), f"Job{number:04}")
     here = places(None, str(control))
+    initialise(here)
     command = [ARCACCT, "--config", str(conf), "sweep", "--follow"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
         while not _some(here):
