@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 from exported_site import JUNE_S, MAY_S, Site, ids, names_of, read
 
 from arcacct.database.access import writing
+from arcacct.errors import InputError
 from arcacct.export.dataset import TABLES, Partition, part_name, position_path
 from arcacct.export.storage import LocalStore
 from arcacct.export.writer import Exported
@@ -314,6 +316,19 @@ def test_long_texts_and_many_rows_of_pruned_jobs_are_kept(site) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whom users attack")
+def test_a_new_file_that_another_user_removes_costs_itself(tmp_path, monkeypatch) -> None:
+    """Between its last byte and its name: an error of that file, and not of the whole directory."""
+
+    def removed(_fd: int) -> None:
+        for one in tmp_path.rglob("*.json"):
+            one.unlink()
+
+    monkeypatch.setattr("os.fsync", removed)
+
+    with pytest.raises(InputError, match=r"month\.json: No such file or directory"):
+        LocalStore(str(tmp_path)).put("manifests/month.json", io.BytesIO(b"{}"))
+
+
 def test_links_that_another_user_puts_there_lead_root_nowhere(site, public_dir) -> None:
     """Each file that root's export puts there becomes a link to a secret, over and over."""
     secret = secret_of_root(public_dir / "of_root")
