@@ -418,9 +418,10 @@ def last_row(con: Connection, target: str) -> int:
 
 
 def note_last_row(con: Connection, here: Places, target: str, row: int) -> None:
-    """A run has come to its end: the highest number that the receiver gave to a record."""
+    """Note at the end of a run the highest number that the receiver gave to a record, in this ledger or a lost one."""
     if here.rehearsal is None:
-        run = noted(con, "LEDGER_RUNS")
+        run, known = noted(con, "LEDGER_RUNS"), last_row(con, target)
+        row = row if known == _ANY_ROW else max(row, known)
         with writing(con, here):
             note(con, f"{_LAST_ROW}{target}", f"{row} {run}")
 
