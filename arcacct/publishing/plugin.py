@@ -375,6 +375,10 @@ class MonthlySummaries(SummaryFormat):
     def vo_of(self, key: str) -> str | None:
         """Return the VO in a key of the ledger."""
 
+    def without_site(self, key: str) -> str:
+        """Return a key of the ledger without the names of site and submit host."""
+        return key
+
     def notes(self, cells: Sequence[UsageCell]) -> Iterable[str]:  # noqa: ARG002  nothing
         """Return notes to report about the sums of these cells before they are sent."""
         return ()

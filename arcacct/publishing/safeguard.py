@@ -8,7 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
@@ -43,11 +43,12 @@ class Amount(NamedTuple):
 
 
 NOTHING = Amount(0, 0)
+Place = TypeVar("Place")
 
 
-def totals(amounts: Iterable[tuple[CountingKey, Amount]]) -> dict[CountingKey, Amount]:
+def totals(amounts: Iterable[tuple[Place, Amount]]) -> dict[Place, Amount]:
     """Return the total amount of each place."""
-    found: dict[CountingKey, Amount] = {}
+    found: dict[Place, Amount] = {}
     for place, more in amounts:
         had = found.get(place, NOTHING)
         wall_s = None if had.wall_s is None or more.wall_s is None else had.wall_s + more.wall_s
@@ -432,19 +433,9 @@ class DecreaseGuard:
                 published = self._published[month]
                 self.hold(HeldMonth(*month, cause, published, published, remedy=remedy))
 
-    def stays(
-        self,
-        month: Month,
-        names: Sequence[str],
-        given: Mapping[CountingKey, Amount],
-        found: Mapping[CountingKey, Amount],
-    ) -> bool:
-        """Whether a month stays under former ``names``: it may not fall, and the amounts differ in nothing else."""
-        if not names or month in self._accepted.open or any(map(self.was_mistyped, names)):
-            return False
-        nowhere = CountingKey("", "", *month)
-        had, has = (totals((nowhere, one) for one in some.values()).get(nowhere, NOTHING) for some in (given, found))
-        return had.jobs == has.jobs and had.wall_s in (has.wall_s, None)
+    def may_stay(self, month: Month, names: Sequence[str]) -> bool:
+        """Whether a month may stay under former ``names``: it may not fall, and none of them was mistyped."""
+        return month not in self._accepted.open and not any(map(self.was_mistyped, names))
 
     @property
     def mistyped_sites(self) -> list[str]:

@@ -23,7 +23,7 @@ from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
 from arcacct.publishing.ledger import COUNTS, HeldRecord, MonthSnapshot, SentRecord, SentSum
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name, next_month
 from arcacct.publishing.plugin import MonthlySummaries, TargetPlugin
-from arcacct.publishing.safeguard import Amount, CountingKey, HeldMonth, totals
+from arcacct.publishing.safeguard import NOTHING, Amount, CountingKey, HeldMonth, totals
 from arcacct.publishing.safeguard import held as held_months
 from arcacct.records import reader, unfinished, usage
 from arcacct.records.model import AAR, UsageCell
@@ -190,7 +190,7 @@ def send_summaries(
             month
             for month in wanted
             if month not in ctx.guard.held
-            and not _stays(ctx, month, by_month[month], sums.parts)
+            and not _stays(ctx, family, month, by_month[month], sums.parts)
             and not _would_decrease(ctx, family, month, by_month[month], sums.parts)
             and not _misses_the_beginning(ctx, month, by_month[month])
         ]
@@ -260,13 +260,20 @@ def _misses_the_beginning(ctx: RunContext, month: Month, live: Sequence[Live]) -
     return cause is not None and bool(jobs or live) and ctx.guard.is_incomplete(month, jobs, cause)
 
 
-def _stays(ctx: RunContext, month: Month, live: Sequence[Live], parts: Sequence[MessagePart]) -> bool:
+def _stays(
+    ctx: RunContext, family: MonthlySummaries, month: Month, live: Sequence[Live], parts: Sequence[MessagePart]
+) -> bool:
     """Whether the receiver has a month under a former name, and the jobs of the database, so that nothing is sent."""
     names = ctx.former_names.get(month, ())
-    given = _amounts(one for _kind, one in live if not one.is_adopted)
-    found = _amounts(part.sum for part in parts if part.sum is not None and (part.sum.year, part.sum.month) == month)
-    if not ctx.guard.stays(month, names, given, found):
+    if not names or not ctx.guard.may_stay(month, names):
         return False
+    given = _without_site(family, (one for _kind, one in live if not one.is_adopted))
+    sums = (part.sum for part in parts if part.sum is not None)
+    found = _without_site(family, (one for one in sums if (one.year, one.month) == month))
+    for key in given.keys() | found.keys():
+        had, has = given.get(key, NOTHING), found.get(key, NOTHING)
+        if had.jobs != has.jobs or had.wall_s not in (has.wall_s, None):
+            return False
     ctx.summary.note(f"{month_name(month)} stays under the name {' and '.join(names)}")
     return True
 
@@ -352,6 +359,10 @@ def _placed(
         for one in counted
         if ctx.plugin.target.wants(one.vo)
     )
+
+
+def _without_site(family: MonthlySummaries, sums: Iterable[SentSum]) -> dict[str, Amount]:
+    return totals((family.without_site(one.key), Amount(one.jobs, one.wall_s)) for one in sums)
 
 
 def _amounts(sums: Iterable[SentSum]) -> dict[CountingKey, Amount]:

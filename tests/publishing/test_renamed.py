@@ -135,12 +135,15 @@ def test_a_kept_month_with_a_late_job_is_held_alone(renamed) -> None:
     assert "under the name SITE" in notes(renamed, OLD[0])[1]
 
 
-@pytest.mark.parametrize("change", ["a job without use", "more use"])
+@pytest.mark.parametrize("change", ["a job without use", "more use", "another user"])
 @pytest.mark.parametrize("renamed", [SUMMARIES], ids=["summaries"], indirect=True)
 def test_a_kept_month_with_other_figures_is_held(renamed, change) -> None:
-    """The number of jobs or their wall time: as sums neither can be sent for one part of the month alone."""
+    """The jobs of a group or their wall time: as sums neither can be sent for one part of the month alone."""
     assert command(renamed, "publish", "--target", "apel:a", "--former-names", "keep")[0] == 0
-    (job,) = ended(OLD[1], 1, 3, wall_s=0, cpu_s=0) if change == "a job without use" else ended(OLD[1], 1, wall_s=200)
+    if change == "a job without use":
+        (job,) = ended(OLD[1], 1, 3, wall_s=0, cpu_s=0)
+    else:
+        (job,) = ended(OLD[1], 1, **({"wall_s": 200} if change == "more use" else {"user_dn": "/CN=Other"}))
     renamed.record(job)
 
     code, text = command(renamed, "publish", "--now")

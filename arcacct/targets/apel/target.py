@@ -192,6 +192,9 @@ class APELSummaries(APELSummaryFormat, MonthlySummaries):
     def vo_of(self, key: str) -> str | None:
         return SummaryKey._make(json.loads(key)).vo
 
+    def without_site(self, key: str) -> str:
+        return json.dumps(SummaryKey._make(json.loads(key))._replace(site=None, submit_host=None))
+
     def notes(self, cells: Sequence[UsageCell]) -> Iterable[str]:
         """Of months whose jobs have benchmarks of several types, which v0.3 summaries cannot tell apart."""
         if self.version != "v0.3":
