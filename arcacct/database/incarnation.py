@@ -420,8 +420,8 @@ def last_row(con: Connection, target: str) -> int:
 def note_last_row(con: Connection, here: Places, target: str, row: int) -> None:
     """Note at the end of a run the highest number that the receiver gave to a record, in this ledger or a lost one."""
     if here.rehearsal is None:
-        run, known = noted(con, "LEDGER_RUNS"), last_row(con, target)
-        row = row if known == _ANY_ROW else max(row, known)
+        run, known = noted(con, "LEDGER_RUNS"), (noted(con, f"{_LAST_ROW}{target}") or "0").split()[0]
+        row = max(row, int(known))
         with writing(con, here):
             note(con, f"{_LAST_ROW}{target}", f"{row} {run}")
 

@@ -567,13 +567,19 @@ class Surplus(NamedTuple):
 
 
 def surplus(accounting: Connection, publishing: Connection, plugin: TargetPlugin, month: Month) -> Surplus:
-    """Count the `surplus_records` of a month. Only sums never leave any."""
+    """
+    Count the `surplus_records` of a month.
+
+    In a month of sums, a receiver may show a sum of the same names instead of a record, so the number is unknown.
+    """
     ended = month_bounds(*month)
-    kinds = {plugin.message_format, *remembered_kinds(accounting, plugin).values()}
-    return Surplus(
-        len(surplus_records(accounting, publishing, plugin, ended, ledger.last_message(publishing))),
-        plugin.groups_records and any(map(plugin.has_records, kinds)) and incarnation.may_lack(publishing, ended[0]),
-    )
+    jobs = len(surplus_records(accounting, publishing, plugin, ended, ledger.last_message(publishing)))
+    known = safeguard.published(publishing, plugin.target.block).get(month)
+    kinds = remembered_kinds(accounting, plugin)
+    kind = kinds.get(month, plugin.message_format) if known is None else known.message_format
+    if not plugin.has_records(kind):
+        return Surplus(0, is_minimum=jobs > 0)
+    return Surplus(jobs, plugin.groups_records and incarnation.may_lack(publishing, ended[0]))
 
 
 def zero_records(ctx: RunContext, delivery: MessageSink) -> None:
