@@ -574,12 +574,13 @@ def surplus(accounting: Connection, publishing: Connection, plugin: TargetPlugin
     """
     ended = month_bounds(*month)
     jobs = len(surplus_records(accounting, publishing, plugin, ended, ledger.last_message(publishing)))
-    known = safeguard.published(publishing, plugin.target.block).get(month)
-    kinds = remembered_kinds(accounting, plugin)
-    kind = kinds.get(month, plugin.message_format) if known is None else known.message_format
-    if not plugin.has_records(kind):
-        return Surplus(0, is_minimum=jobs > 0)
-    return Surplus(jobs, plugin.groups_records and incarnation.may_lack(publishing, ended[0]))
+    published = safeguard.published(publishing, plugin.target.block)
+    kinds = {**remembered_kinds(accounting, plugin), **{one: known.message_format for one, known in published.items()}}
+    has_sent_records = plugin.groups_records and any(map(plugin.has_records, {plugin.message_format, *kinds.values()}))
+    may_be_more = has_sent_records and incarnation.may_lack(publishing, ended[0])
+    if not plugin.has_records(kinds.get(month, plugin.message_format)):
+        return Surplus(0, jobs > 0 or may_be_more)
+    return Surplus(jobs, may_be_more)
 
 
 def zero_records(ctx: RunContext, delivery: MessageSink) -> None:
