@@ -285,6 +285,8 @@ def test_a_job_is_zeroed_in_the_group_that_it_is_in(memory, empty_box, kind, nam
     assert "2 records that the receiver has and we do not publish sent with zeros" in said(outcome)
     left = [row["LocalJobId"] for row in apel.job_records.values() if row["WallDuration"]]
     assert left == ([] if kind == "summaries" else ["4j"])
+    # In a month of sums APEL may show a sum of the same names instead of a record.
+    assert too_many(site) == ("number of jobs unknown" if kind == "summaries" else "2 jobs too many")
 
 
 @pytest.mark.parametrize("wall_s", [5000, 0], ids=["usage", "zeros"])
@@ -373,7 +375,7 @@ def too_many(site: Site) -> str:
         closing(access.read_publishing(here)) as ledger,
         closing(verify(site.settings, con, ledger, LAST)) as report,
     ):
-        (answer,) = [one.answer for one in report.sources if one.name == "apel:a"]
+        answer, _sync = [one.answer for one in report.sources if one.name.split()[0] == "apel:a"]
     assert answer.startswith(("yes", "usage yes"))
     return answer.partition(", ")[2]
 
