@@ -247,7 +247,7 @@ class LocalStore(Store):
                     shutil.copyfileobj(file, new, _CHUNK_BYTES)
                     new.flush()
                     os.fsync(new.fileno())
-                # Whoever may write there may also have removed the new file.
+                # Another user who can write there may also have removed the new file.
                 with self._named(path, _GONE):
                     os.rename(temporary, name, src_dir_fd=there.fd, dst_dir_fd=there.fd)
             except BaseException:
