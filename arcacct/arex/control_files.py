@@ -351,7 +351,7 @@ def owner_of(stat: "os.stat_result") -> str:
         return owner
 
 
-_FILE_TYPE, _PIPE, _CHARACTERS = 0o170000, 0o010000, 0o020000
+_FILE_TYPE, _PIPE, _CHARACTER_DEVICE = 0o170000, 0o010000, 0o020000
 """Bits of ``st_mode``; the module `stat` costs the hook an import."""
 
 
@@ -361,8 +361,8 @@ def read_bytes(
     """
     Return the content of a control file and its stat, or ``(None, None)`` if it is not there.
 
-    A link and a named pipe count as missing, as for the launcher: A-REX writes plain files only, and a link may lead to
-    a file that its owner may not read.
+    A link, a named pipe and a character device count as missing, as for the launcher: A-REX writes plain files only,
+    and a link may lead to a file that its owner may not read.
 
     With ``lock`` it waits until no process writes the file, ``patience_s`` seconds at most (``None``: until an alarm).
     Of a file that is too long it returns the whole lines at its start and its end, with a line about the omission
@@ -375,11 +375,12 @@ def read_bytes(
             return None, None
         raise
     try:
-        if posix.fstat(fd).st_mode & _FILE_TYPE in (_CHARACTERS, _PIPE):
+        stat = posix.fstat(fd)
+        if stat.st_mode & _FILE_TYPE in (_CHARACTER_DEVICE, _PIPE):
             return None, None
         if lock:
             _wait_for_lock(fd, path, patience_s)
-        stat = posix.fstat(fd)
+            stat = posix.fstat(fd)
         return _content(fd, stat.st_size), stat
     except OSError as error:
         # The failing call knows only the descriptor: no locks on this file server, or a failing disk.

@@ -141,15 +141,18 @@ class ArexLookup:
             start, end = max(created(con), looked_s - _OVERLAP_S), now - _LOOK_S
         if end < looked_s or end <= start:
             return
+        deleted: set[str] | None = None
         for page in self._ended(start, end):
             for some in batches(page, _LOOKED_UP_JOBS):
                 if self._run.stopping():
                     return
                 with access.translating(self._run.here.database):
                     unseen = {*some} - known_jobs(con, some).keys()
-                    unseen -= {*deleted_jobs(con, 0, LARGEST_EXACT)} if unseen else set()
-                self.take(unseen)
-        if not self._is_silent:
+                    if unseen and deleted is None:
+                        deleted = {*deleted_jobs(con, 0, LARGEST_EXACT)}
+                self.take(unseen - (deleted or set()))
+        # A database that is away now may have jobs of this time.
+        if self._databases() and not self._is_silent:
             with self._run.writing():
                 note(con, _LOOKED, now)
 

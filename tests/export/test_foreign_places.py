@@ -315,7 +315,6 @@ def test_long_texts_and_many_rows_of_pruned_jobs_are_kept(site) -> None:
     assert after["jobs"][2]["local_job_id"] == "x" * 100_000
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whom users attack")
 def test_a_new_file_that_another_user_removes_costs_itself(tmp_path, monkeypatch) -> None:
     """Between its last byte and its name: an error of that file, and not of the whole directory."""
 
@@ -329,6 +328,7 @@ def test_a_new_file_that_another_user_removes_costs_itself(tmp_path, monkeypatch
         LocalStore(str(tmp_path)).put("manifests/month.json", io.BytesIO(b"{}"))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whom users attack")
 def test_links_that_another_user_puts_there_lead_root_nowhere(site, public_dir) -> None:
     """Each file that root's export puts there becomes a link to a secret, over and over."""
     secret = secret_of_root(public_dir / "of_root")

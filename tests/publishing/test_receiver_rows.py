@@ -317,8 +317,7 @@ def test_zeros_for_a_row_belong_to_the_job_of_that_id_and_end(memory, empty_box)
     site.record(job)
     assert site.publish().error is None
     site.configure(cars.replace("=SITE", "=OTHER"))
-    for suffix in ("", "-wal", "-shm"):
-        pathlib.Path(f"{site.settings.places.publishing_database}{suffix}").unlink(missing_ok=True)
+    lose_ledger(site)
 
     rows = [path for path in export(empty_box.apel, site.path) if path.endswith("jobs.tsv")]
     assert again(site, *rows).error is None
@@ -334,8 +333,7 @@ def test_rows_of_a_month_on_hold_are_left_and_counted(memory, empty_box) -> None
     assert site.publish().error is None
     put(empty_box.apel, SUMMARY_ROWS, {**row_of(site), "GlobalUserName": "/CN=former"})
     rows = export(empty_box.apel, site.path)
-    for suffix in ("", "-wal", "-shm"):
-        pathlib.Path(f"{site.settings.places.publishing_database}{suffix}").unlink(missing_ok=True)
+    lose_ledger(site)
     site.sql(f"UPDATE DBConfig SET KeyValue = '{month_bounds(*LAST)[0] + 1}' WHERE KeyName = 'ARCACCT_CREATED'")
 
     outcome = again(site, *rows)
@@ -358,13 +356,18 @@ def test_zeros_for_a_row_keep_its_names(memory, empty_box) -> None:
     assert site.publish().error is None
     empty_box.apel.summarise()
     site.sql(f"DELETE FROM AAR WHERE JobID = '{job.job_id}'")
-    for suffix in ("", "-wal", "-shm"):
-        pathlib.Path(f"{site.settings.places.publishing_database}{suffix}").unlink(missing_ok=True)
+    lose_ledger(site)
 
     rows = [path for path in export(empty_box.apel, site.path) if path.endswith("jobs.tsv")]
     assert again(site, *rows).error is None
     empty_box.apel.summarise()
     assert [row["WallDuration"] for row in empty_box.apel.hybrid.values()] == [0]
+
+
+def lose_ledger(site: Site) -> None:
+    """publishing.db is gone."""
+    for suffix in ("", "-wal", "-shm"):
+        pathlib.Path(f"{site.settings.places.publishing_database}{suffix}").unlink(missing_ok=True)
 
 
 def too_many(site: Site) -> str:

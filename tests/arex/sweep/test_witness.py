@@ -381,6 +381,19 @@ def test_jobs_of_which_no_event_was_seen(here: Places, con: sqlite3.Connection, 
     assert statuses(con) == [(FIRST, "completed", FIRST_S + 61), (arex_writer.job_id(2), "completed", end_s)]
 
 
+def test_a_database_that_is_away_is_not_taken_for_read(here: Places, con: sqlite3.Connection, arex: Writer) -> None:
+    """Its jobs are found once it is back, however old they are by then."""
+    began(con, FIRST_S)
+    arex.accept(1)
+    arex.end(1)
+    accounting = pathlib.Path(here.controldir, "accounting")
+    (accounting / "accounting.db").rename(accounting / "away")
+    assert sweep(here, con).found == {}
+
+    (accounting / "away").rename(accounting / "accounting.db")
+    assert sweep(here, con).found == {Gap.TAKEN: 1}
+
+
 @pytest.mark.parametrize("why", ["another program's", "deleted here", "in an archive", "its event may be in a spool"])
 def test_other_jobs_are_not_looked_for(
     here: Places, con: sqlite3.Connection, arex: Writer, tmp_path: pathlib.Path, why: str
