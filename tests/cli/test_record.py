@@ -109,7 +109,7 @@ def test_an_unreadable_file_is_65(control: pathlib.Path) -> None:
     """The file is named, and what to do."""
     local = job_file(str(control), JOB, "local")
     os.unlink(local)
-    os.symlink(local, local)
+    os.mkdir(local)
 
     done = arcacct("--config", control.parent / "arc.conf", "record", control, JOB, "FINISHED")
 
