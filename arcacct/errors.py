@@ -15,9 +15,14 @@ The errors of arcacct and the exit code of each (sysexits, DESIGN section 7).
     │   └── TargetBusy      75  try again later: nothing was lost
     ├── CredentialError     77  certificate, key or token
     └── ConfigError         78  arc.conf or arcacct.conf
-
-The hook imports this module, so it imports nothing.
 """
+
+from __future__ import annotations
+
+import os
+import sys
+
+from arcacct import __version__
 
 
 class ArcacctError(Exception):
@@ -92,11 +97,6 @@ class ConfigError(ArcacctError):
 
 def install_extra(extra: str) -> str:
     """The command that adds the packages of an extra of arcacct, as arcacct itself was installed: by pip or package."""
-    import os  # noqa: PLC0415  of few commands
-    import sys  # noqa: PLC0415
-
-    from arcacct import __version__  # noqa: PLC0415
-
     if not os.path.isdir(os.path.join(sys.prefix, "versions")):
         return f"{sys.prefix}/bin/pip install 'arcacct[{extra}]'"
     # The environment of the .deb and .rpm has no pip (packaging/build.py).

@@ -3,14 +3,13 @@ The one way out: what a text goes through before a person, a log or the ledger g
 
 `sanitise_line` removes every secret of the run, then shows what steers a terminal in letters, then bounds the length,
 in this order: half a token behind a cut would not be recognised any more. What it gives it leaves as it is the next
-time. The hook imports this module, so it imports nothing; `secrecy` knows the forms in which a secret may come back.
+time. `secrecy` knows the forms in which a secret may come back.
 """
 
-from _thread import allocate_lock
+from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from threading import Lock
 
 LONGEST = 2000
 """Characters of one message, where its words have no lower limit of their own."""
@@ -84,14 +83,14 @@ def count_of(number: int, what: str) -> str:
     return f"{number} {what}{'es' if what.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
 
 
-def keep_secret(forms: "Iterable[str]") -> None:
+def keep_secret(forms: Iterable[str]) -> None:
     """
     From now on `sanitise_line` hides these texts, in upper and lower case, and each part of PART characters or more.
     """
     _secrets.keep(forms)
 
 
-def _pieces(text: str, keep: str) -> "Iterator[str]":
+def _pieces(text: str, keep: str) -> Iterator[str]:
     for letter in text:
         if (letter.isprintable() and letter not in _INVISIBLE) or letter in keep:
             yield letter
@@ -112,12 +111,12 @@ class Secrets:
     """What must not come out. Threads may add to it while others ask."""
 
     def __init__(self) -> None:
-        self._lock = allocate_lock()
+        self._lock = Lock()
         self._parts: frozenset[str] = frozenset()
         self._samples: frozenset[str] = frozenset()
         self._short: tuple[str, ...] = ()
 
-    def keep(self, forms: "Iterable[str]") -> None:
+    def keep(self, forms: Iterable[str]) -> None:
         """Add texts; texts too short to differ from ordinary words are ignored."""
         parts, samples, short = set(), set(), set()
         for form in map(_lower, forms):

@@ -196,8 +196,9 @@ def lay_out(shipped: Shipped, wheels: list[pathlib.Path], source: pathlib.Path, 
     # Man pages and completions, where the wheel says that they go.
     shared = data / "data" / "share"
     for path in sorted(shared.rglob("*")) if shared.is_dir() else ():
-        if path.is_file():
-            name = path.relative_to(shared)
+        name = path.relative_to(shared)
+        # The launcher, which `arcacct-record` runs, is in /usr/share/arcacct already.
+        if path.is_file() and name.parts[0] != "arcacct":
             is_page = name.parts[0] == "man"
             content = gzip.compress(path.read_bytes(), mtime=0) if is_page else path.read_bytes()
             put(stage / "usr" / "share" / (f"{name}.gz" if is_page else name), content)

@@ -1,4 +1,4 @@
-"""The house stays as it was built: directions of imports, the hook's diet, help for everything."""
+"""The house stays as it was built: directions of imports, who writes what, help for everything."""
 
 from __future__ import annotations
 
@@ -12,27 +12,13 @@ from importlib import import_module
 
 import click
 import pytest
-from imports_of import closure, imports_of, sources
+from imports_of import imports_of, sources
 
-from arcacct.arex import hook
 from arcacct.cli.main import COMMANDS, arcacct
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.targets import FOLDERS, kinds
 
 ROOT = pathlib.Path(__file__).parent.parent
-HOOK_MAY_IMPORT = {
-    *sys.builtin_module_names,
-    "__future__",
-    "_frozen_importlib_external",
-    "_sha2",
-    "_sha256",
-    "_sqlite3",
-    "fcntl",
-    "grp",
-    "os",
-    "pwd",
-}
-"""What the interpreter has loaded anyway, or what costs next to nothing: C without Python around it."""
 
 
 def commands(command: click.Command, name: str = "arcacct") -> Iterator[tuple[str, click.Command]]:
@@ -204,7 +190,7 @@ def test_the_table_of_targets_names_every_folder() -> None:
 
 def test_there_is_one_way_out() -> None:
     """
-    Only `cli.console` writes to a terminal, and the hook to A-REX's log: what passes there is fit for both.
+    Only `cli.console` writes to a terminal: what passes there is fit for it.
 
     The lean way of `arcacct node sample` writes JSON, and never to a terminal.
     """
@@ -215,14 +201,7 @@ def test_there_is_one_way_out() -> None:
         if isinstance(node, ast.Call) and _writes_out(node)
     }
 
-    assert {line.partition(":")[0] for line in writers} == {
-        "arcacct.cli.console",
-        "arcacct.arex.hook",
-        "arcacct.sources.sonar.sampler",
-    }
-    assert [line for line in writers if line.startswith("arcacct.arex.hook")] == [
-        "arcacct.arex.hook: posix.write(2, f'{line}\\n'.encode())"
-    ]
+    assert {line.partition(":")[0] for line in writers} == {"arcacct.cli.console", "arcacct.sources.sonar.sampler"}
 
 
 def _writes_out(call: ast.Call) -> bool:
@@ -243,28 +222,6 @@ def _writes_out(call: ast.Call) -> bool:
         or name.startswith(("sys.stdout.", "sys.stderr.", "traceback.print", "warnings.warn", "logging.basic"))
         or (name in {"os.write", "posix.write"} and first in {"1", "2"})
     ) and not name.endswith((".isatty", ".fileno"))
-
-
-def test_the_hook_leads_to_little_of_the_standard_library() -> None:
-    """Whatever path a hook takes through our modules, it imports nothing that costs A-REX's loop time."""
-    imported = {f"{module} imports {name}" for module, names in closure("arcacct.arex.hook").items() for name in names}
-    allowed = {f"{module} imports {name}" for module in sources() for name in HOOK_MAY_IMPORT}
-
-    assert imported - allowed == set()
-
-
-def test_the_hook_leads_to_the_modules_it_needs() -> None:
-    """The check above sees imports inside functions too: it finds the way to the database and to the spool."""
-    assert {"arcacct.records.recorder", "arcacct.arex.spool", "arcacct.arex.job_facts"} <= set(
-        closure("arcacct.arex.hook")
-    )
-
-
-def test_what_every_hook_runs_imports_no_features_of_the_future() -> None:
-    """`from __future__ import annotations` is a module of Python's to find, read and run, at every event."""
-    needed = [f"arcacct.{name.replace('/', '.')}" for name in hook._NEEDED_AT_THE_END if not name.endswith("/")]
-
-    assert [name for name in needed if "__future__.annotations" in imports_of(sources()[name])] == []
 
 
 def test_importing_the_package_imports_nothing() -> None:

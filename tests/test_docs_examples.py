@@ -63,7 +63,7 @@ NEEDS = {
     "howto/take-over-from-arex": "databases of an A-REX; tests/cli/test_import_arex.py",
     "howto/telemetry": "Sonar; tests/cli/test_import_sonar.py",
     "howto/uninstall": "systemd; its order is looked at below",
-    "howto/upgrade": "two versions; the way back is gone below, tests/arex/hook/test_upgrade.py",
+    "howto/upgrade": "two versions; the way is gone in tests/arex/sweep/test_upgrade.py",
     "howto/verify": "exports of the portal; tests/queries/test_verify.py",
 }
 """Pages whose commands are not run here: what they need beyond any machine, and where else they are tried."""

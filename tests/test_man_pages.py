@@ -1,4 +1,4 @@
-"""The man pages: one for each command with each of its options, the configuration, and the hook; well formed."""
+"""The man pages: one for each command with each of its options, the configuration, and the launcher; well formed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def terms(path: pathlib.Path, heading: str) -> list[str]:
 
 def test_the_pages_are_those_of_the_program() -> None:
     """
-    Each command, the configuration and the hook have a page, word for word, and there is no other.
+    Each command, the configuration and the launcher have a page, word for word, and there is no other.
 
     ``ARCACCT_WRITE_DOCS=1`` writes them anew.
     """
@@ -101,7 +101,7 @@ def test_every_option_of_the_configuration_is_on_its_page_and_no_other() -> None
     }
 
 
-def test_the_page_of_the_hook_says_what_the_launcher_does() -> None:
+def test_the_page_of_the_launcher_says_what_it_does() -> None:
     """Its variables with their defaults, its arguments and the states that it knows."""
     path = man.MAN / "man8" / "arcacct-hook.8"
     with open(resource("etc", "arcacct-hook"), encoding="utf-8") as file:
@@ -113,7 +113,6 @@ def test_the_page_of_the_hook_says_what_the_launcher_does() -> None:
     assert all(default in text for default in variables.values())
     assert all(f"{name}=" in text for name in re.findall(r"^([a-z]+)=\$\{ARCACCT_", launcher, re.MULTILINE))
     assert set(STATES) <= set(re.findall(r"[A-Z]{5,}", section(path, "ARGUMENTS")))
-    assert f"{int(re.findall(r'^pause=(.+)$', launcher, re.MULTILINE)[0])} seconds" in section(path, "FILES")
 
 
 def test_the_exit_codes_are_those_of_the_tree_of_errors() -> None:

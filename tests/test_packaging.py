@@ -122,6 +122,7 @@ def test_wheel_has_nothing_else(wheel) -> None:
     assert others == {
         f"{SCRIPTS}/arcacct",
         f"{SCRIPTS}/arcacct-record",
+        f"{SHARE}/arcacct/arcacct-hook",
         *(f"{DIST_INFO}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")),
     }
 
@@ -135,11 +136,7 @@ def test_modes_survive(wheel) -> None:
 
 @pytest.mark.parametrize("name", ["arcacct", "arcacct-record"])
 def test_the_programs_are_script_files(wheel, name) -> None:
-    """
-    They are no entry points.
-
-    pip's shim for those imports `re`, which costs every job of the site, and obeys PYTHONPATH.
-    """
+    """They are no entry points: pip's shim for those obeys PYTHONPATH."""
     assert wheel[f"{SCRIPTS}/{name}"].content == (ROOT / "etc" / name).read_bytes()
 
 
@@ -257,19 +254,20 @@ def test_sdist_builds_the_same_wheel(wheel, tmp_path) -> None:
     assert (source / "tests" / "test_packaging.py").is_file()
 
 
-def test_installed_hook_runs(prefix, tmp_path) -> None:
-    """Installed by pip, the script of the hook is a program and finds the package that it was installed with."""
+def test_the_installed_program_of_0_2_runs_the_launcher(prefix, tmp_path) -> None:
+    """Installed by pip, `arcacct-record` finds the launcher that it was installed with."""
     done = subprocess.run(
         [prefix / "bin" / "arcacct-record", "too", "few"],
         cwd=tmp_path,
-        env={"PATH": os.path.dirname(sys.executable)},
+        env={"PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=False,
     )
 
     assert (done.returncode, done.stdout) == (0, "")
-    assert "usage: arcacct-record" in done.stderr
+    assert "usage: arcacct-hook" in done.stderr
+    assert (prefix / "share" / "arcacct" / "arcacct-hook").read_bytes() == (ROOT / "etc" / "arcacct-hook").read_bytes()
 
 
 def test_an_installed_sample_does_without_the_command_line(prefix, tmp_path) -> None:

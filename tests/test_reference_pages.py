@@ -134,7 +134,7 @@ MESSAGES = {
     "arcacct doctor": lambda: {*VERDICTS},
     "arcacct verify": of_verify,
     "Where a record stands": states,
-    "In A-REX's log": spoken.of_hook,
+    "In A-REX's log": spoken.of_launcher,
     "arcacct sweep": spoken.of_sweeps,
     "Why a job was not sent": spoken.not_sent,
     "Why a record is refused": spoken.refusals,
@@ -243,7 +243,8 @@ def test_every_variable_of_the_tests_is_in_the_manual_and_no_other() -> None:
 def test_every_file_that_is_made_is_in_the_reference() -> None:
     """The places of the databases, and what the source names beside them."""
     here = places(None, "/controldir")
-    made = {value for value in vars(here).values() if isinstance(value, str) and value.startswith("/controldir/")}
+    found = [getattr(here, name) for name in dir(here)]
+    made = {value for value in found if isinstance(value, str) and value.startswith("/controldir/")}
     made |= {f"{here.directory}/{name}" for name in spoken.beside_databases()}
     section = sections("reference/files")
     told = {f"{here.directory}/{name}" for row in rows(section["Databases directory"]) for name in names_of(row[0])}

@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import subprocess
 import sys
 import threading
 from collections import Counter
+from contextlib import closing
 from types import FrameType
 from typing import Any
 
 import pytest
-from hook_host import Host, host
-from job_files import JOB, NOON_NS, Files, lay
+from job_files import NOON_NS, Files, lay
 from publishing_site import Site, jobs
+from recording_host import Host, host
 
 import arcacct
+from arcacct.arex.sweep import drain
+from arcacct.database.access import open_accounting
 from arcacct.sandbox import Sandbox
 
 __all__ = ["host"]
 
 FOLDER = "/arcacct/"
-_HOOK = """
-import json, sys
-
-passed = set()
-
-def note(frame, event, argument):
-    if event == "call" and not frame.f_code.co_name.startswith("<"):
-        passed.add(frame.f_code.co_filename)
-
-from arcacct.arex import hook
-
-control, job, conf = sys.argv[1:]
-assert hook.run([control, job, "ACCEPTED", conf]) == ""
-sys.setprofile(note)
-said = hook.run([control, job, "FINISHED", conf])
-sys.setprofile(None)
-assert said == "", said
-print(json.dumps(sorted(passed)), flush=True)
-"""
+EVENT = {
+    "arex/control_files", "arex/job_facts", "arex/own_database", "arex/reconcile", "arex/spool", "arex/spool_replay",
+    "arex/sweep", "arex/sweep_context", "config/paths", "database/access", "database/checkpoint", "database/connection",
+    "database/location", "files/safe_open", "records/packing", "records/recorder", "records/states",
+}  # fmt: skip
+"""What an event of the launcher passes: another module is a decision."""
 
 
 def modules(files: set[str]) -> set[str]:
@@ -55,19 +44,27 @@ def name_of(file: str) -> str:
     return file.rpartition(FOLDER)[2].removesuffix(".py")
 
 
-def test_an_event_passes_ten_modules(host: Host) -> None:
-    """From A-REX's call of the hook to the rows: what CONTRIBUTING.md lists, and no other module."""
+def test_an_event_passes_few_modules(host: Host) -> None:
+    """From the spool to the rows, as the recorder does it between its sweeps: another module is a decision."""
     lay(host.control, Files("FINISHED", NOON_NS))
-    command = [sys.executable, "-c", _HOOK, str(host.control), JOB, str(host.conf)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    host.call("FINISHED")
+    passed: set[str] = set()
 
-    assert done.returncode == 0, done.stderr
-    passed = modules(set(json.loads(done.stdout)))
-    assert passed <= {
-        "arex/control_files", "arex/hook", "arex/job_facts", "config/parser", "config/paths", "database/connection",
-        "errors", "records/packing", "records/recorder", "records/states",
-    }, passed  # fmt: skip
-    assert "records/recorder" in passed
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and not frame.f_code.co_name.startswith("<"):
+            passed.add(frame.f_code.co_filename)
+
+    with closing(open_accounting(host.places)) as con:
+        complaints: list[str] = []
+        sys.setprofile(note)
+        try:
+            drained = drain(host.places, con, complaints)
+        finally:
+            sys.setprofile(None)
+
+    assert (drained, complaints) == (1, [])
+    assert modules(passed) <= EVENT, sorted(modules(passed) - EVENT)
+    assert {"arex/spool", "records/recorder"} <= modules(passed)
 
 
 LIGHT = {

@@ -1,1 +1,1 @@
-"""ARC itself: the control directory, the hook and its spool, the sweep, and the databases that A-REX keeps."""
+"""ARC itself: the control directory, the spool of the launcher, the sweep, and the databases that A-REX keeps."""

@@ -1,23 +1,21 @@
-"""
-The paths and the bytes of a job's files in A-REX's control directory, with limits for text that users wrote. The hook
-uses this module: standard library only, and little of it.
-"""
+"""The paths and the bytes of a job's files in A-REX's control directory, with limits for text that users wrote."""
+
+from __future__ import annotations
 
 import errno
 import fcntl
-import posix
+import grp
+import os
+import pwd
+import stat
 import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from arcacct.config.paths import STATUS_FOLDERS
 from arcacct.records.states import StatusFile
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Iterator
-
-
-# The one gate for text that others wrote. The hook uses it.
+# The one gate for text that others wrote.
 #
 # Any grid user writes the .diag of his job and most of its .local. Whatever he writes, the text that passes here costs
 # bounded time, memory and database space. Omissions are noted. The limits are far above the needs of real jobs.
@@ -55,8 +53,6 @@ _SURELY_SHORT = MOST_VALUE_BYTES // 4
 class InputLimiter:
     """Counts the storage that one job has left, and notes what was left out."""
 
-    __slots__ = ("_is_small", "left_bytes", "notes")
-
     def __init__(self, size: int) -> None:
         """Start a job; ``size``: bytes of all its files."""
         self._is_small = size <= _SMALL_BYTES
@@ -64,7 +60,7 @@ class InputLimiter:
         self.notes: dict[str, str] = {}
         """The omissions, by field: a column of v1_jobs, a kind of repeated value, or a control file."""
 
-    def lines(self, name: str, content: bytes) -> "Iterable[str]":
+    def lines(self, name: str, content: bytes) -> Iterable[str]:
         """Return the lines of a control file as `lines_of`, and note an omission if the file is too long."""
         if self._is_small and _LEFT_OUT not in content:
             return lines_of(content)
@@ -84,7 +80,7 @@ class InputLimiter:
         self.left_bytes -= copies * len(value)
         return value
 
-    def most(self, field: str, sizes: "Iterable[int]", found: int) -> int:
+    def most(self, field: str, sizes: Iterable[int], found: int) -> int:
         """Return how many of ``found`` rows may be stored; ``sizes``: their bytes in the database."""
         if self._is_small and found <= _FEW_ROWS:
             return found
@@ -131,7 +127,7 @@ def end_of(size: int) -> tuple[int, int]:
     return max(size - _HALF, _HALF), _HALF
 
 
-def lines_of(content: bytes) -> "Iterable[str]":
+def lines_of(content: bytes) -> Iterable[str]:
     r"""
     Return lines as text. Bytes that are not UTF-8 become ``\xHH``, which loses nothing and is what OpenSSL writes.
 
@@ -142,7 +138,7 @@ def lines_of(content: bytes) -> "Iterable[str]":
     return _lines_of_many(content)
 
 
-def _lines_of_many(content: bytes) -> "Iterable[str]":
+def _lines_of_many(content: bytes) -> Iterable[str]:
     """Yield the lines with a value, piece by piece: a list of all lines may take sixty times the size of the file."""
     start = 0
     while start < len(content):
@@ -252,8 +248,8 @@ def count_status_files(controldir: str) -> int:
 
 
 def scan_status_files(
-    controldir: str, wrong: "Callable[[str, str, OSError], object] | None" = None
-) -> "Iterator[tuple[str, str, os.stat_result]]":
+    controldir: str, wrong: Callable[[str, str, OSError], object] | None = None
+) -> Iterator[tuple[str, str, os.stat_result]]:
     """
     Yield ``(job id, path, stat)`` of each status file in the directory.
 
@@ -263,7 +259,7 @@ def scan_status_files(
     """
     for job_id, entry in _entries(controldir):
         try:
-            stat = entry.stat(follow_symlinks=False)
+            found = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -271,15 +267,15 @@ def scan_status_files(
                 raise
             wrong(job_id, entry.path, error)
         else:
-            yield job_id, entry.path, stat
+            yield job_id, entry.path, found
 
 
-def _entries(controldir: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
-    posix.stat(controldir)
+def _entries(controldir: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    os.stat(controldir)
     # In the order of a job's life: a job that moves during the scan is seen twice rather than missed.
     for folder in STATUS_FOLDERS:
         try:
-            entries = posix.scandir(f"{controldir}/{folder}")
+            entries = os.scandir(f"{controldir}/{folder}")
         except FileNotFoundError:
             continue
         with entries:
@@ -291,7 +287,7 @@ def _entries(controldir: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
 
 def _is_there(path: str) -> bool:
     try:
-        posix.lstat(path)
+        os.lstat(path)
     except OSError:
         return False
     return True
@@ -300,7 +296,7 @@ def _is_there(path: str) -> bool:
 def _is_missing(path: str) -> bool:
     """Whether a file is certainly missing. On an error of the file system it may still be there."""
     try:
-        posix.lstat(path)
+        os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
@@ -313,6 +309,7 @@ def _is_missing(path: str) -> bool:
 # A-REX truncates and rewrites .local under an fcntl lock: without the read lock a reader can get half a file.
 
 
+@dataclass(slots=True)
 class JobFiles:
     """
     The data of one state change of a job: job, state and time, and the bytes of its files.
@@ -321,105 +318,95 @@ class JobFiles:
     ``hashed``: ARC 7 keeps the job, which has other rules for benchmarks.
     """
 
-    def __init__(self, controldir: str, job_id: str, state: str) -> None:
-        self.controldir = controldir
-        self.job_id = job_id
-        self.state = state
-        self.event_ns = 0
-        self.status: StatusFile | None = None
-        self.local: bytes | None = None
-        self.diag: bytes | None = None
-        self.statistics: bytes | None = None
-        self.failed = False
-        self.owner: str | None = None
-        self.hashed = False
+    controldir: str
+    job_id: str
+    state: str
+    event_ns: int = 0
+    status: StatusFile | None = None
+    local: bytes | None = None
+    diag: bytes | None = None
+    statistics: bytes | None = None
+    failed: bool = False
+    owner: str | None = None
+    hashed: bool = False
 
 
-def owner_of(stat: "os.stat_result") -> str:
+def owner_of(found: os.stat_result) -> str:
     """Return ``user:group`` of a file. A name that the host does not know is left out, as A-REX does."""
-    # Imported here: name look-ups may be slow, and only a FINISHED job needs one.
-    import grp  # noqa: PLC0415
-    import pwd  # noqa: PLC0415
-
     try:
-        owner = pwd.getpwuid(stat.st_uid).pw_name
+        owner = pwd.getpwuid(found.st_uid).pw_name
     except KeyError:
         owner = ""
     try:
-        return f"{owner}:{grp.getgrgid(stat.st_gid).gr_name}"
+        return f"{owner}:{grp.getgrgid(found.st_gid).gr_name}"
     except KeyError:
         return owner
 
 
-_FILE_TYPE, _PIPE, _CHARACTER_DEVICE = 0o170000, 0o010000, 0o020000
-"""Bits of ``st_mode``; the module `stat` costs the hook an import."""
-
-
-def read_bytes(
-    path: str, *, lock: bool = False, patience_s: float | None = None
-) -> "tuple[bytes | None, os.stat_result | None]":
+def read_bytes(path: str, *, lock: bool = False) -> tuple[bytes | None, os.stat_result | None]:
     """
     Return the content of a control file and its stat, or ``(None, None)`` if it is not there.
 
     A link, a named pipe and a character device count as missing, as for the launcher: A-REX writes plain files only,
     and a link may lead to a file that its owner may not read.
 
-    With ``lock`` it waits until no process writes the file, ``patience_s`` seconds at most (``None``: until an alarm).
+    With ``lock`` it waits until no process writes the file, `PATIENCE_S` at most.
     Of a file that is too long it returns the whole lines at its start and its end, with a line about the omission
     between them (`InputLimiter.lines`). Raises OSError with the file's name for any error but a missing file.
     """
     try:
-        fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK | posix.O_NOFOLLOW)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP):
             return None, None
         raise
     try:
-        stat = posix.fstat(fd)
-        if stat.st_mode & _FILE_TYPE in (_CHARACTER_DEVICE, _PIPE):
+        found = os.fstat(fd)
+        if stat.S_ISCHR(found.st_mode) or stat.S_ISFIFO(found.st_mode):
             return None, None
         if lock:
-            _wait_for_lock(fd, path, patience_s)
-            stat = posix.fstat(fd)
-        return _content(fd, stat.st_size), stat
+            _wait_for_lock(fd, path)
+            found = os.fstat(fd)
+        return _content(fd, found.st_size), found
     except OSError as error:
         # The failing call knows only the descriptor: no locks on this file server, or a failing disk.
         error.filename = path
         raise
     finally:
-        posix.close(fd)
+        os.close(fd)
 
 
 def _content(fd: int, size: int) -> bytes:
-    content = posix.read(fd, min(size, MOST_FILE_BYTES) + 1)
+    content = os.read(fd, min(size, MOST_FILE_BYTES) + 1)
     # One byte more was requested and did not come, so this is all. Other files (being written, not plain) are read on.
     if len(content) == size <= MOST_FILE_BYTES:
         return content
     chunks = [content]
     left = MOST_FILE_BYTES + 1 - len(content)
-    while left > 0 and (chunk := posix.read(fd, min(left, 1 << 16))):
+    while left > 0 and (chunk := os.read(fd, min(left, 1 << 16))):
         chunks.append(chunk)
         left -= len(chunk)
     content = b"".join(chunks)
     if left:
         return content
-    size = posix.fstat(fd).st_size
+    size = os.fstat(fd).st_size
     start, length = end_of(size)
     # A file that is not plain has no known end.
-    return joined(content, posix.pread(fd, length, start) if size else b"", max(size, len(content)))
+    return joined(content, os.pread(fd, length, start) if size else b"", max(size, len(content)))
 
 
-def _wait_for_lock(fd: int, path: str, patience_s: float | None) -> None:
-    if patience_s is None:
-        fcntl.lockf(fd, fcntl.LOCK_SH)
-        return
-    end = time.monotonic() + patience_s
+PATIENCE_S = 2.0
+"""Seconds that a .local may be locked by another process before it counts as unreadable."""
+
+
+def _wait_for_lock(fd: int, path: str) -> None:
+    end = time.monotonic() + PATIENCE_S
     while True:
         try:
             fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() > end:
-                raise TimeoutError(error.errno, f"locked by another process for {patience_s:g} s", path) from None
+                raise TimeoutError(error.errno, f"locked by another process for {PATIENCE_S:g} s", path) from None
             time.sleep(0.01)
         else:
             return
@@ -438,27 +425,26 @@ def read_status(controldir: str, job_id: str, state: str, *, hashed: bool = Fals
 
 def read_status_file(path: str) -> StatusFile | None:
     """Return one status file; ``None`` if it is not there."""
-    content, stat = read_bytes(path)
-    if content is None or stat is None:
+    content, found = read_bytes(path)
+    if content is None or found is None:
         return None
     text = content.decode("ascii", "backslashreplace").strip()
     state = text.removeprefix("PENDING:")
-    return StatusFile(state, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, pending=state != text)
+    return StatusFile(state, found.st_size, found.st_mtime_ns, found.st_ctime_ns, pending=state != text)
 
 
 def read_job(
     controldir: str,
     job_id: str,
     state: str,
-    owner: "object" = owner_of,
-    patience_s: float | None = None,
+    owner: Callable[[os.stat_result], str] = owner_of,
     status: StatusFile | None = None,
 ) -> JobFiles:
     """
     Read what a state change needs of a job's files. Only FINISHING and FINISHED need more than .local.
 
-    ``owner`` turns the stat of .diag into ``user:group``. ``patience_s``: seconds to wait for a locked .local.
-    ``status``: the status file, if the caller has read it. Raises OSError if a file is there but unreadable.
+    ``owner`` turns the stat of .diag into ``user:group``. ``status``: the status file, if the caller has read it.
+    Raises OSError if a file is there but unreadable.
     """
     files = JobFiles(controldir, job_id, state)
     files.hashed = hashed = is_hashed(controldir, job_id)
@@ -470,16 +456,16 @@ def read_job(
     elif status is not None or state != "ACCEPTED":
         # The job has moved on, so the file has the time of another state; or the file is gone.
         files.event_ns = time.time_ns()
-    files.local = read_bytes(job_file(controldir, job_id, "local", hashed=hashed), lock=True, patience_s=patience_s)[0]
-    # .diag has its content from FINISHING on: the batch system's times, which no earlier hook of ARC 6 has.
+    files.local = read_bytes(job_file(controldir, job_id, "local", hashed=hashed), lock=True)[0]
+    # .diag has its content from FINISHING on: the batch system's times, which no earlier callout of ARC 6 has.
     if state in ("FINISHING", "FINISHED"):
-        files.diag, stat = read_bytes(job_file(controldir, job_id, "diag", hashed=hashed))
+        files.diag, found = read_bytes(job_file(controldir, job_id, "diag", hashed=hashed))
         if state == "FINISHED":
-            if stat is not None:
-                files.owner = owner(stat)  # type: ignore[operator]  # typing.Callable costs the hook an import
+            if found is not None:
+                files.owner = owner(found)
             files.statistics = read_bytes(job_file(controldir, job_id, "statistics", hashed=hashed))[0]
             try:
-                posix.lstat(job_file(controldir, job_id, "failed", hashed=hashed))
+                os.lstat(job_file(controldir, job_id, "failed", hashed=hashed))
                 files.failed = True
             except FileNotFoundError:
                 files.failed = False

@@ -1,6 +1,12 @@
-"""Turns a job's control files into values of A-REX's tables. The hook uses this module."""
+"""Turns a job's control files into values of A-REX's tables."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
 
 from arcacct.arex.control_files import MOST_LRMS_EVENTS, MOST_ROWS, InputLimiter, JobFiles, lines_of, stored_bytes
+from arcacct.config.paths import PUBLISHED, WAIT, JobRules
 from arcacct.records.states import (
     ABORTED,
     COMPLETED,
@@ -15,27 +21,17 @@ from arcacct.records.states import (
     Usage,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.config.paths import JobRules
-
-
 # A-REX's two formats of times, as UTC seconds.
-#
-# It computes them, since importing `calendar`, `datetime` or `time.strptime` would cost the hook milliseconds.
 
 
-def days_since_1970(year: int, month: int, day: int) -> int:
-    """Return the days from 1970-01-01 to a Gregorian date. (Years start in March here, so that leap days come last.)"""
-    if month <= 2:
-        year -= 1
-    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return year * 365 + year // 4 - year // 100 + year // 400 + day_of_year - 719468
-
-
-_MIDNIGHTS: dict[str, int | None] = {}
-"""Recently parsed dates: the times of the jobs of one sweep are from few days."""
-_MOST_MIDNIGHTS = 1000
+@lru_cache(maxsize=1000)
+def _midnight(day: str) -> int | None:
+    """Return the start of a day in eight digits. Cached: the times of the jobs of one sweep are from few days."""
+    try:
+        seconds = int(datetime(int(day[:4]), int(day[4:6]), int(day[6:]), tzinfo=UTC).timestamp())
+    except ValueError:
+        return None
+    return seconds if seconds >= 0 else None
 
 
 def parse_instant(text: str) -> int | None:
@@ -55,17 +51,7 @@ def parse_instant(text: str) -> int | None:
     hour, minute, second = int(digits[8:10]), int(digits[10:12]), int(digits[12:14])
     if hour > 23 or minute > 59 or second > 60:
         return None
-    date = digits[:8]
-    if date not in _MIDNIGHTS:
-        if len(_MIDNIGHTS) >= _MOST_MIDNIGHTS:
-            _MIDNIGHTS.clear()
-        year, month, day = int(date[:4]), int(date[4:6]), int(date[6:])
-        _MIDNIGHTS[date] = None
-        if year >= 1970 and 1 <= month <= 12:
-            days = days_since_1970(year, month, day)
-            if day >= 1 and days < days_since_1970(year + month // 12, month % 12 + 1, 1):
-                _MIDNIGHTS[date] = days * 86400
-    midnight = _MIDNIGHTS[date]
+    midnight = _midnight(digits[:8])
     return None if midnight is None else midnight + hour * 3600 + minute * 60 + second
 
 
@@ -114,7 +100,7 @@ _LRMS_EVENTS = {"lrmsstarttime": "LRMSSTART", "lrmsendtime": "LRMSEND"}
 _MEASUREMENTS = {"walltime": "wall_s", "usertime": "cpu_user_s", "kerneltime": "cpu_kernel_s"}
 
 
-def job_facts(files: JobFiles, rules: "JobRules") -> StateChange:
+def job_facts(files: JobFiles, rules: JobRules) -> StateChange:
     """Return the facts of one state change, from the bytes of a job's files and the rules of the site."""
     facts = StateChange(files.job_id, files.state, files.event_ns, files.status)
     gate = InputLimiter(len(files.local or b"") + len(files.diag or b"") + len(files.statistics or b""))
@@ -123,7 +109,7 @@ def job_facts(files: JobFiles, rules: "JobRules") -> StateChange:
     if files.state == "FINISHED":
         _read_usage(facts, files, rules, gate)
         was_killed_before = files.failed and files.diag is None and not is_taken
-        if facts.usage is not None and was_killed_before and not rules.publishes_untaken:
+        if facts.usage is not None and was_killed_before and rules.killed_before_arex != PUBLISHED:
             # The job used nothing, so it is in no message and no sum.
             facts.usage.status = ABORTED
     elif files.diag:
@@ -138,7 +124,7 @@ def job_facts(files: JobFiles, rules: "JobRules") -> StateChange:
     return facts
 
 
-def _read_local(facts: StateChange, content: bytes, rules: "JobRules", gate: InputLimiter, *, hashed: bool) -> bool:
+def _read_local(facts: StateChange, content: bytes, rules: JobRules, gate: InputLimiter, *, hashed: bool) -> bool:
     """Read .local. Return whether A-REX has taken the job, as far as an incomplete .local shows it."""
     values: dict[str, str] = {}
     several: dict[str, list[str]] = {"voms": [], "projectname": [], "auth": []}
@@ -178,7 +164,7 @@ def _set_credentials(
     fqans: list[str],
     claims: list[tuple[str, str]],
     auth_groups: list[str],
-    rules: "JobRules",
+    rules: JobRules,
     gate: InputLimiter,
     *,
     hashed: bool,
@@ -210,7 +196,7 @@ def _set_credentials(
         facts.auth_groups = names[: gate.most("auth_groups", (len(name) + 1 for name in names), len(auth_groups))]
 
 
-def main_group(claims: list[tuple[str, str]], vo: str, rules: "JobRules") -> list[str]:
+def main_group(claims: list[tuple[str, str]], vo: str, rules: JobRules) -> list[str]:
     """
     Return the token group that serves as the first FQAN, if it is a group within the job's VO; else an empty list.
 
@@ -224,7 +210,7 @@ def main_group(claims: list[tuple[str, str]], vo: str, rules: "JobRules") -> lis
     return first if vo and first and first[0].startswith(f"/{vo}/") else []
 
 
-def vo_of_claims(claims: list[tuple[str, str]], rules: "JobRules") -> str:
+def vo_of_claims(claims: list[tuple[str, str]], rules: JobRules) -> str:
     """
     Return the VO from a token by the site's ``vo_claim`` rules; empty if no rule gives one.
 
@@ -248,7 +234,7 @@ def _vo_in(value: str) -> str:
     return value if value.isprintable() and not set(value) & {" ", ":", "/", ","} else ""
 
 
-def vomsless_vo(auth_groups: list[str], rules: "JobRules") -> str:
+def vomsless_vo(auth_groups: list[str], rules: JobRules) -> str:
     """
     Return the VO of jobs without VOMS attributes, as A-REX 7 chooses it (observed).
 
@@ -263,7 +249,7 @@ def vomsless_vo(auth_groups: list[str], rules: "JobRules") -> str:
     return for_any
 
 
-def _read_usage(facts: StateChange, files: JobFiles, rules: "JobRules", gate: InputLimiter) -> None:
+def _read_usage(facts: StateChange, files: JobFiles, rules: JobRules, gate: InputLimiter) -> None:
     usage = Usage()
     usage.status = FAILED if files.failed else COMPLETED
     usage.end_time = files.event_ns // 1_000_000_000
@@ -274,7 +260,7 @@ def _read_usage(facts: StateChange, files: JobFiles, rules: "JobRules", gate: In
     if usage.unknown and usage.status != COMPLETED and "LRMSSTART" not in [key for key, _when in facts.events]:
         # It did not run, so it used nothing.
         usage.unknown = ()
-    usage.is_awaited = rules.awaits_wall_time and "wall_s" in usage.unknown
+    usage.is_awaited = rules.missing_wall_time == WAIT and "wall_s" in usage.unknown
     facts.default_benchmark = rules.benchmark_of(facts.queue, usage.end_time)
     if not facts.extra.get("benchmark"):
         facts.extra["benchmark"] = facts.default_benchmark

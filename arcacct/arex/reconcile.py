@@ -1,5 +1,5 @@
 """
-Compares the control directory with the database: records events that no hook reported, and looks up lost jobs in
+Compares the control directory with the database: records events that no callout reported, and looks up lost jobs in
 A-REX's own database.
 """
 
@@ -29,7 +29,7 @@ from arcacct.arex.control_files import (
 from arcacct.arex.import_database import SOURCE, Archives, import_lock, settled_before, sorted_out
 from arcacct.arex.job_facts import job_facts, measurements, parse_instant
 from arcacct.arex.own_database import ArexDatabase, Ended, EventClock, job_of
-from arcacct.arex.sweep_context import PATIENCE_S, Gap, Progress, SweepRun, batches, is_of_one_job, reason
+from arcacct.arex.sweep_context import Gap, Progress, SweepRun, batches, is_of_one_job, reason
 from arcacct.database import access
 from arcacct.database.connection import Connection
 from arcacct.database.schema import created, note, noted
@@ -357,7 +357,7 @@ def give_up(run: SweepRun, job_ids: Sequence[str]) -> None:
             run.found[Gap.GIVEN_UP] += sum(abort(run.con, job, STATES) for job in some)
 
 
-# Comparing the control directory with the database: events that no hook reported are recorded.
+# Comparing the control directory with the database: events that no callout reported are recorded.
 
 
 LOOKED_UP_JOBS = 500
@@ -526,7 +526,7 @@ def _present(run: SweepRun, job_id: str, path: str) -> _Present | None:
     is_deleted = status.state == "DELETED"
     if is_deleted:
         status.state = "FINISHED"
-    files = read_job(here.controldir, job_id, status.state, run.owner, PATIENCE_S, status)
+    files = read_job(here.controldir, job_id, status.state, run.owner, status)
     told_end = _told_end(files.local or b"") if status.state == "FINISHED" else None
     if is_deleted and told_end is not None and told_end * 10**9 <= status.mtime_ns:
         # Otherwise the file's time is that of the deletion.

@@ -1,98 +1,48 @@
 """
-One file for each event that the database could not take; the next sweep records it. The hook uses this module.
+The files of the spool: one for each event, written by the launcher (``etc/arcacct-hook``) for the recorder.
 
-The name is ``<time ns>-<pid>-<STATE>-<JOBID>``. The content is ``key=value`` lines, then the bytes of the control
-files that could be read. The hook writes each file after a line ``file=NAME LENGTH``. The sh launcher ends its lines
-with ``parts=NAME LENGTH NAME LENGTH ...``, and the bytes of all files follow. If the launcher's clock has only seconds,
-the name starts with seconds: as text they sort before every nanosecond of their second.
-A file is complete once it has its name: it is written as ``.tmp-...`` and renamed. Both ways give the number of bytes,
-so that a file without its name, or cut by a power failure, is known to be complete or torn.
+The launcher's form (version 2) has the name ``PID[.N]-STATE-JOBID``. Its lines ``key=value`` end with an empty line;
+the bytes of the job's files follow, then a last line, which says that the file is whole:
+``whole=[NAME LENGTH ...]/STATE/SIZE/MTIME/text/CTIME/text/OWNER``, without values if the event has no files. What it
+says of the status file is that of the open file: state, bytes, times in seconds and as text with their fraction.
+
+0.2 wrote version 1, which may still wait: the name is ``TIME-PID-STATE-JOBID``. Each file follows a line
+``file=NAME LENGTH``, or the lines end with ``parts=NAME LENGTH ...`` and the bytes of all files follow.
+
+A file of a finished job is called ``.tmp-...`` until it is whole.
 """
 
-import os
-import time
+from __future__ import annotations
 
 from arcacct.arex.control_files import STATES, JobFiles, is_job_id, whole_lines
 from arcacct.errors import InputError
-from arcacct.files.directories import private_directory
 from arcacct.records.states import StatusFile
 
-VERSION = "1"
+_VERSIONS = ("1", "2")
 _FILES = ("local", "diag", "statistics")
 TEMPORARY = ".tmp-"
 _MOST_LINES = 100
-"""Of a spool file, without the job's files: we write some ten. Each line copies what follows it."""
+"""Of a version 1 file, without the job's files: it has some ten. Each line copies what follows it."""
 _UNKNOWN = "UNKNOWN"
 """The output of `stat` for an owner whose name the host does not know."""
 
 
-def write(spool: str, files: JobFiles) -> str:
+def from_bytes(content: bytes, name: str, written_ns: int) -> tuple[JobFiles, bool]:
     """
-    Write an event to the spool and return the path. The directory is created if it is missing.
+    Return the event in a spool file, and whether A-REX may have written .local again while it was copied.
 
-    Raises OSError if that is impossible, InputError for a control directory whose name does not fit into a line.
+    ``written_ns``: the file's own time, in nanoseconds: it is that of an event without a time. ``name`` is used in
+    errors. Raises InputError for a file that is not whole, or that no version of arcacct writes.
     """
-    now_ns = time.time_ns()
-    name = f"{now_ns}-{os.getpid()}-{files.state}-{files.job_id}"
-    content = to_bytes(files, now_ns)
-    try:
-        return _write(spool, name, content)
-    except FileNotFoundError:
-        private_directory(spool)
-        return _write(spool, name, content)
+    first = content.partition(b"\n")[0]
+    if not is_foreign(content):
+        return _version_1(content, name) if first == b"version=1" else _version_2(content, name, written_ns)
+    if first.startswith(b"version="):
+        raise InputError(f"{name}: spool {first[:40].decode('ascii', 'replace')}; this program supports 2")
+    raise InputError(f"{name}: truncated or not a spool file of arcacct: line {first[:60]!r}")
 
 
-def _write(spool: str, name: str, content: bytes) -> str:
-    temporary = f"{spool}/{TEMPORARY}{name}"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.fchmod(fd, 0o600)
-        view = memoryview(content)
-        while view:
-            view = view[os.write(fd, view) :]
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    finally:
-        os.close(fd)
-    path = f"{spool}/{name}"
-    os.rename(temporary, path)
-    return path
-
-
-def to_bytes(files: JobFiles, now_ns: int) -> bytes:
-    """Return the content of a spool file. Raises InputError for a control directory with a line end in its name."""
-    if "\n" in files.controldir:
-        raise InputError(f"{files.controldir!r}: a control directory with a line end in its name cannot be spooled")
-    status = files.status
-    lines = [
-        f"version={VERSION}",
-        f"controldir={files.controldir}",
-        f"jobid={files.job_id}",
-        f"state={files.state}",
-        f"time={files.event_ns or now_ns}",
-        f"failed={'yes' if files.failed else 'no'}",
-    ]
-    if status is not None:
-        lines.append(f"status={status.size} {status.mtime_ns} {status.ctime_ns}")
-    if files.owner:
-        lines.append(f"owner={files.owner}")
-    if files.hashed:
-        lines.append("hashed=yes")
-    parts = ["\n".join(lines).encode("utf-8", "surrogateescape"), b"\n"]
-    for name in _FILES:
-        content: bytes | None = getattr(files, name)
-        if content is not None:
-            parts += [f"file={name} {len(content)}\n".encode(), content, b"\n"]
-    return b"".join(parts)
-
-
-def from_bytes(content: bytes, name: str) -> tuple[JobFiles, bool]:
-    """
-    Return a spool file as the job's files, and whether it contains .local (False: only the launcher's lines, or less).
-
-    ``name`` is used in errors. Raises InputError if neither `to_bytes` nor the launcher writes such content.
-    """
+def _version_1(content: bytes, name: str) -> tuple[JobFiles, bool]:
     values: dict[str, str] = {}
     blobs: dict[str, bytes] = {}
     rest = content
@@ -110,78 +60,99 @@ def from_bytes(content: bytes, name: str) -> tuple[JobFiles, bool]:
                 raise InputError(f"{name}: truncated or not a spool file: file={value[:60]!r}")
             blobs[which], rest = rest[:length], rest[length + 1 :]
         elif key == "parts":
-            words = value.split(" ") if value else []
-            lengths = [_number(text) for text in words[1::2]]
-            known = [length for length in lengths if length is not None]
-            if len(words) % 2 or known != lengths or not set(words[::2]) <= set(_FILES) or sum(known) != len(rest):
-                raise InputError(f"{name}: truncated or not a spool file: parts={value[:60]!r} and {len(rest)} bytes")
-            for which, length in zip(words[::2], known, strict=True):
-                blobs[which], rest = whole_lines(rest[:length]), rest[length:]
+            blobs, rest = _parts(value, rest, name), b""
         else:
             values[key] = value
     if rest:
         raise InputError(f"{name}: not a spool file of arcacct: more than {_MOST_LINES} lines")
-    return _job_files(values, blobs, name), "local" in blobs
+    files = _job_files(values, blobs, name)
+    files.event_ns = _nanoseconds(values.get("time", ""), name)
+    files.owner = _owner(values.get("owner"))
+    status = [number for part in values.get("status", "").split() if (number := _number(part)) is not None]
+    if len(status) == 3:
+        files.status = StatusFile(files.state, *status)
+    return files, values.get("apart") == "yes"
 
 
-def is_whole(content: bytes) -> bool:
-    """
-    Whether the launcher's file is complete: its last line says how many bytes follow.
+def _version_2(content: bytes, name: str, written_ns: int) -> tuple[JobFiles, bool]:
+    head, _, rest = content.partition(b"\n\n")
+    body, found, last = rest.rpartition(b"\nwhole=")
+    if not found or not last.endswith(b"\n") or b"\n" in last[:-1]:
+        raise InputError(f"{name}: not whole: the launcher could not write its end")
+    values = dict(line.partition("=")[::2] for line in head.decode("utf-8", "surrogateescape").split("\n"))
+    parts, _, status = last[:-1].decode("utf-8", "surrogateescape").partition("/")
+    files = _job_files(values, _parts(parts, body, name), name)
+    files.event_ns = written_ns
+    if status:
+        said, size, mtime, mtime_text, ctime, ctime_text, owner = [*status.split("/", 6), *[""] * 7][:7]
+        texts = size, _digits(mtime, mtime_text), _digits(ctime, ctime_text)
+        numbers = [number for text in texts if (number := _number(text)) is not None]
+        # Without a status file, or once it says another state, the file's own time is the best one.
+        if said == files.state and len(numbers) == 3:
+            files.status = StatusFile(said, *numbers)
+            files.event_ns = files.status.mtime_ns
+        files.owner = _owner(owner) if files.diag is not None else None
+    return files, True
 
-    (The hook says so of each file, but nothing shows whether another file was to come.)
-    """
-    lines, found, rest = content.partition(b"\nparts=")
-    value, end, content = rest.partition(b"\n")
-    lengths = [_number(word) for word in value.decode("ascii", "replace").split(" ")[1::2]]
+
+def _parts(value: str, content: bytes, name: str) -> dict[str, bytes]:
+    """Return the job's files, by name: ``value`` has their names and lengths."""
+    words = value.split(" ") if value else []
+    lengths = [_number(text) for text in words[1::2]]
     known = [length for length in lengths if length is not None]
-    return bool(found and end) and b"\nfile=" not in lines and known == lengths and sum(known) == len(content)
+    if len(words) % 2 or known != lengths or not set(words[::2]) <= set(_FILES) or sum(known) != len(content):
+        raise InputError(f"{name}: truncated or not a spool file: {value[:60]!r} and {len(content)} bytes")
+    found = {}
+    for which, length in zip(words[::2], known, strict=True):
+        found[which], content = whole_lines(content[:length]), content[length:]
+    return found
 
 
-def was_written_apart(content: bytes) -> bool:
-    """Whether the launcher copied the job's files while A-REX may have written .local again."""
-    return b"\napart=yes\n" in content.partition(b"\nparts=")[0] + b"\n"
+def is_foreign(content: bytes) -> bool:
+    """Whether another program, or a newer one, wrote a file: its name proves nothing then."""
+    first = content.partition(b"\n")[0]
+    return first.strip(b"\0") != b"" and not any(f"version={one}".encode().startswith(first) for one in _VERSIONS)
 
 
-def from_name(name: str, controldir: str) -> JobFiles | None:
-    """Return the event data in the name of a spool file; ``None`` if the name is not ours."""
-    time_text, _, rest = name.removeprefix(TEMPORARY).partition("-")
-    _pid, _, rest = rest.partition("-")
-    state, _, job_id = rest.partition("-")
-    if state not in STATES or not is_job_id(job_id):
-        return None
-    try:
-        event_ns = _nanoseconds(time_text, name)
-    except InputError:
+def from_name(name: str, controldir: str, written_ns: int) -> JobFiles | None:
+    """Return the event data in the name and the time of a spool file; ``None`` if the name is not ours."""
+    first, _, rest = name.removeprefix(TEMPORARY).partition("-")
+    second, _, old_rest = rest.partition("-")
+    has_time = second.isdecimal()
+    state, _, job_id = (old_rest if has_time else rest).partition("-")
+    if state not in STATES or not is_job_id(job_id) or not first.partition(".")[0].isdecimal():
         return None
     files = JobFiles(controldir, job_id, state)
-    files.event_ns = event_ns
+    files.event_ns = written_ns
+    if has_time:
+        try:
+            files.event_ns = _nanoseconds(first, name)
+        except InputError:
+            return None
     return files
 
 
 def _job_files(values: dict[str, str], blobs: dict[str, bytes], name: str) -> JobFiles:
-    if values.get("version") != VERSION:
-        raise InputError(f"{name}: spool version {values.get('version')!r}; this program supports {VERSION}")
+    if values.get("version") not in _VERSIONS:
+        raise InputError(f"{name}: spool version {values.get('version')!r}; this program supports {_VERSIONS[-1]}")
     job_id = values.get("jobid", "")
     controldir, state = values.get("controldir", ""), values.get("state", "")
     if not is_job_id(job_id) or state not in STATES or not controldir.startswith("/") or "\0" in controldir:
         raise InputError(f"{name}: no jobid, state or controldir in it")
     files = JobFiles(controldir, job_id, state)
-    files.event_ns = _nanoseconds(values.get("time", ""), name)
     files.failed = values.get("failed") == "yes"
-    files.owner = values.get("owner")
-    if files.owner is not None and _UNKNOWN in files.owner:
-        # As in `control_files.owner_of`: names that the host does not know are left out.
-        user, _, group = files.owner.partition(":")
-        user = "" if user == _UNKNOWN else user
-        files.owner = user if group == _UNKNOWN else f"{user}:{group}"
     files.hashed = values.get("hashed") == "yes"
     files.local, files.diag, files.statistics = (blobs.get(which) for which in _FILES)
-    status = [_number(part) for part in values.get("status", "").split()]
-    if len(status) == 3:
-        size, mtime_ns, ctime_ns = status
-        if size is not None and mtime_ns is not None and ctime_ns is not None:
-            files.status = StatusFile(state, size, mtime_ns, ctime_ns)
     return files
+
+
+def _owner(text: str | None) -> str | None:
+    """Return ``user:group`` as `control_files.owner_of`: names that the host does not know are left out."""
+    if text is None or _UNKNOWN not in text:
+        return text
+    user, _, group = text.partition(":")
+    user = "" if user == _UNKNOWN else user
+    return user if group == _UNKNOWN else f"{user}:{group}"
 
 
 def _number(text: str) -> int | None:
@@ -192,11 +163,17 @@ def _number(text: str) -> int | None:
     return number if number < 2**63 else None
 
 
+def _digits(seconds: str, text: str) -> str:
+    """Return nanoseconds from the two forms of `stat`: seconds, and a text with the fraction if it knows one."""
+    fraction = text.partition(".")[2][:9]
+    return seconds and seconds + (fraction if len(fraction) == 9 and fraction.isdigit() else "0" * 9)
+
+
 def _nanoseconds(text: str, name: str) -> int:
     number = _number(text)
-    # The clock of the sh launcher may have only seconds: a number too small for nanoseconds is seconds.
+    # The clock of 0.2's launcher may have only seconds: a number too small for nanoseconds is seconds.
     if number is not None and number < 2**33:
         number *= 10**9
-    if number is None or number >= 2**63:
+    if number is None:
         raise InputError(f"{name}: time={text[:40]!r} is not a time")
     return number

@@ -1,4 +1,4 @@
-"""Records what the hook missed, once or as a service: first the spool, then the control directory."""
+"""Records what callouts reported and what they missed, once or as a service: the spool, then the control directory."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from threading import Event
 
 import arcacct
 from arcacct.arex import resident, spool_replay
-from arcacct.arex.control_files import is_whole, owner_of
+from arcacct.arex.control_files import JobFiles, is_whole, owner_of
+from arcacct.arex.job_facts import job_facts
 from arcacct.arex.reconcile import ArexLookup, Unfinished, give_up, reconcile
-from arcacct.arex.resident import Heartbeats, Reloaded, SpoolWatch
+from arcacct.arex.resident import RecorderLock, Reloaded, SpoolWatch
 from arcacct.arex.spool_replay import drain_all
 from arcacct.arex.sweep_context import Owner, Progress, SweepReport, SweepRun, printable
 from arcacct.config.paths import Places
-from arcacct.database import access, checkpoint, location
+from arcacct.database import access, location
 from arcacct.database.access import leave_open, open_accounting
-from arcacct.database.connection import Connection
+from arcacct.database.connection import Connection, shrink
 from arcacct.database.durable import refuse_maintenance
 from arcacct.database.location import spools
 from arcacct.database.schema import note
 from arcacct.errors import ArcacctError, InputError, StoreBusy
-from arcacct.records import unfinished, usage
+from arcacct.records import recorder, unfinished, usage
 
-# Recording what the hook missed: drain the spool, then compare the control directory with the database (DESIGN section
-# 4).
+# One sweep: drain the spool, then compare the control directory with the database (DESIGN section 4).
 #
-# Files are read outside the queue of writers and recorded in slices, so that no hook waits for the sweep. Memory does
-# not grow with the number of jobs: names are read from the directory as needed, and looked up some hundred at a time.
+# Files are read outside the queue of writers and recorded in slices, so that no other writer waits for the sweep.
+# Memory does not grow with the number of jobs: names are read from the directory as needed, and looked up some hundred
+# at a time.
 
 
 def sweep(
@@ -85,6 +86,22 @@ def sweep(
     return SweepReport(drained, jobs, looked_at, dict(run.found), tuple(map(printable, run.complaints)))
 
 
+def record_event(here: Places, files: JobFiles, con: Connection) -> str:
+    """
+    Record one event as the recorder does; return what was new (`recorder.NEW_JOB`, ...).
+
+    Raises InputError if the job has no .local to read, StoreError and its kinds.
+    """
+    facts = job_facts(files, here.rules)
+    if not facts.known:
+        raise InputError(f"{files.controldir}: job {files.job_id} has no .local to read")
+    refuse_maintenance(here.database)
+    with access.writing_much(con, here):
+        # Waiting for the turn may have taken long.
+        refuse_maintenance(here.database)
+        return recorder.record(con, facts)
+
+
 def save_sweep(con: Connection, ends: Mapping[int, int] | None = None) -> None:
     """Note the end of a sweep; ``ends``: its results (`SweepRun.ends`). The caller has a transaction."""
     now = int(time.time())
@@ -106,12 +123,9 @@ def drain(here: Places, con: Connection, complaints: list[str]) -> int:
 
 
 _LOOK_S = 0.5
-"""Seconds between two checks of the spools and the database at most: a beat is valid for four times as long."""
+"""The most seconds between two checks of the spools and of the database."""
 _GATHER_S = 0.02
 """Events within this many seconds of another one are recorded and synced together with it."""
-
-_UNWRITTEN_S = 2.0
-"""Seconds that a recorder waits at its end for events that a launcher is still writing."""
 
 
 class Stale(ArcacctError):
@@ -132,10 +146,9 @@ def follow(
     """
     Sweep every ``interval_s`` seconds until ``stop`` is set. In between record at once what comes into the spools.
 
-    A running sweep ends after its slice. ``source``: with `Reloaded` the launcher leaves its events to this process,
-    and a changed configuration is read again. `told` is called with each report (``None`` without a sweep) and the new
-    complaints. Every problem, even a missing control directory, is a complaint: the next sweep may succeed. ``works``
-    is called repeatedly. Raises `Stale`.
+    A running sweep ends after its slice. ``source``: with `Reloaded` a changed configuration is read again. `told` is
+    called with each report (``None`` without a sweep) and the new complaints. Every problem, even a missing control
+    directory, is a complaint: the next sweep may succeed. ``works`` is called repeatedly. Raises `Stale`.
     """
     with closing(_Recorder(source, stop, told, works)) as recorder:
         while not stop.is_set():
@@ -159,7 +172,7 @@ class _Recorder:
         self._works = works
         self._program = resident.of_program()
         self._database: _Database | None = None
-        self._beats: Heartbeats | None = None
+        self._lock: RecorderLock | None = None
         self._watch = SpoolWatch()
         self._looked_s = 0.0
         self._drained = 0
@@ -174,7 +187,6 @@ class _Recorder:
         report = None
         try:
             here, con = self._ready()
-            # Many events may wait. They are drained slice by slice, and the launcher need not wait for that.
             report = sweep(here, con, take_vanished=take_vanished, stopping=self._stopping, goes_on=True)
             report = report._replace(spooled=report.spooled + self._drained)
             self._drained = 0
@@ -198,24 +210,14 @@ class _Recorder:
                 time.sleep(_GATHER_S)
 
     def close(self) -> None:
-        """End the process: record every event that a launcher left to it."""
-        if self._beats is not None:
-            self._beats.stop()
-            self._beats = None
-            with suppress(ArcacctError):
-                self._drain_to_the_end(*self._ready(offers=False))
+        """End the process: record what waits now."""
+        with suppress(ArcacctError):
+            self._drain(*self._ready())
+        if self._lock is not None:
+            self._lock.release()
         self._watch.close()
         if self._database is not None:
             self._database.leave()
-
-    def _drain_to_the_end(self, here: Places, con: Connection) -> None:
-        """Record what the launchers left, also what they are still writing in parallel to A-REX."""
-        end = time.monotonic() + _UNWRITTEN_S
-        while True:
-            self._drain(here, con)
-            if time.monotonic() > end or not spool_replay.has_unwritten(spools(here), _UNWRITTEN_S):
-                return
-            time.sleep(_GATHER_S)
 
     def _stopping(self) -> bool:
         """Whether to stop. A sweep calls it between two slices and for each job; it also records new events."""
@@ -225,8 +227,6 @@ class _Recorder:
             con = self._database.unchanged()
             if con is not None:
                 self._tell_new(self._drain(self._database.here, con))
-            elif self._beats is not None:
-                self._beats.suspend()
         return self._stop.is_set()
 
     def _record(self) -> None:
@@ -236,7 +236,7 @@ class _Recorder:
             complaints = self._failed(error)
         self._tell_new(complaints)
 
-    def _ready(self, *, offers: bool = True) -> tuple[Places, Connection]:
+    def _ready(self) -> tuple[Places, Connection]:
         """Return the configured database. Raises `Stale`, ConfigError, and as `_Database.connection`."""
         if resident.of_program() != self._program:
             raise Stale(
@@ -245,19 +245,18 @@ class _Recorder:
         if isinstance(self._source, Reloaded):
             changed = self._source.changed()
             if changed is not None:
-                self._use(changed[0])
-                self._beats = Heartbeats(*changed) if offers else None
+                self._use(changed)
         elif self._database is None:
             self._use(self._source)
         assert self._database is not None
         return self._database.here, self._database.connection()
 
     def _use(self, here: Places) -> None:
-        if self._beats is not None:
-            self._beats.stop()
+        if self._lock is not None:
+            self._lock.release()
         if self._database is not None:
             self._database.close()
-        self._database = _Database(here)
+        self._database, self._lock = _Database(here), RecorderLock(here)
 
     def _drain(self, here: Places, con: Connection) -> list[str]:
         """Record the events of the spools once; return complaints. Raises ArcacctError if nothing can be recorded."""
@@ -269,22 +268,14 @@ class _Recorder:
         drained = drain_all(run, None, self._left)
         if drained:
             self._drained += drained
-            checkpoint.shrink(con, here.database)
+            shrink(con, here.database)
         complaints = [*map(printable, run.complaints)]
-        if self._beats is not None:
-            try:
-                self._beats.beat(spool_replay.trusted_owners(here))
-            except OSError as error:
-                complaints.append(
-                    f"{error.filename or here.spool}: cannot be written: {error.strerror}; each state callout starts"
-                    " Python meanwhile"
-                )
+        if self._lock is not None:
+            with suppress(OSError):
+                self._lock.hold()
         return complaints
 
     def _failed(self, error: ArcacctError) -> list[str]:
-        """Handle a failure: no launcher may rely on this process while nothing is recorded."""
-        if self._beats is not None:
-            self._beats.suspend()
         if isinstance(error, Stale):
             raise error
         return [printable(str(error))]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
@@ -26,8 +26,6 @@ _SLICE_S = 0.015
 """The planned time of a transaction. If the disk suddenly is three times as slow, the queue still waits only 50 ms."""
 _WRITE_BACK_JOBS = 1000
 """About 5 MB of the WAL."""
-PATIENCE_S = 2.0
-"""Seconds that a .local may be locked by another process before its job is left to the next sweep."""
 
 Owner = Callable[[os.stat_result], str]
 Progress = Callable[[int, int], None]
@@ -100,8 +98,10 @@ class SweepRun:
         self.stopping = stopping
         self.complaints: list[str] = []
         self.found: Counter[str] = Counter()
+        self.reported: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+        """Times of the events that the spool had, by job and state, in UTC seconds."""
         self.ends: Counter[int] = Counter()
-        """Ends of jobs that neither hook nor spool reported, by their hour since 1970."""
+        """Ends of jobs that no callout reported, by their hour since 1970."""
         self._in_wal = 0
         self._slice_jobs = SLICE_JOBS
 
@@ -125,7 +125,7 @@ class SweepRun:
             self.write_back()
 
     def writing(self) -> AbstractContextManager[Connection]:
-        """Open a transaction in turn with the hooks. A dry run rolls it back."""
+        """Open a transaction in turn with the recorder. A dry run rolls it back."""
         if self.dry_run:
             return access.rehearsing(self.con, self.here)
         return access.writing_much(self.con, self.here)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,7 +22,6 @@ from arcacct.errors import ConfigError
 from arcacct.targets import kinds
 from arcacct.wording import count_of, sanitise_line
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.queries.health import Check
 

@@ -73,7 +73,7 @@ def upgrade(ctx: click.Context) -> None:
     """
     Upgrade both databases to this version of arcacct, after a backup next to each.
 
-    Hooks spool meanwhile, and the next sweep records what they spooled. You can repeat an interrupted upgrade. A
+    Events wait in the spool meanwhile, and the next sweep records them. You can repeat an interrupted upgrade. A
     database of a newer version is rejected: the only way back is `arcacct db restore` of the backup.
     """
     here = places_of(ctx)
@@ -167,7 +167,7 @@ def check(ctx: click.Context, anew: bool, form: str) -> int:
     short_help="Update query statistics; --shrink also compacts the file.",
     epilog=examples("arcacct db optimize", "arcacct db optimize --shrink"),
 )
-@click.option("--shrink", is_flag=True, help="Compact the file by rewriting it; hooks spool meanwhile.")
+@click.option("--shrink", is_flag=True, help="Compact the file by rewriting it; events wait in the spool meanwhile.")
 @click.pass_context
 def optimize(ctx: click.Context, shrink: bool) -> None:
     """
@@ -240,9 +240,9 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
     """
     Replace a database with its backup.
 
-    The old database stays next to it under another name. Hooks spool meanwhile; commands that use the database must end
-    first. Then run `arcacct sweep`, which records jobs of the control directory that the backup does not have. The
-    publisher compares the backup with what was sent before.
+    The old database stays next to it under another name. Events wait in the spool meanwhile; commands that use the
+    database must end first. Then run `arcacct sweep`, which records jobs of the control directory that the backup does
+    not have. The publisher compares the backup with what was sent before.
     """
     from arcacct.database import upkeep  # noqa: PLC0415  slow to import
     from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
@@ -267,9 +267,10 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     """
     Move both databases and the spool to DIR. Creates DIR if it is missing.
 
-    Prints the line for [arcacct] of the configuration. Hooks spool meanwhile; commands that use the databases must end
-    first. Until you add the line to the configuration, commands refuse to write, and hooks spool in the old directory,
-    which the sweep drains. The old databases stay there under other names. You can repeat an interrupted move.
+    Prints the line for [arcacct] of the configuration. Events wait in the spool meanwhile; commands that use the
+    databases must end first. Until you add the line to the configuration, commands refuse to write, and the launcher
+    spools in the old directory, which the sweep drains. The old databases stay there under other names. You can repeat
+    an interrupted move.
     """
     from arcacct.database import moving  # noqa: PLC0415  slow to import
     from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -33,7 +33,6 @@ from arcacct.sandbox.apel import int_of
 from arcacct.targets import kinds, plugins
 from arcacct.wording import count_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.arex.sweep_context import SweepReport
     from arcacct.publishing.target_run import TargetResult
@@ -61,8 +60,8 @@ class Rehearsal(NamedTuple):
     directory: str
     day: date
     """The day on which the jobs ended, UTC."""
-    hooked: list[tuple[str, str]]
-    """Job id and state of each event that came by the hook."""
+    reported: list[tuple[str, str]]
+    """Job id and state of each event that came by a callout."""
     swept: SweepReport
     records: list[AAR]
     """What the database has at the end."""
@@ -84,8 +83,7 @@ def rehearse(directory: str) -> Rehearsal:
     recording and publishing raise.
     """
     # `arcacct sandbox` needs none of these.
-    from arcacct.arex.hook import record_event  # noqa: PLC0415
-    from arcacct.arex.sweep import sweep  # noqa: PLC0415
+    from arcacct.arex.sweep import record_event, sweep  # noqa: PLC0415
     from arcacct.publishing.run import publish, republish  # noqa: PLC0415
     from arcacct.publishing.target_run import Period, RunOptions  # noqa: PLC0415
     from arcacct.records import reader  # noqa: PLC0415
@@ -96,15 +94,15 @@ def rehearse(directory: str) -> Rehearsal:
         here = _configured(home, box)
         site = DemoSite(os.path.join(home, "control"), (day - RECORDED_ON).days)
         with closing(access.open_accounting(here.places)) as con:
-            hooked = []
-            # Every call of the hook that is shipped: the control directory as it was, then the event.
+            reported = []
+            # Every callout that is shipped: the control directory as it was, then the event.
             for job_id in sorted(os.listdir(resource("demo_data", "hooks"))):
                 for call in sorted(os.listdir(resource("demo_data", "hooks", job_id))):
                     state = call.partition("-")[2]
                     site.remove(job_id)
                     site.lay_out(f"hooks/{job_id}/{call}")
                     record_event(here.places, read_job(site.control, job_id, state, site.owner), con)
-                    hooked.append((job_id, state))
+                    reported.append((job_id, state))
             site.lay_out("control")
             swept = sweep(here.places, con, owner=site.owner)
         # The month began before this database did: a site says so once, or imports what A-REX has recorded.
@@ -116,7 +114,7 @@ def rehearse(directory: str) -> Rehearsal:
         return Rehearsal(
             directory,
             day,
-            hooked,
+            reported,
             swept,
             records,
             published,
@@ -372,10 +370,9 @@ def demo(directory: str) -> None:
     done = rehearse(directory)
     print_line(f"Twelve jobs of an ARC computing element, their times moved to yesterday, {done.day}.")
     print_line()
-    print_line(
-        f"Recorded      {count_of(len(dict(done.hooked)), 'job')} by the hook, in {count_of(len(done.hooked), 'event')}"
-    )
-    print_line(f"              {count_of(done.swept.recorded, 'job')} that the hook never saw, by sweep")
+    jobs = count_of(len(dict(done.reported)), "job")
+    print_line(f"Recorded      {jobs} by callouts, in {count_of(len(done.reported), 'event')}")
+    print_line(f"              {count_of(done.swept.recorded, 'job')} without any callout, by sweep")
     _tell("Published", done.published)
     _tell("Republished", done.republished)
     print_line()

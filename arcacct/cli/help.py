@@ -9,7 +9,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from glob import iglob
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -19,7 +19,6 @@ from arcacct.errors import StoreError, UsageError
 from arcacct.files.directories import resource
 from arcacct.wording import count_of, sanitise_line
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 

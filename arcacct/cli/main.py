@@ -21,8 +21,8 @@ from arcacct.errors import ArcacctError, StoreError, UsageError, cannot_load
 
 COMMANDS = {
     "setup": "Guide the installation: check everything before A-REX restarts, and show the next steps.",
-    "record": "Record one state change of a job, as the hook does.",
-    "sweep": "Record events that hooks spooled or missed.",
+    "record": "Record one state change of a job, as a callout and the recorder do together.",
+    "sweep": "Record the events in the spool, and what callouts missed.",
     "switch": "Take over from jura-ng without counting a job twice.",
     "publish": "Send new records to every configured target.",
     "republish": "Send the records of a period again.",

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial, reduce, wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,7 +20,6 @@ from arcacct.config.settings import Settings, remember_secrets, settings
 from arcacct.errors import ConfigError, InputError, UsageError
 from arcacct.targets import kinds
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
@@ -44,8 +43,8 @@ def places_of(ctx: click.Context, controldir: str | None = None) -> Places:
     """
     Where this host keeps its accounting; ``controldir`` and --database of the command line win.
 
-    Raises ConfigError, also when neither a configuration nor the command line says where that is: the hook goes by
-    ARC's defaults then, a person has more likely forgotten something.
+    Raises ConfigError, also when neither a configuration nor the command line says where that is: the launcher goes
+    by ARC's defaults then, a person has more likely forgotten something.
     """
     conf = conf_of(ctx)
     if not conf.files and not controldir and not ctx.obj["database"]:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event, Thread
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
 from arcacct.cli.console import print_error, print_line, redraw
 from arcacct.wording import count_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.records.import_quarantine import RetryResult
     from arcacct.records.imports import BatchTaken

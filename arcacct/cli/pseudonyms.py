@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +21,6 @@ from arcacct.database.connection import Connection
 from arcacct.errors import ConfigError, InputError, UsageError
 from arcacct.wording import count_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.records.pseudonymise import Scope
 

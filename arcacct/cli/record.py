@@ -1,4 +1,4 @@
-"""`arcacct record` and `arcacct sweep`: what A-REX's hook records, by hand, and what it missed."""
+"""`arcacct record` records one event by hand; `arcacct sweep` drains the spool, and records what callouts missed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arcacct.arex.control_files import STATES, is_job_id, read_job
 from arcacct.cli.console import examples, print_error, print_line
 from arcacct.cli.options import conf_of, controldir_option, places_of, settings_of
 from arcacct.cli.progress import progress
-from arcacct.config.parser import RUN_TIME_FILE, absolute, conf_d, find_conf, our_conf
+from arcacct.config.parser import RUN_TIME_FILE, conf_d, find_conf, our_conf
 from arcacct.config.paths import Places, places
 from arcacct.database import access
 from arcacct.database.access import accounting
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from arcacct.arex.resident import Reloaded
     from arcacct.arex.sweep_context import SweepReport
 
-# `arcacct record`: the hook for people, whose errors are errors.
+# `arcacct record`: launcher and recorder in one, for people: its errors are errors.
 
 
 @click.command(epilog=examples("arcacct record /var/spool/arc/jobstatus rUkNDmRi FINISHED"))
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 @click.pass_context
 def record(ctx: click.Context, controldir: str, jobid: str, state: str) -> None:
     """
-    Record one state change of a job, as the hook does.
+    Record one state change of a job, as a callout and the recorder do together.
 
     Reads the current control files of job JOBID in CONTROLDIR and records them as of STATE. Creates the database if it
-    is missing. Recording twice changes nothing. Unlike the hook, it does not spool: if it cannot record, it says why,
-    and a later `arcacct sweep` records what is missing.
+    is missing. Recording twice changes nothing. It does not spool: if it cannot record, it says why, and a later
+    `arcacct sweep` records what is missing.
     """
-    from arcacct.arex.hook import record_event  # noqa: PLC0415  `arcacct sweep` does not need it
+    from arcacct.arex.sweep import record_event  # noqa: PLC0415  `arcacct sweep` does not need it
 
     here = places_of(ctx, controldir)
     if not is_job_id(jobid):
@@ -59,7 +59,7 @@ def record(ctx: click.Context, controldir: str, jobid: str, state: str) -> None:
     print_line(f"{jobid} {state}: {'recorded' if new else 'nothing new'} in {here.database}")
 
 
-# `arcacct sweep`: whatever the hook missed.
+# `arcacct sweep`: the spool, and whatever callouts missed.
 
 
 _INTERVAL_S = 60.0
@@ -94,7 +94,7 @@ def sweep(
     given_up: tuple[str, ...],
 ) -> int:
     """
-    Record events that hooks spooled or missed.
+    Record the events in the spool, and what callouts missed.
 
     Drains the spool, then compares every job of the control directory with the database. Creates the database if it is
     missing. Unusable input is reported on stderr, with exit code 65; the rest is recorded. If a job in progress has no
@@ -153,16 +153,14 @@ def sweep(
 
 def _reloaded(ctx: click.Context, controldir: str | None) -> Reloaded:
     """The configuration, for a service: read again when it changes."""
-    from arcacct.arex.resident import Configured, Reloaded  # noqa: PLC0415  for the service alone
+    from arcacct.arex.resident import Reloaded  # noqa: PLC0415  for the service alone
 
-    def read() -> tuple[Places, Configured]:
-        conf = conf_of(ctx)
-        arc_conf = absolute(conf.arc_conf)
-        return places_of(ctx, controldir), Configured(arc_conf, arc_conf == absolute(find_conf(None, {})))
+    def read() -> Places:
+        return places_of(ctx, controldir)
 
     def files() -> list[str]:
         arc_conf = find_conf(ctx.obj["config"], os.environ)
-        # A-REX writes the last when it starts: then it is the one that a hook takes.
+        # A-REX writes the last when it starts: then it is the one that A-REX uses.
         return [arc_conf, our_conf(arc_conf, os.environ), *conf_d(arc_conf), RUN_TIME_FILE]
 
     return Reloaded(read, files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,7 +24,6 @@ from arcacct.reports.charts import available
 from arcacct.reports.month import ReportRequest, month_report
 from arcacct.reports.tables import TIDY, Report, tidy
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.config.settings import Settings
     from arcacct.reports.month import ReportData

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,7 +14,6 @@ from arcacct.errors import ArcacctError, InputError, TargetBusy
 from arcacct.targets import kinds
 from arcacct.wording import count_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 

@@ -58,21 +58,19 @@ def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
     return in_order(problems, conf.files)
 
 
-_INSTALL = "put etc/arcacct-hook there with mv, or fix the path"
-
-
-def launcher_problem(program: str, what: str = "the launcher", advice: str = _INSTALL) -> str:
+def launcher_problem(program: str) -> str:
     """Why A-REX cannot start the program of a callout, and after a semicolon what to do; empty: it can."""
     fails = "A-REX fails each job whose callout cannot be started"
     if not program.startswith("/"):
-        return f"{program}: {what} has no absolute path; write the path from /"
+        return f"{program}: the launcher has no absolute path; write the path from /"
     try:
         mode = os.stat(program).st_mode
     except OSError as error:
         reason = (error.strerror or "").lower()
-        return f"{program}: {what} does not exist ({reason}): {fails}; {advice}"
+        todo = "put etc/arcacct-hook there with mv, or fix the path"
+        return f"{program}: the launcher does not exist ({reason}): {fails}; {todo}"
     if not stat.S_ISREG(mode) or not mode & 0o111:
-        return f"{program}: {what} is not an executable program: {fails}; chmod 755 {program}"
+        return f"{program}: the launcher is not an executable program: {fails}; chmod 755 {program}"
     return ""
 
 

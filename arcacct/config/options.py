@@ -124,7 +124,6 @@ ARCACCT = (
     plain("read_group", values.word),
     plain("rehearsal", values.path),
     plain("spool_fallback", values.path),
-    Spec("deadline", "deadline_s", paths.seconds, f"{paths.DEADLINE_S:g}"),
     flag("allow_jura"),
     flag("publishes", "yes"),
     Spec("keep_messages", "keep_messages_days", values.whole, "0"),
@@ -190,8 +189,8 @@ OPTIONS: dict[str, tuple[Spec, ...]] = {
 
 ARC_ONLY = {"arex/jura": ("logfile", "loglevel", "urdelivery_frequency")}
 """Options of ARC that are right where they stand and mean nothing to us."""
-OBSOLETE = {"arex/jura": ("urdelivery_keepfailed",)}
-"""Options that ARC 6.8 dropped."""
+OBSOLETE = {"arex/jura": ("urdelivery_keepfailed",), "arcacct": ("deadline",)}
+"""Options that ARC 6.8 and arcacct 0.3 dropped."""
 ARC_BLOCKS = (
     "common", "authgroup", "mapping", "authtokens", "lrms", "lrms/ssh", "arex", "arex/cache", "arex/cache/cleaner",
     "arex/data-staging", "arex/ws", "arex/ws/jobs", "arex/ws/publicinfo", "arex/ws/cache", "arex/ws/candypond",

@@ -1,16 +1,12 @@
-"""
-The text of arc.conf, of the files in arc.conf.d and of arcacct.conf, cut into blocks and options with their lines. On
-the hook's path: standard library only, and little of it.
-"""
+"""The text of arc.conf, the files in arc.conf.d and arcacct.conf, cut into blocks and options with their lines."""
 
-import posix
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from arcacct.errors import ConfigError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 RUN_TIME_FILE = "/run/arched-arex.cfg"
 """Where a running A-REX keeps its configuration with every default filled in."""
@@ -19,41 +15,42 @@ OUR_CONF = "arcacct.conf"
 RUN_TIME_FOLDERS = ("/run", "/var/run")
 
 
+@dataclass(slots=True)
 class Option:
     """One ``option = value`` line."""
 
-    __slots__ = ("file", "line", "value")
-
-    def __init__(self, value: str, file: str, line: int) -> None:
-        self.value = value
-        self.file = file
-        self.line = line
+    value: str
+    file: str
+    line: int
 
 
+@dataclass(slots=True)
 class Block:
-    """One block with its options, each a list in the order of the files; ``file`` and ``line`` are where it begins."""
+    """
+    One block with its options, each a list in the order of the files; ``file`` and ``line`` are where it begins.
 
-    __slots__ = ("file", "kind", "label", "line", "name", "options")
+    ``label`` is what its name has after a colon; ``None`` without a colon.
+    """
 
-    def __init__(self, name: str, file: str, line: int) -> None:
-        kind, colon, label = name.partition(":")
-        self.kind = kind.rstrip()
-        self.label = label.strip() if colon else None
-        self.name = f"{self.kind}:{self.label}" if colon else self.kind
-        self.file = file
-        self.line = line
-        self.options: dict[str, list[Option]] = {}
+    kind: str
+    label: str | None
+    file: str
+    line: int
+    options: dict[str, list[Option]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The full name, without needless blanks."""
+        return self.kind if self.label is None else f"{self.kind}:{self.label}"
 
 
+@dataclass(slots=True)
 class ParseProblem:
     """A line that has no place in such a file."""
 
-    __slots__ = ("file", "line", "text")
-
-    def __init__(self, file: str, line: int, text: str) -> None:
-        self.file = file
-        self.line = line
-        self.text = text
+    file: str
+    line: int
+    text: str
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.text}"
@@ -69,9 +66,7 @@ def parse(text: str, file: str, complaints: list[ParseProblem] | None = None) ->
     """
     blocks: list[Block] = []
     options: dict[str, list[Option]] | None = None
-    number = 0
-    for raw in text.split("\n"):
-        number += 1
+    for number, raw in enumerate(text.split("\n"), 1):
         line = raw.strip()
         if not line or line[0] == "#":
             continue
@@ -81,7 +76,8 @@ def parse(text: str, file: str, complaints: list[ParseProblem] | None = None) ->
             if line[-1] != "]" or not inside.strip(" :\t") or "[" in inside or "]" in inside:
                 wrong = f"{line!r} is not the name of a block; write [block] or [block:name] alone on its line"
             else:
-                blocks.append(Block(inside.strip(), file, number))
+                kind, colon, label = inside.strip().partition(":")
+                blocks.append(Block(kind.rstrip(), label.strip() if colon else None, file, number))
                 options = blocks[-1].options
         else:
             name, equals, value = line.partition("=")
@@ -107,6 +103,7 @@ def _wrong_option(name: str, equals: str, options: dict[str, list[Option]] | Non
     return None
 
 
+@dataclass(slots=True)
 class Conf:
     """
     What the files say: blocks by their full name, in the order of the files.
@@ -116,17 +113,14 @@ class Conf:
     ``without_blocks`` those of the two that have lines and no block: they are something else.
     """
 
-    __slots__ = ("arc_conf", "arc_files", "blocks", "complaints", "files", "our_conf", "replaced", "without_blocks")
-
-    def __init__(self, arc_conf: str, our_conf: str) -> None:
-        self.arc_conf = arc_conf
-        self.our_conf = our_conf
-        self.blocks: dict[str, Block] = {}
-        self.replaced: list[Block] = []
-        self.files: list[str] = []
-        self.arc_files: list[str] = []
-        self.complaints: list[ParseProblem] = []
-        self.without_blocks: list[str] = []
+    arc_conf: str
+    our_conf: str
+    blocks: dict[str, Block] = field(default_factory=dict)
+    replaced: list[Block] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    arc_files: list[str] = field(default_factory=list)
+    complaints: list[ParseProblem] = field(default_factory=list)
+    without_blocks: list[str] = field(default_factory=list)
 
     def get(self, block: str, option: str, default: str | None = None) -> str | None:
         """
@@ -189,29 +183,25 @@ class Conf:
             self.blocks[name] = block
 
 
-def find_conf(config: str | None, environ: "Mapping[str, str]") -> str:
+def find_conf(config: str | None, environ: Mapping[str, str]) -> str:
     """Which arc.conf holds: the given one, $ARC_CONFIG, the one A-REX runs with, /etc/arc.conf."""
     given = config or environ.get("ARC_CONFIG")
     if given:
         return given
-    try:
-        posix.stat(RUN_TIME_FILE)
-    except OSError:
-        return ARC_CONF
-    return RUN_TIME_FILE
+    return RUN_TIME_FILE if os.path.exists(RUN_TIME_FILE) else ARC_CONF
 
 
-def our_conf(arc_conf: str, environ: "Mapping[str, str]") -> str:
+def our_conf(arc_conf: str, environ: Mapping[str, str]) -> str:
     """The path of arcacct.conf: $ARCACCT_CONFIG, else next to arc.conf; /etc for A-REX's run-time file."""
     given = environ.get("ARCACCT_CONFIG")
     if given:
         return given
-    return f"{'/etc' if is_run_time(arc_conf) else absolute(arc_conf).rpartition('/')[0]}/{OUR_CONF}"
+    return f"{'/etc' if is_run_time(arc_conf) else os.path.dirname(os.path.abspath(arc_conf))}/{OUR_CONF}"
 
 
 def is_run_time(arc_conf: str) -> bool:
     """Whether this is a file that A-REX runs with: arc.conf and arc.conf.d as they were when it started, in one."""
-    return absolute(arc_conf).rpartition("/")[0] in RUN_TIME_FOLDERS
+    return os.path.dirname(os.path.abspath(arc_conf)) in RUN_TIME_FOLDERS
 
 
 def conf_d(arc_conf: str) -> list[str]:
@@ -228,7 +218,7 @@ def _conf_files(folder: str, above: tuple[tuple[int, int], ...] = ()) -> list[st
     """``above``: device and inode of the directories that it is in, since a link may lead back to one of them."""
     files, folders = [], []
     try:
-        with posix.scandir(folder) as entries:
+        with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_dir():
                     stat = entry.stat()
@@ -236,7 +226,7 @@ def _conf_files(folder: str, above: tuple[tuple[int, int], ...] = ()) -> list[st
                 elif entry.name.endswith(".conf") and not entry.name.startswith(".#"):
                     files.append(entry.path)
         if folders and not above:
-            stat = posix.stat(folder)
+            stat = os.stat(folder)
             above = ((stat.st_dev, stat.st_ino),)
     except (FileNotFoundError, NotADirectoryError):
         return []
@@ -250,15 +240,11 @@ def _conf_files(folder: str, above: tuple[tuple[int, int], ...] = ()) -> list[st
 
 
 def absolute(path: str) -> str:
-    """`os.path.abspath`, without the import of `os` for a path that is absolute and plain already."""
-    if path.startswith("/") and "//" not in path and "/." not in path and not path.endswith("/"):
-        return path
-    import os  # noqa: PLC0415
-
+    """`os.path.abspath`."""
     return os.path.abspath(path)
 
 
-def load(config: str | None, environ: "Mapping[str, str]") -> Conf:
+def load(config: str | None, environ: Mapping[str, str]) -> Conf:
     """
     Read arc.conf, then the files of arc.conf.d, which add to it, then arcacct.conf over both.
 

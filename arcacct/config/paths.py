@@ -1,20 +1,19 @@
-"""
-Where this host keeps its accounting, and the few settings that the recorder needs.
+"""Where this host keeps its accounting, and the few settings that the recorder needs."""
 
-On the hook's path: nothing but string methods and the parser; ``os`` only where a path needs it.
-"""
+from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from typing import TypeVar
 
-from arcacct.config.parser import Conf, absolute
+from arcacct.config.parser import Conf
 from arcacct.errors import ConfigError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import TypeVar
-
-    _Read = TypeVar("_Read")
+_Read = TypeVar("_Read")
 
 
 HOOK = "arcacct"
@@ -25,8 +24,6 @@ BENCHMARK = "HEPSPEC:1.0"
 """ARC's default of [lrms] benchmark."""
 CLAIM_NAMES = "name:name,email:email,preferred_username:username,wlcg_groups:group"
 """ARC's default of [arex] authtokenmap."""
-DEADLINE_S = 5.0
-"""How long the hook may take in all before it spools; below the timeout of the statecallout lines."""
 AREX_DATABASES = ("accounting.db", "accounting_v2.db")
 """What A-REX 6.4 and later, and ARC 7, write themselves into ``<controldir>/accounting``."""
 AREX_WRITES = (
@@ -46,15 +43,16 @@ YES = ("yes", "true", "1", "on")
 NO = ("no", "false", "0", "off")
 
 
+@dataclass(frozen=True, slots=True)
 class Validity:
-    """For which jobs a line of the configuration holds: those that ended from one day on and before another, UTC."""
+    """
+    For which jobs a line of the configuration holds: those that ended from one day on and before another, UTC.
 
-    __slots__ = ("before", "first")
+    Days are texts like ``2026-11-20``, which sort as days do; empty: no bound.
+    """
 
-    def __init__(self, first: str = "", before: str = "") -> None:
-        """Days as ``2026-11-20``, which sort as texts do; empty: no bound."""
-        self.first = first
-        self.before = before
+    first: str = ""
+    before: str = ""
 
     def has(self, end_time: int) -> bool:
         """Whether it holds for a job with this end, in UTC seconds."""
@@ -63,15 +61,9 @@ class Validity:
         day = time.strftime("%Y-%m-%d", time.gmtime(end_time))
         return self.first <= day and not (self.before and day >= self.before)
 
-    def overlaps(self, other: "Validity") -> bool:
+    def overlaps(self, other: Validity) -> bool:
         """Whether there is a day for which both hold."""
         return not ((self.before and other.first >= self.before) or (other.before and self.first >= other.before))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Validity) and (self.first, self.before) == (other.first, other.before)
-
-    def __hash__(self) -> int:
-        return hash((self.first, self.before))
 
     def __str__(self) -> str:
         """As it is written."""
@@ -79,35 +71,25 @@ class Validity:
         return " ".join(word for word in words if word)
 
 
+@dataclass(slots=True)
 class JobRules:
-    """The site's settings for records of jobs, in addition to the jobs' files."""
+    """
+    The site's settings for records of jobs, in addition to the jobs' files.
 
-    def __init__(
-        self,
-        default_benchmark: str,
-        vomsless_vos: "tuple[tuple[str | None, str, str | None], ...]" = (),
-        claim_names: "dict[str, tuple[str, ...]] | None" = None,
-        vo_claims: "tuple[tuple[str, str | None], ...]" = (),
-        queue_benchmarks: "tuple[tuple[str, str, Validity], ...]" = (),
-        missing_wall_time: str = ZERO,
-        killed_before_arex: str = PUBLISHED,
-    ) -> None:
-        """
-        ``default_benchmark``: ``TYPE:VALUE``, for jobs whose .diag has none. ``vomsless_vos``: as `vomsless_vo`.
+    ``default_benchmark``: ``TYPE:VALUE``, for jobs whose .diag has none. ``vomsless_vos``: as `vomsless_vo`.
+    ``claim_names``: which claims of a token are kept, and under which names. ``vo_claims``: the claims that tell a
+    job's VO, each with the only issuer that is believed, or ``None``. ``queue_benchmarks``: as `queue_benchmark`; the
+    first that holds takes the place of the default. ``missing_wall_time``: one of `MISSING_WALL_TIME`;
+    ``killed_before_arex``: one of `KILLED_BEFORE_AREX`.
+    """
 
-        ``claim_names``: which claims of a token are kept, and under which names; without it, ARC's default.
-        ``vo_claims``: the claims that tell a job's VO, each with the only issuer that is believed, or ``None``.
-        ``queue_benchmarks``: as `queue_benchmark`; the first that holds takes the place of the default.
-        ``missing_wall_time``: one of `MISSING_WALL_TIME`; ``killed_before_arex``: one of `KILLED_BEFORE_AREX`.
-        """
-        self.default_benchmark = default_benchmark
-        self.vomsless_vos = vomsless_vos
-        self.claim_names = _ARC_CLAIM_NAMES if claim_names is None else claim_names
-        self.vo_claims = vo_claims
-        self.queue_benchmarks = queue_benchmarks
-        self.missing_wall_time = missing_wall_time
-        self.awaits_wall_time = missing_wall_time == WAIT
-        self.publishes_untaken = killed_before_arex == PUBLISHED
+    default_benchmark: str
+    vomsless_vos: tuple[tuple[str | None, str, str | None], ...] = ()
+    claim_names: dict[str, tuple[str, ...]] = field(default_factory=lambda: _ARC_CLAIM_NAMES)
+    vo_claims: tuple[tuple[str, str | None], ...] = ()
+    queue_benchmarks: tuple[tuple[str, str, Validity], ...] = ()
+    missing_wall_time: str = ZERO
+    killed_before_arex: str = PUBLISHED
 
     def benchmark_of(self, queue: str, end_time: int) -> str:
         """What a job without a benchmark of its own gets, by its queue and its end."""
@@ -117,62 +99,72 @@ class JobRules:
         return self.default_benchmark
 
 
+@dataclass
 class Places:
-    """Paths, all absolute, and what the recorder has to know about each job's surroundings."""
+    """
+    Paths, all absolute, and what the recorder has to know about each job's surroundings.
 
-    def __init__(
-        self,
-        controldir: str,
-        database: str,
-        rules: JobRules,
-        deadline_s: float,
-        read_group: str | None,
-        rehearsal: str | None = None,
-        spool_fallback: str | None = None,
-        *,
-        arex_accounting: bool = True,
-        controldir_from: str = GIVEN,
-    ) -> None:
-        """
-        ``arex_accounting``: whether A-REX may write a database of its own below the control directory.
+    ``arex_accounting``: whether A-REX may write a database of its own below the control directory.
+    ``controldir_from``: who says that it is this one, for messages.
+    """
 
-        ``controldir_from``: who says that it is this one, for messages.
-        """
-        directory = database.rpartition("/")[0]
-        ledger = rehearsal or directory
-        self.arex_accounting = arex_accounting
-        self.controldir = controldir
-        self.controldir_from = controldir_from
-        self.database = database
-        self.directory = directory
-        self.publishing_database = ledger + "/publishing.db"
-        self.spool = directory + "/spool"
-        self.spool_fallback = spool_fallback
-        self.queue_lock = directory + "/queue.lock"
-        self.publishing_lock = ledger + "/publishing.lock"
-        self.maintenance = directory + "/maintenance"
-        self.place_note = controldir + "/accounting/arcacct.place"
-        # Where the launcher finds it, which reads no configuration.
-        self.breaker = controldir + "/accounting/arcacct/breaker"
-        self.rules = rules
-        self.deadline_s = deadline_s
-        self.read_group = read_group
-        self.rehearsal = rehearsal
+    controldir: str
+    database: str
+    rules: JobRules
+    read_group: str | None
+    rehearsal: str | None = None
+    spool_fallback: str | None = None
+    arex_accounting: bool = field(default=True, kw_only=True)
+    controldir_from: str = field(default=GIVEN, kw_only=True)
+
+    @cached_property
+    def directory(self) -> str:
+        """Where the accounting database is."""
+        return self.database.rpartition("/")[0]
+
+    @cached_property
+    def publishing_database(self) -> str:
+        """The ledger, which a rehearsal has of its own."""
+        return f"{self.rehearsal or self.directory}/publishing.db"
+
+    @cached_property
+    def publishing_lock(self) -> str:
+        """What one publisher holds at a time."""
+        return f"{self.rehearsal or self.directory}/publishing.lock"
+
+    @cached_property
+    def spool(self) -> str:
+        """Where the launcher leaves events."""
+        return f"{self.directory}/spool"
+
+    @cached_property
+    def queue_lock(self) -> str:
+        """The queue of the writers of the accounting database."""
+        return f"{self.directory}/queue.lock"
+
+    @cached_property
+    def maintenance(self) -> str:
+        """The file that keeps everybody away from the databases."""
+        return f"{self.directory}/maintenance"
+
+    @cached_property
+    def place_note(self) -> str:
+        """The file that says in the control directory where the database is."""
+        return f"{self.controldir}/accounting/arcacct.place"
 
 
 def places(conf: Conf | None, controldir: str | None = None, database: str | None = None) -> Places:
     """
     The places of this host: those given, else those of the configuration, else ARC's defaults.
 
-    Raises ConfigError for a database that A-REX itself writes, a benchmark without type or value, a deadline that is
-    no time, and invalid rules about VOs and claims. In the hook that means: spool in the usual directory, and
-    lose nothing.
+    Raises ConfigError for a database that A-REX itself writes, a benchmark without type or value, and invalid rules
+    about VOs and claims.
     """
     if conf is None:
         conf = Conf("", "")
     rehearsal = conf.get("arcacct", "rehearsal")
     fallback = conf.get("arcacct", "spool_fallback")
-    control = absolute(controldir or conf.get("arex", "controldir") or CONTROLDIR)
+    control = os.path.abspath(controldir or conf.get("arex", "controldir") or CONTROLDIR)
     alone = yes_or_no(conf.get("arcacct", "arex_writes_no_accounting") or "no") or False
     origin = BY_DEFAULT
     if controldir:
@@ -180,7 +172,7 @@ def places(conf: Conf | None, controldir: str | None = None, database: str | Non
     elif conf.option("arex", "controldir") is not None:
         origin = _where(conf, "arex", "controldir")
     configured = database or conf.get("arcacct", "database")
-    path = absolute(configured) if configured else usual_database(control)
+    path = os.path.abspath(configured) if configured else usual_database(control)
     if configured and not alone and arex_writes(path, control):
         raise ConfigError(f"{path if database else _where(conf, 'arcacct', 'database')}: {AREX_WRITES}")
     rules = job_rules(conf)
@@ -188,10 +180,9 @@ def places(conf: Conf | None, controldir: str | None = None, database: str | Non
         control,
         path,
         rules,
-        _last(conf, "arcacct", "deadline", seconds, DEADLINE_S),
         conf.get("arcacct", "read_group"),
-        absolute(rehearsal) if rehearsal else None,
-        absolute(fallback) if fallback else None,
+        os.path.abspath(rehearsal) if rehearsal else None,
+        os.path.abspath(fallback) if fallback else None,
         arex_accounting=not alone,
         controldir_from=origin,
     )
@@ -235,7 +226,7 @@ def benchmark(text: str) -> str:
 
 def job_rules(conf: Conf) -> JobRules:
     """What the configuration says about records of jobs. Raises ConfigError."""
-    names = None
+    names = _ARC_CLAIM_NAMES
     arex = conf.blocks.get("arex")
     if arex is not None and "authtokenmap" in arex.options:
         # Lines without a value keep nothing: A-REX takes them so.
@@ -251,12 +242,12 @@ def job_rules(conf: Conf) -> JobRules:
     )
 
 
-def queue_benchmark(text: str) -> "tuple[str, str, Validity]":
+def queue_benchmark(text: str) -> tuple[str, str, Validity]:
     """``"QUEUE" TYPE:VALUE [from=DAY] [to=DAY]``: the benchmark per core of its nodes. Raises ValueError."""
     return rated(text, "QUEUE")
 
 
-def rated(text: str, what: str) -> "tuple[str, str, Validity]":
+def rated(text: str, what: str) -> tuple[str, str, Validity]:
     """``"NAME" TYPE:VALUE [from=DAY] [to=DAY]`` in its parts; ``what`` the name is of. Raises ValueError."""
     parts = text.split('"')
     values, valid = dated(parts[-1].split())
@@ -273,7 +264,7 @@ def rated(text: str, what: str) -> "tuple[str, str, Validity]":
     return name, value, valid
 
 
-def dated(words: "list[str]") -> "tuple[list[str], Validity]":
+def dated(words: list[str]) -> tuple[list[str], Validity]:
     """The words that are neither ``from=DAY`` nor ``to=DAY``, and what these two say. Raises ValueError."""
     bounds = {"from": "", "to": ""}
     values = []
@@ -291,16 +282,17 @@ def dated(words: "list[str]") -> "tuple[list[str], Validity]":
 
 def _day(text: str) -> str:
     """A day as ``2026-11-20``; a month or a year is its first. Raises ValueError."""
-    parts = (text + "-01-01"[3 * (text.count("-")) :] if text.count("-") < 2 else text).split("-")
-    if [len(part) for part in parts] == [4, 2, 2] and all(part.isascii() and part.isdigit() for part in parts):
-        year, month, day = map(int, parts)
-        leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-        if 1 <= month <= 12 and 1 <= day <= (0, 31, 28 + leap, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)[month]:
-            return "-".join(parts)
+    whole = text + ("-01-01", "-01", "")[min(text.count("-"), 2)]
+    try:
+        # Other forms of ISO 8601, like 20261120, are days too, and do not sort as texts.
+        if date.fromisoformat(whole).isoformat() == whole:
+            return whole
+    except ValueError:
+        pass
     raise ValueError(f"{text!r} is not a day; write it like 2026-07-01")
 
 
-def vomsless_vo(text: str) -> "tuple[str | None, str, str | None]":
+def vomsless_vo(text: str) -> tuple[str | None, str, str | None]:
     """
     ``[AUTHGROUP ]NAME[#ISSUER]`` in its three parts; the issuer is a DN and may have blanks.
 
@@ -314,7 +306,7 @@ def vomsless_vo(text: str) -> "tuple[str | None, str, str | None]":
     return (words[0] if len(words) == 2 else None), words[-1], issuer.strip() or None
 
 
-def claim_names(text: str) -> "list[tuple[str, str]]":
+def claim_names(text: str) -> list[tuple[str, str]]:
     """``CLAIM:NAME,...``: which claims of a token are kept and what they are called. Raises ValueError."""
     found = []
     for part in text.split(","):
@@ -326,7 +318,7 @@ def claim_names(text: str) -> "list[tuple[str, str]]":
     return found
 
 
-def vo_claim(text: str) -> "tuple[str, str | None]":
+def vo_claim(text: str) -> tuple[str, str | None]:
     """``CLAIM[ ISSUER]``: a claim that tells the VO, of one issuer's tokens alone if it is named. Raises ValueError."""
     words = text.split()
     if not 1 <= len(words) <= 2 or (len(words) == 2 and "://" not in words[1]):
@@ -338,8 +330,6 @@ def vo_claim(text: str) -> "tuple[str, str | None]":
 
 def arex_writes(database: str, controldir: str) -> bool:
     """Whether this is the file that A-REX itself writes, by whatever name or link."""
-    import os  # noqa: PLC0415  only when database= is set
-
     path = os.path.realpath(database)
     return path in [os.path.realpath(f"{controldir}/accounting/{name}") for name in AREX_DATABASES]
 
@@ -355,7 +345,7 @@ def _where(conf: Conf, block: str, option: str) -> str:
     return f"{found.file}:{found.line}: [{block}] {option}" if found is not None else f"[{block}] {option}"
 
 
-def _last(conf: Conf, block: str, option: str, read: "Callable[[str], _Read]", default: "_Read") -> "_Read":
+def _last(conf: Conf, block: str, option: str, read: Callable[[str], _Read], default: _Read) -> _Read:
     """The value of an option that is not repeated. Raises ConfigError with file and line."""
     text = conf.get(block, option)
     try:
@@ -364,7 +354,7 @@ def _last(conf: Conf, block: str, option: str, read: "Callable[[str], _Read]", d
         raise ConfigError(f"{_where(conf, block, option)}: {error}") from None
 
 
-def _each(conf: Conf, block: str, option: str, read: "Callable[[str], _Read]") -> "Iterator[_Read]":
+def _each(conf: Conf, block: str, option: str, read: Callable[[str], _Read]) -> Iterator[_Read]:
     """Every value of a repeated option. Raises ConfigError with file and line."""
     found = conf.blocks.get(block)
     for line in found.options.get(option, ()) if found is not None else ():
@@ -375,11 +365,11 @@ def _each(conf: Conf, block: str, option: str, read: "Callable[[str], _Read]") -
                 raise ConfigError(f"{line.file}:{line.line}: [{block}] {option}: {error}") from None
 
 
-def _named_claims(pairs: "list[tuple[str, str]]") -> "dict[str, tuple[str, ...]]":
+def _named_claims(pairs: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     names: dict[str, tuple[str, ...]] = {}
     for claim, name in pairs:
         names[claim] = (*names.get(claim, ()), name)
     return names
 
 
-_ARC_CLAIM_NAMES = _named_claims(claim_names(CLAIM_NAMES))
+_ARC_CLAIM_NAMES: dict[str, tuple[str, ...]] = _named_claims(claim_names(CLAIM_NAMES))

@@ -160,7 +160,8 @@ def _options(block: Block, kind: str, kinds: Kinds, *, strict: bool) -> Iterator
         if name in specs:
             yield from _lines(block, specs[name], lines)
         elif name in obsolete:
-            yield _option(block, lines[-1], name, WARNING, "is obsolete since ARC 6.8 and ignored; remove it")
+            since = "arcacct 0.3" if kind == "arcacct" else "ARC 6.8"
+            yield _option(block, lines[-1], name, WARNING, f"is obsolete since {since} and ignored; remove it")
         elif name not in ARC_ONLY.get(kind, ()):
             yield from _unknown(block, kind, name, lines[-1], kinds, strict=strict)
 
@@ -269,10 +270,9 @@ class Wrong(NamedTuple):
 
 def wrong_callouts(conf: Conf) -> Iterator[Wrong]:
     """Lines that harm, states without a line and states with two; nothing where there is no line of ours at all."""
-    deadline = conf.get("arcacct", "deadline") or str(paths.DEADLINE_S)
     found = callouts(conf)
     for one in all_callouts(conf):
-        yield from _of_line(one, deadline)
+        yield from _of_line(one)
     often = Counter(one.state for one in found)
     lacking = [state for state in STATES if state not in often]
     if found and lacking:
@@ -285,7 +285,7 @@ def wrong_callouts(conf: Conf) -> Iterator[Wrong]:
             yield Wrong(one.line, False, text)
 
 
-def _of_line(one: Callout, deadline: str) -> Iterator[Wrong]:
+def _of_line(one: Callout) -> Iterator[Wrong]:
     if one.state not in (*STATES, *NEW_STATES, "DELETED"):
         text = f"{one.state} is not a state with callouts, and A-REX does not start with it; write one as in {_FILE}"
         yield Wrong(one.line, True, text)
@@ -297,7 +297,7 @@ def _of_line(one: Callout, deadline: str) -> Iterator[Wrong]:
         yield Wrong(one.line, True, f"names no program, and A-REX does not start with it; write one as in {_FILE}")
     if paths.HOOK not in one.program:
         return
-    wrong = _wrong(one, deadline)
+    wrong = _wrong(one)
     if wrong:
         yield Wrong(one.line, False, f"{wrong}; {_LINE}")
     if [word for word in one.arguments if word != "spool-only"][:3] != ["%C", "%I", "%S"]:
@@ -305,15 +305,10 @@ def _of_line(one: Callout, deadline: str) -> Iterator[Wrong]:
         yield Wrong(one.line, True, text)
 
 
-def _wrong(callout: Callout, deadline: str) -> str | None:
+def _wrong(callout: Callout) -> str | None:
     # A-REX fails the job when a callout of ours fails or hangs, unless its line says otherwise.
     if "fail" in (callout.option("onfailure", "fail"), callout.option("ontimeout", "fail")):
         return "would fail the user's job if accounting fails"
-    timeout = callout.option("timeout", "0")
-    if not timeout.strip("0"):
+    if not callout.option("timeout", "0").strip("0"):
         return "has no timeout and could hold up every job"
-    try:
-        early = float(timeout) <= float(deadline)
-    except ValueError:
-        return None  # a deadline that is no number is complained about where it stands; a timeout is A-REX's business
-    return f"ends the hook before its own deadline of {deadline} s, at which it would spool" if early else None
+    return None

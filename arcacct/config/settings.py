@@ -1,4 +1,4 @@
-"""What the configuration means: immutable, complete, with every complaint at once. Not on the hook's path."""
+"""What the configuration means: immutable, complete, with every complaint at once."""
 
 from __future__ import annotations
 

@@ -8,22 +8,24 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from _sqlite3 import Connection, DatabaseError, DataError, IntegrityError, InterfaceError, ProgrammingError, connect
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial
+from sqlite3 import Connection, DatabaseError, connect
 
 from arcacct.config.paths import Places
-from arcacct.database import checkpoint, connection, location
+from arcacct.database import connection, location
 from arcacct.database.connection import (
     ACCOUNTING_SCHEMA,
+    OF_VALUES,
     PUBLISHING_SCHEMA,
-    Transaction,
     open_database,
     open_for_reading,
     open_lock,
     opened,
     other_version,
+    shrink,
+    transaction,
     translated,
     uri,
     version,
@@ -103,7 +105,6 @@ def _described(con: Connection) -> dict[str, str]:
 
 READABLE = partial(str, encoding="utf-8", errors="replace")
 """How to read a database's texts: one name that is not UTF-8 must not hide the others."""
-_OF_VALUES = (DataError, IntegrityError, InterfaceError, ProgrammingError)
 
 
 def initialise(here: Places) -> dict[str, list[int]]:
@@ -129,7 +130,7 @@ def refuse_unasked(here: Places) -> bool:
     Returns whether the database is there. Raises ConfigError with the ways out, StoreBusy, StoreError.
     """
     location.refuse_no_file(here.database, here.publishing_database)
-    # In this order: the maintenance of a move that was interrupted keeps hooks away from the old place, and stays.
+    # In this order: the maintenance of an interrupted move keeps the recorder away from the old place, and stays.
     location.refuse_another(here)
     refuse_maintenance(here.database)
     return location.refuse_lost(here)
@@ -146,7 +147,7 @@ def open_accounting(here: Places) -> Connection:
     con = None
     if is_there:
         # To check whether it must be upgraded, one would open and close it: the last process to close it writes the WAL
-        # back, and all hooks wait for his disk.
+        # back, and the recorder waits for the disk.
         refuse_foreign(here.database)
         with suppress(SchemaError):
             con = open_database(here.database, ACCOUNTING_SCHEMA)
@@ -240,7 +241,7 @@ def leave_open(con: Connection, path: str) -> None:
     cannot open it (INVARIANTS 7). Python closes every connection it can still find, at exit too, so this one is
     made one that it cannot.
     """
-    checkpoint.shrink(con, path)
+    shrink(con, path)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(con))
 
 
@@ -261,7 +262,7 @@ def close_or_leave_open(con: Connection, path: str, here: Places) -> Iterator[Co
         yield con
     finally:
         if here.read_group is None:
-            # The last process to close writes the WAL back while all hooks wait: so leave nothing to write.
+            # The last process to close writes the WAL back while the recorder waits: so leave nothing to write.
             write_back(con)
             con.close()
         else:
@@ -279,7 +280,7 @@ def translating(path: str) -> Iterator[None]:
 
 def refuses_values(error: StoreError) -> bool:
     """Whether it is the values of a row that SQLite refused, and the database itself is well."""
-    return isinstance(error.__cause__, _OF_VALUES)
+    return isinstance(error.__cause__, OF_VALUES)
 
 
 def read_accounting(here: Places) -> Connection:
@@ -311,14 +312,14 @@ def read_publishing(here: Places) -> Connection:
 
 @contextmanager
 def writing(con: Connection, here: Places) -> Iterator[Connection]:
-    """One transaction on the accounting database, in turn with the hooks; keep it below 50 ms."""
+    """One transaction on the accounting database, in turn with the recorder; keep it below 50 ms."""
     if is_trial(con):
         # No other process writes what it writes.
         yield con
         return
     with writing_much(con, here):
         yield con
-    checkpoint.shrink(con, here.database)
+    shrink(con, here.database)
 
 
 def is_trial(con: Connection) -> bool:
@@ -328,7 +329,7 @@ def is_trial(con: Connection) -> bool:
 
 @contextmanager
 def rehearsing(con: Connection, here: Places) -> Iterator[Connection]:
-    """A transaction on the accounting database that is taken back at its end, in turn with the hooks as `writing`."""
+    """A transaction on the accounting database that is taken back at its end, in turn as `writing`."""
     turn = locked(open_lock(here.queue_lock)) if os.path.isdir(here.directory) else nullcontext()
     with turn, translating(here.database):
         con.execute("BEGIN IMMEDIATE")
@@ -338,14 +339,14 @@ def rehearsing(con: Connection, here: Places) -> Iterator[Connection]:
             con.execute("ROLLBACK")
 
 
-def writing_much(con: Connection, here: Places) -> Transaction:
+def writing_much(con: Connection, here: Places) -> AbstractContextManager[Connection]:
     """One of very many transactions: the WAL may grow, and the caller uses `write_back` every few MB."""
-    return Transaction(con, here.database, here.queue_lock)
+    return transaction(con, here.database, here.queue_lock)
 
 
 def write_back(con: Connection) -> None:
     """
-    Write what is in the WAL back into the database, without holding up any hook; the WAL begins anew after it.
+    Write what is in the WAL back into the database, without holding up any writer; the WAL begins anew after it.
 
     (It takes longer than the transactions that filled it: an fsync of each file.)
     """

@@ -1,16 +1,14 @@
 """Reading a database that no process has open, for users who may not write it."""
 
+from __future__ import annotations
+
 import os
 import time
+from sqlite3 import Cursor
+from typing import Any
 
 from arcacct.database.connection import Connection, DatabaseError, connect, translated, uri
 from arcacct.errors import StoreBusy, StoreError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Cursor
-    from typing import Any
-
 
 _SETTLED_NS = 50_000_000
 """A file whose last change is as young may change again without a sign: clocks of file systems tick in 4 ms."""
@@ -20,10 +18,10 @@ class AtRest(Connection):
     """A connection that raises StoreBusy as soon as the file is not at rest any more."""
 
     path = ""
-    stamp: "tuple[int, ...] | None" = None
+    stamp: tuple[int, ...] | None = None
     """The file as it was: device, inode, size in bytes, times of its last change in nanoseconds."""
 
-    def execute(self, *arguments: "Any") -> "Cursor":
+    def execute(self, *arguments: Any) -> Cursor:
         """As ever. Raises StoreBusy, too."""
         self._look()
         return super().execute(*arguments)
@@ -108,7 +106,7 @@ def _in_wal(path: str) -> bool:
         return True
 
 
-def _stamp(path: str) -> "tuple[int, ...] | None":
+def _stamp(path: str) -> tuple[int, ...] | None:
     try:
         found = os.stat(path)
     except OSError:

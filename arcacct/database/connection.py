@@ -1,50 +1,12 @@
-"""
-SQLite for every writer: the module, a connection to either database, and the one kind of transaction. On the hook's
-path: standard library only, and little of it.
-"""
+"""SQLite for every writer: the module, a connection to either database, and the one kind of transaction."""
 
-import _functools  # type: ignore[import-not-found]
+from __future__ import annotations
+
 import fcntl
-import posix
-import sys
-
-from arcacct.errors import SchemaError, StoreBusy, StoreError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
-
-
-# SQLite's own module, `_sqlite3`, without the half of the standard library that its import brings. On the hook's path.
-#
-# It asks `functools` for `lru_cache`, to keep prepared statements, and for nothing else; `functools` brings
-# `collections`, `operator`, `types` and more, a fifth of the time that the interpreter needs to start. The C function
-# below `functools.lru_cache` is built in and does the same. (The `sqlite3` package would bring `datetime` as well; its
-# classes are these.)
-
-
-class _Functools:
-    """Substitute for `functools` while `_sqlite3` is imported."""
-
-    @staticmethod
-    def lru_cache(maxsize: int) -> "object":
-        return lambda function: _functools._lru_cache_wrapper(function, maxsize, False, tuple)  # noqa: SLF001
-
-
-def _import_alone() -> None:
-    if "functools" in sys.modules or "_sqlite3" in sys.modules or not hasattr(_functools, "_lru_cache_wrapper"):
-        return
-    sys.modules["functools"] = _Functools  # type: ignore[assignment]
-    try:
-        import _sqlite3  # noqa: F401, PLC0415
-    except Exception:  # noqa: BLE001, S110  a Python in which that does not do imports it below, with all it wants
-        pass
-    finally:
-        del sys.modules["functools"]
-
-
-_import_alone()
-from _sqlite3 import (  # noqa: E402
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from sqlite3 import (
     Connection,
     DatabaseError,
     DataError,
@@ -55,19 +17,14 @@ from _sqlite3 import (  # noqa: E402
     connect,
 )
 
-__all__ = [
-    "Connection",
-    "DataError",
-    "DatabaseError",
-    "IntegrityError",
-    "InterfaceError",
-    "OperationalError",
-    "ProgrammingError",
-    "connect",
-]
+from arcacct.errors import SchemaError, StoreBusy, StoreError
+
+__all__ = ["Connection", "DataError", "DatabaseError", "OperationalError", "connect"]
+OF_VALUES = (DataError, IntegrityError, InterfaceError, ProgrammingError)
+"""SQLite's errors about the values of a row; the database itself is well."""
 
 
-# Opening the two databases. On the hook's path.
+# Opening the two databases.
 #
 # Every connection is in WAL mode without automatic checkpoints (INVARIANTS 7): see `transaction`.
 
@@ -84,9 +41,9 @@ opened: dict[str, None] = {}
 
 def uri(path: str, mode: str) -> str:
     """A database file as SQLite's URI, whatever bytes its path has."""
-    # What os.fsencode does.
-    raw = path.encode(sys.getfilesystemencoding(), "surrogateescape")
-    quoted = "".join(chr(byte) if 32 < byte < 127 and byte not in b"%?#" else f"%{byte:02x}" for byte in raw)
+    quoted = "".join(
+        chr(byte) if 32 < byte < 127 and byte not in b"%?#" else f"%{byte:02x}" for byte in os.fsencode(path)
+    )
     # An absolute path needs an empty authority before it, or SQLite takes the first name of //a/b for a host.
     return f"file:{'//' if path.startswith('/') else ''}{quoted}?mode={mode}"
 
@@ -112,12 +69,12 @@ def open_for_reading(path: str, schema: int, *, timeout_s: float = 30.0) -> Conn
     except StoreError as error:
         if error.__cause__ is None:
             raise
-        from arcacct.database.at_rest import connect_at_rest  # noqa: PLC0415  only then, and never in the hook
+        from arcacct.database.at_rest import connect_at_rest  # noqa: PLC0415  it imports this module
 
         return _ours(connect_at_rest(path, error.__cause__), path, schema, _READING)
 
 
-def _open(path: str, mode: str, schema: int, timeout_s: float, settings: "tuple[str, ...]") -> Connection:
+def _open(path: str, mode: str, schema: int, timeout_s: float, settings: tuple[str, ...]) -> Connection:
     opened[path] = None
     try:
         con = connect(uri(path, mode), timeout=timeout_s, isolation_level=None, uri=True, cached_statements=64)
@@ -126,7 +83,7 @@ def _open(path: str, mode: str, schema: int, timeout_s: float, settings: "tuple[
     return _ours(con, path, schema, settings)
 
 
-def _ours(con: Connection, path: str, schema: int, settings: "tuple[str, ...]") -> Connection:
+def _ours(con: Connection, path: str, schema: int, settings: tuple[str, ...]) -> Connection:
     try:
         for setting in settings:
             con.execute(f"PRAGMA {setting}")
@@ -179,11 +136,8 @@ def translated(error: BaseException, path: str) -> StoreError:
     text = str(error)
     if "locked" in text or "busy" in text:
         return StoreBusy(f"{path}: {text}; another process holds it, try again later")
-    if "unable to open" in text:
-        import os  # noqa: PLC0415  only for complaints: it would cost each hook a millisecond
-
-        if not os.path.exists(path):
-            return StoreError(f"{path}: no such database; create it with `arcacct db init`")
+    if "unable to open" in text and not os.path.exists(path):
+        return StoreError(f"{path}: no such database; create it with `arcacct db init`")
     if "unable to open" in text or "readonly" in text:
         return StoreError(f"{path}: {text}; check that this user may write the file and its directory")
     if isinstance(error, UnicodeDecodeError):
@@ -205,8 +159,6 @@ def _of_system(text: str, path: str) -> str:
         return "this process is at its limit: raise it (ulimit -v, MemoryMax)"
     if "disk is full" not in text and "disk I/O" not in text:
         return ""
-    import os  # noqa: PLC0415  only for complaints
-
     folder = os.path.dirname(path) or "."
     try:
         found = os.statvfs(folder)
@@ -221,77 +173,81 @@ def _of_system(text: str, path: str) -> str:
     )
 
 
-# The one way to write: in turn, in one BEGIN IMMEDIATE. On the hook's path.
+# The one way to write: in turn, in one BEGIN IMMEDIATE.
 #
 # Writers wait for each other on a flock, which wakes the next one at once; SQLite's own busy handler sleeps and is
 # unfair (200 writers: 1 s at worst against 13 s). The lock is on a file of its own: closing any descriptor of the
-# database would drop SQLite's locks. It is held for at most 50 ms; checkpoints sync outside it
-# (`checkpoint`).
+# database would drop SQLite's locks. It is held for at most 50 ms; checkpoints sync outside it (`shrink`).
 
 
 WAL_LIMIT_BYTES = 512 * 1024
-"""
-A WAL above this size is written back: after some fifteen hooks.
-
-(A hook that is alone reads the WAL when it opens the database, 0.6 ms a MB; a child that writes it back costs as much
-CPU as a hook.)
-"""
+"""A WAL above this size is written back: who opens the database reads all of it, 0.6 ms a MB."""
 
 
-class Transaction:
+@contextmanager
+def transaction(con: Connection, database: str, lock_path: str) -> Iterator[Connection]:
     """
-    A context manager: wait for the turn, BEGIN IMMEDIATE, then COMMIT, or ROLLBACK when the block raises.
+    Wait for the turn, BEGIN IMMEDIATE, then COMMIT, or ROLLBACK when the block raises.
 
     ``lock_path`` is the queue of the database's writers, ``database`` its path, for complaints. What SQLite refuses, in
-    the block too, becomes StoreBusy or StoreError. ``patient`` is called when the wait for the turn starts (True) and
-    when it is over (False).
+    the block too, becomes StoreBusy or StoreError.
     """
-
-    __slots__ = ("con", "database", "fd", "lock_path", "patient")
-
-    def __init__(self, con: Connection, database: str, lock_path: str, patient: "object" = None) -> None:
-        self.con = con
-        self.database = database
-        self.lock_path = lock_path
-        self.patient = patient
-        self.fd = -1
-
-    def __enter__(self) -> Connection:
-        self.fd = open_lock(self.lock_path)
+    fd = open_lock(lock_path)
+    try:
         try:
-            if self.patient is not None:
-                self.patient(True)  # type: ignore[operator]  # typing.Callable costs an import
-            fcntl.flock(self.fd, fcntl.LOCK_EX)
-            if self.patient is not None:
-                self.patient(False)  # type: ignore[operator]
-            self.con.execute("BEGIN IMMEDIATE")
-        except DatabaseError as error:
-            posix.close(self.fd)
-            raise translated(error, self.database) from error
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            con.execute("BEGIN IMMEDIATE")
         except OSError as error:
-            posix.close(self.fd)
-            raise no_lock(self.lock_path, error) from error
-        except BaseException:
-            posix.close(self.fd)
-            raise
-        return self.con
-
-    def __exit__(
-        self, kind: "type[BaseException] | None", error: BaseException | None, trace: "TracebackType | None"
-    ) -> None:
+            raise no_lock(lock_path, error) from error
+        except DatabaseError as error:
+            raise translated(error, database) from error
         try:
-            if error is None:
-                self.con.execute("COMMIT")
-            elif isinstance(error, DatabaseError):
-                raise translated(error, self.database) from error
-        except DatabaseError as refused:
-            raise translated(refused, self.database) from refused
+            yield con
+            con.execute("COMMIT")
+        except DatabaseError as error:
+            raise translated(error, database) from error
         finally:
-            try:
-                if self.con.in_transaction:
-                    self.con.execute("ROLLBACK")
-            finally:
-                posix.close(self.fd)
+            if con.in_transaction:
+                con.execute("ROLLBACK")
+    finally:
+        os.close(fd)
+
+
+def shrink(con: Connection, database: str) -> None:
+    """
+    Write back a WAL that has grown above its limit, and truncate it.
+
+    Does nothing while a reader needs it, and raises nothing that SQLite refuses: what was committed is safe.
+    """
+    with suppress(DatabaseError, FileNotFoundError):
+        if os.stat(database + "-wal").st_size <= WAL_LIMIT_BYTES:
+            return
+        timeout_ms = con.execute("PRAGMA busy_timeout").fetchone()[0]
+        con.execute("PRAGMA busy_timeout = 0")
+        try:
+            # The syncs come first, while other writers need not wait.
+            for mode in ("PASSIVE", "TRUNCATE"):
+                con.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        finally:
+            con.execute(f"PRAGMA busy_timeout = {timeout_ms}")
+
+
+def make_durable(database: str) -> None:
+    """
+    Sync all that was committed so far, with no lock held: no power cut takes it back.
+
+    (What is not in the WAL any more was synced when it was written back.) Raises StoreError.
+    """
+    try:
+        fd = os.open(database + "-wal", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise translated(error, database) from error
 
 
 def no_lock(path: str, error: OSError) -> StoreError:
@@ -310,10 +266,10 @@ def open_lock(path: str) -> int:
     """
     try:
         try:
-            return posix.open(path, posix.O_RDWR | posix.O_CLOEXEC)
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            fd = posix.open(path, posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC, 0o600)
-            posix.fchmod(fd, 0o600)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.fchmod(fd, 0o600)
             return fd
     except OSError as error:
         raise StoreError(f"{path}: cannot be used: {error.strerror}; run as the owner of the database") from error

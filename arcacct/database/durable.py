@@ -1,6 +1,6 @@
 """
 Transactions that are on disk before anything irreversible follows, the header of a database file, the file that stops
-hooks during maintenance, and when each kind of care was done last.
+the recorder during maintenance, and when each kind of care was done last.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import os
 import re
 import stat
 import time
-from _sqlite3 import Connection
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from sqlite3 import Connection
 from threading import Lock
 from typing import NamedTuple
 
@@ -22,10 +22,6 @@ from arcacct.database.connection import open_lock
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
 from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import TEMPORARY, open_directory
-
-# Transactions that are on disk before anything irreversible follows, the header of a database file, and the file that
-# stops hooks during maintenance.
-
 
 # Transactions of the publishing database: on the disk before anything is done that cannot be undone.
 
@@ -136,7 +132,7 @@ def refuse_foreign(path: str) -> None:
         )
 
 
-# The file `maintenance` next to the database: while it exists, hooks spool and commands exit.
+# The file `maintenance` next to the database: while it exists, events wait in the spool and commands exit.
 #
 # The process that creates it holds a lock on it. One without a lock was left by a killed process, and is removed; one
 # that somebody made by hand (empty, or with words of his own) stays until he removes it.
@@ -160,9 +156,9 @@ _AGAIN = {"init": "`arcacct db init --new-life`"}
 @contextmanager
 def maintenance(database: str, work: str) -> Iterator[None]:
     """
-    Keep hooks and commands away from a database for as long as it takes; ``work`` says what is done, in a word or two.
+    Keep recorder and commands away from a database as long as it takes; ``work`` says what is done, in a word or two.
 
-    Hooks that were already waiting in the queue may still write: see `alone`. The file outlives an error that
+    Writers that were already waiting in the queue may still write: see `alone`. The file outlives an error that
     leaves no database behind. Raises StoreBusy when somebody else works on it.
     """
     path = _path(database)
@@ -184,7 +180,7 @@ def alone(database: str, queue_lock: str, work: str) -> Iterator[None]:
     """
     `maintenance` with an empty queue of the database's writers.
 
-    Waits for the current holder: each hook checks the file at its turn.
+    Waits for the current holder: each writer checks the file at its turn.
     """
     with maintenance(database, work):
         with locked(open_lock(queue_lock)):

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import time
-from _sqlite3 import Connection
 from calendar import timegm
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from sqlite3 import Connection
 from typing import NamedTuple
 
 from arcacct.config.paths import Places
 from arcacct.database import location, schema
 from arcacct.database.access import is_trial, writing
-from arcacct.database.checkpoint import make_durable
+from arcacct.database.connection import make_durable
 from arcacct.database.durable import transaction
 from arcacct.database.schema import note, noted
 from arcacct.errors import ConfigError
@@ -342,7 +342,7 @@ def raise_fence(con: Connection, here: Places, also: Callable[[], None] = lambda
 
     With synchronous=NORMAL the last commits may be lost with the power; their Seq would be issued again for other jobs
     while the publisher's cursor is behind them.
-    (Synced before the turn as well, so that the sync in the turn, for which hooks wait, has next to nothing to write.)
+    (Synced before the turn as well, so that the sync in the turn, for which others wait, has next to nothing to write.)
     ``also`` is done in the same transaction; the fences are counted on from ``at_least``.
     """
     make_durable(here.database)

@@ -16,7 +16,7 @@ _SHARED = "SELECT pageno, count(*), group_concat(DISTINCT name) FROM dbstat GROU
 
 
 def tables(con: Connection) -> list[str]:
-    """Each can be checked alone: a WAL restarts only without readers, and all hooks read its content."""
+    """Each can be checked alone: a WAL restarts only without readers, and everybody reads its content."""
     return [name for (name,) in con.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
 
 

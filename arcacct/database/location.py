@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from _sqlite3 import Connection, DatabaseError, connect
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from sqlite3 import Connection, DatabaseError, connect
 from typing import NamedTuple
 
 from arcacct.config.paths import AREX_DATABASES, STATUS_FOLDERS, Places, usual_database
@@ -41,7 +41,7 @@ class LocationFile(NamedTuple):
     incarnation: str
     """Of the accounting database, when the note was written."""
     former: tuple[str, ...] = ()
-    """Directories that the databases were in before: hooks that do not know may still spool there."""
+    """Directories that the databases were in before: a launcher that does not know may still spool there."""
 
 
 def read(here: Places) -> LocationFile | None:
@@ -174,7 +174,7 @@ def former_of(before: LocationFile | None, directory: str) -> tuple[str, ...]:
 
 
 def former_spools(here: Places) -> list[str]:
-    """The spools of earlier places: a hook with an old configuration still spools there."""
+    """The spools of earlier places: a launcher with an old configuration still spools there."""
     note = read(here)
     return [] if note is None else [os.path.join(one, "spool") for one in note.former]
 
@@ -183,8 +183,8 @@ def spools(here: Places) -> list[str]:
     """
     The directories in which events may wait.
 
-    A launcher that cannot read the configuration, and a hook that cannot understand it, spool below the control
-    directory, wherever the database is; hooks with an old configuration spool at the former place.
+    A launcher that cannot read the configuration spools below the control directory, wherever the database is; one
+    with an old configuration spools at the former place.
     Raises ConfigError for an invalid place file, StoreError for a file system error.
     """
     usual = os.path.join(os.path.dirname(usual_database(here.controldir)), "spool")

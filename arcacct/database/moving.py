@@ -6,8 +6,8 @@ import fcntl
 import os
 import shutil
 import time
-from _sqlite3 import DatabaseError, connect
 from contextlib import ExitStack, closing, suppress
+from sqlite3 import DatabaseError, connect
 from typing import NamedTuple
 
 from arcacct.config.paths import AREX_WRITES, Places, arex_writes
@@ -95,7 +95,7 @@ def _refuse_directory(here: Places, directory: str) -> None:
     if not os.path.isdir(directory):
         raise UsageError(f"{directory}: not a directory; give one only for the databases")
     if os.path.exists(here.directory) and os.stat(directory).st_uid != os.stat(here.directory).st_uid:
-        raise UsageError(f"{directory}: does not belong to {here.directory}: hooks could not write there")
+        raise UsageError(f"{directory}: does not belong to {here.directory}: the launcher could not write there")
     if os.path.isdir(os.path.join(directory, _UNFINISHED)):
         return
     for name in ("accounting.db", "publishing.db"):
@@ -105,7 +105,7 @@ def _refuse_directory(here: Places, directory: str) -> None:
 
 def move(here: Places, directory: str, *, patience_s: float = PATIENCE_S) -> Moved:
     """
-    Both databases and what waits in the spool into a directory, which is made if it is missing; hooks spool meanwhile.
+    Both databases and what waits in the spool into a directory, made if it is missing; events are spooled meanwhile.
 
     The caller holds the publishing lock. The old databases are kept where they were, under other names. A move that
     was interrupted is finished. Raises as `check`, StoreBusy when other processes do not let go of the databases, and
@@ -183,21 +183,32 @@ def _copied_spool(here: Places, target: str, workshop: str) -> int:
     """
     Copy the events that wait in the spool, each whole or not at all; returns how many.
 
-    Events being written now go to the old spool, which is also drained. Unusable files stay there.
+    Events being written now go to the old spool, which is also drained. Unusable files stay there, and events whose
+    name another event has in the new one: a process ID comes again.
     """
     events = _events(here.spool)
     if events and not os.path.isdir(target):
         private_directory(target)
         location.own_as(target, here.directory)
+    moved = 0
     for name in events:
-        copy = os.path.join(workshop, name)
-        shutil.copy2(os.path.join(here.spool, name), copy, follow_symlinks=False)
+        event, copy, new = (os.path.join(folder, name) for folder in (here.spool, workshop, target))
+        if os.path.lexists(new) and not _is_copy(event, new):
+            continue
+        # With its time, which is that of the event.
+        shutil.copy2(event, copy, follow_symlinks=False)
         location.own_as(copy, here.directory)
         sync(copy)
-        os.rename(copy, os.path.join(target, name))
-    if events:
+        os.rename(copy, new)
+        moved += 1
+    if moved:
         sync(target)
-    return len(events)
+    return moved
+
+
+def _is_copy(event: str, other: str) -> bool:
+    one, two = (os.stat(path, follow_symlinks=False) for path in (event, other))
+    return (one.st_size, one.st_mtime_ns) == (two.st_size, two.st_mtime_ns)
 
 
 def _events(spool: str) -> list[str]:
@@ -221,7 +232,7 @@ def _write_note(here: Places, note: LocationFile) -> None:
 
 
 def _finished(here: Places, new: str, spooled: int) -> Moved:
-    """The old databases out of the way, so that no hook records there, and no trace of the work left behind."""
+    """The old databases out of the way, so that nothing records there, and no trace of the work left behind."""
     directory = os.path.dirname(new)
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     kept = []
@@ -231,11 +242,13 @@ def _finished(here: Places, new: str, spooled: int) -> Moved:
                 os.rename(path + suffix, f"{path}.moved.{now}{suffix}")
         kept.append(f"{path}.moved.{now}")
     sync(here.directory)
-    taken = set(_events(os.path.join(directory, "spool")))
+    target = os.path.join(directory, "spool")
+    taken = set(_events(target))
     for name in _events(here.spool):
+        event = os.path.join(here.spool, name)
         # What came since is drained from where it is.
-        if name in taken:
-            os.unlink(os.path.join(here.spool, name))
+        if name in taken and _is_copy(event, os.path.join(target, name)):
+            os.unlink(event)
     shutil.rmtree(os.path.join(directory, _UNFINISHED), ignore_errors=True)
     return Moved(new, tuple(kept), spooled)
 
@@ -251,7 +264,7 @@ _NAMES = ("accounting.db", "publishing.db")
 """In the order in which they are exchanged: a ledger never knows of jobs which the other does not have yet."""
 _WORKSHOP = f"{TEMPORARY}snapshot"
 _RESERVE_BYTES = 128 << 20
-"""What is left free: with less `arcacct status` is critical, and hooks may write to that disk."""
+"""What is left free: with less `arcacct status` is critical, and the recorder may write to that disk."""
 
 
 def snapshots(here: Places, directory: str) -> list[BackupFile]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 import sys
 import time
-from _sqlite3 import Connection, connect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from sqlite3 import Connection, connect
 from typing import Any, NamedTuple
 
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, has_view, source_of

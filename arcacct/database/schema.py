@@ -6,14 +6,21 @@ import grp
 import os
 import stat
 import time
-from _sqlite3 import Connection, DatabaseError, connect
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from functools import cache
+from sqlite3 import Connection, DatabaseError, connect
 from typing import NamedTuple
 
-from arcacct.database.checkpoint import make_durable
-from arcacct.database.connection import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, other_version, translated, uri, version
+from arcacct.database.connection import (
+    ACCOUNTING_SCHEMA,
+    PUBLISHING_SCHEMA,
+    make_durable,
+    other_version,
+    translated,
+    uri,
+    version,
+)
 from arcacct.database.durable import locked, maintenance, refuse_foreign
 from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.files.directories import private_directory, resource
@@ -61,8 +68,8 @@ def views_of(source: str) -> dict[str, str]:
     """
     The views of a source (gridengine, slurm, htcondor, sonar; batch: PBS, LSF and others) by name, as text.
 
-    A database has them from its first import of that source: opening a database parses its whole schema, the
-    hook with each event, and most sites have none of these sources.
+    A database has them from its first import of that source: opening a database parses its whole schema, and
+    most sites have none of these sources.
     """
     with closing(connect(":memory:")) as scratch:
         scratch.executescript(_read(os.path.join(resource("schema", ACCOUNTING.folder, "sources"), f"{source}.sql")))
@@ -137,7 +144,7 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
                 if found < kind.oldest:
                     raise other_version(con, path, found, kind.schema, kind.oldest)
                 if found < kind.schema:
-                    # Hooks would wait for a script that takes long: with the file there they spool at once.
+                    # Writers would wait for a script that takes long: with the file there they end at once.
                     work.enter_context(maintenance(path, "upgrade"))
                     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
                     backup(con, f"{path}.before-schema-{kind.schema}.{now}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from _sqlite3 import Connection, DatabaseError, connect
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from sqlite3 import Connection, DatabaseError, connect
 
 from arcacct.config.paths import Places
 from arcacct.database import access

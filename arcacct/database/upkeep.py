@@ -8,10 +8,10 @@ import re
 import secrets
 import shutil
 import time
-from _sqlite3 import Connection, DatabaseError, connect
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import chain, count
+from sqlite3 import Connection, DatabaseError, connect
 from typing import NamedTuple
 
 import psutil
@@ -146,9 +146,9 @@ def restore(here: Places, source: str, *, patience_s: float = PATIENCE_S) -> Res
     Replace a database with its backup; the old one is kept next to it under another name.
 
     A backup of the accounting database continues from its own incarnation and from that of the replaced database, or
-    the recorded one. Hooks spool meanwhile. Raises SchemaError for a file that is not a backup of ours (its schema must
-    be ours, without foreign triggers and views) or newer than this program, InputError if it cannot be read, StoreBusy
-    if other processes do not close the database, ConfigError as `may_restore`.
+    the recorded one. Events are spooled meanwhile. Raises SchemaError for a file that is not a backup of ours (its
+    schema must be ours, without foreign triggers and views) or newer than this program, InputError if it is unreadable,
+    StoreBusy if other processes do not close the database, ConfigError as `may_restore`.
     """
     may_restore(here)
     kind = _kind_of(source, here)
@@ -370,7 +370,7 @@ def optimize(here: Places, con: Connection) -> None:
 
 def shrink(here: Places, con: Connection) -> tuple[int, int]:
     """
-    Write the whole database anew, without the room that deleted rows left; hooks spool meanwhile.
+    Write the whole database anew, without the room that deleted rows left; events are spooled meanwhile.
 
     Raises StoreError when the disk has no room for it, StoreBusy when somebody else writes.
     """

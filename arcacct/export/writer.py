@@ -18,8 +18,7 @@ from pyarrow import ArrowException
 
 from arcacct.config.paths import Places
 from arcacct.database.access import read_accounting
-from arcacct.database.checkpoint import make_durable
-from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection
+from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, make_durable
 from arcacct.database.incarnation import highest_seq
 from arcacct.database.schema import incarnation, incarnation_history
 from arcacct.errors import InputError, StoreBusy, StoreError

@@ -1,8 +1,4 @@
-"""
-Directories of our own: private ones, readable only by their owner, and those of the package, ``schema/`` and ``etc/``.
-
-The hook imports this module when it spools, so it imports nothing but ``os``.
-"""
+"""Directories of our own: those that only their owner may read, and ``schema/`` and ``etc/`` of the package."""
 
 import os
 

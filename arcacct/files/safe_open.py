@@ -1,16 +1,14 @@
 """Files in directories that others may write, opened without following links."""
 
+from __future__ import annotations
+
 import errno
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 
 from arcacct.errors import InputError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _CLOSED = os.O_NOFOLLOW | os.O_CLOEXEC
 _SEARCH = os.O_PATH | os.O_DIRECTORY | _CLOSED
@@ -47,7 +45,7 @@ class Directory:
         self.sure = sure and _is_ours(self.status) and (not others or bool(self.status.st_mode & stat.S_ISVTX))
         self.shared = others or not self.sure
 
-    def __enter__(self) -> "Directory":
+    def __enter__(self) -> Directory:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -65,7 +63,7 @@ class Directory:
         """What is under a name, of a link the link itself. Raises OSError."""
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
 
-    def open(self, name: str) -> "Directory":
+    def open(self, name: str) -> Directory:
         """
         A directory in it, which is no link.
 
@@ -77,7 +75,7 @@ class Directory:
             raise self._named(error, name) from None
         return Directory(fd, self.path_of(name), sure=self.sure)
 
-    def make(self, name: str, mode: int = 0o700) -> "Directory":
+    def make(self, name: str, mode: int = 0o700) -> Directory:
         """
         A directory in it, made with this mode (whatever the umask) if it is not there, and its name is on disk then.
 
@@ -169,7 +167,7 @@ class Directory:
         """
         return self._opened(name, _not_plain)
 
-    def _opened(self, name: str, doubt: "Callable[[os.stat_result], str]") -> int:
+    def _opened(self, name: str, doubt: Callable[[os.stat_result], str]) -> int:
         # Before it is opened: to open a device may be to use it.
         self._refuse(name, doubt(self.lstat(name)))
         try:

@@ -13,14 +13,13 @@ from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from threading import local
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from arcacct.database.connection import Connection
 from arcacct.database.durable import count_rolled_back
 from arcacct.records import reader
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.publishing.ledger import SentRecord
 

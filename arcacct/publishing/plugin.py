@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, StrEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arcacct.benchmark import Benchmark
 from arcacct.errors import ArcacctError, CredentialError, InputError, TargetBusy, TargetError, TargetRefuses
@@ -16,7 +16,6 @@ from arcacct.publishing.ledger import COUNTS, Names, SentRecord, SentSum
 from arcacct.records.model import VO, VOs
 from arcacct.wording import sanitise_line, without_secrets
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.config.options import Target
     from arcacct.config.settings import Settings

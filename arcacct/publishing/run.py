@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from functools import partial
+from hashlib import sha256
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any
@@ -44,7 +45,6 @@ from arcacct.publishing.target_run import (
     fault_of,
 )
 from arcacct.records import hold_decisions, usage
-from arcacct.records.packing import sha256
 
 # Targets run in parallel, in one thread for each receiver, so that a slow or failing target does not delay the others.
 #
@@ -431,7 +431,7 @@ def _drained(here: Places, con: Connection) -> list[str]:
     """Record the waiting events of the spools; return complaints about the unusable ones."""
     complaints: list[str] = []
     if any(map(_has_something, spools(here))):
-        from arcacct.arex.sweep import drain  # noqa: PLC0415  rarely needed: hooks record nearly all
+        from arcacct.arex.sweep import drain  # noqa: PLC0415  rarely needed: the recorder records nearly all
 
         drain(here, con, complaints)
     return complaints

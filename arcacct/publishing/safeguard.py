@@ -8,7 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
@@ -19,7 +19,6 @@ from arcacct.publishing.sent import is_same
 from arcacct.records.model import AAR
 from arcacct.wording import count_of, sanitise_line
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.publishing.plugin import TargetPlugin
 

@@ -10,14 +10,15 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 
-from arcacct.arex.spool_replay import trusted_owners
+from arcacct.arex.spool_replay import trusted_owners, unusable_files
 from arcacct.config.options import TransportOptions
+from arcacct.database import access
 from arcacct.database.access import blamed
 from arcacct.database.location import spools
 from arcacct.errors import ArcacctError, StoreError, TargetBusy, TargetRefuses
-from arcacct.publishing.ledger_rows import iso
 from arcacct.publishing.plugin import Outcome, TargetPlugin, error_of
 from arcacct.queries import doctor_checks, doctor_host, health, health_checks
 from arcacct.queries.doctor_checks import STORE, Site, Step, of_error
@@ -25,9 +26,6 @@ from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, advise
 from arcacct.targets import plugins
 
 # What `arcacct status` looks at as well, and who may write the spools.
-
-
-_LONGEST_BREAK_S = 60
 
 
 def state(site: Site) -> Iterator[Check]:
@@ -46,7 +44,7 @@ def _database(site: Site) -> Iterator[Check]:
 
 
 def spools_of(site: Site) -> Iterator[Check]:
-    """Check which users may write to each spool."""
+    """Check which users may write to each spool, and say of each file that no sweep can use what to do with it."""
     here = site.here
     if here is None:
         return
@@ -55,7 +53,6 @@ def spools_of(site: Site) -> Iterator[Check]:
     except ArcacctError:
         # Is among the problems of the database.
         known = [here.spool]
-    yield from _breaker(here.breaker, site.now)
     trusted = trusted_owners(here)
     for folder in filter(os.path.isdir, known):
         owner = os.stat(folder).st_uid
@@ -68,18 +65,12 @@ def spools_of(site: Site) -> Iterator[Check]:
         elif not os.access(folder, os.W_OK | os.X_OK):
             detail = f"{folder} cannot be written by {user_name(os.geteuid())}"
             yield Check("spool", CRITICAL, detail, "run as the user of A-REX, or fix its mode", STORE)
-
-
-def _breaker(path: str, now: int) -> Iterator[Check]:
-    """After a hook that was too slow the next ones spool at once, for some seconds."""
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            text = file.read(32).strip()
-    except OSError:
-        return
-    if text.isdigit() and now < int(text) <= now + _LONGEST_BREAK_S:
-        detail = f"a hook was too slow just now, so all events are spooled until {iso(int(text))} ({path})"
-        yield Check("spool", WARNING, detail, "if this repeats, check what keeps the disk of the database busy")
+    with ExitStack() as stack:
+        con = None
+        with suppress(ArcacctError):
+            con = stack.enter_context(closing(access.read_accounting(here)))
+        for path, what, todo in unusable_files(known, con):
+            yield Check("spool", WARNING, f"{path}: {what}", todo)
 
 
 # The way to each receiver: its name, the connection, TLS both ways, and a question that changes nothing there.

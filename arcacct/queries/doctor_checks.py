@@ -188,7 +188,7 @@ def targets(site: Site) -> Iterator[Check]:
 
 
 def permissions(site: Site) -> Iterator[Check]:
-    """Check which users may change the configuration and the databases, and whether A-REX's hook may write them."""
+    """Check which users may change the configuration and the databases, and whether the recorder may write them."""
     for path in site.conf.files:
         found = _changeable("permissions", path, CONF)
         if found.severity == OK and (loose := [*changeable_parts(path)]):
@@ -244,7 +244,7 @@ def _changeable(what: str, path: str, exit_code: int) -> Check:
 
 
 def _doctor(site: Site) -> Iterator[Check]:
-    """Whether what the doctor may read and write is what A-REX's hook may."""
+    """Whether what the doctor may read and write is what the recorder may."""
     here = site.here
     if here is None or not os.path.isdir(here.controldir):
         return
@@ -259,7 +259,7 @@ def _doctor(site: Site) -> Iterator[Check]:
 
 
 def _owners(site: Site) -> Iterator[Check]:
-    """The hook runs as the user of A-REX, to whom the control directory belongs."""
+    """The launcher runs as the user of A-REX, to whom the control directory belongs."""
     here = site.here
     if here is None or not os.path.isdir(here.controldir):
         return
@@ -278,7 +278,7 @@ def _owners(site: Site) -> Iterator[Check]:
             "permissions",
             CRITICAL,
             f"{', '.join(others)}: not owned by {user_name(user)}, who owns {here.controldir}, so as whom A-REX runs "
-            "its hook",
+            "its launcher",
             f"chown {user_name(user)} {' '.join(others)}, and run every command of arcacct as that user",
             STORE,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import stat
 import subprocess
@@ -16,9 +15,9 @@ from typing import NamedTuple
 
 import psutil
 
+from arcacct.arex.spool_replay import LauncherSettings, launcher_settings
 from arcacct.config.check import launcher_problem
-from arcacct.config.paths import DEADLINE_S
-from arcacct.config.review import Callout, callouts
+from arcacct.config.review import callouts
 from arcacct.database.location import spools
 from arcacct.errors import ArcacctError, TargetBusy
 from arcacct.files.safe_open import open_parent
@@ -104,65 +103,32 @@ def place(site: Site) -> Iterator[Check]:
 
 # The launcher that A-REX calls: is it there, is it safe to be run by root, and is it quick enough?
 #
-# It is run with the state DELETED, for which neither launcher nor hook records anything, with a control directory and
+# It is run with the state DELETED, for which it writes no event, with a control directory and
 # spools that are made for it and thrown away: nothing of the site is touched, however it ends.
 
 
-_LARGEST = 64 * 1024
-_SETTING = re.compile(r"(?m)^(record|spool|fallback|limit)=(?:\$\{ARCACCT_[A-Z_]+:-([^}\n]*)\}|([^\s;&|$]*))[ \t]*$")
 _LONGEST_COMPLAINT = 300
-_MOST_S = 60.0
-RECORD = os.path.join(sys.prefix, "bin", "arcacct-record")
-"""The program that a launcher of this installation starts (``record=``)."""
+LAUNCHERS = ("/usr/libexec/arcacct-hook", "/usr/local/libexec/arcacct-hook")
+"""Where packages put the launcher, and where the manual puts it."""
+OLD_PROGRAM = "arcacct-record"
+"""What callouts of 0.2 could name instead of the launcher."""
 ANEW = "replace it by a new copy of etc/arcacct-hook, with mv"
 """The advice where a launcher does not work at all."""
-
-
-class Launcher(NamedTuple):
-    """What a launcher of ours has at its beginning; empty: as it comes, or another program."""
-
-    record: str = ""
-    spool: str = ""
-    fallback: str = ""
-    limit_s: float | None = None
-
-
-def settings_of(program: str) -> Launcher:
-    """The lines that an administrator may have edited. (A-REX's environment may say otherwise; it hardly does.)"""
-    try:
-        with open(program, encoding="utf-8", errors="replace") as file:
-            text = file.read(_LARGEST)
-    except OSError:
-        return Launcher()
-    if "arcacct-hook CONTROLDIR" not in text:
-        return Launcher()
-    found = {name: (default or plain).strip("'\"") for name, default, plain in _SETTING.findall(text)}
-    limit = found.get("limit", "")
-    return Launcher(
-        found.get("record", ""),
-        found.get("spool", ""),
-        found.get("fallback", ""),
-        float(limit) if limit.isdigit() else None,
-    )
 
 
 def launcher(site: Site) -> Iterator[Check]:
     """Each program that our callouts name."""
     for program in dict.fromkeys(one.program for one in callouts(site.conf)):
-        lines = [one for one in callouts(site.conf) if one.program == program]
         wrong = _unsafe(site, program)
         if wrong is not None:
             yield wrong
             continue
-        found = settings_of(program)
-        yield from _settings(site, program, found, lines)
-        what = "the program of the launcher (record=)"
-        advice = f"set record={RECORD} in {program}, or install arcacct where record= says"
-        unsafe = _unsafe(site, found.record, what, advice) if found.record else None
-        if unsafe is not None:
-            yield unsafe
-        else:
-            yield _run(site, program, lines)
+        if os.path.basename(program) == OLD_PROGRAM:
+            detail = f"{program} only runs the launcher, and the release after 0.3 does not have it"
+            yield Check("launcher", WARNING, detail, f"name the launcher in the statecallout lines: {LAUNCHERS[0]}")
+        elif (found := launcher_settings(program)) is not None:
+            yield from _settings(site, program, found)
+        yield _run(site, program)
         if os.path.realpath(program).startswith(os.path.join(sys.prefix, "")):
             yield Check(
                 "launcher",
@@ -172,14 +138,13 @@ def launcher(site: Site) -> Iterator[Check]:
             )
 
 
-def _unsafe(site: Site, program: str, what: str = "the launcher", *advice: str) -> Check | None:
-    """Why a program cannot be run, or may not be; ``None``: it may. ``advice``: what to do if it does not exist."""
-    problem = launcher_problem(program, what, *advice)
-    if problem:
+def _unsafe(site: Site, program: str) -> Check | None:
+    """Why a program cannot be run, or may not be; ``None``: it may."""
+    if problem := launcher_problem(program):
         return advised("launcher", CRITICAL, problem, CONF)
     status = os.stat(program)
     if status.st_uid not in (0, os.geteuid()):
-        return _of_another(site, program, what, status.st_uid)
+        return _of_another(site, program, status.st_uid)
     try:
         folder, _name = open_parent(os.path.realpath(program))
         with folder:
@@ -187,23 +152,20 @@ def _unsafe(site: Site, program: str, what: str = "the launcher", *advice: str) 
     except (OSError, ArcacctError):
         sure = False
     if not sure or status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid):
-        detail = f"{program}: users other than root can replace {what} on its path; it was not run"
+        detail = f"{program}: users other than root can replace the launcher on its path; it was not run"
         loose = " ".join(map(shlex.quote, changeable_parts(program)))
         todo = f"chmod go-w {loose}" if loose else "the program and each directory above it must belong to root"
-        return _error(detail, todo)
+        return Check("launcher", CRITICAL, detail, todo, CONF)
     return None
 
 
-def _of_another(site: Site, program: str, what: str, uid: int) -> Check:
+def _of_another(site: Site, program: str, uid: int) -> Check:
     owner = user_name(uid)
     if uid == _user_of_arex(site):
         detail = f"{program} belongs to {owner}, as whom A-REX runs; as {user_name(os.geteuid())} it was not run"
         return Check("launcher", UNKNOWN, detail, f"run `arcacct doctor` as {owner}")
-    detail = f"{program}: {what} belongs to {owner}, who so controls what A-REX runs; it was not run"
-    return _error(detail, f"chown root {program}, after you have checked its content")
-
-
-def _error(detail: str, advice: str) -> Check:
+    detail = f"{program}: the launcher belongs to {owner}, who so controls what A-REX runs; it was not run"
+    advice = f"chown root {program}, after you have checked its content"
     return Check("launcher", CRITICAL, detail, advice, CONF)
 
 
@@ -214,8 +176,11 @@ def _user_of_arex(site: Site) -> int | None:
         return None
 
 
-def _settings(site: Site, program: str, found: Launcher, lines: list[Callout]) -> Iterator[Check]:
-    """Whether launcher, callouts and arcacct.conf agree."""
+def _settings(site: Site, program: str, found: LauncherSettings) -> Iterator[Check]:
+    """Whether the launcher is the present one, and agrees with arcacct.conf."""
+    if not found.is_new:
+        detail = f"{program} is the launcher of 0.2: it starts another program for each event"
+        yield Check("launcher", WARNING, detail, f"{ANEW}, and keep its lines spool= and fallback=")
     here = site.here
     if found.fallback and here is not None and found.fallback != here.spool_fallback:
         yield Check(
@@ -233,57 +198,29 @@ def _settings(site: Site, program: str, found: Launcher, lines: list[Callout]) -
             "empty spool= in the launcher: then it is below the control directory",
             CONF,
         )
-    times = [float(text) for one in lines if re.fullmatch(r"[0-9.]+", text := one.option("timeout", ""))]
-    deadline_s = _deadline_s(site)
-    if found.limit_s is not None and not deadline_s < found.limit_s < min(times, default=_MOST_S):
-        yield Check(
-            "launcher",
-            WARNING,
-            f"{program} kills the hook after {found.limit_s:g} s (limit=), which is not between its deadline of "
-            f"{deadline_s:g} s and the callout's timeout",
-            "choose deadline < limit < timeout, as 5 < 8 < 10",
-        )
 
 
-def _deadline_s(site: Site) -> float:
-    return DEADLINE_S if site.here is None else site.here.deadline_s
-
-
-def _run(site: Site, program: str, lines: list[Callout]) -> Check:
-    deadline_s = _deadline_s(site)
-    command = [program, *(word for word in lines[0].arguments if word == "spool-only")]
+def _run(site: Site, program: str) -> Check:
     try:
-        code, said, took_s = _ran(command, min(deadline_s, site.limit_s))
+        code, said, took_s = _ran(program, site.limit_s)
     except OSError as error:
         reason = error.strerror or str(error)
         detail = f"{program} cannot be started ({reason}): A-REX fails each job"
         return Check("launcher", CRITICAL, detail, ANEW, CONF)
     if code is None:
-        is_over = took_s >= deadline_s
-        exit_code = CONF if is_over else TargetBusy.exit_code
-        within = f"its deadline of {deadline_s:g} s" if is_over else f"{site.limit_s:g} s"
-        detail = f"{program} did not end within {within}, with nothing to record"
-        advice = f"run `{' '.join(command)} /tmp doctor DELETED` and check what delays it"
-        return Check("launcher", CRITICAL if is_over else UNKNOWN, detail, advice, exit_code)
+        detail = f"{program} did not end within {site.limit_s:g} s, with nothing to record"
+        advice = f"run `{program} /tmp doctor DELETED` and check what delays it"
+        return Check("launcher", UNKNOWN, detail, advice, TargetBusy.exit_code)
     if code:
         detail = f"{program} ends with {code}, and A-REX treats that as a failure: {said or 'it prints nothing'}"
         return Check("launcher", CRITICAL, detail, ANEW, CONF)
-    if said:
-        advice = "fix record= in the launcher, or its environment: until then all events wait for the sweep"
-        return Check("launcher", CRITICAL, f"{program} cannot record: {said}", advice, CONF)
-    detail = f"{program} ran in {took_s:.2f} s; its deadline is {deadline_s:g} s"
-    if settings_of(program) == Launcher():
+    if os.path.basename(program) != OLD_PROGRAM and launcher_settings(program) is None:
         detail = f"{program} ran, and is not the launcher of arcacct: whether it records is unknown"
-        found = Check("launcher", UNKNOWN, detail, "compare it with etc/arcacct-hook, or use a copy of that", CONF)
-    elif took_s > deadline_s / 2:
-        detail = f"{program} took {took_s:.1f} s with nothing to record; its deadline is {deadline_s:g} s"
-        found = Check("launcher", WARNING, detail, "check what keeps the host busy, or use spool-only")
-    else:
-        found = Check("launcher", OK, detail)
-    return found
+        return Check("launcher", UNKNOWN, detail, "compare it with etc/arcacct-hook, or use a copy of that", CONF)
+    return Check("launcher", OK, f"{program} ran in {took_s:.2f} s")
 
 
-def _ran(command: list[str], limit_s: float) -> tuple[int | None, str, float]:
+def _ran(program: str, limit_s: float) -> tuple[int | None, str, float]:
     """
     Run a launcher as A-REX does, with a control directory and spools of the moment. Raises OSError.
 
@@ -294,7 +231,7 @@ def _ran(command: list[str], limit_s: float) -> tuple[int | None, str, float]:
         os.mkdir(control)
         started_s = time.monotonic()
         with subprocess.Popen(
-            [*command, control, "doctor", "DELETED"],
+            [program, control, "doctor", "DELETED"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

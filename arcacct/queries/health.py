@@ -312,10 +312,8 @@ def recent_months(now: int) -> list[tuple[int, int]]:
 
 def _launcher(path: str, drained: Sequence[str]) -> Launcher:
     known = {os.path.realpath(folder) for folder in drained}
-    try:
-        places = tuple(place for place in spool_replay.of_launcher(path) if os.path.realpath(place) not in known)
-    except OSError:
-        places = ()
+    settings = spool_replay.launcher_settings(path) or spool_replay.LauncherSettings()
+    places = tuple(one for one in (settings.spool, settings.fallback) if one and os.path.realpath(one) not in known)
     return Launcher(path, launcher_problem(path), spool_replay.look(places), places)
 
 

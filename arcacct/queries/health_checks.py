@@ -141,10 +141,10 @@ def _databases(found: Health, _limits: Thresholds) -> Iterator[Check]:
         size = f"{found.size_bytes / 2**20:.1f} MiB, schema {found.recorded.schema}"
         yield Check("database", OK, f"{found.database}: {size}, {count_of(found.recorded.jobs, 'job')}")
     if found.writer is not None:
-        text = f"process {found.writer} keeps the database locked: hooks spool until it ends"
+        text = f"process {found.writer} keeps the database locked: events wait until it ends"
         yield Check("lock", CRITICAL, text, f"check what it does (ps {found.writer})")
     if found.maintenance:
-        text = "database maintenance is running: hooks spool until it ends"
+        text = "database maintenance is running: events wait until it ends"
         advice = (
             "wait for that `arcacct db` command, or repeat one that was killed; if you created the file `maintenance`"
             " next to the database, remove it"
@@ -361,13 +361,13 @@ def _callouts(found: Health, limits: Thresholds) -> Iterator[Check]:
 @_check(
     "explanation/recording.md#where-a-recorder-runs",
     Metric(
-        "arcacct_recorder_age_seconds",
-        "How long ago the recorder had recorded all that callouts left to it; below 2 they leave more to it",
-        lambda found: None if found.recorder is None else found.recorder.age_s,
+        "arcacct_recorder_running",
+        "1: a recorder records the events that callouts spool; 0: they wait for the next sweep",
+        lambda found: None if found.recorder is None else found.recorder.process is not None,
     ),
 )
 def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    """Which way callouts are recorded: left to a recorder, or each by a start of Python."""
+    """Whether a recorder records what callouts spool, or only the next sweep does."""
     recorder = found.recorder
     if found.is_without_arex:
         return
@@ -376,20 +376,12 @@ def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
         return
     if recorder is None:
         return
-    slow = "each state callout starts Python and records its event"
-    if recorder.is_alive:
+    if recorder.process is not None:
         text = f"process {recorder.process} records what state callouts report, within a second"
         yield Check("recorder service", OK, text)
-    elif recorder.process is not None:
-        last = "cannot record now" if recorder.is_suspended else f"has not recorded for {recorder.age_s:.0f} s"
-        text = f"process {recorder.process} {last}, so {slow}"
-        yield Check("recorder service", WARNING, text, f"see its messages: journalctl -u {UNIT}")
-    elif recorder.is_enabled or recorder.age_s is not None:
-        text = f"{UNIT if recorder.is_enabled else 'it was killed and'} does not run, so {slow}"
-        advice = f"see why: systemctl status {UNIT}; then: systemctl start {UNIT}"
-        yield Check("recorder service", WARNING, text, advice)
     else:
-        yield Check("recorder service", OK, f"none: {slow}")
+        text, advice = "none runs: events wait in the spool for the next sweep", f"systemctl enable --now {UNIT}"
+        yield Check("recorder service", WARNING if recorder.is_enabled else OK, text, advice)
 
 
 @_check(
@@ -422,7 +414,9 @@ def _spool(found: Health, limits: Thresholds) -> Iterator[Check]:
             return
         severity = max(severity, _waits(left, found.now, limits))
         text = f"{_events(found.now, left)}, as of the last sweep ({hidden})"
-    yield Check("spool", severity, text, "run `arcacct sweep` and read its messages" if severity else "")
+    aside = "`arcacct doctor` says of each file in spool/unusable what to do with it"
+    advice = aside if spool.unusable else "run `arcacct sweep` and read its messages"
+    yield Check("spool", severity, text, advice if severity else "")
 
 
 @_check(

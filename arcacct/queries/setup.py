@@ -16,7 +16,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from arcacct.arex.resident import UNIT
-from arcacct.config.check import launcher_problem
+from arcacct.arex.spool_replay import LauncherSettings, launcher_settings
 from arcacct.config.parser import Conf
 from arcacct.config.paths import AREX_DATABASES, STATUS_FOLDERS
 from arcacct.config.review import NEW_STATES, STATES, callouts
@@ -28,15 +28,13 @@ from arcacct.queries.doctor_checks import CONF, STORE, Site
 from arcacct.queries.health import BEFORE_LIVE, CRITICAL, OK, UNKNOWN, WARNING, Check, cannot_look, disk_check, disks
 from arcacct.targets import plugins
 
-LAUNCHERS = ("/usr/libexec/arcacct-hook", "/usr/local/libexec/arcacct-hook")
-"""Where packages put the launcher, and where the manual puts it."""
 PREFIX = "/opt/arcacct"
 """Where the launcher and the units of ``etc/`` expect the program."""
 PLANNED = "the lines of this step"
 """The file of callouts that are not written yet, in messages."""
 _OPTIONS = "timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
 _UNITS = {UNIT: WARNING, "arcacct-sweep.timer": CRITICAL, "arcacct-publish.timer": CRITICAL}
-"""What it is when one is not enabled: without a recorder callouts are slower, without the others nothing is done."""
+"""What it is when one is not enabled: without a recorder events wait for the sweep, which only the timer starts."""
 _NOT_RUNNING = {
     "missing": ("is not installed", "install and enable it"),
     "disabled": ("is not enabled", "enable it"),
@@ -118,12 +116,12 @@ def planned(conf: Conf, launcher: str | None) -> tuple[Conf, str]:
     The configuration with our callouts in it, as the next start of A-REX would read it, and the launcher they call.
 
     ``conf`` may get the lines: give one that nothing else uses. ``launcher``: their launcher, if not that of the lines
-    that are there or of the first of `LAUNCHERS` that is there.
+    that are there or of the first of `doctor_host.LAUNCHERS` that is there.
     """
     ours = callouts(conf)
     if ours:
         return conf, ours[0].program
-    program = launcher or next(filter(os.path.exists, LAUNCHERS), LAUNCHERS[-1])
+    program = launcher or next(filter(os.path.exists, doctor_host.LAUNCHERS), doctor_host.LAUNCHERS[-1])
     lines = callout_lines(program, is_arc7=reads_directory(conf))
     conf.add("\n".join(("[arex]", *lines, "")), PLANNED, further=True)
     return conf, program
@@ -212,23 +210,19 @@ def _launcher(ahead: Site, launcher: str) -> SetupStep:
     checks = tuple(one for one in doctor_host.launcher(ahead) if one.subject == "launcher")
     advice = tuple(one.advice for one in checks if one.severity != OK)
     folder = os.path.dirname(launcher)
-    record = doctor_host.settings_of(launcher).record
-    if not os.path.exists(launcher) or doctor_host.ANEW in advice:
+    if not os.path.exists(launcher) or any(one.startswith(doctor_host.ANEW) for one in advice):
         undo = f"rm {launcher} (only after no statecallout= line names it and A-REX was restarted)"
         do = (f"mkdir -p {shlex.quote(folder)}", *_replacing(launcher, resource("etc", "arcacct-hook")))
         return SetupStep("launcher", checks, do, (undo,))
-    if record and launcher_problem(record):
-        # In its place already: with another program it works.
-        return SetupStep("launcher", checks, _replacing(launcher, launcher))
     return SetupStep("launcher", checks, advice)
 
 
 def _replacing(launcher: str, source: str) -> tuple[str, ...]:
-    """Put a launcher into its place by a rename, with the program of this installation in its line ``record=``."""
+    """Put a launcher into its place by a rename, with the lines that the administrator has changed in the old one."""
     new, source = shlex.quote(f"{os.path.dirname(launcher)}/.arcacct-hook.new"), shlex.quote(source)
-    copy = f"cp {source} {new}"
-    if sys.prefix != PREFIX:
-        copy = f"sed 's|^record=.*|record={doctor_host.RECORD}|' {source} > {new}"
+    old = launcher_settings(launcher) or LauncherSettings()
+    kept = [f"s|^{name}=.*|{name}={value}|" for name in ("spool", "fallback") if (value := getattr(old, name))]
+    copy = f"sed {shlex.quote(';'.join(kept))} {source} > {new}" if kept else f"cp {source} {new}"
     return (copy, f"chmod 755 {new}", f"mv {new} {shlex.quote(launcher)}")
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pluggy import HookimplMarker
 
 from arcacct.records.model import FQAN, parsed_fqan
 from arcacct.records.packing import unescaped
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.database.connection import Connection
 

@@ -72,8 +72,6 @@ from arcacct.targets import plugins
 from arcacct.wording import count_of
 
 _HOUR_S = 3600
-_LOCKED_S = 2.0
-"""How long a .local may be locked by somebody else before its job is left out."""
 _PATIENCE_S = 20.0
 """How long to wait for a moment in which A-REX does not write."""
 _LOOKED_UP_JOBS = 500
@@ -312,7 +310,7 @@ def _control_jobs(settings: Settings, month: Month) -> Iterator[tuple[str, Usage
             status = read_status_file(path)
             if status is None or status.state != "FINISHED":
                 continue
-            files = read_job(settings.places.controldir, job_id, status.state, lambda _stat: "", _LOCKED_S, status)
+            files = read_job(settings.places.controldir, job_id, status.state, lambda _stat: "", status)
             usage = job_facts(files, settings.places.rules).usage
         except Exception as error:  # noqa: BLE001  whatever it is, the other jobs are compared
             wrong(job_id, path, error)

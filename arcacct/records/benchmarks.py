@@ -9,7 +9,7 @@ from typing import NamedTuple
 from arcacct.benchmark import parsed_benchmark
 from arcacct.config.paths import Places
 from arcacct.config.values import NodeBenchmark, QueueBenchmark
-from arcacct.database.connection import Connection, Transaction
+from arcacct.database.connection import Connection, transaction
 from arcacct.records.batch_jobs import model_benchmark
 from arcacct.records.enrichment import CONFIGURED, DEFAULT, SAMPLES, rate
 from arcacct.records.reader import unescaped
@@ -142,7 +142,7 @@ def correct(
     done = 0
     for page in benchmark_changes(con, options):
         for slice_ in _slices(page):
-            with Transaction(con, here.database, here.queue_lock):
+            with transaction(con, here.database, here.queue_lock):
                 for one in slice_:
                     rate(con, one.record_id, one.after, one.source)
             done += len(slice_)

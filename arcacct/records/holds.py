@@ -1,21 +1,21 @@
-"""
-Held records: no figure and no receiver includes them until an operator decides (table RecordHolds).
+"""Held records: no figure and no receiver includes them until an operator decides (table RecordHolds)."""
 
-On the hook's path: imports only a few modules of the standard library.
-"""
+from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from arcacct.database.connection import Connection
-from arcacct.records.states import AWAITED, FINAL, NOT_MEASURED, UNKNOWN, implausible_values, overrides
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
-
-    from arcacct.records.states import ImplausibleValue
-
+from arcacct.records.states import (
+    AWAITED,
+    FINAL,
+    NOT_MEASURED,
+    UNKNOWN,
+    ImplausibleValue,
+    implausible_values,
+    overrides,
+)
 
 HELD = "held"
 AS_UNKNOWN, AS_BOUND, AS_REPORTED, EXCLUDED = "unknown", "bound", "reported", "excluded"
@@ -77,7 +77,7 @@ FROM = """
 """The columns and tables that `judged` needs."""
 
 
-def known_cores(cores: "Any", source: str | None, *, has_nodes: bool) -> "Any":
+def known_cores(cores: Any, source: str | None, *, has_nodes: bool) -> Any:
     """
     Return the cores of a record; 0: unknown.
 
@@ -86,7 +86,7 @@ def known_cores(cores: "Any", source: str | None, *, has_nodes: bool) -> "Any":
     return 0 if cores == 1 and not has_nodes and source not in OF_AREX else cores
 
 
-def judged(row: "Sequence[Any]") -> "tuple[ImplausibleValue, ...]":
+def judged(row: Sequence[Any]) -> tuple[ImplausibleValue, ...]:
     """Return the impossible values of a record, from its `VALUES`; empty for a job that has not ended."""
     _record_id, status, submit, end, wall_s, user_s, kernel_s, cores, nodes, source, benchmark, has_nodes, *rest = row
     if status not in FINAL:
@@ -98,7 +98,7 @@ def judged(row: "Sequence[Any]") -> "tuple[ImplausibleValue, ...]":
     return (*found, AWAITED) if is_awaited else found
 
 
-def judge(con: Connection, record_ids: "Iterable[int]") -> None:
+def judge(con: Connection, record_ids: Iterable[int]) -> None:
     """Hold the records that have impossible values now, and release those that have no such values any more."""
     ids = ",".join(str(int(record_id)) for record_id in record_ids)
     for row in con.execute(f"SELECT {VALUES} {FROM} WHERE AAR.RecordID IN ({ids})").fetchall():
@@ -118,7 +118,7 @@ def hold_unmeasured(con: Connection, record_id: int) -> None:
 
 
 def hold(
-    con: Connection, record_id: int, found: "tuple[ImplausibleValue, ...]", cpu: "tuple[Any, Any]", state: str = HELD
+    con: Connection, record_id: int, found: tuple[ImplausibleValue, ...], cpu: tuple[Any, Any], state: str = HELD
 ) -> None:
     """
     Hold a record for its impossible values; an earlier decision about exactly the same values stays valid.
@@ -150,7 +150,7 @@ def unhold(con: Connection, record_id: int) -> None:
 
 
 def mark_former(
-    con: Connection, record_id: int, found: "tuple[ImplausibleValue, ...]", cpu: "tuple[Any, Any]", state: str
+    con: Connection, record_id: int, found: tuple[ImplausibleValue, ...], cpu: tuple[Any, Any], state: str
 ) -> bool:
     """Hold a record that is older than the holds, or mark it PUBLISHED; False if it was judged or changed meanwhile."""
     row = con.execute(f"SELECT {VALUES} {FROM} WHERE AAR.RecordID = ?", (record_id,)).fetchone()
@@ -189,7 +189,7 @@ def _is_held(state: str) -> int:
     return int(state in (HELD, EXCLUDED))
 
 
-def _overriding(found: "tuple[ImplausibleValue, ...]", cpu: "tuple[Any, Any]", state: str) -> "tuple[Any, ...]":
+def _overriding(found: tuple[ImplausibleValue, ...], cpu: tuple[Any, Any], state: str) -> tuple[Any, ...]:
     """Return the replacements of the reported values, in the order of `OVERRIDES`."""
     if state in (AS_REPORTED, PUBLISHED):
         return (None,) * len(_COLUMNS)
@@ -197,11 +197,11 @@ def _overriding(found: "tuple[ImplausibleValue, ...]", cpu: "tuple[Any, Any]", s
     return tuple([values.get(field) for field in _COLUMNS])
 
 
-def _reasons(found: "tuple[ImplausibleValue, ...]") -> str:
+def _reasons(found: tuple[ImplausibleValue, ...]) -> str:
     return " ".join(dict.fromkeys([reason for reason, *_rest in found]))
 
 
-def _lines(found: "tuple[ImplausibleValue, ...]") -> str:
+def _lines(found: tuple[ImplausibleValue, ...]) -> str:
     return "\n".join(
         [
             f"{reason}\t{field}\t{'' if bound is None else bound}\t{_shown(reported)}"
@@ -219,7 +219,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
-def parsed_values(lines: str) -> "tuple[ImplausibleValue, ...]":
+def parsed_values(lines: str) -> tuple[ImplausibleValue, ...]:
     """Parse RecordHolds.Doubts; the reported values are texts."""
     found = []
     for line in lines.split("\n"):

@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import NamedTuple, TypeVar
 
-from arcacct.database.connection import (
-    Connection,
-    DatabaseError,
-    DataError,
-    IntegrityError,
-    InterfaceError,
-    OperationalError,
-    ProgrammingError,
-)
+from arcacct.database.connection import OF_VALUES, Connection, DatabaseError, OperationalError
 from arcacct.errors import ArcacctError, InputError
 
 # The reason why a record is left out, from the error that it caused.
@@ -83,7 +75,6 @@ MOST_OF_A_FILE = 1000
 MOST = 10_000
 MOST_BYTES = 64 * 1024 * 1024
 
-_VALUE_COLUMNS = (DataError, IntegrityError, InterfaceError, ProgrammingError)
 _COLUMNS = "RejectedID, Source, Scope, File, Position, Reason, IsOurs, Records, Rejected, Bytes"
 
 
@@ -150,7 +141,7 @@ def is_of_record(error: Exception) -> bool:
     cause = error.__cause__ if isinstance(error, ArcacctError) and error.__cause__ is not None else error
     if isinstance(cause, DatabaseError):
         # The values of a record overflow an integer sum in SQL.
-        return isinstance(cause, _VALUE_COLUMNS) or (
+        return isinstance(cause, OF_VALUES) or (
             isinstance(cause, OperationalError) and "integer overflow" in str(cause)
         )
     return not isinstance(error, OSError | ArcacctError) or isinstance(error, InputError)

@@ -1,17 +1,15 @@
-"""Packs: a finished job with its children in one value (table PackedJobs), for the reader. On the hook's path."""
+"""Packs: a finished job with its children in one value (table PackedJobs), for the reader."""
+
+from __future__ import annotations
 
 import marshal
-import sys
-import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
 
 from arcacct.database.connection import Connection
 from arcacct.records.states import FINAL, TRANSFER_CACHED_INPUT, TRANSFER_INPUT, TRANSFER_OUTPUT
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
-
 
 VERSION = 1
 """The version of the layout (`reader.PACKED_FIELDS`): packs of another version are not read."""
@@ -23,11 +21,8 @@ EVENTS = ("SUBMIT", "LRMSSTART", "LRMSEND")
 """JobEvents.EventKey of the published events."""
 
 _HEX = frozenset("0123456789ABCDEFabcdef")
-_DAYS: dict[str, int] = {}
-_MINUTES: dict[str, int] = {}
-_SECONDS: dict[str, int] = {}
-"""A cache: seconds by the parts of JobEvents.EventTime."""
-_MOST_DAYS = 1000
+_EPOCH = datetime(1970, 1, 1)
+_EVENT_TIME_LENGTH = len("2026-11-20 12:00:00")
 
 _INSERT = (
     "INSERT OR REPLACE INTO PackedJobs (RecordID, Seq, Version, Digest, Data)"
@@ -48,19 +43,19 @@ def unescaped(text: str) -> str:
     return "".join(plain)
 
 
-def node_names(text: "str | None") -> tuple[str, ...]:
+def node_names(text: str | None) -> tuple[str, ...]:
     """Return the distinct names, in order. A-REX writes one per slot, under `nodenames` (jura reads `nodename`)."""
     return tuple(dict.fromkeys([name for name in (text or "").split(":") if name]))
 
 
 def packed(
-    texts: "Sequence[Any]",
-    numbers: "Sequence[object]",
-    tokens: "Sequence[Any]",
-    rtes: "Sequence[Any]",
-    transfers: "Sequence[Any]",
-    extra: "Sequence[Any]",
-    events: "Iterable[Any]",
+    texts: Sequence[Any],
+    numbers: Sequence[object],
+    tokens: Sequence[Any],
+    rtes: Sequence[Any],
+    transfers: Sequence[Any],
+    extra: Sequence[Any],
+    events: Iterable[Any],
 ) -> bytes | None:
     """
     Pack an ended job from its rows as they are stored; ``None``: the job must not be packed.
@@ -90,14 +85,14 @@ def packed(
 
 
 def _values(
-    texts: "Sequence[str]",
-    numbers: "Sequence[object]",
-    tokens: "Sequence[Any]",
-    rtes: "Sequence[Any]",
-    transfers: "Sequence[Any]",
-    extra: "Sequence[Any]",
-    events: "Iterable[Any]",
-) -> "tuple[Any, ...]":
+    texts: Sequence[str],
+    numbers: Sequence[object],
+    tokens: Sequence[Any],
+    rtes: Sequence[Any],
+    transfers: Sequence[Any],
+    extra: Sequence[Any],
+    events: Iterable[Any],
+) -> tuple[Any, ...]:
     """Return the values of `AAR` from ``job_id`` on; every text is plain. Raises TypeError and ValueError."""
     fqans: list[str] = []
     for key, value in tokens:
@@ -139,32 +134,16 @@ def _values(
 def event_seconds(when: str) -> int:
     """Return JobEvents.EventTime as UTC seconds. Raises TypeError and ValueError for other forms than A-REX's."""
     try:
-        return _DAYS[when[:10]] + _MINUTES[when[10:17]] + _SECONDS[when[17:]]
-    except KeyError:
-        _learn(when)
-        return _DAYS[when[:10]] + _MINUTES[when[10:17]] + _SECONDS[when[17:]]
-
-
-def _learn(when: str) -> None:
-    year, month, day, hour, minute, second = numbers = [
-        int(part) if part.isdecimal() else -1
-        for part in (when[:4], when[5:7], when[8:10], when[11:13], when[14:16], when[17:])
-    ]
-    if when != "{:04}-{:02}-{:02} {:02}:{:02}:{:02}".format(*numbers) or hour > 23 or minute > 59 or second > 59:
+        moment = datetime.fromisoformat(when)
+    except ValueError:
+        raise ValueError(when) from None
+    # It also reads other forms of ISO 8601.
+    if len(when) != _EVENT_TIME_LENGTH or str(moment) != when:
         raise ValueError(when)
-    # Years that start in March have the leap day as their last day.
-    years = year - (month < 3)
-    days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 719469
-    if time.gmtime(86400 * days)[:3] != (year, month, day):
-        raise ValueError(when)
-    if len(_DAYS) >= _MOST_DAYS:
-        _DAYS.clear()
-    _DAYS[when[:10]] = 86400 * days
-    _MINUTES[when[10:17]] = 3600 * hour + 60 * minute
-    _SECONDS[when[17:]] = second
+    return int((moment - _EPOCH).total_seconds())
 
 
-def keep(con: Connection, packs: "Iterable[tuple[int, bytes]]") -> None:
+def keep(con: Connection, packs: Iterable[tuple[int, bytes]]) -> None:
     """
     Store packs by RecordID, of records as they are at the end of the caller's transaction; all must be in the log.
 
@@ -175,18 +154,4 @@ def keep(con: Connection, packs: "Iterable[tuple[int, bytes]]") -> None:
 
 def digest(data: bytes) -> bytes:
     """Return the digest of a pack. It also finds damaged bytes, from which marshal may make a tuple of 16 GB."""
-    found: bytes = sha256(data).digest()
-    return found[:DIGEST_BYTES]
-
-
-def sha256(data: bytes) -> "Any":
-    """Return SHA-256 without `hashlib`, which loads OpenSSL and needs longer than a hook; uses it if already loaded."""
-    # While another thread is loading it, it has no sha256 yet.
-    quicker = getattr(sys.modules.get("hashlib"), "sha256", None)
-    if quicker is not None:
-        return quicker(data)
-    if sys.version_info >= (3, 12):
-        from _sha2 import sha256 as without_openssl  # noqa: PLC0415
-    else:
-        from _sha256 import sha256 as without_openssl  # type: ignore[import-not-found]  # noqa: PLC0415
-    return without_openssl(data)
+    return sha256(data).digest()[:DIGEST_BYTES]

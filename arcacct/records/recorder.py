@@ -1,8 +1,14 @@
-"""Record one state change of a job in A-REX's tables (INVARIANTS 2). On the hook's path."""
+"""Record one state change of a job in A-REX's tables (INVARIANTS 2)."""
+
+from __future__ import annotations
 
 import time
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from arcacct.database.connection import Connection
+from arcacct.records import holds, packing
 from arcacct.records.states import (
     ABORTED,
     AWAITED,
@@ -11,17 +17,12 @@ from arcacct.records.states import (
     MEASURED,
     UNKNOWN,
     UNMEASURED,
+    StateChange,
+    StatusFile,
+    Usage,
     implausible_values,
     status_of_end,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
-
-    from arcacct.records.states import StateChange, StatusFile, Usage
-
 
 # Recording is monotone inside its transaction. The same event twice changes nothing, and an older event only adds its
 # events. A finished job's children are compared as multisets, so a resumed job ends with one set of them (INVARIANTS 2
@@ -86,6 +87,7 @@ NOTHING, NEW_JOB, NEW_END, NEW_EVENT, CORRECTION = "", "job", "end", "event", "c
 """Kinds of a state change: nothing new, a new job, the end of a job, only a new event, any other change."""
 
 
+@dataclass(slots=True)
 class RecordedJob:
     """
     The stored values of a job before a state change is recorded.
@@ -93,24 +95,16 @@ class RecordedJob:
     ``owner``: interface, URL, queue, user, VO (as stored) and time of submission.
     """
 
-    __slots__ = (
-        *("auth_groups", "end_time", "event_ns", "has_hold", "has_notes", "local_job_id", "owner", "record_id"),
-        *("state", "status"),
-    )
-
-    def __init__(self, row: "tuple[Any, ...]") -> None:
-        self.record_id: int
-        self.end_time: int
-        self.status: str
-        self.state: str | None
-        self.local_job_id: str | None
-        self.auth_groups: str | None
-        self.record_id, self.end_time, self.status, self.state, event_ns, notes, hold, *rest = row
-        self.local_job_id, self.auth_groups, *owner = rest
-        self.owner: tuple[Any, ...] = tuple(owner)
-        self.event_ns: int = event_ns or 0
-        self.has_notes = bool(notes)
-        self.has_hold = bool(hold)
+    record_id: int
+    end_time: int
+    status: str
+    state: str | None
+    event_ns: int
+    has_notes: bool
+    has_hold: bool
+    local_job_id: str | None
+    auth_groups: str | None
+    owner: tuple[Any, ...]
 
     def has_ended(self) -> bool:
         """Whether the job's end is recorded. False for an aborted job: it only vanished."""
@@ -140,7 +134,7 @@ def event_time(seconds: int) -> str:
     return f"{_DATES[day]} {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
 
 
-def record(con: Connection, facts: "StateChange", *, present: bool = False, settled: bool = False) -> str:
+def record(con: Connection, facts: StateChange, *, present: bool = False, settled: bool = False) -> str:
     """
     Record one state change inside the caller's transaction; returns its kind (`NEW_JOB`, ...).
 
@@ -169,10 +163,10 @@ def record(con: Connection, facts: "StateChange", *, present: bool = False, sett
     elif latest:
         _go_on(con, known, facts)
     elif known.end_time and known.owner[5] != submitted:
-        _judge_again(con, known.record_id)
+        holds.judge(con, [known.record_id])
     changes = con.total_changes - before
     if latest:
-        # The hook does not mark the file as read: .failed may appear later, so the sweep reads the file once.
+        # An event does not mark the file as read: .failed may appear later, so the sweep reads the file once.
         con.execute(_REMEMBER, (known.record_id, *_identity(facts, settled=settled)))
     if not changes:
         return NOTHING
@@ -181,7 +175,7 @@ def record(con: Connection, facts: "StateChange", *, present: bool = False, sett
     return NEW_EVENT if changes == events else CORRECTION
 
 
-def record_present(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> list[str]:
+def record_present(con: Connection, jobs: list[tuple[StateChange, bool]]) -> list[str]:
     """
     Call `record` for many jobs whose status files the sweep reads; each job comes with its ``settled``.
 
@@ -206,14 +200,19 @@ def record_present(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> l
     return kinds
 
 
-def event_near(con: Connection, job_id: str, state: str, event_ns: int) -> "int | None":
-    """Return the time of the job's nearest event of this kind within `_SAME_S`, in UTC seconds; ``None``: no event."""
+def event_near(con: Connection, job_id: str, state: str, event_ns: int, others: Container[int]) -> int | None:
+    """
+    Return the time of the job's nearest event of this kind within `_SAME_S`, in UTC seconds; ``None``: no event.
+
+    ``others``: times of events of this kind that are certainly other ones.
+    """
     query = (
         "SELECT CAST(strftime('%s', EventTime) AS INTEGER) FROM AAR JOIN JobEvents USING (RecordID)"
         " WHERE JobID = ? AND EventKey = ?"
     )
     asked_s = event_ns // 10**9
-    near = [at_s for (at_s,) in con.execute(query, (escaped(job_id), state)) if abs(at_s - asked_s) <= _SAME_S]
+    times = [at_s for (at_s,) in con.execute(query, (escaped(job_id), state)) if at_s not in others]
+    near = [at_s for at_s in times if abs(at_s - asked_s) <= _SAME_S]
     return min(near, key=lambda at_s: abs(at_s - asked_s), default=None)
 
 
@@ -228,7 +227,7 @@ def has_ended(con: Connection, job_id: str) -> bool:
     return known is not None and known.has_ended()
 
 
-def remember_status_file(con: Connection, job_id: str, status: "StatusFile") -> None:
+def remember_status_file(con: Connection, job_id: str, status: StatusFile) -> None:
     """Remember that the sweep need not read this status file of a job again."""
     con.execute(
         "UPDATE StatusFiles SET (Size, MTimeNs, CTimeNs) = (?, ?, ?)"
@@ -250,10 +249,24 @@ def _known(con: Connection, job_id: str) -> RecordedJob | None:
         " LEFT JOIN AuthGroups ON AuthGroups.RecordID = AAR.RecordID WHERE JobID = ?",
         (escaped(job_id),),
     ).fetchone()
-    return None if row is None else RecordedJob(row)
+    if row is None:
+        return None
+    record_id, end_time, status, state, event_ns, has_notes, has_hold, local_job_id, auth_groups, *owner = row
+    return RecordedJob(
+        record_id=record_id,
+        end_time=end_time,
+        status=status,
+        state=state,
+        event_ns=event_ns or 0,
+        has_notes=bool(has_notes),
+        has_hold=bool(has_hold),
+        local_job_id=local_job_id,
+        auth_groups=auth_groups,
+        owner=tuple(owner),
+    )
 
 
-def _of_this_run(known: RecordedJob, facts: "StateChange", *, present: bool) -> "tuple[Usage | None, bool]":
+def _of_this_run(known: RecordedJob, facts: StateChange, *, present: bool) -> tuple[Usage | None, bool]:
     """
     Return the usage of the run that the event belongs to, and whether no later event of the job is recorded.
 
@@ -269,7 +282,7 @@ def _of_this_run(known: RecordedJob, facts: "StateChange", *, present: bool) -> 
     return facts.usage if facts.known else None, present or facts.event_ns >= known.event_ns
 
 
-def _insert(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> None:
+def _insert(con: Connection, jobs: list[tuple[StateChange, bool]]) -> None:
     """
     Insert the records of new jobs: the children first, so that a finished job is logged once.
 
@@ -307,10 +320,10 @@ def _insert(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> None:
     con.executemany(_INSERT_RECORD, records)
     con.executemany(_REMEMBER, files)
     if packs:
-        _keep(con, packs)
+        packing.keep(con, packs)
 
 
-def _insert_beside(con: Connection, record_id: int, facts: "StateChange") -> None:
+def _insert_beside(con: Connection, record_id: int, facts: StateChange) -> None:
     """Insert the rows that few records have, in arcacct's own tables."""
     if facts.auth_groups:
         con.execute(_SET_AUTH_GROUPS, (record_id, _auth_groups(facts)))
@@ -322,18 +335,16 @@ def _insert_beside(con: Connection, record_id: int, facts: "StateChange") -> Non
 
 def _packed(
     job_id: str,
-    owner: "tuple[Any, ...]",
+    owner: tuple[Any, ...],
     status: str,
-    used: "tuple[Any, ...]",
-    tokens: "Iterable[Any]",
-    events: "Iterable[Any]",
-    children: "dict[str, list[tuple[Any, ...]]]",
+    used: tuple[Any, ...],
+    tokens: Iterable[Any],
+    events: Iterable[Any],
+    children: dict[str, list[tuple[Any, ...]]],
 ) -> bytes | None:
     """Return the pack of an ended job from its current rows; ``used``: the values of `USAGE_COLUMNS`."""
-    from arcacct.records.packing import packed  # noqa: PLC0415  not in the hook of another state
-
     local_job_id, exit_code, *rest = used
-    return packed(
+    return packing.packed(
         (escaped(job_id), local_job_id, *owner[:5], status),
         (exit_code, owner[5], *rest),
         [*tokens],
@@ -342,12 +353,6 @@ def _packed(
         children["JobExtraInfo"],
         events,
     )
-
-
-def _keep(con: Connection, packs: "list[tuple[int, bytes]]") -> None:
-    from arcacct.records.packing import keep  # noqa: PLC0415  not in the hook of another state
-
-    keep(con, packs)
 
 
 def last_record_id(con: Connection) -> int:
@@ -360,8 +365,8 @@ def last_record_id(con: Connection) -> int:
 
 
 def _correct_owner(
-    con: Connection, known: RecordedJob, facts: "StateChange", *, latest: bool
-) -> "list[tuple[object, ...]]":
+    con: Connection, known: RecordedJob, facts: StateChange, *, latest: bool
+) -> list[tuple[object, ...]]:
     """
     Update the job's owner from .local. An empty or partial value never replaces a known one.
 
@@ -403,16 +408,16 @@ def _correct_owner(
     return have
 
 
-def _auth_groups(facts: "StateChange") -> str:
+def _auth_groups(facts: StateChange) -> str:
     return " ".join(facts.auth_groups)
 
 
-def _merged(first: "tuple[Any, ...]", second: "tuple[Any, ...]") -> "tuple[Any, ...]":
+def _merged(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the values of the first; where one is empty, that of the second."""
     return tuple([one or other for one, other in zip(first, second, strict=True)])
 
 
-def _is_part(some: "list[tuple[object, ...]]", rows: "list[tuple[object, ...]]") -> bool:
+def _is_part(some: list[tuple[object, ...]], rows: list[tuple[object, ...]]) -> bool:
     """Whether ``rows`` contain ``some``, as multisets."""
     if some == rows:
         return True
@@ -424,7 +429,7 @@ def _is_part(some: "list[tuple[object, ...]]", rows: "list[tuple[object, ...]]")
     return True
 
 
-def dimension_ids(con: Connection, names: "tuple[str, ...]") -> tuple[int, int, int, int]:
+def dimension_ids(con: Connection, names: tuple[str, ...]) -> tuple[int, int, int, int]:
     """Return the IDs of endpoint, queue, user and VO for their stored names; adds new names."""
     endpoint, queue, user, vo = con.execute(
         "SELECT (SELECT ID FROM Endpoints WHERE Interface = ? AND URL = ?), (SELECT ID FROM Queues WHERE Name = ?),"
@@ -451,11 +456,11 @@ def _new_id(con: Connection, into: str, *names: str) -> int:
     return con.execute(f"INSERT INTO {into} VALUES ({marks})", names).lastrowid or 0
 
 
-def _auth_tokens(facts: "StateChange") -> "list[tuple[object, ...]]":
+def _auth_tokens(facts: StateChange) -> list[tuple[object, ...]]:
     return [(key, escaped(value)) for key, value in facts.auth_tokens]
 
 
-def _events(facts: "StateChange") -> "dict[tuple[str, str], None]":
+def _events(facts: StateChange) -> dict[tuple[str, str], None]:
     """Return the events of a state change: the submission, the state itself, the batch system's and the files'."""
     events = [("ACCEPTED", facts.submit_time)] if facts.submit_time else []
     # A-REX rewrites the status file of a waiting job, so its time is not the start of the state.
@@ -464,7 +469,7 @@ def _events(facts: "StateChange") -> "dict[tuple[str, str], None]":
     return dict.fromkeys([(key, event_time(seconds)) for key, seconds in events + facts.events])
 
 
-def _add_events(con: Connection, known: RecordedJob, facts: "StateChange") -> "list[tuple[str, str]]":
+def _add_events(con: Connection, known: RecordedJob, facts: StateChange) -> list[tuple[str, str]]:
     """Insert the new events of a job; returns all its events, in order."""
     wanted = _events(facts)
     query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ? ORDER BY rowid"
@@ -475,7 +480,7 @@ def _add_events(con: Connection, known: RecordedJob, facts: "StateChange") -> "l
     return [*have, *wanted]
 
 
-def _final_children(facts: "StateChange") -> "tuple[tuple[str, list[tuple[object, ...]]], ...]":
+def _final_children(facts: StateChange) -> tuple[tuple[str, list[tuple[object, ...]]], ...]:
     """Return the additional rows of a finished job, by table."""
     usage = facts.usage
     if usage is None:
@@ -488,7 +493,7 @@ def _final_children(facts: "StateChange") -> "tuple[tuple[str, list[tuple[object
     )
 
 
-def _used(facts: "StateChange") -> "tuple[object, ...]":
+def _used(facts: StateChange) -> tuple[object, ...]:
     """Return the values of `USAGE_COLUMNS`."""
     usage = facts.usage
     if usage is None:
@@ -511,7 +516,7 @@ def _used(facts: "StateChange") -> "tuple[object, ...]":
 
 
 def _hold(
-    con: Connection, record_id: int, facts: "StateChange", submit_time: int, used: "Sequence[Any]", *, note: bool = True
+    con: Connection, record_id: int, facts: StateChange, submit_time: int, used: Sequence[Any], *, note: bool = True
 ) -> bool:
     """
     Whether an ended job has impossible values; if so and with ``note``, hold its record.
@@ -527,25 +532,16 @@ def _hold(
     if facts.usage is not None and facts.usage.is_awaited:
         found = (*found, AWAITED)
     if found and note:
-        # Few jobs need this import.
-        from arcacct.records.holds import hold  # noqa: PLC0415
-
-        hold(con, record_id, found, (user_s, kernel_s))
+        holds.hold(con, record_id, found, (user_s, kernel_s))
     return bool(found)
-
-
-def _judge_again(con: Connection, record_id: int) -> None:
-    from arcacct.records.holds import judge  # noqa: PLC0415
-
-    judge(con, [record_id])
 
 
 def _finish(
     con: Connection,
     known: RecordedJob,
-    facts: "StateChange",
-    usage: "Usage",
-    told: "tuple[list[tuple[object, ...]], list[tuple[str, str]]]",
+    facts: StateChange,
+    usage: Usage,
+    told: tuple[list[tuple[object, ...]], list[tuple[str, str]]],
 ) -> None:
     """Record the end of a job; `told`: its current rows in AuthTokenAttributes and JobEvents."""
     children = dict(_final_children(facts))
@@ -570,12 +566,12 @@ def _finish(
     is_held = _hold(con, known.record_id, facts, known.owner[5], values[1:], note=not known.end_time)
     ended = con.execute(_UPDATE_USAGE, (*values, known.record_id, *values)).rowcount > 0
     if known.has_hold or (is_held and known.end_time):
-        _judge_again(con, known.record_id)
+        holds.judge(con, [known.record_id])
     if ended and not known.end_time and not is_held:
         # An end that replaces another may have more rows than this function knows: the tables are read for it later.
         pack = _packed(facts.job_id, known.owner, usage.status, values[1:], *told, children)
         if pack is not None:
-            _keep(con, [(known.record_id, pack)])
+            packing.keep(con, [(known.record_id, pack)])
     if known.has_notes:
         # The notes of an earlier end do not apply to this one.
         fields = con.execute("SELECT Field FROM TruncationNotes WHERE RecordID = ?", (known.record_id,)).fetchall()
@@ -586,7 +582,7 @@ def _finish(
 
 
 def _keep_known_extra(
-    con: Connection, record_id: int, facts: "StateChange", children: "dict[str, list[Any]]", others: "dict[str, str]"
+    con: Connection, record_id: int, facts: StateChange, children: dict[str, list[Any]], others: dict[str, str]
 ) -> None:
     """
     Keep the values of an already recorded end that the files no longer contain, and keep its benchmark.
@@ -612,13 +608,13 @@ def _keep_known_extra(
         children["JobExtraInfo"] = [*wanted.items()]
 
 
-def _add_notes(con: Connection, record_id: int, facts: "StateChange") -> None:
+def _add_notes(con: Connection, record_id: int, facts: StateChange) -> None:
     """Store notes about values of the files that were left out (`InputLimiter`)."""
     now = int(time.time())
     con.executemany(_NOTE, [(record_id, field, note, now) for field, note in facts.notes.items()])
 
 
-def _go_on(con: Connection, known: RecordedJob, facts: "StateChange") -> None:
+def _go_on(con: Connection, known: RecordedJob, facts: StateChange) -> None:
     """Record that a job is in progress, except when a late event of its start arrives after its end."""
     if known.status == ABORTED and (known.state, facts.state) != ("FINISHED", "ACCEPTED"):
         con.execute(
@@ -630,8 +626,8 @@ def _go_on(con: Connection, known: RecordedJob, facts: "StateChange") -> None:
 
 
 def set_children(
-    con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]"
-) -> "list[tuple[object, ...]]":
+    con: Connection, record_id: int, table: str, rows: list[tuple[object, ...]]
+) -> list[tuple[object, ...]]:
     """
     Set a record's rows in a child table, as a multiset; rows that are right already are not written.
 
@@ -662,13 +658,13 @@ def _insert_child(table: str) -> str:
     return f"{_INSERT} INTO {table} (RecordID, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})"
 
 
-def _identity(facts: "StateChange", *, settled: bool) -> "tuple[object, ...]":
+def _identity(facts: StateChange, *, settled: bool) -> tuple[object, ...]:
     status = facts.status if settled else None
     file = (status.size, status.mtime_ns, status.ctime_ns) if status is not None else (None, None, None)
     return (facts.state, facts.event_ns, *file)
 
 
-# Files that are read again after other sources than A-REX have added values to the job. Then on the hook's path.
+# Files that are read again after other sources than A-REX have added values to the job.
 
 
 _FILLED_IN = (
@@ -686,7 +682,7 @@ _EXTRA_FILLED_IN = {
 
 
 def keep_filled_in(
-    con: Connection, record_id: int, facts: "StateChange", used: "list[object]", others: "dict[str, str]"
+    con: Connection, record_id: int, facts: StateChange, used: list[object], others: dict[str, str]
 ) -> None:
     """
     Keep the values that other sources filled in for an already recorded end, where the files still have no value.

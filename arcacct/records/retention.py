@@ -109,9 +109,9 @@ def prune(
     """
     Move the jobs that may move into the archive; returns how many moved and how many stay.
 
-    While a page of jobs moves, ``alone`` keeps publishers out, and hooks spool. ``progress`` is called with the number
-    of jobs moved so far. When ``stopping`` returns True, the prune ends after the page. After an interruption the next
-    call continues.
+    While a page of jobs moves, ``alone`` keeps publishers out, and events are spooled. ``progress`` is called with the
+    number of jobs moved so far. When ``stopping`` returns True, the prune ends after the page. After an interruption
+    the next call continues.
 
     Raises SchemaError when the archive is another kind of database, StoreBusy when a publisher or another prune is
     active, StoreError when one of the databases fails.

@@ -491,7 +491,7 @@ def make_again(
     return work.write()
 
 
-# Import files and outputs of any length, in slices so short that no hook waits for them.
+# Import files and outputs of any length, in slices so short that the recorder does not wait for them.
 #
 # An import always reads the whole file, and ignores known runs. A slice that fails is rolled back and repeated in
 # halves, until the bad run is found: only that one is rejected.

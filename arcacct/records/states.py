@@ -1,19 +1,14 @@
-"""
-The states of a job, one change of state as the recorder takes it, and the bounds for the values of a job.
+"""The states of a job, one change of state as the recorder takes it, and the bounds for the values of a job."""
 
-On the hook's path: imports only a few modules of the standard library.
-"""
+from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from dataclasses import dataclass, field
+from typing import Any
 
-
-# The states of a job, and one change of them as `recorder` takes it. On the hook's path.
+# The states of a job, and one change of them as `recorder` takes it.
 #
 # A change of state is not a whole job (`arcacct.records.model`). It has fewer values, and a place in the order of the
-# earlier changes. The hook records one change at each event and has no time for more. Nothing in this module depends on
-# where a change was read. Texts are plain; times are in UTC seconds.
+# earlier changes. Nothing in this module depends on where a change was read. Texts are plain; times are in UTC seconds.
 
 
 IN_PROGRESS = "in-progress"
@@ -33,6 +28,7 @@ TRANSFER_INPUT, TRANSFER_CACHED_INPUT, TRANSFER_OUTPUT = 10, 11, 20
 """DataTransfers.TransferType as A-REX numbers it."""
 
 
+@dataclass(slots=True)
 class StatusFile:
     """
     The content of a job's status file: the state and the file's identity (INVARIANTS 8).
@@ -41,29 +37,25 @@ class StatusFile:
     file to show this, so the file's time is not the start of the state.
     """
 
-    __slots__ = ("ctime_ns", "mtime_ns", "pending", "size", "state")
-
-    def __init__(self, state: str, size: int, mtime_ns: int, ctime_ns: int, *, pending: bool = False) -> None:
-        self.state = state
-        self.size = size
-        self.mtime_ns = mtime_ns
-        self.ctime_ns = ctime_ns
-        self.pending = pending
+    state: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    pending: bool = field(default=False, kw_only=True)
 
 
+@dataclass(slots=True)
 class TransferLine:
     """One line of .statistics."""
 
-    __slots__ = ("end_time", "kind", "size_bytes", "start_time", "url")
-
-    def __init__(self, url: str, size_bytes: int, start_time: int, end_time: int, kind: int) -> None:
-        self.url = url
-        self.size_bytes = size_bytes
-        self.start_time = start_time
-        self.end_time = end_time
-        self.kind = kind
+    url: str
+    size_bytes: int
+    start_time: int
+    end_time: int
+    kind: int
 
 
+@dataclass(slots=True)
 class Usage:
     """
     The usage of a finished job: the columns that A-REX fills at FINISHED.
@@ -72,46 +64,26 @@ class Usage:
     the site does not publish the job's record before its wall time is known.
     """
 
-    __slots__ = (
-        "cpu_count",
-        "cpu_kernel_s",
-        "cpu_user_s",
-        "end_time",
-        "exit_code",
-        "is_awaited",
-        "memory_kib",
-        "node_count",
-        "rtes",
-        "scratch_bytes",
-        "stage_in_bytes",
-        "stage_out_bytes",
-        "status",
-        "transfers",
-        "unknown",
-        "virtual_memory_kib",
-        "wall_s",
-    )
-
-    def __init__(self) -> None:
-        self.status = COMPLETED
-        self.end_time = 0
-        self.exit_code = 1
-        self.node_count = 1
-        self.cpu_count = 1
-        self.memory_kib = 0
-        self.virtual_memory_kib = 0
-        self.wall_s = 0
-        self.cpu_user_s = 0
-        self.cpu_kernel_s = 0
-        self.scratch_bytes = 0
-        self.stage_in_bytes = 0
-        self.stage_out_bytes = 0
-        self.unknown: tuple[str, ...] = ()
-        self.is_awaited = False
-        self.rtes: list[str] = []
-        self.transfers: list[TransferLine] = []
+    status: str = COMPLETED
+    end_time: int = 0
+    exit_code: int = 1
+    node_count: int = 1
+    cpu_count: int = 1
+    memory_kib: int = 0
+    virtual_memory_kib: int = 0
+    wall_s: int = 0
+    cpu_user_s: int = 0
+    cpu_kernel_s: int = 0
+    scratch_bytes: int = 0
+    stage_in_bytes: int = 0
+    stage_out_bytes: int = 0
+    unknown: tuple[str, ...] = ()
+    is_awaited: bool = False
+    rtes: list[str] = field(default_factory=list)
+    transfers: list[TransferLine] = field(default_factory=list)
 
 
+@dataclass(slots=True)
 class StateChange:
     """
     One state change of a job, ready to be recorded. Texts are plain (not escaped); times are in UTC seconds.
@@ -125,54 +97,28 @@ class StateChange:
     arc.conf in which A-REX found the user, for a credential without a VO. A target may have its own rules for them.
     """
 
-    __slots__ = (
-        "auth_groups",
-        "auth_tokens",
-        "benchmarks",
-        "default_benchmark",
-        "endpoint_type",
-        "endpoint_url",
-        "event_ns",
-        "events",
-        "extra",
-        "has_voms",
-        "is_whole",
-        "job_id",
-        "known",
-        "local_job_id",
-        "notes",
-        "queue",
-        "state",
-        "status",
-        "submit_time",
-        "usage",
-        "user_dn",
-        "vo",
-    )
-
-    def __init__(self, job_id: str, state: str, event_ns: int, status: StatusFile | None) -> None:
-        self.job_id = job_id
-        self.state = state
-        self.event_ns = event_ns
-        self.status = status
-        self.known = False
-        self.is_whole = False
-        self.local_job_id = ""
-        self.endpoint_type = ""
-        self.endpoint_url = ""
-        self.queue = ""
-        self.user_dn = ""
-        self.vo = ""
-        self.has_voms = False
-        self.auth_groups: list[str] = []
-        self.submit_time = 0
-        self.auth_tokens: list[tuple[str, str]] = []
-        self.extra: dict[str, str] = {}
-        self.events: list[tuple[str, int]] = []
-        self.benchmarks: tuple[str, ...] = ()
-        self.default_benchmark = ""
-        self.notes: dict[str, str] = {}
-        self.usage: Usage | None = None
+    job_id: str
+    state: str
+    event_ns: int
+    status: StatusFile | None
+    known: bool = False
+    is_whole: bool = False
+    local_job_id: str = ""
+    endpoint_type: str = ""
+    endpoint_url: str = ""
+    queue: str = ""
+    user_dn: str = ""
+    vo: str = ""
+    has_voms: bool = False
+    auth_groups: list[str] = field(default_factory=list)
+    submit_time: int = 0
+    auth_tokens: list[tuple[str, str]] = field(default_factory=list)
+    extra: dict[str, str] = field(default_factory=dict)
+    events: list[tuple[str, int]] = field(default_factory=list)
+    benchmarks: tuple[str, ...] = ()
+    default_benchmark: str = ""
+    notes: dict[str, str] = field(default_factory=dict)
+    usage: Usage | None = None
 
 
 def status_of_end(by_files: str, recorded: str, state: str | None) -> str:
@@ -199,7 +145,7 @@ SQL_ABORTED = f"'{ABORTED}'"
 SQL_IN_PROGRESS = f"'{IN_PROGRESS}'"
 
 
-# The bounds of a job's values: one table for all sources and all receivers. On the hook's path.
+# The bounds of a job's values: one table for all sources and all receivers.
 #
 # An impossible value is stored as reported, and its job is held (`holds`): no figure and no receiver includes it until
 # an operator decides. A bound is therefore not an estimate of usual jobs. No job can exceed it, and it includes a slack
@@ -277,19 +223,19 @@ BOUNDS = {
 }
 """The bound and its source, by reason."""
 
-ImplausibleValue = tuple[str, str, "int | None", object]
+ImplausibleValue = tuple[str, str, int | None, object]
 """Reason, field of v1_jobs, the bound that can replace the value (``None``: no bound), and the reported value."""
 AWAITED: ImplausibleValue = (NOT_MEASURED, "wall_s", None, "unknown")
 
 
 def implausible_values(
-    submit_time: "Any",
-    end_time: "Any",
-    wall_s: "Any",
-    cpu_user_s: "Any",
-    cpu_kernel_s: "Any",
-    cores: "Any",
-    nodes: "Any",
+    submit_time: Any,
+    end_time: Any,
+    wall_s: Any,
+    cpu_user_s: Any,
+    cpu_kernel_s: Any,
+    cores: Any,
+    nodes: Any,
     benchmark: str | None,
     start_time: int = 0,
     ran_until: int = 0,
@@ -323,19 +269,19 @@ def implausible_values(
     return tuple(_implausible((begin, until, end_time), (wall_s, cpu_user_s, cpu_kernel_s), cores, nodes, benchmark))
 
 
-def _longest_s(life_s: "Any") -> "Any":
+def _longest_s(life_s: Any) -> Any:
     """Return the bound of the wall time of a job that existed for ``life_s`` seconds; ``None``: unknown."""
     return None if life_s is None else life_s + CLOCK_S
 
 
-def _most_cpu_s(span_s: "Any", threads: "Any") -> "Any":
+def _most_cpu_s(span_s: Any, threads: Any) -> Any:
     """Return the bound of the CPU time of a job that ran for ``span_s`` seconds."""
     return span_s * threads + CPU_SLACK_S
 
 
 def _implausible(
-    times: "tuple[Any, Any, Any]", durations: "tuple[Any, Any, Any]", cores: "Any", nodes: "Any", benchmark: str | None
-) -> "list[ImplausibleValue]":
+    times: tuple[Any, Any, Any], durations: tuple[Any, Any, Any], cores: Any, nodes: Any, benchmark: str | None
+) -> list[ImplausibleValue]:
     found: list[ImplausibleValue] = []
     wall_s, *cpu = durations
     life_s = _life(*times, found)
@@ -351,7 +297,7 @@ def _implausible(
     return found
 
 
-def _life(begin: "Any", until: "Any", end_time: "Any", found: "list[ImplausibleValue]") -> "Any":
+def _life(begin: Any, until: Any, end_time: Any, found: list[ImplausibleValue]) -> Any:
     """Return how long the job existed, in seconds; ``None``: unknown."""
     if not (_is_number(end_time) and EARLIEST_S <= end_time <= LATEST_S):
         found.append((END_IMPOSSIBLE, "end_time", None, end_time))
@@ -365,7 +311,7 @@ def _life(begin: "Any", until: "Any", end_time: "Any", found: "list[ImplausibleV
     return max(until - begin, 0)
 
 
-def _span(wall_s: "Any", life_s: "Any", found: "list[ImplausibleValue]") -> "Any":
+def _span(wall_s: Any, life_s: Any, found: list[ImplausibleValue]) -> Any:
     """Return the longest possible run of the job, in seconds; ``None``: unknown."""
     if not (_is_number(wall_s) and 0 <= wall_s <= LARGEST_S):
         found.append((OUT_OF_RANGE, "wall_s", _longest_s(life_s), wall_s))
@@ -376,14 +322,14 @@ def _span(wall_s: "Any", life_s: "Any", found: "list[ImplausibleValue]") -> "Any
     return wall_s
 
 
-def _count(reason: str, field: str, count: "Any", most: int, unknown: int, found: "list[ImplausibleValue]") -> "Any":
+def _count(reason: str, name: str, count: Any, most: int, unknown: int, found: list[ImplausibleValue]) -> Any:
     if _is_number(count) and 0 <= count <= most:
         return count or unknown
-    found.append((reason, field, None, count))
+    found.append((reason, name, None, count))
     return unknown
 
 
-def _judge_cpu(cpu: "list[Any]", span_s: "Any", cores: "Any", nodes: "Any", found: "list[ImplausibleValue]") -> None:
+def _judge_cpu(cpu: list[Any], span_s: Any, cores: Any, nodes: Any, found: list[ImplausibleValue]) -> None:
     most_s = None if span_s is None else _most_cpu_s(span_s, cores * CPU_FACTOR or nodes * THREADS_OF_NODE)
     bound_s = int(most_s) if most_s is not None and cores else None
     user_s, kernel_s = cpu
@@ -411,9 +357,7 @@ def _is_impossible(benchmark: str) -> bool:
         return False
 
 
-def overrides(
-    found: "tuple[ImplausibleValue, ...]", cpu: "tuple[Any, Any]", *, take_bound: bool
-) -> "dict[str, int | str]":
+def overrides(found: tuple[ImplausibleValue, ...], cpu: tuple[Any, Any], *, take_bound: bool) -> dict[str, int | str]:
     """
     Return the replacements of impossible values, by field of v1_jobs: `UNKNOWN_NUMBER`, or the bound.
 
@@ -421,22 +365,22 @@ def overrides(
     end has no replacement. A value without a bound becomes unknown.
     """
     values: dict[str, int | str] = {}
-    for _reason, field, bound, _reported in found:
+    for _reason, name, bound, _reported in found:
         taken = min(bound, LARGEST_S) if take_bound and bound is not None else UNKNOWN_NUMBER
-        if field == "cpu_s":
+        if name == "cpu_s":
             user_s = kernel_s = taken
             if taken != UNKNOWN_NUMBER:
                 kernel_s = _share(cpu, taken)
                 user_s = taken - kernel_s
             values["cpu_user_s"], values["cpu_kernel_s"] = user_s, kernel_s
-        elif field == "benchmark":
-            values[field] = ""
-        elif field != "end_time":
-            values[field] = taken
+        elif name == "benchmark":
+            values[name] = ""
+        elif name != "end_time":
+            values[name] = taken
     return values
 
 
-def _share(cpu: "tuple[Any, Any]", total_s: int) -> int:
+def _share(cpu: tuple[Any, Any], total_s: int) -> int:
     user_s, kernel_s = cpu
     if not (_is_number(user_s) and _is_number(kernel_s) and user_s >= 0 <= kernel_s and user_s + kernel_s > 0):
         return 0

@@ -134,7 +134,7 @@ def on_hold(con: Connection) -> dict[str, InProgress]:
 
 # Ends of jobs that sweeps found and that neither callouts nor the spool reported.
 #
-# If sweeps found all ends, A-REX does not call the hook. The accounting database has the counts by hour.
+# If sweeps found all ends, A-REX does not call the launcher. The accounting database has the counts by hour.
 
 
 HOUR_S = 3600

@@ -156,7 +156,7 @@ DIFFERENCES = " UNION ALL ".join((_ROWS_OF_RECORD, *map(_wrong_sums, _KINDS)))
 """SQL for the differences between the finer cells and a recount, in words; without those that wait for an update."""
 
 
-# Monthly usage cells: updated in short transactions by the commands that write, never by the hook (INVARIANTS 6).
+# Monthly usage cells: updated in short transactions by the commands that write, never by the recorder (INVARIANTS 6).
 #
 # They have their own position in FinishedLog, which moves in the same transaction, and do not depend on deliveries.
 

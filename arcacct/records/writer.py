@@ -188,8 +188,8 @@ class JobWriter:
     def _complete(self, known: KnownJob, job: Job) -> Written:
         """Add missing values to a job that arcacct's recorder has seen; the recorded values stay."""
         rows = stored(job)
-        # States that the recorder never sees: ARC 6 has no hook for INLRMS and CANCELING. The times that receivers get
-        # stay as they were sent: a record must not change without an entry in the log. A pack waits for a target.
+        # States that the recorder never sees: ARC 6 has no callout for INLRMS and CANCELING. The times that receivers
+        # get stay as they were sent: a record must not change without an entry in the log. A pack waits for a target.
         have = {row[0] for row in self._events(known)}
         waits = self._con.execute("SELECT 1 FROM PackedJobs WHERE RecordID = ?", (known.record_id,)).fetchone()
         if known.status in FINAL and waits is None:

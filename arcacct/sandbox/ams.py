@@ -12,12 +12,11 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.http_server import Arrival, HTTPAnswer, HTTPRequest, Receiver
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.sandbox import Sandbox
 

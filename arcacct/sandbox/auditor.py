@@ -10,13 +10,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from urllib.parse import unquote
 
 from arcacct.sandbox.http_server import Arrival, HTTPAnswer, HTTPRequest, Journal, Receiver
 from arcacct.targets.auditor.options import LARGEST_AMOUNT, LARGEST_BODY, LONGEST_NAME
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.sandbox import Sandbox
 

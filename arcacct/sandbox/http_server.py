@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from http.client import responses
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from urllib.parse import parse_qsl, urlsplit
 
 from cryptography import x509
@@ -28,7 +28,6 @@ from arcacct.errors import ConfigError, TargetBusy
 from arcacct.files.safe_open import open_directory, private
 from arcacct.sandbox.authority import Credential, validity
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.sandbox import Sandbox
 

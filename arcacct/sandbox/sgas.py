@@ -8,14 +8,13 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from xml.etree import ElementTree as ET
 
 from arcacct.sandbox.http_server import Arrival, HTTPAnswer, HTTPRequest, Journal, Peer, Receiver
 from arcacct.targets.common import INT2, INT4, INT8, Form
 from arcacct.targets.sgas.usage_record import NAMESPACES, RULES
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.sandbox import Sandbox
 

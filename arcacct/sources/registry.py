@@ -11,12 +11,11 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arcacct.errors import ConfigError
 from arcacct.records.batch_systems import BATCH_SYSTEMS
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

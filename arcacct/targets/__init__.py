@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arcacct.config.options import select_targets
 from arcacct.errors import ConfigError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.config.options import Target, TargetKind
     from arcacct.config.parser import Conf

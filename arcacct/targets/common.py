@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from datetime import date
 from enum import StrEnum
 from functools import lru_cache
+from hashlib import sha256
 from typing import NamedTuple
 
 from arcacct.config.values import LocalJobs
 from arcacct.records.batch_jobs import LOCAL
 from arcacct.records.model import AAR, is_domain_name
-from arcacct.records.packing import sha256
 
 # Text in ASCII for receivers that read nothing else.
 #

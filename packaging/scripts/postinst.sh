@@ -17,7 +17,7 @@ fits_python() {
 switch() {
     ln -sfn "versions/$VERSION" "$HOME_DIR/.current.new" && mv -fT "$HOME_DIR/.current.new" "$HOME_DIR/current"
     for other in "$HOME_DIR"/versions/*; do
-        # What a hook compiled there while it was being removed.
+        # What a program compiled there while it was being removed.
         [ "$other" = "$OURS" ] || [ -n "$(find "$other" -type f ! -name '*.pyc' | head -n 1)" ] || rm -rf "$other"
     done
 }
@@ -27,7 +27,7 @@ install_launcher() {
     new=${LAUNCHER%/*}/.arcacct-hook.new
     mkdir -p "${LAUNCHER%/*}" && cp "$SHARE/arcacct-hook" "$new" || return
     if [ -r "$LAUNCHER" ] && grep -q 'arcacct-hook CONTROLDIR' "$LAUNCHER"; then
-        for name in record spool fallback limit; do
+        for name in spool fallback; do
             kept=$(sed -n "/^$name=/{p;q;}" "$LAUNCHER")
             [ -n "$kept" ] && [ "$kept" != "$(sed -n "/^$name=/{p;q;}" "$new")" ] || continue
             kept=$kept awk -v name="$name=" 'index($0, name) == 1 && !done { print ENVIRON["kept"]; done = 1; next } 1' \
@@ -78,7 +78,7 @@ print(places(load(None, os.environ)).database)
 ' 2>/dev/null
 }
 
-# Databases that an older version made, as their owner: what root makes beside them, a hook of another user cannot write.
+# Databases that an older version made, as their owner: what root makes beside them, a recorder of another user cannot write.
 take_databases_forward() {
     path=$(database)
     [ -n "$path" ] && [ -f "$path" ] || return 0

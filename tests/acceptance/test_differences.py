@@ -15,8 +15,7 @@ import arex_corpus as corpus
 import pytest
 
 from arcacct.arex.control_files import read_job
-from arcacct.arex.hook import record_event
-from arcacct.arex.sweep import sweep
+from arcacct.arex.sweep import record_event, sweep
 from arcacct.database.access import open_accounting
 
 TYPE_CHECKING = False

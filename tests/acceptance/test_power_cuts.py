@@ -1,5 +1,5 @@
 """
-The power is cut while hooks, the launcher, sweep or publish are at work: nothing is lost, and nothing counted twice.
+The power is cut while launchers, a recorder, sweep or publish are at work: nothing is lost, nothing counted twice.
 
 ``ARCACCT_POWER_CUTS=N`` cuts about N times in all; `python tests/bench power_cuts` prints a table of them.
 """

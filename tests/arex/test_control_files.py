@@ -110,7 +110,7 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: pathlib.Path, suffix: str, 
     else:
         os.mkfifo(path)
 
-    found = read_job(str(tmp_path), JOB, "FINISHED", patience_s=0)
+    found = read_job(str(tmp_path), JOB, "FINISHED")
 
     assert getattr(found, suffix) is None
     assert suffix != "diag" or found.owner is None

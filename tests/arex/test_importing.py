@@ -17,8 +17,8 @@ from arex_writer import FIRST_S, Writer, job_id
 from control_directory import set_up
 
 from arcacct.arex.control_files import read_job
-from arcacct.arex.hook import record_event
 from arcacct.arex.import_database import ImportReport, arex_databases, import_arex, retry_rejected
+from arcacct.arex.sweep import record_event
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting
 from arcacct.errors import InputError, StoreBusy

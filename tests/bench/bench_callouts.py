@@ -1,18 +1,20 @@
 """
-What A-REX waits for: the callouts of whole lives of jobs, one after the other as its only loop has them.
+What A-REX waits for: the launcher for SUBMIT, for the other states, and for FINISHED, beside `/bin/true`, in turns.
 
-In turns, job by job: `/bin/true`, the launcher that starts the hook, the one that only spools, and the one beside a
-recorder. The wait is that of who starts the program; CPU is that of all that it starts, also what goes on when
-it has ended, but not the recorder's, which is a figure of its own.
+A-REX starts a program, and waits for its exit and until its pipes are closed. First each callout is alone on the host,
+then many are started together. CPU is that of all that a callout starts, also of what goes on when it has ended; that
+of the recorder, which is not there meanwhile, is a figure of its own.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import pathlib
 import resource
+import select
 import shutil
 import signal
 import statistics
@@ -20,109 +22,115 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
-from bench_hook import PROJECT, installed  # noqa: E402  after the path is set
-from control_directory import set_up  # noqa: E402
+from control_directory import set_up  # noqa: E402  after the path is set
 from figures import Figure  # noqa: E402
 from job_files import LOCAL, Files, lay  # noqa: E402
 
-from arcacct.arex.resident import BEAT  # noqa: E402
-from arcacct.config.paths import places  # noqa: E402
+from arcacct.arex import resident  # noqa: E402
+from arcacct.config.paths import Places, places  # noqa: E402
 from arcacct.database.access import initialise  # noqa: E402
+from arcacct.files.directories import resource as resource_file  # noqa: E402
 
-JOBS = {"smoke": 2, "small": 100, "large": 500}
-TRUE, DIRECT, SPOOLED, RECORDER = WAYS = ("/bin/true", "direct", "spool-only", "recorder")
-# By REST the first call is before there is a status file.
-LIFE = ("ACCEPTED", "ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
+
+class Size(NamedTuple):
+    """How often what is measured."""
+
+    rounds: int
+    calls: int
+    """Of each kind in a round, alone."""
+    together: int
+    crowds: int
+    events: int
+    """For the recorder, in each of the two ways."""
+
+
+SIZES = {
+    "smoke": Size(2, 2, 4, 1, 4),
+    "small": Size(10, 20, 100, 10, 200),
+    "large": Size(20, 50, 100, 40, 1000),
+}
+TRUE, SUBMIT, OTHERS, FINISHED = KINDS = ("/bin/true", "SUBMIT", "other states", "FINISHED")
+STATES = {SUBMIT: ("SUBMIT",), OTHERS: ("ACCEPTED", "PREPARING", "INLRMS", "FINISHING"), FINISHED: ("FINISHED",)}
+CROWDS = (TRUE, SUBMIT, FINISHED)
 _SUBREAPER = 36
+_ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+
+Found = dict[str, dict[str, list[float]]]
+"""By what was measured and kind of callout: the value of each round."""
 
 
 def bench(size: str) -> list[Figure]:
     """The figures."""
+    counts = SIZES[size]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = pathlib.Path(name)
-        scripts = installed(folder)
-        for way in WAYS[1:]:
-            (folder / way).mkdir()
-            initialise(places(None, set_up(folder / way / "control")))
-            (folder / way / "arc.conf").write_text(f"[arex]\ncontroldir={folder / way / 'control'}\n")
-            (folder / way / "arcacct.conf").write_text("[arcacct]\n")
-        arcacct = pathlib.Path(sys.executable).parent / "arcacct"
-        command = [str(arcacct), "--config", str(folder / RECORDER / "arc.conf"), "sweep", "--follow"]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as recorder:
-            here = places(None, str(folder / RECORDER / "control"))
-            beat = pathlib.Path(here.spool) / BEAT
-            while not beat.exists():
-                time.sleep(0.05)
-            before_s = _cpu_of(recorder.pid)
-            measuring = [sys.executable, __file__, str(folder), str(scripts / "arcacct-record"), str(JOBS[size])]
-            done = subprocess.run(measuring, stdout=subprocess.PIPE, check=True)
-            while any(name[:1].isdigit() for name in os.listdir(here.spool)):
-                time.sleep(0.05)
-            recorder_ms = (_cpu_of(recorder.pid) - before_s) * 1000 / (JOBS[size] * (len(LIFE) - 1))
-            execs = {way: _execs(folder, way, scripts / "arcacct-record") for way in WAYS[1:]}
-            recorder.send_signal(signal.SIGTERM)
-        found = json.loads(done.stdout)
-    return [*_figures(found, execs, JOBS[size]), Figure("callouts: CPU of the recorder, an event", recorder_ms, "ms")]
+        here = places(None, set_up(folder / "control"))
+        initialise(here)
+        (folder / "arc.conf").write_text(f"[arex]\ncontroldir={folder}/control\n")
+        (folder / "arcacct.conf").write_text("[arcacct]\n")
+        shutil.copy(resource_file("etc", "arcacct-hook"), folder / "arcacct-hook")
+        (folder / "arcacct-hook").chmod(0o755)
+        found: Found = json.loads(_measured(folder, "waits", size))
+        recorder = [*_of_recorder(folder, here, counts.events)]
+    waits = f"of {counts.rounds * counts.calls} callouts, each alone"
+    crowds = f"{counts.together} jobs at once, {counts.crowds} times"
+    return [
+        *(_figure(f"wait of A-REX for one, {kind}: median", found["median"], kind, waits) for kind in KINDS[1:]),
+        *(_figure(f"wait of A-REX for one, {kind}: minimum", found["minimum"], kind, waits) for kind in KINDS[1:]),
+        *(
+            _figure(f"{counts.together} at once, {kind}: average wait", found["crowd"], kind, crowds)
+            for kind in CROWDS[1:]
+        ),
+        *(_figure(f"CPU of one with all that it starts, {kind}", found["cpu"], kind, "") for kind in KINDS[1:]),
+        *recorder,
+    ]
 
 
-def _figures(found: dict[str, dict[str, list[float]]], execs: dict[str, int | None], jobs: int) -> list[Figure]:
-    waits = {
-        way: [statistics.fmean(one) for one in zip(*(found[way][f"wait {n}"] for n in _N), strict=True)] for way in WAYS
-    }
-    true_ms = statistics.median(waits[TRUE])
-    true_cpu = statistics.fmean(found[TRUE]["cpu"])
+def _figure(what: str, found: dict[str, list[float]], kind: str, note: str) -> Figure:
+    """Medians of the rounds; of minima the least. The ratio of each round says how much these differ."""
+    ours, peers = found[kind], found[TRUE]
+    middle = min if what.endswith("minimum") else statistics.median
+    ratios = tuple(peer / one for one, peer in zip(ours, peers, strict=True))
+    times = [1 / ratio for ratio in ratios]
+    told = f"{statistics.median(times):.2f} x /bin/true ({min(times):.2f} to {max(times):.2f})"
+    return Figure(f"callouts: {what}", middle(ours), "ms", middle(peers), ", ".join(filter(None, (told, note))), ratios)
+
+
+def _measured(folder: pathlib.Path, what: str, size: str) -> str:
+    command = [sys.executable, __file__, str(folder), what, size]
+    return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+
+
+def _of_recorder(folder: pathlib.Path, here: Places, events: int) -> list[Figure]:
+    """Its CPU for each event: of events that come one after the other, and of many at once."""
+    arcacct = pathlib.Path(sys.executable).parent / "arcacct"
+    command = [str(arcacct), "--config", str(folder / "arc.conf"), "sweep", "--follow"]
     figures = []
-    for way in WAYS[1:]:
-        median = statistics.median(waits[way])
-        states = ", ".join(f"{state} {statistics.median(found[way][f'wait {n}']):.1f}" for n, state in enumerate(LIFE))
-        note = f"{median / true_ms:.1f} x /bin/true; median of {jobs} jobs, by state: {states}"
-        figures.append(Figure(f"callouts: wait of A-REX for one, {way}", median, "ms", true_ms, note))
-        cpu = statistics.fmean(found[way]["cpu"])
-        note = f"{cpu / true_cpu:.1f} x /bin/true"
-        if execs[way] is not None:
-            note += f"; {execs[way]} programs started in a life of {len(LIFE)} callouts"
-        figures.append(Figure(f"callouts: CPU of one, {way}", cpu, "ms", true_cpu, note))
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as recorder:
+        while (seen := resident.seen(here)) is None or seen.process is None:
+            time.sleep(0.05)
+        time.sleep(1)
+        for what in ("one after the other", "many at once"):
+            before_s = _cpu_of(recorder.pid)
+            if what == "many at once":
+                recorder.send_signal(signal.SIGSTOP)
+            _measured(folder, what, str(events))
+            recorder.send_signal(signal.SIGCONT)
+            while any(name.removeprefix(".tmp-")[:1].isdigit() for name in os.listdir(here.spool)):
+                time.sleep(0.05)
+            cpu_ms = (_cpu_of(recorder.pid) - before_s) * 1000 / events
+            figures.append(
+                Figure(f"callouts: CPU of the recorder, an event, {what}", cpu_ms, "ms", note=f"of {events}")
+            )
+        recorder.send_signal(signal.SIGTERM)
     return figures
-
-
-_N = range(len(LIFE))
-
-
-def _command(folder: pathlib.Path, way: str, job_id: str, state: str) -> list[str]:
-    if way == TRUE:
-        return [TRUE]
-    launcher = ["/bin/sh", str(PROJECT / "etc" / "arcacct-hook"), *(["spool-only"] if way == SPOOLED else [])]
-    return [*launcher, str(folder / way / "control"), job_id, state, str(folder / way / "arc.conf")]
-
-
-def _lay(folder: pathlib.Path, way: str, job_id: str, step: int) -> None:
-    """The files of a job in the state of a callout, as A-REX has them at that moment."""
-    if way != TRUE:
-        control = folder / way / "control"
-        files = Files(LIFE[step], time.time_ns(), local=LOCAL.replace(b"first", job_id.encode()))
-        lay(control, files._replace(status=None) if step == 0 else files, job_id)
-
-
-def _execs(folder: pathlib.Path, way: str, record: pathlib.Path) -> int | None:
-    """How many programs a life starts, the launcher itself among them; ``None`` where strace may not be used."""
-    if not shutil.which("strace"):
-        return None
-    started = 0
-    for step, state in enumerate(LIFE):
-        _lay(folder, way, f"T{0:053}", step)
-        command = ["strace", "-f", "-qq", "-e", "trace=execve", *_command(folder, way, f"T{0:053}", state)]
-        done = subprocess.run(command, env=_environment(str(record)), capture_output=True, text=True, check=False)
-        started += sum("execve(" in line and line.endswith(" = 0") for line in done.stderr.splitlines())
-    return started or None
-
-
-def _environment(record: str) -> dict[str, str]:
-    return {"PATH": "/usr/bin:/bin", "ARCACCT_RECORD": record}
 
 
 def _cpu_of(pid: int) -> float:
@@ -131,29 +139,143 @@ def _cpu_of(pid: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _measure(folder: pathlib.Path, record: str, jobs: int) -> None:
-    """In a process of its own, which inherits all that a launcher leaves behind; prints what was found, as JSON."""
+# What follows is done in a process of its own, which inherits all that a launcher leaves behind.
+
+
+class _Host:
+    """The control directory, with jobs as A-REX has them at the moment of a callout."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._control = folder / "control"
+        self._launcher = str(folder / "arcacct-hook")
+        self._number = 0
+
+    def command(self, kind: str) -> list[str]:
+        """A callout of a job of its own."""
+        if kind == TRUE:
+            return [TRUE]
+        self._number += 1
+        state = STATES[kind][self._number % len(STATES[kind])]
+        job_id = f"J{os.getpid():010}{self._number:043}"
+        lay(self._control, Files(state, time.time_ns(), local=LOCAL.replace(b"first", job_id.encode())), job_id)
+        return [self._launcher, str(self._control), job_id, state]
+
+    def tidy(self) -> None:
+        """Wait for what callouts have left behind, and remove the events and the jobs."""
+        _reap()
+        for path in (*self._control.glob("accounting/arcacct/spool/*-J*"), *self._control.glob("*/*.status")):
+            path.unlink()
+        for path in self._control.glob("job.*"):
+            path.unlink()
+
+
+def _reap() -> None:
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def _waited_for(command: list[str]) -> float:
+    """Milliseconds until a callout has ended and closed its pipes."""
+    begun = time.perf_counter()
+    readable, writable = os.pipe()
+    actions = [(os.POSIX_SPAWN_DUP2, writable, 1), (os.POSIX_SPAWN_DUP2, writable, 2)]
+    pid = os.posix_spawn(command[0], command, _ENVIRONMENT, file_actions=actions)
+    os.close(writable)
+    while os.read(readable, 4096):
+        pass
+    _, status = os.waitpid(pid, 0)
+    waited_ms = (time.perf_counter() - begun) * 1000
+    os.close(readable)
+    assert status == 0, command
+    return waited_ms
+
+
+def _crowd(commands: Sequence[list[str]]) -> float:
+    """All callouts begin together: the average of the milliseconds until each has ended and closed its pipes."""
+    gate, opened = os.pipe()
+    waiting = {}
+    for command in commands:
+        readable, writable = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(opened)
+            os.dup2(writable, 1)
+            os.dup2(writable, 2)
+            # All are let go at once: by the end of the file.
+            os.read(gate, 1)
+            os.execve(command[0], command, _ENVIRONMENT)
+        os.close(writable)
+        waiting[readable] = pid
+    # All have come to the gate.
+    time.sleep(0.2)
+    poll = select.poll()
+    for fd in waiting:
+        poll.register(fd, select.POLLIN | select.POLLHUP)
+    waits_ms = []
+    begun = time.perf_counter()
+    os.close(opened)
+    while waiting:
+        for fd, _event in poll.poll():
+            if not os.read(fd, 4096):
+                _, status = os.waitpid(waiting.pop(fd), 0)
+                waits_ms.append((time.perf_counter() - begun) * 1000)
+                assert status == 0
+                poll.unregister(fd)
+                os.close(fd)
+    os.close(gate)
+    return statistics.fmean(waits_ms)
+
+
+def _waits(host: _Host, size: Size) -> Found:
+    found: Found = {what: {kind: [] for kind in KINDS} for what in ("median", "minimum", "crowd", "cpu")}
+    for number in range(size.rounds):
+        waits: dict[str, list[float]] = {kind: [] for kind in KINDS}
+        cpu_s = dict.fromkeys(KINDS, 0.0)
+        for call in range(size.calls):
+            for kind in _in_turn(KINDS, number + call):
+                command = host.command(kind)
+                before_s = _cpu_of_children()
+                waits[kind].append(_waited_for(command))
+                _reap()
+                cpu_s[kind] += _cpu_of_children() - before_s
+        host.tidy()
+        for kind in KINDS:
+            found["median"][kind].append(statistics.median(waits[kind]))
+            found["minimum"][kind].append(min(waits[kind]))
+            found["cpu"][kind].append(cpu_s[kind] * 1000 / size.calls)
+    # Or the first thing that each fork does is to make a copy of our memory.
+    gc.freeze()
+    for number in range(size.crowds):
+        for kind in _in_turn(CROWDS, number):
+            found["crowd"][kind].append(_crowd([host.command(kind) for _ in range(size.together)]))
+            host.tidy()
+    return found
+
+
+def _in_turn(kinds: Sequence[str], number: int) -> list[str]:
+    """What a machine remembers of the one must not help the other."""
+    first = number % len(kinds)
+    return [*kinds[first:], *kinds[:first]]
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _main(folder: str, what: str, size: str) -> None:
     ctypes.CDLL(None).prctl(_SUBREAPER, 1)
-    found: dict[str, dict[str, list[float]]] = {way: {"cpu": []} for way in WAYS}
-    for number in range(jobs):
-        job_id = f"J{number:053}"
-        for way in WAYS:
-            cpu = 0.0
-            for step, state in enumerate(LIFE):
-                _lay(folder, way, job_id, step)
-                command = _command(folder, way, job_id, state)
-                before = resource.getrusage(resource.RUSAGE_CHILDREN)
-                begun = time.perf_counter()
-                os.waitpid(os.posix_spawn(command[0], command, _environment(record)), 0)
-                found[way].setdefault(f"wait {step}", []).append((time.perf_counter() - begun) * 1000)
-                with suppress(ChildProcessError):
-                    while True:
-                        os.wait()
-                after = resource.getrusage(resource.RUSAGE_CHILDREN)
-                cpu += after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            found[way]["cpu"].append(cpu * 1000 / len(LIFE))
-    print(json.dumps(found))
+    host = _Host(pathlib.Path(folder))
+    if what == "waits":
+        print(json.dumps(_waits(host, SIZES[size])))
+        return
+    for number in range(int(size)):
+        _waited_for(host.command(FINISHED if number % 5 == 4 else OTHERS))
+        if what == "one after the other":
+            time.sleep(0.05)
+    _reap()
 
 
 if __name__ == "__main__":
-    _measure(pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    _main(*sys.argv[1:])

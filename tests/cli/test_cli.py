@@ -150,7 +150,7 @@ def no_configuration(home):
 
 
 def wrong_configuration(home):
-    (home / "arcacct.conf").write_text("[arcacct]\ndeadline = soon\n")
+    (home / "arcacct.conf").write_text("[arcacct]\nsettle = soon\n")
     return ["publish"]
 
 
@@ -167,7 +167,7 @@ def unknown_target(home):
         (newer_database, 74, "99"),
         (no_certificate, 77, "hostcert.pem"),
         (no_configuration, 78, "arc.conf: no such file"),
-        (wrong_configuration, 78, "arcacct.conf:2: [arcacct] deadline"),
+        (wrong_configuration, 78, "arcacct.conf:2: [arcacct] settle"),
     ],
 )
 def test_errors_are_one_line_and_a_code(home, spoil, code, words) -> None:

@@ -171,11 +171,6 @@ def test_what_a_run_with_nothing_to_send_does_not_notice(tmp_path, run, is_fille
         pytest.param("onfailure=log,ontimeout=log HOOK %C %I %S", "has no timeout", id="no-timeout"),
         pytest.param("timeout=10,ontimeout=log HOOK %C %I %S", "would fail the user's job", id="onfailure"),
         pytest.param("timeout=10,onfailure=log HOOK %C %I %S", "would fail the user's job", id="ontimeout"),
-        pytest.param(
-            "timeout=5,onfailure=log,ontimeout=log HOOK %C %I %S",
-            "before its own deadline",
-            id="too-short",
-        ),
         pytest.param("timeout=10 /bin/true somebody-elses %C", None, id="not-ours"),
         pytest.param("timeout=10,onfailure=log,ontimeout=log HOOK spool-only %C %I %S", None, id="spool-only"),
     ],
@@ -190,6 +185,16 @@ def test_a_callout_that_could_hurt_jobs_is_a_warning(tmp_path, run, line, said):
     assert code == 0
     assert (said or "") in out
     assert bool(out) == bool(said)
+
+
+def test_a_deadline_of_0_2_is_a_warning(tmp_path, run):
+    """No command reads it; whatever it says, the configuration can be used."""
+    arc = f"[lrms]\nbenchmark = HEPscore23:11.5\n[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n{OTHERS}{LAST}"
+    conf = conf_files.write(tmp_path, "[arcacct]\ndeadline = soon\n", arc)
+    code, out, _ = run("--config", conf, "config", "check")
+    assert code == 0
+    told = "[arcacct] deadline: is obsolete since arcacct 0.3 and ignored; remove it"
+    assert out == f"{tmp_path}/arcacct.conf:2: warning: {told}\n"
 
 
 @pytest.mark.parametrize(

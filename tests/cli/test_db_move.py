@@ -13,9 +13,9 @@ from contextlib import closing
 
 import pytest
 import stored_jobs
-from hook_host import Host, host
 from installed import arcacct, configured
 from job_files import JOB, Files, events, lay
+from recording_host import Host, host
 
 from arcacct.arex.sweep import sweep
 from arcacct.config.paths import places
@@ -43,11 +43,9 @@ def configure(host: Host, ours: str) -> None:
 
 
 def spooled(host: Host, state: str) -> None:
-    """An event that the database could not take."""
+    """An event that waits."""
     lay(host.control, Files(state))
-    pathlib.Path(host.places.maintenance).touch()
-    host.run(state)
-    os.unlink(host.places.maintenance)
+    host.call(state)
 
 
 def run(host: Host, *words: object) -> subprocess.CompletedProcess[str]:
@@ -100,7 +98,7 @@ def test_everything_is_in_the_new_place(site: Host, tmp_path) -> None:
 
 
 def test_the_old_configuration_is_refused_and_loses_nothing(site: Host, tmp_path) -> None:
-    """Commands name the new place and begin nothing; hooks go on spooling where they did, and that is drained."""
+    """Commands name the new place and begin nothing; the launcher spools where it did, and that is drained."""
     new = tmp_path / "new"
     run(site, "db", "move", new, "--yes")
 
@@ -110,7 +108,7 @@ def test_the_old_configuration_is_refused_and_loses_nothing(site: Host, tmp_path
         assert f"set database={new}/accounting.db" in done.stderr
     assert f"set database={new}/accounting.db" in run(site, "stats").stderr
     lay(site.control, Files())
-    assert "spooled as" in site.run().stderr
+    assert site.call() == ""
     assert not site.database.exists()
 
     configure(site, f"database={new}/accounting.db")
@@ -131,6 +129,22 @@ def test_back_again(site: Host, tmp_path) -> None:
     assert note.former == (str(tmp_path / "new"),)
     assert (life(site.database), jobs(site.database)) == (before, 3)
     assert run(site, "sweep").returncode == 0
+
+
+def test_an_event_of_the_same_name_stays_where_it_is(site: Host, tmp_path) -> None:
+    """Process IDs return: the name of an event may be that of another one in the new spool. Both are recorded."""
+    (event,) = site.spool
+    (tmp_path / "new" / "spool").mkdir(parents=True)
+    other = tmp_path / "new" / "spool" / event.name
+    other.write_bytes(event.read_bytes())
+    at_ns = event.stat().st_mtime_ns - 3600 * 10**9
+    os.utime(other, ns=(at_ns, at_ns))
+
+    done = run(site, "db", "move", tmp_path / "new", "--yes")
+    assert done.returncode == 0, done.stderr
+    configure(site, done.stdout)
+
+    assert run(site, "sweep").stdout.startswith("2 events from the spool")
 
 
 @pytest.mark.parametrize(
@@ -242,7 +256,7 @@ def killed(site: Host, new: pathlib.Path, steps: int) -> subprocess.CompletedPro
 def test_killed_at_any_moment_one_place_is_complete(tmp_path) -> None:
     """
     Before every rename, unlink, mkdir and sync: the place that is noted has everything, another configuration is
-    refused, a hook of the old one loses nothing, and the same command goes on to the end.
+    refused, a callout of the old one loses nothing, and the same command goes on to the end.
     """
     for steps in range(1000):
         folder = tmp_path / str(steps)
@@ -263,7 +277,7 @@ def test_killed_at_any_moment_one_place_is_complete(tmp_path) -> None:
         with pytest.raises(ConfigError, match=r"both exist|no such database"):
             open_accounting(places(None, str(host.control), str(other)))
         lay(host.control, Files("FINISHED"))
-        host.run("FINISHED")
+        host.call("FINISHED")
 
         if done.returncode:
             assert killed(host, new, 1000).returncode == 0

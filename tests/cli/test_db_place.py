@@ -14,15 +14,16 @@ import conf_files
 import pytest
 import stored_jobs
 from control_directory import set_up
-from hook_host import Host, host
 from in_process import said
 from installed import arcacct, configured
 from job_files import Files, lay
+from recording_host import Host, host
 
 from arcacct.config.paths import Places, places
 from arcacct.database import location, schema
 from arcacct.database.access import open_accounting
 from arcacct.database.location import LocationFile
+from arcacct.errors import ConfigError
 
 __all__ = ["host"]
 
@@ -357,15 +358,17 @@ def test_a_host_without_a_control_directory_gets_no_note(tmp_path) -> None:
     assert not (tmp_path / "control").exists()
 
 
-def test_the_hook_spools_while_the_database_is_missing(host: Host) -> None:
-    """It begins none, and reads no note; once the database is back, the sweep drains the event."""
+def test_events_wait_while_the_database_is_missing(host: Host) -> None:
+    """No recorder begins one; once the database is back, the sweep drains the event."""
     lay(host.control, Files())
     kept = host.database.with_name("kept.db")
     with closing(sqlite3.connect(host.database)) as con:
         con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     os.rename(host.database, kept)
 
-    assert "spooled as" in host.run().stderr
+    assert host.call() == ""
+    with pytest.raises(ConfigError, match="the database is missing; refusing to create an empty one"):
+        host.drain()
 
     assert not host.database.exists()
     os.rename(kept, host.database)

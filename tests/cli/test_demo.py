@@ -140,8 +140,8 @@ def test_demo_uses_the_hook_and_the_sweep(demo) -> None:
     )
 
     assert [count for (count,) in by_hook] == [2, 1]
-    assert f"2 jobs by the hook, in {EVENTS_BY_HOOK} events" in demo.done.stdout
-    assert f"{JOBS - 2} jobs that the hook never saw, by sweep" in demo.done.stdout
+    assert f"2 jobs by callouts, in {EVENTS_BY_HOOK} events" in demo.done.stdout
+    assert f"{JOBS - 2} jobs without any callout, by sweep" in demo.done.stdout
 
 
 def test_demo_keeps_the_owners_of_the_jobs(demo) -> None:

@@ -128,5 +128,5 @@ def test_a_lock_that_the_file_system_does_not_have_names_the_file(here, monkeypa
     with pytest.raises(
         StoreError, match=r"queue\.lock: cannot be locked: No locks available; put the databases on a local disk"
     ):
-        connection.Transaction(con, here.database, here.queue_lock).__enter__()
+        connection.transaction(con, here.database, here.queue_lock).__enter__()
     con.close()

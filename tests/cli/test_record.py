@@ -40,7 +40,7 @@ def test_an_event_is_recorded_and_told(control: pathlib.Path) -> None:
 
 def test_it_records_what_the_hook_records(control: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Hook and command make the same rows of the same files."""
-    from hook_host import Host
+    from recording_host import Host
 
     (tmp_path / "other").mkdir()
     host = Host(tmp_path / "other")

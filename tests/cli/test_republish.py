@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pathlib
 import re
 import sqlite3
 import subprocess
@@ -259,6 +260,17 @@ def test_a_group_can_read_after_publishing(site, run) -> None:
     assert {"accounting.db-wal", "accounting.db-shm", "publishing.db-wal", "publishing.db-shm"} <= left
 
 
+def test_a_spool_that_cannot_be_read_is_told(site, run) -> None:
+    """It is not taken for an empty one; what is recorded is published."""
+    pathlib.Path(site.path, "control", "accounting", "arcacct", "spool").write_text("not a directory")
+
+    code, _out, err = run("publish", "--now")
+
+    assert code == 65
+    assert "accounting/arcacct/spool: cannot read the spool: Not a directory" in err
+    assert site.box.sgas.records
+
+
 @pytest.mark.parametrize("command", [("publish", "--now"), ("republish", *PERIOD)], ids=["publish", "republish"])
 def test_what_is_set_aside_of_the_spool_is_told(site, run, command) -> None:
     """Publishing drains the spool; what it cannot use it names as the sweep would, since no sweep finds it again."""
@@ -271,7 +283,7 @@ def test_what_is_set_aside_of_the_spool_is_told(site, run, command) -> None:
 
     assert code == 65
     assert "spool/unusable/1-2-SUBMIT-Unknown: " in err
-    assert "spool version '99'" in err
+    assert "spool version=99" in err
     assert run(*command)[0] == 0
 
 

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import pytest
-from clinic import OPTIONS, RECORD, Clinic
+from clinic import OPTIONS, Clinic
 from in_process import said
 
 from arcacct.config.parser import load
@@ -29,7 +29,6 @@ def clinic(tmp_path, monkeypatch) -> Clinic:
     """A CE with an A-REX that has run once, and the launcher; nothing else of arcacct is there."""
     made = Clinic(tmp_path)
     made.ours, made.lines = "", []
-    made.install(record=RECORD, limit="8")
     made.configure()
     shutil.rmtree(made.here.directory)
     pathlib.Path(made.here.place_note).unlink()
@@ -126,10 +125,6 @@ def not_executable(site: Clinic) -> None:
     site.launcher.chmod(0o644)
 
 
-def cannot_record(site: Clinic) -> None:
-    site.install(record="/nowhere/arcacct-record", limit="8")
-
-
 def fails(site: Clinic) -> None:
     site.put("#!/bin/sh\nexit 3\n")
 
@@ -155,7 +150,7 @@ def no_such_state(site: Clinic) -> None:
 
 
 def malformed_option(site: Clinic) -> None:
-    site.ours = "database=relative/path\ndeadline=soon\n"
+    site.ours = "database=relative/path\nsettle=soon\n"
 
 
 def not_set_up(site: Clinic) -> None:
@@ -292,15 +287,6 @@ def test_what_receivers_must_register_is_printed_letter_for_letter(clinic, run) 
     assert found["rehearsal"]["do"] == ["arcacct publish --now --dry-run", "arcacct help rehearse"]
 
 
-def test_a_launcher_that_starts_nothing_gets_the_program_of_this_environment(clinic, run) -> None:
-    """The launcher is in its place: to put it there once more would change nothing."""
-    clinic.install(record="/opt/missing/arcacct-record", limit="8")
-    found = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}
-    advice = json.dumps(found["launcher"])
-    assert f"set record={sys.prefix}/bin/arcacct-record in {clinic.launcher}" in advice
-    assert "put etc/arcacct-hook there" not in advice
-
-
 def test_two_lines_for_one_state_are_named(clinic, run) -> None:
     """A-REX runs both, one after the other, and waits for both."""
     clinic.lines = [f"statecallout={state} {OPTIONS} {clinic.launcher} %C %I %S" for state in (*STATES, STATES[0])]
@@ -324,7 +310,6 @@ def test_a_configuration_that_cannot_be_read(clinic, run) -> None:
     [
         (missing, "launcher"),
         (not_executable, "launcher"),
-        (cannot_record, "launcher"),
         (fails, "launcher"),
         (others_may_change_it, "launcher"),
         (not_a_program, "launcher"),
@@ -474,39 +459,62 @@ def found_step(run, name: str) -> dict[str, Any]:
     return next(one for one in found if one["step"] == name)
 
 
-def elsewhere(site: Clinic) -> None:
-    """The copy of a launcher whose program is in another place."""
-    site.install(record="/opt/missing/bin/arcacct-record", limit="8")
+def of_0_2(site: Clinic) -> None:
+    site.put("#!/bin/sh\n# arcacct-hook CONTROLDIR JOBID STATE [CONF]\nlimit=8\nexit 0\n")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes owners")
 @pytest.mark.parametrize(
     "broken",
-    [missing, elsewhere, not_executable, others_may_change_it, fails, not_a_program],
+    [missing, of_0_2, not_executable, others_may_change_it, fails, not_a_program],
     ids=lambda one: one.__name__,
 )
 def test_what_setup_says_of_a_launcher_helps(clinic, run, broken) -> None:
     """Its commands as they are printed, once: the same advice is not given again."""
     broken(clinic)
     step = found_step(run, "launcher")
-    assert step["verdict"] == "error"
+    assert step["verdict"] == ("warning" if broken is of_0_2 else "error")
     for line in step["do"]:
         subprocess.run(["sh", "-c", line], check=True)
     found = details(run, "launcher")
-    assert [one for one in found if one["verdict"] == "error"] == [], (step, found)
-    assert f"record={sys.prefix}/bin/arcacct-record\n" in clinic.launcher.read_text() or broken in (
-        not_executable,
-        others_may_change_it,
-    )
+    assert [one["verdict"] for one in found] == ["ok"], (step, found)
+    assert clinic.launcher.read_bytes() == pathlib.Path(resource("etc", "arcacct-hook")).read_bytes()
 
 
-def test_a_limit_that_is_wrong_is_no_reason_to_copy_the_launcher(clinic, run) -> None:
-    """A new copy would have lost the site's lines, and the same limit."""
-    clinic.ours = "deadline=9\n"
+def test_a_new_launcher_keeps_the_lines_of_the_old_one(clinic, run) -> None:
+    """The site has chosen a second spool."""
+    clinic.put("#!/bin/sh\n# arcacct-hook CONTROLDIR JOBID STATE [CONF]\nfallback=/disk2/spool\nexit 0\n")
+    for line in found_step(run, "launcher")["do"]:
+        subprocess.run(["sh", "-c", line], check=True)
+
+    shipped = pathlib.Path(resource("etc", "arcacct-hook")).read_text()
+    usual = "fallback=${ARCACCT_SPOOL_FALLBACK:-}"
+    assert clinic.launcher.read_text() == shipped.replace(usual, "fallback=/disk2/spool")
+
+
+def test_a_line_that_is_wrong_is_no_reason_to_copy_the_launcher(clinic, run) -> None:
+    """A new copy would lose the site's lines."""
+    clinic.install(fallback="/disk2/spool")
+    step = found_step(run, "launcher")
+    assert step["verdict"] == "error"
+    assert step["do"] == ["add spool_fallback=/disk2/spool into [arcacct]"]
+
+
+def test_callouts_that_name_arcacct_record(clinic, run) -> None:
+    """The program of 0.2 works for one more release; the step names the launcher, and copies nothing."""
+    record = clinic.path / "env" / "bin" / "arcacct-record"
+    for source, target in (
+        ("arcacct-record", record),
+        ("arcacct-hook", record.parents[1] / "share/arcacct/arcacct-hook"),
+    ):
+        target.parent.mkdir(parents=True)
+        shutil.copy(resource("etc", source), target)
+    record.chmod(0o755)
+    clinic.lines = [f"statecallout={state} {OPTIONS} {record} %C %I %S" for state in STATES]
     clinic.configure()
     step = found_step(run, "launcher")
     assert step["verdict"] == "warning"
-    assert step["do"] == ["choose deadline < limit < timeout, as 5 < 8 < 10"]
+    assert step["do"] == ["name the launcher in the statecallout lines: /usr/libexec/arcacct-hook"]
 
 
 def test_units_of_a_program_in_another_place(clinic, run) -> None:
@@ -575,7 +583,7 @@ def test_a_clock_without_files_to_compare_with_is_unknown(clinic, run) -> None:
 
 def test_a_configuration_with_errors_settles_no_later_step(clinic, run) -> None:
     """Rehearsal, switch, clock and the timer of publishing depend on it: unknown, and never ok."""
-    clinic.ours = "deadline=soon\n"
+    clinic.ours = "settle=soon\n"
     clinic.configure()
     assert {verdicts(run)[step] for step in ("rehearsal", "switch", "targets")} == {"unknown"}
     assert "unknown" in [one["verdict"] for one in details(run, "timers")]

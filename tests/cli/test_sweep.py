@@ -13,12 +13,12 @@ import subprocess
 from contextlib import closing
 
 import pytest
+import spool_0_2 as spool
 from control_directory import set_up
 from installed import ARCACCT, arcacct, configured
 from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, remove, rows
 from other_users import acting_as
 
-from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
 from arcacct.config.paths import places
 from arcacct.files.directories import private_directory

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import subprocess
-import sys
 
 import conf_files
 import pytest
@@ -180,18 +178,3 @@ def test_a_nul_is_no_part_of_any_name(tmp_path):
     """Whoever looks for such a file finds that there is none, instead of failing."""
     (tmp_path / "arc.conf").write_bytes(b"[a]\nx = /etc/\0cert\n")
     assert load(str(tmp_path / "arc.conf"), {}).get("a", "x") == "/etc/\ufffdcert"
-
-
-def test_the_hook_path_imports_little():
-    """Parser and places load no module that costs the hook time."""
-    code = (
-        "import sys; before = set(sys.modules)\n"
-        "import arcacct.config.parser, arcacct.config.paths\n"
-        "print(*sorted(name for name in set(sys.modules) - before))"
-    )
-    ran = subprocess.run([sys.executable, "-S", "-c", code], check=True, capture_output=True, text=True, env={
-        "PYTHONPATH": str(pathlib.Path(parser.__file__).parent.parent.parent)
-    })  # fmt: skip
-    ours = {name for name in ran.stdout.split() if name.startswith("arcacct")}
-    assert ours == {"arcacct", "arcacct.config", "arcacct.config.parser", "arcacct.config.paths", "arcacct.errors"}
-    assert not set(ran.stdout.split()) & {"re", "typing", "dataclasses", "pathlib", "collections", "logging", "json"}

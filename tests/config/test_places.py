@@ -16,7 +16,7 @@ def test_without_a_configuration_arcs_defaults_hold():
     here = places(None)
     assert here.database == "/var/spool/arc/jobstatus/accounting/arcacct/accounting.db"
     assert here.publishing_database == "/var/spool/arc/jobstatus/accounting/arcacct/publishing.db"
-    assert (here.rules.default_benchmark, here.deadline_s, here.read_group) == ("HEPSPEC:1.0", 5.0, None)
+    assert (here.rules.default_benchmark, here.read_group) == ("HEPSPEC:1.0", None)
 
 
 def test_database_option_moves_everything_of_ours(tmp_path):
@@ -87,8 +87,12 @@ def test_the_default_benchmark_is_that_of_the_lrms_block(tmp_path):
     ("arc", "ours", "complaint"),
     [
         pytest.param("[lrms]\nbenchmark = fast\n", "", r"arc\.conf:2: \[lrms\] benchmark: 'fast'", id="benchmark"),
-        pytest.param("", "[arcacct]\ndeadline = soon\n", r"arcacct\.conf:2: \[arcacct\] deadline", id="deadline"),
-        pytest.param("", "[arcacct]\ndeadline = 0\n", r"arcacct\.conf:2: \[arcacct\] deadline", id="no-time"),
+        pytest.param(
+            "",
+            "[arcacct]\nqueue_benchmark = q fast\n",
+            r"arcacct\.conf:2: \[arcacct\] queue_benchmark",
+            id="queue-benchmark",
+        ),
     ],
 )
 def test_what_the_recorder_cannot_use_is_refused_with_its_line(tmp_path, arc, ours, complaint):

@@ -54,7 +54,7 @@ def test_every_option_of_ours(tmp_path):
     found = settings(
         conf_files.read(
             tmp_path,
-            "[arcacct]\nread_group = staff\ndeadline = 2.5\nkeep_messages = 7\nsettle = 3600\n"
+            "[arcacct]\nread_group = staff\nkeep_messages = 7\nsettle = 3600\n"
             "lrms_host = lrms.example.org\nlocal_group_prefix = local-\n"
             "map = project atlas* vo=atlas group=/atlas/prod user=withheld\n"
             "map = owner prd1 vo=cms user=/DC=org/CN=Production Robot\n"
@@ -63,7 +63,7 @@ def test_every_option_of_ours(tmp_path):
         ),
         kinds(),
     )
-    assert (found.places.read_group, found.places.deadline_s, found.keep_messages_days) == ("staff", 2.5, 7)
+    assert (found.places.read_group, found.keep_messages_days) == ("staff", 7)
     assert (found.settle_s, found.lrms_host, found.local_group_prefix) == (3600, "lrms.example.org", "local-")
     assert found.map == (
         MapRule("project", "atlas*", "atlas", "/atlas/prod", "withheld"),
@@ -80,7 +80,7 @@ def test_every_complaint_at_once(tmp_path):
     """One error lists each mistake with file, line, block, option, what is wrong and what would be right."""
     conf = conf_files.read(
         tmp_path,
-        "[arcacct]\nkeep_mesages = 3\ndeadline = soon\nmap = owner\n"
+        "[arcacct]\nkeep_mesages = 3\npublishes = maybe\nmap = owner\n"
         "[arex/jura/sgas:one]\ntargeturl = http://sgas.example.org/sgas\nurbatchsize = many\n"
         "[arex/jura/apel:two]\ntargeturl = https://msg.example.org\napel_messages = sumaries\n",
         "[common]\nhostname = ce example\n[lrms]\nbenchmark = fast\n",
@@ -93,7 +93,7 @@ def test_every_complaint_at_once(tmp_path):
         "arc.conf:4: [lrms] benchmark: 'fast' is not a benchmark; write TYPE:VALUE or TYPE VALUE, like "
         "HEPscore23:11.5\n"
         "arcacct.conf:2: [arcacct] keep_mesages: is not an option of [arcacct]; did you mean keep_messages?\n"
-        "arcacct.conf:3: [arcacct] deadline: 'soon' is not a time; write seconds, as 5\n"
+        "arcacct.conf:3: [arcacct] publishes: 'maybe' is not yes or no\n"
         "arcacct.conf:4: [arcacct] map: 'owner' is not a valid map line; "
         "write owner|group|project|account PATTERN vo=VO [group=G] [user=DN|withheld]\n"
         "arcacct.conf:6: [arex/jura/sgas:one] targeturl: 'http://sgas.example.org/sgas' is not an https URL; "
@@ -113,7 +113,6 @@ def test_every_complaint_at_once(tmp_path):
         pytest.param("allow_jura = maybe", "is not yes or no", id="flag"),
         pytest.param("keep_messages = -1", "not a whole number", id="negative"),
         pytest.param("keep_messages = ٣", "not a whole number", id="digit-of-another-script"),
-        pytest.param("deadline = nan", "is not a time", id="nan"),
         pytest.param("lrms_host = -x.org", "is not a host name", id="host"),
         pytest.param("local_group_prefix = a b", "is not one word", id="two-words"),
         pytest.param("read_group = 'staff'", "has quotes", id="quotes"),

@@ -19,8 +19,8 @@ import stored_jobs
 from attackers import THEM, theirs
 from control_directory import set_up
 from full_disk import on_small_disk
-from hook_host import HOOK, host
 from other_users import public_dir
+from recording_host import LAUNCHER, host, until
 
 from arcacct.config.paths import Places, places
 from arcacct.database import upkeep
@@ -408,8 +408,8 @@ def test_a_restore_waits_for_nobody_for_ever(here, tmp_path) -> None:
     upkeep.restore(here, copy, patience_s=0)
 
 
-def test_hooks_during_a_restore_lose_nothing(host, tmp_path) -> None:
-    """Each hook records or spools; after the sweep every job is there once."""
+def test_events_during_a_restore_are_not_lost(host, tmp_path) -> None:
+    """Each event waits in the spool; after the sweep every job is there once."""
     copy = upkeep.backups(host.places, str(tmp_path / "backups"))[0].path
     names = [f"JOB{number}" for number in range(8)]
     for name in names:
@@ -417,16 +417,17 @@ def test_hooks_during_a_restore_lose_nothing(host, tmp_path) -> None:
     code = (
         "import subprocess, sys\n"
         "print('ready', flush=True)\n"
-        "hook, control, conf, *names = sys.argv[1:]\n"
-        "for name in names: subprocess.run([hook, control, name, 'FINISHED', conf], check=True)"
+        "launcher, control, *names = sys.argv[1:]\n"
+        "for name in names: subprocess.run([launcher, control, name, 'FINISHED'], check=True)"
     )
-    process = in_background(code, HOOK, str(host.control), str(host.conf), *names)
+    process = in_background(code, LAUNCHER, str(host.control), *names)
     restored = 0
     while process.poll() is None:
         upkeep.restore(host.places, copy)
         restored += 1
     process.communicate()
     assert process.returncode == 0
+    until(lambda: not any(path.name.startswith(".tmp-") for path in host.spool))
 
     host.sweep()
 

@@ -1,4 +1,4 @@
-"""The file that makes hooks spool while the database is being worked on."""
+"""The file that lets events wait while the database is being worked on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import job_files
 import pytest
 from control_directory import set_up
-from hook_host import host
+from recording_host import host
 
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting, open_publishing
@@ -83,11 +83,11 @@ def test_one_that_was_made_by_hand_stays(here, words) -> None:
     assert os.path.exists(here.maintenance)
 
 
-def test_hooks_spool_meanwhile_and_nothing_is_lost(host) -> None:
-    """A hook that comes during the work spools at once; the sweep after it records the event."""
+def test_events_wait_meanwhile_and_nothing_is_lost(host) -> None:
+    """The sweep after the work records the event."""
     job_files.lay(host.control, job_files.Files())
     with maintenance(str(host.database), "upgrade"):
-        host.run()
+        host.call()
         assert len(host.spool) == 1
         assert job_files.rows(str(host.database))["AAR"] == []
 

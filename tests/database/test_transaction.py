@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pathlib
 import stat
@@ -16,19 +15,14 @@ from control_directory import set_up
 
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting, writing
-from arcacct.database.connection import ACCOUNTING_SCHEMA, Transaction, open_database, open_lock
+from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_database
 from arcacct.errors import StoreBusy, StoreError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _sqlite3 import Connection
 
 OPEN = """
 import os, sys, time
 from arcacct.config.paths import places
 from arcacct.database.connection import ACCOUNTING_SCHEMA, open_database
-from arcacct.arex.hook import write_back_apart
-from arcacct.database.connection import Transaction
+from arcacct.database.connection import transaction
 here = places(None, sys.argv[1])
 """
 WAIT_IN_TURN = (
@@ -36,26 +30,9 @@ WAIT_IN_TURN = (
     + """
 con = open_database(here.database, ACCOUNTING_SCHEMA)
 print("ready", flush=True)
-with Transaction(con, here.database, here.queue_lock):
+with transaction(con, here.database, here.queue_lock):
     con.execute("INSERT INTO Users (Name) VALUES (?)", (sys.argv[2],))
 os._exit(0)
-"""
-)
-MANY_SHORT_LIVES = (
-    OPEN
-    + """
-largest = 0
-for number in range(2000):
-    pid = os.fork()
-    if pid == 0:
-        write_back_apart(here.database, here.maintenance)
-        con = open_database(here.database, ACCOUNTING_SCHEMA)
-        with Transaction(con, here.database, here.queue_lock):
-            con.execute("INSERT INTO Users (Name) VALUES (?)", (f"user {number}" * 20,))
-        os._exit(0)
-    os.waitpid(pid, 0)
-    largest = max(largest, os.path.getsize(here.database + "-wal"))
-print(largest)
 """
 )
 
@@ -111,36 +88,6 @@ def test_writers_take_their_turn(here: Places, tmp_path: pathlib.Path) -> None:
         assert [process.returncode for process in waiting] == [0, 0, 0]
         assert _users(con)[0] == "first"
         assert sorted(_users(con)[1:]) == ["waiter 1", "waiter 2", "waiter 3"]
-
-
-def test_who_is_patient_hears_when_the_wait_begins_and_ends(here: Places) -> None:
-    """Before the turn is waited for, and once it has come: what is inside the block is no wait any more."""
-    told: list[object] = []
-    with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
-        with Transaction(con, here.database, here.queue_lock, told.append):
-            told.append("inside")
-
-        assert told == [True, False, "inside"]
-
-
-@pytest.mark.parametrize("when", [True, False], ids=["waiting", "in turn"])
-def test_a_wait_that_is_broken_off_frees_the_turn(here: Places, when: bool) -> None:
-    """The block does not run, what broke it off passes on unchanged, and the next one need not wait."""
-
-    def give_up(waits: bool) -> None:
-        if waits is when:
-            raise KeyboardInterrupt
-
-    with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
-        given_up = Transaction(con, here.database, here.queue_lock, give_up)
-        with pytest.raises(KeyboardInterrupt), given_up:
-            pytest.fail("the block must not run")
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(given_up.fd)
-
-        lock = open_lock(here.queue_lock)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.close(lock)
 
 
 def test_a_block_that_raises_leaves_nothing(here: Places) -> None:
@@ -219,19 +166,6 @@ def test_the_lock_is_its_owners_under_any_umask(here: Places, umask: int) -> Non
         os.umask(before)
 
     assert stat.S_IMODE(os.stat(here.queue_lock).st_mode) == 0o600
-
-
-@pytest.mark.campaign
-def test_the_wal_stays_small_when_nobody_closes(here: Places, tmp_path: pathlib.Path) -> None:
-    """Two thousand processes that commit and vanish, as hooks do, leave a small WAL and every commit."""
-    process = _start(MANY_SHORT_LIVES, str(tmp_path))
-    stdout, _ = process.communicate()
-
-    assert process.returncode == 0
-    assert 0 < int(stdout) < 8 * 1024 * 1024
-    with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
-        assert len(_users(con)) == 2000
-        assert con.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 def test_a_reader_does_not_stop_the_writers(here: Places) -> None:

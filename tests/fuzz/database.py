@@ -18,7 +18,7 @@ _UNCOMPARED = ("DBConfig", "sqlite_sequence")
 
 
 def _places(folder: pathlib.Path) -> Places:
-    return Places(str(folder / "control"), str(folder / "accounting.db"), JobRules("HEPSPEC:1.0"), 5.0, None)
+    return Places(str(folder / "control"), str(folder / "accounting.db"), JobRules("HEPSPEC:1.0"), None)
 
 
 @contextmanager

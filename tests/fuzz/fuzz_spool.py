@@ -6,7 +6,8 @@ whole event is of; of every other file it is told what became of it, and it is s
 nothing that lies beside the spool is touched, neither are links, pipes and files of others; a spool of a stranger is
 left alone; a dry run changes nothing, and a second sweep finds nothing more.
 
-Which event is whole, and what it says, is read here anew, by the words of the format alone.
+The events are those of the launcher (version 2) and those that 0.2 left (version 1). Which one is whole, and what it
+says, is read here anew, by the words of the format alone.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import job_files
+import spool_0_2
 from control_directory import set_up
 from fuzz.command import Ended, arcacct, steers
 from fuzz.damage import damaged
 
 from arcacct.arex.control_files import STATES, JobFiles
-from arcacct.arex.spool import is_whole, to_bytes
 from arcacct.records.reader import unescaped
 from arcacct.records.states import StatusFile
 
@@ -45,12 +46,14 @@ OTHERS = ("link", "pipe", "folder", "theirs", "second")
 """What else may lie in a spool: a link, a pipe, a directory, a file of another user, another name of root's file."""
 NOT_EVENTS = ("README", ".hidden", ".tmp-", ".tmp-x", "1", "core", "x" * 255, ".\x1b]0;title\x07", "-rf")
 SECRET = "root_alone_may_read_this"
-AGES_S = (5, 3600, 7 * 86400)
+AGES_S = (5, 300, 3600, 7 * 86400)
+INCOMPLETE_S, JUDGED_S, NOTHING_S = 60, 600, 86_400
+"""A file that is younger may still become whole, be explained by another one, or become an event at all."""
 AREX, STRANGER = 65534, 65533
 REFUSED = "refusedJob"
 """A job that the database refuses, whatever is the matter with it."""
 HEAD = {
-    b"version": (b"2", b"", b"01", b"1 "),
+    b"version": (b"3", b"2", b"1", b"", b"01", b"1 "),
     b"controldir": (b"", b"relative", b"/none\0", b"/\0", b"/none", b"/" + b"x" * 300),
     b"jobid": (b"", b"../../beside", b".", b"..", b"a b", b"a/b", b"x" * 201, b"\xff", b"\x1b[2J", b"j\0b"),
     b"state": (b"", b"finished", b"DONE", b"FINISHED "),
@@ -63,6 +66,11 @@ HEAD = {
     b"owner": (b"UNKNOWN:atlas", b"ada:UNKNOWN", b"\xff:\xfe", b":", b"\x1b[2J:x"),
 }
 """What a line of an event may say instead."""
+WHOLE = (
+    *(b"", b"-1", b"1 2", b"x", b"9" * 19, b"9" * 5000, "١٢".encode(), b"\xff", b"\0", b"DONE", b"UNKNOWN:UNKNOWN"),
+    *(b"2026-11-20 12:00:00", b"2026-11-20 12:00:00.5 +0000", b"2026-11-20 12:00:00.999999999 +0000", b"\x1b[2J:x"),
+)
+"""What the last line of version 2 may have between two slashes instead."""
 
 
 class Event(NamedTuple):
@@ -92,8 +100,8 @@ def _originals() -> list[dict[str, bytes]]:
 
 def _event(
     chance: random.Random, job_id: str, files: dict[str, bytes], state: str, when_ns: int | None = None
-) -> bytes:
-    """A spool file as the hook writes it, or as the launcher does."""
+) -> tuple[int, bytes]:
+    """A spool file of one of the versions: the launcher's, or one of the two that 0.2 wrote."""
     event = JobFiles(CONTROL, job_id, state)
     event.event_ns = when_ns or job_files.NOON_NS + chance.randrange(10**9)
     event.local, event.diag, event.statistics = (files.get(suffix) for suffix in SUFFIXES)
@@ -102,12 +110,39 @@ def _event(
     if when_ns or chance.random() < 0.7:
         event.status = StatusFile(state, 8, event.event_ns, event.event_ns)
     if chance.random() < 0.5:
-        return to_bytes(event, event.event_ns)
+        return 2, _version_2(chance, event)
+    if chance.random() < 0.5:
+        return 1, spool_0_2.to_bytes(event, event.event_ns)
     there = [(name, content) for name, content in files.items() if name in SUFFIXES]
     event.local = event.diag = event.statistics = None
-    head = to_bytes(event, event.event_ns)
+    head = spool_0_2.to_bytes(event, event.event_ns)
     parts = " ".join(f"{name} {len(content)}" for name, content in there)
-    return head + f"parts={parts}\n".encode() + b"".join(content for _name, content in there)
+    return 1, head + f"parts={parts}\n".encode() + b"".join(content for _name, content in there)
+
+
+def _version_2(chance: random.Random, event: JobFiles) -> bytes:
+    """As the launcher writes it: only that of a finished job has the job's files."""
+    lines = f"version=2\ncontroldir={event.controldir}\njobid={event.job_id}\nstate={event.state}"
+    if event.state != "FINISHED":
+        return f"{lines}\n\n\nwhole=\n".encode()
+    lines += f"\nfailed={'yes' if event.failed else 'no'}\nhashed={chance.choice(('no', 'no', 'yes'))}"
+    files = [(name, content) for name in SUFFIXES if (content := getattr(event, name)) is not None]
+    said, status = "", f"0/0/{_text(chance, 0)}/0/{_text(chance, 0)}"
+    if event.status is not None:
+        # A-REX may have gone on before the files were copied.
+        said = event.state if event.event_ns == job_files.NOON_NS or chance.random() < 0.8 else "DELETED"
+        at_s = event.event_ns // 10**9
+        status = f"{event.status.size}/{at_s}/{_text(chance, event.event_ns)}/{at_s}/{_text(chance, event.event_ns)}"
+    parts = " ".join(f"{name} {len(content)}" for name, content in files)
+    end = f"\nwhole={parts}/{said}/{status}/{event.owner or 'root:root'}\n"
+    return f"{lines}\n\n".encode() + b"".join(content for _name, content in files) + end.encode()
+
+
+def _text(chance: random.Random, at_ns: int) -> str:
+    """A time as `stat` prints it; that of busybox may know no fraction."""
+    seconds, rest_ns = divmod(at_ns, 10**9)
+    text = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+    return f"{text}.{rest_ns:09} +0000" if chance.random() < 0.8 else text
 
 
 def made(chance: random.Random) -> dict[str, bytes]:
@@ -135,16 +170,23 @@ def made(chance: random.Random) -> dict[str, bytes]:
 
 
 def _good(chance: random.Random, job_id: str) -> dict[str, bytes]:
-    """The end of a job; perhaps told twice, by hook and launcher, or with what it did before or after it."""
+    """The end of a job; perhaps told twice, or with what it did before or after it."""
     local = job_files.LOCAL.replace(job_files.JOB.encode(), job_id.encode()).replace(b"4711", job_id.encode())
     whole = {"local": local, "diag": job_files.DIAG, "statistics": job_files.STATISTICS}
-    files = {f"good/{_name(chance, job_id, 'FINISHED')}": _event(chance, job_id, whole, "FINISHED", job_files.NOON_NS)}
+    files = _named(chance, job_id, "FINISHED", whole, job_files.NOON_NS)
     for state, later_s in (("FINISHED", 0), ("INLRMS", -100), ("PREPARING", 100)):
         if chance.random() < 0.15:
             when_ns = job_files.NOON_NS + later_s * 10**9
             content = whole if state == "FINISHED" else {"local": local}
-            files[f"good/{_name(chance, job_id, state)}"] = _event(chance, job_id, content, state, when_ns)
+            files |= _named(chance, job_id, state, content, when_ns)
     return files
+
+
+def _named(chance: random.Random, job_id: str, state: str, content: dict[str, bytes], when_ns: int) -> dict[str, bytes]:
+    version, event = _event(chance, job_id, content, state, when_ns)
+    name = _name(chance, job_id, state, version)
+    # While a copy lies there that is refused, the other events of its job wait.
+    return {f"good/{name.removeprefix('.tmp-') if job_id == REFUSED else name}": event}
 
 
 def _bad(chance: random.Random, job_id: str) -> dict[str, bytes]:
@@ -153,12 +195,11 @@ def _bad(chance: random.Random, job_id: str) -> dict[str, bytes]:
     if chance.random() < 0.3:
         name = chance.choice(sorted(content))
         content[name] = damaged(chance, content[name])
-    event = _event(chance, job_id, content, state)
+    version, event = _event(chance, job_id, content, state)
     if chance.random() < 0.9:
-        event = chance.choice(
-            (_other_head, _other_head, _other_head, _other_length, _other_part, _torn, _torn, _other, damaged)
-        )(chance, event)
-    name = _name(chance, job_id, state)
+        ways = (_other_head, _other_head, _other_head, _other_length, _other_part, _torn, _torn, _other, damaged)
+        event = chance.choice((*ways, _other_end, _other_end) if version == 2 else ways)(chance, event)
+    name = _name(chance, job_id, state, version if chance.random() < 0.9 else chance.choice((1, 2)))
     if chance.random() < 0.15:
         name = os.fsdecode(damaged(chance, name.encode()).replace(b"/", b"").replace(b"\0", b""))[:100].strip(".")
     return {f"spool/{name or '1'}": event}
@@ -191,6 +232,15 @@ def _other_part(chance: random.Random, event: bytes) -> bytes:
     )
 
 
+def _other_end(chance: random.Random, event: bytes) -> bytes:
+    """The last line says something else between two of its slashes, or has fewer or more of them."""
+    before, _, last = event.rpartition(b"\nwhole=")
+    fields = last.removesuffix(b"\n").split(b"/")
+    place = chance.randrange(len(fields))
+    fields[place : place + chance.choice((0, 1, 1, 1, 1, 2))] = [chance.choice(WHOLE)] * chance.choice((0, 1, 1, 1, 2))
+    return before + b"\nwhole=" + b"/".join(fields) + b"\n"
+
+
 def _torn(chance: random.Random, event: bytes) -> bytes:
     """Its end is missing, or is zeros: as a file system leaves it that had no power."""
     in_time = event.find(b"\ntime=") + chance.randint(6, 20)
@@ -200,13 +250,17 @@ def _torn(chance: random.Random, event: bytes) -> bytes:
 
 def _other(chance: random.Random, event: bytes) -> bytes:
     """What another program, or another version of ours, has put there."""
-    return chance.choice((b"version=2\njob=1\n", b"\x7fELF\2\1", b"#!/bin/sh\n", b"{}", b"\n" + event))
+    newer = chance.choice((b"version=3\njob=1\n", b"version=2\njob=1\n"))
+    return chance.choice((newer, b"\x7fELF\2\1", b"#!/bin/sh\n", b"{}", b"\n" + event))
 
 
-def _name(chance: random.Random, job_id: str, state: str) -> str:
+def _name(chance: random.Random, job_id: str, state: str, version: int = 1) -> str:
     begun = ".tmp-" if chance.random() < 0.1 else ""
+    process = str(chance.randrange(1, 99999))
+    if version == 2:
+        return f"{begun}{process}{chance.choice(('', '', '', '.1', '.12'))}-{state}-{job_id}"
     when = job_files.NOON_NS if chance.random() < 0.8 else job_files.NOON_S
-    return f"{begun}{when}-{chance.randrange(1, 99999)}-{state}-{job_id}"
+    return f"{begun}{when}-{process}-{state}-{job_id}"
 
 
 @lru_cache
@@ -244,7 +298,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
     beside = work / "beside"
     beside.write_text(SECRET)
     beside.chmod(0o600)
-    given, good = _lay_events(files, plan, work)
+    given, good, written_s = _lay_events(files, plan, work)
     others = {name: kind for name, kind in plan["others"].items() if name not in given}
     for name, kind in others.items():
         _lay(spool / name, kind, beside)
@@ -272,16 +326,21 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
     ages = {name: plan["ages"].get(f"spool/{name}", AGES_S[-1]) for name in given}
     control = str(work / "control").encode()
     events = {
-        name: _event_in(given[name], control) if _is_looked_at(name, given[name], age_s) else None
+        name: _event_in(given[name], control, written_s[name]) if _is_looked_at(name, age_s) else None
         for name, age_s in ages.items()
     }
     _check_records(events, set(plan["control"]), found)
     for name in set(given) - set(good):
-        _accounted_for(spool, name, given[name], events[name], ages[name], found, told.err)
+        file = File(name, given[name], events[name], _event_of_name(name, written_s[name]), ages[name])
+        _accounted_for(spool, file, plan["control"], found, told.err)
     for job_id, state in plan["control"].items():
         wanted = ("completed", WALL_S) if state == "FINISHED" else ("in-progress", 0)
         whole = [event for event in events.values() if event and event.job_id == job_id and event.tells]
         assert whole or found[job_id].ended == wanted, f"{job_id} is {found[job_id]}, not {wanted}"
+    if any(one and one.job_id in plan["control"] and ages[name] < JUDGED_S for name, one in events.items()):
+        # The events of other control directories that waited: what the sweep found afterwards explains them.
+        _sweep(work)
+        found = _records(work)
     after = (_look(spool), found)
     _sweep(work)
     assert after == (_look(spool), _records(work)), "a second sweep found something more"
@@ -304,11 +363,11 @@ def _lay_job(control: pathlib.Path, job_id: str, state: str) -> None:
 
 def _lay_events(
     files: dict[str, bytes], plan: dict[str, Any], work: pathlib.Path
-) -> tuple[dict[str, bytes], list[str]]:
-    """The contents of the spool by name, and which of them are whole for certain."""
+) -> tuple[dict[str, bytes], list[str], dict[str, int]]:
+    """The contents of the spool by name, which of them are whole for certain, and when each was written."""
     spool = work / "control" / "accounting" / "arcacct" / "spool"
     control = str(work / "control").encode()
-    given, good = {}, []
+    given, good, written_s = {}, [], {}
     for path, content in files.items():
         folder, _, name = path.partition("/")
         if folder not in {"good", "spool"}:
@@ -318,7 +377,8 @@ def _lay_events(
         (spool / name).write_bytes(given[name])
         since_s = time.time() - plan["ages"].get(path, AGES_S[-1])
         os.utime(spool / name, (since_s, since_s))
-    return given, good
+        written_s[name] = (spool / name).stat().st_mtime_ns // 10**9
+    return given, good, written_s
 
 
 def _give_away(work: pathlib.Path, spool: pathlib.Path, others: dict[str, str], owner: int | None) -> bool:
@@ -359,11 +419,14 @@ _HEAD_LINE = re.compile(rb"([^=\n]*)=([^\n]*)\n")
 _FILE = re.compile(rb"(local|diag|statistics) ([0-9]{1,19})")
 _PARTS = re.compile(rb"((local|diag|statistics) [0-9]{1,19}( (?=[lds])|$))*")
 _JOB_ID = re.compile(rb"(?![.])[!-.0-~]{1,200}")
-_NAMED = re.compile(rf"(?:\.tmp-)?([0-9]{{1,19}})-[^-]*-({'|'.join(STATES)})-(.*)", re.DOTALL)
+_NAMED = re.compile(rf"(?:\.tmp-)?(\d[^-]*)-(\d+-)?({'|'.join(STATES)})-(.*)", re.DOTALL)
+_WHOLE = re.compile(rb"(.*)\nwhole=([^\n]*)\n", re.DOTALL)
 
 
-def _event_in(content: bytes, control: bytes) -> Event | None:
-    """A whole event of this version; ``None`` for what is torn, hostile or of somebody else."""
+def _event_in(content: bytes, control: bytes, written_s: int) -> Event | None:
+    """A whole event of ours; ``None`` for what is torn, hostile or of somebody else."""
+    if not content.startswith(b"version=1\n"):
+        return _event_of_version_2(content, control, written_s)
     head: dict[bytes, bytes] = {}
     files: dict[str, bytes] = {}
     while content:
@@ -386,12 +449,42 @@ def _event_in(content: bytes, control: bytes) -> Event | None:
         else:
             head[key] = value
     seconds = _seconds(head.get(b"time", b"").decode("latin-1"))
-    job_id, state, place = (
-        head.get(b"jobid", b""),
-        head.get(b"state", b"").decode("latin-1"),
-        head.get(b"controldir", b""),
-    )
-    if head.get(b"version") != b"1" or not _JOB_ID.fullmatch(job_id) or state not in STATES or seconds is None:
+    return None if seconds is None else _event_of_head(head, control, seconds, files)
+
+
+def _event_of_version_2(content: bytes, control: bytes, written_s: int) -> Event | None:
+    lines, _, rest = content.partition(b"\n\n")
+    head = dict(line.partition(b"=")[::2] for line in lines.split(b"\n"))
+    found = _WHOLE.fullmatch(rest)
+    if found is None:
+        return None
+    rest, last = found.groups()
+    parts, _, end = last.partition(b"/")
+    lengths = [(name.decode(), int(length)) for name, length in _FILE.findall(parts)]
+    if not _PARTS.fullmatch(parts) or sum(length for _name, length in lengths) != len(rest):
+        return None
+    files = {}
+    for name, length in lengths:
+        files[name], rest = rest[:length], rest[length:]
+    said, size, *times = [*end.split(b"/"), b"", b"", b"", b"", b"", b""][:6]
+    numbers = [_number(size), *(_number(one + _fraction(text)) for one, text in (times[:2], times[2:]))]
+    is_present = said == head.get(b"state") and None not in numbers
+    return _event_of_head(head, control, (numbers[1] or 0) // 10**9 if is_present else written_s, files)
+
+
+def _number(text: bytes) -> int | None:
+    return int(text) if re.fullmatch(rb"[0-9]{1,19}", text) and int(text) < 2**63 else None
+
+
+def _fraction(text: bytes) -> bytes:
+    found = re.search(rb"\.([0-9]{9})", text[: text.find(b".") + 10])
+    return found[1] if found else b"0" * 9
+
+
+def _event_of_head(head: dict[bytes, bytes], control: bytes, seconds: int, files: dict[str, bytes]) -> Event | None:
+    job_id, state = head.get(b"jobid", b""), head.get(b"state", b"").decode("latin-1")
+    place = head.get(b"controldir", b"")
+    if head.get(b"version") not in {b"1", b"2"} or not _JOB_ID.fullmatch(job_id) or state not in STATES:
         return None
     if not place.startswith(b"/") or b"\0" in place:
         return None
@@ -399,12 +492,13 @@ def _event_in(content: bytes, control: bytes) -> Event | None:
     return Event(job_id.decode(), state, seconds, place, head.get(b"failed") == b"yes", files)
 
 
-def _event_of_name(name: str) -> Event | None:
+def _event_of_name(name: str, written_s: int) -> Event | None:
     match = _NAMED.fullmatch(name)
-    seconds = _seconds(match[1]) if match else None
-    if match is None or seconds is None or not _JOB_ID.fullmatch(os.fsencode(match[3])):
+    if match is None or not _JOB_ID.fullmatch(os.fsencode(match[4])):
         return None
-    return Event(match[3], match[2], seconds)
+    # The launcher's name has no time.
+    seconds = _seconds(match[1]) if match[2] else written_s
+    return None if seconds is None else Event(match[4], match[3], seconds)
 
 
 def _seconds(text: str) -> int | None:
@@ -444,7 +538,7 @@ def _records(work: pathlib.Path) -> dict[str, Record]:
     }
     assert len(found) == len(rows), "a job has two records"
     # What `stat` says of a user whom the host does not know is nobody's name.
-    assert not any("UNKNOWN" in user for (user,) in users), users
+    assert not any("UNKNOWN" in user.partition(":")[::2] for (user,) in users), users
     return found
 
 
@@ -488,42 +582,80 @@ def _wall_s(diag: bytes) -> int | None:
     return min(int(walls[-1]), 2**63 - 1) if walls else 0
 
 
-def _is_looked_at(name: str, content: bytes, age_s: int) -> bool:
-    """Whether a sweep takes a file for an event: its writer gave it a name, finished it, or will never do so."""
-    return age_s > 60 or is_whole(content) if name.startswith(".tmp-") else name[:1].isdigit()
+def _is_looked_at(name: str, age_s: int) -> bool:
+    """Whether a sweep takes a file for an event: its writer gave it its name, or will never do so."""
+    return name.removeprefix(".tmp-")[:1].isdigit() and (age_s >= INCOMPLETE_S or not name.startswith(".tmp-"))
+
+
+class File(NamedTuple):
+    """A file of the spool that may be damaged."""
+
+    name: str
+    content: bytes
+    event: Event | None
+    """If it is whole."""
+    named: Event | None
+    """What its name says."""
+    age_s: int
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it has no final name."""
+        return self.name.startswith(".tmp-")
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether a program wrote it that is none of ours."""
+        first = self.content.partition(b"\n")[0]
+        return not any(one.startswith(first) for one in (b"version=1", b"version=2")) and first.strip(b"\0") != b""
 
 
 def _accounted_for(
-    spool: pathlib.Path, name: str, content: bytes, event: Event | None, age_s: int, found: dict[str, Record], err: str
+    spool: pathlib.Path, file: File, control: dict[str, str], found: dict[str, Record], err: str
 ) -> None:
     """A damaged event is recorded, or it is there and told, or set aside and told, or was no event."""
-    there = [path for path in (spool / "unusable" / name, spool / name) if path.exists()]
-    assert len(there) <= 1, f"{name} is there twice"
-    assert all(path.read_bytes() == content for path in there), f"{name} was changed"
+    there = [path for path in (spool / "unusable" / file.name, spool / file.name) if path.exists()]
+    assert len(there) <= 1, f"{file.name} is there twice"
+    assert all(path.read_bytes() == file.content for path in there), f"{file.name} was changed"
     fate = {"unusable": "aside", "spool": "waits"}[there[0].parent.name] if there else "gone"
-    fates = _fates(name, content, event, age_s, found)
-    assert fate in fates, f"{name}: {fate}, not {fates}: {event or _event_of_name(name)}\n{err}"
+    fates = _fates(file, control, found)
+    assert fate in fates, f"{file.name}: {fate}, not {fates}: {file.event or file.named}\n{err}"
     assert fate != "aside" or "moved to spool/unusable" in err
-    assert fate != "waits" or fates == {"waits"} or "the next sweep" in err, f"{name} waits unsaid\n{err}"
+    is_told = file.age_s < JUDGED_S or fates == {"waits"} or "the next sweep" in err
+    assert fate != "waits" or is_told, f"{file.name} waits unsaid\n{err}"
 
 
-def _fates(name: str, content: bytes, event: Event | None, age_s: int, found: dict[str, Record]) -> set[str]:
+def _fates(file: File, control: dict[str, str], found: dict[str, Record]) -> set[str]:
     """What may become of a file: it ``waits``, is set ``aside``, or is ``gone`` as it is recorded, or was nothing."""
-    if not _is_looked_at(name, content, age_s):
-        return {"waits"}
-    named = _event_of_name(name)
-    first = content.partition(b"\n")[0]
-    is_foreign = not b"version=1".startswith(first) and first.strip(b"\0") != b""
-    if event is None and named is None and name.startswith(".tmp-"):
-        return {"gone"} if age_s > 86_400 else {"waits"}
-    event = event or (None if is_foreign else named)
-    if event is None:
-        return {"aside"}
+    fates = _fates_by_name(file)
+    if fates:
+        return fates
+    event = file.event or file.named
+    assert event is not None
     if event.tells:
         return {"gone"}
     record = found.get(event.job_id)
     is_explained = event.controldir == CONTROL.encode() and "local" not in event.files
     if record is None:
-        return {"aside"} if is_explained else {"aside", "waits"}
-    assert event.state in {"ACCEPTED", "DELETED"} or _told(event) in record.events or not is_explained, event
+        explained = {"waits"} if file.age_s < JUDGED_S else {"aside"}
+        return explained if is_explained else {"aside", "waits"}
+    told = {_told(event)}
+    if control.get(event.job_id) == event.state:
+        # The status file is there, and has the better time.
+        told.add(_told(event._replace(seconds=job_files.NOON_S + 3600)))
+    is_told = event.state in {"ACCEPTED", "DELETED"} or told & record.events
+    assert is_told or not is_explained, f"{event} is not in {record}"
     return {"gone"} if is_explained else {"gone", "aside", "waits"}
+
+
+def _fates_by_name(file: File) -> set[str]:
+    """What may become of a file that is no event; nothing if it is one."""
+    if not _is_looked_at(file.name, file.age_s):
+        return {"waits"}
+    if file.event is not None:
+        return set()
+    if file.named is None and file.is_copy:
+        return {"gone"} if file.age_s >= NOTHING_S else {"waits"}
+    if file.named is None or file.is_foreign:
+        return {"aside"}
+    return {"waits"} if file.age_s < (JUDGED_S if file.is_copy else INCOMPLETE_S) else set()

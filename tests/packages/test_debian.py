@@ -46,7 +46,7 @@ def test_it_works_on_a_clean_machine_and_leaves_nothing(packages, make_host, sui
     assert f"/opt/arcacct/versions/{arcacct.__version__}-2/site-packages/arcacct/cli" in traceback
     assert "0 errors" in ce.run("arcacct", "config", "check").stdout
     assert ce.inside(LAUNCHER).stat().st_mode & 0o777 == 0o755
-    assert list(ce.inside("/opt/arcacct/current/").rglob("hook.cpython-*.pyc"))
+    assert list(ce.inside("/opt/arcacct/current/").rglob("sweep.cpython-*.pyc"))
     units = {path.name for path in ce.inside("/usr/lib/systemd/system").glob("arcacct-*")}
     assert {"arcacct-sweep.timer", "arcacct-publish.service", "arcacct-recorder.service"} <= units
     assert not list(ce.inside("/etc/systemd/system").rglob("arcacct-*"))
@@ -87,7 +87,7 @@ def test_the_life_of_an_installation(packages, make_host, suite, tmp_path) -> No
     assert ce.recorded() == sorted(first + meanwhile)
     assert len(ce.sent()) == len(set(ce.sent())) > len(once)
     assert configuration.read_text().endswith(TARGET)
-    # Of the version before nothing is left, not even what hooks compiled while it went.
+    # Of the version before nothing is left, not even what programs compiled while it went.
     assert os.readlink(ce.inside("/opt/arcacct/current")) == f"versions/{arcacct.__version__}-2"
     assert [path.name for path in ce.inside("/opt/arcacct/versions").iterdir()] == [f"{arcacct.__version__}-2"]
 
@@ -127,6 +127,7 @@ def test_the_way_back_to_the_version_before(packages, make_host, tmp_path) -> No
     ce.dpkg("-i", packages.deb).check_returncode()
     ce.bring_jobs(since, corpus)
     ce.told(since)
+    ce.run("arcacct", "sweep")
     assert ce.recorded() == sorted(first + since)
 
     said = ce.dpkg("-i", packages.former_deb).stdout
@@ -231,7 +232,7 @@ def test_an_environment_of_pip_is_not_overwritten(packages, make_host) -> None:
 
 
 def test_databases_of_another_user_stay_his(packages, make_host, tmp_path) -> None:
-    """Where A-REX does not run as root, an upgrade makes no file that its hooks cannot write."""
+    """Where A-REX does not run as root, an upgrade makes no file that its recorder cannot write."""
     corpus, jobs = finished_jobs(tmp_path)
     ce = make_host("trixie")
     ce.run("useradd", "--system", "grid")

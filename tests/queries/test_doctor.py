@@ -16,7 +16,7 @@ from contextlib import closing
 
 import psutil
 import pytest
-from clinic import ALL, APEL, AUDITOR, DAY_S, OPTIONS, SGAS, Clinic
+from clinic import ALL, APEL, AUDITOR, DAY_S, OPTIONS, SGAS, Clinic, change
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -24,14 +24,19 @@ from in_process import said
 from other_users import acting_as, public_dir
 from scripted_receiver import ScriptedReceiver, server_context
 
+from arcacct.arex import resident
+from arcacct.arex.resident import RecorderLock
+from arcacct.arex.spool_replay import LauncherSettings, launcher_settings
 from arcacct.arex.sweep import save_sweep
+from arcacct.config.review import STATES
 from arcacct.database import access
 from arcacct.database.schema import note
 from arcacct.files.directories import resource
 from arcacct.queries import doctor, doctor_checks, health
 from arcacct.queries.doctor_checks import Process, Site
-from arcacct.queries.doctor_host import Launcher, mount_of, settings_of
+from arcacct.queries.doctor_host import mount_of
 from arcacct.queries.health import BEFORE_LIVE, CRITICAL, OK, UNKNOWN, WARNING, Check, Disk, disk_check
+from arcacct.records import recorder
 from arcacct.sandbox import Sandbox, authority
 
 __all__ = ["public_dir"]
@@ -247,28 +252,19 @@ def failing(site: Clinic) -> None:
     site.put("#!/bin/sh\nexit 3\n")
 
 
-def slow(site: Clinic) -> None:
-    site.ours = "deadline=1\n"
-    site.put("#!/bin/sh\nexec sleep 60\n")
+def of_0_2(site: Clinic) -> None:
+    site.put(LAUNCHER_OF_0_2)
 
 
-def hanging(site: Clinic) -> None:
-    program = site.path / "libexec" / "arcacct-record"
-    program.write_text("#!/bin/sh\nsleep 3600\n")
+def arcacct_record(site: Clinic) -> None:
+    """As an environment of arcacct has it: the program of 0.2 now runs the launcher of its own installation."""
+    for source, folder in (("arcacct-record", "bin"), ("arcacct-hook", "share/arcacct")):
+        target = site.launcher.parent / folder
+        target.mkdir(parents=True)
+        shutil.copy(resource("etc", source), target / source)
+    program = site.launcher.parent / "bin" / "arcacct-record"
     program.chmod(0o755)
-    site.ours = "deadline=1\n"
-    site.install(record=str(program))
-
-
-def without_its_environment(site: Clinic) -> None:
-    site.install(record="/nonexistent/bin/arcacct-record")
-
-
-def with_a_broken_environment(site: Clinic) -> None:
-    program = site.path / "libexec" / "arcacct-record"
-    program.write_text("#!/bin/sh\necho no module named arcacct >&2\nexit 1\n")
-    program.chmod(0o755)
-    site.install(record=str(program))
+    site.lines = [f"statecallout={state} {OPTIONS} {program} %C %I %S" for state in STATES]
 
 
 def open_to_all(site: Clinic) -> None:
@@ -287,24 +283,28 @@ def with_a_spool_of_its_own(site: Clinic) -> None:
     site.install(spool="/var/spool/elsewhere")
 
 
-def with_a_limit_above_the_timeout(site: Clinic) -> None:
-    site.install(limit="30")
-
+EVENT = "version=2\ncontroldir=/control\njobid={job}\nstate=FINISHED\nfailed=no\nhashed=no\n\n\nwhole=\n"
+LAUNCHER_OF_0_2 = """\
+#!/bin/sh
+# arcacct-hook CONTROLDIR JOBID STATE [CONF]              record one state change of a job; for statecallout of arc.conf
+spool=${ARCACCT_SPOOL:-}
+fallback=${ARCACCT_SPOOL_FALLBACK:-}
+limit=8
+exit 0
+"""
+"""What `arcacct doctor` looks at in one."""
 
 BROKEN_LAUNCHERS = {
     missing: (CRITICAL, "does not exist (no such file or directory): A-REX fails each job"),
     not_executable: (CRITICAL, "is not an executable program"),
     no_program: (CRITICAL, "cannot be started (Exec format error)"),
     failing: (CRITICAL, "ends with 3, and A-REX treats that as a failure"),
-    slow: (CRITICAL, "did not end within its deadline of 1 s"),
-    hanging: (CRITICAL, "did not end within its deadline of 1 s"),
-    without_its_environment: (CRITICAL, "/nonexistent/bin/arcacct-record: the program of the launcher (record=)"),
-    with_a_broken_environment: (CRITICAL, "cannot record: no module named arcacct"),
+    of_0_2: (WARNING, "arcacct-hook is the launcher of 0.2: it starts another program for each event"),
+    arcacct_record: (WARNING, "name the launcher in the statecallout lines: /usr/libexec/arcacct-hook"),
     open_to_all: (CRITICAL, "users other than root can replace the launcher"),
     in_a_folder_open_to_all: (CRITICAL, "users other than root can replace the launcher"),
     with_a_fallback_of_its_own: (CRITICAL, "add spool_fallback=/var/spool/elsewhere"),
     with_a_spool_of_its_own: (CRITICAL, "spools in /var/spool/elsewhere (spool=), and no sweep reads it"),
-    with_a_limit_above_the_timeout: (WARNING, "choose deadline < limit < timeout"),
 }
 
 
@@ -326,13 +326,14 @@ def test_what_is_wrong_with_the_launcher(mended, broken) -> None:
 def test_what_a_launcher_says_of_itself(tmp_path) -> None:
     """As it comes, and with lines that an administrator has edited in either way; another program says nothing."""
     shipped = resource("etc", "arcacct-hook")
-    assert settings_of(str(shipped)) == Launcher("/opt/arcacct/bin/arcacct-record", "", "", 8.0)
+    assert launcher_settings(str(shipped)) == LauncherSettings()
     edited = pathlib.Path(shipped).read_text(encoding="ascii")
-    edited = edited.replace("SPOOL_FALLBACK:-}", "SPOOL_FALLBACK:-/disk2/spool}").replace("limit=${", "#limit=${")
+    edited = edited.replace("SPOOL_FALLBACK:-}", "SPOOL_FALLBACK:-/disk2/spool}")
     (tmp_path / "hook").write_text(edited.replace("\nspool=${ARCACCT_SPOOL:-}", "\nspool='/disk1/spool'"))
-    found = settings_of(str(tmp_path / "hook"))
-    assert found == Launcher("/opt/arcacct/bin/arcacct-record", "/disk1/spool", "/disk2/spool", None)
-    assert settings_of("/bin/sh") == Launcher()
+    assert launcher_settings(str(tmp_path / "hook")) == LauncherSettings("/disk1/spool", "/disk2/spool")
+    (tmp_path / "old").write_text(LAUNCHER_OF_0_2.replace("SPOOL:-}", "SPOOL:-/disk1/spool}"))
+    assert launcher_settings(str(tmp_path / "old")) == LauncherSettings("/disk1/spool", is_new=False)
+    assert launcher_settings("/bin/sh") is None
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777], ids=["safe", "unsafe"])
@@ -346,12 +347,13 @@ def test_what_others_can_exchange_is_not_run(mended, tmp_path, mode) -> None:
 
 
 def test_what_a_launcher_that_hangs_has_started_is_ended(mended) -> None:
-    """It has groups of processes of its own; none of them is left."""
-    hanging(mended)
-    mended.configure()
+    """It has groups of processes of its own; none of them is left, and whether it works is unknown."""
+    mended.put("#!/bin/sh\ntimeout 3600 sleep 3600\n")
 
-    mended.verdicts()
+    one = about(mended.verdicts(question_s=1.0), "launcher")
 
+    assert (one.severity, one.exit_code) == (UNKNOWN, 75)
+    assert "did not end within 1 s, with nothing to record" in one.detail
     assert [one.pid for one in psutil.Process().children(recursive=True) if "sleep" in one.name()] == []
 
 
@@ -808,24 +810,92 @@ def test_what_waits_in_the_spools(clinic) -> None:
     """Old events, files that were set aside, and a spool of the launcher's own that no sweep looks at."""
     spool = pathlib.Path(clinic.here.spool)
     (spool / "unusable").mkdir(parents=True)
-    (spool / f"{time.time_ns()}-1-FINISHED-new").touch()
+    (spool / "1-FINISHED-new").touch()
     assert [one.severity for one in clinic.verdicts() if one.subject == "spool"] == [OK]
 
-    (spool / f"{time.time_ns() - 10**9 * 7300}-1-FINISHED-old").touch()
+    (spool / "2-FINISHED-old").touch()
+    os.utime(spool / "2-FINISHED-old", (time.time() - 7300,) * 2)
     (spool / "unusable" / "torn").touch()
-    (one,) = [one for one in clinic.wrong() if one.subject == "spool"]
+    one, each = [one for one in clinic.wrong() if one.subject == "spool"]
     assert (one.severity, "2 events, the oldest" in one.detail, "1 file in spool/unusable" in one.detail) == (
         WARNING,
         True,
         True,
     )
+    assert f"{spool}/unusable/torn: it is not an event of arcacct" in each.detail
 
     own = clinic.path / "own"
     own.mkdir()
-    (own / f"{time.time_ns()}-1-FINISHED-lost").touch()
+    (own / "1-FINISHED-lost").touch()
     clinic.install(spool=str(own))
     assert "1 event, the oldest" in about(clinic.verdicts(), "launcher spool").detail
     assert about(clinic.verdicts(), "launcher").exit_code == 78
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what", "advice"),
+    [
+        (
+            "1-FINISHED-job0",
+            EVENT.format(job="job0"),
+            "job0 FINISHED at 2026-",
+            "the end of the job is recorded (`arcacct job info job0`)",
+        ),
+        ("1-FINISHED-begun", EVENT.format(job="begun"), "without the job's files", "to try it again: `mv "),
+        (
+            "1-FINISHED-lost",
+            EVENT.format(job="lost"),
+            "without the job's files",
+            "nothing else knows the job: `arcacct import arex`",
+        ),
+        ("1-FINISHED-torn", "version=2\n", "only its name says something", "nothing else knows the job"),
+        ("1-FINISHED-new", "version=3\n", "another program, or a newer arcacct", "install the arcacct that wrote it"),
+    ],
+    ids=["recorded", "known", "unknown", "torn", "foreign"],
+)
+def test_what_to_do_with_each_file_that_no_sweep_can_use(clinic, name, content, what, advice) -> None:
+    """It depends on what else is known of the job."""
+    clinic.live(1)
+    with closing(access.open_accounting(clinic.here)) as con, access.writing(con, clinic.here):
+        recorder.record(con, change("begun", "PREPARING", int(time.time())))
+    unusable = pathlib.Path(clinic.here.spool, "unusable")
+    unusable.mkdir(parents=True)
+    (unusable / name).write_text(content)
+
+    found = [one for one in clinic.verdicts() if one.detail.startswith(f"{unusable}/{name}: ")]
+
+    assert [(one.severity, one.exit_code, what in one.detail, advice in one.advice) for one in found] == [
+        (WARNING, 0, True, True)
+    ], found
+    (spool,) = [one for one in clinic.verdicts() if one.subject == "spool" and "1 file in spool/unusable" in one.detail]
+    assert spool.advice == "`arcacct doctor` says of each file in spool/unusable what to do with it"
+
+
+def test_a_recorder_that_runs_is_seen_by_its_lock(clinic) -> None:
+    """Without one, events wait for the next sweep: wrong only where its service is enabled."""
+
+    def service() -> Check:
+        (one,) = [one for one in clinic.verdicts() if one.subject == "recorder service"]
+        return one
+
+    assert (service().severity, service().detail) == (OK, "none runs: events wait in the spool for the next sweep")
+    lock = RecorderLock(clinic.here)
+    lock.hold()
+    assert (service().severity, f"process {os.getpid()} records" in service().detail) == (OK, True)
+    lock.release()
+    assert service().detail.startswith("none runs")
+
+
+def test_a_service_that_is_enabled_and_does_not_run(clinic, monkeypatch, tmp_path) -> None:
+    """The advice starts it."""
+    (tmp_path / "wanted").symlink_to("/dev/null")
+    monkeypatch.setattr(resident, "_WANTED", str(tmp_path / "wanted"))
+    one = about(clinic.verdicts(), "recorder service")
+    assert (one.severity, one.exit_code, one.advice) == (
+        WARNING,
+        0,
+        "systemctl enable --now arcacct-recorder.service",
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
@@ -854,13 +924,6 @@ def test_a_user_who_may_not_look(public_dir) -> None:
         "run `arcacct doctor` as root"
     ]
     assert "db init" not in "".join(one.text for one in found)
-
-
-def test_a_hook_that_was_too_slow(clinic) -> None:
-    """While events are spooled for that, it is said; not afterwards."""
-    for ends, said_so in ((time.time() + 20, True), (time.time() - 20, False)):
-        pathlib.Path(clinic.here.breaker).write_text(f"{int(ends)}\n")
-        assert any("too slow just now" in one.detail for one in clinic.wrong()) == said_so
 
 
 def test_files_that_others_can_change(clinic) -> None:

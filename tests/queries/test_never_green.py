@@ -232,11 +232,9 @@ def test_a_launcher_with_a_spool_of_its_own(site, tmp_path) -> None:
     launcher.chmod(0o755)
     assert site.status()["launcher spool"].severity == health.WARNING
     began_s = int(time.time()) - 2 * DAY_S
-    subprocess.run(
-        [launcher, "spool-only", site.here.controldir, "J", "FINISHED"], check=True, env={"PATH": "/usr/bin:/bin"}
-    )
+    subprocess.run([launcher, site.here.controldir, "J", "SUBMIT"], check=True, env={"PATH": "/usr/bin:/bin"})
     (event,) = spool.iterdir()
-    event.rename(spool / f"{began_s}-1-FINISHED-J")
+    os.utime(event, (began_s, began_s))
 
     found = site.status()["launcher spool"]
 
@@ -306,7 +304,9 @@ def test_a_receiver_that_refuses_everything(site) -> None:
 def test_a_spool_that_nobody_drains(site) -> None:
     """One event that waits for a day is critical, however few there are."""
     os.makedirs(site.here.spool)
-    pathlib.Path(site.here.spool, f"{time.time_ns() - 2 * DAY_S * 10**9}-1-FINISHED-J").write_text("version=1\n")
+    event = pathlib.Path(site.here.spool, "1-FINISHED-J")
+    event.write_text("version=2\n")
+    os.utime(event, (time.time() - 2 * DAY_S,) * 2)
 
     assert [(check.subject, check.severity) for check in site.status().values()] == [("spool", health.CRITICAL)]
     assert site.metrics()["arcacct_spool_oldest_timestamp_seconds",] < time.time() - DAY_S

@@ -139,14 +139,13 @@ def test_a_spool_that_fills(site) -> None:
     """Events that nobody takes out are a warning by their number, critical by their age."""
     os.makedirs(site.here.spool, exist_ok=True)
     for number in range(120):
-        with open(f"{site.here.spool}/{time.time_ns() + number}-1-FINISHED-J{number}", "w") as file:
-            file.write("version=1\n")
+        with open(f"{site.here.spool}/{number}-FINISHED-J{number}", "w") as file:
+            file.write("version=2\n")
 
     found = site.status()
 
     assert [(check.subject, check.severity) for check in found.values()] == [("spool", health.WARNING)]
-    with open(f"{site.here.spool}/{time.time_ns() - 2 * DAY_S * 10**9}-1-FINISHED-old", "w") as file:
-        file.write("version=1\n")
+    os.utime(f"{site.here.spool}/7-FINISHED-J7", (time.time() - 2 * DAY_S,) * 2)
     assert site.status()["spool"].severity == health.CRITICAL
 
 

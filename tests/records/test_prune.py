@@ -15,7 +15,7 @@ import job_files
 import pytest
 import stored_jobs
 from control_directory import set_up
-from hook_host import HOOK, host
+from recording_host import LAUNCHER, host, until
 from stored_jobs import END_S
 
 from arcacct.arex.import_database import import_arex
@@ -374,8 +374,8 @@ def test_an_import_does_not_bring_pruned_jobs_back(site, tmp_path, archive) -> N
     assert report.archived == 3 - len(old)
 
 
-def test_hooks_during_a_prune_lose_nothing(host, tmp_path) -> None:
-    """Each hook records or spools; after the sweep every job is there."""
+def test_events_during_a_prune_are_not_lost(host, tmp_path) -> None:
+    """Each event waits in the spool; after the sweep every job is there."""
     site = Site(host.places)
     stored_jobs.add(site.con, site.here, *(stored_jobs.job(number) for number in range(1, 400)))
     site.delivered(399)
@@ -384,14 +384,15 @@ def test_hooks_during_a_prune_lose_nothing(host, tmp_path) -> None:
         job_files.lay(host.control, job_files.Files(), one)
     code = (
         "import subprocess, sys\n"
-        "hook, control, conf, *names = sys.argv[1:]\n"
-        "for name in names: subprocess.run([hook, control, name, 'FINISHED', conf], check=True)"
+        "launcher, control, *names = sys.argv[1:]\n"
+        "for name in names: subprocess.run([launcher, control, name, 'FINISHED'], check=True)"
     )
-    process = subprocess.Popen([sys.executable, "-c", code, HOOK, str(host.control), str(host.conf), *names])
+    process = subprocess.Popen([sys.executable, "-c", code, LAUNCHER, str(host.control), *names])
     moved = 0
     while process.poll() is None:
         moved += site.prune(ended_before=END_S + 50).jobs
     assert process.returncode == 0
+    until(lambda: not any(path.name.startswith(".tmp-") for path in host.spool))
 
     host.sweep()
 

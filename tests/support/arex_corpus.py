@@ -12,8 +12,7 @@ from typing import NamedTuple
 from control_directory import set_up
 
 from arcacct.arex.control_files import job_file, read_job
-from arcacct.arex.hook import record_event
-from arcacct.arex.sweep import sweep
+from arcacct.arex.sweep import record_event, sweep
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting

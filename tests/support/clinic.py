@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
-import sys
 import time
 from contextlib import closing
 from typing import Any
@@ -32,7 +31,6 @@ SGAS = "[arex/jura/sgas:s]\ntargeturl={sgas}\n"
 APEL = "[arex/jura/apel:a]\ntargeturl={ams}\nauthn_port={authn}\nca_system=no\ngocdb_name=SITE\n"
 AUDITOR = "[arcacct/auditor:r]\ntargeturl={auditor}\nsite_id=SITE\n"
 ALL = SGAS + APEL + AUDITOR
-RECORD = os.path.join(os.path.dirname(sys.executable), "arcacct-record")
 MOUNTS = "36 1 8:1 / / rw,relatime - {kind} /dev/sda1 rw\n"
 
 
@@ -58,8 +56,7 @@ class Clinic:
         """Configuration and launcher as they ought to be, whatever was done to them."""
         self.targets = targets
         self.common = ""
-        # A machine may be busy with anything.
-        self.ours = "deadline=300\n"
+        self.ours = ""
         self.processes = [Process(4242, ())]
         self.lines = [f"statecallout={state} {OPTIONS} {self.launcher} %C %I %S" for state in STATES]
         shutil.rmtree(self.launcher.parent, ignore_errors=True)
@@ -76,7 +73,7 @@ class Clinic:
         """Put the launcher there, with some of its lines edited."""
         with open(resource("etc", "arcacct-hook"), encoding="ascii") as file:
             text = file.read()
-        for name, value in {"record": RECORD, "limit": "400", **settings}.items():
+        for name, value in settings.items():
             lines = text.split("\n")
             (number,) = [number for number, line in enumerate(lines) if line.startswith(f"{name}=${{")]
             lines[number] = f"{name}={value}"
@@ -116,7 +113,7 @@ class Clinic:
         with closing(access.open_accounting(self.here)) as con, access.writing(con, self.here):
             for number in range(jobs):
                 for state in ("PREPARING", "SUBMIT", "FINISHING", "FINISHED"):
-                    recorder.record(con, _change(f"job{number}", state, now - ended_s))
+                    recorder.record(con, change(f"job{number}", state, now - ended_s))
             save_sweep(con)
         upkeep.backups(self.here, os.path.join(self.here.directory, "backups"))
 
@@ -143,7 +140,8 @@ class Clinic:
         return [one for one in found if one.subject != "receivers"]
 
 
-def _change(job_id: str, state: str, ended_s: int) -> StateChange:
+def change(job_id: str, state: str, ended_s: int) -> StateChange:
+    """What a callout reports of a job that ended at this time, or will."""
     facts = StateChange(job_id, state, (ended_s - 10 + STATES.index(state)) * 10**9, None)
     facts.known = True
     facts.queue, facts.user_dn, facts.vo = "main", "/DC=org/CN=Ada", "atlas"

@@ -22,9 +22,9 @@ import arex_corpus as corpus
 import manual
 import systemctl
 from control_directory import set_up
-from recorder_service import until
+from recording_host import until
 
-from arcacct.arex.resident import BEAT
+from arcacct.arex.resident import LOCK
 from arcacct.sandbox import Sandbox
 
 MONTH = "2026-11"
@@ -166,7 +166,7 @@ def play_callouts(road: Road) -> None:
     running = road.at(systemctl.RUNNING).read_text()
     commands = dict(re.findall(r"^statecallout=(\w+) \S+ (.+)$", running, re.MULTILINE))
     spool = road.control.path / "accounting" / "arcacct" / "spool"
-    until((spool / BEAT).exists)
+    until((spool / LOCK).exists)
     played = set(_jobs()[EARLIER:])
     with road.shell() as arex:
         assert arex.stdin

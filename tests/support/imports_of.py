@@ -26,29 +26,6 @@ def imports_of(path: pathlib.Path) -> set[str]:
     return set(_imported([ast.parse(path.read_text(encoding="utf-8"))]))
 
 
-def closure(start: str) -> dict[str, set[str]]:
-    """Each module of the package that `start` leads to, with the names it imports from outside of the package."""
-    paths = sources()
-    outside: dict[str, set[str]] = {}
-    waiting = [start]
-    while waiting:
-        module = waiting.pop()
-        if module in outside:
-            continue
-        names = imports_of(paths[module])
-        ours = {name for name in names if name.partition(".")[0] == "arcacct"}
-        outside[module] = {name.partition(".")[0] for name in names - ours}
-        waiting += [_module(name, paths) for name in ours]
-        # A module's packages run before it.
-        waiting += [package for package in paths if module.startswith(f"{package}.")]
-    return outside
-
-
-def _module(name: str, paths: dict[str, pathlib.Path]) -> str:
-    # `from package import name`: a module if there is one, else something in the package.
-    return name if name in paths else name.rpartition(".")[0]
-
-
 def _imported(body: list[ast.AST]) -> Iterator[str]:
     for node in body:
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":

@@ -389,13 +389,12 @@ def _option(lines: list[str]) -> str:
 
 HOOK = {
     "DESCRIPTION": """
-        A-REX starts this program at each change of a job's state and waits for it. Where a recorder runs
-        (arcacct-recorder.service), the program writes the event into the spool, and the recorder records it within a
-        second. Else the program records the change: it
-        starts `arcacct-record`, which writes one transaction into the database of jobs. When `arcacct-record` is away
-        (an upgrade, a broken environment), fails, or takes longer than the limit, the program itself writes the event
-        into the spool, with the files of the job, and the next `arcacct sweep` records it. So A-REX waits little longer
-        than the limit at most.
+        A-REX starts this program at each change of a job's state and waits for it. The program, the launcher, only
+        writes the event into the spool. The recorder (arcacct-recorder.service, which is `arcacct sweep --follow`)
+        records it within a second; where no recorder runs, the next `arcacct sweep` records it.
+
+        At FINISHED the launcher opens the job's files, which the client may remove at once, and leaves copying them
+        into the event to a process that A-REX does not wait for. In other states it starts no other program.
 
         It is a shell script outside the Python environment of arcacct, and reads no configuration. The lines
         `statecallout=` of the block [arex] in arc.conf name it; `arcacct doctor` checks them.
@@ -404,37 +403,27 @@ HOOK = {
         whatever onfailure= says. First remove the lines `statecallout=`, restart A-REX, and then remove the program.
         Replace it only by a rename in the same directory (`mv`).
 
-        Do not run the program `arcacct-record` by hand. `arcacct record` records an event by hand and reports errors;
-        `arcacct-record`(1) describes it.
+        `arcacct record` records an event by hand, and reports errors.
         """,
-    "EXIT STATUS": "Always 0. Errors go to standard error, which A-REX writes to its log.",
+    "EXIT STATUS": "Always 0. Errors go to standard error, which A-REX writes to its log. Exception: where /bin/sh is "
+    "dash and the limit of open files is below 12, dash itself cannot start, and ends with 2.",
 }
 """What arcacct-hook(8) says in sentences."""
 HOOK_ARGUMENTS = {
     "CONTROLDIR": "The control directory of A-REX.",
     "JOBID": "The id of the job. (A-REX replaces %C, %I and %S.)",
     "STATE": "ACCEPTED, PREPARING, SUBMIT, INLRMS, CANCELING, FINISHING or FINISHED. DELETED has no effect.",
-    "CONF": "The arc.conf to read instead of the host's. Only `arcacct-record` reads it.",
-    "spool-only": "Leave the event to the next `arcacct sweep`.",
 }
 HOOK_VARIABLES = {
-    "ARCACCT_RECORD": "The program that records. The line `record=` at the top of the script also sets it. "
-    "Default: /opt/arcacct/bin/arcacct-record.",
-    "ARCACCT_SPOOL": "The directory of the spool (`spool=`). Default: accounting/arcacct/spool below CONTROLDIR.",
+    "ARCACCT_SPOOL": "The directory of the spool (`spool=` at the top of the script). "
+    "Default: accounting/arcacct/spool below CONTROLDIR.",
     "ARCACCT_SPOOL_FALLBACK": "A directory on another disk, for events that the spool cannot take (`fallback=`): "
     "the same as `spool_fallback=` of arcacct.conf, or no sweep reads it. Default: none.",
-    "ARCACCT_LIMIT": "Seconds after which `arcacct-record` is killed and the event is spooled (`limit=`): more than "
-    "`deadline=` of arcacct.conf, less than the timeout of the callout. Default: 8.",
-    "ARCACCT_LEASE": "Hundredths of a second: for so long after its last heartbeat a recorder counts as alive "
-    "(`lease=`). Default: 200.",
 }
 HOOK_FILES = {
     "/usr/libexec/arcacct-hook": "The program in packages; without a package /usr/local/libexec/arcacct-hook.",
-    "/opt/arcacct/bin/arcacct-record": "The program that it starts.",
     "<controldir>/accounting/arcacct/spool/": FILES["<controldir>/accounting/arcacct/spool/"],
-    "<controldir>/accounting/arcacct/spool/.recorder": "What a recorder keeps open and writes to while it records.",
-    "<controldir>/accounting/arcacct/breaker": "There after `arcacct-record` took too long: until the time in it, at "
-    "most 30 seconds ahead, events are spooled at once.",
+    "<controldir>/accounting/arcacct/spool/.recorder": "The recorder holds a lock on it.",
 }
 
 
@@ -444,9 +433,9 @@ def _of_hook() -> Page:
     return _page(
         "arcacct-hook",
         8,
-        "record one state change of a job, for A-REX",
+        "leave one state change of a job to the recorder, for A-REX",
         {
-            "SYNOPSIS": f"{called} {three} [{italic('CONF')}]\n.br\n{called} {bold('spool-only')} {three}",
+            "SYNOPSIS": f"{called} {three}",
             "DESCRIPTION": paragraphs(HOOK["DESCRIPTION"]),
             "ARGUMENTS": _list(HOOK_ARGUMENTS),
             "ENVIRONMENT": _list(HOOK_VARIABLES),

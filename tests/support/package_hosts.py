@@ -21,6 +21,7 @@ import debian_root
 import pytest
 from arex_corpus import AREX, rebuild
 from control_directory import set_up
+from recording_host import until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -185,10 +186,16 @@ class Host(debian_root.DebianRoot):
                 shutil.copy2(path, self.inside(CONTROL) / path.relative_to(corpus))
 
     def told(self, jobs: list[str]) -> None:
-        """A-REX calls the launcher for the end of each of these jobs; each call has to begin, and to end with 0."""
+        """
+        A-REX calls the launcher for the end of each of these jobs; each call has to begin, and to end with 0.
+
+        Returns once the events have the jobs' files.
+        """
         for job in jobs:
             done = self.does(LAUNCHER, CONTROL, job, "FINISHED")
             assert done.returncode == 0, done.stdout
+        spool = self.inside(f"{CONTROL}/accounting/arcacct/spool")
+        until(lambda: not list(spool.glob(".tmp-*")))
 
     def recorded(self) -> list[str]:
         """The ids of finished jobs in the database."""

@@ -80,9 +80,6 @@ class PipRoad(first_month.Road):
                     (folder,) = self.at("/opt/arcacct/lib").glob("python3*/site-packages")
                     (folder / "elsewhere.pth").write_text(sysconfig.get_path("purelib") + "\n")
         self.do_page(first_month.section(page, "2. Install the launcher"))
-        # "For another place, edit the line record= of the launcher".
-        launcher = self.at("/usr/local/libexec/arcacct-hook")
-        launcher.write_text(self.here(launcher.read_text()))
 
     def record_by_hand(self) -> None:
         """By steps 3 to 5; for ARC 7 with what its own page says instead of step 4."""

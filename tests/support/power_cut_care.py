@@ -8,18 +8,17 @@ import sqlite3
 from abc import abstractmethod
 from contextlib import closing, suppress
 
+import spool_0_2 as spool
 from disturbed_host import BENCHMARK, LIFE
-from hook_host import Host
 from installed import ARCACCT
 from job_files import lay
 from power_cut_hosts import Jobs, Loss, Recording, Sweeping, compared, jobs_in
 from power_cut_positions import files_of
 from power_cuts import Cut
+from recording_host import Host
 
-from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
-from arcacct.arex.hook import record_event
-from arcacct.arex.sweep import sweep
+from arcacct.arex.sweep import record_event, sweep
 from arcacct.cli.main import main
 from arcacct.config.paths import Places, places
 from arcacct.database import moving, upkeep
@@ -132,7 +131,7 @@ class Restoring(Care):
         self.record_unclosed(self.late)
 
     def record_unclosed(self, job_ids: list[str]) -> None:
-        """As hooks do, which close nothing."""
+        """As a recorder that is killed, which closes nothing."""
         child = os.fork()
         if child == 0:
             con = open_accounting(self.host.places)

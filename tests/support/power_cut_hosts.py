@@ -11,33 +11,32 @@ import os
 import pathlib
 import shutil
 import sqlite3
-import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from contextlib import closing
 from typing import Any, NamedTuple
 
+import spool_0_2 as spool
 from disturbed_host import BENCHMARK, LIFE, job_files
-from hook_host import HOOK, Host
 from installed import ARCACCT
 from job_files import lay, rows
 from power_cuts import Cut, Trace
+from recording_host import LAUNCHER, Host
 
-from arcacct.arex import spool
 from arcacct.arex.control_files import job_file, read_job, status_files
-from arcacct.arex.hook import record_event
+from arcacct.arex.sweep import record_event
 from arcacct.database.access import open_accounting
 from arcacct.errors import ArcacctError
-from arcacct.files.directories import resource
 from arcacct.records.integrity import check
-
-LAUNCHER = resource("etc", "arcacct-hook")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+
+JUDGED_S = 700
+"""Seconds: events of this age that are not whole never will be."""
 
 Jobs = dict[str, dict[str, Any]]
 """What is known of each job: its rows by table."""
@@ -70,7 +69,7 @@ class Scenario(ABC):
 
 
 def jobs_in(database: pathlib.Path) -> Jobs:
-    """Every job with all of its rows; of an event its name alone, since some times only a live hook can know."""
+    """Every job with all of its rows; of an event its name alone, since some times only the launcher can know."""
     jobs: Jobs = {}
     for table, found in rows(str(database)).items():
         for job_id, *values in found:
@@ -97,7 +96,7 @@ def compared(found: Jobs, wanted: Jobs) -> list[Loss]:
 
 class Recording(Scenario):
     """
-    A host whose jobs are recorded: by hooks, by a sweep that drains the spool, or by one that reads the directory.
+    A host whose jobs are recorded: by a recorder, by a sweep that drains the spool, or by one that reads the directory.
 
     ``control``: whether A-REX still has the job's files after the cut. Where it has not, those of jobs are gone whose
     events had been taken from it: for a client that is the moment from which it may clean its job.
@@ -140,7 +139,7 @@ class Recording(Scenario):
         return call.method == "make" and os.path.dirname(call.arguments[0]) == str(self.marks)
 
     def record(self, host: Host, job_id: str, states: Iterable[str]) -> None:
-        """Let hooks have recorded some states, and lay down the control files of the last."""
+        """Let a recorder have recorded some states, and lay down the control files of the last."""
         with closing(open_accounting(host.places)) as con:
             for state in states:
                 self.lay(host, job_id, state)
@@ -169,16 +168,20 @@ class Recording(Scenario):
                 self.clean(self.host, job_id)
         try:
             self.host.sweep()
+            # What the cut left of an event is judged after ten minutes.
+            for path in self.host.spool:
+                os.utime(path, (path.stat().st_mtime - JUDGED_S,) * 2)
+            self.host.sweep()
             found = jobs_in(self.host.database)
             problems = [one.question for one in check(self.host.places) if one.problems]
         except (ArcacctError, sqlite3.Error) as error:
             return [Loss("damaged", str(error))]
-        stuck = [Loss("stuck", path.name) for path in self.host.spool if path.name[0] != "."]
+        stuck = [Loss("stuck", path.name) for path in self.host.spool]
         return [*(Loss("damaged", question) for question in problems), *stuck, *compared(found, self.wanted)]
 
 
 class Draining(Recording):
-    """`arcacct sweep` drains a spool that hooks have filled; jobs are known to the database up to different states."""
+    """`arcacct sweep` drains a spool that 0.2 filled; jobs are known to the database up to different states."""
 
     def command(self) -> tuple[list[str], dict[str, str]]:
         for number, job_id in enumerate(self.jobs):
@@ -192,7 +195,7 @@ class Draining(Recording):
         return [ARCACCT, "--config", str(self.host.conf), "sweep"], {}
 
     def spool(self, job_id: str, state: str) -> None:
-        """As the hook does when the database is away."""
+        """As the hook of 0.2 did while the database was away."""
         spool.write(self.host.places.spool, read_job(str(self.host.control), job_id, state))
 
     def may_be_gone(self, cut: Cut) -> Iterable[str]:
@@ -200,12 +203,12 @@ class Draining(Recording):
 
 
 class DrainingLaunched(Draining):
-    """The same after the sh launcher alone had filled the spool."""
+    """The same after the launcher filled the spool."""
 
     JOBS = 12
 
     def spool(self, job_id: str, state: str) -> None:
-        subprocess.run(["sh", LAUNCHER, "spool-only", self.host.control, job_id, state], check=True)
+        assert self.host.call(state, job_id) == ""
 
 
 class DrainingByPublish(Draining):
@@ -222,12 +225,11 @@ class DrainingByPublish(Draining):
 
 _EACH = """
 import ctypes, os, subprocess, sys
-marks, conf, word, *jobs = sys.argv[1:]
-launcher, control = os.environ["LAUNCHER"], os.environ["CONTROL"]
-# Whatever a hook leaves behind becomes ours.
+launcher, control, marks, *jobs = sys.argv[1:]
+# The process that copies becomes ours.
 ctypes.CDLL(None).prctl(36, 1)
 for job in jobs:
-    subprocess.run(["sh", launcher, *word.split(), control, job, "FINISHED", conf], check=True)
+    subprocess.run(["/bin/sh", launcher, control, job, "FINISHED"], check=True)
     try:
         while True:
             os.wait()
@@ -236,46 +238,28 @@ for job in jobs:
 """
 
 
-class Hooks(Recording):
+class Launchers(Recording):
     """
-    Hooks of jobs that have finished, one after the other, which record.
+    Callouts of jobs that have finished, one after the other, without a recorder.
 
-    A hook has handed over its event when the last process has ended that it began: A-REX waits for none of those that
-    sync, and no client cleans its job so soon.
+    A launcher has handed over its event when the process has ended that copies the job's files and syncs the copy:
+    A-REX does not wait for it, and no client cleans its job so soon.
     """
 
     JOBS = 10
-    word = ""
 
     def command(self) -> tuple[list[str], dict[str, str]]:
         for job_id in self.jobs:
             self.record(self.host, job_id, LIFE[:-1])
             self.lay(self.host, job_id, "FINISHED")
-        environment = {"ARCACCT_RECORD": HOOK, "LAUNCHER": LAUNCHER, "CONTROL": str(self.host.control)}
-        return [sys.executable, "-I", "-c", _EACH, str(self.marks), str(self.host.conf), self.word, *self.jobs], (
-            environment
-        )
-
-
-class SpoolingHooks(Hooks):
-    """The same while the database is being worked on, so that each one spools."""
-
-    def command(self) -> tuple[list[str], dict[str, str]]:
-        command = super().command()
-        pathlib.Path(self.host.places.maintenance).touch()
-        return command
-
-
-class Launchers(Hooks):
-    """The same without arcacct-record: the launcher spools."""
-
-    word = "spool-only"
+        words = [LAUNCHER, str(self.host.control), str(self.marks)]
+        return [sys.executable, "-I", "-c", _EACH, *words, *self.jobs], {}
 
 
 _BESIDE_A_RECORDER = """
-import os, subprocess, sys, time
-marks, conf, arcacct, spool, later, *jobs = sys.argv[1:]
-launcher, control = os.environ["LAUNCHER"], os.environ["CONTROL"]
+import ctypes, os, subprocess, sys, time
+launcher, control, marks, conf, arcacct, spool, later, *jobs = sys.argv[1:]
+ctypes.CDLL(None).prctl(36, 1)
 recorder = subprocess.Popen([arcacct, "--config", conf, "sweep", "--follow", "--interval", "3600"])
 while not os.path.exists(f"{spool}/.recorder") or not os.path.getsize(f"{spool}/.recorder"):
     assert recorder.poll() is None
@@ -284,24 +268,29 @@ for job in jobs:
     os.unlink(f"{control}/processing/job.{job}.status")
     for name in os.listdir(f"{later}/{job}"):
         os.rename(f"{later}/{job}/{name}", f"{control}/finished/{name}" if ".status" in name else f"{control}/{name}")
-    subprocess.run(["sh", launcher, control, job, "FINISHED", conf], check=True)
+    subprocess.run(["/bin/sh", launcher, control, job, "FINISHED"], check=True)
     while any(name.endswith(job) for name in os.listdir(spool)):
         time.sleep(0.01)
     os.mkdir(f"{marks}/{job}")
 recorder.terminate()
-sys.exit(recorder.wait())
+code = recorder.wait()
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    sys.exit(code)
 """
 
 
-class BesideARecorder(Hooks):
+class BesideARecorder(Launchers):
     """
-    Callouts where a recorder lives: the launcher spools, and the recorder records and removes the event.
+    Callouts beside a recorder, which records each event and removes it.
 
     That is when an event is handed over.
     """
 
     def command(self) -> tuple[list[str], dict[str, str]]:
-        _command, environment = super().command()
+        super().command()
         later = self.host.control.parent / "later"
         for job_id in self.jobs:
             # Else the recorder's first sweep finds that they have ended.
@@ -309,8 +298,9 @@ class BesideARecorder(Hooks):
             for path in (*self.host.control.glob(f"job.{job_id}.*"), *self.host.control.glob(f"*/job.{job_id}.status")):
                 shutil.move(path, later / job_id)
             self.lay(self.host, job_id, "FINISHING")
-        words = [str(self.marks), str(self.host.conf), ARCACCT, self.host.places.spool, str(later)]
-        return [sys.executable, "-I", "-c", _BESIDE_A_RECORDER, *words, *self.jobs], environment
+        words = [LAUNCHER, str(self.host.control), str(self.marks)]
+        words += [str(self.host.conf), ARCACCT, self.host.places.spool, str(later)]
+        return [sys.executable, "-I", "-c", _BESIDE_A_RECORDER, *words, *self.jobs], {}
 
     def go_on(self, cut: Cut) -> None:
         gone = () if self.control else self.may_be_gone(cut)
@@ -320,7 +310,7 @@ class BesideARecorder(Hooks):
 
 
 class Sweeping(Recording):
-    """`arcacct sweep` of a directory of jobs of which no hook, or not the last one, has told; some have vanished."""
+    """`arcacct sweep` of a directory of jobs of which no event, or not the last one, has told; some have vanished."""
 
     VANISHED = 4
 

@@ -30,7 +30,7 @@ from power_cuts import Cut
 
 from arcacct.config.paths import Places, places
 from arcacct.database.access import accounting
-from arcacct.database.checkpoint import make_durable
+from arcacct.database.connection import make_durable
 from arcacct.errors import InputError
 from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.sources.htcondor.history import HistoryCommand, HistoryForm
@@ -42,7 +42,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hook_host import Host
+    from recording_host import Host
 
 ROUNDS = 3
 NUMBERS = range(1, 13)

@@ -18,7 +18,7 @@ from power_cut_hosts import Jobs, Loss, Recording, compared, jobs_in
 from power_cuts import Cut
 
 from arcacct.arex.control_files import read_job
-from arcacct.arex.hook import record_event
+from arcacct.arex.sweep import record_event
 from arcacct.cli.main import main
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting
@@ -29,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from hook_host import Host
+    from recording_host import Host
 
 ROUNDS = 3
 _TEXTS = ("local", "diag", "statistics")
@@ -56,7 +56,7 @@ def files_of(job_id: str, state: str, *, failed: bool, months_ago: int = 0) -> F
 
 class Reading(Recording):
     """
-    Hooks record jobs and do not sync; a command reads them, in some rounds.
+    Jobs are recorded and not synced; a command reads them, in some rounds.
 
     After the cut A-REX's jobs are recorded once more in another order, so numbers that were lost are given to other
     jobs; then the same command runs once more.
@@ -231,7 +231,7 @@ def in_child(work: Callable[[], object]) -> None:
 
 
 def record(here: Places, job_ids: Sequence[str], files: Callable[..., Files] = files_of) -> None:
-    """Record jobs as hooks do, which close nothing."""
+    """Record jobs as a recorder that is killed, which closes nothing."""
     con = open_accounting(here)
     for job_id in job_ids:
         for state in LIFE:

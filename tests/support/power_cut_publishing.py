@@ -47,7 +47,7 @@ def _configuration() -> str:
 
 class Publishing(Scenario):
     """
-    Hooks record jobs and `arcacct publish` sends them, some rounds in a row; what the hooks committed is not synced.
+    Jobs are recorded and `arcacct publish` sends them, some rounds in a row; what was recorded is not synced.
 
     After the cut the sweep records what the database has lost, in another order, and for every second cut some jobs
     have become longer meanwhile; another run follows.
@@ -193,7 +193,7 @@ def _empty(box: Sandbox) -> None:
 
 
 def _in_child(work: Any) -> None:
-    """In a process that ends without closing anything, as hooks do."""
+    """In a process that ends without closing anything, as a recorder that is killed."""
     pid = os.fork()
     if pid == 0:
         try:

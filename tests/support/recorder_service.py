@@ -1,36 +1,17 @@
-"""`arcacct sweep --follow` beside a host's callouts, as its unit runs it, and the launcher as A-REX calls it."""
+"""`arcacct sweep --follow` beside a host's callouts, as its unit runs it."""
 
 from __future__ import annotations
 
 import fcntl
-import os
-import pathlib
 import signal
 import subprocess
-import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hook_host import HOOK, Host
 from installed import ARCACCT
+from recording_host import PATIENCE_S, Host, until, waiting
 
-from arcacct.arex.resident import BEAT
-from arcacct.files.directories import resource
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-LAUNCHER = resource("etc", "arcacct-hook")
-PATIENCE_S = 60.0
-"""How long a busy machine may take for what takes a moment."""
-
-
-def until(what: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-    """Wait until something is true, and fail when it does not become so."""
-    end = time.monotonic() + patience_s
-    while not what():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
+from arcacct.arex import resident
 
 
 class Service:
@@ -58,12 +39,9 @@ class Service:
         return (self.host.control.parent / "recorder.said").read_text()
 
     def lives(self) -> bool:
-        """Whether the launcher may leave its events to it."""
-        try:
-            words = (pathlib.Path(self.host.places.spool) / BEAT).read_text().split()
-        except FileNotFoundError:
-            return False
-        return words[1:2] == [str(self.process.pid)] and words[3] == words[5]
+        """Whether it is the recorder of the host."""
+        seen = resident.seen(self.host.places)
+        return seen is not None and seen.process == self.process.pid
 
     def ready(self) -> Service:
         """Once it does."""
@@ -107,45 +85,6 @@ def recorder(host: Host, *more: str, **environment: str) -> Iterator[Service]:
             service.end()
 
 
-def counting(path: pathlib.Path) -> pathlib.Path:
-    """A program for the place of arcacct-record that notes each start, and records by the real one."""
-    path.write_text(f'#!/bin/sh\necho "$2 $3" >>"{path}.starts"\nexec "{HOOK}" "$@"\n')
-    path.chmod(0o755)
-    return path
-
-
-def started(path: pathlib.Path) -> list[str]:
-    """What `counting` has noted: job and state of each."""
-    starts = pathlib.Path(f"{path}.starts")
-    return starts.read_text().splitlines() if starts.exists() else []
-
-
-def environment(record: pathlib.Path) -> dict[str, str]:
-    """That of a launcher. On a busy machine a recorder that lives may have no turn for two seconds."""
-    return {"PATH": "/usr/bin:/bin", "ARCACCT_RECORD": str(record), "ARCACCT_LEASE": "6000"}
-
-
-def launch(
-    host: Host, job_id: str, state: str, record: pathlib.Path, *, shell: tuple[str, ...] = ("/bin/sh",), **more: str
-) -> str:
-    """One callout; what it said. It never fails."""
-    done = subprocess.run(
-        [*shell, LAUNCHER, str(host.control), job_id, state, str(host.conf)],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        env={**environment(record), **more},
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    return done.stderr
-
-
-def waiting(host: Host) -> list[str]:
-    """The events in the spool, those without a name too."""
-    return sorted(name for name in os.listdir(host.places.spool) if name[:1].isdigit() or name.startswith(".tmp-"))
-
-
 def drained(host: Host) -> None:
     """Wait until the recorder has taken everything."""
-    until(lambda: not waiting(host))
+    until(lambda: not waiting(host.places.spool))

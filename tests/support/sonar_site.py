@@ -31,7 +31,7 @@ def places(tmp_path: pathlib.Path) -> Places:
     """Where such a host keeps its accounting."""
     directory = tmp_path / "accounting"
     directory.mkdir(exist_ok=True, mode=0o700)
-    return Places(str(tmp_path / "control"), str(directory / "accounting.db"), JobRules("HEPSPEC:1.0"), 5.0, None)
+    return Places(str(tmp_path / "control"), str(directory / "accounting.db"), JobRules("HEPSPEC:1.0"), None)
 
 
 class Host:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 
 import manual
 
-from arcacct.arex.hook import LAUNCHED
 from arcacct.database import durable
 from arcacct.database.location import PSEUDONYMS, REPORTS
 from arcacct.queries.doctor import CHECKS
@@ -107,16 +106,14 @@ def of_sweeps() -> set[str]:
     return {text for one in _calls(files, "complaints.append") for text in _sentences(one)}
 
 
-def of_hook() -> set[str]:
-    """What hook and launcher write into A-REX's log."""
+def of_launcher() -> set[str]:
+    """What the launcher writes into A-REX's log."""
     launcher = (manual.ROOT / "etc" / "arcacct-hook").read_text(encoding="ascii")
     (usage,) = re.findall(r"^usage='(.*)'$", launcher, re.MULTILINE)
-    texts = re.findall(r'(?:complain |wrong=)"(.*?)"(?=;| *$| *\))', launcher, re.MULTILINE)
-    said = [text.replace("$usage", usage) for text in texts if text != "$wrong"]
+    texts = re.findall(r'(?:complain |^lost=)"([^$].*?|\$(?:usage|job).*?)"(?= *(?:;|$))', launcher, re.MULTILINE)
+    said = [text.replace("$usage", usage) for text in texts]
     values = re.compile(r"\$\{?\w+\}?")
-    found = {f"arcacct-hook: {values.sub('*', text.replace(chr(92) + '`', '`'))}" for text in said}
-    ours = [*_returned(("arex/hook.py",), "_spool"), *_calls(("arex/hook.py",), "NotKeptError")]
-    return found | {f"arcacct-record: {text}" for one in ours for text in _sentences(one)}
+    return {f"arcacct-hook: {values.sub('*', text.replace(chr(92) + '`', '`'))}" for text in said}
 
 
 def of_imports() -> set[str]:
@@ -132,7 +129,7 @@ def _faults(node: ast.expr) -> set[str]:
 
 def environment() -> Iterator[set[str]]:
     """Variables that the program looks up by their name."""
-    yield {LAUNCHED.decode(), *VARIABLES.values()}
+    yield {*VARIABLES.values()}
     package = manual.ROOT / "arcacct"
     asking = [path for path in package.rglob("*.py") if "environ" in path.read_text(encoding="utf-8")]
     files = [path.relative_to(package).as_posix() for path in asking]

@@ -7,7 +7,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 import psutil
@@ -30,7 +30,6 @@ from arcacct.sources.features.reader import (
     remaining_s,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.http_client import Response
     from arcacct.sources.features.http import Web

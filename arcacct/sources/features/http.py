@@ -8,13 +8,12 @@ import email.utils
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from arcacct.errors import InputError
 from arcacct.sources.features.reader import value_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.http_client import HTTPClient, Response
 

@@ -1,4 +1,4 @@
-"""Import Grid Engine's accounting files: each new record once, in slices so short that no hook waits."""
+"""Import Grid Engine's accounting files: each new record once, in slices so short that no writer waits."""
 
 from __future__ import annotations
 
@@ -352,7 +352,7 @@ class FilePositions:
         return self._con.execute(insert, (self._cell, path, head)).lastrowid or 0
 
 
-# Import the new records of Grid Engine's accounting files, each once, in slices so short that no hook waits.
+# Import the new records of Grid Engine's accounting files, each once, in slices so short that no writer waits.
 #
 # The position in each file moves in the same transaction as its records. After an interruption, the next import
 # continues there. If a position is not valid, the file is read from its start, and known records change nothing. If

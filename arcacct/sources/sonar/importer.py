@@ -63,7 +63,7 @@ UNJOINED = {
 
 def has_arex_records(con: Connection) -> bool:
     """Whether A-REX's jobs are recorded here. Then Slurm's jobs belong to A-REX, and must not be counted twice."""
-    # Look at the table of the hook and the sweep, and at imported databases of A-REX. That avoids a scan of all jobs.
+    # Look at the table of the recorder, and at imported databases of A-REX. That avoids a scan of all jobs.
     found = con.execute("SELECT EXISTS (SELECT 1 FROM StatusFiles) OR EXISTS (SELECT 1 FROM ImportedFiles)").fetchone()
     return bool(found[0])
 
@@ -476,8 +476,9 @@ class Importer(ImportRun):
 
     def _store(self, work: Iterable[_Piece]) -> None:
         """
-        Do the work in transactions so short that no hook waits. If some of it fails, it is divided in halves and tried
-        again.
+        Do the work in transactions so short that no other writer waits long.
+
+        If some of it fails, it is divided in halves and tried again.
         """
         todo = deque(work)
         while todo:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from arcacct.benchmark import TYPES, Benchmark
 from arcacct.records.model import UsageCell
@@ -22,7 +22,6 @@ from arcacct.targets.apel.messages import (
     submit_host,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.targets.apel.jura import JuraCell
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arcacct.config.settings import Settings
 from arcacct.errors import InputError
@@ -27,7 +28,6 @@ from arcacct.publishing.plugin import (
 )
 from arcacct.publishing.safeguard import CountingKey
 from arcacct.records.model import AAR, Row, UsageCell, column
-from arcacct.records.packing import sha256
 from arcacct.targets.apel import acceptance, car, messages, summaries
 from arcacct.targets.apel.messages import END, APELOptions, apel_local_job_id, folded, membership
 from arcacct.targets.apel.options import SPECIFIED, APELContent, APELTarget
@@ -35,7 +35,6 @@ from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
 from arcacct.targets.common import now_time
 from arcacct.targets.parts import SOUND, Plain, RecordOfParts
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
@@ -18,7 +18,6 @@ from arcacct.targets.common import quoted
 from arcacct.targets.parts import Plain, RecordOfParts, values
 from arcacct.wording import count_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy
 

@@ -10,6 +10,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from arcacct.errors import ConfigError, InputError
 from arcacct.files.safe_open import Directory, open_directory
@@ -19,7 +20,6 @@ from arcacct.targets.apel.messages import ssm_text
 from arcacct.targets.apel.target import APELMessages
 from arcacct.targets.directory.options import DirectoryTarget
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.publishing.transport import TimeoutPolicy
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
@@ -23,7 +23,6 @@ from arcacct.targets.sgas import acceptance, usage_record
 from arcacct.targets.sgas.options import SGASTarget
 from arcacct.targets.sgas.usage_record import UROptions, Where
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy
 

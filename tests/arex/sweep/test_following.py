@@ -13,11 +13,11 @@ import time
 from contextlib import closing
 
 import pytest
+import spool_0_2 as spool
 from control_directory import set_up
 from installed import ARCACCT, configured
 from job_files import JOB, Files, events, lay, rows
 
-from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
 from arcacct.arex.sweep import follow
 from arcacct.arex.sweep_context import SweepReport

@@ -10,13 +10,12 @@ from contextlib import closing
 
 import arex_corpus as corpus
 import pytest
+import spool_0_2 as spool
 from control_directory import set_up
 from job_files import DIAG, LOCAL, NOON_NS, Files, events, lay, rows
 
-from arcacct.arex import spool
 from arcacct.arex.control_files import job_file, read_job
-from arcacct.arex.hook import record_event
-from arcacct.arex.sweep import sweep
+from arcacct.arex.sweep import record_event, sweep
 from arcacct.arex.sweep_context import Gap
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places

@@ -11,13 +11,12 @@ import time
 from contextlib import closing
 
 import pytest
+import spool_0_2 as spool
 from control_directory import set_up
 from job_files import JOB, LOCAL, NOON_NS, NOON_S, Files, events, finished_log, lay, rows, statuses
 
-from arcacct.arex import spool
 from arcacct.arex.control_files import job_file, read_job
-from arcacct.arex.hook import record_event
-from arcacct.arex.sweep import sweep
+from arcacct.arex.sweep import record_event, sweep
 from arcacct.arex.sweep_context import Gap, SweepReport
 from arcacct.config.paths import Places, places
 from arcacct.errors import InputError, StoreBusy, StoreError
@@ -328,9 +327,9 @@ def test_an_event_is_removed_only_when_it_is_committed(
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "spool version None"),
+        (b"", "not whole"),
         (b"\xff\x00 rubbish", "truncated or not a spool file"),
-        (b"version=99\n", "spool version '99'"),
+        (b"version=99\n", "spool version=99; this program supports 2"),
         (b"version=1\ncontroldir=/c\njobid=J\nstate=SUBMIT\ntime=1e9\n", "is not a time"),
     ],
     ids=["empty", "rubbish", "newer", "no time"],
@@ -340,7 +339,9 @@ def test_what_is_no_event_is_set_aside(
 ) -> None:
     """It is told once, kept for a person to look at, and stops neither its neighbours nor the next sweep."""
     spooled(here, control, "FINISHED")
-    pathlib.Path(here.spool, "1-2-SUBMIT-J").write_bytes(content)
+    path = pathlib.Path(here.spool, "1-2-SUBMIT-J")
+    path.write_bytes(content)
+    os.utime(path, (1, 1))
 
     report = sweep(here, con)
 
@@ -356,7 +357,7 @@ def test_an_event_of_a_job_that_nobody_knows_is_set_aside(
     here: Places, con: sqlite3.Connection, control: pathlib.Path
 ) -> None:
     """Without .local and without a record there is no telling whose job it was."""
-    spooled(here, control, "SUBMIT", local=None)
+    os.utime(spooled(here, control, "SUBMIT", local=None), (1, 1))
     shutil.rmtree(control / "processing")
 
     (complaint,) = sweep(here, con).complaints
@@ -374,7 +375,7 @@ def test_what_a_killed_hook_had_written_is_recorded(
     path.rename(begun)
     os.truncate(begun, begun.stat().st_size if cut is None else cut)
     assert sweep(here, con, dry_run=True).spooled == 0
-    os.utime(begun, (time.time() - 61,) * 2)
+    os.utime(begun, (time.time() - (61 if cut is None else 601),) * 2)
     if cut is None:
         for left in (*control.glob("job.*"), *control.glob("finished/*")):
             left.unlink()
@@ -475,7 +476,7 @@ def test_an_event_of_another_version_is_kept_though_it_never_got_its_name(
 ) -> None:
     """A newer version was killed while it spooled: what this one cannot read it sets aside, however old, and tells."""
     path = spooled(here, control, "FINISHED")
-    content = pathlib.Path(path).read_bytes().replace(b"version=1", b"version=2")
+    content = pathlib.Path(path).read_bytes().replace(b"version=1", b"version=9")
     os.unlink(path)
     begun = pathlib.Path(here.spool, f".tmp-{os.path.basename(path)}")
     begun.write_bytes(content)

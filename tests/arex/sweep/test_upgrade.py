@@ -13,14 +13,13 @@ from typing import Any
 import arex_corpus as corpus
 import pytest
 import rehearsal
+import spool_0_2 as spool
 from arex_corpus import Control
 from control_directory import set_up
 from job_files import LOCAL, NOON_NS, Files, finished_log, lay, rows, statuses
 
-from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
-from arcacct.arex.hook import record_event
-from arcacct.arex.sweep import sweep
+from arcacct.arex.sweep import record_event, sweep
 from arcacct.arex.sweep_context import SweepReport
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places

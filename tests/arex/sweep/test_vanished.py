@@ -9,13 +9,12 @@ import sqlite3
 import time
 
 import pytest
+import spool_0_2 as spool
 from control_directory import set_up
 from job_files import JOB, NOON_NS, NOON_S, Files, events, finished_log, lay, remove, statuses
 
-from arcacct.arex import spool
 from arcacct.arex.control_files import job_file, read_job
-from arcacct.arex.hook import record_event
-from arcacct.arex.sweep import sweep
+from arcacct.arex.sweep import record_event, sweep
 from arcacct.arex.sweep_context import Gap
 from arcacct.config.paths import Places, places
 

@@ -20,7 +20,7 @@ def world(tmp_path) -> Iterator[World]:
     """A host without any job."""
     directory = tmp_path / "ours"
     directory.mkdir(mode=0o700)
-    here = Places(str(tmp_path / "control"), str(directory / "accounting.db"), JobRules("HEPSPEC:1.0"), 5.0, None)
+    here = Places(str(tmp_path / "control"), str(directory / "accounting.db"), JobRules("HEPSPEC:1.0"), None)
     with closing(open_accounting(here)) as con:
         yield World(here, con)
 
