@@ -61,8 +61,8 @@ JOBS = {
 }
 """A job for each way in which one may go (xRSL)."""
 
-WAYS = ("direct", "recorder")
-"""How the callouts record: in a process of their own each, or by spooling for a resident recorder."""
+WAYS = ("sweep", "recorder")
+"""What records the events that the callouts spool: one sweep at the end, or a recorder."""
 
 CONF = """\
 [common]
@@ -140,18 +140,17 @@ def _is_installed(name: str) -> bool:
 
 
 class LiveCE:
-    """A computing element below ``home``, with arcacct's state callouts; the hook is ``record``."""
+    """A computing element below ``home``, with arcacct's state callouts."""
 
     prefix: tuple[str, ...] = ()
     """What stands before each command."""
     status_file = "job.{}.status"
 
-    def __init__(self, home: pathlib.Path, record: str) -> None:
+    def __init__(self, home: pathlib.Path) -> None:
         self.home = home
         self.control = home / "control"
         self.conf = home / "arc.conf"
         self.log: list[str] = []
-        self._record = record
 
     def seen(self, path: pathlib.Path) -> str:
         """A path as the commands see it."""
@@ -182,12 +181,10 @@ class LiveCE:
     def _callouts(self) -> Iterator[str]:
         """The lines that we ship, with the launcher where this test has it."""
         launcher = self.home / "arcacct-hook"
-        text = pathlib.Path(resource("etc", "arcacct-hook")).read_text()
-        launcher.write_text(text.replace("/opt/arcacct/bin/arcacct-record", self._record))
-        launcher.chmod(0o755)
+        shutil.copy2(resource("etc", "arcacct-hook"), launcher)
         for line in pathlib.Path(resource("etc", "arc.conf.statecallout")).read_text().splitlines():
             if line.startswith("statecallout="):
-                yield line.replace("/usr/local/libexec/arcacct-hook", str(launcher)) + f" {self.conf}"
+                yield line.replace("/usr/local/libexec/arcacct-hook", str(launcher))
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -211,8 +208,8 @@ class LiveCE:
 
     @contextmanager
     def recorded(self, way: str, arcacct: str) -> Iterator[None]:
-        """``recorder``: run a resident recorder, as its unit starts it; ``direct``: there is none."""
-        if way == "direct":
+        """``recorder``: run one, as its unit starts it; ``sweep``: there is none."""
+        if way == "sweep":
             yield
             return
         unit = pathlib.Path(resource("etc", "arcacct-recorder.service")).read_text()

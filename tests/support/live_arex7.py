@@ -36,7 +36,7 @@ class LiveCE7(live_arex.LiveCE):
     status_file = "{}.status"
 
     def __init__(self, root: debian_root.DebianRoot) -> None:
-        super().__init__(root.path / "var" / "spool" / "ce", "/opt/arcacct/bin/arcacct-record")
+        super().__init__(root.path / "var" / "spool" / "ce")
         self.root = root
         self.conf = root.path / "etc" / "arc.conf"
         self.conf_d = root.path / "etc" / "arc.conf.d"
