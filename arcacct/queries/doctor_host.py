@@ -103,8 +103,8 @@ def place(site: Site) -> Iterator[Check]:
 
 # The launcher that A-REX calls: is it there, is it safe to be run by root, and is it quick enough?
 #
-# It is run with the state DELETED, for which it writes no event, with a control directory and
-# spools that are made for it and thrown away: nothing of the site is touched, however it ends.
+# It is run with the state DELETED, for which it writes no event, with a control directory and spools that are made for
+# it and thrown away: nothing of the site is touched, however it ends.
 
 
 _LONGEST_COMPLAINT = 300

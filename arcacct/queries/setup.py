@@ -221,7 +221,9 @@ def _replacing(launcher: str, source: str) -> tuple[str, ...]:
     """Put a launcher into its place by a rename, with the lines that the administrator has changed in the old one."""
     new, source = shlex.quote(f"{os.path.dirname(launcher)}/.arcacct-hook.new"), shlex.quote(source)
     old = launcher_settings(launcher) or LauncherSettings()
-    kept = [f"s|^{name}=.*|{name}={value}|" for name in ("spool", "fallback") if (value := getattr(old, name))]
+    lines = [f"{name}={shlex.quote(value)}" for name in ("spool", "fallback") if (value := getattr(old, name))]
+    # In a replacement of sed these characters have a meaning.
+    kept = [f"s|^{line.partition('=')[0]}=.*|" + re.sub(r"[|&\\]", r"\\\g<0>", line) + "|" for line in lines]
     copy = f"sed {shlex.quote(';'.join(kept))} {source} > {new}" if kept else f"cp {source} {new}"
     return (copy, f"chmod 755 {new}", f"mv {new} {shlex.quote(launcher)}")
 

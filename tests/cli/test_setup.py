@@ -481,15 +481,16 @@ def test_what_setup_says_of_a_launcher_helps(clinic, run, broken) -> None:
     assert clinic.launcher.read_bytes() == pathlib.Path(resource("etc", "arcacct-hook")).read_bytes()
 
 
-def test_a_new_launcher_keeps_the_lines_of_the_old_one(clinic, run) -> None:
+@pytest.mark.parametrize("line", ["fallback=/disk2/spool", "fallback='/disk 2/spool|a&b'"])
+def test_a_new_launcher_keeps_the_lines_of_the_old_one(clinic, run, line) -> None:
     """The site has chosen a second spool."""
-    clinic.put("#!/bin/sh\n# arcacct-hook CONTROLDIR JOBID STATE [CONF]\nfallback=/disk2/spool\nexit 0\n")
-    for line in found_step(run, "launcher")["do"]:
-        subprocess.run(["sh", "-c", line], check=True)
+    clinic.put(f"#!/bin/sh\n# arcacct-hook CONTROLDIR JOBID STATE [CONF]\n{line}\nexit 0\n")
+    for command in found_step(run, "launcher")["do"]:
+        subprocess.run(["sh", "-c", command], check=True)
 
     shipped = pathlib.Path(resource("etc", "arcacct-hook")).read_text()
     usual = "fallback=${ARCACCT_SPOOL_FALLBACK:-}"
-    assert clinic.launcher.read_text() == shipped.replace(usual, "fallback=/disk2/spool")
+    assert clinic.launcher.read_text() == shipped.replace(usual, line)
 
 
 def test_a_line_that_is_wrong_is_no_reason_to_copy_the_launcher(clinic, run) -> None:
