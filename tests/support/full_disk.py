@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
+
+@contextmanager
+def own_file_system(options: str) -> Iterator[pathlib.Path]:
+    """
+    A file system of its own in memory, mounted with these options.
+
+    Skips the test where this is not allowed.
+    """
+    directory = tempfile.mkdtemp(prefix="arcacct-test-")
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", directory]
+    mounted = subprocess.run(command, capture_output=True, check=False)
+    try:
+        if mounted.returncode != 0:
+            pytest.skip("needs the right to mount a file system")
+        yield pathlib.Path(directory)
+        subprocess.run(["umount", directory], check=True)
+    finally:
+        os.rmdir(directory)
 
 
 def on_small_disk(directory: pathlib.Path, kilobytes: int, code: str, *arguments: str) -> str:

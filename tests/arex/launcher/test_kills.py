@@ -7,13 +7,13 @@ import pathlib
 import random
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 from disturbed_host import LIFE, check_equal, job_files, undisturbed
+from full_disk import own_file_system
 from job_files import lay
 from recorder_service import Service
 from recording_host import LAUNCHER, Host, has_ended, until
@@ -135,17 +135,8 @@ def test_each_system_call_fails(host: Host, tmp_path: pathlib.Path, error: str, 
 @pytest.fixture
 def own_disk() -> Iterator[pathlib.Path]:
     """A file system of its own."""
-    directory = tempfile.mkdtemp(prefix="arcacct-test-")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", directory], capture_output=True, check=False
-    )
-    try:
-        if mounted.returncode != 0:
-            pytest.skip("needs the right to mount a file system")
-        yield pathlib.Path(directory)
-        subprocess.run(["umount", directory], check=True)
-    finally:
-        os.rmdir(directory)
+    with own_file_system("size=8m") as directory:
+        yield directory
 
 
 def test_a_file_system_that_becomes_read_only(own_disk: pathlib.Path, tmp_path: pathlib.Path) -> None:

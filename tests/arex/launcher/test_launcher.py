@@ -10,11 +10,11 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from full_disk import own_file_system
 from job_files import DIAG, JOB, LOCAL, NOON_NS, STATISTICS, Files, cleaned, events, lay, moved_to_hashed, remove, rows
 from recording_host import LAUNCHER, Gate, Host, has_ended, until
 from strace import strace_only
@@ -419,16 +419,8 @@ def test_the_callers_path_does_not_matter(host: Host, shell: tuple[str, ...], pa
 @pytest.fixture(params=["size=64k", "nr_inodes=6"])
 def small_disk(request: pytest.FixtureRequest) -> Iterator[pathlib.Path]:
     """A file system of its own, which is soon full."""
-    directory = tempfile.mkdtemp(prefix="arcacct-test-")
-    command = ["mount", "-t", "tmpfs", "-o", request.param, "tmpfs", directory]
-    mounted = subprocess.run(command, capture_output=True, check=False)
-    try:
-        if mounted.returncode != 0:
-            pytest.skip("needs the right to mount a file system")
-        yield pathlib.Path(directory)
-        subprocess.run(["umount", directory], check=True)
-    finally:
-        os.rmdir(directory)
+    with own_file_system(request.param) as directory:
+        yield directory
 
 
 def test_a_full_disk_loses_nothing(host: Host, shell: tuple[str, ...], small_disk: pathlib.Path) -> None:
