@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 import pytest
-from power_cuts import DATA, JOURNAL, NAMES, STRICT, Cut, Trace
+from power_cuts import DATA, JOURNAL, NAMES, STRICT, Cut, Trace, TraceError, possible_order
 from strace import strace_only
 
 pytestmark = [pytest.mark.campaign, strace_only]
@@ -139,6 +139,31 @@ def test_what_a_shell_does_is_understood(tmp_path: pathlib.Path) -> None:
     assert (root / "sub/deeper/b").read_bytes() == b""
     trace.restore(Cut(len(trace.calls), STRICT, "removals"))
     assert sorted(path.name for path in root.iterdir()) == ["big"]
+
+
+# Two processes: one makes a file, syncs and renames it; the other removes it in the meantime.
+MAKE = """
+import os, sys
+fd = os.open(f"{sys.argv[1]}/.tmp", os.O_WRONLY | os.O_CREAT)
+os.rename(f"{sys.argv[1]}/.tmp", f"{sys.argv[1]}/event")
+os.fsync(fd)
+os.unlink(f"{sys.argv[1]}/event")
+"""
+
+
+@pytest.mark.parametrize("ended", ["rename", "sync"])
+def test_calls_of_two_processes_that_overlap_are_put_in_order(tmp_path: pathlib.Path, ended: str) -> None:
+    """A file is synced before the trace shows that it got its name, or after it shows that it lost it."""
+    root = tmp_path / "root"
+    root.mkdir()
+    trace = Trace.of(root, [sys.executable, "-I", "-c", MAKE, str(root)])
+    opened, renamed, synced, removed = trace.calls
+    other = synced._replace(process=synced.process + 1)
+    traced = [opened, other, renamed, removed] if ended == "rename" else [opened, renamed, removed, other]
+
+    assert possible_order(trace.before, traced) == [opened, renamed, other, removed]
+    with pytest.raises(TraceError, match="used, and never made"):
+        possible_order(trace.before, [opened, other])
 
 
 DATABASE = """

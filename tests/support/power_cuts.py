@@ -63,6 +63,14 @@ class TraceError(Exception):
     """The trace does not explain what is on the disk: the harness lacks a system call."""
 
 
+class UnknownName(TraceError):
+    """A call uses a path that no call before it has made."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: used, and never made")
+        self.path = path
+
+
 # -- the model of a disk
 
 
@@ -243,7 +251,7 @@ class Disk:
             self._file(path).position = position
 
     def chmod(self, path: str, mode: int) -> None:
-        (self.nameless.get(path) or self.names[path]).mode = mode
+        self._file(path).mode = mode
 
     def make(self, path: str, kind: str, content: bytes, mode: int) -> None:
         """A directory, or a symbolic link."""
@@ -253,13 +261,13 @@ class Disk:
         self._change(Change(None, path, self._file(source)))
 
     def remove(self, path: str) -> None:
-        self._change(Change(path, None, self.names[path]))
+        self._change(Change(path, None, self._file(path)))
 
     def rename(self, old: str, new: str) -> None:
-        self._change(Change(old, new, self.names[old]))
+        self._change(Change(old, new, self._file(old)))
 
     def exchange(self, one: str, other: str) -> None:
-        first, second = self.names[one], self.names[other]
+        first, second = self._file(one), self._file(other)
         self._change(Change(None, one, second))
         self._change(Change(None, other, first))
 
@@ -281,7 +289,7 @@ class Disk:
     def _file(self, path: str) -> Inode:
         inode = self.names.get(path) or self.nameless.get(path)
         if inode is None:
-            raise TraceError(f"{path}: used, and never made")
+            raise UnknownName(path)
         return inode
 
     def _change(self, change: Change) -> None:
@@ -381,6 +389,20 @@ class Call(NamedTuple):
     """When it was begun, UTC."""
     process: int
 
+    def replay(self, disk: Disk) -> None:
+        getattr(disk, self.method)(*self.arguments)
+
+    @property
+    def made(self) -> object:
+        """The path that exists after the call, or None."""
+        at = {"open": 0, "make": 0, "rename": 1, "link": 1}.get(self.method)
+        return None if at is None else self.arguments[at]
+
+    @property
+    def removed(self) -> object:
+        """The path that does not exist after the call, or None."""
+        return self.arguments[0] if self.method in {"remove", "rename"} else None
+
     def __str__(self) -> str:
         told = [f"{len(one)} bytes" if isinstance(one, bytes) else str(one) for one in self.arguments]
         return f"{self.method} {' '.join(told)}"
@@ -424,6 +446,7 @@ class Trace:
         # Where somebody only reads changes nothing.
         in_turn = {call.arguments[0] for call in calls if call.method == "write" and call.arguments[1] is None}
         calls = [call for call in calls if call.method != "seek" or call.arguments[0] in in_turn]
+        calls = possible_order(before, calls)
         trace = cls(root, before, calls, done.returncode, done.stderr.decode(errors="replace"))
         trace._check()
         return trace
@@ -439,7 +462,7 @@ class Trace:
         """The disk after so many calls."""
         disk = self.before.copy()
         for call in self.calls[:count]:
-            getattr(disk, call.method)(*call.arguments)
+            call.replay(disk)
         return disk
 
     def restore(self, cut: Cut) -> None:
@@ -485,6 +508,38 @@ class Trace:
                 names, data = "all", "none"
             found.append(Cut(after, rule, names, data, chance.randrange(1 << 16)))
         return found
+
+
+def possible_order(before: Disk, calls: list[Call]) -> list[Call]:
+    """
+    The calls in an order in which every name exists while it is used.
+
+    Calls of two processes that overlap are traced in the order in which they ended, and the kernel may have made them
+    in the other: a file is used before the trace shows that it got its name, or after it shows that it lost it.
+    """
+    ordered = [*calls]
+    disk, number, moved = before.copy(), 0, set()
+    while number < len(ordered):
+        try:
+            ordered[number].replay(disk)
+        except UnknownName as missing:
+            call, done, later = ordered[number], ordered[:number], ordered[number + 1 :]
+            makers = [one for one in later if one.made == missing.path and one.at_s < call.at_s]
+            ended = [at for at, one in enumerate(done) if one.removed == missing.path]
+            removals = [at for at in ended if done[at].process != call.process]
+            if makers and id(makers[0]) not in moved:
+                moved.add(id(makers[0]))
+                later.remove(makers[0])
+                ordered = [*done, makers[0], call, *later]
+            elif removals and id(call) not in moved:
+                moved.add(id(call))
+                ordered = [*done[: removals[-1]], call, *done[removals[-1] :], *later]
+            else:
+                raise
+            disk, number = before.copy(), 0
+        else:
+            number += 1
+    return ordered
 
 
 def _inode_kind(about: os.stat_result) -> str:
