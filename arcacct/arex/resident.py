@@ -20,6 +20,7 @@ LOCK = ".recorder"
 UNIT = "arcacct-recorder.service"
 _WANTED = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
 """Exists while the service is enabled."""
+_LONGEST_LINE = 4096
 
 
 class RecorderLock:
@@ -28,11 +29,18 @@ class RecorderLock:
     def __init__(self, here: Places) -> None:
         self._path = f"{here.spool}/{LOCK}"
         self._fd = -1
+        self._reason = ""
 
-    def hold(self) -> None:
-        """Take the lock, unless this process has it or another recorder does. Raises OSError."""
+    def hold(self, reason: str = "") -> None:
+        """
+        Take the lock, unless this process has it or another recorder does. Raises OSError.
+
+        ``reason``: why this recorder cannot record at present, one line; empty: it records.
+        """
         with suppress(FileNotFoundError):
             if self._fd >= 0 and os.path.samestat(os.fstat(self._fd), os.stat(self._path)):
+                if reason != self._reason:
+                    self._note(reason)
                 return
         # The spool was moved away.
         self.release()
@@ -46,10 +54,14 @@ class RecorderLock:
                 return
             raise
         self._fd = fd
+        self._note(reason)
+
+    def _note(self, reason: str) -> None:
+        self._reason = reason
         # The lock counts, also if the disk has no room for this.
         with suppress(OSError):
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()} {reason}\n".encode(errors="replace"), 0)
 
     def release(self) -> None:
         """Give up the lock."""
@@ -64,23 +76,25 @@ class Seen(NamedTuple):
     process: int | None
     """The process ID of the recorder that runs."""
     is_enabled: bool
+    reason: str = ""
+    """Why it cannot record at present; empty: it records."""
 
 
 def seen(here: Places) -> Seen | None:
     """Return the recorder of a host; ``None`` if this user may not look."""
-    process = None
+    process, reason = None, ""
     try:
-        with open(os.path.join(here.spool, LOCK), encoding="ascii", errors="replace") as file:
+        with open(os.path.join(here.spool, LOCK), encoding="utf-8", errors="replace") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                words = file.readline().split()
-                process = int(words[0]) if words and words[0].isdecimal() else 0
+                number, _, reason = file.readline(_LONGEST_LINE).strip().partition(" ")
+                process = int(number) if number.isdecimal() else 0
     except FileNotFoundError:
         pass
     except OSError:
         return None
-    return Seen(process, os.path.lexists(_WANTED))
+    return Seen(process, os.path.lexists(_WANTED), reason)
 
 
 class SpoolWatch:

@@ -278,7 +278,11 @@ class _Recorder:
     def _failed(self, error: ArcacctError) -> list[str]:
         if isinstance(error, Stale):
             raise error
-        return [printable(str(error))]
+        text = printable(str(error))
+        if self._lock is not None and self._database is not None and is_whole(self._database.here.controldir):
+            with suppress(OSError):
+                self._lock.hold(text)
+        return [text]
 
     def _tell_new(self, complaints: list[str]) -> None:
         if new := self._new(complaints):

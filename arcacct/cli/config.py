@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from arcacct.cli.console import Coloured, block, examples, print_line
-from arcacct.cli.options import conf_of
+from arcacct.cli.options import conf_of, next_start
 from arcacct.cli.tables import LISTED, format_option, show
-from arcacct.config import options, parser
-from arcacct.config.options import Problem, errors
+from arcacct.config import parser
+from arcacct.config.options import errors
 from arcacct.config.parser import Conf
 from arcacct.config.paths import places
 from arcacct.config.review import callouts
-from arcacct.config.settings import remember_secrets
 from arcacct.database.location import misplaced
 from arcacct.errors import ConfigError
 from arcacct.targets import kinds
@@ -62,7 +61,7 @@ def doctor(ctx: click.Context, offline: bool, limit_s: float, form: str) -> int:
     from arcacct.queries.doctor_checks import Site, of_error  # noqa: PLC0415
 
     try:
-        site = Site(conf_of(ctx), ctx.obj["database"], limit_s=max(1.0, limit_s / 3))
+        site = Site(next_start(ctx), ctx.obj["database"], limit_s=max(1.0, limit_s / 3))
     except ConfigError as error:
         # A configuration that cannot be read says nothing of anything else.
         return _print([of_error("configuration", error)], form)
@@ -107,16 +106,6 @@ def config() -> None:
     """Check and show the configuration."""
 
 
-def next_start(ctx: click.Context) -> Conf:
-    """The configuration as the next start of A-REX reads it, read anew. Raises ConfigError."""
-    conf = conf_of(ctx)
-    if parser.is_run_time(conf.arc_conf) and os.path.exists(parser.ARC_CONF):
-        # The file of the running A-REX is as it was at its start; the next start reads the others.
-        conf = parser.load(parser.ARC_CONF, os.environ)
-        remember_secrets(conf)
-    return conf
-
-
 @config.command("check", epilog=examples("arcacct --config /tmp/arc.conf config check"))
 @format_option(LISTED, "a list of problems: severity, file, line, block, option, text")
 @click.pass_context
@@ -140,7 +129,6 @@ def check_command(ctx: click.Context, form: str) -> int:
     problems = [
         *check(conf, kinds(conf)),
         *(not_restarted(running) if conf.arc_conf != running.arc_conf else ()),
-        *_astray(conf, given),
         *unknown_vos(conf, kinds(conf), given),
     ]
     if form == "text":
@@ -149,6 +137,8 @@ def check_command(ctx: click.Context, form: str) -> int:
     else:
         columns = ("severity", "file", "line", "block", "option", "text")
         show(columns, ([getattr(problem, name) for name in columns] for problem in problems), form)
+    for text in _astray(conf, given):
+        print_line(text, err=True)
     wrong = len(errors(problems))
     counts = f"{count_of(wrong, 'error')}, {count_of(len(problems) - wrong, 'warning')}"
     print_line(f"{'not ok' if wrong else 'ok'}: {', '.join(conf.files) or 'no file'}: {counts}", err=True)
@@ -169,8 +159,8 @@ def show_command(ctx: click.Context) -> None:
     block(show(conf, kinds(conf), ctx.obj["database"]))
 
 
-def _astray(conf: Conf, database: str | None) -> Iterator[Problem]:
-    """No error: A-REX may not have been started yet."""
+def _astray(conf: Conf, database: str | None) -> Iterator[str]:
+    """A control directory that `arcacct doctor` will refuse: no error here, since A-REX makes it at its first start."""
     try:
         here = places(conf, None, database)
     except ConfigError:
@@ -184,7 +174,4 @@ def _astray(conf: Conf, database: str | None) -> Iterator[Problem]:
         what = "no such control directory, but [arex] has callouts of A-REX"
         todo = "start A-REX once, or set its control directory"
     if what:
-        line = conf.option("arex", "controldir")
-        text = f"{here.controldir}: {what}; {todo}"
-        file, number = (conf.arc_conf, None) if line is None else (line.file, line.line)
-        yield Problem(options.WARNING, file, number, "arex", "controldir", text)
+        yield f"{here.controldir} (from {here.controldir_from}): {what}; {todo}"

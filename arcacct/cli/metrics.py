@@ -18,11 +18,13 @@ from prometheus_client.registry import Collector
 
 from arcacct import __version__
 from arcacct.cli.console import block, data, examples, print_error
-from arcacct.cli.options import settings_of
+from arcacct.cli.options import next_start, settings_of
 from arcacct.cli.status import threshold_options
 from arcacct.errors import ConfigError, StoreError
 from arcacct.files.safe_open import replace_file
 from arcacct.queries import health, health_checks
+from arcacct.queries.doctor import monitored
+from arcacct.queries.doctor_checks import Site
 from arcacct.queries.health import Check, Health
 
 _FLAGS = (
@@ -48,13 +50,14 @@ def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -
     arcacct_config_ok or arcacct_database_ok 0, and the exit code is 78 or 74. Unknown metrics are left out. Run it from
     a timer, as a user who may read the databases and write the file.
     """
-    found, wrong = None, None
+    found, site, wrong = None, None, None
     try:
         found = health.examine(settings_of(ctx))
+        site = Site(next_start(ctx), ctx.obj["database"])
     except Exception as error:  # noqa: BLE001  on any error, a stale OK must not persist in the file
         wrong = error
     unknown = Check("configuration", health.UNKNOWN, "")
-    checks = [unknown] if found is None else health_checks.judge(found, limits)
+    checks = [unknown] if found is None or site is None else monitored(site, found, limits)
     content = generate_latest(_Known(_values(found, checks, wrong)))
     if output is None:
         block(content.decode(), data)

@@ -14,7 +14,7 @@ import click
 
 from arcacct.cli.console import print_error
 from arcacct.config.options import OPTIONS, Spec, named
-from arcacct.config.parser import Conf, load
+from arcacct.config.parser import ARC_CONF, Conf, is_run_time, load
 from arcacct.config.paths import Places, places
 from arcacct.config.settings import Settings, remember_secrets, settings
 from arcacct.errors import ConfigError, InputError, UsageError
@@ -52,6 +52,16 @@ def places_of(ctx: click.Context, controldir: str | None = None) -> Places:
             f"{conf.arc_conf}: no such file, and no {conf.our_conf}; pass one with --config, or create it"
         )
     return places(conf, controldir, ctx.obj["database"])
+
+
+def next_start(ctx: click.Context) -> Conf:
+    """The configuration as the next start of A-REX reads it, read anew. Raises ConfigError."""
+    conf = conf_of(ctx)
+    if is_run_time(conf.arc_conf) and os.path.exists(ARC_CONF):
+        # The file of the running A-REX is as it was at its start; the next start reads the others.
+        conf = load(ARC_CONF, os.environ)
+        remember_secrets(conf)
+    return conf
 
 
 def settings_of(ctx: click.Context, *, to_publish: bool = False, warns: bool = True) -> Settings:

@@ -7,20 +7,21 @@ from contextlib import suppress
 
 import click
 
-from arcacct.cli.config import VERDICTS, next_start
+from arcacct.cli.config import VERDICTS
 from arcacct.cli.console import Coloured, ask, examples, print_line
+from arcacct.cli.options import next_start
 from arcacct.cli.status import COLOURS
 from arcacct.cli.tables import TOLD, format_option
 from arcacct.cli.tables import show as show_rows
 from arcacct.cli.targets import most_severe
 from arcacct.config.check import check
 from arcacct.config.options import errors
+from arcacct.config.parser import load
 from arcacct.errors import ConfigError, UsageError
 from arcacct.files.safe_open import open_directory
-from arcacct.queries import setup as queries_setup
-from arcacct.queries.doctor_checks import Site
+from arcacct.queries.doctor_checks import RESTART, Site
 from arcacct.queries.health import CRITICAL, OK, UNKNOWN
-from arcacct.queries.setup import SetupStep, callout_file, callout_lines, is_own_file, planned, reads_directory
+from arcacct.queries.setup import SetupStep, callout_file, callout_lines, is_own_file, steps
 from arcacct.targets import kinds
 from arcacct.wording import count_of
 
@@ -47,10 +48,11 @@ def setup(ctx: click.Context, *, only_check: bool, form: str, write: bool, launc
     """
     if write and only_check:
         raise UsageError("--write changes a file and --check changes nothing: use only one of them")
-    found = _steps(ctx, launcher)
+    site = _site(ctx, launcher)
+    found = list(steps(site))
     if write:
-        _write(ctx, found, launcher, yes=yes)
-        found = _steps(ctx, launcher)
+        _write(site, found, yes=yes)
+        found = list(steps(_site(ctx, launcher)))
     if form == "json":
         columns = ("step", "verdict", "details", "do", "undo")
         show_rows(columns, ((one.name, VERDICTS[one.severity], _details(one), one.do, one.undo) for one in found), form)
@@ -65,35 +67,32 @@ def setup(ctx: click.Context, *, only_check: bool, form: str, write: bool, launc
     return most_severe(verdict.exit_code for one in found for verdict in one.checks if verdict.severity == CRITICAL)
 
 
-def _steps(ctx: click.Context, launcher: str | None) -> list[SetupStep]:
-    database = ctx.obj["database"]
-    ahead, program = planned(next_start(ctx), launcher)
-    return list(queries_setup.steps(Site(next_start(ctx), database), Site(ahead, database), program))
+def _site(ctx: click.Context, launcher: str | None) -> Site:
+    return Site(next_start(ctx), ctx.obj["database"], launcher=launcher)
 
 
-def _write(ctx: click.Context, found: list[SetupStep], launcher: str | None, *, yes: bool) -> None:
+def _write(site: Site, found: list[SetupStep], *, yes: bool) -> None:
     """Write the callouts; raises ConfigError, and leaves the file as it was, when A-REX would not start with them."""
     by_name = {one.name: one for one in found}
-    if not by_name["callouts"].is_open:
+    if site.callouts or site.is_without_arex:
         print_line("callouts: nothing to write", err=True)
         return
-    conf = next_start(ctx)
-    if not reads_directory(conf):
+    conf = site.conf
+    if site.release.major < 7:
         raise ConfigError(
-            f"{conf.arc_conf}.d: no such directory, so this is A-REX 6, which does not read one; add the lines that"
-            f" `arcacct setup` prints to [arex] of {conf.arc_conf}"
+            f"{conf.arc_conf}.d: this is A-REX 6 ({site.release.source or 'there is no such directory'}), which does"
+            f" not read it; add the lines that `arcacct setup` prints to [arex] of {conf.arc_conf}"
         )
     if by_name["launcher"].is_open:
         _show(by_name["launcher"])
         raise ConfigError("the callouts are not written: A-REX would fail each job while the launcher does not work")
-    before = {str(one) for one in errors(check(conf, kinds(conf)))}
+    before = {str(one) for one in errors(check(conf, site.kinds))}
     path = callout_file(conf)
-    _conf, program = planned(next_start(ctx), launcher)
     text = "\n".join(
         (
             "# Written by `arcacct setup --write`. To undo: remove this file and restart A-REX.",
             "[arex]",
-            *callout_lines(program, is_arc7=True),
+            *callout_lines(site.launcher, site.release),
             "",
         )
     )
@@ -106,7 +105,7 @@ def _write(ctx: click.Context, found: list[SetupStep], launcher: str | None, *, 
     folder, name = os.path.split(path)
     with open_directory(folder) as place:
         place.replace(name, text.encode(), 0o644)
-    now = next_start(ctx)
+    now = load(conf.arc_conf, os.environ)
     new = [one for one in errors(check(now, kinds(now))) if str(one) not in before]
     if new:
         with open_directory(folder) as place:
@@ -115,7 +114,7 @@ def _write(ctx: click.Context, found: list[SetupStep], launcher: str | None, *, 
             else:
                 place.replace(name, old.encode(), 0o644)
         raise ConfigError(f"{path}: removed again, because the configuration would be wrong with it:", *map(str, new))
-    print_line(f"{path}: written; restart A-REX: systemctl restart arc-arex", err=True)
+    print_line(f"{path}: written; restart A-REX: {RESTART}", err=True)
 
 
 def _show(one: SetupStep) -> None:

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 import click
 
 from arcacct.cli.console import Coloured, data, examples, print_line, report_error
-from arcacct.cli.options import in_order, settings_of, together
+from arcacct.cli.options import in_order, next_start, settings_of, together
 from arcacct.cli.tables import FORMATS, LISTED, format_option, show
 from arcacct.database import durable
 from arcacct.errors import ConfigError
-from arcacct.queries import health, health_checks
+from arcacct.queries import health
+from arcacct.queries.doctor import monitored
+from arcacct.queries.doctor_checks import Site
 from arcacct.queries.health import DAY_S, HOUR_S, Health, Limit, Thresholds
 from arcacct.queries.health_queries import TargetState
 from arcacct.records.hold_decisions import NONE
@@ -49,7 +51,7 @@ def perfdata(found: Health, limits: Thresholds) -> Iterator[str]:
     if durable.BACKUP in found.maintenance_log:
         yield _datum("backup age", found.now - found.maintenance_log[durable.BACKUP].at_s, SECONDS, limits.backup_s)
     for path, end in found.certificates.items():
-        if isinstance(end, int):
+        if end is not None:
             yield _datum(f"certificate {path}", end - found.now, SECONDS, limits.certificate_s, falling=True)
     for disk in found.disks[:1]:
         mib = limits.free_mib
@@ -154,6 +156,7 @@ def status(ctx: click.Context, form: str, limits: health.Thresholds) -> int:
     """
     try:
         settings = settings_of(ctx)
+        site = Site(next_start(ctx), ctx.obj["database"])
     except ConfigError as error:
         # For a plug-in all on one line, without what would begin the figures.
         one_line = " ".join(error.args)
@@ -166,7 +169,7 @@ def status(ctx: click.Context, form: str, limits: health.Thresholds) -> int:
     found = health.examine(settings)
     checks = [
         check._replace(detail=sanitise_line(check.detail), advice=sanitise_line(check.advice))
-        for check in health_checks.judge(found, limits)
+        for check in monitored(site, found, limits)
     ]
     verdict = health.worst(checks)
     if form in FORMATS:

@@ -26,10 +26,13 @@ from arcacct.config.options import (
 )
 from arcacct.config.parser import Block, Conf, Option
 from arcacct.config.paths import places
-from arcacct.config.review import Callout, all_callouts, wrong_callouts
+from arcacct.config.review import Callout, Release, all_callouts, release, wrong_callouts
 from arcacct.config.settings import examine
 from arcacct.errors import ConfigError
 from arcacct.secrecy import without_login
+
+LAUNCHERS = ("/usr/libexec/arcacct-hook", "/usr/local/libexec/arcacct-hook")
+"""Where packages put the launcher, and where the manual puts it."""
 
 # Everything that `arcacct config check` says: the files, what they name, and the callouts of A-REX.
 
@@ -40,7 +43,7 @@ def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
 
     ``now`` (UTC seconds) is the time at which certificates must be valid; default: the present.
     """
-    problems = check_text(conf, kinds)
+    problems = check_text(conf, kinds, release(conf))
     # A configuration with errors still has targets whose files can be looked at.
     for target in targets(conf, kinds, None, []):
         block = conf.blocks[target.block]
@@ -67,14 +70,16 @@ def launcher_problem(program: str) -> str:
         mode = os.stat(program).st_mode
     except OSError as error:
         reason = (error.strerror or "").lower()
-        todo = "put etc/arcacct-hook there with mv, or fix the path"
+        others = (os.path.join(os.path.dirname(program), os.path.basename(LAUNCHERS[0])), *LAUNCHERS)
+        other = next((one for one in others if one != program and os.path.isfile(one)), None)
+        todo = f"{other} exists: did you mean it?" if other else "put etc/arcacct-hook there with mv, or fix the path"
         return f"{program}: the launcher does not exist ({reason}): {fails}; {todo}"
     if not stat.S_ISREG(mode) or not mode & 0o111:
         return f"{program}: the launcher is not an executable program: {fails}; chmod 755 {program}"
     return ""
 
 
-def check_text(conf: Conf, kinds: Kinds) -> list[Problem]:
+def check_text(conf: Conf, kinds: Kinds, arex: Release) -> list[Problem]:
     """The same without the files that targets name: only the text, and A-REX's run-time file."""
     if not conf.files:
         text = f"no such file, and no {conf.our_conf}; pass one with --config, or create it"
@@ -82,7 +87,7 @@ def check_text(conf: Conf, kinds: Kinds) -> list[Problem]:
     _, problems = examine(conf, kinds)
     callouts = (
         Problem(ERROR if is_error else WARNING, line.file, line.line, "arex", "statecallout", text)
-        for line, is_error, text in wrong_callouts(conf)
+        for line, is_error, text in wrong_callouts(conf, arex)
     )
     return in_order([*problems, *_no_benchmark(conf), *not_restarted(conf), *callouts], conf.files)
 
@@ -130,7 +135,7 @@ def _findings(target: Target, now: int) -> Iterator[tuple[str, Finding]]:
     yield from credentials.pair_findings(target)
     if shown.ca_file is not None:
         yield from (("ca_file", one) for one in credentials.ca_file_findings(shown.ca_file))
-    yield from (("x509_cert_dir", one) for one in credentials.ca_directory_findings(shown.x509_cert_dir))
+    yield from (("x509_cert_dir", one) for one in credentials.ca_directory_findings(shown.x509_cert_dir, now))
 
 
 # The settings that hold, as text of the same syntax: reading it again gives the same settings.

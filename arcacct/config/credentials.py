@@ -16,6 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from arcacct.config.options import ERROR, WARNING, Target
 from arcacct.errors import CredentialError
+from arcacct.wording import count_of
 
 DAY_S = 86400
 SOON_S = 14 * DAY_S
@@ -101,16 +102,36 @@ def slash_dn(name: x509.Name) -> str:
     return "".join(f"/{_SHORT_NAMES.get(part.oid, part.rfc4514_attribute_name)}={part.value!s}" for part in name)
 
 
-def ca_directory_findings(directory: str) -> list[Finding]:
-    """Whether OpenSSL finds any CA certificate there: it looks for names that are hashes, and ignores all others."""
+def ca_directory_findings(directory: str, now: int) -> list[Finding]:
+    """
+    Whether OpenSSL finds any CA certificate there that is valid at a time (UTC seconds).
+
+    It looks for names that are hashes, and ignores all others.
+    """
     try:
-        names = os.listdir(directory)
+        names = sorted(os.listdir(directory))
     except OSError as error:
         return [Finding(ERROR, f"{directory} cannot be read: {error.strerror}; install the CA certificates there")]
-    if any(HASHED.fullmatch(name) for name in names):
+    ends = {name: _end_of(os.path.join(directory, name)) for name in names if HASHED.fullmatch(name)}
+    if not ends:
+        some = any(name.endswith((".pem", ".crt")) for name in names)
+        todo = f"run openssl rehash {directory}" if some else "fill it"
+        return [Finding(ERROR, f"{directory} has no CA certificate under a hashed name; {todo}")]
+    if all(end_s is not None and end_s < now for end_s in ends.values()):
+        return [Finding(ERROR, f"{directory}: all CA certificates there have expired; install new ones")]
+    unusable = [name for name, end_s in ends.items() if end_s is None]
+    if not unusable:
         return []
-    todo = f"run openssl rehash {directory}" if any(name.endswith((".pem", ".crt")) for name in names) else "fill it"
-    return [Finding(ERROR, f"{directory} has no CA certificate under a hashed name; {todo}")]
+    text = f"{len(unusable)} of {count_of(len(ends), 'CA certificate')} cannot be read: {unusable[0]}"
+    more = ", ..." if len(unusable) > 1 else ""
+    severity = WARNING if len(unusable) < len(ends) else ERROR
+    return [Finding(severity, f"{directory}: {text}{more}; install it again, or remove broken links")]
+
+
+def _end_of(path: str) -> float | None:
+    """Until when a certificate is valid, UTC seconds; ``None``: it cannot be read."""
+    found = _certificate(path)
+    return None if isinstance(found, Finding) else found.not_valid_after_utc.timestamp()
 
 
 def ca_file_findings(path: str) -> list[Finding]:

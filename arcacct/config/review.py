@@ -5,6 +5,9 @@ not call us.
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -218,6 +221,8 @@ STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
 """The states that change a record and have a callout in every A-REX since 6."""
 NEW_STATES = ("INLRMS",)
 """Those that have one since A-REX 7; A-REX 6 does not start with a line for one of them."""
+ARCHED = "/usr/sbin/arched"
+"""The program of A-REX."""
 _FILE = "etc/arc.conf.statecallout"
 _LINE = "write timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
 
@@ -258,6 +263,47 @@ def all_callouts(conf: Conf) -> list[Callout]:
     return found
 
 
+class Release(NamedTuple):
+    """The release of A-REX that the next start of this host runs."""
+
+    major: int
+    """6 or 7; 0: nothing on this host tells."""
+    source: str = ""
+    """How that is known, for people."""
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The states that change a record and have a callout, in the order of a job's life."""
+        if self.major < 7:
+            return STATES
+        at = STATES.index("FINISHING")
+        return (*STATES[:at], *NEW_STATES, *STATES[at:])
+
+
+def release(conf: Conf) -> Release:
+    """
+    Ask the installed A-REX for its release; where there is none, see which database A-REX made at its last start.
+
+    A package that was upgraded runs from the next start on, so its program is asked first. Of a host with neither, the
+    directory arc.conf.d tells, which the packages of ARC 7 make.
+    """
+    try:
+        done = subprocess.run(
+            [ARCHED, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        found = None
+    else:
+        found = re.search(r" version (\d+)(\.\d+)*", done.stdout)
+    if found is not None:
+        return Release(int(found[1]), f"{ARCHED} is{found[0]}")
+    accounting = os.path.join(conf.get("arex", "controldir") or paths.CONTROLDIR, "accounting")
+    for major, name in ((7, "accounting_v2.db"), (6, "accounting.db")):
+        if os.path.exists(path := os.path.join(accounting, name)):
+            return Release(major, f"by its database {path}")
+    return Release(7, f"by {conf.arc_conf}.d") if os.path.isdir(f"{conf.arc_conf}.d") else Release(0)
+
+
 class Wrong(NamedTuple):
     """What is wrong with the lines, at one of them."""
 
@@ -268,13 +314,13 @@ class Wrong(NamedTuple):
     """What is wrong, and after a semicolon what would be right."""
 
 
-def wrong_callouts(conf: Conf) -> Iterator[Wrong]:
+def wrong_callouts(conf: Conf, arex: Release) -> Iterator[Wrong]:
     """Lines that harm, states without a line and states with two; nothing where there is no line of ours at all."""
     found = callouts(conf)
     for one in all_callouts(conf):
-        yield from _of_line(one)
+        yield from _of_line(one, arex)
     often = Counter(one.state for one in found)
-    lacking = [state for state in STATES if state not in often]
+    lacking = [state for state in arex.states if state not in often]
     if found and lacking:
         text = f"missing for {', '.join(lacking)}: only a sweep sees these states; add their lines from {_FILE}"
         yield Wrong(found[-1].line, False, text)
@@ -285,9 +331,12 @@ def wrong_callouts(conf: Conf) -> Iterator[Wrong]:
             yield Wrong(one.line, False, text)
 
 
-def _of_line(one: Callout) -> Iterator[Wrong]:
+def _of_line(one: Callout, arex: Release) -> Iterator[Wrong]:
     if one.state not in (*STATES, *NEW_STATES, "DELETED"):
         text = f"{one.state} is not a state with callouts, and A-REX does not start with it; write one as in {_FILE}"
+        yield Wrong(one.line, True, text)
+    elif one.state in NEW_STATES and arex.major == 6:
+        text = f"{one.state} has no callout in A-REX 6 ({arex.source}), which does not start with it; remove this line"
         yield Wrong(one.line, True, text)
     if not one.options:
         text = f"has no options between state and program, and A-REX does not start with it; {_LINE}"

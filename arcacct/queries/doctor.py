@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
 from functools import partial
+from typing import NamedTuple
 
 from arcacct.arex.spool_replay import trusted_owners, unusable_files
 from arcacct.config.options import TransportOptions
@@ -22,25 +23,27 @@ from arcacct.errors import ArcacctError, StoreError, TargetBusy, TargetRefuses
 from arcacct.publishing.plugin import Outcome, TargetPlugin, error_of
 from arcacct.queries import doctor_checks, doctor_host, health, health_checks
 from arcacct.queries.doctor_checks import STORE, Site, Step, of_error
-from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, advised, user_name
+from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, Health, Thresholds, advised, user_name
 from arcacct.targets import plugins
 
 # What `arcacct status` looks at as well, and who may write the spools.
 
 
 def state(site: Site) -> Iterator[Check]:
-    """The checks that `arcacct status` has, with the limits of a host before it goes live."""
-    if site.here is None:
+    """The checks of recording and publishing, which `arcacct status` has as well."""
+    if site.health is None:
         yield Check("database", UNKNOWN, "the configuration does not name it", "fix it first")
         return
-    found = health.look(site.here, site.settings)
-    for one in health_checks.judge(found, health.BEFORE_LIVE, (row for row in health_checks.CHECKS if row.by_doctor)):
+    rows = (row for row in health_checks.CHECKS if row.by_doctor)
+    for one in health_checks.judge(site.health, health.BEFORE_LIVE, rows):
         yield one._replace(exit_code=one.exit_code or STORE) if one.severity == CRITICAL else one
 
 
-def _database(site: Site) -> Iterator[Check]:
-    # Of jura-ng's targets the checks of the configuration have said that with file and line.
-    return (one for one in state(site) if one.subject != "jura" or one.severity == OK)
+def monitored(site: Site, found: Health, limits: Thresholds) -> list[Check]:
+    """What `arcacct status` and `metrics` show: what stops A-REX or counts a job twice, and what the databases tell."""
+    manual = "reference/configuration.md"
+    wrong = (one for one in doctor_checks.configuration(site) if one.severity == CRITICAL)
+    return [*(one._replace(manual=manual) for one in wrong), *health_checks.judge(found, limits)]
 
 
 def spools_of(site: Site) -> Iterator[Check]:
@@ -164,27 +167,40 @@ def not_asked(reason: str, advice: str = "") -> Check:
     return Check("receivers", UNKNOWN, reason, advice)
 
 
-# `arcacct doctor`: everything that must be right before a site goes live, from the ground up.
+# One list of checks for all commands, from the ground up.
 #
 # A check is a function of a `Site` that gives verdicts; one that fails is a verdict, and so is one that takes too long:
 # the others continue. Nothing is changed and nothing is sent. Each runs in its own thread, because a file system or a
 # resolver that does not answer cannot be interrupted; receivers are asked meanwhile, side by side.
 
 
-CHECKS: tuple[tuple[str, Step], ...] = (
-    ("configuration", doctor_checks.configuration),
-    ("permissions", doctor_checks.permissions),
-    ("control directory", doctor_checks.control_directory),
-    ("A-REX", doctor_checks.running),
-    ("callouts", doctor_checks.states),
-    ("launcher", doctor_host.launcher),
-    ("place", doctor_host.place),
-    ("database", _database),
-    ("spool", spools_of),
-    ("targets", doctor_checks.targets),
-    ("credentials", doctor_checks.credentials),
+class HostCheck(NamedTuple):
+    """A row of the table of checks."""
+
+    name: str
+    """The subject of the verdict that says that the check could not be done."""
+    judge: Step
+    step: str = ""
+    """The step of `arcacct setup` that shows its verdicts; empty: none."""
+
+
+CHECKS = (
+    HostCheck("configuration", doctor_checks.configuration, "configuration"),
+    HostCheck("permissions", doctor_checks.permissions, "configuration"),
+    HostCheck("clock", doctor_checks.files_of_jobs, "clock"),
+    HostCheck("control directory", doctor_checks.control_directory, "database"),
+    HostCheck("A-REX", doctor_checks.running),
+    HostCheck("callouts", doctor_checks.states, "callouts"),
+    HostCheck("launcher", doctor_host.launcher, "launcher"),
+    HostCheck("programs", doctor_host.programs, "timers"),
+    HostCheck("place", doctor_host.place, "database"),
+    HostCheck("database", state, "database"),
+    HostCheck("spool", spools_of, "database"),
+    HostCheck("history", doctor_checks.history, "history"),
+    HostCheck("targets", doctor_checks.targets, "targets"),
+    HostCheck("credentials", doctor_checks.credentials, "targets"),
 )
-"""From the ground up; each with the subject of the check that says that it could not be done."""
+"""Every check of a host that asks no receiver."""
 
 
 def examine(site: Site, *, limit_s: float, offline: bool) -> Iterator[Check]:
@@ -197,14 +213,19 @@ def examine(site: Site, *, limit_s: float, offline: bool) -> Iterator[Check]:
     # Receivers first: they answer while the other checks run.
     receivers = () if offline or site.settings is None else plugins(site.settings)
     asked = [(plugin.target.name, _begun(partial(receiver, site, plugin))) for plugin in receivers]
-    for name, check in CHECKS:
-        yield from _gathered(name, _begun(partial(check, site)), ends)
+    for row in CHECKS:
+        yield from gathered(row, site, ends)
     if offline:
         yield not_asked("not asked (--offline)")
     elif site.settings is None:
         yield not_asked("not checked, because the configuration has errors", "fix it first")
     for name, results in asked:
         yield from _gathered(name, results, ends)
+
+
+def gathered(row: HostCheck, site: Site, ends: float) -> Iterator[Check]:
+    """The verdicts of one check until a moment of `time.monotonic`, and one that says so if it fails."""
+    return _gathered(row.name, _begun(partial(row.judge, site)), ends)
 
 
 Results = queue.SimpleQueue[Check | Exception | None]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import ssl
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from difflib import get_close_matches
+from functools import cached_property
 from typing import NamedTuple
 
 import psutil
@@ -18,17 +20,18 @@ from cryptography import x509
 
 from arcacct.config import credentials as config_credentials
 from arcacct.config import options, parser
-from arcacct.config.check import check_text
+from arcacct.config.check import LAUNCHERS, check_text
 from arcacct.config.credentials import Finding
 from arcacct.config.options import Kinds, Problem, TransportOptions
 from arcacct.config.options import targets as found_targets
 from arcacct.config.parser import Conf, absolute, parse
-from arcacct.config.paths import CONTROLDIR, STATUS_FOLDERS, places
-from arcacct.config.review import NEW_STATES, callouts, wrong_callouts
+from arcacct.config.paths import AREX_DATABASES, CONTROLDIR, STATUS_FOLDERS, places
+from arcacct.config.review import Callout, Release, callouts, release, wrong_callouts
 from arcacct.config.settings import examine
-from arcacct.database import access
-from arcacct.database.location import misplaced
+from arcacct.database import access, schema
+from arcacct.database.location import has_database, misplaced
 from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreError
+from arcacct.publishing.ledger_rows import iso
 from arcacct.queries.health import (
     BEFORE_LIVE,
     CRITICAL,
@@ -36,9 +39,12 @@ from arcacct.queries.health import (
     UNKNOWN,
     WARNING,
     Check,
+    Health,
     advised,
+    cannot_look,
     certificate_check,
     is_without_arex,
+    look,
     user_name,
 )
 from arcacct.records import reader
@@ -108,13 +114,18 @@ def arex_processes() -> list[Process]:
 
 
 class Site:
-    """The configured host; ``None`` replaces a part that a wrong configuration lacks."""
+    """
+    The facts about a host, each found once; ``None`` replaces a part that a wrong configuration lacks.
+
+    `doctor`, `setup`, `config check` and `status` judge these facts with the same checks.
+    """
 
     def __init__(
         self,
         conf: Conf,
         database: str | None = None,
         *,
+        launcher: str | None = None,
         limit_s: float = 20.0,
         now: int | None = None,
         processes: Callable[[], Sequence[Process]] = arex_processes,
@@ -122,9 +133,11 @@ class Site:
         run_time_conf: str = parser.RUN_TIME_FILE,
     ) -> None:
         """
-        ``database`` of the command line wins. ``limit_s``: how long one question to a receiver may take.
+        ``conf``: the configuration as the next start of A-REX reads it. ``database`` of the command line wins.
 
-        ``now``: UTC seconds, ``None`` for the present. The others are where this host's state is read.
+        ``launcher``: that of callouts which are not written yet, where it is not at its usual place. ``limit_s``: how
+        long one question to a receiver may take. ``now``: UTC seconds, ``None`` for the present. The others are where
+        this host's state is read.
         """
         self.conf = conf
         self.database = database
@@ -135,6 +148,8 @@ class Site:
         self.run_time_conf = run_time_conf
         self.kinds = kinds(conf)
         self.settings, _problems = examine(conf, self.kinds, database=database, to_publish=False)
+        self.callouts = callouts(conf)
+        self._launcher = launcher
         try:
             self.here = places(conf, None, database) if conf.files else None
         except ConfigError:
@@ -144,8 +159,47 @@ class Site:
     @property
     def is_without_arex(self) -> bool:
         """Whether no A-REX is expected here."""
-        return self.here is not None and is_without_arex(self.here, has_callouts=bool(callouts(self.conf)))
+        return self.here is not None and is_without_arex(self.here, has_callouts=bool(self.callouts))
 
+    @cached_property
+    def release(self) -> Release:
+        """The release of A-REX that starts next."""
+        return release(self.conf)
+
+    @cached_property
+    def launcher(self) -> str:
+        """The program of our callouts, or of those that are to be written."""
+        if self.callouts:
+            return self.callouts[0].program
+        return self._launcher or next(filter(os.path.exists, LAUNCHERS), LAUNCHERS[-1])
+
+    @cached_property
+    def problems(self) -> list[Problem]:
+        """Every problem of the text of the configuration."""
+        found = check_text(self.conf, self.kinds, self.release)
+        return [*found, *unknown_vos(self.conf, self.kinds, self.database)]
+
+    @cached_property
+    def started(self) -> Conf | None:
+        """
+        The configuration of the A-REX that was started last; ``None``: there is no file of it.
+
+        Raises OSError if it cannot be read, ConfigError.
+        """
+        conf = Conf("", "")
+        with suppress(FileNotFoundError), open(self.run_time_conf, encoding="utf-8", errors="surrogateescape") as file:
+            conf.blocks |= {block.name: block for block in parse(file.read(), self.run_time_conf, [])}
+            return conf
+        return None
+
+    @cached_property
+    def health(self) -> Health | None:
+        """What is recorded and published; ``None``: the configuration does not name the database."""
+        return None if self.here is None else look(self.here, self.settings)
+
+
+RESTART = "systemctl restart arc-arex"
+_CLOCK_S = 300
 
 Step = Callable[[Site], Iterable[Check]]
 """Looks at one thing. May raise what it likes: that is a verdict, too."""
@@ -155,12 +209,10 @@ Step = Callable[[Site], Iterable[Check]]
 
 
 def configuration(site: Site) -> Iterator[Check]:
-    """Every problem of the text, as `config check` has them; those of callouts and of jura-ng under their own names."""
-    found = [*check_text(site.conf, site.kinds), *unknown_vos(site.conf, site.kinds, site.database)]
-    wrong = options.errors(found)
-    if site.conf.files and not wrong:
+    """Every problem of the text, as `config check` has them; those with a check of their own under its name."""
+    if site.conf.files and not options.errors(site.problems):
         yield Check("configuration", OK, ", ".join(site.conf.files))
-    for one in found:
+    for one in site.problems:
         is_error = one.severity == options.ERROR
         # Without its own "warning:", which the verdict says.
         text = str(one._replace(severity=options.ERROR))
@@ -170,6 +222,8 @@ def configuration(site: Site) -> Iterator[Check]:
 def _subject(problem: options.Problem) -> str:
     if problem.option == "statecallout":
         return "callouts"
+    if (problem.block, problem.option) == ("lrms", "benchmark") and problem.line is None:
+        return "benchmark"
     return "jura" if "jura-ng" in problem.text else "configuration"
 
 
@@ -347,18 +401,10 @@ def _certificate(path: str, now: int, refused: Iterable[Finding]) -> Iterator[Ch
 
 
 def _authorities(directory: str, now: int) -> Iterator[Check]:
-    findings = config_credentials.ca_directory_findings(directory)
-    names = [] if findings else sorted(os.listdir(directory))
-    hashed = [name for name in names if config_credentials.HASHED.fullmatch(name)]
-    ends = {name: _end_of(os.path.join(directory, name)) for name in hashed}
-    unusable = [name for name, end_s in ends.items() if end_s is None]
-    if unusable:
-        some = f"{len(unusable)} of {count_of(len(hashed), 'CA certificate')} cannot be read: {unusable[0]}"
-        text = f"{directory}: {some}{', ...' if len(unusable) > 1 else ''}; install it again, or remove broken links"
-        findings = [Finding(options.WARNING if len(unusable) < len(hashed) else options.ERROR, text)]
-    if hashed and all(end_s is not None and end_s < now for end_s in ends.values()):
-        findings = [Finding(options.ERROR, f"{directory}: all CA certificates there have expired; install new ones")]
-    yield from _judged("CA directory", findings, f"{directory} has {count_of(len(hashed), 'CA certificate')}", CONF)
+    findings = config_credentials.ca_directory_findings(directory, now)
+    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    hashed = sum(1 for name in names if config_credentials.HASHED.fullmatch(name))
+    yield from _judged("CA directory", findings, f"{directory} has {count_of(hashed, 'CA certificate')}", CONF)
     stale = [name for name in names if _CRL.fullmatch(name) and _is_stale(os.path.join(directory, name), now)]
     if stale:
         shown = ", ".join(stale[:3]) + (", ..." if len(stale) > 3 else "")
@@ -369,15 +415,6 @@ def _authorities(directory: str, now: int) -> Iterator[Check]:
             "rejects users because of that; arcacct does not use these lists",
             "run fetch-crl, and check its timer",
         )
-
-
-def _end_of(path: str) -> float | None:
-    """Until when a certificate is valid, UTC seconds; ``None``: it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return x509.load_pem_x509_certificate(file.read()).not_valid_after_utc.timestamp()
-    except (OSError, ValueError):
-        return None
 
 
 def _is_stale(path: str, now: int) -> bool:
@@ -435,7 +472,7 @@ def control_directory(site: Site) -> Iterator[Check]:
         )
         return
     try:
-        started = started_with(site)
+        started = site.started
     except (OSError, ConfigError) as error:
         detail = f"cannot look with which control directory A-REX runs: {error}"
         yield Check("control directory", UNKNOWN, detail, "run as the user of A-REX", CONF)
@@ -451,21 +488,6 @@ def control_directory(site: Site) -> Iterator[Check]:
         )
         return
     yield Check("control directory", OK, f"{here.controldir} (from {here.controldir_from})")
-
-
-def started_with(site: Site) -> Conf | None:
-    """
-    The configuration of the A-REX that was started last; ``None``: there is no file of it.
-
-    Raises OSError if it cannot be read, ConfigError.
-    """
-    conf = Conf("", "")
-    try:
-        with open(site.run_time_conf, encoding="utf-8", errors="surrogateescape") as file:
-            conf.blocks |= {block.name: block for block in parse(file.read(), site.run_time_conf, [])}
-    except FileNotFoundError:
-        return None
-    return conf
 
 
 def running(site: Site) -> Iterator[Check]:
@@ -497,29 +519,122 @@ def running(site: Site) -> Iterator[Check]:
 
 
 def states(site: Site) -> Iterator[Check]:
-    """Whether A-REX calls us at all, and in the state that only its version 7 has; the lines were looked at before."""
+    """Whether A-REX calls us, and was started with our lines; what is wrong with each line is said before."""
     if site.is_without_arex:
+        yield Check("callouts", OK, "no A-REX is expected on this host")
+    elif not site.callouts:
+        detail = "no statecallout= lines of arcacct: a job whose files are cleaned between two sweeps is lost"
+        yield Check("callouts", CRITICAL, detail, f"`arcacct setup` shows them; then restart A-REX ({RESTART})", CONF)
+    else:
+        try:
+            started = site.started
+        except (OSError, ConfigError) as error:
+            yield Check("callouts", UNKNOWN, f"cannot look whether A-REX was started with them: {error}")
+        else:
+            now = [] if started is None else callouts(started)
+            if started is not None and (lacking := {*map(_calls, site.callouts)} - {*map(_calls, now)}):
+                states = ", ".join(one.state for one in site.callouts if _calls(one) in lacking)
+                detail = f"they are in the configuration, and A-REX was started without them ({site.run_time_conf})"
+                if now:
+                    detail = f"A-REX was started without the present lines for {states} ({site.run_time_conf})"
+                yield Check("callouts", CRITICAL, detail, f"restart A-REX: {RESTART}", CONF)
+        if not any(wrong_callouts(site.conf, site.release)):
+            found = ", ".join(one.state for one in site.callouts)
+            yield Check("callouts", OK, f"{found}: with options that cannot harm a job")
+
+
+def _calls(callout: Callout) -> tuple[str, str]:
+    """What A-REX has to know of a callout for us to get its events."""
+    return callout.state, callout.program
+
+
+# Jobs of before, which A-REX or a batch system knows.
+
+
+_BATCH_SYSTEMS = {
+    "sacct": "arcacct import slurm --run --since DATE",
+    "condor_history": "arcacct import htcondor --run --since DATE",
+    "qacct": "arcacct import gridengine $SGE_ROOT/default/common/accounting",
+    "pbsnodes": "arcacct import pbs /var/spool/pbs/server_priv/accounting",
+    "bacct": "arcacct import lsf --cluster NAME $LSB_SHAREDIR/NAME/logdir/lsb.acct",
+}
+"""By the program that shows that a host has a batch system: the command that imports its jobs."""
+
+
+def history(site: Site) -> Iterator[Check]:
+    """Whether the jobs were imported that A-REX's own database has or, on a host without A-REX, the batch system."""
+    here = site.here
+    if here is None or not has_database(here.database):
+        yield Check("history", UNKNOWN, "there is no database yet")
         return
-    found = [one.state for one in callouts(site.conf)]
-    new = ", ".join(NEW_STATES)
-    is_new = _has_file(site, "accounting_v2.db")
-    if not found:
-        yield Check(
-            "callouts",
-            WARNING,
-            "none: A-REX reports nothing to arcacct, and a job whose files are cleaned between two sweeps is lost",
-            "add the lines of etc/arc.conf.statecallout to [arex] and restart A-REX",
-        )
-    elif is_new and not {*NEW_STATES} <= {*found}:
-        detail = f"none for {new}, which A-REX 7 has: only a sweep sees this state"
-        yield Check("callouts", WARNING, detail, "add its line from etc/arc.conf.d/arcacct.conf and restart A-REX")
-    elif {*NEW_STATES} & {*found} and _has_file(site, "accounting.db") and not is_new:
-        detail = f"one for {new}: this is A-REX 6 (by its database), which does not start with that"
-        yield Check("callouts", WARNING, detail, "remove the line, unless A-REX 7 is about to be started here")
-    elif not any(wrong_callouts(site.conf)):
-        yield Check("callouts", OK, f"{', '.join(found)}: with options that cannot harm a job")
+    if site.is_without_arex:
+        if site.health is not None and site.health.recorded is not None and not site.health.recorded.jobs:
+            found = [command for program, command in _BATCH_SYSTEMS.items() if shutil.which(program)]
+            advice = " or ".join(f"`{one}`" for one in found) or "`arcacct import --help` lists the batch systems"
+            detail = "no job is recorded, and without A-REX only an import of a batch system records any"
+            yield Check("history", CRITICAL, detail, f"{advice}; then start it by a timer", CONF)
+        else:
+            yield Check("history", OK, "the jobs of a batch system were imported")
+        return
+    known = []
+    for name in AREX_DATABASES:
+        path = os.path.join(here.controldir, "accounting", name)
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            detail = f"cannot look whether A-REX has a database: {path}: {error.strerror}"
+            yield Check("history", UNKNOWN, detail, "run as the user of A-REX")
+            return
+        known.append(path)
+    if not known:
+        yield Check("history", OK, "A-REX has no database of its own with earlier jobs")
+        return
+    with closing(access.read_accounting(here)) as con:
+        is_done = schema.complete_since(con) < schema.created(con)
+    if is_done:
+        yield Check("history", OK, "A-REX's own database was imported")
+    else:
+        detail = f"earlier jobs are only in {', '.join(known)}"
+        yield Check("history", WARNING, detail, "`arcacct import arex` imports them; it sends nothing")
 
 
-def _has_file(site: Site, name: str) -> bool:
-    """Whether A-REX has written a database of this name: 7 has one of its own."""
-    return site.here is not None and os.path.exists(os.path.join(site.here.controldir, "accounting", name))
+def files_of_jobs(site: Site) -> Iterator[Check]:
+    """
+    Whether A-REX wrote anything later than now: then the clock was wrong when it did, or is wrong now.
+
+    What is recorded has the times of these files, and certificates are judged by this clock.
+    """
+    if site.here is None or site.is_without_arex:
+        return
+    newest, at, refused = _newest_file(site.here.controldir)
+    if newest - site.now >= _CLOCK_S:
+        detail = f"{at} is from {iso(int(newest))}, in the future: this host's clock is wrong, or was"
+        advice = "set the clock (chronyc tracking, timedatectl), and see that chronyd or ntpd runs at boot"
+        yield Check("clock of A-REX's files", CRITICAL, detail, advice, CONF)
+    elif refused:
+        yield Check("clock of A-REX's files", UNKNOWN, f"cannot look: {', '.join(refused)}")
+    elif not at:
+        text = f"no job's file in {site.here.controldir} to compare with"
+        yield Check("clock of A-REX's files", UNKNOWN, text)
+    else:
+        yield Check("clock of A-REX's files", OK, "nothing in the control directory is from the future")
+
+
+def _newest_file(controldir: str) -> tuple[float, str, list[str]]:
+    """When A-REX wrote the status of a job last, in which file, and what could not be looked at, with the reason."""
+    newest, at = 0.0, ""
+    refused = [reason] if (reason := cannot_look(controldir)) else []
+    for name in () if refused else STATUS_FOLDERS:
+        try:
+            with os.scandir(f"{controldir}/{name}") as found:
+                for one in found:
+                    changed_s = one.stat(follow_symlinks=False).st_mtime
+                    if changed_s > newest:
+                        newest, at = changed_s, one.path
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            refused.append(f"{error.filename}: {error.strerror}")
+    return newest, at, refused

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -15,9 +16,9 @@ from typing import NamedTuple
 
 import psutil
 
+from arcacct.arex.resident import UNIT
 from arcacct.arex.spool_replay import LauncherSettings, launcher_settings
-from arcacct.config.check import launcher_problem
-from arcacct.config.review import callouts
+from arcacct.config.check import LAUNCHERS, launcher_problem
 from arcacct.database.location import spools
 from arcacct.errors import ArcacctError, TargetBusy
 from arcacct.files.safe_open import open_parent
@@ -108,8 +109,6 @@ def place(site: Site) -> Iterator[Check]:
 
 
 _LONGEST_COMPLAINT = 300
-LAUNCHERS = ("/usr/libexec/arcacct-hook", "/usr/local/libexec/arcacct-hook")
-"""Where packages put the launcher, and where the manual puts it."""
 OLD_PROGRAM = "arcacct-record"
 """What callouts of 0.2 could name instead of the launcher."""
 ANEW = "replace it by a new copy of etc/arcacct-hook, with mv"
@@ -117,8 +116,10 @@ ANEW = "replace it by a new copy of etc/arcacct-hook, with mv"
 
 
 def launcher(site: Site) -> Iterator[Check]:
-    """Each program that our callouts name."""
-    for program in dict.fromkeys(one.program for one in callouts(site.conf)):
+    """Each program that our callouts name, or will name."""
+    if site.is_without_arex:
+        return
+    for program in dict.fromkeys((site.launcher, *(one.program for one in site.callouts))):
         wrong = _unsafe(site, program)
         if wrong is not None:
             yield wrong
@@ -256,3 +257,49 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
                 one.kill()
     process.kill()
     process.communicate()
+
+
+# The programs that record and publish: another installation may be too old for the database.
+
+
+UNITS = (UNIT, "arcacct-sweep.timer", "arcacct-publish.timer")
+"""What starts them."""
+
+
+def systemctl(*words: str) -> tuple[str, str]:
+    """What systemctl prints on each stream; empty texts: this host has none."""
+    try:
+        done = subprocess.run(["systemctl", *words], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return "", ""
+    return done.stdout.strip(), done.stderr
+
+
+def programs(site: Site) -> Iterator[Check]:
+    """Whether the programs of the services can use the database, where they are of another installation."""
+    here = site.here
+    services = [unit.replace(".timer", ".service") for unit in UNITS]
+    shown = systemctl("show", "--property=ExecStart", *services)[0] if here is not None else ""
+    found = dict.fromkeys(re.findall(r"path=(\S*/arcacct) ;", shown))
+    for program in found:
+        if here is None or os.path.realpath(program).startswith(os.path.join(sys.prefix, "")):
+            continue
+        try:
+            done = subprocess.run(
+                [program, "--database", here.database, "query", "SELECT 1"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=site.limit_s,
+                check=False,
+            )
+            wrong = "" if not done.returncode else " ".join(done.stderr.split())[:_LONGEST_COMPLAINT]
+        except (OSError, subprocess.SubprocessError) as error:
+            wrong = str(error)
+        if wrong:
+            detail = f"the services run {program}, which cannot use {here.database}: {wrong}"
+            advice = f"upgrade that installation, or name {sys.prefix}/bin/arcacct in the units"
+            yield Check("programs", CRITICAL, detail, advice, CONF)
+        else:
+            detail = f"the services run {program}, and this is {sys.prefix}: two installations, one of them may be old"
+            yield Check("programs", WARNING, detail, "use one installation, and remove the other")

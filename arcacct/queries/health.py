@@ -10,7 +10,7 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ from arcacct.arex import resident, spool_replay
 from arcacct.arex.resident import Seen
 from arcacct.arex.spool_replay import Spooled
 from arcacct.config.check import launcher_problem
+from arcacct.config.credentials import certificate_findings, pair_findings
+from arcacct.config.options import ERROR
 from arcacct.config.paths import BY_DEFAULT, Places
 from arcacct.config.settings import Settings
 from arcacct.database import access, durable, incarnation
@@ -160,8 +162,10 @@ class Health(NamedTuple):
     maintenance: bool
     spool: Spooled
     targets: tuple[TargetState, ...]
-    certificates: dict[str, int | str]
-    """By file: when it ends, or why that is not known."""
+    certificates: dict[str, int | None]
+    """By file: when it ends; ``None``: it cannot be read."""
+    refused: tuple[str, ...] = ()
+    """What a run would refuse of certificates and keys, and after a semicolon what to do."""
     former: tuple[FormerPublisher, ...] = ()
     """What jura-ng published to the receivers of the targets."""
     doubts: tuple[DatabaseMismatch, ...] = ()
@@ -203,8 +207,9 @@ def look(here: Places, settings: Settings | None) -> Health:
     except ArcacctError as error:
         # What is wrong with the note of a move stops every sweep, too.
         folders, problem = [here.spool], str(error)
+    now, certificates = int(time.time()), {} if settings is None else _certificates(settings)
     found = Health(
-        int(time.time()),
+        now,
         here.database,
         0,
         None,
@@ -213,7 +218,8 @@ def look(here: Places, settings: Settings | None) -> Health:
         os.path.exists(here.maintenance),
         _spooled(here, folders, is_without_arex=without),
         (),
-        {} if settings is None else _certificates(settings),
+        certificates,
+        refused=() if settings is None else _refused(settings, certificates, now),
         settings=settings,
         launchers=tuple(_launcher(path, folders) for path in (() if settings is None else settings.launchers)),
         maintenance_log=durable.last_done(here),
@@ -372,21 +378,37 @@ def _days_left(here: Places, free_bytes: int, lately: int, jobs: int) -> int | N
     return int(free_bytes * _GROWTH_DAYS // (lately * max(_BYTES_A_JOB, size_bytes // jobs if size_bytes else 0)))
 
 
-def _certificates(settings: Settings) -> dict[str, int | str]:
-    found: dict[str, int | str] = {}
-    shown = [target.credentials() for target in settings.targets]
-    for path in dict.fromkeys(one.x509_host_cert for one in shown if one is not None):
-        try:
-            with open(path, "rb") as file:
-                found[path] = int(x509.load_pem_x509_certificate(file.read()).not_valid_after_utc.timestamp())
-        except OSError as error:
-            found[path] = f"cannot be read: {error.strerror}"
-        except ValueError:
-            found[path] = "contains no certificate in PEM form"
+def _certificates(settings: Settings) -> dict[str, int | None]:
+    """When each certificate ends; ``None`` if it cannot be read, which `_refused` tells of all who may read it."""
+    found: dict[str, int | None] = {}
+    for target in settings.targets:
+        if (shown := target.credentials()) is not None:
+            found[shown.x509_host_cert] = None
+            with suppress(OSError, ValueError), open(shown.x509_host_cert, "rb") as file:
+                certificate = x509.load_pem_x509_certificate(file.read())
+                found[shown.x509_host_cert] = int(certificate.not_valid_after_utc.timestamp())
     return found
 
 
-def worst(checks: list[Check]) -> int:
+def _refused(settings: Settings, ends: Mapping[str, int | None], now: int) -> tuple[str, ...]:
+    """What a run would refuse of certificates and keys, each once; what this user may not read is left out."""
+    found: dict[str, None] = {}
+    for target in settings.targets:
+        shown = target.credentials()
+        if shown is None or any(map(_is_hidden, (shown.x509_host_cert, shown.x509_host_key))):
+            continue
+        wrong = [one for _option, one in pair_findings(target)]
+        if ends[shown.x509_host_cert] is None:
+            wrong += certificate_findings(shown.x509_host_cert, now)
+        found |= {one.text: None for one in wrong if one.severity == ERROR}
+    return tuple(found)
+
+
+def _is_hidden(path: str) -> bool:
+    return os.path.exists(path) and not os.access(path, os.R_OK)
+
+
+def worst(checks: Iterable[Check]) -> int:
     """The exit code: the most severe of what is known; UNKNOWN only when nothing is worse."""
     severities = {check.severity for check in checks}
     return next((severity for severity in (CRITICAL, WARNING, UNKNOWN) if severity in severities), OK)

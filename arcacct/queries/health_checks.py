@@ -6,6 +6,7 @@ Each row is a function of what `health` has found. `arcacct status`, `arcacct me
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from arcacct.arex.spool_replay import Spooled
 from arcacct.config.settings import Settings
 from arcacct.database import durable
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
-from arcacct.errors import FiguresHeld, TargetBusy
+from arcacct.errors import CredentialError, FiguresHeld, TargetBusy
 from arcacct.publishing.ledger_rows import iso, month_name
 from arcacct.publishing.safeguard import held_text, month_names
 from arcacct.publishing.selection import NOT_SELECTED
@@ -36,6 +37,7 @@ from arcacct.queries.health import (
     disk_check,
     over,
     recent_months,
+    user_name,
 )
 from arcacct.queries.health_queries import Basis, RecordingState, TargetState
 from arcacct.records import unfinished
@@ -46,6 +48,7 @@ from arcacct.records.states import BOUNDS
 from arcacct.wording import count_of
 
 _CLOCK_TOLERANCE_S = 300
+_RECORDED_S = 900
 _SNAPSHOT_S = 2 * DAY_S
 """A copy for readers that is older is not what its readers take it for."""
 UNMEASURED_TODO = (
@@ -376,7 +379,10 @@ def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
         return
     if recorder is None:
         return
-    if recorder.process is not None:
+    if recorder.reason:
+        text = f"process {recorder.process} cannot record, and events wait in the spool: {recorder.reason}"
+        yield Check("recorder service", WARNING, text, f"systemctl restart {UNIT}, once the cause is removed")
+    elif recorder.process is not None:
         text = f"process {recorder.process} records what state callouts report, within a second"
         yield Check("recorder service", OK, text)
     else:
@@ -400,8 +406,14 @@ def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
     ),
 )
 def _spool(found: Health, limits: Thresholds) -> Iterator[Check]:
-    spool = found.spool
+    spool, recorder = found.spool, found.recorder
     severity = _waits(spool, found.now, limits)
+    is_late = (
+        recorder is not None
+        and recorder.process is not None
+        and spool.oldest_s is not None
+        and found.now - spool.oldest_s > _RECORDED_S
+    )
     text = _events(found.now, spool)
     if spool.unknown:
         # By the sweep, whose own age is a check.
@@ -414,6 +426,9 @@ def _spool(found: Health, limits: Thresholds) -> Iterator[Check]:
             return
         severity = max(severity, _waits(left, found.now, limits))
         text = f"{_events(found.now, left)}, as of the last sweep ({hidden})"
+    if is_late and severity == OK:
+        # A recorder takes an event within a second, and one that is not whole within ten minutes.
+        severity, text = WARNING, f"{text}, and the recorder that runs does not take them"
     aside = "`arcacct doctor` says of each file in spool/unusable what to do with it"
     advice = aside if spool.unusable else "run `arcacct sweep` and read its messages"
     yield Check("spool", severity, text, advice if severity else "")
@@ -517,24 +532,18 @@ def _publishers(found: Health, _limits: Thresholds) -> Iterator[Check]:
     who = found.settings
     if who is None:
         return
-    blocks = dict.fromkeys(who.jura_targets)
-    names = ", ".join(f"[{block}]" for block in blocks)
-    only_records = "if this host must only record, set publishes=no in [arcacct]"
-    if blocks and not who.publishes:
+    # Two publishers are an error of the configuration, which says where the lines are.
+    names = ", ".join(f"[{block}]" for block in dict.fromkeys(who.jura_targets))
+    if names and not who.publishes:
         yield Check("jura", OK, f"A-REX's jura publishes to {names}; arcacct only records (publishes=no)")
-    elif blocks and who.allow_jura:
+    elif names and who.allow_jura:
         yield Check("jura", OK, f"A-REX's jura publishes to the same targets, as allow_jura=yes allows: {names}")
-    elif blocks:
-        text = (
-            f"A-REX's jura publishes to the same targets: {names} in arc.conf; arcacct records, and does not publish"
-            " until they are moved to arcacct.conf (`arcacct config check` lists the lines)"
-        )
-        yield Check("jura", WARNING, text, only_records)
     elif not who.publishes:
         yield Check("targets", OK, "none: this host only records (publishes=no)")
-    elif not who.targets:
+    elif not who.targets and not names:
         text = "no target is configured, so nothing is published"
-        yield Check("targets", WARNING, text, f"configure one in arcacct.conf; {only_records}")
+        todo = "configure one in arcacct.conf; if this host must only record, set publishes=no in [arcacct]"
+        yield Check("targets", WARNING, text, todo)
 
 
 @_check("howto/switch-from-jura-ng.md")
@@ -715,16 +724,18 @@ def _quarantines(found: Health, limits: Thresholds) -> Iterator[Check]:
     Metric(
         "arcacct_certificate_not_after_timestamp_seconds{file}",
         "End of a certificate's validity",
-        lambda found: {(path,): end for path, end in found.certificates.items() if isinstance(end, int)},
+        lambda found: {(path,): end for path, end in found.certificates.items()},
     ),
     by_doctor=False,
 )
 def _ends_of_certificates(found: Health, limits: Thresholds) -> Iterator[Check]:
     for path, end in found.certificates.items():
-        if isinstance(end, str):
-            yield Check("certificate", UNKNOWN, f"{path} {end}")
-        else:
+        if end is not None:
             yield certificate_check(path, end, found.now, limits)
+        elif os.path.exists(path) and not os.access(path, os.R_OK):
+            yield Check("certificate", UNKNOWN, f"{path} cannot be read by {user_name(os.geteuid())}")
+    for text in found.refused:
+        yield advised("credentials", CRITICAL, text, CredentialError.exit_code)
 
 
 @_check(

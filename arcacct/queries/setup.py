@@ -9,31 +9,26 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from arcacct.arex.resident import UNIT
 from arcacct.arex.spool_replay import LauncherSettings, launcher_settings
 from arcacct.config.parser import Conf
-from arcacct.config.paths import AREX_DATABASES, STATUS_FOLDERS
-from arcacct.config.review import NEW_STATES, STATES, callouts
-from arcacct.database import access, location, schema
-from arcacct.errors import ConfigError, StoreError
+from arcacct.config.review import Release, wrong_callouts
 from arcacct.files.directories import resource
-from arcacct.queries import doctor, doctor_checks, doctor_host
-from arcacct.queries.doctor_checks import CONF, STORE, Site
-from arcacct.queries.health import BEFORE_LIVE, CRITICAL, OK, UNKNOWN, WARNING, Check, cannot_look, disk_check, disks
+from arcacct.queries import doctor, doctor_host
+from arcacct.queries.doctor import HostCheck
+from arcacct.queries.doctor_checks import CONF, RESTART, Site
+from arcacct.queries.doctor_host import systemctl
+from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, worst
 from arcacct.targets import plugins
 
 PREFIX = "/opt/arcacct"
 """Where the launcher and the units of ``etc/`` expect the program."""
-PLANNED = "the lines of this step"
-"""The file of callouts that are not written yet, in messages."""
 _OPTIONS = "timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
-_UNITS = {UNIT: WARNING, "arcacct-sweep.timer": CRITICAL, "arcacct-publish.timer": CRITICAL}
+_UNITS = dict(zip(doctor_host.UNITS, (WARNING, CRITICAL, CRITICAL), strict=True))
 """What it is when one is not enabled: without a recorder events wait for the sweep, which only the timer starts."""
 _NOT_RUNNING = {
     "missing": ("is not installed", "install and enable it"),
@@ -41,12 +36,19 @@ _NOT_RUNNING = {
     "stopped": ("is enabled, but does not run", "start it"),
 }
 """By the state of a unit: what is wrong, and what to do."""
-_RESTART = "systemctl restart arc-arex"
 _UNITS_DIR = "/etc/systemd/system"
-_CLOCK_S = 300
-_OF_JURA = ("jura", "switch")
-"""The checks of `status` about jura-ng."""
-_RANK = {OK: 0, UNKNOWN: 1, WARNING: 2, CRITICAL: 3}
+_LIMIT_S = 120
+"""How long all checks may take: a file system that does not answer must not stop the command."""
+_STEPS = {
+    "callouts": "callouts",
+    "benchmark": "benchmark",
+    "clock": "clock",
+    "targets": "targets",
+    "rehearsal": "rehearsal",
+    "jura": "switch",
+    "switch": "switch",
+}
+"""The step of a subject, where it is another than that of its check."""
 
 
 class SetupStep(NamedTuple):
@@ -61,7 +63,7 @@ class SetupStep(NamedTuple):
     @property
     def severity(self) -> int:
         """The most severe of its checks."""
-        return max((one.severity for one in self.checks), key=_RANK.__getitem__, default=OK)
+        return worst(self.checks)
 
     @property
     def is_open(self) -> bool:
@@ -69,17 +71,44 @@ class SetupStep(NamedTuple):
         return self.severity == CRITICAL
 
 
-def callout_lines(launcher: str, *, is_arc7: bool) -> tuple[str, ...]:
-    """The lines of [arex] that call a launcher at each state that A-REX 6 or 7 has a callout for."""
-    states = [*STATES]
-    if is_arc7:
-        states[states.index("FINISHING") : states.index("FINISHING")] = NEW_STATES
-    return tuple(f"statecallout={state} {_OPTIONS} {launcher} %C %I %S" for state in states)
+def callout_lines(launcher: str, arex: Release) -> tuple[str, ...]:
+    """The lines of [arex] that call a launcher at each state that this A-REX has a callout for."""
+    return tuple(f"statecallout={state} {_OPTIONS} {launcher} %C %I %S" for state in arex.states)
 
 
-def reads_directory(conf: Conf) -> bool:
-    """Whether A-REX reads arc.conf.d, which that of ARC 7 does: its packages make the directory."""
-    return os.path.isdir(f"{conf.arc_conf}.d")
+def steps(site: Site) -> Iterator[SetupStep]:
+    """Every step in its order, with the verdicts that `doctor` has as well."""
+    found: dict[str, list[Check]] = {}
+    ends = time.monotonic() + _LIMIT_S
+    for row in (*doctor.CHECKS, HostCheck("targets", _names, "targets"), HostCheck("timers", _timers, "timers")):
+        for one in doctor.gathered(row, site, ends) if row.step else ():
+            found.setdefault(_STEPS.get(one.subject, row.step), []).append(one)
+    for name, todo in _TODO.items():
+        checks = tuple(found.get(name, ())) or (_nothing(site, name),)
+        if callable(todo):
+            do, undo = todo(site, checks)
+        else:
+            do, undo = todo if worst(checks) != OK else ((), ())
+        yield SetupStep(name, checks, tuple(do), tuple(undo))
+
+
+Todo = tuple[Sequence[str], Sequence[str]]
+"""What to do, and what undoes it."""
+_NOTHING = {
+    "benchmark": "the configuration names one",
+    "targets": "none: jobs are recorded and nothing is published",
+    "rehearsal": "optional: preview the messages, and send them to receivers on this host first",
+    "switch": "jura-ng published no sums to a target of this host",
+}
+"""What is so where no check says anything."""
+
+
+def _nothing(site: Site, name: str) -> Check:
+    if site.settings is None:
+        return Check(name, UNKNOWN, "the configuration has errors", "fix them first")
+    if name == "rehearsal" and not site.settings.targets:
+        return Check(name, OK, "there is no target to rehearse")
+    return Check(name, OK, _NOTHING.get(name, "no A-REX is expected on this host"))
 
 
 def callout_file(conf: Conf) -> str:
@@ -93,128 +122,23 @@ def _unit_state(unit: str) -> str | None:
 
     ``None``: no systemd answers.
     """
-    state, error = _systemctl("is-enabled", unit)
+    state, error = systemctl("is-enabled", unit)
     if state in ("enabled", "enabled-runtime", "static", "linked"):
-        now, _error = _systemctl("is-active", unit)
+        now, _error = systemctl("is-active", unit)
         return "enabled" if not now or now in ("active", "activating", "reloading") else "stopped"
     if state == "not-found" or (not state and "No such file" in error):
         return "missing"
     return "disabled" if state else None
 
 
-def _systemctl(*words: str) -> tuple[str, str]:
-    """What systemctl prints on each stream; empty texts: this host has none."""
-    try:
-        done = subprocess.run(["systemctl", *words], capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return "", ""
-    return done.stdout.strip(), done.stderr
-
-
-def planned(conf: Conf, launcher: str | None) -> tuple[Conf, str]:
-    """
-    The configuration with our callouts in it, as the next start of A-REX would read it, and the launcher they call.
-
-    ``conf`` may get the lines: give one that nothing else uses. ``launcher``: their launcher, if not that of the lines
-    that are there or of the first of `doctor_host.LAUNCHERS` that is there.
-    """
-    ours = callouts(conf)
-    if ours:
-        return conf, ours[0].program
-    program = launcher or next(filter(os.path.exists, doctor_host.LAUNCHERS), doctor_host.LAUNCHERS[-1])
-    lines = callout_lines(program, is_arc7=reads_directory(conf))
-    conf.add("\n".join(("[arex]", *lines, "")), PLANNED, further=True)
-    return conf, program
-
-
-def steps(site: Site, ahead: Site, launcher: str) -> Iterator[SetupStep]:
-    """
-    Every step in its order.
-
-    ``site`` is the host as the next start of A-REX reads its configuration, ``ahead`` the same with our callouts, and
-    ``launcher`` the program that these call (`planned`).
-    """
-    configuration = list(doctor_checks.configuration(site))
-    rated = [one for one in configuration if "benchmark" in one.detail]
-    first = SetupStep(
-        "configuration",
-        tuple(one for one in configuration if one.subject == "configuration" and one not in rated),
-        ("arcacct config check",),
-    )
-    yield first
-    yield from _clock(site)
-    yield _launcher(ahead, launcher)
-    yield _callouts(site, configuration, launcher)
-    state = list(doctor.state(site))
-    yield _database(site, state)
-    yield _history(site)
-    known = Check("benchmark", OK, "the configuration names one")
-    if site.here is None:
-        known = _unsettled("benchmark")
-    yield SetupStep(
-        "benchmark",
-        tuple(one._replace(subject="benchmark") for one in rated) or (known,),
-        ("benchmark=HEPscore23:VALUE in [lrms] of arc.conf, or queue_benchmark= in [arcacct] of arcacct.conf",)
-        if rated
-        else (),
-        ("remove the line",) if rated else (),
-    )
-    yield _targets(site, is_readable=first.severity == OK)
-    yield _rehearsal(site)
-    yield _switch(site, state)
-    yield _timers(site)
-
-
-def _clock(site: Site) -> Iterator[SetupStep]:
-    """
-    Whether A-REX wrote anything later than now: then the clock was wrong when it did, or is wrong now.
-
-    What is recorded has the times of these files, and certificates are judged by this clock.
-    """
-    if site.here is None or site.is_without_arex:
-        return
-    newest, at, refused = _newest_file(site.here.controldir)
-    ahead_s = int(newest - site.now)
-    if ahead_s < _CLOCK_S:
-        found = Check("clock", OK, "nothing in the control directory is from the future")
-        if refused:
-            found = Check("clock", UNKNOWN, f"cannot look: {', '.join(refused)}")
-        elif not at:
-            found = Check("clock", UNKNOWN, f"no job's file in {site.here.controldir} to compare with")
-        yield SetupStep("clock", (found,))
-        return
-    detail = f"{at} is from {ahead_s} s in the future: this host's clock is wrong, or was"
-    advice = "set the clock (chronyc tracking, timedatectl), and see that chronyd or ntpd runs at boot"
-    yield SetupStep("clock", (Check("clock", CRITICAL, detail, advice, CONF),), ("timedatectl",))
-
-
-def _newest_file(controldir: str) -> tuple[float, str, list[str]]:
-    """When A-REX wrote the status of a job last, in which file, and what could not be looked at, with the reason."""
-    newest, at = 0.0, ""
-    refused = [reason] if (reason := cannot_look(controldir)) else []
-    for name in () if refused else STATUS_FOLDERS:
-        try:
-            with os.scandir(f"{controldir}/{name}") as found:
-                for one in found:
-                    changed_s = one.stat(follow_symlinks=False).st_mtime
-                    if changed_s > newest:
-                        newest, at = changed_s, one.path
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            refused.append(f"{error.filename}: {error.strerror}")
-    return newest, at, refused
-
-
-def _launcher(ahead: Site, launcher: str) -> SetupStep:
-    checks = tuple(one for one in doctor_host.launcher(ahead) if one.subject == "launcher")
-    advice = tuple(one.advice for one in checks if one.severity != OK)
-    folder = os.path.dirname(launcher)
-    if not os.path.exists(launcher) or any(one.startswith(doctor_host.ANEW) for one in advice):
-        undo = f"rm {launcher} (only after no statecallout= line names it and A-REX was restarted)"
-        do = (f"mkdir -p {shlex.quote(folder)}", *_replacing(launcher, resource("etc", "arcacct-hook")))
-        return SetupStep("launcher", checks, do, (undo,))
-    return SetupStep("launcher", checks, advice)
+def _launcher(site: Site, checks: Sequence[Check]) -> Todo:
+    advice = [one.advice for one in checks if one.severity != OK]
+    folder = os.path.dirname(site.launcher)
+    is_meant = any(one.endswith("did you mean it?") for one in advice)
+    if is_meant or not (not os.path.exists(site.launcher) or any(one.startswith(doctor_host.ANEW) for one in advice)):
+        return advice, ()
+    undo = f"rm {site.launcher} (only after no statecallout= line names it and A-REX was restarted)"
+    return (f"mkdir -p {shlex.quote(folder)}", *_replacing(site.launcher, resource("etc", "arcacct-hook"))), (undo,)
 
 
 def _replacing(launcher: str, source: str) -> tuple[str, ...]:
@@ -228,128 +152,43 @@ def _replacing(launcher: str, source: str) -> tuple[str, ...]:
     return (copy, f"chmod 755 {new}", f"mv {new} {shlex.quote(launcher)}")
 
 
-def _callouts(site: Site, configuration: Sequence[Check], launcher: str) -> SetupStep:
-    wrong = tuple(one for one in configuration if one.subject == "callouts")
-    if callouts(site.conf):
-        if not wrong and (not_read := _not_restarted(site)) is not None:
-            return SetupStep("callouts", (not_read,), (_RESTART,))
-        return SetupStep("callouts", (*wrong, *doctor_checks.states(site)), ("arcacct config check",) if wrong else ())
-    if site.is_without_arex:
-        return SetupStep("callouts", (Check("callouts", OK, "no A-REX is expected on this host"),))
-    has_directory = reads_directory(site.conf)
-    lines = callout_lines(launcher, is_arc7=has_directory)
-    text = "no statecallout= lines of arcacct: A-REX reports no job"
-    if has_directory:
+def _callouts(site: Site, checks: Sequence[Check]) -> Todo:
+    if site.is_without_arex or not any(one.severity == CRITICAL for one in checks):
+        return (), ()
+    if site.callouts:
+        return (*(("arcacct config check",) if any(wrong_callouts(site.conf, site.release)) else ()), RESTART), ()
+    lines = callout_lines(site.launcher, site.release)
+    if site.release.major >= 7:
         place = callout_file(site.conf)
-        advice = f"`arcacct setup --write` makes {place}; then restart A-REX ({_RESTART})"
-        return SetupStep(
-            "callouts",
-            (*wrong, Check("callouts", CRITICAL, text, advice, CONF)),
-            (f"# {place}", "[arex]", *lines),
-            (f"rm {place}", _RESTART),
-        )
-    advice = (
-        f"add these lines to [arex] of {site.conf.arc_conf}, run `arcacct config check`, and restart A-REX ({_RESTART})"
-    )
-    return SetupStep(
-        "callouts",
-        (*wrong, Check("callouts", CRITICAL, text, advice, CONF)),
-        lines,
-        (f"remove the lines from {site.conf.arc_conf}", _RESTART),
-    )
+        return (f"# `arcacct setup --write` makes {place}:", "[arex]", *lines, RESTART), (f"rm {place}", RESTART)
+    place = site.conf.arc_conf
+    do = (f"# add to [arex] of {place}:", *lines, "arcacct config check", RESTART)
+    return do, (f"remove the lines from {place}", RESTART)
 
 
-def _not_restarted(site: Site) -> Check | None:
-    """What is wrong if A-REX was started before our callouts were written; ``None``: nothing, or no A-REX runs."""
-    try:
-        started = doctor_checks.started_with(site)
-    except (OSError, ConfigError) as error:
-        return Check("callouts", UNKNOWN, f"cannot look whether A-REX was started with them: {error}")
-    if started is None or callouts(started):
-        return None
-    detail = f"they are in the configuration, and A-REX was started without them ({site.run_time_conf})"
-    return Check("callouts", CRITICAL, detail, f"restart A-REX: {_RESTART}", CONF)
-
-
-def _database(site: Site, state: Sequence[Check]) -> SetupStep:
+def _database(site: Site, checks: Sequence[Check]) -> Todo:
     here = site.here
-    if here is None:
-        return SetupStep("database", (_unsettled("database"),))
-    if location.has_database(here.database):
-        # Of targets and jura-ng the steps of their own tell.
-        recorded = (one for one in state if one.subject not in ("targets", *_OF_JURA))
-        return SetupStep("database", (*doctor_host.place(site), *recorded))
-    wrong = location.misplaced(here)
-    try:
-        location.refuse_another(here)
-        if not wrong:
-            location.refuse_lost(here)
-    except (ConfigError, StoreError) as error:
-        # The site had one: a new one in its place would send the jobs again that the ledger knows.
-        return SetupStep("database", (Check("database", CRITICAL, str(error), exit_code=error.exit_code),))
-    room = [disk_check(one, BEFORE_LIVE) for one in disks(here)]
-    room = [one._replace(exit_code=STORE) if one.severity == CRITICAL else one for one in room]
-    detail = f"{here.controldir}: {wrong}" if wrong else f"{here.database} does not exist: nothing is recorded"
-    advice = "first start A-REX once, or set database= in [arcacct]" if wrong else "`arcacct db init` creates it"
-    others = () if wrong else tuple(one for one in doctor_checks.control_directory(site) if one.severity != OK)
-    checks = (*others, *doctor_host.place(site), *room, Check("database", CRITICAL, detail, advice, STORE))
+    if here is None or not any(one.subject == "database" and one.advice.startswith("create it with") for one in checks):
+        return (), ()
     files = f"{here.database} {here.publishing_database} {here.place_note}"
-    return SetupStep("database", checks, ("arcacct db init",), (f"rm {files} (before they have any job)",))
+    return ("arcacct db init",), (f"rm {files} (before they have any job)",)
 
 
-def _history(site: Site) -> SetupStep:
-    here = site.here
-    if here is None or not location.has_database(here.database):
-        return SetupStep("history", (Check("history", UNKNOWN, "there is no database yet"),))
-    known = []
-    for name in AREX_DATABASES:
-        path = os.path.join(here.controldir, "accounting", name)
-        try:
-            os.stat(path)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            detail = f"cannot look whether A-REX has a database: {path}: {error.strerror}"
-            return SetupStep("history", (Check("history", UNKNOWN, detail, "run as the user of A-REX"),))
-        known.append(path)
-    if not known:
-        return SetupStep("history", (Check("history", OK, "A-REX has no database of its own with earlier jobs"),))
-    with closing(access.read_accounting(here)) as con:
-        is_done = schema.complete_since(con) < schema.created(con)
-    if is_done:
-        return SetupStep("history", (Check("history", OK, "A-REX's own database was imported"),))
-    detail = f"earlier jobs are only in {', '.join(known)}"
-    check = Check("history", WARNING, detail, "`arcacct import arex` imports them; it sends nothing")
-    return SetupStep("history", (check,), ("arcacct import arex",))
+def _history(_site: Site, checks: Sequence[Check]) -> Todo:
+    advice = " ".join(one.advice for one in checks if one.severity != OK)
+    return re.findall("`(arcacct .*?)`", advice), ()
 
 
-def _unsettled(subject: str) -> Check:
-    """What is said where the configuration would decide, and has errors."""
-    return Check(subject, UNKNOWN, "the configuration has errors", "fix them first")
-
-
-def _targets(site: Site, *, is_readable: bool) -> SetupStep:
-    named = (*doctor_checks.targets(site), *_names(site))
-    if not named and not is_readable:
-        text = "none is found, and the configuration has errors"
-        return SetupStep("targets", (Check("targets", UNKNOWN, text, "fix them first"),))
-    if not named:
-        text = "none: jobs are recorded and nothing is published"
-        return SetupStep("targets", (Check("targets", OK, text, "add targets to arcacct.conf to publish"),))
-    checks = (*named, *doctor_checks.credentials(site))
+def _targets(site: Site, checks: Sequence[Check]) -> Todo:
+    if site.settings is None or not site.settings.targets:
+        return (), ()
     is_well = all(one.severity == OK for one in checks)
-    do = () if is_well else ("arcacct doctor",)
-    return SetupStep("targets", checks, (*do, "arcacct publish --dry-run"))
+    return (*(() if is_well else ("arcacct doctor",)), "arcacct publish --dry-run"), ()
 
 
-def _rehearsal(site: Site) -> SetupStep:
-    if site.settings is None:
-        return SetupStep("rehearsal", (_unsettled("rehearsal"),))
-    if not site.settings.targets:
-        return SetupStep("rehearsal", (Check("rehearsal", OK, "there is no target to rehearse"),))
-    text = "optional: preview the messages, and send them to receivers on this host first"
-    do = ("arcacct publish --now --dry-run", "arcacct help rehearse")
-    return SetupStep("rehearsal", (Check("rehearsal", OK, text),), do)
+def _rehearsal(site: Site, _checks: Sequence[Check]) -> Todo:
+    has_targets = site.settings is not None and site.settings.targets
+    return ("arcacct publish --now --dry-run", "arcacct help rehearse") if has_targets else (), ()
 
 
 def _names(site: Site) -> Iterator[Check]:
@@ -365,33 +204,30 @@ def _names(site: Site) -> Iterator[Check]:
                 yield found
 
 
-def _switch(site: Site, state: Sequence[Check]) -> SetupStep:
-    if site.settings is None:
-        return SetupStep("switch", (_unsettled("switch"),))
-    found = tuple(one for one in state if one.subject in _OF_JURA)
-    if all(one.severity == OK for one in found):
-        return SetupStep(
-            "switch", found or (Check("switch", OK, "jura-ng published no sums to a target of this host"),)
-        )
-    undo = ("move the blocks back into arc.conf and restart A-REX",)
-    return SetupStep("switch", found, ("arcacct switch --plan", "arcacct help switch-from-jura-ng"), undo)
-
-
-def _timers(site: Site) -> SetupStep:
+def _units(site: Site) -> dict[str, str | None]:
+    """The state of each unit that this host needs; ``None``: no systemd answers."""
     publishes = site.settings is not None and bool(site.settings.targets) and not site.settings.jura_targets
     # In a container systemctl reads unit files, too, but starts none.
-    is_offline = _systemctl("is-system-running")[0] == "offline"
-    states = {unit: None if is_offline else _unit_state(unit) for unit in [*_UNITS][: None if publishes else -1]}
-    checks = [] if site.settings is not None else [_unsettled("timers")]
-    for unit, state in states.items():
+    is_offline = systemctl("is-system-running")[0] == "offline"
+    return {unit: None if is_offline else _unit_state(unit) for unit in [*_UNITS][: None if publishes else -1]}
+
+
+def _timers(site: Site) -> Iterator[Check]:
+    if site.settings is None:
+        yield Check("timers", UNKNOWN, "the configuration has errors", "fix them first")
+    for unit, state in _units(site).items():
         if state is None:
             text = f"{unit}: systemd does not answer here"
-            checks.append(Check("timers", UNKNOWN, text, "start this command regularly by other means"))
+            yield Check("timers", UNKNOWN, text, "start this command regularly by other means")
         elif state == "enabled":
-            checks.append(Check("timers", OK, f"{unit} is enabled"))
+            yield Check("timers", OK, f"{unit} is enabled")
         else:
             text, advice = _NOT_RUNNING[state]
-            checks.append(Check("timers", _UNITS[unit], f"{unit} {text}", advice, CONF))
+            yield Check("timers", _UNITS[unit], f"{unit} {text}", advice, CONF)
+
+
+def _starting(site: Site, _checks: Sequence[Check]) -> Todo:
+    states = _units(site)
     do, undo = [], []
     # A timer starts the service of its name.
     files = dict.fromkeys(
@@ -407,7 +243,29 @@ def _timers(site: Site) -> SetupStep:
     if units:
         do.append(f"systemctl enable --now {units}")
         undo.insert(0, f"systemctl disable --now {units}")
-    return SetupStep("timers", tuple(checks), tuple(do), tuple(undo))
+    return do, undo
+
+
+_TODO: dict[str, Callable[[Site, Sequence[Check]], Todo] | Todo] = {
+    "configuration": (("arcacct config check",), ()),
+    "clock": (("timedatectl",), ()),
+    "launcher": _launcher,
+    "callouts": _callouts,
+    "database": _database,
+    "history": _history,
+    "benchmark": (
+        ("benchmark=HEPscore23:VALUE in [lrms] of arc.conf, or queue_benchmark= in [arcacct] of arcacct.conf",),
+        ("remove the line",),
+    ),
+    "targets": _targets,
+    "rehearsal": _rehearsal,
+    "switch": (
+        ("arcacct switch --plan", "arcacct help switch-from-jura-ng"),
+        ("move the blocks back into arc.conf and restart A-REX",),
+    ),
+    "timers": _starting,
+}
+"""Every step in its order; what is fixed is to be done where a check is not ok."""
 
 
 def _installing(units: Iterable[str]) -> list[str]:

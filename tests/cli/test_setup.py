@@ -16,11 +16,12 @@ import pytest
 from clinic import OPTIONS, Clinic
 from in_process import said
 
+from arcacct.config import review
 from arcacct.config.parser import load
-from arcacct.config.review import STATES
+from arcacct.config.review import STATES, Release
 from arcacct.files.directories import resource
 from arcacct.queries import setup as queries_setup
-from arcacct.queries.health import CRITICAL, OK
+from arcacct.queries.health import CRITICAL, OK, WARNING
 from arcacct.sandbox import authority
 
 
@@ -99,7 +100,8 @@ def test_the_lines_are_those_that_etc_has() -> None:
     for is_arc7, path in ((False, ("arc.conf.statecallout",)), (True, ("arc.conf.d", "arcacct.conf"))):
         text = pathlib.Path(resource("etc", *path)).read_text()
         lines = [line for line in text.splitlines() if line.startswith("statecallout=")]
-        assert list(queries_setup.callout_lines("/usr/local/libexec/arcacct-hook", is_arc7=is_arc7)) == lines
+        made = queries_setup.callout_lines("/usr/local/libexec/arcacct-hook", Release(7 if is_arc7 else 6))
+        assert list(made) == lines
 
 
 def test_an_arc_6_gets_the_lines_printed(clinic, run) -> None:
@@ -111,7 +113,7 @@ def test_an_arc_6_gets_the_lines_printed(clinic, run) -> None:
         in (shown.stdout.splitlines())
     )
     assert "INLRMS" not in shown.stdout
-    assert "restart A-REX (systemctl restart arc-arex)" in shown.stdout
+    assert "  systemctl restart arc-arex" in shown.stdout.splitlines()
     refused = run("setup", "--write", "--yes")
     assert refused.returncode == 78
     assert "this is A-REX 6" in refused.stderr
@@ -273,7 +275,8 @@ def test_a_database_that_was_moved_is_not_made_anew(clinic, run) -> None:
 
     assert moved["database"]["verdict"] == "error"
     assert moved["database"]["do"] == moved["database"]["undo"] == []
-    assert "the database is missing; refusing to create an empty one" in json.dumps(moved["database"])
+    assert "no such database" in json.dumps(moved["database"])
+    assert f"{clinic.here.place_note} records that one existed" in json.dumps(moved["database"])
 
 
 def test_what_receivers_must_register_is_printed_letter_for_letter(clinic, run) -> None:
@@ -348,7 +351,7 @@ def test_a_broken_host_is_found_before_the_restart(clinic, run, broken, step) ->
         (key_that_is_a_directory, "targets", "hostkey.pem"),
         (no_authorities, "targets", "/none"),
         (no_such_receiver, "targets", "the name cannot be resolved"),
-        (from_the_future, "clock", "s in the future"),
+        (from_the_future, "clock", "in the future"),
         (gone, "database", "control"),
         (in_memory, "database", "is on a memory disk"),
         (on_nfs, "database", "network file system"),
@@ -362,7 +365,7 @@ def test_a_host_that_cannot_work_is_found_before_the_restart(clinic, broken, ste
     clinic.configure()
 
     site = clinic.site()
-    (found,) = [one for one in queries_setup.steps(site, site, str(clinic.launcher)) if one.name == step]
+    (found,) = [one for one in queries_setup.steps(site) if one.name == step]
 
     wrong = [one for one in found.checks if one.severity == CRITICAL and words in one.detail]
     assert wrong, found
@@ -425,17 +428,19 @@ def test_a_unit_that_is_enabled_and_does_not_run_is_started(clinic, run) -> None
 
 def test_without_targets_it_says_so(clinic, run) -> None:
     """And nothing about certificates that no target needs."""
-    (line,) = [one for one in run("setup").stdout.splitlines() if " targets: " in one]
-    assert line.startswith("ok ")
-    assert "none: jobs are recorded and nothing is published" in line
+    assert run("db", "init").returncode == 0
+    lines = [one for one in run("setup").stdout.splitlines() if " targets: " in one]
+    assert [one.split()[0] for one in lines] == ["warning", "unknown"]
+    assert "no target is configured, so nothing is published" in lines[0]
+    assert "no target needs one" in lines[1]
 
 
-def test_jura_ng_is_a_step_and_no_error(clinic, run) -> None:
-    """Recording needs no switch; the plan is the next command."""
+def test_jura_ng_is_a_step(clinic, run) -> None:
+    """Two publishers are an error, as in `config check` and `publish`; the plan is the next command."""
     with clinic.conf.open("a") as file:
         file.write("[arex/jura]\n[arex/jura/sgas:s]\ntargeturl=https://sgas.example.org/sgas\n")
     found = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}
-    assert found["switch"]["verdict"] == "warning"
+    assert found["switch"]["verdict"] == "error"
     assert found["switch"]["do"][0] == "arcacct switch --plan"
     assert found["configuration"]["verdict"] == "ok"
 
@@ -541,7 +546,7 @@ def test_each_detail_names_what_it_is_about(clinic, run) -> None:
     shown = run("setup").stdout
     assert re.search(r"(?m)^warning +database: sweep: never ran; ", shown), shown
     found = details(run, "database")
-    assert {"database", "disk", "sweep", "clock", "spool", "place"} <= {one["subject"] for one in found}
+    assert {"database", "disk", "sweep", "spool", "place"} <= {one["subject"] for one in found}
     assert run("sweep").returncode == 0
     assert re.search(rf"(?m)^ok +database: {clinic.here.database}: .* schema [0-9]+, ", run("setup").stdout)
 
@@ -553,32 +558,33 @@ def details(run, step: str) -> list[dict[str, str]]:
 
 def test_callouts_that_a_rex_has_not_read(clinic) -> None:
     """A-REX was started before the lines were written: it reports nothing until it is restarted."""
+    (clinic.path / "arc.conf.d").rmdir()
     running = clinic.path / "arched-arex.cfg"
     clinic.lines = [f"statecallout={state} {OPTIONS} {clinic.launcher} %C %I %S" for state in STATES]
     clinic.configure()
 
     def said_of_callouts() -> Any:
         site = clinic.site()
-        return next(one for one in queries_setup.steps(site, site, str(clinic.launcher)) if one.name == "callouts")
+        return next(one for one in queries_setup.steps(site) if one.name == "callouts")
 
     assert said_of_callouts().severity == OK
     running.write_text(f"[arex]\ncontroldir={clinic.control}\n")
     found = said_of_callouts()
     assert (found.severity, found.do) == (CRITICAL, ("systemctl restart arc-arex",))
-    assert "A-REX was started without them" in found.checks[-1].detail
+    assert "A-REX was started without them" in found.checks[0].detail
     running.write_text(clinic.conf.read_text())
     assert said_of_callouts().severity == OK
 
 
 def test_a_clock_without_files_to_compare_with_is_unknown(clinic, run) -> None:
     """Without a control directory, or without a job in it, no time is known to compare with."""
-    (one,) = details(run, "clock")
+    one, _database = details(run, "clock")
     assert (one["verdict"], f"no job's file in {clinic.control}" in one["detail"]) == ("unknown", True)
     status = clinic.control / "finished" / "job.abc.status"
     status.touch()
     assert details(run, "clock")[0]["verdict"] == "ok"
     gone(clinic)
-    (one,) = details(run, "clock")
+    one, _database = details(run, "clock")
     assert (one["verdict"], f"{clinic.control}: No such file or directory" in one["detail"]) == ("unknown", True)
 
 
@@ -605,3 +611,155 @@ def test_jobs_of_a_database_that_cannot_be_looked_for(clinic, run, monkeypatch) 
     monkeypatch.setattr(os, "stat", refused)
     (one,) = details(run, "history")
     assert (one["verdict"], "Permission denied" in one["detail"]) == ("unknown", True)
+
+
+# What was seen on live hosts: a gate said yes, and A-REX did not start, or a job was counted twice.
+
+
+def arched(site: Clinic, monkeypatch, version: str) -> None:
+    """An A-REX of this release is installed."""
+    program = site.path / "arched"
+    program.write_text(f"#!/bin/sh\necho arched version {version}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(review, "ARCHED", str(program))
+
+
+def lines_for(site: Clinic, states: tuple[str, ...], options: str = OPTIONS) -> None:
+    site.lines = [f"statecallout={state} {options} {site.launcher} %C %I %S" for state in states]
+    site.configure()
+
+
+@pytest.mark.parametrize("known_by", ["program", "database"])
+def test_a_callout_that_arex_6_does_not_know(clinic, run, monkeypatch, known_by) -> None:
+    """An error in `config check`, `setup`, `doctor` and `status`: A-REX 6 does not start with it; A-REX 7 does."""
+    lines_for(clinic, Release(7).states)
+    (clinic.path / "arc.conf.d").rmdir()
+    other = clinic.control / "accounting" / "accounting_v2.db"
+    if known_by == "program":
+        other.parent.mkdir(exist_ok=True)
+        # A-REX 6 was installed over A-REX 7: the program that starts decides.
+        other.touch()
+        arched(clinic, monkeypatch, "6.17.0")
+    else:
+        other.with_name("accounting.db").touch()
+    assert run("db", "init").returncode == 0
+
+    checked = run("config", "check")
+    assert (checked.returncode, "INLRMS has no callout in A-REX 6" in checked.stdout) == (78, True)
+    assert (run("setup", "--check").returncode, verdicts(run)["callouts"]) == (78, "error")
+    assert "INLRMS has no callout in A-REX 6" in run("doctor", "--offline").stdout
+    status = run("status", "--format", "json")
+    assert (status.returncode, max(one["severity"] for one in json.loads(status.stdout))) == (CRITICAL, CRITICAL)
+
+    arched(clinic, monkeypatch, "7.0.0")
+    assert run("config", "check").returncode == 0
+
+
+def test_a_warning_does_not_hide_that_arex_was_not_restarted(clinic) -> None:
+    """A callout with a warning, written just now: configuration management must still restart A-REX."""
+    (clinic.path / "arc.conf.d").rmdir()
+    lines_for(clinic, STATES, "timeout=4,onsuccess=pass,onfailure=log,ontimeout=fail")
+    (clinic.path / "arched-arex.cfg").write_text(f"[arex]\ncontroldir={clinic.control}\n")
+
+    (found,) = [one for one in queries_setup.steps(clinic.site()) if one.name == "callouts"]
+
+    assert {one.severity for one in found.checks} == {WARNING, CRITICAL}
+    assert any("A-REX was started without them" in one.detail for one in found.checks)
+    assert found.do == ("arcacct config check", "systemctl restart arc-arex")
+
+
+def test_a_warning_of_the_configuration_makes_no_target_unknown(clinic, run) -> None:
+    """Without targets that is said, whatever else is warned of."""
+    clinic.lines = ["[lrms]", "benchmark=nonsense:1.0"]
+    clinic.configure()
+    assert run("db", "init").returncode == 0
+    assert "no target is configured" in str(details(run, "targets"))
+
+
+def test_arex_6_gets_no_file_in_the_directory_of_arex_7(clinic, run, monkeypatch) -> None:
+    """An empty arc.conf.d is there, and A-REX 6 does not read it: the lines are for arc.conf."""
+    arched(clinic, monkeypatch, "6.17.0")
+    found = found_step(run, "callouts")
+    assert found["do"][0] == f"# add to [arex] of {clinic.conf}:"
+    assert "INLRMS" not in str(found["do"])
+    done = run("setup", "--write", "--yes")
+    assert (done.returncode, "this is A-REX 6" in done.stderr) == (78, True)
+    assert list((clinic.path / "arc.conf.d").iterdir()) == []
+    # As the lines say, and then nothing is left to do.
+    text = clinic.conf.read_text()
+    added = "\n".join(line for line in found["do"] if line.startswith("statecallout="))
+    clinic.conf.write_text(text.replace("[arex]\n", f"[arex]\n{added}\n"))
+    assert verdicts(run)["callouts"] == "ok"
+
+
+def test_targets_that_are_left_in_arc_conf(clinic, run) -> None:
+    """Copied to arcacct.conf and not removed: an error in `config check`, `setup`, `status` and `publish`."""
+    lines_for(clinic, Release(7).states)
+    assert run("db", "init").returncode == 0
+    host = _certified(clinic)
+    clinic.configure()
+    with clinic.conf.open("a") as file:
+        file.write("[arex/jura]\n[arex/jura/sgas:s]\ntargeturl=https://localhost/sgas\n")
+
+    assert host.is_dir()
+    assert run("config", "check").returncode == 78
+    assert run("publish").returncode == 78
+    done = run("setup", "--check")
+    assert (done.returncode, verdicts(run)["switch"]) == (78, "error")
+    assert "no step is left" not in done.stderr
+    assert run("status").returncode == CRITICAL
+
+
+def test_a_launcher_that_is_mistyped(clinic, run) -> None:
+    """It names the one that is there, and proposes no second launcher."""
+    clinic.lines = [
+        f"statecallout={state} {OPTIONS} {clinic.launcher.parent}/arcacct-hok %C %I %S" for state in Release(7).states
+    ]
+    clinic.configure()
+    found = found_step(run, "launcher")
+    assert found["verdict"] == "error"
+    assert found["do"] == [f"{clinic.launcher} exists: did you mean it?"]
+    assert f"{clinic.launcher} exists: did you mean it?" in run("config", "check").stdout
+
+
+def test_a_batch_system_without_arex_needs_an_import(tmp_path, capsys, monkeypatch) -> None:
+    """With no job, the import is the next step; with one it is done."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    (tmp_path / "bin").mkdir()
+    sacct = tmp_path / "bin" / "sacct"
+    sacct.write_text("#!/bin/sh\n")
+    sacct.chmod(0o755)
+    (tmp_path / "arcacct.conf").write_text(f"[arcacct]\ndatabase={tmp_path}/ours/accounting.db\npublishes=no\n")
+    (tmp_path / "arc.conf").write_text("[lrms]\nbenchmark=HEPscore23:10.5\n")
+
+    def run(*words: str) -> Any:
+        return said(capsys, "--config", tmp_path / "arc.conf", *words)
+
+    if os.path.isdir("/var/spool/arc/jobstatus"):
+        pytest.skip("this host has a control directory")
+    assert run("db", "init").returncode == 0
+    found = found_step(run, "history")
+    assert (found["verdict"], found["do"]) == ("error", ["arcacct import slurm --run --since DATE"])
+    assert run("setup", "--check").returncode == 78
+    data = pathlib.Path(__file__).parent.parent / "data" / "gridengine" / "accounting.ocs91-synthetic.jsonl"
+    assert run("import", "gridengine", str(data)).returncode == 0
+    assert found_step(run, "history")["verdict"] == "ok"
+
+
+def test_a_program_of_another_installation(clinic, run) -> None:
+    """The services run an arcacct that cannot use the database: an error with its own words."""
+    assert run("db", "init").returncode == 0
+    old = clinic.path / "old" / "bin" / "arcacct"
+    old.parent.mkdir(parents=True)
+    old.write_text("#!/bin/sh\necho 'arcacct: schema version 28; this program supports 27' >&2\nexit 74\n")
+    old.chmod(0o755)
+    systemctl(clinic, f'[ "$1" = show ] && echo "ExecStart={{ path={old} ; argv[]={old} sweep ; }}" || echo enabled')
+
+    (wrong,) = [one for one in details(run, "timers") if one["subject"] == "programs"]
+
+    assert wrong["verdict"] == "error"
+    assert f"the services run {old}" in wrong["detail"]
+    assert "schema version 28; this program supports 27" in wrong["detail"]
+    old.write_text("#!/bin/sh\nexit 0\n")
+    (found,) = [one for one in details(run, "timers") if one["subject"] == "programs"]
+    assert (found["verdict"], "two installations" in found["detail"]) == ("warning", True)

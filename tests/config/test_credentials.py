@@ -111,11 +111,11 @@ def test_a_certificate_that_is_none(tmp_path):
 
 def test_ca_directory(tmp_path, host_key):
     """OpenSSL looks for hashed names only: a directory without one trusts nobody."""
-    assert "cannot be read" in ca_directory_findings(str(tmp_path / "missing"))[0].text
+    assert "cannot be read" in ca_directory_findings(str(tmp_path / "missing"), NOW)[0].text
     (empty := tmp_path / "empty").mkdir()
-    assert "fill it" in ca_directory_findings(str(empty))[0].text
+    assert "fill it" in ca_directory_findings(str(empty), NOW)[0].text
     (plain := tmp_path / "plain").mkdir()
     write_certificate(plain / "ca.pem", host_key)
-    assert "openssl rehash" in ca_directory_findings(str(plain))[0].text
+    assert "openssl rehash" in ca_directory_findings(str(plain), NOW)[0].text
     write_certificate(plain / "0a1b2c3d.0", host_key)
-    assert ca_directory_findings(str(plain)) == []
+    assert ca_directory_findings(str(plain), NOW) == []

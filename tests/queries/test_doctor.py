@@ -172,7 +172,7 @@ BROKEN_TEXTS = {
     line_without_options: ("callouts", CRITICAL, "has no options between state and program", 78),
     line_that_fails_jobs: ("callouts", WARNING, "would fail the user's job", 0),
     line_with_other_arguments: ("callouts", CRITICAL, "end it with %C %I %S", 78),
-    no_callouts: ("callouts", WARNING, "none: A-REX reports nothing to arcacct", 0),
+    no_callouts: ("callouts", CRITICAL, "no statecallout= lines of arcacct", 78),
     no_callout_for_the_end: ("callouts", WARNING, "missing for FINISHED", 0),
     callout_twice: ("callouts", WARNING, "is the second for ACCEPTED", 0),
     callout_for_no_state: ("callouts", CRITICAL, "RUNNING is not a state", 78),
@@ -200,14 +200,16 @@ def test_what_is_wrong_with_the_text(mended, broken) -> None:
 def test_callouts_of_the_other_version(clinic) -> None:
     """A-REX 7, known by the database that it writes, has one state more; A-REX 6 does not start with a line for it."""
     (clinic.control / "accounting" / "accounting_v2.db").touch()
-    assert "none for INLRMS" in about(clinic.verdicts(), "callouts").detail
+    assert "missing for INLRMS" in about(clinic.verdicts(), "callouts").detail
 
     clinic.lines.append(f"statecallout=INLRMS {OPTIONS} {clinic.launcher} %C %I %S")
     clinic.configure()
     assert [one.severity for one in clinic.verdicts() if one.subject == "callouts"] == [OK]
 
     (clinic.control / "accounting" / "accounting_v2.db").rename(clinic.control / "accounting" / "accounting.db")
-    assert "which does not start with that" in about(clinic.verdicts(), "callouts").detail
+    wrong = about(clinic.verdicts(), "callouts")
+    assert (wrong.severity, wrong.exit_code) == (CRITICAL, 78)
+    assert "INLRMS has no callout in A-REX 6 (by its database" in wrong.detail
 
 
 def test_a_site_without_a_target(mended) -> None:
@@ -593,7 +595,7 @@ def test_a_check_that_fails_is_a_verdict(mended, monkeypatch) -> None:
         yield Check("first", OK, "told before")
         raise ZeroDivisionError
 
-    monkeypatch.setattr(doctor, "CHECKS", (("broken", broken), *doctor.CHECKS))
+    monkeypatch.setattr(doctor, "CHECKS", (doctor.HostCheck("broken", broken), *doctor.CHECKS))
 
     found = mended.verdicts()
 

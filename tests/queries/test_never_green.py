@@ -18,6 +18,7 @@ from other_users import acting_as
 from watched_site import BLOCK, DAY_S, TARGET, samples
 
 from arcacct.arex import spool_replay
+from arcacct.arex.resident import RecorderLock
 from arcacct.config.parser import load
 from arcacct.config.settings import settings
 from arcacct.database import access
@@ -160,8 +161,8 @@ def test_jura_still_publishes(site) -> None:
 
     found = site.status()
 
-    assert [(check.subject, check.severity) for check in found.values()] == [("jura", health.WARNING)]
-    assert "A-REX's jura publishes to the same targets: [arex/jura/sgas:s]" in found["jura"].text
+    assert [(check.subject, check.severity) for check in found.values()] == [("jura", health.CRITICAL)]
+    assert "[arex/jura/sgas:s]: is a target of A-REX's jura-ng, which would publish in addition" in found["jura"].text
     assert site.metrics()["arcacct_jura_targets",] == 1
     job = arcacct("--config", site.conf, "query", "--format", "csv", "SELECT job_id FROM v1_jobs LIMIT 1")
     (job_id,) = job.stdout.splitlines()[1:]
@@ -277,6 +278,37 @@ def test_what_a_sweep_left_in_the_spool(site) -> None:
 
     with closing(read_accounting(site.here)) as con:
         assert spool_replay.saved_status(con) == spool_replay.Spooled(0, None, 1)
+
+
+def test_a_key_of_another(site) -> None:
+    """`status` finds it before the next message is sent; one that this user may not read says nothing."""
+    site.certificate(200)
+    key = site.conf.parent / "host200" / "hostkey.pem"
+    other = site.authority.issue("x.example.org", directory=str(site.conf.parent / "x"), rsa_key=False)
+    assert "credentials" not in site.status()
+
+    key.write_bytes(pathlib.Path(other.key_path).read_bytes())
+
+    found = site.status()["credentials"]
+    assert (found.severity, "is not the key of" in found.text) == (health.CRITICAL, True)
+
+
+def test_events_that_a_recorder_leaves(site) -> None:
+    """A recorder that runs takes an event at once: one that waits is a warning with the recorder's own reason."""
+    lock = RecorderLock(site.here)
+    lock.hold()
+    event = pathlib.Path(site.here.spool, "4242-SUBMIT-J")
+    event.write_text("version=2\njobid=J\nstate=SUBMIT\n\nwhole=\n")
+    assert "recorder service" not in site.status()
+    os.utime(event, (time.time() - 1000,) * 2)
+    assert "the recorder that runs does not take them" in site.status()["spool"].text
+
+    lock.hold("schema version 28; this program supports 27")
+    found = site.status()["recorder service"]
+    assert (found.severity, "this program supports 27" in found.text) == (health.WARNING, True)
+    lock.hold()
+    assert "recorder service" not in site.status()
+    lock.release()
 
 
 @pytest.mark.parametrize(("days", "severity"), [(0.5, health.OK), (2, health.WARNING), (5, health.CRITICAL)])

@@ -115,6 +115,7 @@ class Clinic:
                 for state in ("PREPARING", "SUBMIT", "FINISHING", "FINISHED"):
                     recorder.record(con, change(f"job{number}", state, now - ended_s))
             save_sweep(con)
+        (self.control / "finished" / "job.job0.status").write_text("FINISHED\n")
         upkeep.backups(self.here, os.path.join(self.here.directory, "backups"))
 
     @property

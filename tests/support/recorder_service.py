@@ -39,9 +39,9 @@ class Service:
         return (self.host.control.parent / "recorder.said").read_text()
 
     def lives(self) -> bool:
-        """Whether it is the recorder of the host."""
+        """Whether it is the recorder of the host, and can record."""
         seen = resident.seen(self.host.places)
-        return seen is not None and seen.process == self.process.pid
+        return seen is not None and seen.process == self.process.pid and not seen.reason
 
     def ready(self) -> Service:
         """Once it does."""

@@ -21,7 +21,7 @@ from job_files import DIAG, JOB, NOON_NS, Files, cleaned, events, lay, moved_to_
 from recorder_service import Service, drained, recorder
 from recording_host import LAUNCHER, PROJECT, Gate, Host, until, waiting
 
-from arcacct.arex import spool_replay
+from arcacct.arex import resident, spool_replay
 from arcacct.arex.control_files import read_job
 from arcacct.arex.resident import LOCK, RecorderLock
 from arcacct.arex.sweep import record_event, sweep
@@ -359,6 +359,29 @@ def test_what_another_user_prepared_in_a_shared_spool(host: Host) -> None:
     assert "it cannot be moved to spool/unusable" in refused
     assert "belongs to user 65534" in refused
     assert list((spool / "unusable").iterdir()) == []
+
+
+def test_a_recorder_that_cannot_use_the_database_says_why(host: Host) -> None:
+    """For `arcacct status`: an upgrade of another installation, for example, is not seen in the spool alone."""
+    service = Service(host).ready()
+    assert service.end() == 0
+    with closing(sqlite3.connect(host.database)) as con, con:
+        (schema,) = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'").fetchone()
+        con.execute("UPDATE DBConfig SET KeyValue = '999' WHERE KeyName = 'ARCACCT_SCHEMA'")
+    service.start()
+
+    def reason() -> str:
+        seen = resident.seen(host.places)
+        return "" if seen is None or seen.process != service.process.pid else seen.reason
+
+    try:
+        until(lambda: bool(reason()))
+        assert "schema version 999" in reason()
+        with closing(sqlite3.connect(host.database)) as con, con:
+            con.execute("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_SCHEMA'", (schema,))
+        service.ready()
+    finally:
+        assert service.end() == 0
 
 
 def test_a_lock_that_cannot_be_taken_leaves_nothing_open(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
