@@ -269,6 +269,7 @@ def configuration(folder: pathlib.Path, arex: str, ours: str) -> Conf:
 def test_config_check_has_nothing_against_our_files(tmp_path: pathlib.Path, file: str) -> None:
     """The callouts harm no job, and the example of arcacct.conf has no mistake."""
     from arcacct.config.check import check_text
+    from arcacct.config.review import Release
 
     lines = "\n".join(callouts((ROOT / "etc" / file).read_text(encoding="ascii")))
     ours = (ROOT / "etc" / "arcacct.conf.example").read_text(encoding="ascii")
@@ -277,7 +278,7 @@ def test_config_check_has_nothing_against_our_files(tmp_path: pathlib.Path, file
     assert problems == []
     assert settings is not None
     assert [target.name for target in settings.targets] == ["sgas:example", "apel:egi"]
-    assert [problem for problem in check_text(conf, kinds()) if problem.option == "statecallout"] == []
+    assert [problem for problem in check_text(conf, kinds(), Release(0)) if problem.option == "statecallout"] == []
 
 
 def queries() -> list[tuple[str, str]]:

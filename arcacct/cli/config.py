@@ -137,11 +137,11 @@ def check_command(ctx: click.Context, form: str) -> int:
     else:
         columns = ("severity", "file", "line", "block", "option", "text")
         show(columns, ([getattr(problem, name) for name in columns] for problem in problems), form)
-    for text in _astray(conf, given):
-        print_line(text, err=True)
     wrong = len(errors(problems))
     counts = f"{count_of(wrong, 'error')}, {count_of(len(problems) - wrong, 'warning')}"
     print_line(f"{'not ok' if wrong else 'ok'}: {', '.join(conf.files) or 'no file'}: {counts}", err=True)
+    for text in _astray(conf, given):
+        print_line(text, err=True)
     return ConfigError.exit_code if wrong else 0
 
 

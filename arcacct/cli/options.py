@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from arcacct.cli.console import print_error
+from arcacct.config import parser
 from arcacct.config.options import OPTIONS, Spec, named
-from arcacct.config.parser import ARC_CONF, Conf, is_run_time, load
+from arcacct.config.parser import Conf, load
 from arcacct.config.paths import Places, places
 from arcacct.config.settings import Settings, remember_secrets, settings
 from arcacct.errors import ConfigError, InputError, UsageError
@@ -57,9 +58,9 @@ def places_of(ctx: click.Context, controldir: str | None = None) -> Places:
 def next_start(ctx: click.Context) -> Conf:
     """The configuration as the next start of A-REX reads it, read anew. Raises ConfigError."""
     conf = conf_of(ctx)
-    if is_run_time(conf.arc_conf) and os.path.exists(ARC_CONF):
+    if parser.is_run_time(conf.arc_conf) and os.path.exists(parser.ARC_CONF):
         # The file of the running A-REX is as it was at its start; the next start reads the others.
-        conf = load(ARC_CONF, os.environ)
+        conf = parser.load(parser.ARC_CONF, os.environ)
         remember_secrets(conf)
     return conf
 

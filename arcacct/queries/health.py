@@ -379,7 +379,7 @@ def _days_left(here: Places, free_bytes: int, lately: int, jobs: int) -> int | N
 
 
 def _certificates(settings: Settings) -> dict[str, int | None]:
-    """When each certificate ends; ``None`` if it cannot be read, which `_refused` tells of all who may read it."""
+    """When each certificate ends; ``None`` if it cannot be read."""
     found: dict[str, int | None] = {}
     for target in settings.targets:
         if (shown := target.credentials()) is not None:

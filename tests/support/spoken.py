@@ -60,7 +60,7 @@ def things() -> set[str]:
     """What `arcacct doctor` has verdicts of."""
     files = [f"queries/{name}.py" for name in ("doctor", "doctor_checks", "doctor_host")]
     named = {text for one in _calls(files, "Check", "advised") for text in template(one)}
-    return {text.strip("* ") for text in named if text.strip("* ")} | {name for name, _ in CHECKS}
+    return {text.strip("* ") for text in named if text.strip("* ")} | {one.name for one in CHECKS}
 
 
 _ACCEPTANCE = (
