@@ -29,12 +29,12 @@ from arcacct.targets import plugins
 
 
 def state(site: Site) -> Iterator[Check]:
-    """The checks that `arcacct status` has, with the limits of a host before it goes live."""
+    """The checks that `arcacct status` has, with the same limits."""
     if site.here is None:
         yield Check("database", UNKNOWN, "the configuration does not name it", "fix it first")
         return
     found = health.look(site.here, site.settings)
-    for one in health_checks.judge(found, health.BEFORE_LIVE, (row for row in health_checks.CHECKS if row.by_doctor)):
+    for one in health_checks.judge(found, site.limits, (row for row in health_checks.CHECKS if row.by_doctor)):
         yield one._replace(exit_code=one.exit_code or STORE) if one.severity == CRITICAL else one
 
 

@@ -25,7 +25,7 @@ from arcacct.errors import ConfigError, StoreError
 from arcacct.files.directories import resource
 from arcacct.queries import doctor, doctor_checks, doctor_host
 from arcacct.queries.doctor_checks import CONF, STORE, Site
-from arcacct.queries.health import BEFORE_LIVE, CRITICAL, OK, UNKNOWN, WARNING, Check, cannot_look, disk_check, disks
+from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, cannot_look, disk_check, disks
 from arcacct.targets import plugins
 
 PREFIX = "/opt/arcacct"
@@ -287,7 +287,7 @@ def _database(site: Site, state: Sequence[Check]) -> SetupStep:
     except (ConfigError, StoreError) as error:
         # The site had one: a new one in its place would send the jobs again that the ledger knows.
         return SetupStep("database", (Check("database", CRITICAL, str(error), exit_code=error.exit_code),))
-    room = [disk_check(one, BEFORE_LIVE) for one in disks(here)]
+    room = [disk_check(one, site.limits) for one in disks(here)]
     room = [one._replace(exit_code=STORE) if one.severity == CRITICAL else one for one in room]
     detail = f"{here.controldir}: {wrong}" if wrong else f"{here.database} does not exist: nothing is recorded"
     advice = "first start A-REX once, or set database= in [arcacct]" if wrong else "`arcacct db init` creates it"
