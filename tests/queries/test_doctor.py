@@ -387,6 +387,11 @@ def ends(days: float, site: Clinic, box: Sandbox) -> None:
     )
 
 
+def ends_too_soon_for_the_site(site: Clinic, box: Sandbox) -> None:
+    ends(21, site, box)
+    site.ours = "warn_certificate=60\ncrit_certificate=4w"
+
+
 def no_certificate(site: Clinic, box: Sandbox) -> None:
     (site.path / "host" / "hostcert.pem").unlink()
 
@@ -414,6 +419,7 @@ BROKEN_CREDENTIALS: dict[str, tuple[Callable[[Clinic, Sandbox], None], str, str,
     "an hour left": (functools.partial(ends, 0.04), "certificate", CRITICAL, "within a day", 77),
     "ten days left": (functools.partial(ends, 10), "certificate", WARNING, "10 days left; order the next one", 0),
     "three weeks left": (functools.partial(ends, 21), "certificate", WARNING, "21 days left; order the next one", 0),
+    "limits of the site": (ends_too_soon_for_the_site, "certificate", CRITICAL, "order the next one", 77),
     "no certificate": (no_certificate, "certificate", CRITICAL, "cannot be read", 77),
     "no CAs": (no_authorities, "CA directory", CRITICAL, "has no CA certificate under a hashed name", 78),
     "stale CRL": (stale_list, "CRLs", WARNING, "run fetch-crl", 0),
