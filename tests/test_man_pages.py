@@ -92,9 +92,10 @@ def test_every_option_of_the_configuration_is_on_its_page_and_no_other() -> None
     path = man.MAN / "man5" / "arcacct.conf.5"
     found = {}
     for block, text in re.findall(r"^\.SS \[(.+)\]\n((?:(?!\.SS).*\n)*)", section(path, "OPTIONS"), re.MULTILINE):
-        for name, told in re.findall(r"^\.TP\n\\fB(\w+)\\fR = .*\n((?:(?!\.TP).*\n)*)", text, re.MULTILINE):
+        for names, told in re.findall(r"^\.TP\n\\fB([\w, ]+)\\fR = .*\n((?:(?!\.TP).*\n)*)", text, re.MULTILINE):
             words = re.search(r"One of: ([^.]+)\.", " ".join(told.split()))
-            found[block.removesuffix(":NAME"), name] = words[1].replace("\\-", "-").split() if words else []
+            for name in names.split(", "):
+                found[block.removesuffix(":NAME"), name] = words[1].replace("\\-", "-").split() if words else []
 
     assert found == {
         (block, spec.name): list(spec.words) for block, specs in options_of(kinds()).items() for spec in specs

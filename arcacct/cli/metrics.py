@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from arcacct import __version__
 from arcacct.cli.console import block, data, examples, print_error
 from arcacct.cli.options import next_start, settings_of
-from arcacct.cli.status import threshold_options
+from arcacct.cli.status import limits_of, threshold_options
 from arcacct.errors import ConfigError, StoreError
 from arcacct.files.safe_open import replace_file
 from arcacct.queries import health, health_checks
@@ -42,7 +42,7 @@ METRICS = (*_FLAGS, *((one.name, one.help, one.labels) for row in health_checks.
 @click.option("--output", metavar="FILE", help="Write this file atomically, instead of stdout.")
 @click.pass_context
 @threshold_options
-def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -> int:
+def metrics(ctx: click.Context, output: str | None, **given: int | None) -> int:
     """
     Print health metrics for Prometheus, or write them for its textfile collector.
 
@@ -50,14 +50,14 @@ def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -
     arcacct_config_ok or arcacct_database_ok 0, and the exit code is 78 or 74. Unknown metrics are left out. Run it from
     a timer, as a user who may read the databases and write the file.
     """
-    found, site, wrong = None, None, None
+    found, wrong, checks = None, None, [Check("configuration", health.UNKNOWN, "")]
     try:
-        found = health.examine(settings_of(ctx))
+        settings = settings_of(ctx)
+        found = health.examine(settings)
         site = Site(next_start(ctx), ctx.obj["database"])
+        checks = monitored(site, found, limits_of(settings, given))
     except Exception as error:  # noqa: BLE001  on any error, a stale OK must not persist in the file
         wrong = error
-    unknown = Check("configuration", health.UNKNOWN, "")
-    checks = [unknown] if found is None or site is None else monitored(site, found, limits)
     content = generate_latest(_Known(_values(found, checks, wrong)))
     if output is None:
         block(content.decode(), data)

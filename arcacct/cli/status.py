@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import click
 
-from arcacct.cli.console import Coloured, data, examples, print_line, report_error
-from arcacct.cli.options import in_order, next_start, settings_of, together
+from arcacct.cli.console import Coloured, data, examples, print_error, print_line, report_error
+from arcacct.cli.options import Parsed, in_order, next_start, settings_of
 from arcacct.cli.tables import FORMATS, LISTED, format_option, show
+from arcacct.config.options import LIMITS
+from arcacct.config.settings import Settings
+from arcacct.config.values import Limit, Thresholds
 from arcacct.database import durable
 from arcacct.errors import ConfigError
 from arcacct.queries import health
 from arcacct.queries.doctor import monitored
 from arcacct.queries.doctor_checks import Site
-from arcacct.queries.health import DAY_S, HOUR_S, Health, Limit, Thresholds
+from arcacct.queries.health import Health
 from arcacct.queries.health_queries import TargetState
 from arcacct.records.hold_decisions import NONE
 from arcacct.records.holds import HELD
@@ -52,11 +55,9 @@ def perfdata(found: Health, limits: Thresholds) -> Iterator[str]:
         yield _datum("backup age", found.now - found.maintenance_log[durable.BACKUP].at_s, SECONDS, limits.backup_s)
     for path, end in found.certificates.items():
         if end is not None:
-            yield _datum(f"certificate {path}", end - found.now, SECONDS, limits.certificate_s, falling=True)
+            yield _datum(f"certificate {path}", end - found.now, SECONDS, limits.certificate_s)
     for disk in found.disks[:1]:
-        mib = limits.free_mib
-        limit = Limit(mib.warning * 2**20, mib.critical * 2**20)
-        yield _datum("disk free", disk.free_bytes, BYTES, limit, falling=True)
+        yield _datum("disk free", disk.free_bytes, BYTES, limits.free_bytes)
 
 
 def _of_target(now: int, target: TargetState, limits: Thresholds) -> Iterator[str]:
@@ -68,64 +69,36 @@ def _of_target(now: int, target: TargetState, limits: Thresholds) -> Iterator[st
     yield _datum(f"{target.name} held months", len(target.held_months), "", Limit(1, 1))
 
 
-def _datum(label: str, value: int, unit: str = "", limit: Limit | None = None, *, falling: bool = False) -> str:
-    """``limit``: reached from below, or from above where the value is ``falling``."""
-    edges = ("", "")
+def _datum(label: str, value: int, unit: str = "", limit: Limit | None = None) -> str:
+    edges = ["", ""]
     if limit is not None:
         # Ours are reached at the limit itself, a range is left above its end.
-        edges = (
-            (f"{limit.warning}:", f"{limit.critical}:")
-            if falling
-            else (f"{limit.warning - 1}", f"{limit.critical - 1}")
-        )
+        edges = [f"{edge}:" if limit.is_minimum else f"{edge - 1}" for edge in (limit.warning, limit.critical)]
     # What a label must not have.
     name = label.translate({ord("="): "_", ord("'"): "_", ord("|"): "_"})
-    least = "" if value < 0 else "0"
-    return f"'{name}'={value}{unit};{edges[0]};{edges[1]};{least}"
+    return f"'{name}'={value}{unit};{edges[0]};{edges[1]};{'' if value < 0 else '0'}"
 
 
-# The options of `status` and `metrics` that say when something is worth a warning.
+# The options that were there before warn_X and crit_X of [arcacct]; remove them in 0.4.
 
 
-_OPTIONS = {
-    "unsent_s": ("unsent", HOUR_S, "H", "when the oldest unsent record is older than {} hours"),
-    "sweep_s": ("sweep", HOUR_S, "H", "when the last sweep is {} hours ago"),
-    "spool_files": ("spool", 1, "N", "at {} events in the spool"),
-    "spool_s": ("spool-age", HOUR_S, "H", "when the oldest event in the spool is older than {} hours"),
-    "certificate_s": ("certificate", DAY_S, "D", "when a certificate expires within {} days"),
-    "quarantined": ("quarantine", 1, "N", "at {} records that a target rejects"),
-    "implausible": ("implausible", 1, "N", "at {} jobs held because of values that cannot be true"),
-    "unmeasured_percent": ("unmeasured", 1, "P", "when {} percent of the jobs of two months have no wall time"),
-    "backup_s": ("backup", DAY_S, "D", "when the last backup is older than {} days"),
-    "free_mib": ("disk", 1, "MIB", "when less than {} MiB are free on the disk of the databases"),
-}
-
-
-def _thresholds(**given: float) -> Thresholds:
-    limits = {
-        field: Limit(int(given[f"warn_{field}"] * unit), int(given[f"crit_{field}"] * unit))
-        for field, (_name, unit, _metavar, _what) in _OPTIONS.items()
-    }
-    return Thresholds(**limits)
-
-
-_DEFAULTS: dict[str, Limit] = Thresholds()._asdict()
+# Limits after the first ten never had an option.
+_OBSOLETE = {f"--{spec.name.replace('_', '-')}": spec for spec in LIMITS[:20]}
 threshold_options = in_order(
     *(
-        click.option(
-            f"--{kind}-{name}",
-            f"{kind}_{field}",
-            type=click.FloatRange(0),
-            default=_DEFAULTS[field][place] / unit,
-            metavar=metavar,
-            help=f"{word} {what.format(metavar)}; default {_DEFAULTS[field][place] / unit:g}.",
-        )
-        for field, (name, unit, metavar, what) in _OPTIONS.items()
-        for place, (kind, word) in enumerate((("warn", "Warn"), ("crit", "Critical")))
-    ),
-    together(_thresholds, "limits", [f"{kind}_{field}" for field in _OPTIONS for kind in ("warn", "crit")]),
+        click.option(name, spec.field, type=Parsed("limit", spec.read), hidden=True, help=f"As {spec.name}=.")
+        for name, spec in _OBSOLETE.items()
+    )
 )
-"""--warn-X and --crit-X for each threshold; the command gets what they say as ``limits``."""
+"""--warn-X and --crit-X; what they say is for `limits_of`."""
+
+
+def limits_of(settings: Settings, given: Mapping[str, int | None], *, is_quiet: bool = False) -> Thresholds:
+    """The limits of the settings, and over them those of obsolete options, which are named unless ``is_quiet``."""
+    used = {name: spec.name for name, spec in _OBSOLETE.items() if given[spec.field] is not None}
+    if used and not is_quiet:
+        print_error(f"{', '.join(used)}: obsolete; set {', '.join(used.values())} in [arcacct] of arcacct.conf")
+    return settings.thresholds.changed(given)
 
 
 # `arcacct status`: one screen, and an exit code for the monitoring.
@@ -136,18 +109,11 @@ _COLUMNS = ("subject", "severity", "text", "manual")
 COLOURS = ("green", "yellow", "red", "magenta")
 
 
-@click.command(
-    epilog=examples(
-        "arcacct status",
-        "arcacct status --warn-unsent 6 --crit-unsent 48",
-        "arcacct status --format json",
-        "arcacct status --format nagios",
-    )
-)
+@click.command(epilog=examples("arcacct status", "arcacct status --format json", "arcacct status --format nagios"))
 @format_option((*LISTED, "nagios"), "a list of checks: subject, severity (0-3), text, manual", ("json", "nagios"))
 @click.pass_context
 @threshold_options
-def status(ctx: click.Context, form: str, limits: health.Thresholds) -> int:
+def status(ctx: click.Context, form: str, **given: int | None) -> int:
     """
     Show the health of everything, on one screen and by exit code.
 
@@ -166,6 +132,7 @@ def status(ctx: click.Context, form: str, limits: health.Thresholds) -> int:
             known = ConfigError(_no_bar(one_line)) if form == "nagios" else error
             report_error(known, "UNKNOWN: ", err=False)
         return health.UNKNOWN
+    limits = limits_of(settings, given, is_quiet=form in ("json", "nagios"))
     found = health.examine(settings)
     checks = [
         check._replace(detail=sanitise_line(check.detail), advice=sanitise_line(check.advice))

@@ -27,7 +27,7 @@ from arcacct.config.options import (
 from arcacct.config.parser import Block, Conf, Option
 from arcacct.config.paths import places
 from arcacct.config.review import Callout, Release, all_callouts, release, wrong_callouts
-from arcacct.config.settings import examine
+from arcacct.config.settings import examine, thresholds
 from arcacct.errors import ConfigError
 from arcacct.secrecy import without_login
 
@@ -44,10 +44,11 @@ def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
     ``now`` (UTC seconds) is the time at which certificates must be valid; default: the present.
     """
     problems = check_text(conf, kinds, release(conf))
+    limit = thresholds(conf, problems).certificate_s
     # A configuration with errors still has targets whose files can be looked at.
     for target in targets(conf, kinds, None, []):
         block = conf.blocks[target.block]
-        for option, finding in _findings(target, int(time.time()) if now is None else now):
+        for option, finding in _findings(target, int(time.time()) if now is None else now, limit.warning):
             found = find(conf, block.name, next(spec for spec in kinds[block.kind].options if spec.name == option))
             # At the line that sets the option, be it the target's or one that it inherits; else at the target.
             line: Option | Block = found.lines[-1] if found.lines else block
@@ -124,14 +125,15 @@ def not_restarted(conf: Conf) -> Iterator[Problem]:
         return  # no message to a user who may not see them
 
 
-def _findings(target: Target, now: int) -> Iterator[tuple[str, Finding]]:
+def _findings(target: Target, now: int, soon_s: int) -> Iterator[tuple[str, Finding]]:
     """What is wrong with what the options of a target name, by option."""
     for option, text in target.wrong():
         yield option, Finding(ERROR, text)
     shown = target.credentials()
     if shown is None:
         return
-    yield from (("x509_host_cert", one) for one in credentials.certificate_findings(shown.x509_host_cert, now))
+    found = credentials.certificate_findings(shown.x509_host_cert, now, soon_s)
+    yield from (("x509_host_cert", one) for one in found)
     yield from credentials.pair_findings(target)
     if shown.ca_file is not None:
         yield from (("ca_file", one) for one in credentials.ca_file_findings(shown.ca_file))

@@ -19,8 +19,6 @@ from arcacct.errors import CredentialError
 from arcacct.wording import count_of
 
 DAY_S = 86400
-SOON_S = 14 * DAY_S
-"""When an administrator wants to hear that a certificate ends."""
 HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 """A CA certificate as OpenSSL looks it up in a directory."""
 
@@ -43,9 +41,9 @@ class Finding(NamedTuple):
     text: str
 
 
-def certificate_findings(cert: str, now: int) -> list[Finding]:
+def certificate_findings(cert: str, now: int, soon_s: int = 0) -> list[Finding]:
     """
-    What is wrong with the host certificate at a time (UTC seconds).
+    What is wrong with the host certificate at a time (UTC seconds); a warning if it ends within ``soon_s`` seconds.
 
     Less than a day of validity is an error: APEL checks a signature when it reads the message, which may be
     hours later, and drops it without a word (its own sender refuses to start with such a certificate).
@@ -61,7 +59,7 @@ def certificate_findings(cert: str, now: int) -> list[Finding]:
         return [Finding(ERROR, f"{cert} expired at {until}; install a new host certificate")]
     if end - now < DAY_S:
         return [Finding(ERROR, f"{cert} expires at {until}, within a day; install a new host certificate")]
-    if end - now < SOON_S:
+    if end - now < soon_s:
         return [Finding(WARNING, f"{cert} expires at {until}; order a new host certificate")]
     return []
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple, TypeVar
 
 from arcacct.config import paths, values
 from arcacct.config.parser import Conf, Option
-from arcacct.config.values import VomslessVO
+from arcacct.config.values import Thresholds, VomslessVO
 from arcacct.errors import UsageError
 
 # What is wrong with a configuration: one value for each complaint, so that all can be shown at once.
@@ -118,6 +119,17 @@ _X509 = tuple(spec._replace(inherits=("common",)) for spec in COMMON[2:])
 _VO = (plain("vomsless_vo", values.vomsless_vo, repeated=True), plain("vo_group", str, repeated=True))
 JURA = (*_X509, *_VO)
 
+LIMITS = tuple(
+    Spec(
+        f"{kind}_{limit.name}",
+        f"{kind}_{field}",
+        partial(values.threshold, unit=limit.unit),
+        f"{getattr(limit, part) // values.UNITS[limit.unit][limit.unit]}{limit.unit}",
+    )
+    for field, limit in Thresholds()._asdict().items()
+    for kind, part in values.LIMIT_KINDS.items()
+)
+"""When `arcacct status` and the like warn."""
 ARCACCT = (
     plain("database", values.path),
     flag("arex_writes_no_accounting"),
@@ -142,6 +154,7 @@ ARCACCT = (
     plain("core_watts", values.watts),
     plain("pue", values.pue),
     plain("carbon_intensity", values.carbon_intensity),
+    *LIMITS,
 )
 
 SELECTION = (

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arcacct import secrecy
 from arcacct.config.options import (
     ERROR,
+    LIMITS,
     OPTIONS,
     WARNING,
     Kinds,
     Problem,
     Target,
     errors,
+    find,
     in_order,
     read_block,
     shared_receivers,
@@ -30,6 +32,7 @@ from arcacct.config.values import (
     MapRule,
     NodeBenchmark,
     QueueBenchmark,
+    Thresholds,
     installed_cores,
     node_benchmark,
     queue_benchmark,
@@ -70,6 +73,7 @@ class Settings(NamedTuple):
     names_kept_months: int
     """After so many whole months names of users become pseudonyms; 0: never."""
     settle_s: int
+    thresholds: Thresholds
     warnings: tuple[Problem, ...]
 
 
@@ -110,7 +114,6 @@ def examine(
     found = targets(conf, kinds, common["http_proxy"], problems)
     problems += shared_receivers(conf, found)
     problems += review(conf, kinds, allow_jura=bool(ours["allow_jura"]) or not publishes or not to_publish)
-    of_jura = tuple(block.name for block in jura_targets(conf, kinds))
     if not publishes:
         problems += _unwanted(conf, found)
         found = ()
@@ -121,40 +124,46 @@ def examine(
         if line is None:
             problems.append(Problem(ERROR, path, None, None, None, AREX_WRITES))
         else:
-            name = conf.blocks["arcacct"].name
-            problems.append(Problem(ERROR, line.file, line.line, name, "database", AREX_WRITES))
-    problems += _contradicting(conf, "queue_benchmark", values_of_queue)
-    problems += _contradicting(conf, "node_benchmark", values_of_node)
-    problems += _contradicting(conf, "cores", values_of_cores)
+            problems.append(Problem(ERROR, line.file, line.line, conf.blocks["arcacct"].name, "database", AREX_WRITES))
+    problems += _contradicting(conf, "queue_benchmark", queue_benchmark, lambda one: one.queue)
+    # Patterns of CPU models are compared in small letters; the cores of the site have no name.
+    problems += _contradicting(conf, "node_benchmark", node_benchmark, lambda one: one.pattern.lower())
+    problems += _contradicting(conf, "cores", installed_cores, lambda _one: "")
+    limits = thresholds(conf, problems)
     problems = in_order(problems, conf.files)
     if errors(problems):
         return None, problems
     where = places(conf, None, database)
+    ours["lrms_host"] = ours["lrms_host"] or common["hostname"]
     made = Settings(
         hostname=common["hostname"],
         places=where,
         jura_database=where.controldir + "/accounting/publishing.db",
         targets=found,
-        publishes=publishes,
-        allow_jura=bool(ours["allow_jura"]),
-        jura_targets=of_jura,
-        lrms_host=ours["lrms_host"] or common["hostname"],
-        local_group_prefix=ours["local_group_prefix"],
-        map=ours["map"],
+        jura_targets=tuple(block.name for block in jura_targets(conf, kinds)),
         node_benchmarks=ours["node_benchmark"],
-        cores=ours["cores"],
-        cpu_watts=ours["cpu_watts"],
-        core_watts=ours["core_watts"],
-        pue=ours["pue"],
-        carbon_intensity=ours["carbon_intensity"],
         queue_benchmarks=(*ours["queue_benchmark"], *queues),
         launchers=tuple(dict.fromkeys(one.program for one in callouts(conf))),
-        keep_messages_days=ours["keep_messages_days"],
-        names_kept_months=ours["names_kept_months"],
-        settle_s=ours["settle_s"],
+        thresholds=limits,
         warnings=tuple(problem for problem in problems if problem.severity == WARNING),
+        **{field: value for field, value in ours.items() if field in Settings._fields},
     )
     return made, problems
+
+
+def thresholds(conf: Conf, problems: list[Problem]) -> Thresholds:
+    """The limits of [arcacct]; the defaults where ``problems``, to which it adds what is wrong, has errors."""
+    values = read_block(conf, "arcacct", LIMITS, problems)
+    limits = Thresholds().changed(values)
+    for limit, *specs in zip(limits, LIMITS[::2], LIMITS[1::2], strict=True):
+        is_beyond = limit.warning < limit.critical if limit.is_minimum else limit.warning > limit.critical
+        if is_beyond and None not in (values[spec.field] for spec in specs):
+            found = {spec.name: find(conf, "arcacct", spec) for spec in specs}
+            name, line = next((name, one.lines[0]) for name, one in found.items() if one.lines)
+            texts = " is beyond ".join(f"{name}={one.texts[0]}" for name, one in found.items())
+            text = f"{texts}, so nothing is a warning before it is critical; change one of them"
+            problems.append(Problem(ERROR, line.file, line.line, conf.blocks["arcacct"].name, name, text))
+    return Thresholds() if errors(problems) else limits
 
 
 def _unwanted(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:
@@ -166,33 +175,17 @@ def _unwanted(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:
             yield Problem(ERROR, block.file, block.line, block.name, None, text)
 
 
-def values_of_queue(text: str) -> tuple[str, Validity]:
-    """The queue of a line, and when it holds. Raises ValueError."""
-    found = queue_benchmark(text)
-    return found.queue, found.valid
-
-
-def values_of_node(text: str) -> tuple[str, Validity]:
-    """The same of a pattern of CPU models, which are compared in small letters. Raises ValueError."""
-    found = node_benchmark(text)
-    return found.pattern.lower(), found.valid
-
-
-def values_of_cores(text: str) -> tuple[str, Validity]:
-    """The same of the cores of the site, which have no name. Raises ValueError."""
-    return "", installed_cores(text).valid
-
-
-def _contradicting(conf: Conf, option: str, read: Callable[[str], tuple[str, Validity]]) -> Iterator[Problem]:
+def _contradicting(conf: Conf, option: str, read: Callable[..., Any], name_of: Callable[..., str]) -> Iterator[Problem]:
     """Lines that hold for the same name on the same day as one before."""
     block = conf.blocks.get("arcacct")
     seen: list[tuple[str, Validity, Option]] = []
     for line in block.options.get(option, ()) if block is not None else ():
         try:
-            name, valid = read(line.value)
+            value = read(line.value)
         except ValueError:
             # Said of the line itself.
             continue
+        name, valid = name_of(value), value.valid
         other = next((there for known, held, there in seen if known == name and held.overlaps(valid)), None)
         if block is not None and other is not None:
             what = f'"{name}" has another benchmark' if name else "there is another number of cores"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -15,6 +15,14 @@ _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
 _MOST_CORES = 10**8
 _MAP_FIELDS = ("owner", "group", "project", "account")
 _LOCAL_JOBS = re.compile(r"(?:([A-Za-z0-9_.-]+)\s+)?(own|arc)(?:\s+infrastructure=(\S+))?")
+_THRESHOLD = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,15}))? ?([A-Za-z%]*)")
+_TIMES = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SIZES = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+UNITS = {"h": _TIMES, "d": _TIMES, "MiB": _SIZES, "%": {"%": 1}, "": {"": 1}}
+"""For the unit of a limit those that may be written in its place, and how many s, bytes or things each has."""
+LIMIT_KINDS = {"warn": "warning", "crit": "critical"}
+"""What the options of a limit begin with, and the field of `Limit` that each sets."""
+_HOUR_S, _DAY_S = 3600, 86_400
 
 
 class VomslessVO(NamedTuple):
@@ -96,6 +104,69 @@ class Address(NamedTuple):
     def at(self, port: int) -> Address:
         """The same host at another port."""
         return Address(self.host, port)
+
+
+class Limit(NamedTuple):
+    """When something is worth a warning, and when it is critical."""
+
+    warning: int
+    critical: int
+    name: str = ""
+    """Of the options ``warn_NAME`` and ``crit_NAME``; empty: none sets it."""
+    unit: str = ""
+    """What those options count in; empty: in things."""
+    is_minimum: bool = False
+    """Whether values below it are reported, and not those from it on."""
+
+
+class Thresholds(NamedTuple):
+    """The limits of everything that `arcacct status` judges by a number; the options and their defaults are here."""
+
+    unsent_s: Limit = Limit(24 * _HOUR_S, 72 * _HOUR_S, "unsent", "h")
+    """Since records wait for a target that is due."""
+    sweep_s: Limit = Limit(_HOUR_S, 6 * _HOUR_S, "sweep", "h")
+    """Since the last sweep."""
+    spool_files: Limit = Limit(100, 10_000, "spool")
+    spool_s: Limit = Limit(_HOUR_S, 24 * _HOUR_S, "spool_age", "h")
+    """Age of the oldest event in the spool."""
+    certificate_s: Limit = Limit(30 * _DAY_S, _DAY_S, "certificate", "d", is_minimum=True)
+    """Until a certificate ends: some CAs take weeks."""
+    quarantined: Limit = Limit(1, 1000, "quarantine")
+    """Records that a target refuses."""
+    implausible: Limit = Limit(1, 1000, "implausible")
+    """Records that are held, since values of theirs cannot be true."""
+    unmeasured_percent: Limit = Limit(5, 50, "unmeasured", "%")
+    """Of the jobs of this month and the last, those without a measured wall time, if there are at least ten."""
+    backup_s: Limit = Limit(7 * _DAY_S, 30 * _DAY_S, "backup", "d")
+    """Since the last `arcacct db backup`, or since the database was made."""
+    free_bytes: Limit = Limit(2**30, 2**27, "disk", "MiB", is_minimum=True)
+    """What is left on the disk of the databases."""
+    free_files: Limit = Limit(10_000, 100, "disk_files", is_minimum=True)
+    """The same in files (inodes): each event of the spool is one."""
+    free_s: Limit = Limit(30 * _DAY_S, 7 * _DAY_S, "disk_time", "d", is_minimum=True)
+    """How long that lasts at the pace of the last week."""
+    swept_percent: Limit = Limit(100, 101, "swept", "%")
+    """Of the jobs that ended within a day, those whose end no callout reported."""
+
+    def changed(self, values: Mapping[str, int | None]) -> Thresholds:
+        """With the ``warn_FIELD`` and ``crit_FIELD`` of ``values`` that are not ``None``."""
+        found = self._asdict()
+        for field, limit in found.items():
+            given = {part: values.get(f"{kind}_{field}") for kind, part in LIMIT_KINDS.items()}
+            found[field] = limit._replace(**{part: value for part, value in given.items() if value is not None})
+        return Thresholds(**found)
+
+
+def threshold(value: str, unit: str) -> int:
+    """A limit in s, bytes or things; ``unit`` is that of a number alone. A part of one is rounded up."""
+    found = _THRESHOLD.fullmatch(value)
+    if found is None or (found[3] or unit) not in UNITS[unit]:
+        units = f", optionally with a unit ({', '.join(UNITS[unit])})" if unit else ""
+        raise ValueError(f"{value!r} is not a limit; write a number{units}")
+    whole, part, written = found.groups(default="")
+    # Without floating point, where 1.1 h is more than 3960 s.
+    number = int(whole + part.ljust(15, "0"))
+    return -(-number * UNITS[unit][written or unit] // 10**15)
 
 
 def word(value: str) -> str:

@@ -16,14 +16,15 @@ from typing import NamedTuple
 
 from arcacct.arex.spool_replay import trusted_owners, unusable_files
 from arcacct.config.options import TransportOptions
+from arcacct.config.values import Thresholds
 from arcacct.database import access
 from arcacct.database.access import blamed
 from arcacct.database.location import spools
 from arcacct.errors import ArcacctError, StoreError, TargetBusy, TargetRefuses
 from arcacct.publishing.plugin import Outcome, TargetPlugin, error_of
-from arcacct.queries import doctor_checks, doctor_host, health, health_checks
+from arcacct.queries import doctor_checks, doctor_host, health_checks
 from arcacct.queries.doctor_checks import STORE, Site, Step, of_error
-from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, Health, Thresholds, advised, user_name
+from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, Health, advised, user_name
 from arcacct.targets import plugins
 
 # What `arcacct status` looks at as well, and who may write the spools.
@@ -35,7 +36,7 @@ def state(site: Site) -> Iterator[Check]:
         yield Check("database", UNKNOWN, "the configuration does not name it", "fix it first")
         return
     rows = (row for row in health_checks.CHECKS if row.by_doctor)
-    for one in health_checks.judge(site.health, health.BEFORE_LIVE, rows):
+    for one in health_checks.judge(site.health, site.limits, rows):
         yield one._replace(exit_code=one.exit_code or STORE) if one.severity == CRITICAL else one
 
 

@@ -28,12 +28,12 @@ from arcacct.config.parser import Conf, absolute, parse
 from arcacct.config.paths import AREX_DATABASES, CONTROLDIR, STATUS_FOLDERS, places
 from arcacct.config.review import Callout, Release, callouts, release, wrong_callouts
 from arcacct.config.settings import examine
+from arcacct.config.values import Thresholds
 from arcacct.database import access, schema
 from arcacct.database.location import has_database, misplaced
 from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreError
 from arcacct.publishing.ledger_rows import iso
 from arcacct.queries.health import (
-    BEFORE_LIVE,
     CRITICAL,
     OK,
     UNKNOWN,
@@ -150,6 +150,7 @@ class Site:
         self.settings, _problems = examine(conf, self.kinds, database=database, to_publish=False)
         self.callouts = callouts(conf)
         self._launcher = launcher
+        self.limits = Thresholds() if self.settings is None else self.settings.thresholds
         try:
             self.here = places(conf, None, database) if conf.files else None
         except ConfigError:
@@ -360,7 +361,7 @@ def credentials(site: Site) -> Iterator[Check]:
     for cert in dict.fromkeys(cert for cert, _ in pairs):
         about = [found for (other, _), found in pairs.items() if other == cert]
         refused = [finding for found in about for option, finding in found if option == "x509_host_cert"]
-        yield from _certificate(cert, site.now, refused)
+        yield from _certificate(cert, site, refused)
     for (cert, key), found in pairs.items():
         findings = [finding for option, finding in found if option == "x509_host_key"]
         if findings or not found:
@@ -382,8 +383,8 @@ def _judged(what: str, findings: Iterable[Finding], well: str, exit_code: int) -
         yield Check(what, OK, well)
 
 
-def _certificate(path: str, now: int, refused: Iterable[Finding]) -> Iterator[Check]:
-    findings = [*config_credentials.certificate_findings(path, now), *dict.fromkeys(refused)]
+def _certificate(path: str, site: Site, refused: Iterable[Finding]) -> Iterator[Check]:
+    findings = [*config_credentials.certificate_findings(path, site.now), *dict.fromkeys(refused)]
     try:
         with open(path, "rb") as file:
             found = x509.load_pem_x509_certificate(file.read())
@@ -394,7 +395,7 @@ def _certificate(path: str, now: int, refused: Iterable[Finding]) -> Iterator[Ch
         yield from _judged("certificate", findings, "", KEYS)
     else:
         end = int(found.not_valid_after_utc.timestamp())
-        yield certificate_check(path, end, now, BEFORE_LIVE)
+        yield certificate_check(path, end, site.now, site.limits)
     # Both spellings: what one receiver has registered in the other's is refused.
     text = f"{config_credentials.slash_dn(found.subject)} at APEL (GOCDB), {found.subject.rfc4514_string()} at SGAS"
     yield Check("DN", OK, text, "register exactly this string")

@@ -24,11 +24,12 @@ from arcacct.config.credentials import certificate_findings, pair_findings
 from arcacct.config.options import ERROR
 from arcacct.config.paths import BY_DEFAULT, Places
 from arcacct.config.settings import Settings
+from arcacct.config.values import Limit, Thresholds
 from arcacct.database import access, durable, incarnation
 from arcacct.database.durable import MaintenanceEntry
 from arcacct.database.incarnation import DatabaseMismatch
 from arcacct.database.location import fence, spools
-from arcacct.errors import ArcacctError, StoreBusy
+from arcacct.errors import ArcacctError, CredentialError, StoreBusy
 from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
 from arcacct.publishing.ledger_rows import iso
 from arcacct.queries import health_queries
@@ -49,52 +50,6 @@ _MANY_JOBS = 10_000
 """Minimum number of jobs to estimate the size of one from the size of the files."""
 _GROWTH_DAYS = 7
 _YEARS_DAYS = 3650
-
-
-class Limit(NamedTuple):
-    """When something is worth a warning, and when it is critical."""
-
-    warning: int
-    critical: int
-
-
-class Thresholds(NamedTuple):
-    """The limits of all that has some."""
-
-    unsent_s: Limit = Limit(DAY_S, 3 * DAY_S)
-    """Since records wait for a target that is due."""
-    sweep_s: Limit = Limit(HOUR_S, 6 * HOUR_S)
-    """Since the last sweep."""
-    spool_files: Limit = Limit(100, 10_000)
-    spool_s: Limit = Limit(HOUR_S, DAY_S)
-    """Age of the oldest event in the spool."""
-    certificate_s: Limit = Limit(14 * DAY_S, DAY_S)
-    """Until a certificate ends."""
-    quarantined: Limit = Limit(1, 1000)
-    """Records that a target refuses."""
-    implausible: Limit = Limit(1, 1000)
-    """Records that are held, since values of theirs cannot be true."""
-    unmeasured_percent: Limit = Limit(5, 50)
-    """Of the jobs of this month and the last, those without a measured wall time, if there are at least ten."""
-    backup_s: Limit = Limit(7 * DAY_S, 30 * DAY_S)
-    """Since the last `arcacct db backup`, or since the database was made."""
-    free_mib: Limit = Limit(1024, 128)
-    """What is left on the disk of the databases."""
-    free_files: Limit = Limit(10_000, 100)
-    """The same in files (inodes): each event of the spool is one."""
-    free_days: Limit = Limit(30, 7)
-    """How long that lasts at the pace of the last week."""
-    swept_percent: Limit = Limit(100, 101)
-    """Of the jobs that ended within a day, those whose end no callout reported."""
-
-
-BEFORE_LIVE = Thresholds(
-    certificate_s=Limit(30 * DAY_S, DAY_S),
-    backup_s=Limit(2 * DAY_S, 30 * DAY_S),
-    free_days=Limit(90, 7),
-    swept_percent=Limit(10, 101),
-)
-"""Those of `arcacct doctor`: some CAs take weeks, and no one may be present to check."""
 
 
 class Check(NamedTuple):
@@ -419,7 +374,8 @@ def certificate_check(path: str, end: int, now: int, limits: Thresholds) -> Chec
     left = count_of((end - now) // DAY_S, "day")
     text = f"expired {ago(now, end)}" if end <= now else f"good until {iso(end)}, {left} left"
     severity = under(end - now, limits.certificate_s)
-    return Check("certificate", severity, f"{path}: {text}", "order the next one" if severity else "")
+    exit_code = CredentialError.exit_code if severity == CRITICAL else 0
+    return Check("certificate", severity, f"{path}: {text}", "order the next one" if severity else "", exit_code)
 
 
 def disk_check(disk: Disk, limits: Thresholds) -> Check:
@@ -427,9 +383,10 @@ def disk_check(disk: Disk, limits: Thresholds) -> Check:
     mib = disk.free_bytes // 2**20
     where = f"{disk.folder} does not exist; {disk.looked_at}" if disk.looked_at else disk.folder
     text = f"{where}: {mib / 1024:.1f} GiB free" if mib >= 1024 else f"{where}: {mib} MiB free"
-    severity, advice = under(mib, limits.free_mib), "free disk space: if database and spool are full, events are lost"
+    severity = under(disk.free_bytes, limits.free_bytes)
+    advice = "free disk space: if database and spool are full, events are lost"
     if disk.days is not None:
-        severity = max(severity, under(disk.days, limits.free_days))
+        severity = max(severity, under(disk.days * DAY_S, limits.free_s))
         lasts = "years" if disk.days >= _YEARS_DAYS else f"{disk.days} days at the rate of the last week"
         text, advice = f"{text}, enough for {lasts}", f"{advice}; `arcacct db prune` removes jobs that no target needs"
     if disk.free_files is not None and (few := under(disk.free_files, limits.free_files)):

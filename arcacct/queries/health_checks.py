@@ -13,6 +13,7 @@ from typing import NamedTuple
 from arcacct.arex.resident import UNIT
 from arcacct.arex.spool_replay import Spooled
 from arcacct.config.settings import Settings
+from arcacct.config.values import Thresholds
 from arcacct.database import durable
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import CredentialError, FiguresHeld, TargetBusy
@@ -29,7 +30,6 @@ from arcacct.queries.health import (
     Health,
     Launcher,
     Metric,
-    Thresholds,
     Values,
     advised,
     ago,

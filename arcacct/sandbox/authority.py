@@ -88,7 +88,7 @@ class Authority:
         Make a certificate for servers and clients with the common name `name`.
 
         `hosts` are the names and addresses it is good for (subjectAltName; none: `name` and the loopback ones).
-        `not_before` and `not_after` are UTC seconds (none: an hour ago, and thirty days ahead), so an expired
+        `not_before` and `not_after` are UTC seconds (none: an hour ago, and ninety days ahead), so an expired
         certificate or one of tomorrow can be had. Written to ``<stem>cert.pem`` and ``<stem>key.pem``, for this user
         alone, in `directory` (none: the authority's own). Without `rsa_key` the key is EC P-256, which is
         made in no time.
@@ -96,7 +96,7 @@ class Authority:
         now = int(time.time())
         key = rsa.generate_private_key(65537, 2048) if rsa_key else ec.generate_private_key(ec.SECP256R1())
         begin = now - _BACKDATED_S if not_before is None else not_before
-        end = now + 30 * DAY_S if not_after is None else not_after
+        end = now + 90 * DAY_S if not_after is None else not_after
         purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         certificate = _certificate(
             _subject(name),

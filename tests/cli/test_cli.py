@@ -99,7 +99,7 @@ def test_help_everywhere(words, capsys, monkeypatch) -> None:
         pytest.param(["publish", "extra"], ["extra", "`arcacct publish --help`"], id="argument too many"),
         pytest.param(["record", "c"], ["Missing argument 'JOBID'", "`arcacct record --help`"], id="argument missing"),
         pytest.param(["publish", "--since", "tea"], ["'tea' is not a time; write 2026-11-20"], id="not a time"),
-        pytest.param(["status", "--warn-spool", "tea"], ["'tea' is not a number; see `arcacct status"], id="no number"),
+        pytest.param(["status", "--warn-spool", "tea"], ["'tea' is not a limit; write a number"], id="no limit"),
         pytest.param(["stats", "--by", "vo", "--top", "tea"], ["'tea' is not a number; see"], id="no whole number"),
         pytest.param(["record", "c", "j", "DONE"], ["'DONE'", "'FINISHED'"], id="not a state"),
         pytest.param(["stats", "--end-from", "9" * 19], ["is not a time; write 2026-11-20"], id="beyond all times"),

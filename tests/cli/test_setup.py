@@ -263,6 +263,16 @@ def test_a_disk_that_cannot_hold_the_database(clinic, run, monkeypatch, fields, 
     assert wrong[0]["advice"]
 
 
+def test_a_site_says_how_much_room_its_database_needs(clinic, run) -> None:
+    """The limits of the settings hold before there is a database, too."""
+    for limit, verdicts in (("1", []), (f"{2**20}TiB", ["error"])):
+        clinic.ours = f"warn_disk={limit}\ncrit_disk={limit}"
+        clinic.configure()
+        found = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}
+        room = [one for one in found["database"]["details"] if one["subject"] == "disk"]
+        assert [one["verdict"] for one in room if one["verdict"] == "error"] == verdicts
+
+
 def test_a_database_that_was_moved_is_not_made_anew(clinic, run) -> None:
     """It says where the site has one, and neither makes another nor offers to remove what the site has."""
     fresh = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}

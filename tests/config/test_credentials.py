@@ -63,9 +63,9 @@ def host_key():
     ],
 )
 def test_validity_of_the_certificate(tmp_path, host_key, start, end, findings):
-    """Expired, expiring within a day and not yet valid are errors, the last fortnight is a warning."""
+    """Expired, expiring within a day and not yet valid are errors, and it is a warning that the end is near."""
     cert = write_certificate(tmp_path / "cert.pem", host_key, NOW + start, NOW + end)
-    found = certificate_findings(cert, NOW)
+    found = certificate_findings(cert, NOW, 14 * DAY)
     assert [(severity, words in text) for (severity, text), (_, words) in zip(found, findings, strict=True)] == [
         (severity, True) for severity, _ in findings
     ]

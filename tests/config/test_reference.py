@@ -30,18 +30,20 @@ def reference() -> str:
 def documented() -> dict[tuple[str, str], dict[str, str]]:
     """Each option of the reference, by block and name, with its attributes."""
     found: dict[tuple[str, str], dict[str, str]] = {}
-    block = name = ""
+    block, names = "", [""]
     for line in reference().splitlines():
         if header := re.fullmatch(r"#\[([^:\]]+)(:NAME)?\]", line):
             block = header[1]
-        elif option := re.match(r"## (\w+) = \S", line):
-            name = option[1]
-            found[block, name] = {}
+        elif option := re.match(r"## (\w+(?:, \w+)?) = \S", line):
+            names = option[1].split(", ")
+            found |= {(block, name): {} for name in names}
         elif attribute := re.fullmatch(r"## (multivalued|mandatory|(default|inherits|allowedvalues): (.+))", line):
-            found[block, name][attribute[2] or attribute[1]] = attribute[3] or "yes"
+            values = (attribute[3] or "yes").split(", ") if len(names) > 1 else [attribute[3] or "yes"]
+            for name, value in zip(names, values, strict=True):
+                found[block, name][attribute[2] or attribute[1]] = value
         elif example := re.match(r"#(\w+)=", line):
-            assert example[1] == name, f"the example of {example[1]} stands under {name}"
-            found[block, name]["example"] = "yes"
+            assert example[1] in names, f"the example of {example[1]} stands under {names}"
+            found[block, example[1]]["example"] = "yes"
     return found
 
 

@@ -11,7 +11,7 @@ from conf_files import APEL, DIRECTORY, SGAS
 
 from arcacct.config.parser import Conf, load
 from arcacct.config.settings import examine, settings
-from arcacct.config.values import MapRule, NodeBenchmark, QueueBenchmark, VomslessVO
+from arcacct.config.values import MapRule, NodeBenchmark, QueueBenchmark, Thresholds, VomslessVO
 from arcacct.errors import ConfigError
 from arcacct.targets import kinds
 
@@ -74,6 +74,54 @@ def test_every_option_of_ours(tmp_path):
         NodeBenchmark("Intel*", "HEPSPEC:11.5"),
     )
     assert found.queue_benchmarks == (QueueBenchmark("a", "HEPSPEC:12.26"),)
+
+
+def test_limits_have_the_unit_that_is_written(tmp_path):
+    """A number alone has the unit of the default; a part of a second, a byte or a record counts as a whole one."""
+    lines = "warn_unsent = 1.1\ncrit_unsent = 2 d\nwarn_certificate=2w\nwarn_disk=1.5GiB\nwarn_spool=0.5\n"
+    lines += "warn_swept = 10%\ncrit_swept = 20\nwarn_disk_time = 90min\ncrit_disk_time = 30s\n"
+    found = settings(conf_files.read(tmp_path, f"[arcacct]\n{lines}"), kinds()).thresholds
+
+    assert found.unsent_s[:2] == (3960, 172_800)
+    assert (found.certificate_s.warning, found.free_bytes.warning, found.spool_files.warning) == (
+        1_209_600,
+        3 * 2**29,
+        1,
+    )
+    assert (found.swept_percent[:2], found.free_s[:2]) == ((10, 20), (5400, 30))
+    assert found.sweep_s == Thresholds().sweep_s
+
+
+@pytest.mark.parametrize(("name", "block"), [("arcacct.conf", "arcacct"), ("arc.conf", "custom:arcacct")])
+def test_a_warning_beyond_critical_is_an_error_of_its_line(tmp_path, name, block):
+    """For limits that are reached from below and from above, whichever of both is set; equal ones are right."""
+    lines = "warn_unsent=100\ncrit_spool=99\nwarn_disk=1GiB\ncrit_disk=2GiB\nwarn_certificate=1d\nwarn_sweep=6\n"
+    text = f"[{block}]\n{lines}"
+    found, problems = examine(
+        conf_files.read(tmp_path, text)
+        if name == "arcacct.conf"
+        else conf_files.read(tmp_path, "", text + conf_files.ARC),
+        kinds(),
+    )
+
+    assert found is None
+    todo = "so nothing is a warning before it is critical; change one of them"
+    assert conf_files.lines(problems, tmp_path) == [
+        f"{name}:2: [{block}] warn_unsent: warn_unsent=100 is beyond crit_unsent=72h, {todo}",
+        f"{name}:3: [{block}] crit_spool: warn_spool=100 is beyond crit_spool=99, {todo}",
+        f"{name}:4: [{block}] warn_disk: warn_disk=1GiB is beyond crit_disk=2GiB, {todo}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", ["-1", "inf", "nan", "1e3", "9" * 400, "3 x", "3 MiB", "h", "\N{ARABIC-INDIC DIGIT ONE}"]
+)
+def test_what_is_no_limit_is_an_error_of_its_line(tmp_path, value):
+    """Said once, though the value is read twice; nothing is said of the order of it and its like."""
+    _found, problems = examine(conf_files.read(tmp_path, f"[arcacct]\nwarn_unsent=400\ncrit_unsent={value}\n"), kinds())
+
+    words = f"{value!r} is not a limit; write a number, optionally with a unit (s, min, h, d, w)"
+    assert conf_files.lines(problems, tmp_path) == [f"arcacct.conf:3: [arcacct] crit_unsent: {words}"]
 
 
 def test_every_complaint_at_once(tmp_path):

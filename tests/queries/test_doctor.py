@@ -35,7 +35,7 @@ from arcacct.files.directories import resource
 from arcacct.queries import doctor, doctor_checks, health
 from arcacct.queries.doctor_checks import Process, Site
 from arcacct.queries.doctor_host import mount_of
-from arcacct.queries.health import BEFORE_LIVE, CRITICAL, OK, UNKNOWN, WARNING, Check, Disk, disk_check
+from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, Disk, Thresholds, disk_check
 from arcacct.records import recorder
 from arcacct.sandbox import Sandbox, authority
 
@@ -389,6 +389,11 @@ def ends(days: float, site: Clinic, box: Sandbox) -> None:
     )
 
 
+def ends_too_soon_for_the_site(site: Clinic, box: Sandbox) -> None:
+    ends(21, site, box)
+    site.ours = "warn_certificate=60\ncrit_certificate=4w"
+
+
 def no_certificate(site: Clinic, box: Sandbox) -> None:
     (site.path / "host" / "hostcert.pem").unlink()
 
@@ -414,8 +419,9 @@ BROKEN_CREDENTIALS: dict[str, tuple[Callable[[Clinic, Sandbox], None], str, str,
     "key for all": (key_for_all, "key", WARNING, "chmod 600", 0),
     "expired": (functools.partial(ends, -2), "certificate", CRITICAL, "expired at", 77),
     "an hour left": (functools.partial(ends, 0.04), "certificate", CRITICAL, "within a day", 77),
-    "ten days left": (functools.partial(ends, 10), "certificate", WARNING, "order a new host certificate", 0),
+    "ten days left": (functools.partial(ends, 10), "certificate", WARNING, "10 days left; order the next one", 0),
     "three weeks left": (functools.partial(ends, 21), "certificate", WARNING, "21 days left; order the next one", 0),
+    "limits of the site": (ends_too_soon_for_the_site, "certificate", CRITICAL, "order the next one", 77),
     "no certificate": (no_certificate, "certificate", CRITICAL, "cannot be read", 77),
     "no CAs": (no_authorities, "CA directory", CRITICAL, "has no CA certificate under a hashed name", 78),
     "stale CRL": (stale_list, "CRLs", WARNING, "run fetch-crl", 0),
@@ -637,8 +643,8 @@ def test_the_file_system_that_is_meant(tmp_path) -> None:
     [
         (10**11, 10**6, None, OK, "93.1 GiB free"),
         (10**11, None, 4000, OK, "enough for years"),
-        (10**11, 10**6, 90, OK, "enough for 90 days"),
-        (10**11, 10**6, 89, WARNING, "arcacct db prune"),
+        (10**11, 10**6, 30, OK, "enough for 30 days"),
+        (10**11, 10**6, 29, WARNING, "arcacct db prune"),
         (10**11, 10**6, 6, CRITICAL, "free disk space: if database"),
         (10**8, 10**6, None, CRITICAL, "free disk space: if database"),
         (10**11, 5000, 4000, WARNING, "room for 5000 files (inodes) only"),
@@ -647,7 +653,7 @@ def test_the_file_system_that_is_meant(tmp_path) -> None:
 )
 def test_the_room_that_is_left(free_bytes, free_files, days, verdict, words) -> None:
     """In bytes, in files and in days at the present pace."""
-    one = disk_check(Disk("/db", free_bytes, free_files, days), BEFORE_LIVE)
+    one = disk_check(Disk("/db", free_bytes, free_files, days), Thresholds())
     assert one.severity == verdict
     assert words in one.text
 
@@ -991,13 +997,16 @@ def test_the_last_sweep(clinic, hours, verdict) -> None:
 
 
 def test_an_old_backup(live) -> None:
-    """Of the nightly backups the last is some days old, as `db backup` noted it."""
+    """The last is some days old, as `db backup` noted it; the limits of the site decide whether that is too old."""
     care = pathlib.Path(live.here.directory) / "care.json"
     noted = json.loads(care.read_text())
     noted["backup"][0] -= 5 * DAY_S
     care.write_text(json.dumps(noted))
-    one = about(live.verdicts(), "backup")
-    assert (one.severity, "(5 d ago)" in one.detail) == (WARNING, True)
+    for limit, severity in (("", OK), ("warn_backup=4", WARNING), ("warn_backup=1d\ncrit_backup=4d", CRITICAL)):
+        live.ours = limit
+        live.configure()
+        (one,) = [one for one in live.verdicts() if one.subject == "backup"]
+        assert (one.severity, "(5 d ago)" in one.detail) == (severity, True)
 
 
 @pytest.fixture

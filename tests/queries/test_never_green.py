@@ -373,8 +373,8 @@ def test_a_clock_that_was_ahead(site, what) -> None:
 
 def test_a_disk_that_is_full(site) -> None:
     """The old file of metrics stays, which says when it was written; the command fails. `status` sees the disk."""
-    limits = ("--warn-disk", 2**40, "--crit-disk", 2**40)
-    assert arcacct("--config", site.conf, "status", *limits).returncode == health.CRITICAL
+    site.configure(f"[arcacct]\nwarn_disk={2**20}TiB\ncrit_disk={2**20}TiB\n{TARGET}")
+    assert arcacct("--config", site.conf, "status").returncode == health.CRITICAL
     folder = site.conf.parent / "textfiles"
     folder.mkdir()
     code = (

@@ -16,7 +16,7 @@ from attackers import SECRET, relinking, secret_of_root, theirs
 from in_process import said
 from installed import arcacct
 from other_users import public_dir
-from watched_site import BLOCK, DAY_S, samples
+from watched_site import BLOCK, DAY_S, TARGET, samples
 
 from arcacct.arex.sweep import save_sweep
 from arcacct.config.parser import load
@@ -239,12 +239,49 @@ def test_a_configuration_that_cannot_be_read_is_unknown(tmp_path) -> None:
     assert done.stdout.startswith("UNKNOWN: ")
 
 
-def test_thresholds_can_be_chosen(site) -> None:
-    """What is a warning for one site is nothing for another."""
-    done = arcacct("--config", site.conf, "status", "--warn-sweep", "0.01", "--crit-sweep", "9")
+def test_a_site_sets_its_limits(site) -> None:
+    """What is a warning for one site is nothing for another, and critical for a third; figures tell the same."""
+    for limits, severity in (("", health.OK), ("warn_sweep=30s", 1), ("warn_sweep=1s\ncrit_sweep=30s", 2)):
+        site.configure(f"[arcacct]\n{limits}\n{TARGET}")
 
-    assert done.returncode == 1
-    assert "WARNING" in done.stdout
+        assert [(one.subject, one.severity) for one in site.status().values()] == [("sweep", severity)] * bool(severity)
+        assert site.metrics()["arcacct_check", "sweep"] == severity
+    assert "s;0;29;0 " in arcacct("--config", site.conf, "status", "--format", "nagios").stdout
+
+
+def test_every_command_judges_a_certificate_by_the_same_limits(site) -> None:
+    """Twenty days before its end: a warning by default, and whatever the site sets."""
+
+    def said() -> list[object]:
+        checked = arcacct("--config", site.conf, "config", "check").stdout
+        doctor = json.loads(arcacct("--config", site.conf, "doctor", "--offline", "--format", "json").stdout)
+        found = {check["what"]: check["verdict"] for check in doctor}
+        known = {name: check.severity for name, check in site.status().items()}
+        assert site.metrics()["arcacct_check", "certificate"] == known.get("certificate", health.OK)
+        return [known.get("certificate"), found["certificate"], "order a new host certificate" in checked]
+
+    site.certificate(20)
+    assert said() == [health.WARNING, "warning", True]
+    site.configure(f"[arcacct]\nwarn_certificate=10\n{TARGET}")
+    assert said() == [None, "ok", False]
+    site.configure(f"[arcacct]\nwarn_certificate=6w\ncrit_certificate=4w\n{TARGET}")
+    assert said() == [health.CRITICAL, "error", True]
+
+
+def test_obsolete_options_win_over_the_settings(site, tmp_path) -> None:
+    """One line says which options replace them, except to a program that reads the answer."""
+    site.configure(f"[arcacct]\nwarn_sweep=2h\ncrit_sweep=3h\n{TARGET}")
+    given = ("--warn-sweep", "0.01", "--crit-sweep", "9")
+    told = "arcacct: --warn-sweep, --crit-sweep: obsolete; set warn_sweep, crit_sweep in [arcacct] of arcacct.conf\n"
+
+    done = arcacct("--config", site.conf, "status", *given)
+    assert (done.returncode, "WARNING: last one" in done.stdout, done.stderr) == (1, True, told)
+    for form in ("json", "nagios"):
+        done = arcacct("--config", site.conf, "status", "--format", form, *given)
+        assert (done.returncode, done.stderr) == (1, "")
+    done = arcacct("--config", site.conf, "metrics", *given)
+    assert (samples(done.stdout)["arcacct_check", "sweep"], done.stderr) == (1, told)
+    assert "--warn-sweep" not in arcacct("status", "--help").stdout
 
 
 def test_reading_is_all_that_is_needed(site) -> None:

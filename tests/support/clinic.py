@@ -44,7 +44,7 @@ class Clinic:
         self.control = pathlib.Path(set_up(path / "control"))
         self.launcher = path / "libexec" / "arcacct-hook"
         if box is not None:
-            # The sandbox's own ends in thirty days; by its name the receivers know this one, too.
+            # The sandbox's own ends in ninety days; by its name the receivers know this one, too.
             self.credential = box.authority.issue(
                 CE, not_after=int(time.time()) + 400 * DAY_S + DAY_S // 2, directory=str(path / "host"), rsa_key=False
             )

@@ -109,23 +109,7 @@ def _section(ctx: click.Context, of_command: dict[str, list[Row]], common: list[
 
 
 def _rows(ctx: click.Context) -> list[Row]:
-    """The options of a command; ``--warn-X`` and ``--crit-X`` are one row."""
-    rows: list[Row] = []
-    for one in options(ctx.command):
-        name, meaning = _names(one), _meaning(one, ctx)
-        if name.startswith("`--crit-"):
-            warn, text = rows.pop()
-            rows.append((f"{warn}, {name}", _pair(text, meaning)))
-        else:
-            rows.append((name, meaning))
-    return rows
-
-
-def _pair(warning: str, critical: str) -> str:
-    """What two thresholds mean: "Warn when ...; default 1." and "Critical when ...; default 2."."""
-    (what, low), (_what, high) = (text.rsplit("; default ", 1) for text in (warning, critical))
-    low, high = (text.partition(". ")[0] for text in (low, high))
-    return f"Warning or critical {what.removeprefix('Warn ')}; defaults {low} and {high}."
+    return [(_names(one), _meaning(one, ctx)) for one in options(ctx.command)]
 
 
 def options(command: click.Command) -> list[click.Option]:

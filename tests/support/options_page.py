@@ -17,6 +17,7 @@ class Option(NamedTuple):
     """An option as the reference describes it."""
 
     name: str
+    """Or two, with a comma between them; their defaults are written so, too."""
     value: str
     """The form of its value, as ``yes|no``."""
     text: str
@@ -37,7 +38,9 @@ class Option(NamedTuple):
         if "default" in said:
             default = said["default"]
             words += [f"Default: {code(default)}."] if default != "undefined" else []
-        examples = [line for line in self.examples if line != f"{self.name}={said.get('default')}"]
+        names, defaults = self.name.split(", "), said.get("default", "").split(", ")
+        usual = [f"{name}={default}" for name, default in zip(names, defaults, strict=False)]
+        examples = [line for line in self.examples if line not in usual]
         words += [f"Example{'s' if len(examples) > 1 else ''}: {', '.join(map(code, examples))}."] if examples else []
         return " ".join(words)
 
