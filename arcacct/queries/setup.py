@@ -26,6 +26,7 @@ from arcacct.files.directories import resource
 from arcacct.queries import doctor, doctor_checks, doctor_host
 from arcacct.queries.doctor_checks import CONF, STORE, Site
 from arcacct.queries.health import BEFORE_LIVE, CRITICAL, OK, UNKNOWN, WARNING, Check, cannot_look, disk_check, disks
+from arcacct.queries.ownership import ownership
 from arcacct.targets import plugins
 
 PREFIX = "/opt/arcacct"
@@ -136,12 +137,9 @@ def steps(site: Site, ahead: Site, launcher: str) -> Iterator[SetupStep]:
     """
     configuration = list(doctor_checks.configuration(site))
     rated = [one for one in configuration if "benchmark" in one.detail]
-    first = SetupStep(
-        "configuration",
-        tuple(one for one in configuration if one.subject == "configuration" and one not in rated),
-        ("arcacct config check",),
-    )
-    yield first
+    text = tuple(one for one in configuration if one.subject == "configuration" and one not in rated)
+    open_to = _changeable(site, "configuration")
+    yield SetupStep("configuration", (*open_to, *text), (*(one.advice for one in open_to), "arcacct config check"))
     yield from _clock(site)
     yield _launcher(ahead, launcher)
     yield _callouts(site, configuration, launcher)
@@ -159,7 +157,7 @@ def steps(site: Site, ahead: Site, launcher: str) -> Iterator[SetupStep]:
         else (),
         ("remove the line",) if rated else (),
     )
-    yield _targets(site, is_readable=first.severity == OK)
+    yield _targets(site, is_readable=all(one.severity == OK for one in text))
     yield _rehearsal(site)
     yield _switch(site, state)
     yield _timers(site)
@@ -188,6 +186,11 @@ def _clock(site: Site) -> Iterator[SetupStep]:
     yield SetupStep("clock", (Check("clock", CRITICAL, detail, advice, CONF),), ("timedatectl",))
 
 
+def _changeable(site: Site, part: str) -> list[Check]:
+    """What the doctor finds wrong with owners and modes."""
+    return [one for one in ownership(site, (part,)) if one.severity != OK]
+
+
 def _newest_file(controldir: str) -> tuple[float, str, list[str]]:
     """When A-REX wrote the status of a job last, in which file, and what could not be looked at, with the reason."""
     newest, at = 0.0, ""
@@ -207,7 +210,7 @@ def _newest_file(controldir: str) -> tuple[float, str, list[str]]:
 
 
 def _launcher(ahead: Site, launcher: str) -> SetupStep:
-    checks = tuple(one for one in doctor_host.launcher(ahead) if one.subject == "launcher")
+    checks = (*_changeable(ahead, "launcher"), *doctor_host.launcher(ahead))
     advice = tuple(one.advice for one in checks if one.severity != OK)
     folder = os.path.dirname(launcher)
     if not os.path.exists(launcher) or any(one.startswith(doctor_host.ANEW) for one in advice):
@@ -275,10 +278,12 @@ def _database(site: Site, state: Sequence[Check]) -> SetupStep:
     here = site.here
     if here is None:
         return SetupStep("database", (_unsettled("database"),))
+    open_to = _changeable(site, "database")
+    do = tuple(one.advice for one in open_to)
     if location.has_database(here.database):
         # Of targets and jura-ng the steps of their own tell.
         recorded = (one for one in state if one.subject not in ("targets", *_OF_JURA))
-        return SetupStep("database", (*doctor_host.place(site), *recorded))
+        return SetupStep("database", (*doctor_host.place(site), *recorded, *open_to), do)
     wrong = location.misplaced(here)
     try:
         location.refuse_another(here)
@@ -292,9 +297,9 @@ def _database(site: Site, state: Sequence[Check]) -> SetupStep:
     detail = f"{here.controldir}: {wrong}" if wrong else f"{here.database} does not exist: nothing is recorded"
     advice = "first start A-REX once, or set database= in [arcacct]" if wrong else "`arcacct db init` creates it"
     others = () if wrong else tuple(one for one in doctor_checks.control_directory(site) if one.severity != OK)
-    checks = (*others, *doctor_host.place(site), *room, Check("database", CRITICAL, detail, advice, STORE))
+    checks = (*others, *open_to, *doctor_host.place(site), *room, Check("database", CRITICAL, detail, advice, STORE))
     files = f"{here.database} {here.publishing_database} {here.place_note}"
-    return SetupStep("database", checks, ("arcacct db init",), (f"rm {files} (before they have any job)",))
+    return SetupStep("database", checks, (*do, "arcacct db init"), (f"rm {files} (before they have any job)",))
 
 
 def _history(site: Site) -> SetupStep:
@@ -329,7 +334,7 @@ def _unsettled(subject: str) -> Check:
 
 
 def _targets(site: Site, *, is_readable: bool) -> SetupStep:
-    named = (*doctor_checks.targets(site), *_names(site))
+    named = (*doctor_checks.targets(site), *_changeable(site, "targets"), *_names(site))
     if not named and not is_readable:
         text = "none is found, and the configuration has errors"
         return SetupStep("targets", (Check("targets", UNKNOWN, text, "fix them first"),))
