@@ -41,7 +41,8 @@ class Directory:
         self.path = path
         self.made = made
         self.status = os.fstat(fd)
-        others = _others_write(fd, self.status)
+        # By its name in /proc: a descriptor that is open for searching alone tells nothing.
+        others = others_write(f"/proc/self/fd/{fd}", self.status)
         self.sure = sure and _is_ours(self.status) and (not others or bool(self.status.st_mode & stat.S_ISVTX))
         self.shared = others or not self.sure
 
@@ -314,15 +315,14 @@ def _is_ours(status: os.stat_result) -> bool:
     return status.st_uid in (0, os.geteuid())
 
 
-def _others_write(fd: int, status: os.stat_result) -> bool:
-    """Whether others than its owner may write in a directory."""
+def others_write(path: str, status: os.stat_result) -> bool:
+    """Whether others than its owner may write a file, or in a directory."""
     # Where every user has a group of his own (it has his number, as root's has), directories are often writable by it.
     if status.st_mode & stat.S_IWOTH or not status.st_mode & stat.S_IWGRP or status.st_gid != status.st_uid:
         return bool(status.st_mode & (stat.S_IWOTH | stat.S_IWGRP))
     try:
         # A list that names further users: then the bits of the group are the most that they may do.
-        # By its name in /proc: a descriptor that is open for searching alone tells nothing.
-        return "system.posix_acl_access" in os.listxattr(f"/proc/self/fd/{fd}")
+        return "system.posix_acl_access" in os.listxattr(path)
     except OSError:
         return False
 

@@ -5,7 +5,6 @@ nothing.
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
@@ -14,7 +13,7 @@ from contextlib import ExitStack, closing, suppress
 from functools import partial
 from typing import NamedTuple
 
-from arcacct.arex.spool_replay import trusted_owners, unusable_files
+from arcacct.arex.spool_replay import unusable_files
 from arcacct.config.options import TransportOptions
 from arcacct.config.values import Thresholds
 from arcacct.database import access
@@ -24,10 +23,11 @@ from arcacct.errors import ArcacctError, StoreError, TargetBusy, TargetRefuses
 from arcacct.publishing.plugin import Outcome, TargetPlugin, error_of
 from arcacct.queries import doctor_checks, doctor_host, health_checks
 from arcacct.queries.doctor_checks import STORE, Site, Step, of_error
-from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, Health, advised, user_name
+from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, Health, advised
+from arcacct.queries.ownership import PARTS, ownership
 from arcacct.targets import plugins
 
-# What `arcacct status` looks at as well, and who may write the spools.
+# What `arcacct status` looks at as well, and what no sweep can use.
 
 
 def state(site: Site) -> Iterator[Check]:
@@ -48,7 +48,7 @@ def monitored(site: Site, found: Health, limits: Thresholds) -> list[Check]:
 
 
 def spools_of(site: Site) -> Iterator[Check]:
-    """Check which users may write to each spool, and say of each file that no sweep can use what to do with it."""
+    """Say of each file of a spool that no sweep can use what to do with it."""
     here = site.here
     if here is None:
         return
@@ -57,18 +57,6 @@ def spools_of(site: Site) -> Iterator[Check]:
     except ArcacctError:
         # Is among the problems of the database.
         known = [here.spool]
-    trusted = trusted_owners(here)
-    for folder in filter(os.path.isdir, known):
-        owner = os.stat(folder).st_uid
-        if owner not in trusted:
-            detail = (
-                f"{folder} belongs to {user_name(owner)}, who is neither root nor the user of A-REX: its events are"
-                " rejected"
-            )
-            yield Check("spool", CRITICAL, detail, "check who created it, and chown it to the user of A-REX", STORE)
-        elif not os.access(folder, os.W_OK | os.X_OK):
-            detail = f"{folder} cannot be written by {user_name(os.geteuid())}"
-            yield Check("spool", CRITICAL, detail, "run as the user of A-REX, or fix its mode", STORE)
     with ExitStack() as stack:
         con = None
         with suppress(ArcacctError):
@@ -187,7 +175,7 @@ class HostCheck(NamedTuple):
 
 CHECKS = (
     HostCheck("configuration", doctor_checks.configuration, "configuration"),
-    HostCheck("permissions", doctor_checks.permissions, "configuration"),
+    *(HostCheck("permissions", partial(ownership, part=part), part) for part in PARTS),
     HostCheck("clock", doctor_checks.files_of_jobs, "clock"),
     HostCheck("control directory", doctor_checks.control_directory, "database"),
     HostCheck("A-REX", doctor_checks.running),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import ssl
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -45,10 +43,8 @@ from arcacct.queries.health import (
     certificate_check,
     is_without_arex,
     look,
-    user_name,
 )
 from arcacct.records import reader
-from arcacct.secrecy import without_login
 from arcacct.targets import kinds
 from arcacct.wording import count_of
 
@@ -97,19 +93,22 @@ class Process(NamedTuple):
     pid: int
     files: tuple[str, ...]
     """What it has open, as far as we may see that."""
+    user: int | None = None
+    """Its effective uid."""
 
 
 def arex_processes() -> list[Process]:
     """The processes ``arched`` of this host."""
     found = []
-    for process in psutil.process_iter(["name"]):
+    for process in psutil.process_iter(["name", "uids"]):
         if process.info["name"] != "arched":
             continue
         try:
             files = tuple(one.path for one in process.open_files())
         except (psutil.Error, OSError):
             files = ()
-        found.append(Process(process.pid, files))
+        uids = process.info["uids"]
+        found.append(Process(process.pid, files, None if uids is None else uids.effective))
     return found
 
 
@@ -174,6 +173,12 @@ class Site:
             return self.callouts[0].program
         return self._launcher or next(filter(os.path.exists, LAUNCHERS), LAUNCHERS[-1])
 
+    @property
+    def launchers(self) -> tuple[str, ...]:
+        """The programs of our callouts, or the one of those that are to be written; none without A-REX."""
+        programs = dict.fromkeys((self.launcher, *(one.program for one in self.callouts)))
+        return () if self.is_without_arex else tuple(programs)
+
     @cached_property
     def problems(self) -> list[Problem]:
         """Every problem of the text of the configuration."""
@@ -206,7 +211,7 @@ Step = Callable[[Site], Iterable[Check]]
 """Looks at one thing. May raise what it likes: that is a verdict, too."""
 
 
-# The configuration: can it be read, is it right, who may change it.
+# The configuration: can it be read, is it right.
 
 
 def configuration(site: Site) -> Iterator[Check]:
@@ -240,103 +245,6 @@ def targets(site: Site) -> Iterator[Check]:
         yield Check("targets", UNKNOWN, "the configuration has errors", "fix them first")
     elif site.settings.targets:
         yield Check("targets", OK, ", ".join(f"{one.name} ({one.url})" for one in site.settings.targets))
-
-
-def permissions(site: Site) -> Iterator[Check]:
-    """Check which users may change the configuration and the databases, and whether the recorder may write them."""
-    for path in site.conf.files:
-        found = _changeable("permissions", path, CONF)
-        if found.severity == OK and (loose := [*changeable_parts(path)]):
-            detail = f"{path} can be replaced by other users, who may write in {', '.join(loose)}"
-            found = Check("permissions", CRITICAL, detail, f"chmod go-w {' '.join(map(shlex.quote, loose))}", CONF)
-        yield found
-        mode = os.stat(path).st_mode
-        proxy = site.conf.option("common", "http_proxy")
-        if proxy is not None and proxy.file == path and mode & 0o044 and without_login(proxy.value) != proxy.value:
-            yield Check(
-                "permissions", WARNING, f"{path} contains a password, and other users may read it", f"chmod 600 {path}"
-            )
-    yield from _doctor(site)
-    here = site.here
-    if here is None or not os.path.isdir(here.directory):
-        return
-    yield _changeable("permissions", here.directory, STORE)
-    mode = stat.S_IMODE(os.stat(here.directory).st_mode)
-    if mode & 0o005:
-        yield Check(
-            "permissions",
-            WARNING,
-            f"{here.directory} is readable by all users, and contains names of users",
-            f"chmod o-rwx {here.directory}; add its readers to the group of read_group=",
-        )
-    yield from _owners(site)
-
-
-def changeable_parts(path: str) -> Iterator[str]:
-    """A file and the directories above it that others than their owner may write to, from the file up."""
-    path = os.path.realpath(path)
-    while True:
-        status = os.stat(path)
-        # In a directory with the sticky bit each may replace only what is theirs.
-        if _others_write(status) and not (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX):
-            yield path
-        if path == "/":
-            return
-        path = os.path.dirname(path)
-
-
-def _others_write(status: os.stat_result) -> bool:
-    is_of_group = status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid
-    return bool(status.st_mode & stat.S_IWOTH or is_of_group)
-
-
-def _changeable(what: str, path: str, exit_code: int) -> Check:
-    """Whether others than root and its owner may change a file or directory."""
-    status = os.stat(path)
-    if _others_write(status):
-        return Check(what, CRITICAL, f"{path} can be changed by other users", f"chmod go-w {path}", exit_code)
-    return Check(what, OK, f"{path} belongs to {user_name(status.st_uid)}, who alone may change it")
-
-
-def _doctor(site: Site) -> Iterator[Check]:
-    """Whether what the doctor may read and write is what the recorder may."""
-    here = site.here
-    if here is None or not os.path.isdir(here.controldir):
-        return
-    user = os.stat(here.controldir).st_uid
-    if os.geteuid() not in (0, user):
-        yield Check(
-            "permissions",
-            WARNING,
-            f"the doctor runs as {user_name(os.geteuid())}, and A-REX as {user_name(user)}: what it may read differs",
-            f"run `arcacct doctor` as {user_name(user)}",
-        )
-
-
-def _owners(site: Site) -> Iterator[Check]:
-    """The launcher runs as the user of A-REX, to whom the control directory belongs."""
-    here = site.here
-    if here is None or not os.path.isdir(here.controldir):
-        return
-    user = os.stat(here.controldir).st_uid
-    ours = (
-        here.directory,
-        here.database,
-        f"{here.database}-wal",
-        here.spool,
-        here.queue_lock,
-        here.publishing_database,
-    )
-    others = [path for path in ours if os.path.exists(path) and os.stat(path).st_uid != user]
-    if user and others:
-        yield Check(
-            "permissions",
-            CRITICAL,
-            f"{', '.join(others)}: not owned by {user_name(user)}, who owns {here.controldir}, so as whom A-REX runs "
-            "its launcher",
-            f"chown {user_name(user)} {' '.join(others)}, and run every command of arcacct as that user",
-            STORE,
-        )
 
 
 # What the host proves itself by, and whom it trusts: certificate, key, CAs.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import stat
 import subprocess
 import sys
 import tempfile
@@ -20,10 +18,10 @@ from arcacct.arex.resident import UNIT
 from arcacct.arex.spool_replay import LauncherSettings, launcher_settings
 from arcacct.config.check import LAUNCHERS, launcher_problem
 from arcacct.database.location import spools
-from arcacct.errors import ArcacctError, TargetBusy
-from arcacct.files.safe_open import open_parent
-from arcacct.queries.doctor_checks import CONF, STORE, Site, changeable_parts
+from arcacct.errors import TargetBusy
+from arcacct.queries.doctor_checks import CONF, STORE, Site
 from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, advised, there, user_name
+from arcacct.queries.ownership import is_changeable, user_of_arex
 
 # On what kind of file system the databases are.
 
@@ -117,12 +115,16 @@ ANEW = "replace it by a new copy of etc/arcacct-hook, with mv"
 
 def launcher(site: Site) -> Iterator[Check]:
     """Each program that our callouts name, or will name."""
-    if site.is_without_arex:
-        return
-    for program in dict.fromkeys((site.launcher, *(one.program for one in site.callouts))):
-        wrong = _unsafe(site, program)
-        if wrong is not None:
-            yield wrong
+    for program in site.launchers:
+        if problem := launcher_problem(program):
+            yield advised("launcher", CRITICAL, problem, CONF)
+            continue
+        if is_changeable(program, os.geteuid()):
+            user = user_of_arex(site)
+            # Otherwise `permissions` has said what is wrong.
+            if not is_changeable(program, user):
+                detail = f"{program} was not run as {user_name(os.geteuid())}, since {user_name(user)} can change it"
+                yield Check("launcher", UNKNOWN, detail, f"run `arcacct doctor` as {user_name(user)}")
             continue
         if os.path.basename(program) == OLD_PROGRAM:
             detail = f"{program} only runs the launcher, and the release after 0.3 does not have it"
@@ -137,44 +139,6 @@ def launcher(site: Site) -> Iterator[Check]:
                 f"{program} is inside the Python environment: during an upgrade it is missing, and each job fails",
                 "copy etc/arcacct-hook to /usr/local/libexec, and use that path in the callouts",
             )
-
-
-def _unsafe(site: Site, program: str) -> Check | None:
-    """Why a program cannot be run, or may not be; ``None``: it may."""
-    if problem := launcher_problem(program):
-        return advised("launcher", CRITICAL, problem, CONF)
-    status = os.stat(program)
-    if status.st_uid not in (0, os.geteuid()):
-        return _of_another(site, program, status.st_uid)
-    try:
-        folder, _name = open_parent(os.path.realpath(program))
-        with folder:
-            sure = folder.sure
-    except (OSError, ArcacctError):
-        sure = False
-    if not sure or status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid):
-        detail = f"{program}: users other than root can replace the launcher on its path; it was not run"
-        loose = " ".join(map(shlex.quote, changeable_parts(program)))
-        todo = f"chmod go-w {loose}" if loose else "the program and each directory above it must belong to root"
-        return Check("launcher", CRITICAL, detail, todo, CONF)
-    return None
-
-
-def _of_another(site: Site, program: str, uid: int) -> Check:
-    owner = user_name(uid)
-    if uid == _user_of_arex(site):
-        detail = f"{program} belongs to {owner}, as whom A-REX runs; as {user_name(os.geteuid())} it was not run"
-        return Check("launcher", UNKNOWN, detail, f"run `arcacct doctor` as {owner}")
-    detail = f"{program}: the launcher belongs to {owner}, who so controls what A-REX runs; it was not run"
-    advice = f"chown root {program}, after you have checked its content"
-    return Check("launcher", CRITICAL, detail, advice, CONF)
-
-
-def _user_of_arex(site: Site) -> int | None:
-    try:
-        return None if site.here is None else os.stat(site.here.controldir).st_uid
-    except OSError:
-        return None
 
 
 def _settings(site: Site, program: str, found: LauncherSettings) -> Iterator[Check]:

@@ -89,7 +89,8 @@ def steps(site: Site) -> Iterator[SetupStep]:
             do, undo = todo(site, checks)
         else:
             do, undo = todo if worst(checks) != OK else ((), ())
-        yield SetupStep(name, checks, tuple(do), tuple(undo))
+        rights = [one.advice for one in checks if one.subject == "permissions" and one.severity == CRITICAL]
+        yield SetupStep(name, checks, (*rights, *do), tuple(undo))
 
 
 Todo = tuple[Sequence[str], Sequence[str]]
@@ -132,7 +133,7 @@ def _unit_state(unit: str) -> str | None:
 
 
 def _launcher(site: Site, checks: Sequence[Check]) -> Todo:
-    advice = [one.advice for one in checks if one.severity != OK]
+    advice = [one.advice for one in checks if one.severity != OK and one.subject != "permissions"]
     folder = os.path.dirname(site.launcher)
     is_meant = any(one.endswith("did you mean it?") for one in advice)
     if is_meant or not (not os.path.exists(site.launcher) or any(one.startswith(doctor_host.ANEW) for one in advice)):

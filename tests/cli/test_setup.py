@@ -566,6 +566,57 @@ def details(run, step: str) -> list[dict[str, str]]:
     return list(found_step(run, step)["details"])
 
 
+@pytest.mark.parametrize(
+    ("name", "step", "code"),
+    [
+        ("arc.conf", "configuration", 78),
+        ("arc.conf.d", "configuration", 78),
+        ("arcacct.conf", "configuration", 78),
+        ("libexec", "launcher", 78),
+        ("libexec/arcacct-hook", "launcher", 78),
+        ("control", "database", 74),
+        ("control/accounting/arcacct", "database", 74),
+        ("control/accounting/arcacct/accounting.db", "database", 74),
+        ("control/accounting/arcacct/spool", "database", 74),
+        ("messages", "targets", 78),
+    ],
+)
+def test_setup_says_what_the_doctor_says_of_owners_and_modes(clinic, run, name, step, code) -> None:
+    """Each in the step that it is about, which has the command that corrects it."""
+    (clinic.path / "messages").mkdir()
+    clinic.targets = f"[arcacct/directory:out]\npath={clinic.path}/messages\ngocdb_name=S\n"
+    clinic.configure()
+    run("setup", "--write", "--yes")
+    run("db", "init")
+    (clinic.path / "control/accounting/arcacct/spool").mkdir(exist_ok=True)
+    assert run("setup", "--check").returncode == 0
+    path = clinic.path / name
+    path.chmod(path.stat().st_mode | 0o002)
+
+    (said_by_doctor,) = [
+        one
+        for one in json.loads(run("doctor", "--offline", "--format", "json").stdout)
+        if (one["what"], one["verdict"]) == ("permissions", "error")
+    ]
+    (wrong,) = [one for one in details(run, step) if one["verdict"] == "error"]
+    # A look at the database makes accounting.db-wal with the mode of the database.
+    assert {one["detail"].split(",")[0] for one in (wrong, said_by_doctor)} == {f"every user can change {path}"}
+    assert said_by_doctor["advice"] == f"chmod o-w {path}"
+    done = run("setup", "--check")
+    assert (done.returncode, said_by_doctor["exit_code"]) == (code, code)
+    if step != "targets":
+        assert f"next: {step}\n  chmod o-w {path}" in run("setup").stdout
+    subprocess.run(wrong["advice"], shell=True, check=True)
+    assert run("setup", "--check").returncode == 0
+
+
+def test_setup_says_who_can_change_the_place_of_a_new_database(clinic, run) -> None:
+    """Before it is created."""
+    (clinic.control / "accounting").chmod(0o757)
+    found = {one["detail"]: one["advice"] for one in details(run, "database") if one["verdict"] == "error"}
+    assert found[f"every user can change {clinic.control}/accounting"] == f"chmod o-w {clinic.control}/accounting"
+
+
 def test_callouts_that_a_rex_has_not_read(clinic) -> None:
     """A-REX was started before the lines were written: it reports nothing until it is restarted."""
     (clinic.path / "arc.conf.d").rmdir()

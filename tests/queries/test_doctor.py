@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import grp
 import json
 import os
 import pathlib
 import shutil
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -29,10 +31,11 @@ from arcacct.arex.resident import RecorderLock
 from arcacct.arex.spool_replay import LauncherSettings, launcher_settings
 from arcacct.arex.sweep import save_sweep
 from arcacct.config.review import STATES
-from arcacct.database import access
+from arcacct.database import access, location
+from arcacct.database.durable import SNAPSHOT, log_done
 from arcacct.database.schema import note
 from arcacct.files.directories import resource
-from arcacct.queries import doctor, doctor_checks, health
+from arcacct.queries import doctor, doctor_checks, health, ownership
 from arcacct.queries.doctor_checks import Process, Site
 from arcacct.queries.doctor_host import mount_of
 from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, Disk, Thresholds, disk_check
@@ -269,14 +272,6 @@ def arcacct_record(site: Clinic) -> None:
     site.lines = [f"statecallout={state} {OPTIONS} {program} %C %I %S" for state in STATES]
 
 
-def open_to_all(site: Clinic) -> None:
-    site.launcher.chmod(0o777)
-
-
-def in_a_folder_open_to_all(site: Clinic) -> None:
-    site.launcher.parent.chmod(0o777)
-
-
 def with_a_fallback_of_its_own(site: Clinic) -> None:
     site.install(fallback="/var/spool/elsewhere")
 
@@ -303,8 +298,6 @@ BROKEN_LAUNCHERS = {
     failing: (CRITICAL, "ends with 3, and A-REX treats that as a failure"),
     of_0_2: (WARNING, "arcacct-hook is the launcher of 0.2: it starts another program for each event"),
     arcacct_record: (WARNING, "name the launcher in the statecallout lines: /usr/libexec/arcacct-hook"),
-    open_to_all: (CRITICAL, "users other than root can replace the launcher"),
-    in_a_folder_open_to_all: (CRITICAL, "users other than root can replace the launcher"),
     with_a_fallback_of_its_own: (CRITICAL, "add spool_fallback=/var/spool/elsewhere"),
     with_a_spool_of_its_own: (CRITICAL, "spools in /var/spool/elsewhere (spool=), and no sweep reads it"),
 }
@@ -339,13 +332,17 @@ def test_what_a_launcher_says_of_itself(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777], ids=["safe", "unsafe"])
-def test_what_others_can_exchange_is_not_run(mended, tmp_path, mode) -> None:
+@pytest.mark.parametrize("what", ["launcher", "directory"])
+def test_a_launcher_that_others_can_change_is_not_run(mended, tmp_path, what, mode) -> None:
     """The doctor is run by root: it starts nothing that another user may have put there."""
-    mended.put(f"#!/bin/sh\ntouch {tmp_path}/was-run\n", mode)
+    mended.put(f"#!/bin/sh\ntouch {tmp_path}/was-run\n")
+    (mended.launcher if what == "launcher" else mended.launcher.parent).chmod(mode)
 
-    mended.verdicts()
+    found = mended.verdicts()
 
     assert (tmp_path / "was-run").exists() == (mode == 0o755)
+    wrong = [one for one in found if one.subject == "permissions" and one.severity != OK]
+    assert [one.exit_code for one in wrong] == ([] if mode == 0o755 else [78])
 
 
 def test_what_a_launcher_that_hangs_has_started_is_ended(mended) -> None:
@@ -361,11 +358,12 @@ def test_what_a_launcher_that_hangs_has_started_is_ended(mended) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
 def test_a_launcher_of_another_user(clinic) -> None:
-    """Who owns it decides what A-REX's user runs; if it is that user, the doctor has to be run as he."""
+    """The owner decides what A-REX runs; if A-REX runs as this user, only this user can try the launcher."""
     os.chown(clinic.launcher, 65534, 65534)
-    one = about(clinic.verdicts(), "launcher")
-    assert (one.severity, "belongs to nobody" in one.text) == (CRITICAL, True)
-    os.chown(clinic.control, 65534, 65534)
+    (one,) = wrong_permissions(clinic)
+    assert (one.severity, one.exit_code, one.advice) == (CRITICAL, 78, f"chown root {clinic.launcher}")
+    assert "nobody, the owner, can change" in one.detail
+    clinic.processes = [Process(4242, (), 65534)]
     one = about(clinic.verdicts(), "launcher")
     assert (one.severity, one.advice) == (UNKNOWN, "run `arcacct doctor` as nobody")
 
@@ -793,10 +791,11 @@ def test_a_process_of_arex_is_found(tmp_path) -> None:
             # It has its name once it runs.
             while "arched" not in pathlib.Path(f"/proc/{running.pid}/comm").read_text(encoding="ascii"):
                 time.sleep(0.01)
-            found = {one.pid: one.files for one in doctor_checks.Site(load_nothing(), None).processes()}
+            found = {one.pid: one for one in doctor_checks.Site(load_nothing(), None).processes()}
         finally:
             running.kill()
-    assert str(tmp_path / "open") in found[running.pid]
+    assert str(tmp_path / "open") in found[running.pid].files
+    assert found[running.pid].user == os.geteuid()
 
 
 def load_nothing():
@@ -906,17 +905,207 @@ def test_a_service_that_is_enabled_and_does_not_run(clinic, monkeypatch, tmp_pat
     )
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
-def test_files_of_the_wrong_owner(clinic) -> None:
-    """A-REX runs as another user than the one who made the databases, or somebody else made the spool."""
-    os.makedirs(clinic.here.spool)
-    os.chown(clinic.here.spool, 65534, 65534)
-    assert "its events are rejected" in about(clinic.verdicts(), "spool").detail
+def wrong_permissions(site: Clinic, *parts: str) -> list[Check]:
+    """What `arcacct doctor` and `arcacct setup` find wrong with owners and modes."""
+    found = site.site()
+    return [one for part in parts or ownership.PARTS for one in ownership.ownership(found, part) if one.severity != OK]
 
-    os.chown(clinic.control, 65534, 65534)
-    one = about(clinic.verdicts(), "permissions")
-    assert (one.exit_code, "chown nobody" in one.advice) == (74, True)
-    assert clinic.here.database in one.detail
+
+NEXT_TO_THE_DATABASE = (
+    *("", "accounting.db", "accounting.db-wal", "accounting.db-shm"),
+    *("publishing.db", "publishing.db-wal", "publishing.db-shm", "queue.lock", "import.lock", "publishing.lock"),
+    *("publishing.locks", "maintenance", "care.json", "check.json", "reports.json", "pseudonyms.key", "archive.db"),
+    *("backups", "spool"),
+)
+TRUSTED_PATHS = {
+    **dict.fromkeys(("arc.conf", "arcacct.conf", "arc.conf.d", "arc.conf.d/more.conf"), 78),
+    **dict.fromkeys(("libexec", "libexec/arcacct-hook"), 78),
+    **dict.fromkeys(("control", "control/accepting", "control/finished", "control/accounting"), 74),
+    "control/accounting/arcacct.place": 74,
+    **dict.fromkeys((f"control/accounting/arcacct/{name}".rstrip("/") for name in NEXT_TO_THE_DATABASE), 74),
+    **dict.fromkeys(("rehearsed", "rehearsed/publishing.db", "fallback", "former/spool", "readers"), 74),
+}
+"""What arcacct reads as its own or writes, below the site's directory, and the exit code if others can change it."""
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory) -> Clinic:
+    """A site with each file that arcacct trusts, where A-REX runs as root."""
+    made = Clinic(tmp_path_factory.mktemp("guarded"))
+    made.processes = [Process(4242, (), os.geteuid())]
+    made.ours = f"rehearsal={made.path}/rehearsed\nspool_fallback={made.path}/fallback\n"
+    made.configure()
+    note = location.read(made.here)
+    assert note is not None
+    location.write(made.here, note._replace(former=(f"{made.path}/former",)))
+    log_done(made.here, SNAPSHOT, life="of a copy", path=f"{made.path}/readers/accounting.db")
+    for name in TRUSTED_PATHS:
+        path = made.path / name
+        if not path.exists():
+            is_file = path.name == "maintenance" or (path.suffix and path.suffix not in (".d", ".locks"))
+            (path.parent if is_file else path).mkdir(parents=True, exist_ok=True)
+            if is_file:
+                path.touch()
+    (made.path / "readers/accounting.db").touch()
+    assert wrong_permissions(made) == []
+    return made
+
+
+def owned_by_another(path: pathlib.Path) -> str:
+    os.chown(path, 65534, -1)
+    return "nobody, the owner, can change"
+
+
+def writable_by_a_group(path: pathlib.Path) -> str:
+    os.chown(path, -1, 65534)
+    path.chmod(path.stat().st_mode | 0o020)
+    return f"each member of group {grp.getgrgid(65534).gr_name} can change"
+
+
+def writable_by_all(path: pathlib.Path) -> str:
+    path.chmod(path.stat().st_mode | 0o002)
+    return "every user can change"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+@pytest.mark.parametrize("broken", [owned_by_another, writable_by_a_group, writable_by_all])
+@pytest.mark.parametrize("name", TRUSTED_PATHS)
+def test_each_path_that_others_can_change_is_an_error(guarded, name, broken) -> None:
+    """The verdict says who can change which path, and its command corrects it."""
+    path = guarded.path / name
+    who = broken(path)
+
+    (one,) = wrong_permissions(guarded)
+
+    assert (one.severity, one.detail, one.exit_code) == (CRITICAL, f"{who} {path}", TRUSTED_PATHS[name])
+    subprocess.run(one.advice, shell=True, check=True)
+    assert wrong_permissions(guarded) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+@pytest.mark.parametrize("broken", [owned_by_another, writable_by_a_group, writable_by_all])
+def test_a_directory_above_that_others_can_change_is_an_error(guarded, broken) -> None:
+    """Such users can replace the configuration, the launcher and the databases."""
+    who = broken(guarded.path)
+    found = wrong_permissions(guarded)
+    assert [(one.detail, one.exit_code) for one in found] == [(f"{who} {guarded.path}", code) for code in (78, 78, 74)]
+    assert len({one.advice for one in found}) == 1
+    subprocess.run(found[0].advice, shell=True, check=True)
+    assert wrong_permissions(guarded) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+def test_several_paths_with_one_fault_are_one_verdict(guarded) -> None:
+    """One command corrects all of them."""
+    for name in ("control", "control/finished", "control/accounting/arcacct/publishing.db"):
+        owned_by_another(guarded.path / name)
+    (one,) = wrong_permissions(guarded)
+    assert one.advice.count(str(guarded.path)) == 3
+    subprocess.run(one.advice, shell=True, check=True)
+    assert wrong_permissions(guarded) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+def test_the_user_of_arex_is_that_of_its_process(clinic) -> None:
+    """Without a process, its configuration names it. The owner of the control directory may be wrong itself."""
+    os.chown(clinic.control, 65534, -1)
+    clinic.processes = [Process(4242, (), 0)]
+    (one,) = wrong_permissions(clinic)
+    assert one.advice == f"chown root {clinic.control}"
+    clinic.processes = []
+    (clinic.path / "arched-arex.cfg").write_text("[arex]\nuser=root\n")
+    assert [one.advice for one in wrong_permissions(clinic)] == [f"chown root {clinic.control}"]
+    (clinic.path / "arched-arex.cfg").write_text("[arex]\nuser=nobody:nogroup\n")
+    (one,) = wrong_permissions(clinic)
+    assert "nobody, the user of A-REX, cannot write" in one.detail
+    assert one.advice.startswith(f"chown nobody {clinic.here.database} ")
+    (clinic.path / "arched-arex.cfg").unlink()
+    assert [found.advice for found in wrong_permissions(clinic)] == [one.advice]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+def test_a_spool_that_its_owner_cannot_write(clinic) -> None:
+    """A launcher that runs as root writes there in spite of the mode."""
+    os.makedirs(clinic.here.spool, 0o500)
+    assert wrong_permissions(clinic) == []
+    subprocess.run(["chown", "-R", "nobody", clinic.control], check=True)
+    (one,) = wrong_permissions(clinic)
+    assert (one.advice, one.exit_code) == (f"chmod u+w {clinic.here.spool}", 74)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+def test_in_a_directory_like_tmp_only_new_names_and_names_of_others_are_wrong(clinic) -> None:
+    """A spool that another user could create first, and a link that its owner can replace."""
+    (clinic.path / "tmp").mkdir()
+    (clinic.path / "tmp").chmod(0o1777)
+    clinic.ours = f"spool_fallback={clinic.path}/tmp/spool\n"
+    clinic.configure()
+    (one,) = wrong_permissions(clinic)
+    assert one.detail == f"every user can create {clinic.path}/tmp/spool"
+    subprocess.run(one.advice, shell=True, check=True)
+    assert wrong_permissions(clinic) == []
+
+    (clinic.path / "tmp/spool").rename(clinic.path / "tmp/other")
+    (clinic.path / "tmp/spool").symlink_to("other")
+    assert wrong_permissions(clinic) == []
+    os.chown(clinic.path / "tmp/spool", 65534, -1, follow_symlinks=False)
+    (one,) = wrong_permissions(clinic)
+    assert one.advice == f"chown -h root {clinic.path}/tmp/spool"
+    subprocess.run(one.advice, shell=True, check=True)
+    assert wrong_permissions(clinic) == []
+
+
+@pytest.mark.parametrize("target", ["../elsewhere/arcacct.conf", "{}/elsewhere/arcacct.conf"])
+def test_a_configuration_behind_a_link(clinic, target) -> None:
+    """The directories of its target count as well."""
+    (clinic.path / "elsewhere").mkdir()
+    (clinic.path / "links").mkdir()
+    (clinic.path / "arcacct.conf").rename(clinic.path / "elsewhere/arcacct.conf")
+    (clinic.path / "links/conf").symlink_to(target.format(clinic.path))
+    (clinic.path / "arcacct.conf").symlink_to("links/conf")
+    assert wrong_permissions(clinic) == []
+    for name in ("links", "elsewhere"):
+        writable_by_all(clinic.path / name)
+        (one,) = wrong_permissions(clinic)
+        subprocess.run(one.advice, shell=True, check=True)
+        assert os.path.samefile(one.detail.split()[-1], clinic.path / name)
+    assert wrong_permissions(clinic) == []
+
+
+def test_an_access_control_list_that_lets_others_write_is_an_error(clinic) -> None:
+    """The mode of the group is then the most that its users may do."""
+    users = ((1, 7, 2**32 - 1), (2, 6, 65534), (4, 5, 2**32 - 1), (16, 7, 2**32 - 1), (32, 5, 2**32 - 1))
+    content = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in users)
+    os.chown(clinic.conf, -1, os.geteuid())
+    try:
+        os.setxattr(clinic.conf, "system.posix_acl_access", content)
+    except OSError:
+        pytest.skip("this file system has no access control lists")
+    (one,) = wrong_permissions(clinic)
+    assert (one.detail, one.exit_code) == (f"a user of the access control list can change {clinic.conf}", 78)
+    subprocess.run(one.advice, shell=True, check=True)
+    assert wrong_permissions(clinic) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+def test_a_directory_of_messages_may_belong_to_their_reader(clinic) -> None:
+    """Also to a group. It is an error if every user can change messages, or a third user the directories above."""
+    folder = clinic.path / "above" / "out"
+    folder.mkdir(parents=True)
+    clinic.targets = f"[arcacct/directory:out]\npath={folder}\ngocdb_name=S\n"
+    clinic.configure()
+    owned_by_another(folder.parent)
+    (one,) = wrong_permissions(clinic)
+    assert (one.exit_code, one.advice) == (78, f"chown root {folder.parent}")
+    owned_by_another(folder)
+    assert wrong_permissions(clinic) == []
+    os.chown(folder, 0, 65534)
+    os.chown(folder.parent, 0, 0)
+    folder.chmod(0o2770)
+    assert wrong_permissions(clinic) == []
+    folder.chmod(0o2777)
+    (one,) = wrong_permissions(clinic)
+    assert one.advice == f"chmod o-w {folder}"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
@@ -944,17 +1133,6 @@ def test_files_that_others_can_change(clinic) -> None:
     found = [one for one in clinic.wrong() if one.subject == "permissions"]
     assert [one.exit_code for one in found] == [78, 0, 74, 0]
     assert all("chmod" in one.advice for one in found)
-
-
-def test_a_configuration_that_others_can_replace(public_dir) -> None:
-    """Whoever may write a directory on the way to a file can put another one there."""
-    made = Clinic(public_dir)
-    public_dir.chmod(0o777)
-    wrong = [one for one in made.verdicts() if one.subject == "permissions" and one.severity == CRITICAL]
-    public_dir.chmod(0o755)
-    assert {one.exit_code for one in wrong} == {78}
-    assert {one.advice for one in wrong} == {f"chmod go-w {public_dir}"}
-    assert all("can be replaced by other users" in one.detail for one in wrong)
 
 
 def test_who_reported_the_last_ends(clinic) -> None:
