@@ -7,6 +7,7 @@ import re
 import ssl
 
 from arcacct.errors import ArcacctError, ConfigError, CredentialError
+from arcacct.files.safe_open import read_regular
 
 _TOO_WEAK = {
     "EE_KEY_TOO_SMALL": "its key is too small",
@@ -81,9 +82,8 @@ def _refusal(reason: str | None, security_level: int, cert_path: str, key_path: 
     if reason in {"KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED", "KEY_TYPE_MISMATCH"}:
         return f"{key_path}: this is not the key of the certificate {cert_path}; name a matching pair"
     for path, mark, what in ((cert_path, b"CERTIFICATE-----", "certificate"), (key_path, b"KEY-----", "private key")):
-        with open(path, "rb") as file:
-            if mark not in file.read():
-                return f"{path}: no {what} in PEM form; name the file of the host's"
+        if mark not in read_regular(path):
+            return f"{path}: no {what} in PEM form; name the file of the host's"
     why = "" if reason is None else f" (OpenSSL: {reason.lower().replace('_', ' ')})"
     return f"{cert_path}, {key_path}: not a certificate and its key in PEM form{why}; name the files of both"
 
@@ -95,9 +95,7 @@ def _strengths(cert_path: str) -> str:
 
     found = []
     try:
-        with open(cert_path, "rb") as file:
-            chain = x509.load_pem_x509_certificates(file.read())
-        for certificate in chain:
+        for certificate in x509.load_pem_x509_certificates(read_regular(cert_path)):
             key, signed_with = certificate.public_key(), certificate.signature_hash_algorithm
             kind = type(key).__name__.removesuffix("PublicKey")
             size = f" {key.key_size} bits" if hasattr(key, "key_size") else ""
@@ -141,8 +139,7 @@ def _is_all_of(directory: str, path: str) -> bool:
     if os.path.dirname(os.path.realpath(path)) != os.path.realpath(directory):
         return False
     try:
-        with open(path, "rb") as file:
-            in_file = file.read().count(b"-----BEGIN CERTIFICATE-----")
+        in_file = read_regular(path).count(b"-----BEGIN CERTIFICATE-----")
         hashed = filter(_HASHED.fullmatch, os.listdir(directory))
         return in_file == sum(os.path.isfile(os.path.join(directory, name)) for name in hashed)
     except OSError:
@@ -158,8 +155,8 @@ def _trust_file(context: ssl.SSLContext, path: str) -> None:
 
 
 def _check_readable(path: str, error: type[ArcacctError]) -> None:
+    # Before OpenSSL opens it, which would wait for the writer of a pipe.
     try:
-        with open(path, "rb"):
-            pass
+        read_regular(path)
     except OSError as exc:
         raise error(f"{path}: cannot be read ({exc.strerror}); correct the path, or run as the file's owner") from exc

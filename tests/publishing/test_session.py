@@ -542,6 +542,15 @@ def test_a_broken_ca_file_is_named(host, tmp_path):
         tls_context(*host, ca_file=str(path))
 
 
+@pytest.mark.parametrize("place", ["cert", "key", "ca_file"])
+def test_no_pipe_is_waited_for(authority, host, tmp_path, place):
+    """OpenSSL would open it, and wait for its writer."""
+    os.mkfifo(tmp_path / "pipe")
+    files = {"cert": host.cert_path, "key": host.key_path, "ca_file": authority.ca_file, place: str(tmp_path / "pipe")}
+    with pytest.raises(ConfigError if place == "ca_file" else CredentialError, match=r"pipe: cannot be read \(a pipe"):
+        tls_context(files["cert"], files["key"], ca_file=files["ca_file"])
+
+
 def test_wrong_credentials_are_named_before_anyone_is_asked(authority, host, rsa_host, tmp_path):
     """Keys that are missing, of another certificate or encrypted are found when the session is made."""
     encrypted = tmp_path / "encrypted.pem"
